@@ -1,0 +1,407 @@
+//! Content blocks: the typed parts of a message.
+//!
+//! ```
+//! use turnwire_core::{ContentBlock, DataBlock, TextBlock, ToolCall, ToolResult};
+//!
+//! let blocks: Vec<ContentBlock> = vec![
+//!     TextBlock::new("Let me look.").into(),
+//!     DataBlock::url("https://example.com/map.png", "image/png").into(),
+//!     ToolCall::new("call_1", "get_weather", r#"{"city":"Paris"}"#).into(),
+//!     ToolResult::error("call_1", "no such city").into(),
+//! ];
+//! assert_eq!(blocks[3].block_type().as_str(), "tool_result");
+//! ```
+//!
+//! An id or a time that is not known is empty, and is not written.
+
+mod data;
+mod text;
+mod tool;
+
+pub use data::{Base64Source, DataBlock, DataKind, Source, UrlSource};
+pub use text::{HintBlock, TextBlock, ThinkingBlock};
+pub use tool::{PermissionRule, ToolCall, ToolResult};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Fields, Json};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A typed part of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContentBlock {
+    /// Plain text.
+    Text(TextBlock),
+    /// The model's reasoning.
+    Thinking(ThinkingBlock),
+    /// Bytes, or a URL to them; the older image, audio and video blocks too.
+    Data(DataBlock),
+    /// Something put into the loop from outside, which the model reads as a user's words.
+    Hint(HintBlock),
+    /// A call of a tool.
+    ToolCall(ToolCall),
+    /// What came of it.
+    ToolResult(ToolResult),
+    /// A block of a type that this version does not know, whole.
+    Other(Fields),
+}
+
+/// What kind of block. The older media have types of their own, although they are
+/// [`DataBlock`]s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BlockType {
+    /// [`TextBlock`]
+    Text,
+    /// [`ThinkingBlock`]
+    Thinking,
+    /// [`DataBlock`]
+    Data,
+    /// A [`DataBlock`] in the older form for images.
+    Image,
+    /// A [`DataBlock`] in the older form for sound.
+    Audio,
+    /// A [`DataBlock`] in the older form for films.
+    Video,
+    /// [`HintBlock`]
+    Hint,
+    /// [`ToolCall`]
+    ToolCall,
+    /// [`ToolResult`]
+    ToolResult,
+    /// Any type that this version does not know.
+    Other,
+}
+
+impl BlockType {
+    /// The word in JSON; `other` stands for those that we do not know.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Thinking => "thinking",
+            Self::Data => "data",
+            Self::Image => "image",
+            Self::Audio => "audio",
+            Self::Video => "video",
+            Self::Hint => "hint",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl ContentBlock {
+    /// What kind of block this is.
+    pub fn block_type(&self) -> BlockType {
+        match self {
+            Self::Text(_) => BlockType::Text,
+            Self::Thinking(_) => BlockType::Thinking,
+            Self::Data(block) => block.kind.block_type(),
+            Self::Hint(_) => BlockType::Hint,
+            Self::ToolCall(_) => BlockType::ToolCall,
+            Self::ToolResult(_) => BlockType::ToolResult,
+            Self::Other(_) => BlockType::Other,
+        }
+    }
+
+    /// The block's id; empty where it has none. A tool result has the id of its call.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Text(block) => &block.id,
+            Self::Thinking(block) => &block.id,
+            Self::Data(block) => &block.id,
+            Self::Hint(block) => &block.id,
+            Self::ToolCall(block) => &block.id,
+            Self::ToolResult(block) => &block.id,
+            Self::Other(fields) => other_id(fields),
+        }
+    }
+
+    fn from_fields(mut fields: Fields) -> Result<Self> {
+        let word: String = fields.need("type")?;
+        Ok(match word.as_str() {
+            "text" => Self::Text(TextBlock::from_fields(fields)?),
+            "thinking" => Self::Thinking(ThinkingBlock::from_fields(fields)?),
+            "hint" => Self::Hint(HintBlock::from_fields(fields)?),
+            "tool_call" => Self::ToolCall(ToolCall::from_fields(fields)?),
+            "tool_result" => Self::ToolResult(ToolResult::from_fields(fields)?),
+            word => match DataKind::from_word(word) {
+                Some(kind) => Self::Data(DataBlock::of_kind(kind, fields)?),
+                None => Self::Other(with_type(word, &fields)),
+            },
+        })
+    }
+}
+
+/// Puts the type back in front.
+fn with_type(word: &str, fields: &Fields) -> Fields {
+    let mut whole = Fields::default();
+    whole.insert("type", word);
+    whole.extend(fields);
+    whole
+}
+
+/// The id of a block that we do not know, where it has one that is a plain string.
+fn other_id(fields: &Fields) -> &str {
+    let text = fields.raw("id").map_or("", Json::text);
+    text.strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .filter(|text| !text.contains('\\'))
+        .unwrap_or_default()
+}
+
+impl Serialize for ContentBlock {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(block) => block.serialize(serializer),
+            Self::Thinking(block) => block.serialize(serializer),
+            Self::Data(block) => block.serialize(serializer),
+            Self::Hint(block) => block.serialize(serializer),
+            Self::ToolCall(block) => block.serialize(serializer),
+            Self::ToolResult(block) => block.serialize(serializer),
+            Self::Other(fields) => fields.serialize(serializer),
+        }
+    }
+}
+
+/// A block inside a hint or a tool's output: text or data, nothing that could nest further.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// Plain text.
+    Text(TextBlock),
+    /// Bytes, or a URL to them.
+    Data(DataBlock),
+    /// Any other block, whole.
+    Other(Fields),
+}
+
+impl Part {
+    /// The part's id; empty where it has none.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Text(block) => &block.id,
+            Self::Data(block) => &block.id,
+            Self::Other(fields) => other_id(fields),
+        }
+    }
+
+    fn from_fields(mut fields: Fields) -> Result<Self> {
+        let word: String = fields.need("type")?;
+        Ok(match word.as_str() {
+            "text" => Self::Text(TextBlock::from_fields(fields)?),
+            word => match DataKind::from_word(word) {
+                Some(kind) => Self::Data(DataBlock::of_kind(kind, fields)?),
+                None => Self::Other(with_type(word, &fields)),
+            },
+        })
+    }
+}
+
+impl Serialize for Part {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(block) => block.serialize(serializer),
+            Self::Data(block) => block.serialize(serializer),
+            Self::Other(fields) => fields.serialize(serializer),
+        }
+    }
+}
+
+impl From<Part> for ContentBlock {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Text(block) => Self::Text(block),
+            Part::Data(block) => Self::Data(block),
+            Part::Other(fields) => Self::Other(fields),
+        }
+    }
+}
+
+/// What a hint says or a tool gives: plain text, or text and data in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// A bare string.
+    Text(String),
+    /// Blocks.
+    Parts(Vec<Part>),
+}
+
+impl Payload {
+    /// The text of all text parts, joined by the separator.
+    pub fn text(&self, separator: &str) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Parts(parts) => {
+                let texts = parts.iter().filter_map(|part| match part {
+                    Part::Text(block) => Some(block.text.as_str()),
+                    Part::Data(_) | Part::Other(_) => None,
+                });
+                texts.collect::<Vec<_>>().join(separator)
+            }
+        }
+    }
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self::Parts(Vec::new())
+    }
+}
+
+impl From<&str> for Payload {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Payload {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<Part>> for Payload {
+    fn from(parts: Vec<Part>) -> Self {
+        Self::Parts(parts)
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Parts(parts) => serializer.collect_seq(parts),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Json::deserialize(deserializer)?;
+        let read = || match json.text().as_bytes().first() {
+            Some(b'"') => json.to().map(Self::Text),
+            Some(b'[') => list(&json).map(Self::Parts),
+            _ => Err(Error::new(ErrorKind::WrongShape, "expected a string or a list of blocks")),
+        };
+        read().map_err(|error| serde::de::Error::custom(error.plain()))
+    }
+}
+
+/// Reads a list so that an error names the item it is in.
+pub(crate) fn list<T: FromFields>(json: &Json) -> Result<Vec<T>> {
+    let items: Vec<Fields> = json.to()?;
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(at, fields)| T::from_fields(fields).map_err(|error| error.at(format!("[{at}]"))))
+        .collect()
+}
+
+/// Takes a list out of an object; missing or null is an empty one.
+pub(crate) fn take_list<T: FromFields>(fields: &mut Fields, key: &str) -> Result<Vec<T>> {
+    match fields.remove(key) {
+        Some(json) if !json.is_null() => list(&json).map_err(|error| error.at(key)),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// What is read from a JSON object, field by field.
+pub(crate) trait FromFields: Sized {
+    fn from_fields(fields: Fields) -> Result<Self>;
+}
+
+macro_rules! read_from_fields {
+    ($($name:ident)+) => {$(
+        impl FromFields for $name {
+            fn from_fields(fields: Fields) -> Result<Self> {
+                $name::from_fields(fields)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $name::from_fields(Fields::deserialize(deserializer)?)
+                    .map_err(|error| serde::de::Error::custom(error.plain()))
+            }
+        }
+    )+};
+}
+pub(crate) use read_from_fields;
+
+read_from_fields!(ContentBlock Part TextBlock ThinkingBlock DataBlock HintBlock ToolCall ToolResult);
+
+/// The `type` of a block that can only be of one type here: it may be left out, but not wrong.
+pub(crate) fn take_type(fields: &mut Fields, expected: BlockType) -> Result<()> {
+    match fields.take::<String>("type")? {
+        Some(word) if word != expected.as_str() => Err(Error::new(
+            ErrorKind::WrongShape,
+            format!("expected a {} block, found `{word}`", expected.as_str()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The typed blocks, for access by type: `msg.blocks::<TextBlock>()`.
+pub trait BlockKind: Into<ContentBlock> + 'static {
+    /// The block as this type, if it is one.
+    fn of(block: &ContentBlock) -> Option<&Self>;
+}
+
+macro_rules! kinds {
+    ($($name:ident => $variant:ident)+) => {$(
+        impl From<$name> for ContentBlock {
+            fn from(block: $name) -> Self {
+                Self::$variant(block)
+            }
+        }
+
+        impl BlockKind for $name {
+            fn of(block: &ContentBlock) -> Option<&Self> {
+                match block {
+                    ContentBlock::$variant(block) => Some(block),
+                    _ => None,
+                }
+            }
+        }
+    )+};
+}
+
+kinds! {
+    TextBlock => Text
+    ThinkingBlock => Thinking
+    DataBlock => Data
+    HintBlock => Hint
+    ToolCall => ToolCall
+    ToolResult => ToolResult
+}
+
+impl From<TextBlock> for Part {
+    fn from(block: TextBlock) -> Self {
+        Self::Text(block)
+    }
+}
+
+impl From<DataBlock> for Part {
+    fn from(block: DataBlock) -> Self {
+        Self::Data(block)
+    }
+}
+
+macro_rules! text_becomes_a_block {
+    ($($target:ident)+) => {$(
+        impl From<&str> for $target {
+            fn from(text: &str) -> Self {
+                TextBlock::new(text).into()
+            }
+        }
+
+        impl From<String> for $target {
+            fn from(text: String) -> Self {
+                TextBlock::new(text).into()
+            }
+        }
+    )+};
+}
+
+text_becomes_a_block!(ContentBlock Part);

@@ -1,0 +1,233 @@
+//! Bytes: base64 or a URL.
+
+use super::{BlockType, FromFields, read_from_fields};
+use crate::base64;
+use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Fields, entries_of, entry_if, entry_known};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Bytes (an image, sound, any file), or a URL to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataBlock {
+    /// The form: `data`, or one of the older media blocks, which come out as they came in.
+    pub kind: DataKind,
+    /// The block's id; empty where it has none.
+    pub id: String,
+    /// The bytes, or where they are.
+    pub source: Source,
+    /// A file's name.
+    pub name: Option<String>,
+    /// When it began; empty where that is not known.
+    pub created_at: String,
+    /// When it ended.
+    pub finished_at: Option<String>,
+    /// Fields that this version does not know.
+    pub rest: Fields,
+}
+
+/// The form of a data block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum DataKind {
+    /// The form of today.
+    #[default]
+    Data,
+    /// The older image block.
+    Image,
+    /// The older audio block.
+    Audio,
+    /// The older video block.
+    Video,
+}
+
+impl DataKind {
+    pub(super) fn from_word(word: &str) -> Option<Self> {
+        [Self::Data, Self::Image, Self::Audio, Self::Video]
+            .into_iter()
+            .find(|kind| kind.block_type().as_str() == word)
+    }
+
+    pub(super) fn block_type(self) -> BlockType {
+        match self {
+            Self::Data => BlockType::Data,
+            Self::Image => BlockType::Image,
+            Self::Audio => BlockType::Audio,
+            Self::Video => BlockType::Video,
+        }
+    }
+}
+
+/// Where the bytes of a data block are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Here, as base64.
+    Base64(Base64Source),
+    /// Elsewhere.
+    Url(UrlSource),
+    /// A source of a type that this version does not know, whole.
+    Other(Fields),
+}
+
+/// Bytes as base64.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Base64Source {
+    /// The base64 text. While the block is open its last one to three characters may be the
+    /// beginning of a group that has not fully arrived.
+    pub data: String,
+    /// What the bytes are, such as `image/png`.
+    pub media_type: String,
+    /// Fields that this version does not know.
+    pub rest: Fields,
+}
+
+/// A URL to the bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UrlSource {
+    /// The URL, as it came.
+    pub url: String,
+    /// What the bytes are; empty where that was not said.
+    pub media_type: String,
+    /// Fields that this version does not know.
+    pub rest: Fields,
+}
+
+impl DataBlock {
+    /// A block with these bytes.
+    pub fn bytes(bytes: impl AsRef<[u8]>, media_type: impl Into<String>) -> Self {
+        Self::from_source(Source::Base64(Base64Source {
+            data: base64::encode(bytes.as_ref()),
+            media_type: media_type.into(),
+            rest: Fields::default(),
+        }))
+    }
+
+    /// A block that points elsewhere.
+    pub fn url(url: impl Into<String>, media_type: impl Into<String>) -> Self {
+        Self::from_source(Source::Url(UrlSource {
+            url: url.into(),
+            media_type: media_type.into(),
+            rest: Fields::default(),
+        }))
+    }
+
+    /// A block with this source.
+    pub fn from_source(source: Source) -> Self {
+        Self {
+            kind: DataKind::default(),
+            id: String::new(),
+            source,
+            name: None,
+            created_at: String::new(),
+            finished_at: None,
+            rest: Fields::default(),
+        }
+    }
+
+    /// The bytes, decoded now; `None` where the block does not hold them. Of a block that is still
+    /// open, those that have arrived.
+    pub fn decoded(&self) -> Option<Result<Vec<u8>>> {
+        match &self.source {
+            Source::Base64(source) => Some(base64::decode(&source.data).and_then(|bytes| {
+                if self.finished_at.is_some() {
+                    base64::check_end(&source.data)?;
+                }
+                Ok(bytes)
+            })),
+            Source::Url(_) | Source::Other(_) => None,
+        }
+    }
+
+    /// What the bytes are, such as `image/png`; empty where that is not known.
+    pub fn media_type(&self) -> &str {
+        match &self.source {
+            Source::Base64(source) => &source.media_type,
+            Source::Url(source) => &source.media_type,
+            Source::Other(_) => "",
+        }
+    }
+
+    pub(super) fn from_fields(mut fields: Fields) -> Result<Self> {
+        let word = fields.take::<String>("type")?.unwrap_or_else(|| "data".to_owned());
+        let kind = DataKind::from_word(&word).ok_or_else(|| {
+            Error::new(ErrorKind::WrongShape, format!("expected a data block, found `{word}`"))
+        })?;
+        Self::of_kind(kind, fields)
+    }
+
+    pub(super) fn of_kind(kind: DataKind, mut fields: Fields) -> Result<Self> {
+        let source = fields.need("source").and_then(Source::from_fields);
+        Ok(Self {
+            kind,
+            id: fields.take("id")?.unwrap_or_default(),
+            source: source.map_err(|error| error.at("source"))?,
+            name: fields.take("name")?,
+            created_at: fields.take("created_at")?.unwrap_or_default(),
+            finished_at: fields.take("finished_at")?,
+            rest: fields,
+        })
+    }
+}
+
+impl Serialize for DataBlock {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", self.kind.block_type().as_str())?;
+        entry_known(&mut map, "id", &self.id)?;
+        map.serialize_entry("source", &self.source)?;
+        // The older blocks never had these fields: they show only where they are set.
+        if self.kind == DataKind::Data {
+            map.serialize_entry("name", &self.name)?;
+            entry_known(&mut map, "created_at", &self.created_at)?;
+            map.serialize_entry("finished_at", &self.finished_at)?;
+        } else {
+            entry_if(&mut map, "name", self.name.as_ref())?;
+            entry_known(&mut map, "created_at", &self.created_at)?;
+            entry_if(&mut map, "finished_at", self.finished_at.as_ref())?;
+        }
+        entries_of(&mut map, &self.rest)?;
+        map.end()
+    }
+}
+
+impl Source {
+    fn from_fields(mut fields: Fields) -> Result<Self> {
+        let word: String = fields.need("type")?;
+        Ok(match word.as_str() {
+            "base64" => Self::Base64(Base64Source {
+                data: fields.need("data")?,
+                media_type: fields.take("media_type")?.unwrap_or_default(),
+                rest: fields,
+            }),
+            "url" => Self::Url(UrlSource {
+                url: fields.need("url")?,
+                media_type: fields.take("media_type")?.unwrap_or_default(),
+                rest: fields,
+            }),
+            word => Self::Other(super::with_type(word, &fields)),
+        })
+    }
+}
+
+read_from_fields!(Source);
+
+impl Serialize for Source {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::Base64(Base64Source { data, media_type, rest }) => {
+                map.serialize_entry("type", "base64")?;
+                map.serialize_entry("data", data)?;
+                entry_known(&mut map, "media_type", media_type)?;
+                entries_of(&mut map, rest)?;
+            }
+            Self::Url(UrlSource { url, media_type, rest }) => {
+                map.serialize_entry("type", "url")?;
+                map.serialize_entry("url", url)?;
+                entry_known(&mut map, "media_type", media_type)?;
+                entries_of(&mut map, rest)?;
+            }
+            Self::Other(fields) => entries_of(&mut map, fields)?,
+        }
+        map.end()
+    }
+}

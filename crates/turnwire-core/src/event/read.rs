@@ -1,0 +1,369 @@
+//! From JSON to an event, in one pass over the text.
+//!
+//! The few fields that nearly every event has go straight into their places; all others are kept as
+//! slices of the text until the event's type says what they are. Whatever is left then is a field
+//! that we do not know.
+
+use super::{Event, EventKind, SubAgent, Text};
+use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Fields, Json};
+use crate::seq::Seq;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+impl<'a> Event<'a> {
+    /// Reads one event, which borrows from `text`.
+    pub fn from_json(text: &'a str) -> Result<Self> {
+        // A common field that is no string where a string belongs makes the first try fail: the
+        // event may be of a type that we do not know, in which that is right.
+        let raw = match serde_json::from_str::<Quick<'a>>(text) {
+            Ok(Quick(raw)) => raw,
+            Err(_) => RawEvent::read_slowly(text)?,
+        };
+        raw.into_event().map_err(|error| error.with_kind(ErrorKind::NotAnEvent))
+    }
+}
+
+impl<'de> Deserialize<'de> for Event<'static> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Event::from_json(raw.get())
+            .map(Event::into_owned)
+            .map_err(|error| serde::de::Error::custom(error.plain()))
+    }
+}
+
+/// The fields of an event before its type is known.
+#[derive(Default)]
+pub(super) struct RawEvent<'a> {
+    hot: Hot<'a>,
+    seq: Option<u64>,
+    metadata: Option<&'a RawValue>,
+    others: Vec<(Text<'a>, &'a RawValue)>,
+}
+
+macro_rules! hot {
+    ($($name:ident $key:literal,)+) => {
+        /// The strings that nearly every event has.
+        #[derive(Default)]
+        struct Hot<'a> {
+            $($name: Option<Text<'a>>,)+
+        }
+
+        impl<'a> Hot<'a> {
+            #[inline]
+            fn slot(&mut self, key: &str) -> Option<&mut Option<Text<'a>>> {
+                match key {
+                    $($key => Some(&mut self.$name),)+
+                    _ => None,
+                }
+            }
+
+            fn left_over(self) -> impl Iterator<Item = (&'static str, Text<'a>)> {
+                [$(($key, self.$name),)+].into_iter().filter_map(|(key, text)| Some((key, text?)))
+            }
+        }
+    };
+}
+
+hot! {
+    id "id",
+    created_at "created_at",
+    kind "type",
+    reply_id "reply_id",
+    block_id "block_id",
+    delta "delta",
+    tool_call_id "tool_call_id",
+    tool_call_name "tool_call_name",
+}
+
+impl<'a> RawEvent<'a> {
+    /// Every field as a slice of the text; whatever is wrong is said when it is looked at.
+    fn read_slowly(text: &'a str) -> Result<Self> {
+        let Slow(others) = serde_json::from_str(text).map_err(|error| {
+            let kind = if error.is_data() { ErrorKind::NotAnEvent } else { ErrorKind::NotJson };
+            Error::from_json(kind, &error)
+        })?;
+        Ok(Self { others, ..Self::default() })
+    }
+
+    /// Takes a string; `None` where it is missing or null.
+    #[expect(clippy::inline_always, reason = "the key is a literal: inlined, it costs nothing")]
+    #[inline(always)]
+    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<Text<'a>>> {
+        if let Some(slot) = self.hot.slot(key)
+            && let Some(text) = slot.take()
+        {
+            return Ok(Some(text));
+        }
+        if self.others.is_empty() {
+            return Ok(None);
+        }
+        self.other_text(key)
+    }
+
+    fn other_text(&mut self, key: &'static str) -> Result<Option<Text<'a>>> {
+        let Some(raw) = self.other(key) else { return Ok(None) };
+        let MaybeText(text) = serde_json::from_str(raw.get())
+            .map_err(|error| Error::from_json(ErrorKind::NotAnEvent, &error).at(key))?;
+        Ok(text)
+    }
+
+    /// Takes any other value; `None` where it is missing or null.
+    pub(super) fn value<T: DeserializeOwned>(&mut self, key: &'static str) -> Result<Option<T>> {
+        let Some(raw) = self.other(key).filter(|raw| raw.get() != "null") else { return Ok(None) };
+        let value = serde_json::from_str(raw.get())
+            .map_err(|error| Error::from_json(ErrorKind::NotAnEvent, &error).at(key))?;
+        Ok(Some(value))
+    }
+
+    /// Takes a field out; of a key that comes twice, the last.
+    fn other(&mut self, key: &str) -> Option<&'a RawValue> {
+        let (_, raw) = self.others.iter().rfind(|(name, _)| name == key)?;
+        let raw = *raw;
+        self.others.retain(|(name, _)| name != key);
+        Some(raw)
+    }
+
+    fn into_event(mut self) -> Result<Event<'a>> {
+        let Some(word) = self.text("type")? else { return Err(self.no_type()) };
+        let kind = EventKind::read(word, &mut self)?;
+        if !kind.is_known() {
+            return Ok(self.into_unknown(kind));
+        }
+        let agent = if self.others.is_empty() { None } else { self.agent()? };
+        let event = Event {
+            id: self.text("id")?.unwrap_or_default(),
+            created_at: self.text("created_at")?.unwrap_or_default(),
+            reply_id: self.text("reply_id")?.unwrap_or_default(),
+            seq: self.place("seq")?,
+            seq_from: self.place("seq_from")?,
+            metadata: self.metadata()?,
+            agent,
+            kind,
+            rest: self.rest(),
+        };
+        if event.reply_id.is_empty() && event.kind.needs_reply() {
+            let message = format!("{} has no `reply_id`", event.kind.type_name());
+            return Err(Error::new(ErrorKind::NotAnEvent, message));
+        }
+        Ok(event)
+    }
+
+    #[cold]
+    fn no_type(&self) -> Error {
+        let has = |key| self.others.iter().any(|(name, _)| name == key);
+        let message = if has("role") && has("content") {
+            "this is a message, not an event"
+        } else {
+            "an event has a `type`"
+        };
+        Error::new(ErrorKind::NotAnEvent, message)
+    }
+
+    fn place(&mut self, key: &'static str) -> Result<Option<Seq>> {
+        match self.seq.take_if(|_| key == "seq") {
+            Some(seq) if seq > 0 => Ok(Seq::new(seq)),
+            Some(_) => {
+                let message = "a seq counts from 1, so it cannot be 0";
+                Err(Error::new(ErrorKind::NotAnEvent, message).at(key))
+            }
+            None if self.others.is_empty() => Ok(None),
+            None => self.value(key),
+        }
+    }
+
+    fn metadata(&mut self) -> Result<Fields> {
+        match self.metadata.take().or_else(|| self.other("metadata")).map(RawValue::get) {
+            None | Some("{}" | "null") => Ok(Fields::default()),
+            Some(text) => serde_json::from_str(text)
+                .map_err(|error| Error::from_json(ErrorKind::NotAnEvent, &error).at("metadata")),
+        }
+    }
+
+    /// An event of a type that we do not know: a common field that is not what it is elsewhere
+    /// stays among the fields that we do not know.
+    fn into_unknown(mut self, kind: EventKind<'a>) -> Event<'a> {
+        let mut event = Event::new("", kind);
+        event.id = self.if_fits("id", Self::text);
+        event.created_at = self.if_fits("created_at", Self::text);
+        event.reply_id = self.if_fits("reply_id", Self::text);
+        event.seq = self.if_fits("seq", |raw, key| raw.place(key).map(Some));
+        event.seq_from = self.if_fits("seq_from", |raw, key| raw.place(key).map(Some));
+        event.metadata = self.if_fits("metadata", |raw, _| raw.metadata().map(Some));
+        let agent = SubAgent {
+            agent_path: self.if_fits("agent_path", |raw, key| raw.value(key).map(Some)),
+            parent_tool_call_id: self
+                .if_fits("parent_tool_call_id", |raw, key| raw.value(key).map(Some)),
+        };
+        event.agent = agent.boxed();
+        event.rest = self.rest();
+        event
+    }
+
+    /// Takes a field if it can be read; otherwise it stays, as do all of that name.
+    fn if_fits<T: Default>(
+        &mut self,
+        key: &'static str,
+        take: impl FnOnce(&mut Self, &'static str) -> Result<Option<T>>,
+    ) -> T {
+        let (others, metadata, seq) = (self.others.clone(), self.metadata, self.seq);
+        let is_null = others.iter().any(|(name, raw)| name == key && raw.get() == "null");
+        match take(self, key) {
+            Ok(Some(value)) if !is_null => value,
+            _ => {
+                (self.others, self.metadata, self.seq) = (others, metadata, seq);
+                T::default()
+            }
+        }
+    }
+
+    fn agent(&mut self) -> Result<Option<Box<SubAgent>>> {
+        let agent = SubAgent {
+            agent_path: self.value("agent_path")?,
+            parent_tool_call_id: self.value("parent_tool_call_id")?,
+        };
+        Ok(agent.boxed())
+    }
+
+    fn rest(self) -> Fields {
+        let mut rest = Fields::default();
+        for (key, text) in self.hot.left_over() {
+            rest.insert(key, &*text);
+        }
+        if let Some(seq) = self.seq {
+            rest.insert("seq", seq);
+        }
+        let metadata = self.metadata.map(|raw| (Cow::Borrowed("metadata"), raw));
+        for (key, raw) in metadata.into_iter().chain(self.others) {
+            rest.insert(key, Json::from_raw(raw));
+        }
+        rest
+    }
+}
+
+/// A string, borrowed where it has no escapes, or null.
+struct MaybeText<'a>(Option<Text<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Option<Text<'de>>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            #[inline]
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Owned(text.to_owned())))
+            }
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+        }
+        deserializer.deserialize_any(TextVisitor).map(MaybeText)
+    }
+}
+
+/// Whether a key is one of the common ones.
+struct Key<'s, 'a>(&'s mut Hot<'a>);
+
+enum Found<'s, 'a> {
+    Hot(&'s mut Option<Text<'a>>),
+    Seq,
+    Metadata,
+    Other(Text<'a>),
+}
+
+impl<'s, 'de> DeserializeSeed<'de> for Key<'s, 'de> {
+    type Value = Found<'s, 'de>;
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'s, 'de> Visitor<'de> for Key<'s, 'de> {
+    type Value = Found<'s, 'de>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+    #[inline]
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
+        Ok(match key {
+            "seq" => Found::Seq,
+            "metadata" => Found::Metadata,
+            _ => match self.0.slot(key) {
+                Some(slot) => Found::Hot(slot),
+                None => Found::Other(Cow::Borrowed(key)),
+            },
+        })
+    }
+    /// A key with escapes; nobody writes the common ones so.
+    fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Self::Value, E> {
+        Err(E::custom("an escaped key"))
+    }
+}
+
+/// The quick way: only for events whose common fields are strings.
+struct Quick<'a>(RawEvent<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Quick<'a> {
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = RawEvent<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            #[inline]
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut raw = RawEvent::default();
+                while let Some(found) = map.next_key_seed(Key(&mut raw.hot))? {
+                    match found {
+                        Found::Hot(slot) => match map.next_value()? {
+                            MaybeText(None) => return Err(A::Error::custom("null, not a string")),
+                            MaybeText(text) => *slot = text,
+                        },
+                        Found::Seq => raw.seq = Some(map.next_value()?),
+                        Found::Metadata => raw.metadata = Some(map.next_value()?),
+                        Found::Other(key) => raw.others.push((key, map.next_value()?)),
+                    }
+                }
+                Ok(raw)
+            }
+        }
+        deserializer.deserialize_map(Object).map(Quick)
+    }
+}
+
+/// The slow way: all fields as they stand.
+struct Slow<'a>(Vec<(Text<'a>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Slow<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Vec<(Text<'de>, &'de RawValue)>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((key, value)) = map.next_entry::<Text<'static>, &'de RawValue>()? {
+                    fields.push((key, value));
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(Object).map(Slow)
+    }
+}

@@ -1,0 +1,333 @@
+//! The fold: events in, one message out.
+//!
+//! ```
+//! use turnwire_core::{Event, Msg, Outcome};
+//!
+//! let mut msg = Msg::reply("r", "friday");
+//! for line in [
+//!     r#"{"id":"e1","type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#,
+//!     r#"{"id":"e2","type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"Hello"}"#,
+//! ] {
+//!     msg.append_event(&Event::from_json(line)?)?;
+//! }
+//! assert_eq!(msg.text("").as_deref(), Some("Hello"));
+//!
+//! // A repeat changes nothing; what does not fit is named, and changes nothing either.
+//! let again = r#"{"id":"e2","type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"Hello"}"#;
+//! assert_eq!(msg.append_event(&Event::from_json(again)?)?, Outcome::Repeated);
+//! let lost = r#"{"id":"e3","type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"x","delta":"?"}"#;
+//! let problem = msg.append_event(&Event::from_json(lost)?).unwrap_err();
+//! assert_eq!(problem.kind(), turnwire_core::ErrorKind::UnknownBlock);
+//!
+//! // Stop anywhere, store both parts as JSON, and go on later.
+//! let (stored, cursor) = (msg.to_json(), serde_json::to_string(&msg.cursor()).unwrap());
+//! let mut later = Msg::from_json(&stored)?.resumed(serde_json::from_str(&cursor).unwrap());
+//! assert_eq!(later.append_event(&Event::from_json(again)?)?, Outcome::Repeated);
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+//!
+//! [`Msg::append_event`] is strict. [`Msg::append_event_tolerant`] applies what it can and says
+//! what it could not. For a stream with several replies there is the [`Folder`](crate::Folder).
+
+mod blocks;
+mod index;
+mod memory;
+mod tools;
+
+pub use memory::Cursor;
+pub(crate) use memory::Memory;
+
+use crate::base64;
+use crate::block::{ContentBlock, Part, Payload, Source};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Event, EventKind, ModelCallEnd, ReplyEnd, ReplyStart};
+use crate::msg::{Msg, Usage, check_role};
+use crate::work;
+use index::Index;
+use memory::Seen;
+use std::collections::HashSet;
+
+/// What became of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was applied.
+    Applied,
+    /// It had been applied before: nothing changed.
+    Repeated,
+    /// It says nothing about the message: nothing changed.
+    Ignored,
+    /// It did not fit, and was left out (only when tolerant).
+    Skipped,
+}
+
+impl Msg {
+    /// Applies an event. An event that does not fit is refused, and leaves the message untouched.
+    pub fn append_event(&mut self, event: &Event<'_>) -> Result<Outcome> {
+        let mut tolerance = Tolerance { refuse: true, report: None };
+        self.fold(event, &mut tolerance)
+    }
+
+    /// Applies what can be applied of an event, and says what could not.
+    pub fn append_event_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
+        let mut tolerance = Tolerance { refuse: false, report: None };
+        match self.fold(event, &mut tolerance) {
+            Ok(outcome) => (outcome, tolerance.report),
+            Err(error) => (Outcome::Skipped, Some(error)),
+        }
+    }
+
+    /// What the fold needs, besides the message itself, to go on later.
+    pub fn cursor(&self) -> Cursor {
+        self.memory.cursor()
+    }
+
+    /// The message, ready to be folded on from where the cursor was taken.
+    #[must_use]
+    pub fn resumed(mut self, cursor: Cursor) -> Self {
+        self.memory = Memory::from(cursor);
+        self
+    }
+
+    fn fold(&mut self, event: &Event<'_>, tolerance: &mut Tolerance) -> Result<Outcome> {
+        if event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
+            return Ok(Outcome::Ignored);
+        }
+        if event.reply_id != self.id {
+            return Err(self.wrong_reply(event));
+        }
+        let mut memory = std::mem::take(&mut self.memory);
+        let state = memory.state();
+        let outcome = match state.seen.remember(event) {
+            Ok(Seen::Before) => Ok(Outcome::Repeated),
+            Ok(Seen::New(mark)) => {
+                let mut fold = Fold {
+                    msg: self,
+                    index: &mut state.index,
+                    started: &mut state.started,
+                    tolerance,
+                };
+                let result = fold.apply(event);
+                if result.is_err() {
+                    state.seen.forget(mark);
+                }
+                result.map(|()| Outcome::Applied)
+            }
+            Err(overlap) => Err(overlap),
+        };
+        self.memory = memory;
+        outcome
+    }
+
+    #[cold]
+    fn wrong_reply(&self, event: &Event<'_>) -> Error {
+        let message = format!(
+            "{} is for reply {}, this message is {}",
+            event.kind.type_name(),
+            event.reply_id,
+            self.id
+        );
+        Error::new(ErrorKind::WrongReply, message)
+    }
+}
+
+/// What to do about an event that can be applied although it is late.
+struct Tolerance {
+    refuse: bool,
+    report: Option<Error>,
+}
+
+impl Tolerance {
+    fn check(&mut self, result: Result<()>) -> Result<()> {
+        match result {
+            Err(error) if self.refuse => Err(error),
+            Err(error) => {
+                self.report.get_or_insert(error);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// One event being applied. Every step checks first and changes then.
+struct Fold<'f> {
+    msg: &'f mut Msg,
+    index: &'f mut Index,
+    /// Whether a `REPLY_START` was applied.
+    started: &'f mut bool,
+    tolerance: &'f mut Tolerance,
+}
+
+impl Fold<'_> {
+    #[inline]
+    fn apply(&mut self, event: &Event<'_>) -> Result<()> {
+        if self.msg.finished_at.is_some() {
+            return Err(self.after_the_end(event));
+        }
+        match &event.kind {
+            EventKind::TextBlockDelta(delta) => self.text_delta(&delta.block_id, &delta.delta)?,
+            EventKind::ThinkingBlockDelta(delta) => {
+                self.thinking_delta(&delta.block_id, &delta.delta)?;
+            }
+            EventKind::ToolCallDelta(delta) => {
+                self.tool_call_delta(&delta.tool_call_id, &delta.delta)?;
+            }
+            EventKind::ToolResultTextDelta(delta) => {
+                self.tool_result_text(&delta.tool_call_id, &delta.delta, event)?;
+            }
+            EventKind::ReplyStart(start) => self.reply_start(start)?,
+            EventKind::ReplyEnd(end) => self.reply_end(end, event)?,
+            EventKind::ModelCallEnd(end) => self.model_call_end(end),
+            EventKind::TextBlockStart(start) => self.text_start(start, event)?,
+            EventKind::TextBlockEnd(end) => self.text_end(end, event)?,
+            EventKind::ThinkingBlockStart(start) => self.thinking_start(start, event)?,
+            EventKind::ThinkingBlockEnd(end) => self.thinking_end(end, event)?,
+            EventKind::DataBlockStart(start) => self.data_start(start, event)?,
+            EventKind::DataBlockDelta(delta) => self.data_delta(delta)?,
+            EventKind::DataBlockEnd(end) => self.data_end(end, event)?,
+            EventKind::Hint(hint) => self.hint(hint, event)?,
+            EventKind::Block(block) => self.start((*block.block).clone())?,
+            EventKind::ToolCallStart(start) => self.tool_call_start(start, event)?,
+            EventKind::ToolCallEnd(end) => self.tool_call_end(end, event)?,
+            EventKind::ToolResultStart(start) => self.tool_result_start(start, event)?,
+            EventKind::ToolResultDataDelta(delta) => self.tool_result_data(delta, event)?,
+            EventKind::ToolResultEnd(end) => self.tool_result_end(end, event)?,
+            EventKind::RequireUserConfirm(ask) => self.require_user_confirm(ask)?,
+            EventKind::UserConfirmResult(answer) => self.user_confirm_result(answer)?,
+            EventKind::RequireExternalExecution(ask) => self.require_external_execution(ask)?,
+            EventKind::ExternalExecutionResult(answer) => {
+                self.external_execution_result(answer, event)?;
+            }
+            // These tell a watcher what goes on; the message has no place for it.
+            EventKind::ModelCallStart(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::RequestStop(_)
+            | EventKind::AllToolsDenied(_)
+            | EventKind::SubagentExposed(_)
+            // These are no part of a reply, and do not come here.
+            | EventKind::Custom(_)
+            | EventKind::Message(_)
+            | EventKind::Supersede(_)
+            | EventKind::Reset(_)
+            | EventKind::Unknown(_) => {}
+        }
+        if self.msg.created_at.is_empty() {
+            self.msg.created_at.push_str(&event.created_at);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn after_the_end(&self, event: &Event<'_>) -> Error {
+        let message = format!(
+            "{} comes after the end of reply {}; a reply that has ended takes nothing more",
+            event.kind.type_name(),
+            self.msg.id
+        );
+        Error::new(ErrorKind::AlreadyEnded, message)
+    }
+
+    /// The first start names who replies; later ones only say that the reply goes on.
+    fn reply_start(&mut self, start: &ReplyStart) -> Result<()> {
+        if *self.started {
+            return Ok(());
+        }
+        for block in &self.msg.content {
+            check_role(start.role, block.block_type(), block.id())?;
+        }
+        self.msg.name.clone_from(&start.name);
+        self.msg.role = start.role;
+        *self.started = true;
+        Ok(())
+    }
+
+    fn reply_end(&mut self, end: &ReplyEnd, event: &Event<'_>) -> Result<()> {
+        let mut open = Vec::new();
+        work::count(self.msg.content.len());
+        for (at, block) in self.msg.content.iter().enumerate() {
+            let result = match block {
+                ContentBlock::Data(block) if block.finished_at.is_none() => {
+                    check_end(&block.source)
+                }
+                ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
+                    check_parts(&result.output)
+                }
+                _ => continue,
+            };
+            self.tolerance.check(result)?;
+            open.push(at);
+        }
+        for at in open {
+            match self.msg.content.get_mut(at) {
+                Some(ContentBlock::Data(block)) => close(&mut block.source),
+                Some(ContentBlock::ToolResult(result)) => close_parts(&mut result.output),
+                _ => {}
+            }
+        }
+        let msg = &mut *self.msg;
+        msg.finished_at = Some(event.created_at.clone().into_owned());
+        msg.finished_reason = Some(end.finished_reason.clone());
+        msg.error.clone_from(&end.error);
+        if end.structured_output.is_some() {
+            msg.structured_output.clone_from(&end.structured_output);
+        }
+        msg.metadata.extend(&end.message_metadata);
+        Ok(())
+    }
+
+    fn model_call_end(&mut self, end: &ModelCallEnd) {
+        self.msg.usage.get_or_insert_with(Usage::default).add(end.usage);
+        if !end.discard.is_empty() {
+            work::count(self.msg.content.len());
+            let discard: HashSet<&str> = end.discard.iter().map(String::as_str).collect();
+            self.msg.content.retain(|block| !discard.contains(block.id()));
+            self.index.clear();
+        }
+    }
+
+    /// Appends a block that is not there yet.
+    fn start(&mut self, block: ContentBlock) -> Result<()> {
+        check_role(self.msg.role, block.block_type(), block.id())?;
+        if self.index.find(&self.msg.content, (&block).into(), block.id()).is_some() {
+            let (word, id) = (block.block_type().as_str(), block.id());
+            let message = format!("the {word} block {id} was started before");
+            return Err(Error::new(ErrorKind::DuplicateBlock, message));
+        }
+        self.msg.content.push(block);
+        self.index.pushed(&self.msg.content);
+        Ok(())
+    }
+}
+
+fn check_end(source: &Source) -> Result<()> {
+    match source {
+        Source::Base64(source) => base64::check_end(&source.data),
+        Source::Url(_) | Source::Other(_) => Ok(()),
+    }
+}
+
+fn close(source: &mut Source) {
+    match source {
+        Source::Base64(source) => base64::close(&mut source.data),
+        Source::Url(_) | Source::Other(_) => {}
+    }
+}
+
+fn check_parts(output: &Payload) -> Result<()> {
+    let Payload::Parts(parts) = output else { return Ok(()) };
+    parts.iter().try_for_each(|part| match part {
+        Part::Data(block) => check_end(&block.source),
+        Part::Text(_) | Part::Other(_) => Ok(()),
+    })
+}
+
+fn close_parts(output: &mut Payload) {
+    let Payload::Parts(parts) = output else { return };
+    for part in parts {
+        match part {
+            Part::Data(block) => close(&mut block.source),
+            Part::Text(_) | Part::Other(_) => {}
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Text, thinking, data and hint blocks.
+
+use super::index::Family;
+use super::{Fold, check_end, close};
+use crate::base64;
+use crate::block::{
+    Base64Source, ContentBlock, DataBlock, HintBlock, Source, TextBlock, ThinkingBlock, UrlSource,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{
+    Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, Event, Hint, TextBlockEnd, TextBlockStart,
+    ThinkingBlockEnd, ThinkingBlockStart,
+};
+use crate::json::Fields;
+
+/// Finds an open block of the message, or says that there is none. It borrows only the message and
+/// the index, so that what else the fold has stays at hand.
+macro_rules! find {
+    ($fold:ident, $variant:ident $id:expr) => {
+        match $fold
+            .index
+            .find(&$fold.msg.content, Family::$variant, $id)
+            .and_then(|at| $fold.msg.content.get_mut(at))
+        {
+            Some(ContentBlock::$variant(block)) => Ok(block),
+            _ => Err(super::blocks::unknown(Family::$variant, $id, &$fold.msg.id)),
+        }
+    };
+}
+pub(super) use find;
+
+#[cold]
+pub(super) fn unknown(family: Family, id: &str, reply: &str) -> Error {
+    let (word, start) = words(family);
+    Error::new(
+        ErrorKind::UnknownBlock,
+        format!("reply {reply} has no {word} {id}; was its {start} lost?"),
+    )
+}
+
+#[cold]
+fn ended(family: Family, id: &str) -> Error {
+    let (word, _) = words(family);
+    Error::new(ErrorKind::AlreadyEnded, format!("the {word} {id} has ended"))
+}
+
+fn words(family: Family) -> (&'static str, &'static str) {
+    match family {
+        Family::Text => ("text block", "TEXT_BLOCK_START"),
+        Family::Thinking => ("thinking block", "THINKING_BLOCK_START"),
+        Family::Data => ("data block", "DATA_BLOCK_START"),
+        Family::Hint => ("hint", "HINT_BLOCK"),
+        Family::ToolCall => ("tool call", "TOOL_CALL_START"),
+        Family::ToolResult => ("tool result", "TOOL_RESULT_START"),
+        Family::Other => ("block", "BLOCK"),
+    }
+}
+
+/// Nothing, or that the block has ended.
+#[inline]
+pub(super) fn open(finished_at: Option<&String>, family: Family, id: &str) -> Result<()> {
+    if finished_at.is_some() { Err(ended(family, id)) } else { Ok(()) }
+}
+
+/// Sets the fields that a provider adds to a block; never one that the block has by itself.
+pub(super) fn set_extra(rest: &mut Fields, extra: &Fields, own: &[&str]) {
+    for (key, value) in extra {
+        if !COMMON.contains(&key) && !own.contains(&key) {
+            rest.insert(key, value.clone());
+        }
+    }
+}
+
+const COMMON: [&str; 4] = ["type", "id", "created_at", "finished_at"];
+
+impl Fold<'_> {
+    #[inline]
+    pub(super) fn text_delta(&mut self, id: &str, delta: &str) -> Result<()> {
+        let block = find!(self, Text id)?;
+        self.tolerance.check(open(block.finished_at.as_ref(), Family::Text, id))?;
+        block.text.push_str(delta);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn thinking_delta(&mut self, id: &str, delta: &str) -> Result<()> {
+        let block = find!(self, Thinking id)?;
+        self.tolerance.check(open(block.finished_at.as_ref(), Family::Thinking, id))?;
+        block.thinking.push_str(delta);
+        Ok(())
+    }
+
+    pub(super) fn text_start(
+        &mut self,
+        start: &TextBlockStart<'_>,
+        event: &Event<'_>,
+    ) -> Result<()> {
+        self.start(ContentBlock::Text(TextBlock {
+            id: start.block_id.to_string(),
+            created_at: event.created_at.to_string(),
+            ..TextBlock::default()
+        }))
+    }
+
+    pub(super) fn text_end(&mut self, end: &TextBlockEnd<'_>, event: &Event<'_>) -> Result<()> {
+        let block = find!(self, Text & *end.block_id)?;
+        open(block.finished_at.as_ref(), Family::Text, &end.block_id)?;
+        if let Some(text) = &end.text {
+            block.text.clear();
+            block.text.push_str(text);
+        }
+        set_extra(&mut block.rest, &end.extra, &["text"]);
+        block.finished_at = Some(event.created_at.to_string());
+        Ok(())
+    }
+
+    pub(super) fn thinking_start(
+        &mut self,
+        start: &ThinkingBlockStart<'_>,
+        event: &Event<'_>,
+    ) -> Result<()> {
+        self.start(ContentBlock::Thinking(ThinkingBlock {
+            id: start.block_id.to_string(),
+            created_at: event.created_at.to_string(),
+            ..ThinkingBlock::default()
+        }))
+    }
+
+    pub(super) fn thinking_end(
+        &mut self,
+        end: &ThinkingBlockEnd<'_>,
+        event: &Event<'_>,
+    ) -> Result<()> {
+        let block = find!(self, Thinking & *end.block_id)?;
+        open(block.finished_at.as_ref(), Family::Thinking, &end.block_id)?;
+        set_extra(&mut block.rest, &end.extra, &["thinking"]);
+        block.finished_at = Some(event.created_at.to_string());
+        Ok(())
+    }
+
+    pub(super) fn data_start(
+        &mut self,
+        start: &DataBlockStart<'_>,
+        event: &Event<'_>,
+    ) -> Result<()> {
+        let source = Source::Base64(Base64Source {
+            media_type: start.media_type.clone(),
+            ..Base64Source::default()
+        });
+        self.start(ContentBlock::Data(DataBlock {
+            id: start.block_id.to_string(),
+            name: start.name.clone(),
+            created_at: event.created_at.to_string(),
+            ..DataBlock::from_source(source)
+        }))
+    }
+
+    pub(super) fn data_delta(&mut self, delta: &DataBlockDelta<'_>) -> Result<()> {
+        let block = find!(self, Data & *delta.block_id)?;
+        let is_open = open(block.finished_at.as_ref(), Family::Data, &delta.block_id);
+        let is_late = is_open.is_err();
+        self.tolerance.check(is_open)?;
+        append_chunk(&mut block.source, &delta.chunk, &delta.media_type)?;
+        // No end will come to close it.
+        if is_late && check_end(&block.source).is_ok() {
+            close(&mut block.source);
+        }
+        Ok(())
+    }
+
+    pub(super) fn data_end(&mut self, end: &DataBlockEnd<'_>, event: &Event<'_>) -> Result<()> {
+        let block = find!(self, Data & *end.block_id)?;
+        open(block.finished_at.as_ref(), Family::Data, &end.block_id)?;
+        self.tolerance.check(check_end(&block.source))?;
+        close(&mut block.source);
+        set_extra(&mut block.rest, &end.extra, &["source", "name"]);
+        block.finished_at = Some(event.created_at.to_string());
+        Ok(())
+    }
+
+    pub(super) fn hint(&mut self, hint: &Hint, event: &Event<'_>) -> Result<()> {
+        self.start(ContentBlock::Hint(HintBlock {
+            hint: hint.hint.clone(),
+            id: hint.block_id.clone(),
+            source: hint.source.clone(),
+            created_at: event.created_at.to_string(),
+            finished_at: Some(event.created_at.to_string()),
+            rest: Fields::default(),
+        }))
+    }
+}
+
+/// Appends bytes to a source; a URL is the whole content, and replaces it.
+pub(super) fn append_chunk(source: &mut Source, chunk: &Chunk<'_>, media_type: &str) -> Result<()> {
+    match (chunk, source) {
+        (Chunk::Url(url), source) => {
+            let known = match source {
+                Source::Base64(known) => std::mem::take(&mut known.media_type),
+                Source::Url(known) => std::mem::take(&mut known.media_type),
+                Source::Other(_) => String::new(),
+            };
+            let media_type = if media_type.is_empty() { known } else { media_type.to_owned() };
+            *source = Source::Url(UrlSource {
+                url: url.to_string(),
+                media_type,
+                rest: Fields::default(),
+            });
+            Ok(())
+        }
+        (Chunk::Data(data), Source::Base64(source)) => {
+            base64::append(&mut source.data, data)?;
+            if source.media_type.is_empty() {
+                source.media_type.push_str(media_type);
+            }
+            Ok(())
+        }
+        // Nothing to append is nothing to mind.
+        (Chunk::Data(data), Source::Url(_) | Source::Other(_)) if data.is_empty() => Ok(()),
+        (Chunk::Data(_), Source::Url(_) | Source::Other(_)) => Err(Error::new(
+            ErrorKind::MixedSource,
+            "bytes for a data block whose content is a URL; a block is one or the other",
+        )),
+    }
+}

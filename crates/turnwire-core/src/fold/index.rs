@@ -1,0 +1,187 @@
+//! Where a block is, found in constant time.
+
+use crate::block::{ContentBlock, Part, Payload};
+use crate::work;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+
+/// The blocks that share a name space of ids. A call and its result have the same id, and nothing
+/// forbids a text and a thinking block to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Family {
+    Text,
+    Thinking,
+    Data,
+    Hint,
+    ToolCall,
+    ToolResult,
+    Other,
+}
+
+impl From<&ContentBlock> for Family {
+    #[inline]
+    fn from(block: &ContentBlock) -> Self {
+        match block {
+            ContentBlock::Text(_) => Self::Text,
+            ContentBlock::Thinking(_) => Self::Thinking,
+            ContentBlock::Data(_) => Self::Data,
+            ContentBlock::Hint(_) => Self::Hint,
+            ContentBlock::ToolCall(_) => Self::ToolCall,
+            ContentBlock::ToolResult(_) => Self::ToolResult,
+            ContentBlock::Other(_) => Self::Other,
+        }
+    }
+}
+
+/// Finds blocks by family and id, and the data parts of a result by their ids.
+///
+/// It holds positions only; the ids are compared in the message itself. A message with few blocks
+/// is searched from its end, and costs no table.
+#[derive(Clone, Default)]
+pub(super) struct Index {
+    last: usize,
+    table: Option<Box<Table>>,
+}
+
+#[derive(Clone, Default)]
+struct Table {
+    hasher: foldhash::fast::RandomState,
+    blocks: HashTable<usize>,
+    /// (the result's position, the part's position)
+    parts: HashTable<(usize, usize)>,
+}
+
+/// From how many blocks or parts on a table pays.
+const MANY: usize = 8;
+
+impl Index {
+    /// Forgets everything: positions have changed.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    #[inline]
+    pub(super) fn find(
+        &mut self,
+        content: &[ContentBlock],
+        family: Family,
+        id: &str,
+    ) -> Option<usize> {
+        let is_it = |block: &ContentBlock| is_block(block, family, id);
+        if content.get(self.last).is_some_and(is_it) {
+            return Some(self.last);
+        }
+        let found = self.find_elsewhere(content, family, id);
+        if let Some(at) = found {
+            self.last = at;
+        }
+        found
+    }
+
+    fn find_elsewhere(
+        &mut self,
+        content: &[ContentBlock],
+        family: Family,
+        id: &str,
+    ) -> Option<usize> {
+        let is_it = |block: &ContentBlock| is_block(block, family, id);
+        if content.len() <= MANY {
+            return content.iter().rposition(is_it);
+        }
+        let table = self.table(content);
+        let hash = table.hasher.hash_one((family, id));
+        table.blocks.find(hash, |at| content.get(*at).is_some_and(is_it)).copied()
+    }
+
+    /// The data part of a result's output.
+    pub(super) fn find_part(
+        &mut self,
+        content: &[ContentBlock],
+        result: usize,
+        id: &str,
+    ) -> Option<usize> {
+        let parts = parts_of(content.get(result)?);
+        let is_it = |part: &Part| {
+            work::count(1);
+            matches!(part, Part::Data(block) if block.id == id)
+        };
+        if parts.len() <= MANY {
+            return parts.iter().rposition(is_it);
+        }
+        let table = self.table(content);
+        let hash = table.hasher.hash_one((result, id));
+        let found = table
+            .parts
+            .find(hash, |&(block, at)| block == result && parts.get(at).is_some_and(is_it));
+        found.map(|&(_, at)| at)
+    }
+
+    /// Takes note of a block at the end.
+    #[inline]
+    pub(super) fn pushed(&mut self, content: &[ContentBlock]) {
+        self.last = content.len().saturating_sub(1);
+        if let (Some(table), Some(block)) = (&mut self.table, content.last()) {
+            table.add(content, self.last, block);
+        }
+    }
+
+    /// Takes note of a part at the end of a result's output.
+    pub(super) fn pushed_part(&mut self, content: &[ContentBlock], result: usize) {
+        let Some(table) = &mut self.table else { return };
+        let Some(parts) = content.get(result).map(parts_of) else { return };
+        if let Some(part) = parts.last() {
+            table.add_part(content, (result, parts.len() - 1), part);
+        }
+    }
+
+    fn table(&mut self, content: &[ContentBlock]) -> &Table {
+        self.table.get_or_insert_with(|| {
+            let mut table = Box::<Table>::default();
+            for (at, block) in content.iter().enumerate() {
+                table.add(content, at, block);
+            }
+            table
+        })
+    }
+}
+
+#[inline]
+fn is_block(block: &ContentBlock, family: Family, id: &str) -> bool {
+    work::count(1);
+    Family::from(block) == family && block.id() == id
+}
+
+fn parts_of(block: &ContentBlock) -> &[Part] {
+    match block {
+        ContentBlock::ToolResult(result) => match &result.output {
+            Payload::Parts(parts) => parts,
+            Payload::Text(_) => &[],
+        },
+        _ => &[],
+    }
+}
+
+impl Table {
+    fn add(&mut self, content: &[ContentBlock], at: usize, block: &ContentBlock) {
+        work::count(1);
+        let hash_of = |hasher: &foldhash::fast::RandomState, block: &ContentBlock| {
+            hasher.hash_one((Family::from(block), block.id()))
+        };
+        let Self { hasher, blocks, .. } = self;
+        let rehash = |at: &usize| content.get(*at).map_or(0, |block| hash_of(hasher, block));
+        blocks.insert_unique(hash_of(hasher, block), at, rehash);
+        for (place, part) in parts_of(block).iter().enumerate() {
+            self.add_part(content, (at, place), part);
+        }
+    }
+
+    fn add_part(&mut self, content: &[ContentBlock], at: (usize, usize), part: &Part) {
+        work::count(1);
+        let Self { hasher, parts, .. } = self;
+        let rehash = |&(block, place): &(usize, usize)| {
+            let part = content.get(block).and_then(|block| parts_of(block).get(place));
+            hasher.hash_one((block, part.map_or("", Part::id)))
+        };
+        parts.insert_unique(hasher.hash_one((at.0, part.id())), at, rehash);
+    }
+}

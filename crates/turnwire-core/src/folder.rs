@@ -1,0 +1,140 @@
+//! A folder for a whole stream: many replies, interleaved, with whole messages between them.
+//!
+//! ```
+//! use turnwire_core::{Event, Folder};
+//!
+//! let mut folder = Folder::default();
+//! for line in [
+//!     r#"{"seq":1,"type":"MESSAGE","message":{"id":"u","name":"alice","role":"user","content":"hi"}}"#,
+//!     r#"{"seq":2,"type":"REPLY_START","reply_id":"a","name":"friday"}"#,
+//!     r#"{"seq":3,"type":"REPLY_START","reply_id":"b","name":"monday"}"#,
+//!     r#"{"seq":4,"type":"TEXT_BLOCK_START","reply_id":"a","block_id":"t"}"#,
+//!     r#"{"seq":5,"type":"TEXT_BLOCK_DELTA","reply_id":"a","block_id":"t","delta":"Hello"}"#,
+//! ] {
+//!     folder.push(&Event::from_json(line)?)?;
+//! }
+//! let names: Vec<&str> = folder.messages().map(|msg| msg.name()).collect();
+//! assert_eq!(names, ["alice", "friday", "monday"]);
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Event, EventKind, Message};
+use crate::fold::Outcome;
+use crate::msg::Msg;
+use indexmap::IndexMap;
+use std::collections::HashSet;
+
+/// Folds a stream into its messages, in the order of their first events.
+#[derive(Debug, Clone, Default)]
+pub struct Folder {
+    messages: IndexMap<String, Msg>,
+    superseded: HashSet<String>,
+    /// Where the last event went: the next one most likely goes there too.
+    last: usize,
+}
+
+impl Folder {
+    /// Applies an event; one that does not fit is refused, and changes nothing.
+    pub fn push(&mut self, event: &Event<'_>) -> Result<Outcome> {
+        if let Some(outcome) = self.beside_replies(event) {
+            return outcome;
+        }
+        if let Some(msg) = self.message(&event.reply_id) {
+            return msg.append_event(event);
+        }
+        // A reply begins with the first event that fits.
+        let mut msg = Msg::reply(&*event.reply_id, "");
+        let outcome = msg.append_event(event)?;
+        self.insert(msg);
+        Ok(outcome)
+    }
+
+    /// Applies what can be applied of an event, and says what could not.
+    pub fn push_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
+        if let Some(outcome) = self.beside_replies(event) {
+            return match outcome {
+                Ok(outcome) => (outcome, None),
+                Err(error) => (Outcome::Skipped, Some(error)),
+            };
+        }
+        if self.message(&event.reply_id).is_none() {
+            self.insert(Msg::reply(&*event.reply_id, ""));
+        }
+        match self.message(&event.reply_id) {
+            Some(msg) => msg.append_event_tolerant(event),
+            None => (Outcome::Ignored, None),
+        }
+    }
+
+    /// All messages, in the order of their first events.
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Msg> + ExactSizeIterator {
+        self.messages.values()
+    }
+
+    /// The messages that count as history: all but those that were superseded.
+    pub fn history(&self) -> impl Iterator<Item = &Msg> {
+        self.messages().filter(|msg| !self.superseded.contains(msg.id()))
+    }
+
+    /// A message by its id.
+    pub fn get(&self, id: &str) -> Option<&Msg> {
+        self.messages.get(id)
+    }
+
+    /// All messages, in the order of their first events.
+    pub fn into_messages(self) -> impl Iterator<Item = Msg> {
+        self.messages.into_values()
+    }
+
+    /// Events that are no part of a reply; `None` for the others.
+    fn beside_replies(&mut self, event: &Event<'_>) -> Option<Result<Outcome>> {
+        match &event.kind {
+            EventKind::Message(message) => Some(self.whole_message(message, event)),
+            EventKind::Supersede(supersede) => {
+                self.superseded.extend(supersede.message_ids.iter().cloned());
+                Some(Ok(Outcome::Applied))
+            }
+            EventKind::Reset(_) => {
+                *self = Self::default();
+                Some(Ok(Outcome::Applied))
+            }
+            kind if event.reply_id.is_empty() || !kind.is_part_of_reply() => {
+                Some(Ok(Outcome::Ignored))
+            }
+            _ => None,
+        }
+    }
+
+    fn whole_message(&mut self, message: &Message, event: &Event<'_>) -> Result<Outcome> {
+        let mut msg = (*message.message).clone();
+        if msg.id.is_empty() {
+            // Without an id of its own it is known by its event's.
+            msg.id = event.id.to_string();
+        }
+        if let Some(known) = self.messages.get_mut(&msg.id) {
+            if known.memory.has_seen(event)? {
+                return Ok(Outcome::Repeated);
+            }
+            let message = format!("there is a message {} already", msg.id);
+            return Err(Error::new(ErrorKind::DuplicateMessage, message));
+        }
+        msg.memory.note(event)?;
+        self.insert(msg);
+        Ok(Outcome::Applied)
+    }
+
+    fn insert(&mut self, msg: Msg) {
+        self.messages.insert(msg.id.clone(), msg);
+        self.last = self.messages.len() - 1;
+    }
+
+    #[inline]
+    fn message(&mut self, id: &str) -> Option<&mut Msg> {
+        let at_last = self.messages.get_index(self.last).is_some_and(|(last, _)| last == id);
+        if !at_last {
+            self.last = self.messages.get_index_of(id)?;
+        }
+        self.messages.get_index_mut(self.last).map(|(_, msg)| msg)
+    }
+}

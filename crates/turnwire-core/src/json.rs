@@ -1,0 +1,340 @@
+//! JSON that is kept as it came: one value ([`Json`]) or an ordered object ([`Fields`]).
+//!
+//! Metadata, structured output and every field that this version does not know are held as their
+//! text. So they come back out unchanged, whatever the size of a number or the order of keys, and
+//! nobody pays for a tree that nobody looks at.
+//!
+//! ```
+//! use turnwire_core::{Fields, Json};
+//!
+//! let mut fields = Fields::default();
+//! fields.insert("priority", 3);
+//! fields.insert("tags", vec!["important", "urgent"]);
+//! assert_eq!(fields.get::<Vec<String>>("tags")?.unwrap()[1], "urgent");
+//!
+//! let big = Json::parse("{ \"n\": 12345678901234567890123 }")?;
+//! assert_eq!(big.text(), r#"{"n":12345678901234567890123}"#);
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+
+use crate::error::{Error, ErrorKind, Result};
+use indexmap::IndexMap;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// One JSON value, kept as compact text.
+#[derive(Clone)]
+pub struct Json(Box<RawValue>);
+
+impl Json {
+    /// Reads one JSON value; white space between its tokens is dropped.
+    pub fn parse(text: &str) -> Result<Self> {
+        let raw: &RawValue = serde_json::from_str(text)
+            .map_err(|error| Error::from_json(ErrorKind::NotJson, &error))?;
+        Ok(Self::from_raw(raw))
+    }
+
+    /// Any value that can be written as JSON.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+        let raw = serde_json::value::to_raw_value(value)
+            .map_err(|error| Error::from_json(ErrorKind::WrongShape, &error))?;
+        Ok(Self::from_raw(&raw))
+    }
+
+    pub(crate) fn from_raw(raw: &RawValue) -> Self {
+        match compact(raw.get()) {
+            // Removing white space between tokens leaves JSON; should that ever be wrong, the
+            // untouched text is as good.
+            Some(text) => Self(RawValue::from_string(text).unwrap_or_else(|_| raw.to_owned())),
+            None => Self(raw.to_owned()),
+        }
+    }
+
+    /// The JSON text.
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The value as `T`, parsed now.
+    pub fn to<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_str(self.text())
+            .map_err(|error| Error::from_json(ErrorKind::WrongShape, &error))
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        self.text() == "null"
+    }
+}
+
+/// The text without white space between tokens, or `None` where there is none to drop.
+fn compact(text: &str) -> Option<String> {
+    let mut out: Option<String> = None;
+    let mut kept = 0;
+    let (mut in_string, mut escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b' ' | b'\n' | b'\r' | b'\t' if !in_string => {
+                out.get_or_insert_with(|| String::with_capacity(text.len()))
+                    .push_str(text.get(kept..at).unwrap_or_default());
+                kept = at + 1;
+            }
+            _ => {}
+        }
+    }
+    let mut out = out?;
+    out.push_str(text.get(kept..).unwrap_or_default());
+    Some(out)
+}
+
+impl<T: Into<Value>> From<T> for Json {
+    fn from(value: T) -> Self {
+        let text = value.into().to_string();
+        // A `Value` always prints as JSON.
+        Self(RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Json {}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(match compact(raw.get()) {
+            Some(_) => Self::from_raw(&raw),
+            None => Self(raw),
+        })
+    }
+}
+
+/// A JSON object in its order, whose values are kept as text until they are asked for.
+///
+/// A key that comes twice has its last value, as in every JSON reader around us.
+#[derive(Clone, Default)]
+// One word, so that the many messages, blocks and events without such fields stay small.
+pub struct Fields(Option<Box<IndexMap<String, Json>>>);
+
+impl Fields {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many fields.
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |map| map.len())
+    }
+
+    /// The value as it stands.
+    pub fn raw(&self, key: &str) -> Option<&Json> {
+        self.0.as_ref()?.get(key)
+    }
+
+    /// One value as `T`, parsed now; `None` when it is missing or null.
+    pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        match self.raw(key) {
+            Some(json) if !json.is_null() => json.to().map(Some).map_err(|error| error.at(key)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The whole object as `T`, parsed now.
+    pub fn to<T: DeserializeOwned>(&self) -> Result<T> {
+        Json::of(self)?.to()
+    }
+
+    /// Sets a field; a key that is there keeps its place.
+    pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Json>) {
+        self.0.get_or_insert_default().insert(key.into(), value.into());
+    }
+
+    /// Takes a field out; the others keep their order.
+    pub fn remove(&mut self, key: &str) -> Option<Json> {
+        let map = self.0.as_mut()?;
+        let value = map.shift_remove(key);
+        if map.is_empty() {
+            self.0 = None;
+        }
+        value
+    }
+
+    /// Sets all fields of `other`.
+    pub fn extend(&mut self, other: &Self) {
+        for (key, value) in other {
+            self.insert(key, value.clone());
+        }
+    }
+
+    /// The fields in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.into_iter()
+    }
+
+    /// Takes a field out as `T`; `None` when it is missing or null.
+    pub(crate) fn take<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
+        match self.remove(key) {
+            Some(json) if !json.is_null() => json.to().map(Some).map_err(|error| error.at(key)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes a field out that has to be there.
+    pub(crate) fn need<T: DeserializeOwned>(&mut self, key: &str) -> Result<T> {
+        self.take(key)?
+            .ok_or_else(|| Error::new(ErrorKind::WrongShape, format!("`{key}` is missing")))
+    }
+}
+
+impl<'a> IntoIterator for &'a Fields {
+    type Item = (&'a str, &'a Json);
+    type IntoIter = std::iter::Map<
+        indexmap::map::Iter<'a, String, Json>,
+        fn((&'a String, &'a Json)) -> (&'a str, &'a Json),
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let entries = match &self.0 {
+            Some(map) => map.iter(),
+            None => indexmap::map::Iter::default(),
+        };
+        entries.map(|(key, value)| (key.as_str(), value))
+    }
+}
+
+impl<K: Into<String>, V: Into<Json>> FromIterator<(K, V)> for Fields {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut fields = Self::default();
+        for (key, value) in entries {
+            fields.insert(key, value);
+        }
+        fields
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().all(|(key, value)| other.raw(key) == Some(value))
+    }
+}
+
+impl Eq for Fields {}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Fields;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Fields::default();
+                while let Some((key, value)) = map.next_entry::<String, Json>()? {
+                    fields.insert(key, value);
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// Writes a field only where there is something to write.
+pub(crate) fn entry_if<M: SerializeMap, T: Serialize>(
+    map: &mut M,
+    key: &str,
+    value: Option<&T>,
+) -> Result<(), M::Error> {
+    match value {
+        Some(value) => map.serialize_entry(key, value),
+        None => Ok(()),
+    }
+}
+
+/// Writes an id or a time: empty means that it is not known, and then it is not written.
+pub(crate) fn entry_known<M: SerializeMap>(
+    map: &mut M,
+    key: &str,
+    value: &str,
+) -> Result<(), M::Error> {
+    if value.is_empty() { Ok(()) } else { map.serialize_entry(key, value) }
+}
+
+/// Writes the fields that we do not know behind those that we do.
+pub(crate) fn entries_of<M: SerializeMap>(map: &mut M, rest: &Fields) -> Result<(), M::Error> {
+    rest.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_between_tokens_goes_and_inside_strings_stays() {
+        for (from, to) in [
+            ("{ \"a b\" : [ 1 ,\n2 ] }", r#"{"a b":[1,2]}"#),
+            (r#"" \" x ""#, r#"" \" x ""#),
+            (r#"{"a\\":  "b c"}"#, r#"{"a\\":"b c"}"#),
+            ("[\t]", "[]"),
+        ] {
+            assert_eq!(Json::parse(from).unwrap().text(), to);
+        }
+    }
+
+    #[test]
+    fn numbers_and_order_come_back_as_they_came() {
+        let text = r#"{"z":1.10,"a":1e400,"m":-0,"b":[12345678901234567890123]}"#;
+        let fields: Fields = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&fields).unwrap(), text);
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_has_its_last_value_in_its_first_place() {
+        let fields: Fields = serde_json::from_str(r#"{"a":1,"b":2,"a":3}"#).unwrap();
+        assert_eq!(serde_json::to_string(&fields).unwrap(), r#"{"a":3,"b":2}"#);
+    }
+
+    #[test]
+    fn fields_are_read_from_a_tree_too() {
+        let tree = serde_json::json!({"a": {"b": [1, null]}});
+        let fields: Fields = serde_json::from_value(tree.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&fields).unwrap(), tree);
+    }
+}

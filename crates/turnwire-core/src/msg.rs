@@ -1,0 +1,137 @@
+//! Messages: one whole turn each.
+//!
+//! ```
+//! use turnwire_core::{DataBlock, Msg, Role, TextBlock, ToolResult};
+//!
+//! let question = Msg::user("alice", "hi");
+//! let with_image = Msg::user("alice", ["What is this?".into(), DataBlock::bytes(b"\x89PNG", "image/png").into()]);
+//! let prompt = Msg::system("system", "You are Friday.");
+//! let answer = Msg::assistant("friday", "Hello!");
+//! let result = Msg::tool("system", ToolResult::error("call_1", "timed out"));
+//!
+//! assert_eq!(answer.text("\n").as_deref(), Some("Hello!"));
+//! assert_eq!(with_image.first::<TextBlock>().unwrap().text, "What is this?");
+//! assert_eq!(answer.with_name("monday").name(), "monday");
+//!
+//! let plan = Msg::builder(Role::Assistant)
+//!     .name("friday")
+//!     .text("Here is the plan.")
+//!     .metadata("priority", 3)
+//!     .build()?;
+//! assert_eq!(plan.metadata().get::<u8>("priority")?, Some(3));
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+//!
+//! A message is a value: what is built stays as it is, and a changed copy is one call. Only the
+//! fold ([`Msg::append_event`]) changes a message in place.
+
+mod access;
+mod build;
+mod json;
+
+pub use build::{Content, MsgBuilder, Parts};
+
+use crate::block::{BlockType, ContentBlock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fold::Memory;
+use crate::json::{Fields, Json};
+use crate::names::{ErrorType, FinishedReason, Role};
+
+/// One whole turn: a user's input, a full reply, a system prompt, a tool's result.
+#[derive(Debug, Clone, Default)]
+pub struct Msg {
+    pub(crate) name: String,
+    pub(crate) content: Vec<ContentBlock>,
+    pub(crate) role: Role,
+    pub(crate) id: String,
+    pub(crate) metadata: Fields,
+    pub(crate) created_at: String,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) finished_at: Option<String>,
+    pub(crate) finished_reason: Option<FinishedReason>,
+    pub(crate) structured_output: Option<Json>,
+    pub(crate) error: Option<ReplyError>,
+    pub(crate) rest: Fields,
+    /// What the fold remembers of the events it applied. Not part of the value: it is neither
+    /// compared nor written; a [`Cursor`](crate::Cursor) carries it over.
+    pub(crate) memory: Memory,
+}
+
+impl PartialEq for Msg {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.content == other.content
+            && self.role == other.role
+            && self.id == other.id
+            && self.metadata == other.metadata
+            && self.created_at == other.created_at
+            && self.usage == other.usage
+            && self.finished_at == other.finished_at
+            && self.finished_reason == other.finished_reason
+            && self.structured_output == other.structured_output
+            && self.error == other.error
+            && self.rest == other.rest
+    }
+}
+
+impl Eq for Msg {}
+
+/// How many tokens a reply took.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// Tokens read from the provider's cache.
+    pub cache_input_tokens: u64,
+    /// Tokens put into the provider's cache.
+    pub cache_creation_input_tokens: u64,
+    /// Fields that this version does not know.
+    pub rest: Fields,
+}
+
+/// What ended a reply that failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplyError {
+    /// What kind of error, for a program.
+    pub r#type: ErrorType,
+    /// What happened, for a person.
+    pub message: String,
+    /// Fields that this version does not know.
+    pub rest: Fields,
+}
+
+/// Whether a message of this role may hold a block of this type. A type that we do not know may
+/// stand anywhere: nobody can tell what it is.
+pub(crate) fn check_role(role: Role, block: BlockType, id: &str) -> Result<()> {
+    use BlockType::{Audio, Data, Hint, Image, Other, Text, Thinking, ToolCall, ToolResult, Video};
+    let (allowed, what) = match role {
+        Role::User => (
+            matches!(block, Text | Data | Image | Audio | Video | Other),
+            "text and data (image, audio and video in the older form)",
+        ),
+        Role::System => (matches!(block, Text | Other), "only text"),
+        Role::Tool => (matches!(block, ToolResult | Other), "only tool results"),
+        Role::Assistant => match block {
+            Text | Thinking | Data | Image | Audio | Video | Hint | ToolCall | ToolResult
+            | Other => (true, ""),
+        },
+    };
+    if allowed {
+        return Ok(());
+    }
+    let (block, joint) = (block.as_str(), if id.is_empty() { "" } else { " " });
+    Err(Error::new(
+        ErrorKind::WrongRole,
+        format!("a {role} message cannot hold the {block} block{joint}{id}; it holds {what}"),
+    ))
+}
+
+/// The role rules over a whole message; the error names the block by its place.
+fn check_content(role: Role, content: &[ContentBlock]) -> Result<()> {
+    content.iter().enumerate().try_for_each(|(at, block)| {
+        check_role(role, block.block_type(), block.id())
+            .map_err(|error| error.at(format!("content[{at}]")))
+    })
+}

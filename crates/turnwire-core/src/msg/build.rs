@@ -1,0 +1,269 @@
+//! Making messages, and changed copies of them.
+
+use super::{Msg, ReplyError, Usage, check_content};
+use crate::block::{ContentBlock, DataBlock, Part, Payload, TextBlock, ToolResult};
+use crate::error::Result;
+use crate::fold::Memory;
+use crate::json::{Fields, Json};
+use crate::names::{FinishedReason, Role};
+use crate::stamp::Stamp;
+
+/// What an assistant's message can be made of: a string, a block, or blocks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content(Vec<ContentBlock>);
+
+/// What a user's message can be made of: a string, or text and data.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parts(Vec<Part>);
+
+macro_rules! made_from {
+    ($target:ident of $item:ident: $($block:ty),+) => {
+        impl From<Vec<$item>> for $target {
+            fn from(items: Vec<$item>) -> Self {
+                Self(items)
+            }
+        }
+
+        impl<const N: usize> From<[$item; N]> for $target {
+            fn from(items: [$item; N]) -> Self {
+                Self(items.into())
+            }
+        }
+
+        $(impl From<$block> for $target {
+            fn from(block: $block) -> Self {
+                Self(vec![block.into()])
+            }
+        })+
+    };
+}
+
+made_from!(Content of ContentBlock: ContentBlock, &str, String, TextBlock, DataBlock);
+made_from!(Parts of Part: Part, &str, String, TextBlock, DataBlock);
+
+impl Msg {
+    fn of(role: Role, name: impl Into<String>, content: Vec<ContentBlock>) -> Self {
+        Self { role, name: name.into(), content, ..Self::default() }
+    }
+
+    /// A user's message. It holds text and data, and the type of `content` sees to that.
+    pub fn user(name: impl Into<String>, content: impl Into<Parts>) -> Self {
+        let parts = content.into().0;
+        Self::of(Role::User, name, parts.into_iter().map(ContentBlock::from).collect())
+    }
+
+    /// An assistant's message. It may hold anything.
+    pub fn assistant(name: impl Into<String>, content: impl Into<Content>) -> Self {
+        Self::of(Role::Assistant, name, content.into().0)
+    }
+
+    /// A system prompt. It holds text.
+    pub fn system(name: impl Into<String>, text: impl Into<TextBlock>) -> Self {
+        Self::of(Role::System, name, vec![text.into().into()])
+    }
+
+    /// A message with one or more results of tools.
+    pub fn tool(name: impl Into<String>, results: impl Into<Vec<ToolResult>>) -> Self {
+        let results = results.into();
+        Self::of(Role::Tool, name, results.into_iter().map(ContentBlock::from).collect())
+    }
+
+    /// An empty assistant message for the events of one reply.
+    pub fn reply(reply_id: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { id: reply_id.into(), ..Self::of(Role::Assistant, name, Vec::new()) }
+    }
+
+    /// A builder for everything beyond the short forms.
+    pub fn builder(role: Role) -> MsgBuilder {
+        MsgBuilder { msg: Self { role, ..Self::default() } }
+    }
+
+    /// A builder that starts from this message, for a changed copy.
+    #[must_use]
+    pub fn to_builder(&self) -> MsgBuilder {
+        // The copy is another value: what was folded into this one says nothing about it.
+        MsgBuilder { msg: Self { memory: Memory::default(), ..self.clone() } }
+    }
+
+    /// The same message from someone else.
+    #[must_use]
+    pub fn with_name(&self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self.clone() }
+    }
+
+    /// Gives an id and a time to everything in the message that has none. A message that is not
+    /// an assistant's is finished when it is made.
+    #[must_use]
+    pub fn stamped(mut self, stamp: &impl Stamp) -> Self {
+        let now = stamp.now();
+        fill(&mut self.id, || stamp.id());
+        fill(&mut self.created_at, || now.clone());
+        if self.role != Role::Assistant && self.finished_at.is_none() {
+            self.finished_at = Some(self.created_at.clone());
+        }
+        for block in &mut self.content {
+            let (id, created_at) = match block {
+                ContentBlock::Text(block) => (&mut block.id, &mut block.created_at),
+                ContentBlock::Thinking(block) => (&mut block.id, &mut block.created_at),
+                ContentBlock::Data(block) => (&mut block.id, &mut block.created_at),
+                ContentBlock::Hint(block) => {
+                    stamp_payload(&mut block.hint, stamp, &now);
+                    (&mut block.id, &mut block.created_at)
+                }
+                ContentBlock::ToolCall(block) => (&mut block.id, &mut block.created_at),
+                ContentBlock::ToolResult(block) => {
+                    stamp_payload(&mut block.output, stamp, &now);
+                    (&mut block.id, &mut block.created_at)
+                }
+                ContentBlock::Other(_) => continue,
+            };
+            fill(id, || stamp.id());
+            fill(created_at, || now.clone());
+        }
+        self
+    }
+}
+
+fn stamp_payload(payload: &mut Payload, stamp: &impl Stamp, now: &str) {
+    let Payload::Parts(parts) = payload else { return };
+    for part in parts {
+        let (id, created_at) = match part {
+            Part::Text(block) => (&mut block.id, &mut block.created_at),
+            Part::Data(block) => (&mut block.id, &mut block.created_at),
+            Part::Other(_) => continue,
+        };
+        fill(id, || stamp.id());
+        fill(created_at, || now.to_owned());
+    }
+}
+
+fn fill(slot: &mut String, value: impl FnOnce() -> String) {
+    if slot.is_empty() {
+        *slot = value();
+    }
+}
+
+/// Builds a message; [`build`](Self::build) checks the role rules.
+#[derive(Debug, Clone)]
+pub struct MsgBuilder {
+    msg: Msg,
+}
+
+impl MsgBuilder {
+    /// The message, or which block its role cannot hold.
+    pub fn build(self) -> Result<Msg> {
+        check_content(self.msg.role, &self.msg.content)?;
+        Ok(self.msg)
+    }
+
+    /// Who sends it.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.msg.name = name.into();
+        self
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.msg.id = id.into();
+        self
+    }
+
+    /// Its role.
+    #[must_use]
+    pub fn role(mut self, role: Role) -> Self {
+        self.msg.role = role;
+        self
+    }
+
+    /// Adds a block.
+    #[must_use]
+    pub fn block(mut self, block: impl Into<ContentBlock>) -> Self {
+        self.msg.content.push(block.into());
+        self
+    }
+
+    /// Adds a text block.
+    #[must_use]
+    pub fn text(self, text: impl Into<String>) -> Self {
+        self.block(TextBlock::new(text))
+    }
+
+    /// Sets all blocks.
+    #[must_use]
+    pub fn content(mut self, content: impl Into<Content>) -> Self {
+        self.msg.content = content.into().0;
+        self
+    }
+
+    /// Adds an entry to the metadata.
+    #[must_use]
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<Json>) -> Self {
+        self.msg.metadata.insert(key, value);
+        self
+    }
+
+    /// Sets all metadata.
+    #[must_use]
+    pub fn all_metadata(mut self, metadata: Fields) -> Self {
+        self.msg.metadata = metadata;
+        self
+    }
+
+    /// When it began.
+    #[must_use]
+    pub fn created_at(mut self, at: impl Into<String>) -> Self {
+        self.msg.created_at = at.into();
+        self
+    }
+
+    /// When it ended.
+    #[must_use]
+    pub fn finished_at(mut self, at: impl Into<String>) -> Self {
+        self.msg.finished_at = Some(at.into());
+        self
+    }
+
+    /// Why it ended.
+    #[must_use]
+    pub fn finished_reason(mut self, reason: FinishedReason) -> Self {
+        self.msg.finished_reason = Some(reason);
+        self
+    }
+
+    /// The tokens it took.
+    #[must_use]
+    pub fn usage(mut self, usage: Usage) -> Self {
+        self.msg.usage = Some(usage);
+        self
+    }
+
+    /// Its structured output.
+    #[must_use]
+    pub fn structured_output(mut self, output: impl Into<Json>) -> Self {
+        self.msg.structured_output = Some(output.into());
+        self
+    }
+
+    /// Takes the structured output out.
+    #[must_use]
+    pub fn no_structured_output(mut self) -> Self {
+        self.msg.structured_output = None;
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn error(mut self, error: ReplyError) -> Self {
+        self.msg.error = Some(error);
+        self
+    }
+
+    /// Fields that this version does not know, for codecs that carry them over.
+    #[must_use]
+    pub fn rest(mut self, rest: Fields) -> Self {
+        self.msg.rest = rest;
+        self
+    }
+}

@@ -1,0 +1,513 @@
+//! The best-effort JSON value of a text that is still arriving.
+//!
+//! A model streams the input of a tool call in pieces that are cut anywhere. A
+//! [`PartialJson`] takes the pieces and has, after each of them, a value to show:
+//!
+//! ```
+//! use serde_json::json;
+//! use turnwire_core::partial::{PartialJson, PartialState};
+//!
+//! let mut input = PartialJson::new();
+//! assert_eq!(input.push(r#"{"path": "src/li"#).value(), Some(&json!({"path": "src/li"})));
+//! assert_eq!(input.push(r#"b.rs", "line"#).value(), Some(&json!({"path": "src/lib.rs"})));
+//! assert_eq!(input.push(r#"": 12"#).value(), Some(&json!({"path": "src/lib.rs", "line": 12})));
+//! assert_eq!(input.state(), PartialState::Open);
+//!
+//! input.push("}");
+//! assert_eq!(input.state(), PartialState::Complete);
+//! ```
+//!
+//! # What is shown
+//!
+//! - A **string** shows the characters that have arrived. An escape that is cut is held back,
+//!   and so is the first half of a surrogate pair.
+//! - A **number** shows its longest valid prefix: `1.` and `1e` show 1, `-` shows nothing.
+//!   From its 64th character on it shows what these 64 say, until it ends: reading it again for
+//!   every new digit would be quadratic. That such a long number is out of range is therefore
+//!   noticed at its end; a shorter one is [`Broken`](PartialState::Broken) at once.
+//! - A **literal** (`true`, `false`, `null`) shows when it is whole.
+//! - An **array** or **object** shows its finished children, and the open one as soon as there is
+//!   something of it to show. A repeated key keeps its first place and takes the last value.
+//!
+//! # What is read
+//!
+//! Exactly what [`serde_json::from_str`] reads, with its depth limit and its numbers: once the
+//! text is [`Complete`](PartialState::Complete), the value is the one it gives. There are two
+//! differences:
+//!
+//! - A number at the root has no end of its own, as more digits may come: the state stays
+//!   [`Open`](PartialState::Open) until whitespace follows it.
+//! - A member named `$serde_json::private::RawValue`, by which `serde_json` recognises its own raw
+//!   values, is a member like any other.
+//!
+//! # What it costs
+//!
+//! There is one tree, and a push changes it in place: it takes the open path out (from the root
+//! to what is still being read), reads the delta, and puts the path back. So a whole stream costs
+//! its bytes, plus the depth per push. (A repeated key is looked up anew on each push while its
+//! value is open, which adds its length.)
+
+use std::mem;
+
+use serde_json::{Map, Value};
+
+/// Containers that may be open at once. `serde_json` calls its limit 128 and refuses the 128th.
+const MAX_DEPTH: usize = 127;
+
+/// Characters of a number that count for what an open number shows.
+///
+/// Without an exponent so few are always in range; with one, more digits lead only further out.
+/// Hence a number that is out of range within them is so for good.
+const SHOWN_NUMBER: usize = 64;
+
+/// Best-effort JSON of a fragment that is still arriving.
+///
+/// What it shows depends on the text alone, and not on where the deltas were cut (save the number
+/// that broke by being out of range: it may show a shorter prefix or nothing).
+#[derive(Debug, Clone, Default)]
+pub struct PartialJson {
+    /// The tree to show. During a push it lacks what is open.
+    root: Option<Value>,
+    /// The open containers, outermost first. Between pushes they are hollow: the root has it all.
+    open: Vec<Frame>,
+    /// The open key or number; during a push also the open string.
+    text: String,
+    /// What the open number shows. Only set during a push.
+    number: Option<Value>,
+    mode: Mode,
+}
+
+/// How far a [`PartialJson`] has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartialState {
+    /// More can come.
+    Open,
+    /// A whole JSON value was read.
+    Complete,
+    /// What came is not JSON, or too deep. The value shows what was there before.
+    Broken,
+}
+
+/// What the next character is part of.
+#[derive(Debug, Clone, Copy)]
+enum Mode {
+    /// Whitespace, or what has to come after it.
+    Gap(Next),
+    /// A string: what it is for, and the escape within.
+    Text(Role, Escape),
+    /// A number, after the given part.
+    Number(Part),
+    /// A literal: the characters that it lacks, and its value (`None` for `null`).
+    Literal(&'static str, Option<bool>),
+    /// Nothing any more.
+    Broken,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    Value,
+    /// A value, or the end of the array that has just begun.
+    FirstItem,
+    Key,
+    /// A key, or the end of the object that has just begun.
+    FirstKey,
+    Colon,
+    /// What follows a value: a comma, the end of its container, or nothing.
+    After,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Role {
+    Key,
+    Value,
+}
+
+/// Where in an escape a string stands.
+#[derive(Debug, Clone, Copy)]
+enum Escape {
+    Outside,
+    Backslash,
+    /// After `\u`: the first half if this is the second of a surrogate pair, the digits so far,
+    /// and how many are lacking.
+    Hex(Option<u16>, u16, u8),
+    /// After the first half of a surrogate pair: that half, and what is lacking of the next `\u`.
+    Between(u16, &'static str),
+}
+
+/// The last part of a number that has been read.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Minus,
+    Zero,
+    Integer,
+    Point,
+    Fraction,
+    E,
+    ExponentSign,
+    Exponent,
+}
+
+/// The text is not the beginning of any JSON that we accept.
+struct NotJson;
+
+impl PartialJson {
+    /// Starts with nothing read.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads on. Once [`Broken`](PartialState::Broken), nothing changes any more.
+    pub fn push(&mut self, delta: &str) -> &mut Self {
+        match self.state() {
+            PartialState::Open => self.detach(),
+            // Nothing is open, so the root stays in its place.
+            PartialState::Complete => {}
+            PartialState::Broken => return self,
+        }
+        let read = delta.chars().try_for_each(|c| self.read(c));
+        let shown = self.attach();
+        if read.and(shown).is_err() {
+            self.mode = Mode::Broken;
+        }
+        self
+    }
+
+    /// What can be shown by now; `None` until there is something.
+    #[must_use]
+    pub fn value(&self) -> Option<&Value> {
+        self.root.as_ref()
+    }
+
+    /// Whether more can come. A number at the root stays open until whitespace follows it.
+    #[must_use]
+    pub fn state(&self) -> PartialState {
+        use Mode::{Broken, Gap, Literal, Number, Text};
+        match self.mode {
+            Broken => PartialState::Broken,
+            Gap(Next::After) if self.open.is_empty() => PartialState::Complete,
+            Gap(_) | Text(..) | Number(_) | Literal(..) => PartialState::Open,
+        }
+    }
+
+    /// Takes what is open out of the tree, so that reading gets at it without a walk.
+    fn detach(&mut self) {
+        let mut node = self.root.take();
+        for frame in &mut self.open {
+            // There is a node: an open container is always shown.
+            frame.container = node.unwrap_or_default();
+            node = frame.shown().map(mem::take);
+        }
+        match node {
+            Some(Value::String(text)) => self.text = text,
+            number => self.number = number,
+        }
+    }
+
+    /// Puts what is open back into the tree.
+    fn attach(&mut self) -> Result<(), NotJson> {
+        let mut in_range = Ok(());
+        let mut node = match self.mode {
+            Mode::Text(Role::Value, _) => Some(Value::String(mem::take(&mut self.text))),
+            Mode::Number(_) => {
+                if self.text.len() < SHOWN_NUMBER {
+                    in_range = self.show_number();
+                }
+                self.number.take()
+            }
+            Mode::Text(Role::Key, _) | Mode::Gap(_) | Mode::Literal(..) | Mode::Broken => None,
+        };
+        for frame in self.open.iter_mut().rev() {
+            if let Some(child) = node {
+                frame.show(child);
+            }
+            node = Some(mem::take(&mut frame.container));
+        }
+        if node.is_some() {
+            self.root = node;
+        }
+        in_range
+    }
+
+    fn read(&mut self, c: char) -> Result<(), NotJson> {
+        match self.mode {
+            Mode::Gap(next) => self.read_gap(next, c),
+            Mode::Text(role, escape) => self.read_text(role, escape, c),
+            Mode::Number(part) => self.read_number(part, c),
+            Mode::Literal(lacking, value) => {
+                match lacking.strip_prefix(c).ok_or(NotJson)? {
+                    "" => self.finish(Value::from(value)),
+                    lacking => self.mode = Mode::Literal(lacking, value),
+                }
+                Ok(())
+            }
+            Mode::Broken => Err(NotJson),
+        }
+    }
+
+    fn read_gap(&mut self, next: Next, c: char) -> Result<(), NotJson> {
+        let container = self.open.last().map(|frame| &frame.container);
+        match (next, c, container) {
+            (_, ' ' | '\t' | '\n' | '\r', _) => {}
+            (Next::FirstItem | Next::After, ']', Some(Value::Array(_)))
+            | (Next::FirstKey | Next::After, '}', Some(Value::Object(_))) => self.close(),
+            (Next::After, ',', Some(Value::Array(_))) | (Next::Colon, ':', _) => {
+                self.mode = Mode::Gap(Next::Value);
+            }
+            (Next::After, ',', Some(Value::Object(_))) => self.mode = Mode::Gap(Next::Key),
+            (Next::Key | Next::FirstKey, '"', _) => self.begin_text(Role::Key),
+            (Next::Value | Next::FirstItem, ..) => self.begin_value(c)?,
+            (Next::Key | Next::FirstKey | Next::Colon | Next::After, ..) => return Err(NotJson),
+        }
+        Ok(())
+    }
+
+    fn begin_value(&mut self, c: char) -> Result<(), NotJson> {
+        match c {
+            '[' => self.begin_container(Value::Array(Vec::new()), Next::FirstItem)?,
+            '{' => self.begin_container(Value::Object(Map::new()), Next::FirstKey)?,
+            '"' => self.begin_text(Role::Value),
+            '-' => self.begin_number(c, Part::Minus),
+            '0' => self.begin_number(c, Part::Zero),
+            '1'..='9' => self.begin_number(c, Part::Integer),
+            't' => self.mode = Mode::Literal("rue", Some(true)),
+            'f' => self.mode = Mode::Literal("alse", Some(false)),
+            'n' => self.mode = Mode::Literal("ull", None),
+            _ => return Err(NotJson),
+        }
+        Ok(())
+    }
+
+    fn begin_container(&mut self, container: Value, next: Next) -> Result<(), NotJson> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(NotJson);
+        }
+        self.open.push(Frame::new(container));
+        self.mode = Mode::Gap(next);
+        Ok(())
+    }
+
+    fn begin_text(&mut self, role: Role) {
+        self.text.clear();
+        self.mode = Mode::Text(role, Escape::Outside);
+    }
+
+    fn begin_number(&mut self, c: char, part: Part) {
+        self.number = None;
+        self.text.clear();
+        self.text.push(c);
+        self.mode = Mode::Number(part);
+    }
+
+    fn read_text(&mut self, role: Role, escape: Escape, c: char) -> Result<(), NotJson> {
+        let escape = match (escape, c) {
+            (Escape::Outside, '"') => {
+                self.end_text(role);
+                return Ok(());
+            }
+            (Escape::Outside, '\\') => Escape::Backslash,
+            (Escape::Outside, '\0'..='\x1f') => return Err(NotJson),
+            (Escape::Outside, _) | (Escape::Backslash, '"' | '\\' | '/') => self.write(c),
+            (Escape::Backslash, 'b') => self.write('\x08'),
+            (Escape::Backslash, 'f') => self.write('\x0c'),
+            (Escape::Backslash, 'n') => self.write('\n'),
+            (Escape::Backslash, 'r') => self.write('\r'),
+            (Escape::Backslash, 't') => self.write('\t'),
+            (Escape::Backslash, 'u') => Escape::Hex(None, 0, 4),
+            (Escape::Backslash, _) => return Err(NotJson),
+            (Escape::Hex(high, code, lacking), _) => self.read_hex(high, code, lacking, c)?,
+            (Escape::Between(high, lacking), _) => match lacking.strip_prefix(c).ok_or(NotJson)? {
+                "" => Escape::Hex(Some(high), 0, 4),
+                lacking => Escape::Between(high, lacking),
+            },
+        };
+        self.mode = Mode::Text(role, escape);
+        Ok(())
+    }
+
+    fn read_hex(
+        &mut self,
+        high: Option<u16>,
+        code: u16,
+        lacking: u8,
+        c: char,
+    ) -> Result<Escape, NotJson> {
+        let digit = c.to_digit(16).and_then(|digit| u16::try_from(digit).ok());
+        let code = code << 4 | digit.ok_or(NotJson)?;
+        let lacking = lacking - 1; // never below 0: the fourth digit ends the escape
+
+        // What the code can still become. A low surrogate follows a high one, and nothing else.
+        let first = code << (4 * lacking);
+        let last = first | ((1 << (4 * lacking)) - 1);
+        let possible = match high {
+            Some(_) => first <= 0xDFFF && last >= 0xDC00,
+            None => first < 0xDC00 || last > 0xDFFF,
+        };
+        if !possible {
+            return Err(NotJson);
+        }
+        if lacking > 0 {
+            return Ok(Escape::Hex(high, code, lacking));
+        }
+        match char::decode_utf16(high.into_iter().chain([code])).next() {
+            Some(Ok(c)) => Ok(self.write(c)),
+            // Half of a pair is no character; and only a high half can have come this far alone.
+            Some(Err(_)) | None => Ok(Escape::Between(code, "\\u")),
+        }
+    }
+
+    /// Adds a character to the string, which ends the escape that it came by, if any.
+    fn write(&mut self, c: char) -> Escape {
+        self.text.push(c);
+        Escape::Outside
+    }
+
+    fn end_text(&mut self, role: Role) {
+        let text = mem::take(&mut self.text);
+        match role {
+            Role::Value => self.finish(Value::String(text)),
+            Role::Key => {
+                // There is a frame: only an object has keys.
+                if let Some(frame) = self.open.last_mut() {
+                    frame.key = text;
+                }
+                self.mode = Mode::Gap(Next::Colon);
+            }
+        }
+    }
+
+    fn read_number(&mut self, part: Part, c: char) -> Result<(), NotJson> {
+        if let Some(part) = part.then(c) {
+            self.text.push(c);
+            self.mode = Mode::Number(part);
+            if self.text.len() == SHOWN_NUMBER {
+                self.show_number()?;
+            }
+            return Ok(());
+        }
+        // This also refuses a number that ends too early, like `1.`.
+        let number = parse_number(&self.text)?;
+        self.finish(number);
+        self.read_gap(Next::After, c)
+    }
+
+    fn show_number(&mut self) -> Result<(), NotJson> {
+        // A prefix is valid if and only if it ends in a digit.
+        let valid = self.text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        if !valid.is_empty() {
+            self.number = Some(parse_number(valid)?);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        // There is a frame: only the bracket that matches it leads here.
+        if let Some(frame) = self.open.pop() {
+            self.finish(frame.container);
+        }
+    }
+
+    fn finish(&mut self, value: Value) {
+        match self.open.last_mut() {
+            Some(frame) => frame.finish(value),
+            None => self.root = Some(value),
+        }
+        self.mode = Mode::Gap(Next::After);
+    }
+}
+
+/// An open container, and the place in it of the child that is being read.
+#[derive(Debug, Clone)]
+struct Frame {
+    /// An array or object; `null` between pushes, while the tree has it.
+    container: Value,
+    /// The key of the open child of an object, until it is in the object.
+    key: String,
+    shown: Shown,
+}
+
+/// Where a container shows its open child.
+#[derive(Debug, Clone, Copy)]
+enum Shown {
+    /// Not yet.
+    Nowhere,
+    /// As the last child. It is found without its key, which may be long.
+    Last,
+    /// In the place of an earlier member that had the same key.
+    ByKey,
+}
+
+impl Frame {
+    fn new(container: Value) -> Self {
+        Self { container, key: String::new(), shown: Shown::Nowhere }
+    }
+
+    /// The place of the open child, if it is shown.
+    fn shown(&mut self) -> Option<&mut Value> {
+        match (self.shown, &mut self.container) {
+            (Shown::Last, Value::Array(items)) => items.last_mut(),
+            // The last is the newest, by serde_json's feature `preserve_order`.
+            (Shown::Last, Value::Object(members)) => members.values_mut().next_back(),
+            (Shown::ByKey, Value::Object(members)) => members.get_mut(&self.key),
+            (Shown::Nowhere | Shown::Last | Shown::ByKey, _) => None,
+        }
+    }
+
+    /// Shows the open child.
+    fn show(&mut self, child: Value) {
+        if let Some(place) = self.shown() {
+            *place = child;
+            return;
+        }
+        self.shown = Shown::Last;
+        match &mut self.container {
+            Value::Array(items) => items.push(child),
+            Value::Object(members) => {
+                if let Some(earlier) = members.get_mut(&self.key) {
+                    *earlier = child;
+                    self.shown = Shown::ByKey;
+                } else {
+                    members.insert(mem::take(&mut self.key), child);
+                }
+            }
+            // No containers.
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    /// Shows the open child for good: the next one gets a place of its own.
+    fn finish(&mut self, child: Value) {
+        self.show(child);
+        self.shown = Shown::Nowhere;
+    }
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::Gap(Next::Value)
+    }
+}
+
+impl Part {
+    /// The part that `c` makes of the number, or `None` if it is not in it.
+    fn then(self, c: char) -> Option<Self> {
+        match (self, c) {
+            (Self::Minus, '0') => Some(Self::Zero),
+            (Self::Minus | Self::Integer, '0'..='9') => Some(Self::Integer),
+            (Self::Zero | Self::Integer, '.') => Some(Self::Point),
+            (Self::Point | Self::Fraction, '0'..='9') => Some(Self::Fraction),
+            (Self::Zero | Self::Integer | Self::Fraction, 'e' | 'E') => Some(Self::E),
+            (Self::E, '+' | '-') => Some(Self::ExponentSign),
+            (Self::E | Self::ExponentSign | Self::Exponent, '0'..='9') => Some(Self::Exponent),
+            _ => None,
+        }
+    }
+}
+
+/// Leaves value and range to `serde_json`, so that they are the same to the last bit.
+fn parse_number(text: &str) -> Result<Value, NotJson> {
+    serde_json::from_str(text).map_err(|_| NotJson)
+}
+
+#[cfg(test)]
+mod tests;

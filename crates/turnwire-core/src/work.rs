@@ -1,0 +1,93 @@
+//! Counting work, so that law 5 (linear) has a test that needs no clock.
+//!
+//! A unit is a byte handled, or an item looked at. Only tests count; elsewhere this is nothing.
+
+#[cfg(test)]
+thread_local! {
+    static DONE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts units of work.
+#[inline]
+pub(crate) fn count(units: usize) {
+    #[cfg(test)]
+    DONE.set(DONE.get() + units);
+    #[cfg(not(test))]
+    let _ = units;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DONE;
+    use crate::{Event, Folder};
+    use fastrand::Rng;
+    use std::fmt::Write;
+
+    /// What it costs to fold these lines, in units of work and in bytes.
+    fn cost(lines: &[String]) -> (usize, usize) {
+        let mut folder = Folder::default();
+        let before = DONE.get();
+        for line in lines {
+            folder.push(&Event::from_json(line).unwrap()).unwrap();
+        }
+        (DONE.get() - before, lines.iter().map(String::len).sum())
+    }
+
+    fn line(kind: &str, fields: &str) -> String {
+        format!(r#"{{"type":"{kind}","reply_id":"r",{fields}}}"#)
+    }
+
+    /// Many text blocks, open at the same time, with deltas for any of them; or a tool result with
+    /// many data parts; then everything ends.
+    fn stream(rng: &mut Rng, blocks: usize, deltas: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        let parts = rng.bool();
+        if parts {
+            lines.push(line("TOOL_RESULT_START", r#""tool_call_id":"c""#));
+        }
+        for block in 0..blocks {
+            if !parts {
+                lines.push(line("TEXT_BLOCK_START", &format!(r#""block_id":"{block}""#)));
+            }
+        }
+        for _ in 0..deltas {
+            let block = rng.usize(..blocks);
+            lines.push(if parts {
+                let fields = format!(
+                    r#""tool_call_id":"c","block_id":"{block}","media_type":"a/b","data":"aGk=""#
+                );
+                line("TOOL_RESULT_DATA_DELTA", &fields)
+            } else {
+                line("TEXT_BLOCK_DELTA", &format!(r#""block_id":"{block}","delta":"Hello""#))
+            });
+        }
+        lines.push(line("REPLY_END", r#""finished_reason":"completed""#));
+        lines
+    }
+
+    #[test]
+    fn law_5_linear_in_blocks_and_deltas() {
+        let seed = fastrand::u64(..);
+        let mut report = format!("seed {seed}:");
+        let mut rng = Rng::with_seed(seed);
+        for blocks in [10, 100, 1_000, 5_000] {
+            let (work, bytes) = cost(&stream(&mut rng, blocks, 20 * blocks));
+            write!(report, " {blocks} blocks {work} units {bytes} bytes;").unwrap();
+            assert!(work <= bytes, "{report}");
+        }
+    }
+
+    #[test]
+    fn law_5_linear_in_the_bytes_of_a_data_block() {
+        let piece = "YWJj".repeat(200) + "YQ==";
+        let delta = format!(r#""block_id":"d","media_type":"a/b","data":"{piece}""#);
+        for pieces in [10, 100, 1_000] {
+            let mut lines = vec![line("DATA_BLOCK_START", r#""block_id":"d","media_type":"a/b""#)];
+            lines.extend((0..pieces).map(|_| line("DATA_BLOCK_DELTA", &delta)));
+            lines.push(line("DATA_BLOCK_END", r#""block_id":"d""#));
+            let (work, bytes) = cost(&lines);
+            assert!(work >= pieces * piece.len(), "the bytes were counted");
+            assert!(work <= 2 * bytes, "{pieces} pieces: {work} units for {bytes} bytes");
+        }
+    }
+}

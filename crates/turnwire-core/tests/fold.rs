@@ -1,0 +1,650 @@
+//! What the fold does, case by case: the settled readings, and where it differs from AgentScope's.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use serde_json::{Value, json};
+use turnwire_core::{ErrorKind, Event, Folder, Msg, Outcome, Role};
+
+/// An event of reply `r`, with whatever it needs.
+fn event(kind: &str, fields: Value) -> Event<'static> {
+    let common = json!({"type": kind, "reply_id": "r", "created_at": "t"});
+    let all = [common, fields].into_iter().flat_map(|fields| match fields {
+        Value::Object(fields) => fields,
+        _ => serde_json::Map::new(),
+    });
+    serde_json::from_value(all.collect()).unwrap()
+}
+
+fn fold(events: &[Event<'_>]) -> Msg {
+    let mut msg = Msg::reply("r", "");
+    for event in events {
+        msg.append_event(event).unwrap();
+    }
+    msg
+}
+
+fn refused(msg: &mut Msg, event: &Event<'_>) -> ErrorKind {
+    let before = (msg.to_json(), msg.cursor());
+    let kind = msg.append_event(event).unwrap_err().kind();
+    assert_eq!((msg.to_json(), msg.cursor()), before, "a refused event changes nothing");
+    kind
+}
+
+fn blocks(msg: &Msg) -> Value {
+    serde_json::to_value(msg.content()).unwrap()
+}
+
+fn text_start(id: &str) -> Event<'static> {
+    event("TEXT_BLOCK_START", json!({"block_id": id}))
+}
+
+fn text_delta(id: &str, delta: &str) -> Event<'static> {
+    event("TEXT_BLOCK_DELTA", json!({"block_id": id, "delta": delta}))
+}
+
+fn text_end(id: &str) -> Event<'static> {
+    event("TEXT_BLOCK_END", json!({"block_id": id}))
+}
+
+fn call(id: &str) -> Vec<Event<'static>> {
+    vec![
+        event("TOOL_CALL_START", json!({"tool_call_id": id, "tool_call_name": "f"})),
+        event("TOOL_CALL_DELTA", json!({"tool_call_id": id, "delta": "{}"})),
+        event("TOOL_CALL_END", json!({"tool_call_id": id})),
+    ]
+}
+
+fn result_start(id: &str) -> Event<'static> {
+    event("TOOL_RESULT_START", json!({"tool_call_id": id, "tool_call_name": "f"}))
+}
+
+fn result_end(id: &str) -> Event<'static> {
+    event("TOOL_RESULT_END", json!({"tool_call_id": id, "state": "success"}))
+}
+
+fn ask(id: &str) -> Event<'static> {
+    let rule = json!({"tool_name": "f", "rule_content": null, "behavior": "allow", "source": "s"});
+    let call =
+        json!({"type": "tool_call", "id": id, "name": "f", "input": "", "suggested_rules": [rule]});
+    event("REQUIRE_USER_CONFIRM", json!({"tool_calls": [call]}))
+}
+
+fn answer(id: &str, confirmed: bool, input: &str) -> Event<'static> {
+    let call = json!({"type": "tool_call", "id": id, "name": "f", "input": input, "x_new": 1});
+    event(
+        "USER_CONFIRM_RESULT",
+        json!({"confirm_results": [{"confirmed": confirmed, "tool_call": call}]}),
+    )
+}
+
+fn state_of(msg: &Msg, id: &str) -> (String, String) {
+    let (call, _) = msg.tool_calls().find(|(call, _)| call.id == id).unwrap();
+    (call.state.to_string(), call.input.clone())
+}
+
+mod replies {
+    use super::*;
+
+    #[test]
+    fn a_reply_whose_start_was_never_seen_still_folds() {
+        let msg = fold(&[text_start("b"), text_delta("b", "x")]);
+        assert_eq!((msg.role(), msg.name(), msg.created_at()), (Role::Assistant, "", "t"));
+        assert_eq!(msg.text("").as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn the_role_and_the_name_are_the_starts_and_a_repeated_start_changes_nothing() {
+        let start =
+            |name: &str, role: &str| event("REPLY_START", json!({"name": name, "role": role}));
+        let mut msg = fold(&[start("alice", "user")]);
+        assert_eq!((msg.role(), msg.name()), (Role::User, "alice"));
+        assert_eq!(msg.append_event(&start("bob", "assistant")).unwrap(), Outcome::Applied);
+        assert_eq!((msg.role(), msg.name()), (Role::User, "alice"));
+        let thinking = event("THINKING_BLOCK_START", json!({"block_id": "t"}));
+        assert_eq!(refused(&mut msg, &thinking), ErrorKind::WrongRole);
+    }
+
+    #[test]
+    fn a_late_start_still_names_who_replies_unless_the_role_cannot_hold_what_is_there() {
+        let mut msg = fold(&[event("THINKING_BLOCK_START", json!({"block_id": "t"}))]);
+        let user = event("REPLY_START", json!({"name": "alice", "role": "user"}));
+        assert_eq!(refused(&mut msg, &user), ErrorKind::WrongRole);
+        msg.append_event(&event("REPLY_START", json!({"name": "friday"}))).unwrap();
+        assert_eq!(msg.name(), "friday");
+    }
+
+    #[test]
+    fn everything_at_the_end_is_in_the_message() {
+        let end = event(
+            "REPLY_END",
+            json!({
+                "finished_reason": "error", "created_at": "t9",
+                "error": {"type": "rate_limit", "message": "slow down"},
+                "structured_output": {"goal": "tea"}, "message_metadata": {"generate_reason": "MODEL_STOP"},
+            }),
+        );
+        let usage = json!({"input_tokens": 3, "output_tokens": 4, "cache_input_tokens": 5, "cache_creation_input_tokens": 6});
+        let call_end = event("MODEL_CALL_END", usage);
+        let msg = fold(&[call_end.clone(), call_end, end]);
+        assert_eq!(
+            serde_json::to_value(&msg).unwrap(),
+            json!({
+                "name": "", "content": [], "role": "assistant", "id": "r",
+                "metadata": {"generate_reason": "MODEL_STOP"}, "created_at": "t",
+                "usage": {"input_tokens": 6, "output_tokens": 8, "cache_input_tokens": 10, "cache_creation_input_tokens": 12},
+                "finished_at": "t9", "finished_reason": "error", "structured_output": {"goal": "tea"},
+                "error": {"type": "rate_limit", "message": "slow down"},
+            })
+        );
+    }
+
+    #[test]
+    fn nothing_comes_after_the_end_but_what_is_no_part_of_the_reply() {
+        let mut msg = fold(&[event("REPLY_END", json!({"id": "end"}))]);
+        for late in [
+            event("REPLY_END", json!({"id": "another"})),
+            event("REPLY_START", json!({"name": "x"})),
+            text_start("b"),
+            event("MODEL_CALL_START", json!({})),
+        ] {
+            assert_eq!(refused(&mut msg, &late), ErrorKind::AlreadyEnded);
+        }
+        let same = event("REPLY_END", json!({"id": "end"}));
+        assert_eq!(msg.append_event(&same).unwrap(), Outcome::Repeated);
+        for beside in [event("CUSTOM", json!({"name": "x"})), event("LATER", json!({}))] {
+            assert_eq!(msg.append_event(&beside).unwrap(), Outcome::Ignored);
+        }
+    }
+
+    #[test]
+    fn an_event_of_another_reply_is_refused() {
+        let mut msg = Msg::reply("another", "");
+        assert_eq!(refused(&mut msg, &text_start("b")), ErrorKind::WrongReply);
+    }
+
+    #[test]
+    fn a_sub_agents_reply_is_a_message_of_its_own() {
+        let mut folder = Folder::default();
+        for line in [
+            r#"{"type":"TEXT_BLOCK_START","reply_id":"main","block_id":"b"}"#,
+            r#"{"type":"TEXT_BLOCK_START","reply_id":"sub","block_id":"b","agent_path":"main/sub","parent_tool_call_id":"c"}"#,
+            r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"sub","block_id":"b","delta":"found","agent_path":"main/sub"}"#,
+        ] {
+            folder.push(&Event::from_json(line).unwrap()).unwrap();
+        }
+        assert_eq!(folder.get("sub").unwrap().text("").as_deref(), Some("found"));
+        assert_eq!(folder.get("main").unwrap().text("").as_deref(), Some(""));
+    }
+}
+
+mod repeats {
+    use super::*;
+
+    #[test]
+    fn with_a_seq_everything_up_to_the_cursor_is_a_repeat() {
+        let numbered =
+            |event: Event<'static>, seq| Event { seq: turnwire_core::Seq::new(seq), ..event };
+        let mut msg = fold(&[numbered(text_start("b"), 3), numbered(text_delta("b", "x"), 7)]);
+        for seq in [1, 3, 5, 7] {
+            let again = numbered(text_delta("b", "again"), seq);
+            assert_eq!(msg.append_event(&again).unwrap(), Outcome::Repeated);
+        }
+        assert_eq!(msg.append_event(&numbered(text_delta("b", "y"), 8)).unwrap(), Outcome::Applied);
+        assert_eq!(msg.text("").as_deref(), Some("xy"));
+        assert_eq!(
+            serde_json::to_value(msg.cursor()).unwrap(),
+            json!({"started": false, "seq": 8})
+        );
+    }
+
+    #[test]
+    fn an_event_that_was_skipped_may_come_again_and_is_then_applied() {
+        let mut msg = Msg::reply("r", "");
+        let delta = event("TEXT_BLOCK_DELTA", json!({"id": "d", "block_id": "b", "delta": "x"}));
+        assert_eq!(refused(&mut msg, &delta), ErrorKind::UnknownBlock);
+        msg.append_event(&text_start("b")).unwrap();
+        assert_eq!(msg.append_event(&delta).unwrap(), Outcome::Applied);
+        assert_eq!(msg.append_event(&delta).unwrap(), Outcome::Repeated);
+    }
+
+    #[test]
+    fn a_merged_event_that_was_applied_in_part_is_an_overlap() {
+        let merged = |from: u64, to: u64| {
+            event(
+                "TEXT_BLOCK_DELTA",
+                json!({"block_id": "b", "delta": "x", "seq_from": from, "seq": to}),
+            )
+        };
+        let mut msg = fold(&[text_start("b"), merged(2, 5)]);
+        assert_eq!(refused(&mut msg, &merged(4, 9)), ErrorKind::Overlap);
+        assert_eq!(refused(&mut msg, &merged(5, 9)), ErrorKind::Overlap);
+        assert_eq!(msg.append_event(&merged(2, 5)).unwrap(), Outcome::Repeated);
+        assert_eq!(msg.append_event(&merged(6, 9)).unwrap(), Outcome::Applied);
+        assert_eq!(msg.text("").as_deref(), Some("xx"));
+    }
+
+    #[test]
+    fn what_came_with_an_id_is_known_when_it_comes_again_with_a_seq() {
+        let delta = event("TEXT_BLOCK_DELTA", json!({"id": "d", "block_id": "b", "delta": "x"}));
+        let mut msg = fold(&[text_start("b"), delta.clone()]);
+        let logged = Event { seq: turnwire_core::Seq::new(2), ..delta };
+        assert_eq!(msg.append_event(&logged).unwrap(), Outcome::Repeated);
+    }
+}
+
+mod blocks_of_text {
+    use super::*;
+
+    #[test]
+    fn a_delta_without_its_start_names_the_block() {
+        let mut msg = Msg::reply("r", "");
+        let error = msg.append_event(&text_delta("b1", "x")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "UnknownBlock: reply r has no text block b1; was its TEXT_BLOCK_START lost?"
+        );
+    }
+
+    #[test]
+    fn a_second_start_of_a_block_is_refused_but_families_do_not_collide() {
+        let mut msg =
+            fold(&[text_start("b"), event("THINKING_BLOCK_START", json!({"block_id": "b"}))]);
+        assert_eq!(refused(&mut msg, &text_start("b")), ErrorKind::DuplicateBlock);
+        assert_eq!(msg.content().len(), 2);
+    }
+
+    #[test]
+    fn a_delta_after_the_end_is_refused_or_applied_and_reported() {
+        let mut msg = fold(&[text_start("b"), text_end("b")]);
+        assert_eq!(refused(&mut msg, &text_delta("b", "late")), ErrorKind::AlreadyEnded);
+        let (outcome, problem) = msg.append_event_tolerant(&text_delta("b", "late"));
+        assert_eq!((outcome, problem.unwrap().kind()), (Outcome::Applied, ErrorKind::AlreadyEnded));
+        assert_eq!(msg.text("").as_deref(), Some("late"));
+        assert_eq!(refused(&mut msg, &text_end("b")), ErrorKind::AlreadyEnded);
+    }
+
+    #[test]
+    fn the_end_may_replace_the_text_and_an_empty_text_replaces_too() {
+        for (text, expected) in
+            [(json!("heard"), "heard"), (json!(""), ""), (json!(null), "all of it")]
+        {
+            let end = event("TEXT_BLOCK_END", json!({"block_id": "b", "text": text}));
+            let msg = fold(&[text_start("b"), text_delta("b", "all of it"), end]);
+            assert_eq!(msg.text("").as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn extra_becomes_fields_of_the_block_but_never_its_own() {
+        let extra =
+            json!({"signature": "s", "type": "x", "id": "x", "thinking": "x", "finished_at": "x"});
+        let end = event("THINKING_BLOCK_END", json!({"block_id": "b", "extra": extra}));
+        let msg = fold(&[event("THINKING_BLOCK_START", json!({"block_id": "b"})), end]);
+        let expected = json!({
+            "type": "thinking", "thinking": "", "id": "b", "created_at": "t", "finished_at": "t", "signature": "s",
+        });
+        assert_eq!(blocks(&msg), json!([expected]));
+    }
+
+    #[test]
+    fn fields_that_an_event_has_beyond_what_we_know_never_enter_the_message() {
+        let delta =
+            event("TEXT_BLOCK_DELTA", json!({"block_id": "b", "delta": "x", "logprobs": [1]}));
+        let msg = fold(&[text_start("b"), delta]);
+        assert!(!msg.to_json().contains("logprobs"));
+    }
+
+    #[test]
+    fn discarded_blocks_are_taken_out_and_their_ids_are_free_again() {
+        let end = event("MODEL_CALL_END", json!({"discard": ["b", "c", "never there"]}));
+        let mut events = vec![text_start("a"), text_start("b"), text_delta("b", "lost")];
+        events.extend(call("c"));
+        events.extend([end, text_start("b"), text_delta("b", "kept"), text_delta("a", "first")]);
+        let msg = fold(&events);
+        assert_eq!(msg.text("|").as_deref(), Some("first|kept"));
+        assert_eq!(msg.content().len(), 2);
+    }
+
+    #[test]
+    fn a_hint_keeps_what_is_inside_its_blocks() {
+        let parts = json!([{"type": "text", "text": "done", "id": "p", "x_new": [1]}, {"type": "x_kind", "y": 2}]);
+        let hint = event("HINT_BLOCK", json!({"block_id": "h", "source": "team", "hint": parts}));
+        let msg = fold(std::slice::from_ref(&hint));
+        assert_eq!(
+            blocks(&msg),
+            json!([{
+                "type": "hint", "id": "h", "source": "team", "created_at": "t", "finished_at": "t",
+                "hint": [{"type": "text", "text": "done", "id": "p", "finished_at": null, "x_new": [1]}, {"type": "x_kind", "y": 2}],
+            }])
+        );
+        assert_eq!(refused(&mut msg.clone(), &hint), ErrorKind::DuplicateBlock);
+    }
+
+    #[test]
+    fn a_block_that_no_event_can_build_is_appended_whole() {
+        let block = json!({"type": "server_tool_use", "id": "s1", "deep": {"er": [1.50]}});
+        let msg = fold(&[event("BLOCK", json!({"block": block}))]);
+        assert_eq!(blocks(&msg), json!([block]));
+        let again = event("BLOCK", json!({"block": block}));
+        assert_eq!(refused(&mut msg.clone(), &again), ErrorKind::DuplicateBlock);
+    }
+}
+
+mod data {
+    use super::*;
+
+    fn start() -> Event<'static> {
+        event("DATA_BLOCK_START", json!({"block_id": "d", "media_type": "image/png"}))
+    }
+
+    fn delta(data: &str) -> Event<'static> {
+        event("DATA_BLOCK_DELTA", json!({"block_id": "d", "media_type": "image/png", "data": data}))
+    }
+
+    fn end() -> Event<'static> {
+        event("DATA_BLOCK_END", json!({"block_id": "d"}))
+    }
+
+    fn decoded(msg: &Msg) -> Vec<u8> {
+        msg.first::<turnwire_core::DataBlock>().unwrap().decoded().unwrap().unwrap()
+    }
+
+    #[test]
+    fn pieces_may_be_cut_anywhere() {
+        for pieces in
+            [&["aGVs", "bG8="][..], &["a", "GVsb", "G8"], &["aGVsbG8="], &["aGVsbA==", "bw=="]]
+        {
+            let mut events = vec![start()];
+            events.extend(pieces.iter().map(|piece| delta(piece)));
+            events.push(end());
+            let msg = fold(&events);
+            assert_eq!(decoded(&msg), b"hello", "{pieces:?}");
+            assert!(msg.to_json().contains(r#""data":"aGVsbG8=""#));
+        }
+    }
+
+    #[test]
+    fn a_rest_of_one_character_is_bad_base64_at_the_end_of_the_block_and_of_the_reply() {
+        let mut msg = fold(&[start(), delta("aGVsb")]);
+        assert_eq!(decoded(&msg), b"hel", "what is certain can be read before the end");
+        let reply_end = event("REPLY_END", json!({}));
+        assert_eq!(refused(&mut msg, &end()), ErrorKind::BadBase64);
+        assert_eq!(refused(&mut msg, &reply_end), ErrorKind::BadBase64);
+        let (outcome, problem) = msg.append_event_tolerant(&end());
+        assert_eq!((outcome, problem.unwrap().kind()), (Outcome::Applied, ErrorKind::BadBase64));
+        assert_eq!(decoded(&msg), b"hel");
+    }
+
+    #[test]
+    fn what_is_not_base64_is_refused() {
+        let mut msg = fold(&[start(), delta("aGVs")]);
+        for bad in ["!", "=", "a=b=", "ü"] {
+            assert_eq!(refused(&mut msg, &delta(bad)), ErrorKind::BadBase64, "{bad}");
+        }
+    }
+
+    #[test]
+    fn data_that_comes_late_is_joined_and_closed() {
+        let mut msg = fold(&[start(), delta("aGk="), end()]);
+        for late in ["aG", "aGk="] {
+            let (outcome, problem) = msg.append_event_tolerant(&delta(late));
+            assert_eq!(
+                (outcome, problem.unwrap().kind()),
+                (Outcome::Applied, ErrorKind::AlreadyEnded)
+            );
+        }
+        assert_eq!(decoded(&msg), b"hihhi");
+        assert_eq!(blocks(&msg)[0]["source"]["data"], "aGloaGk=");
+    }
+
+    #[test]
+    fn a_url_is_the_whole_content_and_takes_no_bytes() {
+        let url = event(
+            "DATA_BLOCK_DELTA",
+            json!({"block_id": "d", "media_type": "image/jpeg", "url": "https://example.com/"}),
+        );
+        let mut msg = fold(&[start(), delta("aGk="), url]);
+        assert_eq!(
+            blocks(&msg)[0]["source"],
+            json!({"type": "url", "url": "https://example.com/", "media_type": "image/jpeg"})
+        );
+        assert_eq!(refused(&mut msg, &delta("aGk=")), ErrorKind::MixedSource);
+        assert_eq!(msg.append_event(&delta("")).unwrap(), Outcome::Applied);
+    }
+
+    #[test]
+    fn a_reply_that_ends_closes_the_data_that_is_open() {
+        let msg = fold(&[start(), delta("aGVsbG8"), event("REPLY_END", json!({}))]);
+        assert_eq!(decoded(&msg), b"hello");
+        assert!(msg.to_json().contains(r#""data":"aGVsbG8=""#));
+    }
+}
+
+mod tools {
+    use super::*;
+
+    fn with(
+        mut events: Vec<Event<'static>>,
+        more: impl IntoIterator<Item = Event<'static>>,
+    ) -> Msg {
+        events.extend(more);
+        fold(&events)
+    }
+
+    #[test]
+    fn a_result_ends_its_call() {
+        let text = event("TOOL_RESULT_TEXT_DELTA", json!({"tool_call_id": "c", "delta": "sun"}));
+        let end = event(
+            "TOOL_RESULT_END",
+            json!({"tool_call_id": "c", "state": "success", "metadata": {"k": 1}}),
+        );
+        let msg = with(call("c"), [result_start("c"), text.clone(), text, end]);
+        assert_eq!(
+            blocks(&msg)[1],
+            json!({
+                "type": "tool_result", "id": "c", "name": "f", "state": "success", "metadata": {"k": 1},
+                "output": [{"type": "text", "text": "sunsun", "id": "c-0", "created_at": "t", "finished_at": null}],
+                "created_at": "t", "finished_at": "t",
+            })
+        );
+        assert_eq!(state_of(&msg, "c").0, "finished");
+        let (call, result) = msg.tool_calls().next().unwrap();
+        assert_eq!(call.id, result.unwrap().id);
+    }
+
+    #[test]
+    fn data_of_one_block_id_is_one_block_and_text_behind_it_a_new_one() {
+        let data = |id: &str, data: &str| {
+            event(
+                "TOOL_RESULT_DATA_DELTA",
+                json!({
+                    "tool_call_id": "c", "block_id": id, "media_type": "image/png", "data": data,
+                }),
+            )
+        };
+        let text = event("TOOL_RESULT_TEXT_DELTA", json!({"tool_call_id": "c", "delta": "x"}));
+        let msg = with(
+            call("c"),
+            [
+                result_start("c"),
+                text.clone(),
+                data("d", "aG"),
+                text,
+                data("d", "k="),
+                result_end("c"),
+            ],
+        );
+        let output = &blocks(&msg)[1]["output"];
+        assert_eq!(output[0]["id"], "c-0");
+        assert_eq!(output[1]["source"]["data"], "aGk=");
+        assert_eq!(output[2]["id"], "c-2");
+        assert_eq!(output.as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_results_end_without_a_start_is_skipped_and_does_not_end_the_call() {
+        let mut msg = fold(&call("c"));
+        assert_eq!(refused(&mut msg, &result_end("c")), ErrorKind::UnknownBlock);
+        assert_eq!(state_of(&msg, "c").0, "pending");
+    }
+
+    #[test]
+    fn an_approval_may_edit_the_input_and_a_denial_may_not() {
+        let edited = with(call("c"), [ask("c"), answer("c", true, "{\"n\":2}")]);
+        assert_eq!(state_of(&edited, "c"), ("allowed".into(), "{\"n\":2}".into()));
+        let plain = with(call("c"), [ask("c"), answer("c", true, "")]);
+        assert_eq!(state_of(&plain, "c"), ("allowed".into(), "{}".into()));
+        let denied = with(call("c"), [ask("c"), answer("c", false, "{\"n\":2}")]);
+        assert_eq!(state_of(&denied, "c"), ("finished".into(), "{}".into()));
+        assert!(!edited.to_json().contains("x_new"), "an answer gives its input and nothing more");
+    }
+
+    #[test]
+    fn an_answer_counts_only_while_the_call_asks() {
+        let msg = with(call("c"), [answer("c", true, "{\"n\":2}")]);
+        assert_eq!(state_of(&msg, "c"), ("pending".into(), "{}".into()));
+        let twice =
+            with(call("c"), [ask("c"), answer("c", false, ""), answer("c", true, "{\"n\":2}")]);
+        assert_eq!(state_of(&twice, "c"), ("finished".into(), "{}".into()));
+    }
+
+    #[test]
+    fn late_confirm_does_not_reopen_a_finished_call() {
+        let outside = event(
+            "REQUIRE_EXTERNAL_EXECUTION",
+            json!({"tool_calls": [{"type": "tool_call", "id": "c", "name": "f", "input": ""}]}),
+        );
+        let msg = with(call("c"), [result_start("c"), result_end("c"), ask("c"), outside]);
+        assert_eq!(state_of(&msg, "c").0, "finished");
+        assert_eq!(blocks(&msg)[0]["suggested_rules"], json!([]));
+    }
+
+    #[test]
+    fn an_event_that_lists_several_calls_applies_those_that_fit() {
+        let listed: Vec<Value> = ["a", "elsewhere", "b"]
+            .map(|id| json!({"type": "tool_call", "id": id, "name": "f", "input": ""}))
+            .into();
+        let mut events = call("a");
+        events.extend(call("b"));
+        let msg = with(events, [event("REQUIRE_USER_CONFIRM", json!({"tool_calls": listed}))]);
+        assert_eq!(
+            (state_of(&msg, "a").0.as_str(), state_of(&msg, "b").0.as_str()),
+            ("asking", "asking")
+        );
+        assert_eq!(refused(&mut msg.clone(), &ask("nowhere")), ErrorKind::UnknownBlock);
+    }
+
+    fn external(id: &str) -> Event<'static> {
+        let result = json!({"type": "tool_result", "id": id, "name": "f", "output": "found", "state": "success", "x_new": 1});
+        event("EXTERNAL_EXECUTION_RESULT", json!({"execution_results": [result]}))
+    }
+
+    #[test]
+    fn an_external_result_is_appended_where_there_is_none_and_ends_the_call() {
+        let msg = with(call("c"), [external("c")]);
+        assert_eq!(
+            blocks(&msg)[1],
+            json!({
+                "type": "tool_result", "id": "c", "name": "f", "output": "found", "state": "success",
+                "metadata": {}, "created_at": "t", "finished_at": "t", "x_new": 1,
+            })
+        );
+        assert_eq!(state_of(&msg, "c").0, "finished");
+    }
+
+    #[test]
+    fn an_external_result_leaves_a_running_result_to_its_deltas() {
+        let text = event("TOOL_RESULT_TEXT_DELTA", json!({"tool_call_id": "c", "delta": "found"}));
+        let msg = with(call("c"), [result_start("c"), external("c"), text, result_end("c")]);
+        assert_eq!(blocks(&msg)[1]["output"][0]["text"], "found");
+        assert_eq!(msg.content().len(), 2);
+    }
+
+    #[test]
+    fn a_late_external_result_changes_nothing() {
+        let interrupted =
+            event("TOOL_RESULT_END", json!({"tool_call_id": "c", "state": "interrupted"}));
+        let before = with(call("c"), [result_start("c"), interrupted.clone()]);
+        let after = with(call("c"), [result_start("c"), interrupted, external("c")]);
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn text_for_a_result_that_came_as_a_string_makes_a_list_of_it() {
+        let running = json!({"type": "tool_result", "id": "c", "name": "f", "output": "so far"});
+        let text =
+            event("TOOL_RESULT_TEXT_DELTA", json!({"tool_call_id": "c", "delta": ", and more"}));
+        let msg = fold(&[event("BLOCK", json!({"block": running})), text]);
+        assert_eq!(blocks(&msg)[0]["output"][0]["text"], "so far, and more");
+        assert_eq!(blocks(&msg)[0]["output"][0]["id"], "c-0");
+    }
+}
+
+mod streams {
+    use super::*;
+
+    fn push(folder: &mut Folder, line: &str) -> Result<Outcome, ErrorKind> {
+        folder.push(&Event::from_json(line).unwrap()).map_err(|error| error.kind())
+    }
+
+    const HI: &str = r#"{"type":"MESSAGE","id":"e1","message":{"id":"u1","name":"alice","role":"user","content":"hi"}}"#;
+
+    #[test]
+    fn whole_messages_stand_where_they_came_and_a_repeat_changes_nothing() {
+        let mut folder = Folder::default();
+        assert_eq!(push(&mut folder, HI), Ok(Outcome::Applied));
+        assert_eq!(
+            push(&mut folder, r#"{"type":"REPLY_START","reply_id":"r","name":"friday"}"#),
+            Ok(Outcome::Applied)
+        );
+        assert_eq!(push(&mut folder, HI), Ok(Outcome::Repeated));
+        for _ in 0..2 {
+            let another = HI.replace("e1", "e2");
+            assert_eq!(push(&mut folder, &another), Err(ErrorKind::DuplicateMessage));
+        }
+        let names: Vec<&str> = folder.messages().map(Msg::name).collect();
+        assert_eq!(names, ["alice", "friday"]);
+    }
+
+    #[test]
+    fn a_superseded_message_leaves_the_history_and_stays_in_the_log() {
+        let mut folder = Folder::default();
+        push(&mut folder, HI).unwrap();
+        push(&mut folder, r#"{"type":"SUPERSEDE","message_ids":["u1"]}"#).unwrap();
+        assert_eq!((folder.history().count(), folder.messages().count()), (0, 1));
+    }
+
+    #[test]
+    fn a_reset_empties_everything() {
+        let mut folder = Folder::default();
+        push(&mut folder, HI).unwrap();
+        push(&mut folder, r#"{"type":"RESET","epoch":"e","reason":"trimmed"}"#).unwrap();
+        assert_eq!(folder.messages().count(), 0);
+        assert_eq!(push(&mut folder, HI), Ok(Outcome::Applied));
+    }
+
+    #[test]
+    fn a_reply_begins_with_the_first_event_that_fits() {
+        let mut folder = Folder::default();
+        let delta = r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"x"}"#;
+        assert_eq!(push(&mut folder, delta), Err(ErrorKind::UnknownBlock));
+        assert_eq!(folder.messages().count(), 0);
+        let (outcome, problem) = folder.push_tolerant(&Event::from_json(delta).unwrap());
+        assert_eq!(
+            (outcome, problem.is_some(), folder.messages().count()),
+            (Outcome::Skipped, true, 1)
+        );
+    }
+
+    #[test]
+    fn customs_belong_to_no_message() {
+        let mut folder = Folder::default();
+        for line in [
+            r#"{"type":"CUSTOM","name":"x"}"#,
+            r#"{"type":"CUSTOM","name":"x","reply_id":"r","value":{"a":1}}"#,
+        ] {
+            assert_eq!(push(&mut folder, line), Ok(Outcome::Ignored));
+        }
+        assert_eq!(folder.messages().count(), 0);
+    }
+}

@@ -1,0 +1,234 @@
+//! The laws of the fold, each as a property over random streams. The seed of a case that fails is
+//! printed; `TURNWIRE_SEED` runs it again.
+//!
+//! What a fixed stream folds to, byte by byte, is in `json.rs`. Law 5 (linear) counts work inside the
+//! crate: see `src/work.rs`. Law 6 is about wires.
+
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use turnwire_core::{Event, Folder, Msg, Outcome, Seq, coalesce};
+use turnwire_testkit::{check, one_in, pick, stream, values};
+
+const CASES: u64 = 1500;
+
+fn folded(events: &[Event<'_>]) -> Vec<Msg> {
+    let mut folder = Folder::default();
+    for event in events {
+        folder.push(event).unwrap_or_else(|error| panic!("{error}: {}", event.to_json()));
+    }
+    folder.into_messages().collect()
+}
+
+fn bytes(messages: &[Msg]) -> Vec<String> {
+    messages.iter().map(Msg::to_json).collect()
+}
+
+/// The message as a client would store it: its JSON, and its cursor's.
+fn stored(msg: &Msg) -> (String, String) {
+    (msg.to_json(), serde_json::to_string(&msg.cursor()).unwrap())
+}
+
+fn loaded((message, cursor): &(String, String)) -> Msg {
+    Msg::from_json(message).unwrap().resumed(serde_json::from_str(cursor).unwrap())
+}
+
+#[test]
+fn law_1_one_reply_one_message() {
+    check("law_1_one_reply_one_message", CASES, |rng| {
+        let (events, expected) = stream::replies(rng);
+        assert_eq!(folded(&events), expected);
+    });
+}
+
+#[test]
+fn law_2_deterministic() {
+    check("law_2_deterministic", CASES, |rng| {
+        let (events, _) = stream::replies(rng);
+        // As they are, again, and read from their JSON: the same bytes. (The tables of the fold are
+        // seeded anew for each message, so their order would show.)
+        let once = bytes(&folded(&events));
+        assert_eq!(bytes(&folded(&events)), once);
+        let lines: Vec<String> = events.iter().map(Event::to_json).collect();
+        let read: Vec<Event<'_>> =
+            lines.iter().map(|line| Event::from_json(line).unwrap()).collect();
+        assert_eq!(bytes(&folded(&read)), once);
+    });
+}
+
+#[test]
+fn law_3_splittable() {
+    check("law_3_splittable", 300, |rng| {
+        let with_seq = rng.bool();
+        let made = turnwire_testkit::reply(rng, "r");
+        let events = if with_seq { stream::numbered(made.events) } else { made.events };
+        for split in 0..=events.len() {
+            let (first, second) = events.split_at(split);
+            let mut msg = Msg::reply("r", "");
+            for event in first {
+                msg.append_event(event).unwrap();
+            }
+            let mut msg = loaded(&stored(&msg));
+            for event in second {
+                msg.append_event(event).unwrap();
+            }
+            assert_eq!(msg, made.message, "split at {split} of {}", events.len());
+            // The cursor went along: everything is a repeat now.
+            let before = stored(&msg);
+            for event in events.iter().filter(|event| event.kind.is_part_of_reply()) {
+                assert_eq!(msg.append_event(event).unwrap(), Outcome::Repeated);
+            }
+            assert_eq!(stored(&msg), before);
+        }
+    });
+}
+
+#[test]
+fn law_4_idempotent() {
+    check("law_4_idempotent", CASES, |rng| {
+        let (events, expected) = stream::replies(rng);
+        let events = if rng.bool() { stream::numbered(events) } else { events };
+        let repeated = stream::with_repeats(rng, &events);
+        assert_eq!(folded(&repeated), expected);
+    });
+}
+
+#[test]
+fn law_4_a_refused_event_changes_nothing_and_may_come_again() {
+    check("law_4_a_refused_event_changes_nothing", CASES, |rng| {
+        let made = turnwire_testkit::reply(rng, "r");
+        let mut msg = Msg::reply("r", "");
+        for event in &made.events {
+            if one_in(rng, 3) {
+                let misfit = match stream::second_start(&msg) {
+                    Some(second) if rng.bool() => second,
+                    _ => stream::misfit(rng, "r"),
+                };
+                let before = stored(&msg);
+                let first = msg.append_event(&misfit).unwrap_err();
+                assert_eq!(stored(&msg), before, "{first}");
+                let again = msg.append_event(&misfit).unwrap_err();
+                assert_eq!(again, first, "it was not remembered");
+            }
+            if one_in(rng, 8) {
+                // An event of another reply never gets in.
+                let foreign = stream::misfit(rng, "another");
+                let before = stored(&msg);
+                msg.append_event(&foreign).unwrap_err();
+                assert_eq!(stored(&msg), before);
+            }
+            msg.append_event(event).unwrap();
+        }
+        assert_eq!(msg, made.message);
+    });
+}
+
+#[test]
+fn tolerant_applies_what_it_can_and_reports_the_rest() {
+    check("tolerant", CASES, |rng| {
+        let (events, expected) = stream::replies(rng);
+        let mut folder = Folder::default();
+        for event in &events {
+            if one_in(rng, 4) && !event.reply_id.is_empty() && folder.get(&event.reply_id).is_some()
+            {
+                let misfit = stream::misfit(rng, &event.reply_id);
+                let (outcome, problem) = folder.push_tolerant(&misfit);
+                assert_eq!(outcome, Outcome::Skipped);
+                problem.unwrap();
+            }
+            let (_, problem) = folder.push_tolerant(event);
+            assert_eq!(problem, None);
+        }
+        assert_eq!(folder.messages().cloned().collect::<Vec<_>>(), expected);
+    });
+}
+
+#[test]
+fn law_7_unknown_survives_in_events() {
+    check("law_7_unknown_survives_in_events", 4 * CASES, |rng| {
+        let event = values::event(rng);
+        let line = event.to_json();
+        assert!(!line.contains('\n'));
+        let read = Event::from_json(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(read, event, "{line}");
+        assert_eq!(read.to_json(), line);
+        let tree: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let from_tree: Event<'static> = serde_json::from_value(tree).unwrap();
+        assert_eq!(from_tree.kind.type_name(), event.kind.type_name());
+    });
+}
+
+#[test]
+fn law_7_unknown_survives_in_messages() {
+    check("law_7_unknown_survives_in_messages", 4 * CASES, |rng| {
+        let msg = values::message(rng);
+        let line = msg.to_json();
+        let read = Msg::from_json(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(read, msg);
+        assert_eq!(read.to_json(), line);
+    });
+}
+
+#[test]
+fn law_7_unknown_events_never_fail_a_stream() {
+    check("law_7_unknown_events_never_fail_a_stream", CASES, |rng| {
+        let (events, expected) = stream::replies(rng);
+        let mut folder = Folder::default();
+        for event in &events {
+            // Before, between and after the events of a reply, also after its end; with fields
+            // that mean something else elsewhere.
+            let line = *pick(
+                rng,
+                &[
+                    r#"{"type":"LATER","delta":{"a":1},"block_id":7,"id":null}"#,
+                    r#"{"type":"LATER","seq":"first","metadata":[1],"reply_id":"r"}"#,
+                    r#"{"type":"LATER","seq":0,"metadata":null,"created_at":12}"#,
+                    r#"{"\u0074ype":"LATER","x":1e999}"#,
+                ],
+            );
+            let unknown = Event::from_json(line).unwrap();
+            assert_eq!(Event::from_json(&unknown.to_json()).unwrap(), unknown);
+            let mut unknown = unknown.into_owned();
+            unknown.reply_id = event.reply_id.clone();
+            assert_eq!(folder.push(&unknown).unwrap(), Outcome::Ignored);
+            folder.push(event).unwrap();
+            assert_eq!(folder.push(&unknown).unwrap(), Outcome::Ignored);
+        }
+        assert_eq!(folder.messages().cloned().collect::<Vec<_>>(), expected);
+    });
+}
+
+#[test]
+fn coalesced_events_fold_to_the_same() {
+    check("coalesced_events_fold_to_the_same", CASES, |rng| {
+        let (events, expected) = stream::replies(rng);
+        let plain = events.into_iter().map(|mut event| {
+            // Fields of their own keep events apart; here most have none.
+            if !one_in(rng, 9) {
+                event.rest = turnwire_core::Fields::default();
+            }
+            event
+        });
+        let events = stream::numbered(plain.collect());
+        let merged: Vec<Event<'_>> = coalesce(events.iter().cloned()).collect();
+        assert_eq!(bytes(&folded(&merged)), bytes(&expected));
+        // Merging twice is merging once, and every place in the log is covered once, in order.
+        let again: Vec<Event<'_>> = coalesce(merged.iter().cloned()).collect();
+        assert_eq!(again, merged);
+        let mut next = Seq::FIRST;
+        for event in &merged {
+            assert_eq!(event.seq_from.or(event.seq), Some(next));
+            next = event.seq.unwrap().next();
+        }
+        assert_eq!(next.get(), events.len() as u64 + 1);
+        // Who has seen a part of them, and asks for the rest, gets there too.
+        let seen = rng.usize(..=events.len());
+        let mut folder = Folder::default();
+        for event in events.iter().take(seen) {
+            folder.push(event).unwrap();
+        }
+        for event in coalesce(events.iter().skip(seen).cloned()) {
+            folder.push(&event).unwrap();
+        }
+        assert_eq!(folder.messages().map(Msg::to_json).collect::<Vec<_>>(), bytes(&expected));
+    });
+}
