@@ -1,0 +1,162 @@
+//! Leaving out, or replacing, what AgentScope's models refuse.
+
+use turnwire_core::block::{DataKind, Source, UrlSource};
+use turnwire_core::event::{ConfirmResult, CustomValue};
+use turnwire_core::{
+    Behavior, ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, Msg, Part,
+    Payload, PermissionRule, Result, Role, ToolCall, ToolCallState, ToolResult, ToolResultState,
+};
+use url::Url;
+
+pub(super) fn event(event: &mut Event<'_>) {
+    match &mut event.kind {
+        EventKind::ReplyStart(start) => role(&mut start.role),
+        EventKind::ReplyEnd(end) => {
+            reason(&mut end.finished_reason);
+            if let Some(error) = &mut end.error {
+                error_type(&mut error.r#type);
+            }
+        }
+        // A model call knows only these two ends.
+        EventKind::ModelCallEnd(end) if end.finished_reason != FinishedReason::Completed => {
+            end.finished_reason = FinishedReason::Interrupted;
+        }
+        EventKind::Hint(hint) => payload(&mut hint.hint),
+        EventKind::ToolResultEnd(end) => result_state(&mut end.state),
+        EventKind::RequireUserConfirm(ask) => ask.tool_calls.iter_mut().for_each(tool_call),
+        EventKind::RequireExternalExecution(ask) => ask.tool_calls.iter_mut().for_each(tool_call),
+        EventKind::UserConfirmResult(answer) => {
+            answer.confirm_results.iter_mut().for_each(confirm_result);
+        }
+        EventKind::ExternalExecutionResult(answer) => {
+            answer.execution_results.iter_mut().for_each(tool_result);
+        }
+        EventKind::Custom(custom) if !custom.value.0.text().starts_with('{') => {
+            custom.value = CustomValue::default();
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn message(msg: &Msg) -> Result<Msg> {
+    let mut strict_role = msg.role();
+    role(&mut strict_role);
+    let mut content = msg.content().to_vec();
+    content.retain_mut(block);
+    let mut builder = msg.to_builder().role(strict_role).content(content);
+    if let Some(known) = msg.finished_reason() {
+        let mut known = known.clone();
+        reason(&mut known);
+        builder = builder.finished_reason(known);
+    }
+    if let Some(error) = msg.error() {
+        let mut error = error.clone();
+        error_type(&mut error.r#type);
+        builder = builder.error(error);
+    }
+    if msg.structured_output().is_some_and(|output| !output.text().starts_with('{')) {
+        builder = builder.no_structured_output();
+    }
+    builder.build()
+}
+
+/// Whether the block can stay.
+fn block(block: &mut ContentBlock) -> bool {
+    match block {
+        ContentBlock::Text(_) | ContentBlock::Thinking(_) => true,
+        ContentBlock::Data(block) => data(block),
+        ContentBlock::Hint(hint) => {
+            payload(&mut hint.hint);
+            true
+        }
+        ContentBlock::ToolCall(call) => {
+            tool_call(call);
+            true
+        }
+        ContentBlock::ToolResult(result) => {
+            tool_result(result);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn payload(payload: &mut Payload) {
+    match payload {
+        Payload::Text(_) => {}
+        Payload::Parts(parts) => parts.retain_mut(|part| match part {
+            Part::Text(_) => true,
+            Part::Data(block) => data(block),
+            _ => false,
+        }),
+    }
+}
+
+fn data(block: &mut DataBlock) -> bool {
+    block.kind = DataKind::Data;
+    match &mut block.source {
+        // An empty media type is not written, and theirs is needed.
+        Source::Base64(source) => media_type(&mut source.media_type),
+        Source::Url(UrlSource { url, media_type: media, .. }) => {
+            media_type(media);
+            if Url::parse(url).is_err() {
+                *url = format!("turnwire:{url}");
+            }
+        }
+        Source::Other(_) => return false,
+    }
+    true
+}
+
+fn media_type(media_type: &mut String) {
+    if media_type.is_empty() {
+        media_type.push_str("application/octet-stream");
+    }
+}
+
+fn tool_call(call: &mut ToolCall) {
+    if !call.state.is_known() {
+        call.state = ToolCallState::default();
+    }
+    call.suggested_rules.iter_mut().for_each(rule);
+}
+
+fn tool_result(result: &mut ToolResult) {
+    result_state(&mut result.state);
+    payload(&mut result.output);
+}
+
+fn confirm_result(result: &mut ConfirmResult) {
+    tool_call(&mut result.tool_call);
+    result.rules.iter_mut().flatten().for_each(rule);
+}
+
+fn rule(rule: &mut PermissionRule) {
+    if !rule.behavior.is_known() {
+        rule.behavior = Behavior::default();
+    }
+}
+
+fn role(role: &mut Role) {
+    if *role == Role::Tool {
+        *role = Role::Assistant;
+    }
+}
+
+fn reason(reason: &mut FinishedReason) {
+    if !reason.is_known() {
+        *reason = FinishedReason::default();
+    }
+}
+
+fn error_type(error_type: &mut ErrorType) {
+    if !error_type.is_known() {
+        *error_type = ErrorType::default();
+    }
+}
+
+fn result_state(state: &mut ToolResultState) {
+    if !state.is_known() {
+        *state = ToolResultState::default();
+    }
+}

@@ -1,0 +1,310 @@
+//! The one reader of bodies: one JSON per line, or server-sent events, told apart by looking.
+//!
+//! ```
+//! use turnwire_wires::frames::Frames;
+//!
+//! let mut frames = Frames::default();
+//! let mut texts = Vec::new();
+//! // Bytes come as they come, cut anywhere.
+//! for bytes in [&b": hello\ndata: {\"a\""[..], b":1}\r\n\r\nda", b"ta: {}"] {
+//!     frames.feed(bytes, &mut |frame| texts.push((frame.line, frame.text.unwrap().to_owned())));
+//! }
+//! frames.end(&mut |frame| texts.push((frame.line, frame.text.unwrap().to_owned())));
+//! assert_eq!(texts, [(2, r#"{"a":1}"#.to_owned()), (4, "{}".to_owned())]);
+//! ```
+
+use std::fmt;
+
+/// What a body is made of.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The line that it begins on, from 1.
+    pub line: u64,
+    /// Its text, or why there is none.
+    pub text: Result<&'a str, BadFrame>,
+}
+
+/// Why a frame has no text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadFrame {
+    /// The bytes are not UTF-8.
+    NotUtf8,
+    /// It is longer than the limit, in bytes.
+    TooLong(usize),
+}
+
+impl fmt::Display for BadFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotUtf8 => f.write_str("NotUtf8: the bytes are not UTF-8"),
+            Self::TooLong(limit) => write!(f, "TooLong: an event of more than {limit} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for BadFrame {}
+
+/// Cuts a body into frames.
+#[derive(Debug)]
+pub struct Frames {
+    limit: usize,
+    form: Form,
+    /// The line being read, from 1.
+    line: u64,
+    /// The beginning of a line whose end has not come yet.
+    begun: Vec<u8>,
+    /// The line being read is beyond the limit: the rest of it is passed over.
+    too_long: bool,
+    /// The last byte was a carriage return: a line feed now belongs to it.
+    after_return: bool,
+    event: SseEvent,
+}
+
+/// Room for a field's name in front of its value: `data: `.
+const FIELD: usize = 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// No line with anything on it has come yet.
+    NotSeen,
+    Lines,
+    Sse,
+}
+
+/// The server-sent event being read.
+#[derive(Debug, Default)]
+struct SseEvent {
+    /// The line of its first data, once there is some.
+    line: Option<u64>,
+    data: Vec<u8>,
+    too_long: bool,
+}
+
+impl Default for Frames {
+    /// Frames of up to 64 MiB: a large image in one piece.
+    fn default() -> Self {
+        Self::with_limit(64 << 20)
+    }
+}
+
+impl Frames {
+    /// Frames of up to `limit` bytes.
+    pub fn with_limit(limit: usize) -> Self {
+        Self {
+            limit,
+            form: Form::NotSeen,
+            line: 1,
+            begun: Vec::new(),
+            too_long: false,
+            after_return: false,
+            event: SseEvent::default(),
+        }
+    }
+
+    /// Takes the next bytes, and hands on every frame that they complete.
+    pub fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(Frame<'_>)) {
+        if self.after_return
+            && let Some(rest) = bytes.strip_prefix(b"\n")
+        {
+            bytes = rest;
+        }
+        self.after_return &= bytes.is_empty();
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', bytes) {
+            let (line, rest) = bytes.split_at(at);
+            let (end, rest) = rest.split_at(1);
+            bytes = rest;
+            if end == b"\r" {
+                match bytes.strip_prefix(b"\n") {
+                    Some(rest) => bytes = rest,
+                    None => self.after_return = bytes.is_empty(),
+                }
+            }
+            if self.begun.is_empty() {
+                self.one_line(line, each);
+            } else {
+                self.keep(line);
+                let whole = std::mem::take(&mut self.begun);
+                self.one_line(&whole, each);
+                self.begun = whole;
+                self.begun.clear();
+            }
+            self.too_long = false;
+            self.line += 1;
+        }
+        self.keep(bytes);
+    }
+
+    /// There is no more: hands on what is left.
+    pub fn end(&mut self, each: &mut impl FnMut(Frame<'_>)) {
+        if !self.begun.is_empty() || self.too_long {
+            let rest = std::mem::take(&mut self.begun);
+            self.one_line(&rest, each);
+        }
+        self.dispatch(each);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.too_long {
+            return;
+        }
+        self.too_long = self.begun.len() + bytes.len() > self.limit + FIELD;
+        // Of a line that is too long its beginning is enough: it tells what form the body has.
+        let room = if self.too_long { FIELD.saturating_sub(self.begun.len()) } else { usize::MAX };
+        self.begun.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        if self.too_long {
+            self.begun.truncate(FIELD);
+        }
+    }
+
+    fn one_line(&mut self, mut line: &[u8], each: &mut impl FnMut(Frame<'_>)) {
+        self.too_long |= line.len() > self.limit + FIELD;
+        if self.line == 1 {
+            line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        }
+        if self.form == Form::NotSeen {
+            self.form = form_of(line);
+        }
+        match self.form {
+            Form::NotSeen => {}
+            Form::Lines if self.too_long || line.len() > self.limit => {
+                each(Frame { line: self.line, text: Err(BadFrame::TooLong(self.limit)) });
+            }
+            Form::Lines if line.trim_ascii().is_empty() => {}
+            Form::Lines => each(Frame { line: self.line, text: utf8(line) }),
+            Form::Sse if self.too_long => {
+                self.event.line.get_or_insert(self.line);
+                self.event.too_long = true;
+            }
+            Form::Sse if line.is_empty() => self.dispatch(each),
+            Form::Sse => self.sse_field(line),
+        }
+    }
+
+    fn sse_field(&mut self, line: &[u8]) {
+        let (name, value) = field(line);
+        if name != b"data" {
+            return;
+        }
+        let event = &mut self.event;
+        if event.line.is_some() {
+            event.data.push(b'\n');
+        }
+        event.line.get_or_insert(self.line);
+        if event.data.len() + value.len() > self.limit {
+            event.too_long = true;
+            event.data.clear();
+        }
+        if !event.too_long {
+            event.data.extend_from_slice(value);
+        }
+    }
+
+    fn dispatch(&mut self, each: &mut impl FnMut(Frame<'_>)) {
+        let Some(line) = self.event.line.take() else { return };
+        if std::mem::take(&mut self.event.too_long) {
+            each(Frame { line, text: Err(BadFrame::TooLong(self.limit)) });
+        } else if !self.event.data.is_empty() {
+            each(Frame { line, text: utf8(&self.event.data) });
+        }
+        self.event.data.clear();
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, BadFrame> {
+    std::str::from_utf8(bytes).map_err(|_| BadFrame::NotUtf8)
+}
+
+/// A server-sent field's name and value; one space behind the colon is not part of the value.
+fn field(line: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b':', line) {
+        Some(at) => {
+            let (name, value) = line.split_at(at);
+            let value = value.strip_prefix(b":").unwrap_or(value);
+            (name, value.strip_prefix(b" ").unwrap_or(value))
+        }
+        None => (line, b""),
+    }
+}
+
+fn form_of(line: &[u8]) -> Form {
+    let (name, _) = field(line);
+    match name {
+        // A line that begins with a colon is a comment.
+        b"" if line.starts_with(b":") => Form::Sse,
+        b"data" | b"event" | b"id" | b"retry" => Form::Sse,
+        _ if line.trim_ascii().is_empty() => Form::NotSeen,
+        _ => Form::Lines,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(body: &[u8], cut: usize, limit: usize) -> Vec<(u64, Result<String, BadFrame>)> {
+        let mut found = Vec::new();
+        let mut frames = Frames::with_limit(limit);
+        let mut each = |frame: Frame<'_>| found.push((frame.line, frame.text.map(str::to_owned)));
+        for piece in body.chunks(cut) {
+            frames.feed(piece, &mut each);
+        }
+        frames.end(&mut each);
+        found
+    }
+
+    fn every_cut(body: &[u8], expected: &[(u64, &str)]) {
+        for cut in 1..=body.len().max(1) {
+            let found = frames(body, cut, 1 << 20);
+            let found: Vec<(u64, &str)> =
+                found.iter().map(|(line, text)| (*line, text.as_deref().unwrap())).collect();
+            assert_eq!(found, expected, "cut every {cut} bytes");
+        }
+    }
+
+    #[test]
+    fn lines_end_in_any_of_the_three_ways_and_the_last_needs_no_end() {
+        every_cut(
+            b"{\"a\":1}\n\n{\"b\":2}\r\n{\"c\":3}\r{\"d\":4}",
+            &[(1, r#"{"a":1}"#), (3, r#"{"b":2}"#), (4, r#"{"c":3}"#), (5, r#"{"d":4}"#)],
+        );
+    }
+
+    #[test]
+    fn server_sent_events_join_their_data_lines_and_the_last_needs_no_blank_line() {
+        every_cut(
+            b"\n: hi\r\nid: 1\r\nevent: x\r\ndata: {\"a\":\r\ndata:1}\r\n\r\ndata\n\nid: 2\n\ndata:  x",
+            &[(5, "{\"a\":\n1}"), (12, " x")],
+        );
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        every_cut("\u{feff}{}\n{}".as_bytes(), &[(1, "{}"), (2, "{}")]);
+        every_cut("\u{feff}data: {}\n\n".as_bytes(), &[(1, "{}")]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_named_and_what_follows_is_read() {
+        let long = Err(BadFrame::TooLong(8));
+        for cut in 1..40 {
+            let lines = frames(b"{\"a\":\"too long\"}\n{}\n{\"b\":\"too long\"}", cut, 8);
+            assert_eq!(lines, [(1, long.clone()), (2, Ok("{}".into())), (3, long.clone())]);
+            let sse = frames(b"data: {\"a\"\ndata: 1234567\n\ndata: {}\n\n", cut, 8);
+            assert_eq!(sse, [(1, long.clone()), (4, Ok("{}".into()))]);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_named() {
+        assert_eq!(
+            frames(b"{\"\xff\"}\n{}", 3, 99),
+            [(1, Err(BadFrame::NotUtf8)), (2, Ok("{}".into())),]
+        );
+    }
+
+    #[test]
+    fn an_empty_body_has_no_frames() {
+        every_cut(b"", &[]);
+        every_cut(b"\n\r\n \n", &[]);
+    }
+}
