@@ -30,6 +30,11 @@ pub use reply::{Reply, reply};
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+/// The example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// Runs a property over many random cases. The seed of a case that fails is printed, and
 /// `TURNWIRE_SEED` runs that one again.
 pub fn check(name: &str, cases: u64, property: impl Fn(&mut Rng)) {

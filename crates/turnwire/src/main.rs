@@ -1,0 +1,29 @@
+//! The command line of Turnwire.
+
+mod fold;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// The message-and-event layer for AI agents.
+#[derive(Parser)]
+#[command(version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Fold(fold::Fold),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Some(Command::Fold(command)) => command.run(),
+        None => match Cli::command().print_help() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+    }
+}
