@@ -109,6 +109,10 @@ impl Msg {
                 let result = fold.apply(event);
                 if result.is_err() {
                     state.seen.forget(mark);
+                } else if self.finished_at.is_some() {
+                    // Nothing more comes: a finished message holds no room for it.
+                    self.content.shrink_to_fit();
+                    state.shrink();
                 }
                 result.map(|()| Outcome::Applied)
             }

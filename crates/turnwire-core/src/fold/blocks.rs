@@ -16,7 +16,7 @@ use crate::json::Fields;
 /// Finds an open block of the message, or says that there is none. It borrows only the message and
 /// the index, so that what else the fold has stays at hand.
 macro_rules! find {
-    ($fold:ident, $variant:ident $id:expr) => {
+    ($fold:ident, $variant:ident, $id:expr) => {
         match $fold
             .index
             .find(&$fold.msg.content, Family::$variant, $id)
@@ -76,7 +76,7 @@ const COMMON: [&str; 4] = ["type", "id", "created_at", "finished_at"];
 impl Fold<'_> {
     #[inline]
     pub(super) fn text_delta(&mut self, id: &str, delta: &str) -> Result<()> {
-        let block = find!(self, Text id)?;
+        let block = find!(self, Text, id)?;
         self.tolerance.check(open(block.finished_at.as_ref(), Family::Text, id))?;
         block.text.push_str(delta);
         Ok(())
@@ -84,7 +84,7 @@ impl Fold<'_> {
 
     #[inline]
     pub(super) fn thinking_delta(&mut self, id: &str, delta: &str) -> Result<()> {
-        let block = find!(self, Thinking id)?;
+        let block = find!(self, Thinking, id)?;
         self.tolerance.check(open(block.finished_at.as_ref(), Family::Thinking, id))?;
         block.thinking.push_str(delta);
         Ok(())
@@ -103,7 +103,7 @@ impl Fold<'_> {
     }
 
     pub(super) fn text_end(&mut self, end: &TextBlockEnd<'_>, event: &Event<'_>) -> Result<()> {
-        let block = find!(self, Text & *end.block_id)?;
+        let block = find!(self, Text, &end.block_id)?;
         open(block.finished_at.as_ref(), Family::Text, &end.block_id)?;
         if let Some(text) = &end.text {
             block.text.clear();
@@ -131,7 +131,7 @@ impl Fold<'_> {
         end: &ThinkingBlockEnd<'_>,
         event: &Event<'_>,
     ) -> Result<()> {
-        let block = find!(self, Thinking & *end.block_id)?;
+        let block = find!(self, Thinking, &end.block_id)?;
         open(block.finished_at.as_ref(), Family::Thinking, &end.block_id)?;
         set_extra(&mut block.rest, &end.extra, &["thinking"]);
         block.finished_at = Some(event.created_at.to_string());
@@ -156,7 +156,7 @@ impl Fold<'_> {
     }
 
     pub(super) fn data_delta(&mut self, delta: &DataBlockDelta<'_>) -> Result<()> {
-        let block = find!(self, Data & *delta.block_id)?;
+        let block = find!(self, Data, &delta.block_id)?;
         let is_open = open(block.finished_at.as_ref(), Family::Data, &delta.block_id);
         let is_late = is_open.is_err();
         self.tolerance.check(is_open)?;
@@ -169,7 +169,7 @@ impl Fold<'_> {
     }
 
     pub(super) fn data_end(&mut self, end: &DataBlockEnd<'_>, event: &Event<'_>) -> Result<()> {
-        let block = find!(self, Data & *end.block_id)?;
+        let block = find!(self, Data, &end.block_id)?;
         open(block.finished_at.as_ref(), Family::Data, &end.block_id)?;
         self.tolerance.check(check_end(&block.source))?;
         close(&mut block.source);

@@ -23,6 +23,14 @@ pub(super) struct State {
     pub(super) index: Index,
 }
 
+impl State {
+    /// Gives back what only a reply that goes on needs.
+    pub(super) fn shrink(&mut self) {
+        self.index.clear();
+        self.seen.ids.list.shrink_to_fit();
+    }
+}
+
 impl Memory {
     pub(super) fn state(&mut self) -> &mut State {
         self.0.get_or_insert_default()

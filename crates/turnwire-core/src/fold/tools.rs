@@ -30,14 +30,14 @@ impl Fold<'_> {
 
     #[inline]
     pub(super) fn tool_call_delta(&mut self, id: &str, delta: &str) -> Result<()> {
-        let call = find!(self, ToolCall id)?;
+        let call = find!(self, ToolCall, id)?;
         self.tolerance.check(open(call.finished_at.as_ref(), Family::ToolCall, id))?;
         call.input.push_str(delta);
         Ok(())
     }
 
     pub(super) fn tool_call_end(&mut self, end: &ToolCallEnd<'_>, event: &Event<'_>) -> Result<()> {
-        let call = find!(self, ToolCall & *end.tool_call_id)?;
+        let call = find!(self, ToolCall, &end.tool_call_id)?;
         open(call.finished_at.as_ref(), Family::ToolCall, &end.tool_call_id)?;
         set_extra(&mut call.rest, &end.extra, &["name", "input", "state", "suggested_rules"]);
         call.finished_at = Some(event.created_at.to_string());
@@ -64,7 +64,7 @@ impl Fold<'_> {
         delta: &str,
         event: &Event<'_>,
     ) -> Result<()> {
-        let result = find!(self, ToolResult id)?;
+        let result = find!(self, ToolResult, id)?;
         self.tolerance.check(open(result.finished_at.as_ref(), Family::ToolResult, id))?;
         let parts = parts_of(result);
         if let Some(Part::Text(block)) = parts.last_mut() {
@@ -87,7 +87,7 @@ impl Fold<'_> {
         event: &Event<'_>,
     ) -> Result<()> {
         let (id, block_id) = (&*delta.tool_call_id, &*delta.block_id);
-        let result = find!(self, ToolResult id)?;
+        let result = find!(self, ToolResult, id)?;
         self.tolerance.check(open(result.finished_at.as_ref(), Family::ToolResult, id))?;
         if let Some(block) = self.data_part(id, block_id) {
             return append_chunk(&mut block.source, &delta.chunk, &delta.media_type);
@@ -97,7 +97,7 @@ impl Fold<'_> {
             ..Base64Source::default()
         });
         append_chunk(&mut source, &delta.chunk, &delta.media_type)?;
-        let result = find!(self, ToolResult id)?;
+        let result = find!(self, ToolResult, id)?;
         let parts = parts_of(result);
         let block_id =
             if block_id.is_empty() { part_id(id, parts.len()) } else { block_id.to_owned() };
@@ -138,14 +138,14 @@ impl Fold<'_> {
         event: &Event<'_>,
     ) -> Result<()> {
         let id = &*end.tool_call_id;
-        let result = find!(self, ToolResult id)?;
+        let result = find!(self, ToolResult, id)?;
         open(result.finished_at.as_ref(), Family::ToolResult, id)?;
         self.tolerance.check(check_parts(&result.output))?;
         close_parts(&mut result.output);
         result.state = end.state.clone();
         result.metadata = event.metadata.clone();
         result.finished_at = Some(event.created_at.to_string());
-        if let Ok(call) = find!(self, ToolCall id) {
+        if let Ok(call) = find!(self, ToolCall, id) {
             call.state = ToolCallState::Finished;
         }
         Ok(())
@@ -211,7 +211,7 @@ impl Fold<'_> {
     ) -> Result<()> {
         let mut known = listed.is_empty();
         for item in listed {
-            if let Ok(call) = find!(self, ToolCall id_of(item)) {
+            if let Ok(call) = find!(self, ToolCall, id_of(item)) {
                 known = true;
                 change(call, item);
             }
@@ -232,7 +232,7 @@ impl Fold<'_> {
             check_role(self.msg.role, block.block_type(), &result.id)?;
         }
         for result in &answer.execution_results {
-            match find!(self, ToolResult & result.id) {
+            match find!(self, ToolResult, &result.id) {
                 // Its output is left to the deltas that the agent sends.
                 Ok(known) if known.state == ToolResultState::Running => {}
                 // It came late: the call was closed without it.
@@ -247,7 +247,7 @@ impl Fold<'_> {
                     self.start(ContentBlock::ToolResult(result))?;
                 }
             }
-            if let Ok(call) = find!(self, ToolCall & result.id) {
+            if let Ok(call) = find!(self, ToolCall, &result.id) {
                 call.state = ToolCallState::Finished;
             }
         }
