@@ -24,6 +24,7 @@ pub use tool::{PermissionRule, ToolCall, ToolResult};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Fields, Json};
+use crate::object::{FromFields, deserialize_from_fields, list};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A typed part of a message.
@@ -116,7 +117,9 @@ impl ContentBlock {
             Self::Other(fields) => other_id(fields),
         }
     }
+}
 
+impl FromFields for ContentBlock {
     fn from_fields(mut fields: Fields) -> Result<Self> {
         let word: String = fields.need("type")?;
         Ok(match word.as_str() {
@@ -185,7 +188,9 @@ impl Part {
             Self::Other(fields) => other_id(fields),
         }
     }
+}
 
+impl FromFields for Part {
     fn from_fields(mut fields: Fields) -> Result<Self> {
         let word: String = fields.need("type")?;
         Ok(match word.as_str() {
@@ -288,59 +293,7 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
-/// Reads a list so that an error names the item it is in.
-pub(crate) fn list<T: FromFields>(json: &Json) -> Result<Vec<T>> {
-    let items: Vec<Fields> = json.to()?;
-    items
-        .into_iter()
-        .enumerate()
-        .map(|(at, fields)| T::from_fields(fields).map_err(|error| error.at(format!("[{at}]"))))
-        .collect()
-}
-
-/// Takes a list out of an object; missing or null is an empty one.
-pub(crate) fn take_list<T: FromFields>(fields: &mut Fields, key: &str) -> Result<Vec<T>> {
-    match fields.remove(key) {
-        Some(json) if !json.is_null() => list(&json).map_err(|error| error.at(key)),
-        _ => Ok(Vec::new()),
-    }
-}
-
-/// What is read from a JSON object, field by field.
-pub(crate) trait FromFields: Sized {
-    fn from_fields(fields: Fields) -> Result<Self>;
-}
-
-macro_rules! read_from_fields {
-    ($($name:ident)+) => {$(
-        impl FromFields for $name {
-            fn from_fields(fields: Fields) -> Result<Self> {
-                $name::from_fields(fields)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $name::from_fields(Fields::deserialize(deserializer)?)
-                    .map_err(|error| serde::de::Error::custom(error.plain()))
-            }
-        }
-    )+};
-}
-pub(crate) use read_from_fields;
-
-read_from_fields!(ContentBlock Part TextBlock ThinkingBlock DataBlock HintBlock ToolCall ToolResult);
-
-/// The `type` of a block that can only be of one type here: it may be left out, but not wrong.
-pub(crate) fn take_type(fields: &mut Fields, expected: BlockType) -> Result<()> {
-    match fields.take::<String>("type")? {
-        Some(word) if word != expected.as_str() => Err(Error::new(
-            ErrorKind::WrongShape,
-            format!("expected a {} block, found `{word}`", expected.as_str()),
-        )),
-        _ => Ok(()),
-    }
-}
+deserialize_from_fields!(ContentBlock Part DataBlock);
 
 /// The typed blocks, for access by type: `msg.blocks::<TextBlock>()`.
 pub trait BlockKind: Into<ContentBlock> + 'static {

@@ -46,6 +46,7 @@ pub mod folder;
 pub mod json;
 pub mod msg;
 pub mod names;
+mod object;
 pub mod partial;
 mod seq;
 pub mod stamp;

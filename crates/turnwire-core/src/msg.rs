@@ -36,6 +36,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Memory;
 use crate::json::{Fields, Json};
 use crate::names::{ErrorType, FinishedReason, Role};
+use crate::object::object;
 
 /// One whole turn: a user's input, a full reply, a system prompt, a tool's result.
 #[derive(Debug, Clone, Default)]
@@ -76,30 +77,26 @@ impl PartialEq for Msg {
 
 impl Eq for Msg {}
 
-/// How many tokens a reply took.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Tokens read.
-    pub input_tokens: u64,
-    /// Tokens written.
-    pub output_tokens: u64,
-    /// Tokens read from the provider's cache.
-    pub cache_input_tokens: u64,
-    /// Tokens put into the provider's cache.
-    pub cache_creation_input_tokens: u64,
-    /// Fields that this version does not know.
-    pub rest: Fields,
-}
+object! {
+    /// How many tokens a reply took.
+    Usage {
+        /// Tokens read.
+        input_tokens: u64, default;
+        /// Tokens written.
+        output_tokens: u64, default;
+        /// Tokens read from the provider's cache.
+        cache_input_tokens: u64, default;
+        /// Tokens put into the provider's cache.
+        cache_creation_input_tokens: u64, default;
+    }
 
-/// What ended a reply that failed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReplyError {
-    /// What kind of error, for a program.
-    pub r#type: ErrorType,
-    /// What happened, for a person.
-    pub message: String,
-    /// Fields that this version does not know.
-    pub rest: Fields,
+    /// What ended a reply that failed.
+    ReplyError {
+        /// What kind of error, for a program.
+        r#type: ErrorType, default;
+        /// What happened, for a person.
+        message: String, default;
+    }
 }
 
 /// Whether a message of this role may hold a block of this type. A type that we do not know may

@@ -1,11 +1,12 @@
 //! Bytes: base64 or a URL.
 
-use super::{BlockType, FromFields, read_from_fields};
+use super::BlockType;
 use crate::base64;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Fields, entries_of, entry_if, entry_known};
+use crate::object::{FromFields, deserialize_from_fields, object};
 use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 /// Bytes (an image, sound, any file), or a URL to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,27 +69,23 @@ pub enum Source {
     Other(Fields),
 }
 
-/// Bytes as base64.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Base64Source {
-    /// The base64 text. While the block is open its last one to three characters may be the
-    /// beginning of a group that has not fully arrived.
-    pub data: String,
-    /// What the bytes are, such as `image/png`.
-    pub media_type: String,
-    /// Fields that this version does not know.
-    pub rest: Fields,
-}
+object! {
+    /// Bytes as base64.
+    Base64Source {
+        /// The base64 text. While the block is open its last one to three characters may be the
+        /// beginning of a group that has not fully arrived.
+        data: String, needed;
+        /// What the bytes are, such as `image/png`.
+        media_type: String, known;
+    }
 
-/// A URL to the bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UrlSource {
-    /// The URL, as it came.
-    pub url: String,
-    /// What the bytes are; empty where that was not said.
-    pub media_type: String,
-    /// Fields that this version does not know.
-    pub rest: Fields,
+    /// A URL to the bytes.
+    UrlSource {
+        /// The URL, as it came.
+        url: String, needed;
+        /// What the bytes are; empty where that was not said.
+        media_type: String, known;
+    }
 }
 
 impl DataBlock {
@@ -146,14 +143,6 @@ impl DataBlock {
         }
     }
 
-    pub(super) fn from_fields(mut fields: Fields) -> Result<Self> {
-        let word = fields.take::<String>("type")?.unwrap_or_else(|| "data".to_owned());
-        let kind = DataKind::from_word(&word).ok_or_else(|| {
-            Error::new(ErrorKind::WrongShape, format!("expected a data block, found `{word}`"))
-        })?;
-        Self::of_kind(kind, fields)
-    }
-
     pub(super) fn of_kind(kind: DataKind, mut fields: Fields) -> Result<Self> {
         let source = fields.need("source").and_then(Source::from_fields);
         Ok(Self {
@@ -165,6 +154,16 @@ impl DataBlock {
             finished_at: fields.take("finished_at")?,
             rest: fields,
         })
+    }
+}
+
+impl FromFields for DataBlock {
+    fn from_fields(mut fields: Fields) -> Result<Self> {
+        let word = fields.take::<String>("type")?.unwrap_or_else(|| "data".to_owned());
+        let kind = DataKind::from_word(&word).ok_or_else(|| {
+            Error::new(ErrorKind::WrongShape, format!("expected a data block, found `{word}`"))
+        })?;
+        Self::of_kind(kind, fields)
     }
 }
 
@@ -189,42 +188,30 @@ impl Serialize for DataBlock {
     }
 }
 
-impl Source {
+impl FromFields for Source {
     fn from_fields(mut fields: Fields) -> Result<Self> {
         let word: String = fields.need("type")?;
         Ok(match word.as_str() {
-            "base64" => Self::Base64(Base64Source {
-                data: fields.need("data")?,
-                media_type: fields.take("media_type")?.unwrap_or_default(),
-                rest: fields,
-            }),
-            "url" => Self::Url(UrlSource {
-                url: fields.need("url")?,
-                media_type: fields.take("media_type")?.unwrap_or_default(),
-                rest: fields,
-            }),
+            "base64" => Self::Base64(Base64Source::from_fields(fields)?),
+            "url" => Self::Url(UrlSource::from_fields(fields)?),
             word => Self::Other(super::with_type(word, &fields)),
         })
     }
 }
 
-read_from_fields!(Source);
+deserialize_from_fields!(Source);
 
 impl Serialize for Source {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match self {
-            Self::Base64(Base64Source { data, media_type, rest }) => {
+            Self::Base64(source) => {
                 map.serialize_entry("type", "base64")?;
-                map.serialize_entry("data", data)?;
-                entry_known(&mut map, "media_type", media_type)?;
-                entries_of(&mut map, rest)?;
+                source.write(&mut map)?;
             }
-            Self::Url(UrlSource { url, media_type, rest }) => {
+            Self::Url(source) => {
                 map.serialize_entry("type", "url")?;
-                map.serialize_entry("url", url)?;
-                entry_known(&mut map, "media_type", media_type)?;
-                entries_of(&mut map, rest)?;
+                source.write(&mut map)?;
             }
             Self::Other(fields) => entries_of(&mut map, fields)?,
         }

@@ -10,13 +10,12 @@
 use super::read::RawEvent;
 use super::{Text, owned};
 use crate::block::{ContentBlock, HintBlock, Payload, PermissionRule, ToolCall, ToolResult};
-use crate::block::{FromFields, read_from_fields};
 use crate::error::{Error, ErrorKind, Result};
-use crate::json::{Fields, Json, entries_of};
+use crate::json::{Fields, Json};
 use crate::msg::{Msg, ReplyError, Usage};
 use crate::names::{FinishedReason, Role, ToolResultState};
+use crate::object::object;
 use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 macro_rules! events {
     ($life:lifetime; $(
@@ -480,40 +479,15 @@ impl Usage {
     }
 }
 
-/// One person's answer about one call.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ConfirmResult {
-    /// Yes or no.
-    pub confirmed: bool,
-    /// The call, with its input as the person left it. An empty input leaves it as it was.
-    pub tool_call: ToolCall,
-    /// Rules that the person accepted.
-    pub rules: Option<Vec<PermissionRule>>,
-    /// Fields that this version does not know.
-    pub rest: Fields,
-}
-
-impl ConfirmResult {
-    fn from_fields(mut fields: Fields) -> Result<Self> {
-        Ok(Self {
-            confirmed: fields.need("confirmed")?,
-            tool_call: fields.need("tool_call")?,
-            rules: fields.take("rules")?,
-            rest: fields,
-        })
-    }
-}
-
-read_from_fields!(ConfirmResult);
-
-impl Serialize for ConfirmResult {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("confirmed", &self.confirmed)?;
-        map.serialize_entry("tool_call", &self.tool_call)?;
-        map.serialize_entry("rules", &self.rules)?;
-        entries_of(&mut map, &self.rest)?;
-        map.end()
+object! {
+    /// One person's answer about one call.
+    ConfirmResult {
+        /// Yes or no.
+        confirmed: bool, needed;
+        /// The call, with its input as the person left it. An empty input leaves it as it was.
+        tool_call: ToolCall, needed;
+        /// Rules that the person accepted.
+        rules: Option<Vec<PermissionRule>>, nullable;
     }
 }
 

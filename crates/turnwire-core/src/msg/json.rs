@@ -1,12 +1,12 @@
 //! A message's JSON: the shape, and the order of keys, of AgentScope 2.x.
 
-use super::{Msg, ReplyError, Usage, check_content};
-use crate::block::{FromFields, read_from_fields, take_list};
+use super::{Msg, check_content};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Memory;
 use crate::json::{Fields, entries_of, entry_known};
+use crate::object::{FromFields, deserialize_from_fields, take_list};
 use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 impl Msg {
     /// Reads a message and checks the role rules.
@@ -32,10 +32,6 @@ impl Msg {
     pub fn to_json(&self) -> String {
         // Every key is a string and every value is plain: there is nothing that can fail.
         serde_json::to_string(self).unwrap_or_default()
-    }
-
-    pub(crate) fn from_fields(fields: Fields) -> Result<Self> {
-        Self::read(fields).map_err(|error| error.with_kind(ErrorKind::NotAMessage))
     }
 
     fn read(mut fields: Fields) -> Result<Self> {
@@ -86,50 +82,10 @@ impl Serialize for Msg {
     }
 }
 
-impl Usage {
-    fn from_fields(mut fields: Fields) -> Result<Self> {
-        Ok(Self {
-            input_tokens: fields.take("input_tokens")?.unwrap_or_default(),
-            output_tokens: fields.take("output_tokens")?.unwrap_or_default(),
-            cache_input_tokens: fields.take("cache_input_tokens")?.unwrap_or_default(),
-            cache_creation_input_tokens: fields
-                .take("cache_creation_input_tokens")?
-                .unwrap_or_default(),
-            rest: fields,
-        })
+impl FromFields for Msg {
+    fn from_fields(fields: Fields) -> Result<Self> {
+        Self::read(fields).map_err(|error| error.with_kind(ErrorKind::NotAMessage))
     }
 }
 
-impl Serialize for Usage {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("input_tokens", &self.input_tokens)?;
-        map.serialize_entry("output_tokens", &self.output_tokens)?;
-        map.serialize_entry("cache_input_tokens", &self.cache_input_tokens)?;
-        map.serialize_entry("cache_creation_input_tokens", &self.cache_creation_input_tokens)?;
-        entries_of(&mut map, &self.rest)?;
-        map.end()
-    }
-}
-
-impl ReplyError {
-    fn from_fields(mut fields: Fields) -> Result<Self> {
-        Ok(Self {
-            r#type: fields.take("type")?.unwrap_or_default(),
-            message: fields.take("message")?.unwrap_or_default(),
-            rest: fields,
-        })
-    }
-}
-
-impl Serialize for ReplyError {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("type", &self.r#type)?;
-        map.serialize_entry("message", &self.message)?;
-        entries_of(&mut map, &self.rest)?;
-        map.end()
-    }
-}
-
-read_from_fields!(Msg Usage ReplyError);
+deserialize_from_fields!(Msg);

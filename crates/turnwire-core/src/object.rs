@@ -1,0 +1,136 @@
+//! JSON objects as structs: what a field is called, whether it has to be there, and when it is
+//! written, said once.
+//!
+//! `serde`'s derive cannot keep the fields that a struct does not know as their text, so this does
+//! what it would do, with [`Fields`] in between.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Fields, Json};
+
+/// What is read from a JSON object, field by field.
+pub(crate) trait FromFields: Sized {
+    fn from_fields(fields: Fields) -> Result<Self>;
+}
+
+/// Reads a list so that an error names the item it is in.
+pub(crate) fn list<T: FromFields>(json: &Json) -> Result<Vec<T>> {
+    let items: Vec<Fields> = json.to()?;
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(at, fields)| T::from_fields(fields).map_err(|error| error.at(format!("[{at}]"))))
+        .collect()
+}
+
+/// Takes a list out of an object; missing or null is an empty one.
+pub(crate) fn take_list<T: FromFields>(fields: &mut Fields, key: &str) -> Result<Vec<T>> {
+    match fields.remove(key) {
+        Some(json) if !json.is_null() => list(&json).map_err(|error| error.at(key)),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Takes the `type` of an object that can only be of one type here: it may be left out, but not be
+/// wrong.
+pub(crate) fn take_type(fields: &mut Fields, expected: &str) -> Result<()> {
+    match fields.take::<String>("type")? {
+        Some(word) if word != expected => Err(Error::new(
+            ErrorKind::WrongShape,
+            format!("expected a {expected} block, found `{word}`"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `Deserialize` for what is read field by field.
+macro_rules! deserialize_from_fields {
+    ($($name:ident)+) => {$(
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let fields = <$crate::json::Fields as serde::Deserialize>::deserialize(from)?;
+                <Self as $crate::object::FromFields>::from_fields(fields)
+                    .map_err(|error| serde::de::Error::custom(error.plain()))
+            }
+        }
+    )+};
+}
+pub(crate) use deserialize_from_fields;
+
+/// Declares structs that are JSON objects. The order of the fields is their order in the JSON; behind
+/// them come those that this version does not know. A field is
+///
+/// - `needed`: an object without it is refused;
+/// - `default`: it may be missing or null, and is always written;
+/// - `nullable`: the same, and it is an `Option`: null where there is nothing;
+/// - `known`: it may be missing; empty means that it is not known, and then it is not written;
+/// - `list`: of such objects; missing or null is an empty one.
+macro_rules! object {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $(is $block_type:ident)? {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty, $need:ident;)*
+        }
+    )+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)*
+            /// Fields that this version does not know.
+            pub rest: $crate::json::Fields,
+        }
+
+        impl $crate::object::FromFields for $name {
+            fn from_fields(mut fields: $crate::json::Fields) -> $crate::error::Result<Self> {
+                $($crate::object::take_type(&mut fields, $crate::block::BlockType::$block_type.as_str())?;)?
+                Ok(Self {
+                    $($field: $crate::object::object!(@read $need fields $field),)*
+                    rest: fields,
+                })
+            }
+        }
+
+        $crate::object::deserialize_from_fields!($name);
+
+        impl $name {
+            /// Writes the fields into an object that may have others.
+            pub(crate) fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+                $($crate::object::object!(@write $need map self $field);)*
+                $crate::json::entries_of(map, &self.rest)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeMap;
+                let mut map = serializer.serialize_map(None)?;
+                $(map.serialize_entry("type", $crate::block::BlockType::$block_type.as_str())?;)?
+                self.write(&mut map)?;
+                map.end()
+            }
+        }
+    )+};
+    (@read needed $fields:ident $field:ident) => {
+        $fields.need($crate::object::key(stringify!($field)))?
+    };
+    (@read nullable $fields:ident $field:ident) => {
+        $fields.take($crate::object::key(stringify!($field)))?
+    };
+    (@read list $fields:ident $field:ident) => {
+        $crate::object::take_list(&mut $fields, stringify!($field))?
+    };
+    (@read $need:ident $fields:ident $field:ident) => {
+        $fields.take($crate::object::key(stringify!($field)))?.unwrap_or_default()
+    };
+    (@write known $map:ident $self:ident $field:ident) => {
+        $crate::json::entry_known($map, stringify!($field), &$self.$field)?
+    };
+    (@write $need:ident $map:ident $self:ident $field:ident) => {
+        $map.serialize_entry($crate::object::key(stringify!($field)), &$self.$field)?
+    };
+}
+pub(crate) use object;
+
+/// A field's name in the JSON: that of the struct, which may need a prefix to be one in Rust.
+pub(crate) fn key(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
+}
