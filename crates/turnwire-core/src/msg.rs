@@ -81,13 +81,13 @@ object! {
     /// How many tokens a reply took.
     Usage {
         /// Tokens read.
-        input_tokens: u64, default;
+        input_tokens: i64, default;
         /// Tokens written.
-        output_tokens: u64, default;
+        output_tokens: i64, default;
         /// Tokens read from the provider's cache.
-        cache_input_tokens: u64, default;
+        cache_input_tokens: i64, default;
         /// Tokens put into the provider's cache.
-        cache_creation_input_tokens: u64, default;
+        cache_creation_input_tokens: i64, default;
     }
 
     /// What ended a reply that failed.

@@ -197,5 +197,7 @@ words! {
         /// Asks a person.
         #[default]
         Ask = "ask",
+        /// Leaves it to the next rule.
+        Passthrough = "passthrough",
     }
 }

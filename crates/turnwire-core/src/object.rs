@@ -62,6 +62,7 @@ pub(crate) use deserialize_from_fields;
 /// - `needed`: an object without it is refused;
 /// - `default`: it may be missing or null, and is always written;
 /// - `nullable`: the same, and it is an `Option`: null where there is nothing;
+/// - `optional`: an `Option` that is not written where there is nothing;
 /// - `known`: it may be missing; empty means that it is not known, and then it is not written;
 /// - `list`: of such objects; missing or null is an empty one.
 macro_rules! object {
@@ -115,6 +116,9 @@ macro_rules! object {
     (@read nullable $fields:ident $field:ident) => {
         $fields.take($crate::object::key(stringify!($field)))?
     };
+    (@read optional $fields:ident $field:ident) => {
+        $fields.take($crate::object::key(stringify!($field)))?
+    };
     (@read list $fields:ident $field:ident) => {
         $crate::object::take_list(&mut $fields, stringify!($field))?
     };
@@ -123,6 +127,9 @@ macro_rules! object {
     };
     (@write known $map:ident $self:ident $field:ident) => {
         $crate::json::entry_known($map, stringify!($field), &$self.$field)?
+    };
+    (@write optional $map:ident $self:ident $field:ident) => {
+        $crate::json::entry_if($map, stringify!($field), $self.$field.as_ref())?
     };
     (@write $need:ident $map:ident $self:ident $field:ident) => {
         $map.serialize_entry($crate::object::key(stringify!($field)), &$self.$field)?

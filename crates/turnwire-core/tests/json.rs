@@ -133,6 +133,14 @@ fn a_key_that_comes_twice_is_read_as_java_writes_it() {
 }
 
 #[test]
+fn agentscopes_service_ends_a_reply_that_it_cannot_name() {
+    let line = r#"{"id":"e","metadata":{},"type":"REPLY_END","session_id":"s","reply_id":"","finished_reason":"error","error":{"type":"internal","message":"Session no longer exists."}}"#;
+    same_event(line);
+    let event = Event::from_json(line).unwrap();
+    assert_eq!(Folder::default().push(&event).unwrap(), turnwire_core::Outcome::Ignored);
+}
+
+#[test]
 fn line_ends_inside_a_field_do_not_come_out_again() {
     let event = Event::from_json("{\"type\":\"X\",\n\"deep\": {\n\"a\": \"b c\" }}").unwrap();
     assert_eq!(event.to_json(), r#"{"type":"X","deep":{"a":"b c"}}"#);

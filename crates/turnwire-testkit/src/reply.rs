@@ -143,10 +143,10 @@ impl Maker {
             discard.push(id);
         }
         let usage = TokenCounts {
-            input_tokens: plan.rng.u64(..1000),
-            output_tokens: plan.rng.u64(..1000),
-            cache_input_tokens: plan.rng.u64(..9),
-            cache_creation_input_tokens: plan.rng.u64(..9),
+            input_tokens: plan.rng.i64(0..1000),
+            output_tokens: plan.rng.i64(0..1000),
+            cache_input_tokens: plan.rng.i64(0..9),
+            cache_creation_input_tokens: plan.rng.i64(0..9),
         };
         let sum = self.usage.get_or_insert_with(Usage::default);
         sum.input_tokens += usage.input_tokens;
@@ -329,7 +329,7 @@ impl Plan<'_> {
     }
 
     fn data(&mut self) -> Vec<Step> {
-        let (id, media_type) = (self.id(), "image/png".to_owned());
+        let (id, media_type) = (self.id(), Some("image/png".to_owned()));
         let block_id = Text::from(id.clone());
         let name = self.rng.bool().then(|| text(self.rng));
         let (chunks, source) = self.chunks();
@@ -564,7 +564,7 @@ impl Plan<'_> {
             let event = ToolResultDataDelta {
                 tool_call_id: key.clone().into(),
                 block_id: block_id.clone().into(),
-                media_type: "image/png".to_owned(),
+                media_type: Some("image/png".to_owned()),
                 chunk,
             };
             let (key, block) = (key.clone(), block.take());

@@ -70,7 +70,7 @@ pub fn misfit(rng: &mut Rng, reply_id: &str) -> Event<'static> {
                 .into(),
             _ => DataBlockDelta {
                 block_id: "x_none".into(),
-                media_type: String::new(),
+                media_type: None,
                 chunk: turnwire_core::event::Chunk::Data("=".into()),
             }
             .into(),

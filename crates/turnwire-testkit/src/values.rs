@@ -137,7 +137,7 @@ pub fn data_block(rng: &mut Rng) -> DataBlock {
         1 | 2 => Source::Url(UrlSource {
             url: (*pick(rng, &["https://example.com/a.png", "file:///a b.png", "/v1/blobs/1", ""]))
                 .to_owned(),
-            media_type: (*pick(rng, &["image/png", ""])).to_owned(),
+            media_type: maybe(rng, text),
             rest: unknown_fields(rng),
         }),
         _ => Source::Base64(Base64Source {
@@ -145,7 +145,7 @@ pub fn data_block(rng: &mut Rng) -> DataBlock {
                 Source::Base64(source) => source.data,
                 _ => String::new(),
             },
-            media_type: (*pick(rng, &["image/png", "audio/wav", ""])).to_owned(),
+            media_type: maybe(rng, text),
             rest: unknown_fields(rng),
         }),
     };
@@ -183,7 +183,13 @@ pub fn rule(rng: &mut Rng) -> PermissionRule {
         rule_content: maybe(rng, text),
         behavior: pick(
             rng,
-            &[Behavior::Allow, Behavior::Deny, Behavior::Ask, Behavior::Other("x_maybe".into())],
+            &[
+                Behavior::Allow,
+                Behavior::Deny,
+                Behavior::Ask,
+                Behavior::Passthrough,
+                Behavior::Other("x_maybe".into()),
+            ],
         )
         .clone(),
         source: text(rng),
@@ -322,7 +328,7 @@ pub fn message(rng: &mut Rng) -> Msg {
             builder = builder.finished_at(time(rng)).finished_reason(reason(rng));
         }
         if rng.bool() {
-            let counts = [0; 4].map(|_: u64| rng.u64(..1 << 53));
+            let counts = [0; 4].map(|_: i64| rng.i64(-1..1 << 53));
             let [input_tokens, output_tokens, cache_input_tokens, cache_creation_input_tokens] =
                 counts;
             builder = builder.usage(Usage {
@@ -352,7 +358,7 @@ fn chunk(rng: &mut Rng) -> Chunk<'static> {
     if rng.bool() {
         Chunk::Data(text(rng).into())
     } else {
-        Chunk::Url("https://example.com/x".into())
+        Chunk::Url((*pick(rng, &["https://example.com/x", "/v1/blobs/1"])).into())
     }
 }
 
@@ -390,10 +396,10 @@ pub fn kind(rng: &mut Rng) -> EventKind<'static> {
         6 => ModelCallStart { model_name: text(rng) }.into(),
         7 => ModelCallEnd {
             usage: TokenCounts {
-                input_tokens: rng.u64(..1 << 40),
-                output_tokens: rng.u64(..9),
+                input_tokens: rng.i64(-1..1 << 40),
+                output_tokens: rng.i64(0..9),
                 cache_input_tokens: 0,
-                cache_creation_input_tokens: rng.u64(..9),
+                cache_creation_input_tokens: rng.i64(0..9),
             },
             finished_reason: reason(rng),
             discard: some_of(rng, 2, id),
@@ -403,17 +409,22 @@ pub fn kind(rng: &mut Rng) -> EventKind<'static> {
         9 => TextBlockEnd { block_id, text: maybe(rng, |rng| text(rng).into()), extra }.into(),
         10 => ThinkingBlockStart { block_id }.into(),
         11 => ThinkingBlockEnd { block_id, extra }.into(),
-        12 => DataBlockStart { block_id, media_type: text(rng), name: maybe(rng, text) }.into(),
-        13 => DataBlockDelta { block_id, media_type: text(rng), chunk: chunk(rng) }.into(),
+        12 => {
+            DataBlockStart { block_id, media_type: maybe(rng, text), name: maybe(rng, text) }.into()
+        }
+        13 => DataBlockDelta { block_id, media_type: maybe(rng, text), chunk: chunk(rng) }.into(),
         14 => DataBlockEnd { block_id, extra }.into(),
         15 => Hint { block_id: id(rng), source: maybe(rng, text), hint: payload(rng) }.into(),
         16 => ToolCallStart { tool_call_id, tool_call_name: delta }.into(),
         17 => ToolCallEnd { tool_call_id, extra }.into(),
         18 => ToolResultStart { tool_call_id, tool_call_name: delta }.into(),
-        19 => {
-            ToolResultDataDelta { tool_call_id, block_id, media_type: text(rng), chunk: chunk(rng) }
-                .into()
+        19 => ToolResultDataDelta {
+            tool_call_id,
+            block_id,
+            media_type: maybe(rng, text),
+            chunk: chunk(rng),
         }
+        .into(),
         20 => ToolResultEnd { tool_call_id, state: result_state(rng) }.into(),
         21 => ExceedMaxIters { name: text(rng) }.into(),
         22 => RequireUserConfirm { tool_calls: some_of(rng, 2, tool_call) }.into(),
@@ -447,7 +458,8 @@ pub fn kind(rng: &mut Rng) -> EventKind<'static> {
 
 /// Any event.
 pub fn event(rng: &mut Rng) -> Event<'static> {
-    let mut event = Event::new(id(rng), kind(rng));
+    let reply_id = if one_in(rng, 9) { String::new() } else { id(rng) };
+    let mut event = Event::new(reply_id, kind(rng));
     event.id = id(rng).into();
     event.created_at = time(rng).into();
     event.metadata = metadata(rng);

@@ -76,15 +76,15 @@ object! {
         /// beginning of a group that has not fully arrived.
         data: String, needed;
         /// What the bytes are, such as `image/png`.
-        media_type: String, known;
+        media_type: Option<String>, optional;
     }
 
     /// A URL to the bytes.
     UrlSource {
         /// The URL, as it came.
         url: String, needed;
-        /// What the bytes are; empty where that was not said.
-        media_type: String, known;
+        /// What the bytes are.
+        media_type: Option<String>, optional;
     }
 }
 
@@ -93,7 +93,7 @@ impl DataBlock {
     pub fn bytes(bytes: impl AsRef<[u8]>, media_type: impl Into<String>) -> Self {
         Self::from_source(Source::Base64(Base64Source {
             data: base64::encode(bytes.as_ref()),
-            media_type: media_type.into(),
+            media_type: Some(media_type.into()),
             rest: Fields::default(),
         }))
     }
@@ -102,7 +102,7 @@ impl DataBlock {
     pub fn url(url: impl Into<String>, media_type: impl Into<String>) -> Self {
         Self::from_source(Source::Url(UrlSource {
             url: url.into(),
-            media_type: media_type.into(),
+            media_type: Some(media_type.into()),
             rest: Fields::default(),
         }))
     }
@@ -134,12 +134,12 @@ impl DataBlock {
         }
     }
 
-    /// What the bytes are, such as `image/png`; empty where that is not known.
-    pub fn media_type(&self) -> &str {
+    /// What the bytes are, such as `image/png`, where that is known.
+    pub fn media_type(&self) -> Option<&str> {
         match &self.source {
-            Source::Base64(source) => &source.media_type,
-            Source::Url(source) => &source.media_type,
-            Source::Other(_) => "",
+            Source::Base64(source) => source.media_type.as_deref(),
+            Source::Url(source) => source.media_type.as_deref(),
+            Source::Other(_) => None,
         }
     }
 

@@ -120,7 +120,7 @@ macro_rules! events {
 }
 
 #[cold]
-fn missing(word: &str, field: &str) -> Error {
+pub(super) fn missing(word: &str, field: &str) -> Error {
     let field = if field == "chunk" { "data` or `url" } else { field };
     Error::new(ErrorKind::NotAnEvent, format!("{word} has no `{field}`"))
 }
@@ -233,7 +233,7 @@ events! { 'a;
         /// Its id.
         block_id: Text<'a>, needed;
         /// What the bytes are.
-        media_type: String, default;
+        media_type: Option<String>, ours;
         /// A file's name.
         name: Option<String>, default;
     }
@@ -243,7 +243,7 @@ events! { 'a;
         /// Which block.
         block_id: Text<'a>, needed;
         /// What the bytes are.
-        media_type: String, default;
+        media_type: Option<String>, ours;
         /// The bytes, or where they are.
         chunk: Chunk<'a>, needed;
     }
@@ -297,7 +297,7 @@ events! { 'a;
         /// Which data block of the output. Empty: a new one.
         block_id: Text<'a>, default;
         /// What the bytes are.
-        media_type: String, default;
+        media_type: Option<String>, ours;
         /// The bytes, or where they are.
         chunk: Chunk<'a>, needed;
     }
@@ -459,19 +459,19 @@ pub enum Chunk<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenCounts {
     /// Tokens read.
-    pub input_tokens: u64,
+    pub input_tokens: i64,
     /// Tokens written.
-    pub output_tokens: u64,
+    pub output_tokens: i64,
     /// Tokens read from the provider's cache.
-    pub cache_input_tokens: u64,
+    pub cache_input_tokens: i64,
     /// Tokens put into the provider's cache.
-    pub cache_creation_input_tokens: u64,
+    pub cache_creation_input_tokens: i64,
 }
 
 impl Usage {
     /// Adds the tokens of a model call.
     pub(crate) fn add(&mut self, counts: TokenCounts) {
-        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
+        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
         add(&mut self.input_tokens, counts.input_tokens);
         add(&mut self.output_tokens, counts.output_tokens);
         add(&mut self.cache_input_tokens, counts.cache_input_tokens);

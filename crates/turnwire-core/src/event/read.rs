@@ -4,6 +4,7 @@
 //! slices of the text until the event's type says what they are. Whatever is left then is a field
 //! that we do not know.
 
+use super::kinds::missing;
 use super::{Event, EventKind, SubAgent, Text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Fields, Json};
@@ -135,22 +136,20 @@ impl<'a> RawEvent<'a> {
             return Ok(self.into_unknown(kind));
         }
         let agent = if self.others.is_empty() { None } else { self.agent()? };
-        let event = Event {
+        Ok(Event {
             id: self.text("id")?.unwrap_or_default(),
             created_at: self.text("created_at")?.unwrap_or_default(),
-            reply_id: self.text("reply_id")?.unwrap_or_default(),
+            reply_id: match self.text("reply_id")? {
+                None if kind.needs_reply() => return Err(missing(kind.type_name(), "reply_id")),
+                reply_id => reply_id.unwrap_or_default(),
+            },
             seq: self.place("seq")?,
             seq_from: self.place("seq_from")?,
             metadata: self.metadata()?,
             agent,
             kind,
             rest: self.rest(),
-        };
-        if event.reply_id.is_empty() && event.kind.needs_reply() {
-            let message = format!("{} has no `reply_id`", event.kind.type_name());
-            return Err(Error::new(ErrorKind::NotAnEvent, message));
-        }
-        Ok(event)
+        })
     }
 
     #[cold]

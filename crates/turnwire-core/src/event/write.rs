@@ -25,7 +25,10 @@ impl Serialize for Event<'_> {
         }
         map.serialize_entry("type", self.kind.type_name())?;
         entry_if(&mut map, "session_id", self.kind.session_id().as_ref())?;
-        entry_known(&mut map, "reply_id", &self.reply_id)?;
+        // AgentScope's service sends an empty one where there is no reply: it is still one of theirs.
+        if self.kind.needs_reply() || !self.reply_id.is_empty() {
+            map.serialize_entry("reply_id", &self.reply_id)?;
+        }
         self.kind.write(&mut map)?;
         entry_if(&mut map, "seq", self.seq.as_ref())?;
         entry_if(&mut map, "seq_from", self.seq_from.as_ref())?;

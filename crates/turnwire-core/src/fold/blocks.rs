@@ -160,7 +160,7 @@ impl Fold<'_> {
         let is_open = open(block.finished_at.as_ref(), Family::Data, &delta.block_id);
         let is_late = is_open.is_err();
         self.tolerance.check(is_open)?;
-        append_chunk(&mut block.source, &delta.chunk, &delta.media_type)?;
+        append_chunk(&mut block.source, &delta.chunk, delta.media_type.as_ref())?;
         // No end will come to close it.
         if is_late && check_end(&block.source).is_ok() {
             close(&mut block.source);
@@ -191,26 +191,29 @@ impl Fold<'_> {
 }
 
 /// Appends bytes to a source; a URL is the whole content, and replaces it.
-pub(super) fn append_chunk(source: &mut Source, chunk: &Chunk<'_>, media_type: &str) -> Result<()> {
+pub(super) fn append_chunk(
+    source: &mut Source,
+    chunk: &Chunk<'_>,
+    media_type: Option<&String>,
+) -> Result<()> {
     match (chunk, source) {
         (Chunk::Url(url), source) => {
             let known = match source {
-                Source::Base64(known) => std::mem::take(&mut known.media_type),
-                Source::Url(known) => std::mem::take(&mut known.media_type),
-                Source::Other(_) => String::new(),
+                Source::Base64(known) => known.media_type.take(),
+                Source::Url(known) => known.media_type.take(),
+                Source::Other(_) => None,
             };
-            let media_type = if media_type.is_empty() { known } else { media_type.to_owned() };
             *source = Source::Url(UrlSource {
                 url: url.to_string(),
-                media_type,
+                media_type: media_type.cloned().or(known),
                 rest: Fields::default(),
             });
             Ok(())
         }
         (Chunk::Data(data), Source::Base64(source)) => {
             base64::append(&mut source.data, data)?;
-            if source.media_type.is_empty() {
-                source.media_type.push_str(media_type);
+            if source.media_type.is_none() {
+                source.media_type = media_type.cloned();
             }
             Ok(())
         }

@@ -90,13 +90,13 @@ impl Fold<'_> {
         let result = find!(self, ToolResult, id)?;
         self.tolerance.check(open(result.finished_at.as_ref(), Family::ToolResult, id))?;
         if let Some(block) = self.data_part(id, block_id) {
-            return append_chunk(&mut block.source, &delta.chunk, &delta.media_type);
+            return append_chunk(&mut block.source, &delta.chunk, delta.media_type.as_ref());
         }
         let mut source = Source::Base64(Base64Source {
             media_type: delta.media_type.clone(),
             ..Base64Source::default()
         });
-        append_chunk(&mut source, &delta.chunk, &delta.media_type)?;
+        append_chunk(&mut source, &delta.chunk, delta.media_type.as_ref())?;
         let result = find!(self, ToolResult, id)?;
         let parts = parts_of(result);
         let block_id =

@@ -1,7 +1,7 @@
 //! Leaving out, or replacing, what AgentScope's models refuse.
 
 use turnwire_core::block::{DataKind, Source, UrlSource};
-use turnwire_core::event::{ConfirmResult, CustomValue};
+use turnwire_core::event::{Chunk, ConfirmResult, CustomValue};
 use turnwire_core::{
     Behavior, ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, Msg, Part,
     Payload, PermissionRule, Result, Role, ToolCall, ToolCallState, ToolResult, ToolResultState,
@@ -20,6 +20,15 @@ pub(super) fn event(event: &mut Event<'_>) {
         // A model call knows only these two ends.
         EventKind::ModelCallEnd(end) if end.finished_reason != FinishedReason::Completed => {
             end.finished_reason = FinishedReason::Interrupted;
+        }
+        EventKind::DataBlockStart(start) => media_type(&mut start.media_type),
+        EventKind::DataBlockDelta(delta) => {
+            media_type(&mut delta.media_type);
+            chunk(&mut delta.chunk);
+        }
+        EventKind::ToolResultDataDelta(delta) => {
+            media_type(&mut delta.media_type);
+            chunk(&mut delta.chunk);
         }
         EventKind::Hint(hint) => payload(&mut hint.hint),
         EventKind::ToolResultEnd(end) => result_state(&mut end.state),
@@ -95,12 +104,11 @@ fn payload(payload: &mut Payload) {
 fn data(block: &mut DataBlock) -> bool {
     block.kind = DataKind::Data;
     match &mut block.source {
-        // An empty media type is not written, and theirs is needed.
         Source::Base64(source) => media_type(&mut source.media_type),
-        Source::Url(UrlSource { url, media_type: media, .. }) => {
+        Source::Url(UrlSource { url: to, media_type: media, .. }) => {
             media_type(media);
-            if Url::parse(url).is_err() {
-                *url = format!("turnwire:{url}");
+            if let Some(absolute) = absolute(to) {
+                *to = absolute;
             }
         }
         Source::Other(_) => return false,
@@ -108,9 +116,25 @@ fn data(block: &mut DataBlock) -> bool {
     true
 }
 
-fn media_type(media_type: &mut String) {
-    if media_type.is_empty() {
-        media_type.push_str("application/octet-stream");
+/// Theirs is needed.
+fn media_type(media_type: &mut Option<String>) {
+    media_type.get_or_insert_with(|| "application/octet-stream".to_owned());
+}
+
+/// A URL that their fold takes, for one that it does not: their events take any, and their blocks
+/// only what has a scheme.
+fn absolute(url: &str) -> Option<String> {
+    Url::parse(url).is_err().then(|| format!("turnwire:{url}"))
+}
+
+fn chunk(chunk: &mut Chunk<'_>) {
+    match chunk {
+        Chunk::Data(_) => {}
+        Chunk::Url(url) => {
+            if let Some(absolute) = absolute(url) {
+                *url = absolute.into();
+            }
+        }
     }
 }
 
