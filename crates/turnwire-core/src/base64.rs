@@ -105,8 +105,20 @@ struct Pieces {
 impl Pieces {
     /// Reads text that starts at a group. Padding ends a run; another may follow.
     fn read(&mut self, text: &str) -> Result<()> {
-        let text = without_white_space(text);
-        let mut rest: &str = &text;
+        let before = self.bytes.len();
+        self.read_dense(text).or_else(|error| {
+            // Base64 as mail wraps it has line ends inside; looking for them first would cost
+            // everybody else.
+            if !text.bytes().any(|byte| byte.is_ascii_whitespace()) {
+                return Err(error);
+            }
+            self.bytes.truncate(before);
+            let dense: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+            self.read_dense(&dense)
+        })
+    }
+
+    fn read_dense(&mut self, mut rest: &str) -> Result<()> {
         while let Some(pad) = memchr::memchr(b'=', rest.as_bytes()) {
             let group = pad - pad % 4;
             if pad - group < 2 {
@@ -163,15 +175,6 @@ fn is_begun_group(group: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let digits = group.strip_suffix('=').filter(|digits| digits.len() == 2).unwrap_or(group);
     !digits.is_empty() && digits.bytes().all(fits)
-}
-
-/// Base64 as mail wraps it has line ends inside.
-fn without_white_space(text: &str) -> Cow<'_, str> {
-    if text.bytes().any(|byte| byte.is_ascii_whitespace()) {
-        Cow::Owned(text.chars().filter(|c| !c.is_ascii_whitespace()).collect())
-    } else {
-        Cow::Borrowed(text)
-    }
 }
 
 #[cfg(test)]

@@ -20,11 +20,12 @@ impl<'a> Event<'a> {
     pub fn from_json(text: &'a str) -> Result<Self> {
         // A common field that is no string where a string belongs makes the first try fail: the
         // event may be of a type that we do not know, in which that is right.
-        let raw = match serde_json::from_str::<Quick<'a>>(text) {
-            Ok(Quick(raw)) => raw,
-            Err(_) => RawEvent::read_slowly(text)?,
-        };
-        raw.into_event().map_err(|error| error.with_kind(ErrorKind::NotAnEvent))
+        let mut raw = RawEvent::default();
+        let mut json = serde_json::Deserializer::from_str(text);
+        if Quick(&mut raw).deserialize(&mut json).and_then(|()| json.end()).is_err() {
+            raw = RawEvent::read_slowly(text)?;
+        }
+        raw.take_event().map_err(|error| error.with_kind(ErrorKind::NotAnEvent))
     }
 }
 
@@ -63,8 +64,14 @@ macro_rules! hot {
                 }
             }
 
-            fn left_over(self) -> impl Iterator<Item = (&'static str, Text<'a>)> {
-                [$(($key, self.$name),)+].into_iter().filter_map(|(key, text)| Some((key, text?)))
+            fn left_over(&mut self) -> impl Iterator<Item = (&'static str, Text<'a>)> {
+                let all = [$(($key, self.$name.take()),)+];
+                all.into_iter().filter_map(|(key, text)| Some((key, text?)))
+            }
+
+            #[inline]
+            fn is_empty(&self) -> bool {
+                $(self.$name.is_none())&&+
             }
         }
     };
@@ -79,6 +86,7 @@ hot! {
     delta "delta",
     tool_call_id "tool_call_id",
     tool_call_name "tool_call_name",
+    data "data",
 }
 
 impl<'a> RawEvent<'a> {
@@ -129,11 +137,13 @@ impl<'a> RawEvent<'a> {
         Some(raw)
     }
 
-    fn into_event(mut self) -> Result<Event<'a>> {
+    /// Moves everything into an event. This is large, so it stays where it is.
+    #[inline]
+    fn take_event(&mut self) -> Result<Event<'a>> {
         let Some(word) = self.text("type")? else { return Err(self.no_type()) };
-        let kind = EventKind::read(word, &mut self)?;
+        let kind = EventKind::read(word, self)?;
         if !kind.is_known() {
-            return Ok(self.into_unknown(kind));
+            return Ok(self.take_unknown(kind));
         }
         let agent = if self.others.is_empty() { None } else { self.agent()? };
         Ok(Event {
@@ -185,7 +195,7 @@ impl<'a> RawEvent<'a> {
 
     /// An event of a type that we do not know: a common field that is not what it is elsewhere
     /// stays among the fields that we do not know.
-    fn into_unknown(mut self, kind: EventKind<'a>) -> Event<'a> {
+    fn take_unknown(&mut self, kind: EventKind<'a>) -> Event<'a> {
         let mut event = Event::new("", kind);
         event.id = self.if_fits("id", Self::text);
         event.created_at = self.if_fits("created_at", Self::text);
@@ -228,7 +238,16 @@ impl<'a> RawEvent<'a> {
         Ok(agent.boxed())
     }
 
-    fn rest(self) -> Fields {
+    #[inline]
+    fn rest(&mut self) -> Fields {
+        let nothing = self.hot.is_empty()
+            && self.others.is_empty()
+            && self.seq.is_none()
+            && self.metadata.is_none();
+        if nothing { Fields::default() } else { self.take_rest() }
+    }
+
+    fn take_rest(&mut self) -> Fields {
         let mut rest = Fields::default();
         for (key, text) in self.hot.left_over() {
             rest.insert(key, &*text);
@@ -237,7 +256,7 @@ impl<'a> RawEvent<'a> {
             rest.insert("seq", seq);
         }
         let metadata = self.metadata.map(|raw| (Cow::Borrowed("metadata"), raw));
-        for (key, raw) in metadata.into_iter().chain(self.others) {
+        for (key, raw) in metadata.into_iter().chain(self.others.drain(..)) {
             rest.insert(key, Json::from_raw(raw));
         }
         rest
@@ -312,35 +331,36 @@ impl<'s, 'de> Visitor<'de> for Key<'s, 'de> {
 }
 
 /// The quick way: only for events whose common fields are strings.
-struct Quick<'a>(RawEvent<'a>);
+struct Quick<'r, 'a>(&'r mut RawEvent<'a>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Quick<'a> {
+impl<'de> DeserializeSeed<'de> for Quick<'_, 'de> {
+    type Value = ();
     #[inline]
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = RawEvent<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            #[inline]
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut raw = RawEvent::default();
-                while let Some(found) = map.next_key_seed(Key(&mut raw.hot))? {
-                    match found {
-                        Found::Hot(slot) => match map.next_value()? {
-                            MaybeText(None) => return Err(A::Error::custom("null, not a string")),
-                            MaybeText(text) => *slot = text,
-                        },
-                        Found::Seq => raw.seq = Some(map.next_value()?),
-                        Found::Metadata => raw.metadata = Some(map.next_value()?),
-                        Found::Other(key) => raw.others.push((key, map.next_value()?)),
-                    }
-                }
-                Ok(raw)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Quick<'_, 'de> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    #[inline]
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self(raw) = self;
+        while let Some(found) = map.next_key_seed(Key(&mut raw.hot))? {
+            match found {
+                Found::Hot(slot) => match map.next_value()? {
+                    MaybeText(None) => return Err(A::Error::custom("null, not a string")),
+                    MaybeText(text) => *slot = text,
+                },
+                Found::Seq => raw.seq = Some(map.next_value()?),
+                Found::Metadata => raw.metadata = Some(map.next_value()?),
+                Found::Other(key) => raw.others.push((key, map.next_value()?)),
             }
         }
-        deserializer.deserialize_map(Object).map(Quick)
+        Ok(())
     }
 }
 
