@@ -51,6 +51,8 @@ fn joins(first: &Event<'_>, next: &Event<'_>) -> bool {
     let (Some(last), Some(seq)) = (first.seq, next.seq) else { return false };
     next.seq_from.unwrap_or(seq) == last.next()
         && first.reply_id == next.reply_id
+        // A message begins at the first time that its events know.
+        && first.created_at.is_empty() == next.created_at.is_empty()
         && first.agent == next.agent
         && plain(first)
         && plain(next)

@@ -15,6 +15,7 @@
 //! An event borrows its text from the JSON that it was read from; [`Event::into_owned`] lets go of
 //! it.
 
+mod field;
 mod kinds;
 mod read;
 mod write;

@@ -64,5 +64,6 @@ pub use folder::Folder;
 pub use json::{Fields, Json};
 pub use msg::{Msg, MsgBuilder, ReplyError, Usage};
 pub use names::{Behavior, ErrorType, FinishedReason, Role, ToolCallState, ToolResultState};
+pub use partial::{PartialJson, PartialState};
 pub use seq::Seq;
 pub use stamp::{Fixed, Stamp};

@@ -224,6 +224,20 @@ mod repeats {
     }
 
     #[test]
+    fn events_that_know_their_time_are_not_merged_with_those_that_do_not() {
+        let delta = |seq: u64, time: &str| {
+            let fields = json!({"block_id": "b", "delta": "x", "seq": seq, "created_at": time});
+            event("TEXT_BLOCK_DELTA", fields)
+        };
+        let start = event("TEXT_BLOCK_START", json!({"block_id": "b", "seq": 1, "created_at": ""}));
+        let events = [start, delta(2, ""), delta(3, ""), delta(4, "t4"), delta(5, "t5")];
+        let merged: Vec<Event<'_>> = turnwire_core::coalesce(events.clone()).collect();
+        assert_eq!(merged.len(), 3);
+        assert_eq!(fold(&merged), fold(&events));
+        assert_eq!(fold(&events).created_at(), "t4");
+    }
+
+    #[test]
     fn what_came_with_an_id_is_known_when_it_comes_again_with_a_seq() {
         let delta = event("TEXT_BLOCK_DELTA", json!({"id": "d", "block_id": "b", "delta": "x"}));
         let mut msg = fold(&[text_start("b"), delta.clone()]);

@@ -35,7 +35,7 @@ pub fn encode_event(event: &Event<'_>) -> String {
     }
     let mut strict = event.clone().into_owned();
     strict::event(&mut strict);
-    if (strict != *event || event.rest.raw(ORIGINAL).is_some())
+    if (strict != *event || reads_as_another(event))
         && let Ok(original) = Json::of(event)
     {
         strict.rest.insert(ORIGINAL, original);
@@ -92,6 +92,16 @@ fn is_theirs(kind: &EventKind<'_>) -> bool {
             | EventKind::SubagentExposed(_)
             | EventKind::Unknown(_)
     )
+}
+
+/// Whether [`decode_event`] would take the event for something that it is not: its custom event, or
+/// its field, looks like one of ours.
+fn reads_as_another(event: &Event<'_>) -> bool {
+    let is_like_ours = match &event.kind {
+        EventKind::Custom(custom) => from_custom(custom).is_some(),
+        _ => false,
+    };
+    is_like_ours || event.rest.raw(ORIGINAL).is_some()
 }
 
 fn as_custom(event: &Event<'_>) -> Event<'static> {

@@ -36,6 +36,15 @@ fn a_field_of_somebody_elses_that_has_the_name_of_ours_survives() {
 }
 
 #[test]
+fn a_custom_event_that_looks_like_one_of_ours_comes_back_as_it_was() {
+    let line =
+        r#"{"type":"CUSTOM","name":"supersede","value":{"type":"SUPERSEDE","message_ids":["m"]}}"#;
+    let event = Wire::Turnwire.decode_event(line).unwrap();
+    let written = Wire::Agentscope.encode_event(&event);
+    assert_eq!(Wire::Agentscope.decode_event(&written).unwrap(), event);
+}
+
+#[test]
 fn a_custom_event_of_somebody_elses_stays_one() {
     for line in [
         r#"{"type":"CUSTOM","name":"block","value":{"type":"CUSTOM","name":"x"}}"#,
