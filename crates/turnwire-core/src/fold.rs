@@ -190,7 +190,7 @@ impl Fold<'_> {
             EventKind::DataBlockDelta(delta) => self.data_delta(delta)?,
             EventKind::DataBlockEnd(end) => self.data_end(end, event)?,
             EventKind::Hint(hint) => self.hint(hint, event)?,
-            EventKind::Block(block) => self.start((*block.block).clone())?,
+            EventKind::Block(block) => self.whole_block(&block.block)?,
             EventKind::ToolCallStart(start) => self.tool_call_start(start, event)?,
             EventKind::ToolCallEnd(end) => self.tool_call_end(end, event)?,
             EventKind::ToolResultStart(start) => self.tool_result_start(start, event)?,
@@ -290,6 +290,16 @@ impl Fold<'_> {
         }
     }
 
+    /// Appends a block as it came. One without an id can be there more than once.
+    fn whole_block(&mut self, block: &ContentBlock) -> Result<()> {
+        if !block.id().is_empty() {
+            return self.start(block.clone());
+        }
+        check_role(self.msg.role, block.block_type(), "")?;
+        self.push(block.clone());
+        Ok(())
+    }
+
     /// Appends a block that is not there yet.
     fn start(&mut self, block: ContentBlock) -> Result<()> {
         check_role(self.msg.role, block.block_type(), block.id())?;
@@ -298,9 +308,13 @@ impl Fold<'_> {
             let message = format!("the {word} block {id} was started before");
             return Err(Error::new(ErrorKind::DuplicateBlock, message));
         }
+        self.push(block);
+        Ok(())
+    }
+
+    fn push(&mut self, block: ContentBlock) {
         self.msg.content.push(block);
         self.index.pushed(&self.msg.content);
-        Ok(())
     }
 }
 

@@ -46,7 +46,7 @@ impl Folder {
         // A reply begins with the first event that fits.
         let mut msg = Msg::reply(&*event.reply_id, "");
         let outcome = msg.append_event(event)?;
-        self.insert(msg);
+        self.insert(msg.id.clone(), msg);
         Ok(outcome)
     }
 
@@ -59,7 +59,7 @@ impl Folder {
             };
         }
         if self.message(&event.reply_id).is_none() {
-            self.insert(Msg::reply(&*event.reply_id, ""));
+            self.insert(event.reply_id.to_string(), Msg::reply(&*event.reply_id, ""));
         }
         match self.message(&event.reply_id) {
             Some(msg) => msg.append_event_tolerant(event),
@@ -109,10 +109,17 @@ impl Folder {
     fn whole_message(&mut self, message: &Message, event: &Event<'_>) -> Result<Outcome> {
         let mut msg = (*message.message).clone();
         if msg.id.is_empty() {
-            // Without an id of its own it is known by its event's.
-            msg.id = event.id.to_string();
+            // Without an id of its own it is known by its event's, or by its place.
+            msg.id = match (&*event.id, event.seq) {
+                ("", Some(seq)) => format!("seq-{seq}"),
+                (id, _) => id.to_owned(),
+            };
         }
-        if let Some(known) = self.messages.get_mut(&msg.id) {
+        let key = match msg.id.as_str() {
+            "" => format!("\0{}", self.messages.len()),
+            id => id.to_owned(),
+        };
+        if let Some(known) = self.messages.get_mut(&key) {
             if known.memory.has_seen(event)? {
                 return Ok(Outcome::Repeated);
             }
@@ -120,12 +127,12 @@ impl Folder {
             return Err(Error::new(ErrorKind::DuplicateMessage, message));
         }
         msg.memory.note(event)?;
-        self.insert(msg);
+        self.insert(key, msg);
         Ok(Outcome::Applied)
     }
 
-    fn insert(&mut self, msg: Msg) {
-        self.messages.insert(msg.id.clone(), msg);
+    fn insert(&mut self, key: String, msg: Msg) {
+        self.messages.insert(key, msg);
         self.last = self.messages.len() - 1;
     }
 

@@ -341,6 +341,31 @@ mod blocks_of_text {
         assert_eq!(blocks(&msg), json!([block]));
         let again = event("BLOCK", json!({"block": block}));
         assert_eq!(refused(&mut msg.clone(), &again), ErrorKind::DuplicateBlock);
+        let without_id = event("BLOCK", json!({"block": {"type": "search_result"}}));
+        assert_eq!(fold(&[without_id.clone(), without_id]).content().len(), 2);
+    }
+
+    #[test]
+    fn of_blocks_with_one_id_the_last_counts_also_after_a_stop_and_in_a_table() {
+        for others in [0, 20] {
+            let mut blocks = vec![json!({"type": "text", "text": "", "id": "a"}); 3];
+            blocks.extend(
+                (0..others).map(|n| json!({"type": "text", "text": "", "id": n.to_string()})),
+            );
+            let stored = json!({"role": "assistant", "id": "r", "content": blocks}).to_string();
+            let mut msg = Msg::from_json(&stored).unwrap();
+            for _ in 0..2 {
+                msg.append_event(&text_delta("a", "x")).unwrap();
+                msg.append_event(&text_start(&format!("new {}", msg.content().len()))).unwrap();
+                msg = Msg::from_json(&msg.to_json()).unwrap().resumed(msg.cursor());
+            }
+            let texts: Vec<&str> = msg
+                .blocks::<turnwire_core::TextBlock>()
+                .take(3)
+                .map(|it| it.text.as_str())
+                .collect();
+            assert_eq!(texts, ["", "", "xx"]);
+        }
     }
 }
 
@@ -618,6 +643,22 @@ mod streams {
         }
         let names: Vec<&str> = folder.messages().map(Msg::name).collect();
         assert_eq!(names, ["alice", "friday"]);
+    }
+
+    #[test]
+    fn messages_without_any_id_do_not_get_in_each_others_way() {
+        let mut folder = Folder::default();
+        let hi = r#"{"type":"MESSAGE","message":{"role":"user","content":"hi"}}"#;
+        let logged = r#"{"type":"MESSAGE","seq":7,"message":{"role":"user","content":"hi"}}"#;
+        for (line, outcome) in [
+            (hi, Outcome::Applied),
+            (hi, Outcome::Applied),
+            (logged, Outcome::Applied),
+            (logged, Outcome::Repeated),
+        ] {
+            assert_eq!(push(&mut folder, line), Ok(outcome));
+        }
+        assert_eq!(folder.messages().count(), 3);
     }
 
     #[test]

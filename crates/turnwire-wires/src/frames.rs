@@ -60,8 +60,10 @@ pub struct Frames {
     event: SseEvent,
 }
 
-/// Room for a field's name in front of its value: `data: `.
-const FIELD: usize = 8;
+/// Room for what may stand in front of a value: a byte order mark and `data: `.
+const FIELD: usize = 16;
+/// How much of a line that is too long tells what form the body has.
+const HEAD: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -103,12 +105,12 @@ impl Frames {
 
     /// Takes the next bytes, and hands on every frame that they complete.
     pub fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(Frame<'_>)) {
-        if self.after_return
-            && let Some(rest) = bytes.strip_prefix(b"\n")
-        {
-            bytes = rest;
+        if bytes.is_empty() {
+            return;
         }
-        self.after_return &= bytes.is_empty();
+        if std::mem::take(&mut self.after_return) {
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
         while let Some(at) = memchr::memchr2(b'\n', b'\r', bytes) {
             let (line, rest) = bytes.split_at(at);
             let (end, rest) = rest.split_at(1);
@@ -147,7 +149,7 @@ impl Frames {
         if self.too_long {
             return;
         }
-        self.too_long = self.begun.len() + bytes.len() > self.limit + FIELD;
+        self.too_long = self.begun.len() + bytes.len() > self.limit.saturating_add(FIELD);
         // Of a line that is too long its beginning is enough: it tells what form the body has.
         let room = if self.too_long { FIELD.saturating_sub(self.begun.len()) } else { usize::MAX };
         self.begun.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
@@ -157,12 +159,16 @@ impl Frames {
     }
 
     fn one_line(&mut self, mut line: &[u8], each: &mut impl FnMut(Frame<'_>)) {
-        self.too_long |= line.len() > self.limit + FIELD;
+        self.too_long |= line.len() > self.limit.saturating_add(FIELD);
         if self.line == 1 {
             line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         }
         if self.form == Form::NotSeen {
-            self.form = form_of(line);
+            self.form = match self.too_long {
+                false => form_of(line),
+                true if form_of(line.get(..HEAD).unwrap_or(line)) == Form::Sse => Form::Sse,
+                true => Form::Lines,
+            };
         }
         match self.form {
             Form::NotSeen => {}
@@ -270,6 +276,12 @@ mod tests {
     }
 
     #[test]
+    fn a_line_feed_belongs_to_one_return_only() {
+        every_cut(b"data: 1\r\n\ndata: 2\n\n", &[(1, "1"), (3, "2")]);
+        every_cut(b"{}\r\n\n{}\r\r\n{}", &[(1, "{}"), (3, "{}"), (5, "{}")]);
+    }
+
+    #[test]
     fn server_sent_events_join_their_data_lines_and_the_last_needs_no_blank_line() {
         every_cut(
             b"\n: hi\r\nid: 1\r\nevent: x\r\ndata: {\"a\":\r\ndata:1}\r\n\r\ndata\n\nid: 2\n\ndata:  x",
@@ -291,6 +303,21 @@ mod tests {
             assert_eq!(lines, [(1, long.clone()), (2, Ok("{}".into())), (3, long.clone())]);
             let sse = frames(b"data: {\"a\"\ndata: 1234567\n\ndata: {}\n\n", cut, 8);
             assert_eq!(sse, [(1, long.clone()), (4, Ok("{}".into()))]);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_tells_the_form_by_its_head_however_it_is_cut() {
+        let text = [
+            &b"                                      x\n{}"[..],
+            b"\n\xef\xbb\xbfxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ];
+        for body in text {
+            let whole = frames(body, body.len(), 8);
+            assert!(whole.contains(&(whole[0].0, Err(BadFrame::TooLong(8)))), "{whole:?}");
+            for cut in 1..body.len() {
+                assert_eq!(frames(body, cut, 8), whole, "cut every {cut} bytes");
+            }
         }
     }
 

@@ -36,10 +36,12 @@ impl From<&ContentBlock> for Family {
 /// Finds blocks by family and id, and the data parts of a result by their ids.
 ///
 /// It holds positions only; the ids are compared in the message itself. A message with few blocks
-/// is searched from its end, and costs no table.
+/// is searched from its end, and costs no table. Of several blocks with one id, which only messages
+/// made elsewhere have, the last counts, whichever way it is found.
 #[derive(Clone, Default)]
 pub(super) struct Index {
-    last: usize,
+    /// Where the last event went.
+    last: Option<usize>,
     table: Option<Box<Table>>,
 }
 
@@ -68,12 +70,14 @@ impl Index {
         id: &str,
     ) -> Option<usize> {
         let is_it = |block: &ContentBlock| is_block(block, family, id);
-        if content.get(self.last).is_some_and(is_it) {
-            return Some(self.last);
+        if let Some(last) = self.last
+            && content.get(last).is_some_and(is_it)
+        {
+            return Some(last);
         }
         let found = self.find_elsewhere(content, family, id);
-        if let Some(at) = found {
-            self.last = at;
+        if found.is_some() {
+            self.last = found;
         }
         found
     }
@@ -119,9 +123,9 @@ impl Index {
     /// Takes note of a block at the end.
     #[inline]
     pub(super) fn pushed(&mut self, content: &[ContentBlock]) {
-        self.last = content.len().saturating_sub(1);
-        if let (Some(table), Some(block)) = (&mut self.table, content.last()) {
-            table.add(content, self.last, block);
+        self.last = content.len().checked_sub(1);
+        if let (Some(table), Some(at), Some(block)) = (&mut self.table, self.last, content.last()) {
+            table.add(content, at, block);
         }
     }
 
@@ -164,12 +168,18 @@ fn parts_of(block: &ContentBlock) -> &[Part] {
 impl Table {
     fn add(&mut self, content: &[ContentBlock], at: usize, block: &ContentBlock) {
         work::count(1);
-        let hash_of = |hasher: &foldhash::fast::RandomState, block: &ContentBlock| {
-            hasher.hash_one((Family::from(block), block.id()))
-        };
-        let Self { hasher, blocks, .. } = self;
-        let rehash = |at: &usize| content.get(*at).map_or(0, |block| hash_of(hasher, block));
-        blocks.insert_unique(hash_of(hasher, block), at, rehash);
+        let (family, id) = (Family::from(block), block.id());
+        let hash = self.hasher.hash_one((family, id));
+        let is_it = |at: &usize| content.get(*at).is_some_and(|it| is_block(it, family, id));
+        if let Some(known) = self.blocks.find_mut(hash, is_it) {
+            *known = at;
+        } else {
+            let Self { hasher, blocks, .. } = self;
+            let rehash = |at: &usize| {
+                content.get(*at).map_or(0, |it| hasher.hash_one((Family::from(it), it.id())))
+            };
+            blocks.insert_unique(hash, at, rehash);
+        }
         for (place, part) in parts_of(block).iter().enumerate() {
             self.add_part(content, (at, place), part);
         }
@@ -177,11 +187,19 @@ impl Table {
 
     fn add_part(&mut self, content: &[ContentBlock], at: (usize, usize), part: &Part) {
         work::count(1);
-        let Self { hasher, parts, .. } = self;
-        let rehash = |&(block, place): &(usize, usize)| {
-            let part = content.get(block).and_then(|block| parts_of(block).get(place));
-            hasher.hash_one((block, part.map_or("", Part::id)))
+        let Part::Data(block) = part else { return };
+        let part_at = |&(block, place): &(usize, usize)| parts_of(content.get(block)?).get(place);
+        let is_it = |it: &(usize, usize)| {
+            it.0 == at.0 && matches!(part_at(it), Some(Part::Data(it)) if it.id == block.id)
         };
-        parts.insert_unique(hasher.hash_one((at.0, part.id())), at, rehash);
+        let hash = self.hasher.hash_one((at.0, block.id.as_str()));
+        if let Some(known) = self.parts.find_mut(hash, is_it) {
+            *known = at;
+            return;
+        }
+        let Self { hasher, parts, .. } = self;
+        let rehash =
+            |it: &(usize, usize)| hasher.hash_one((it.0, part_at(it).map_or("", Part::id)));
+        parts.insert_unique(hash, at, rehash);
     }
 }
