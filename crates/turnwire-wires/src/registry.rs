@@ -1,4 +1,12 @@
 //! From a wire's name to what it can do.
+//!
+//! ```
+//! use turnwire_wires::Wire;
+//!
+//! let names: Vec<&str> = Wire::ALL.iter().map(|wire| wire.name()).collect();
+//! assert_eq!(names, ["turnwire", "agentscope"]);
+//! assert_eq!(Wire::from_name("turnwire"), Some(Wire::Turnwire));
+//! ```
 
 use crate::agentscope;
 use turnwire_core::{Event, Msg, Result};
