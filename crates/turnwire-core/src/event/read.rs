@@ -257,7 +257,10 @@ impl<'a> RawEvent<'a> {
         }
         let metadata = self.metadata.map(|raw| (Cow::Borrowed("metadata"), raw));
         for (key, raw) in metadata.into_iter().chain(self.others.drain(..)) {
-            rest.insert(key, Json::from_raw(raw));
+            // A common field is written anew, whichever way it was read: as plain text.
+            let text =
+                self.hot.slot(&key).and_then(|_| serde_json::from_str::<String>(raw.get()).ok());
+            rest.insert(key, text.map_or_else(|| Json::from_raw(raw), Json::from));
         }
         rest
     }
