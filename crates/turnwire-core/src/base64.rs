@@ -46,22 +46,41 @@ pub(crate) fn decode(text: &str) -> Result<Vec<u8>> {
 
 /// Appends a piece, cut anywhere, to the text of an open block. The text is untouched on error.
 pub(crate) fn append(text: &mut String, piece: &str) -> Result<()> {
-    let (kept, begun, mut pieces) = open_end(text)?;
-    let joined = if begun.is_empty() { Cow::Borrowed(piece) } else { Cow::Owned(begun + piece) };
-    pieces.read(&joined)?;
-    work::count(joined.len() + pieces.bytes.len());
+    let (kept, pieces) = joined(text, piece)?;
     text.truncate(kept);
     general_purpose::STANDARD.encode_string(&pieces.bytes, text);
     text.push_str(&pieces.begun);
     Ok(())
 }
 
+/// Appends a piece to the text of a block that has ended, and closes it again: a rest that is no byte
+/// is refused.
+pub(crate) fn append_closed(text: &mut String, piece: &str) -> Result<()> {
+    let (kept, mut pieces) = joined(text, piece)?;
+    if pieces.begun.len() == 1 {
+        return Err(bad(LEFT_OVER));
+    }
+    pieces.end();
+    text.truncate(kept);
+    general_purpose::STANDARD.encode_string(&pieces.bytes, text);
+    Ok(())
+}
+
+const LEFT_OVER: &str = "the data ends inside a byte: one character is left over";
+
+/// A piece behind the open end of a text: how much of the text stands, and what comes behind it.
+fn joined(text: &str, piece: &str) -> Result<(usize, Pieces)> {
+    let (kept, begun, mut pieces) = open_end(text)?;
+    let joined = if begun.is_empty() { Cow::Borrowed(piece) } else { Cow::Owned(begun + piece) };
+    pieces.read(&joined)?;
+    work::count(joined.len() + pieces.bytes.len());
+    Ok((kept, pieces))
+}
+
 /// What is wrong with the end of the text, if it were closed now.
 pub(crate) fn check_end(text: &str) -> Result<()> {
     match open_end(text) {
-        Ok((_, begun, _)) if begun.len() == 1 && is_begun_group(&begun) => {
-            Err(bad("the data ends inside a byte: one character is left over"))
-        }
+        Ok((_, begun, _)) if begun.len() == 1 && is_begun_group(&begun) => Err(bad(LEFT_OVER)),
         _ => Ok(()),
     }
 }
@@ -181,7 +200,7 @@ fn is_begun_group(group: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn joined(pieces: &[&str]) -> Result<String> {
+    fn whole(pieces: &[&str]) -> Result<String> {
         let mut text = String::new();
         for piece in pieces {
             append(&mut text, piece)?;
@@ -209,7 +228,7 @@ mod tests {
             // Bits behind the last byte.
             (&["aGl="], "hi"),
         ] {
-            let text = joined(pieces).unwrap();
+            let text = whole(pieces).unwrap();
             assert_eq!(text, encode(expected.as_bytes()), "{pieces:?}");
             assert_eq!(decode(&text).unwrap(), expected.as_bytes());
         }
@@ -229,7 +248,7 @@ mod tests {
             &["aGk", "é"],
             &["aGV", "s-"],
         ] {
-            let error = joined(pieces).unwrap_err();
+            let error = whole(pieces).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadBase64, "{pieces:?}");
         }
         let mut text = "aGVs".to_owned();

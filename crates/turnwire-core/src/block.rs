@@ -266,9 +266,15 @@ impl From<String> for Payload {
     }
 }
 
-impl From<Vec<Part>> for Payload {
-    fn from(parts: Vec<Part>) -> Self {
-        Self::Parts(parts)
+impl<P: Into<Part>> From<Vec<P>> for Payload {
+    fn from(parts: Vec<P>) -> Self {
+        Self::Parts(parts.into_iter().map(P::into).collect())
+    }
+}
+
+impl<P: Into<Part>, const N: usize> From<[P; N]> for Payload {
+    fn from(parts: [P; N]) -> Self {
+        Self::Parts(parts.map(P::into).into())
     }
 }
 

@@ -42,10 +42,12 @@ use crate::block::{ContentBlock, Part, Payload, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, EventKind, ModelCallEnd, ReplyEnd, ReplyStart};
 use crate::msg::{Msg, Usage, check_role};
+use crate::names::Role;
 use crate::work;
 use index::Index;
 use memory::Seen;
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,10 @@ impl Msg {
         let state = memory.state();
         let outcome = match state.seen.remember(event) {
             Ok(Seen::Before) => Ok(Outcome::Repeated),
+            Ok(Seen::New(mark)) if state.is_whole => {
+                state.seen.forget(mark);
+                Err(self.taken())
+            }
             Ok(Seen::New(mark)) => {
                 let mut fold = Fold {
                     msg: self,
@@ -120,6 +126,13 @@ impl Msg {
         };
         self.memory = memory;
         outcome
+    }
+
+    /// A message that came whole is no reply: its id is taken.
+    #[cold]
+    pub(crate) fn taken(&self) -> Error {
+        let message = format!("{} is the id of a message that is there already", self.id);
+        Error::new(ErrorKind::DuplicateMessage, message)
     }
 
     #[cold]
@@ -237,35 +250,26 @@ impl Fold<'_> {
         if *self.started {
             return Ok(());
         }
-        for block in &self.msg.content {
-            check_role(start.role, block.block_type(), block.id())?;
+        self.check_roles(start.role)?;
+        if !start.name.is_empty() {
+            self.msg.name.clone_from(&start.name);
         }
-        self.msg.name.clone_from(&start.name);
         self.msg.role = start.role;
         *self.started = true;
         Ok(())
     }
 
     fn reply_end(&mut self, end: &ReplyEnd, event: &Event<'_>) -> Result<()> {
-        let mut open = Vec::new();
-        work::count(self.msg.content.len());
-        for (at, block) in self.msg.content.iter().enumerate() {
-            let result = match block {
+        let open_data = self.check_data(0..self.msg.content.len());
+        self.tolerance.check(open_data)?;
+        for block in &mut self.msg.content {
+            match block {
                 ContentBlock::Data(block) if block.finished_at.is_none() => {
-                    check_end(&block.source)
+                    close(&mut block.source);
                 }
                 ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
-                    check_parts(&result.output)
+                    close_parts(&mut result.output);
                 }
-                _ => continue,
-            };
-            self.tolerance.check(result)?;
-            open.push(at);
-        }
-        for at in open {
-            match self.msg.content.get_mut(at) {
-                Some(ContentBlock::Data(block)) => close(&mut block.source),
-                Some(ContentBlock::ToolResult(result)) => close_parts(&mut result.output),
                 _ => {}
             }
         }
@@ -282,12 +286,57 @@ impl Fold<'_> {
 
     fn model_call_end(&mut self, end: &ModelCallEnd) {
         self.msg.usage.get_or_insert_with(Usage::default).add(end.usage);
-        if !end.discard.is_empty() {
-            work::count(self.msg.content.len());
-            let discard: HashSet<&str> = end.discard.iter().map(String::as_str).collect();
-            self.msg.content.retain(|block| !discard.contains(block.id()));
-            self.index.clear();
+        self.discard(&end.discard);
+    }
+
+    /// Takes blocks out. It costs what stands behind the first of them: those of the call that has
+    /// just ended are the last ones.
+    fn discard(&mut self, ids: &[String]) {
+        let places = ids.iter().filter_map(|id| self.index.first_of_any(&self.msg.content, id));
+        let Some(first) = places.min() else { return };
+        let ids: HashSet<&str> = ids.iter().map(String::as_str).collect();
+        self.index.forget_from(&self.msg.content, first);
+        let behind = self.msg.content.split_off(first);
+        work::count(behind.len());
+        for block in behind {
+            if !ids.contains(block.id()) {
+                self.push(block);
+            }
         }
+    }
+
+    /// Whether the role may hold every block; first of all that which it could not hold the last
+    /// time: an event that is refused again and again is not to cost the whole message each time.
+    fn check_roles(&mut self, role: Role) -> Result<()> {
+        let check = |block: &ContentBlock| check_role(role, block.block_type(), block.id());
+        let content = &self.msg.content;
+        self.index.misplaced.and_then(|at| content.get(at)).map_or(Ok(()), check)?;
+        work::count(content.len());
+        for (at, block) in content.iter().enumerate() {
+            check(block).inspect_err(|_| self.index.misplaced = Some(at))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the open data of these blocks can end as it is; first of all that which could not the
+    /// last time.
+    fn check_data(&mut self, blocks: Range<usize>) -> Result<()> {
+        let content = &self.msg.content;
+        if let Some((at, place)) = self.index.unfinished
+            && blocks.contains(&at)
+        {
+            let source = content.get(at).and_then(|block| open_source(block, place));
+            source.map_or(Ok(()), check_end)?;
+        }
+        for (at, block) in content.iter().enumerate().take(blocks.end).skip(blocks.start) {
+            work::count(1);
+            for place in 0..places(block) {
+                work::count(1);
+                let checked = open_source(block, place).map_or(Ok(()), check_end);
+                checked.inspect_err(|_| self.index.unfinished = Some((at, place)))?;
+            }
+        }
+        Ok(())
     }
 
     /// Appends a block as it came. One without an id can be there more than once.
@@ -332,12 +381,31 @@ fn close(source: &mut Source) {
     }
 }
 
-fn check_parts(output: &Payload) -> Result<()> {
-    let Payload::Parts(parts) = output else { return Ok(()) };
-    parts.iter().try_for_each(|part| match part {
-        Part::Data(block) => check_end(&block.source),
-        Part::Text(_) | Part::Other(_) => Ok(()),
-    })
+/// The data of a block that has not ended: that of a data block, or that of a part of a result.
+fn open_source(block: &ContentBlock, place: usize) -> Option<&Source> {
+    match block {
+        ContentBlock::Data(block) if block.finished_at.is_none() => Some(&block.source),
+        ContentBlock::ToolResult(result) if result.finished_at.is_none() => match &result.output {
+            Payload::Parts(parts) => match parts.get(place)? {
+                Part::Data(block) => Some(&block.source),
+                Part::Text(_) | Part::Other(_) => None,
+            },
+            Payload::Text(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// How many places [`open_source`] has to be asked for.
+fn places(block: &ContentBlock) -> usize {
+    match block {
+        ContentBlock::Data(_) => 1,
+        ContentBlock::ToolResult(result) => match &result.output {
+            Payload::Parts(parts) => parts.len(),
+            Payload::Text(_) => 0,
+        },
+        _ => 0,
+    }
 }
 
 fn close_parts(output: &mut Payload) {

@@ -18,7 +18,7 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::event::{Event, EventKind, Message};
 use crate::fold::Outcome;
 use crate::msg::Msg;
@@ -26,12 +26,27 @@ use indexmap::IndexMap;
 use std::collections::HashSet;
 
 /// Folds a stream into its messages, in the order of their first events.
+///
+/// A folder that is made of messages goes on with them: collect those that were stored, each
+/// [`resumed`](Msg::resumed) with its cursor.
 #[derive(Debug, Clone, Default)]
 pub struct Folder {
     messages: IndexMap<String, Msg>,
     superseded: HashSet<String>,
+    /// The last reset that had an id.
+    reset: String,
     /// Where the last event went: the next one most likely goes there too.
     last: usize,
+}
+
+impl FromIterator<Msg> for Folder {
+    fn from_iter<I: IntoIterator<Item = Msg>>(messages: I) -> Self {
+        let mut folder = Self::default();
+        for msg in messages {
+            folder.insert(folder.key(&msg), msg);
+        }
+        folder
+    }
 }
 
 impl Folder {
@@ -82,6 +97,11 @@ impl Folder {
         self.messages.get(id)
     }
 
+    /// The ids of the messages that no longer count as history.
+    pub fn superseded(&self) -> impl Iterator<Item = &str> {
+        self.superseded.iter().map(String::as_str)
+    }
+
     /// All messages, in the order of their first events.
     pub fn into_messages(self) -> impl Iterator<Item = Msg> {
         self.messages.into_values()
@@ -95,8 +115,11 @@ impl Folder {
                 self.superseded.extend(supersede.message_ids.iter().cloned());
                 Some(Ok(Outcome::Applied))
             }
+            EventKind::Reset(_) if !event.id.is_empty() && self.reset == event.id => {
+                Some(Ok(Outcome::Repeated))
+            }
             EventKind::Reset(_) => {
-                *self = Self::default();
+                *self = Self { reset: event.id.to_string(), ..Self::default() };
                 Some(Ok(Outcome::Applied))
             }
             kind if event.reply_id.is_empty() || !kind.is_part_of_reply() => {
@@ -115,20 +138,24 @@ impl Folder {
                 (id, _) => id.to_owned(),
             };
         }
-        let key = match msg.id.as_str() {
-            "" => format!("\0{}", self.messages.len()),
-            id => id.to_owned(),
-        };
+        let key = self.key(&msg);
         if let Some(known) = self.messages.get_mut(&key) {
             if known.memory.has_seen(event)? {
                 return Ok(Outcome::Repeated);
             }
-            let message = format!("there is a message {} already", msg.id);
-            return Err(Error::new(ErrorKind::DuplicateMessage, message));
+            return Err(known.taken());
         }
-        msg.memory.note(event)?;
+        msg.memory.came_whole(event)?;
         self.insert(key, msg);
         Ok(Outcome::Applied)
+    }
+
+    /// What a message is known by: its id, or something that nobody can name.
+    fn key(&self, msg: &Msg) -> String {
+        match msg.id.as_str() {
+            "" => format!("\0{}", self.messages.len()),
+            id => id.to_owned(),
+        }
     }
 
     fn insert(&mut self, key: String, msg: Msg) {

@@ -108,9 +108,28 @@ mod replies {
     fn a_late_start_still_names_who_replies_unless_the_role_cannot_hold_what_is_there() {
         let mut msg = fold(&[event("THINKING_BLOCK_START", json!({"block_id": "t"}))]);
         let user = event("REPLY_START", json!({"name": "alice", "role": "user"}));
-        assert_eq!(refused(&mut msg, &user), ErrorKind::WrongRole);
+        for _ in 0..2 {
+            assert_eq!(refused(&mut msg, &user), ErrorKind::WrongRole);
+        }
         msg.append_event(&event("REPLY_START", json!({"name": "friday"}))).unwrap();
         assert_eq!(msg.name(), "friday");
+    }
+
+    #[test]
+    fn a_start_without_a_name_leaves_the_name_that_is_there() {
+        let mut msg = Msg::reply("r", "friday");
+        msg.append_event(&event("REPLY_START", json!({}))).unwrap();
+        assert_eq!(msg.name(), "friday");
+    }
+
+    #[test]
+    fn a_resumed_reply_that_says_so_again_keeps_its_name_also_after_a_stop() {
+        let msg = fold(&[event("REPLY_START", json!({"name": "alice", "role": "user"}))]);
+        let cursor = serde_json::to_string(&msg.cursor()).unwrap();
+        let mut later =
+            Msg::from_json(&msg.to_json()).unwrap().resumed(serde_json::from_str(&cursor).unwrap());
+        later.append_event(&event("REPLY_START", json!({"name": "bob"}))).unwrap();
+        assert_eq!((later.name(), later.role()), ("alice", Role::User));
     }
 
     #[test]
@@ -238,6 +257,34 @@ mod repeats {
     }
 
     #[test]
+    fn deltas_are_merged_only_where_nothing_is_lost() {
+        let delta = |fields: Value| event("TEXT_BLOCK_DELTA", fields);
+        let plain = |seq: u64| json!({"block_id": "b", "delta": "x", "seq": seq});
+        let with = |seq: u64, key: &str, value: Value| {
+            let mut fields = plain(seq);
+            fields[key] = value;
+            fields
+        };
+        let large = "x".repeat(40_000);
+        for (case, second, expected) in [
+            ("neighbours", plain(2), 1),
+            ("a gap", plain(3), 2),
+            ("the same seq", plain(1), 2),
+            ("no seq", json!({"block_id": "b", "delta": "x"}), 2),
+            ("another block", with(2, "block_id", json!("c")), 2),
+            ("another agent", with(2, "agent_path", json!("main/sub")), 2),
+            ("metadata", with(2, "metadata", json!({"k": 1})), 2),
+            ("a field of its own", with(2, "logprobs", json!([1])), 2),
+            ("another reply", with(2, "reply_id", json!("s")), 2),
+        ] {
+            let merged = turnwire_core::coalesce([delta(plain(1)), delta(second)]);
+            assert_eq!(merged.count(), expected, "{case}");
+        }
+        let too_large = [1, 2].map(|seq| delta(with(seq, "delta", json!(large))));
+        assert_eq!(turnwire_core::coalesce(too_large).count(), 2, "an event of ordinary size");
+    }
+
+    #[test]
     fn what_came_with_an_id_is_known_when_it_comes_again_with_a_seq() {
         let delta = event("TEXT_BLOCK_DELTA", json!({"id": "d", "block_id": "b", "delta": "x"}));
         let mut msg = fold(&[text_start("b"), delta.clone()]);
@@ -317,6 +364,23 @@ mod blocks_of_text {
         let msg = fold(&events);
         assert_eq!(msg.text("|").as_deref(), Some("first|kept"));
         assert_eq!(msg.content().len(), 2);
+    }
+
+    #[test]
+    fn blocks_are_found_after_a_discard_however_many_there_are() {
+        let mut events: Vec<Event<'static>> = (0..20).map(|n| text_start(&n.to_string())).collect();
+        events.push(text_delta("19", "x"));
+        events.push(event("MODEL_CALL_END", json!({"discard": ["3", "11"]})));
+        events.extend(
+            (0..20)
+                .filter(|n| ![3, 11].contains(n))
+                .map(|n| text_delta(&n.to_string(), &format!("{n} "))),
+        );
+        events.push(text_start("3"));
+        events.push(text_delta("3", "again"));
+        let msg = fold(&events);
+        assert_eq!(msg.text("").unwrap(), "0 1 2 4 5 6 7 8 9 10 12 13 14 15 16 17 18 x19 again");
+        assert_eq!(refused(&mut msg.clone(), &text_delta("11", "x")), ErrorKind::UnknownBlock);
     }
 
     #[test]
@@ -423,6 +487,46 @@ mod data {
     }
 
     #[test]
+    fn data_that_comes_late_has_to_be_whole() {
+        let mut msg = fold(&[start(), delta("aGk="), end()]);
+        let (outcome, problem) = msg.append_event_tolerant(&delta("aGVsb"));
+        assert_eq!((outcome, problem.unwrap().kind()), (Outcome::Skipped, ErrorKind::BadBase64));
+        assert_eq!(decoded(&msg), b"hi");
+        let part = |data: &str| {
+            event(
+                "TOOL_RESULT_DATA_DELTA",
+                json!({
+                    "tool_call_id": "c", "block_id": "p", "media_type": "image/png", "data": data,
+                }),
+            )
+        };
+        let mut msg = fold(&[result_start("c"), result_end("c")]);
+        for (late, outcome) in
+            [("a", Outcome::Skipped), ("aG", Outcome::Applied), ("aGk=", Outcome::Applied)]
+        {
+            assert_eq!(msg.append_event_tolerant(&part(late)).0, outcome, "{late}");
+        }
+        assert_eq!(blocks(&msg)[0]["output"][0]["source"]["data"], "aGhp");
+    }
+
+    #[test]
+    fn a_url_without_a_media_type_keeps_the_starts() {
+        let url =
+            event("DATA_BLOCK_DELTA", json!({"block_id": "d", "url": "https://example.com/"}));
+        let msg = fold(&[start(), url]);
+        assert_eq!(blocks(&msg)[0]["source"]["media_type"], "image/png");
+    }
+
+    #[test]
+    fn extra_never_sets_what_a_data_block_has_by_itself() {
+        let extra = json!({"source": 1, "name": 1, "created_at": 1, "detail": "high"});
+        let end = event("DATA_BLOCK_END", json!({"block_id": "d", "extra": extra}));
+        let block = &blocks(&fold(&[start(), end]))[0];
+        assert_eq!((&block["name"], &block["detail"]), (&json!(null), &json!("high")));
+        assert_eq!(block["source"]["type"], "base64");
+    }
+
+    #[test]
     fn data_that_comes_late_is_joined_and_closed() {
         let mut msg = fold(&[start(), delta("aGk="), end()]);
         for late in ["aG", "aGk="] {
@@ -518,6 +622,51 @@ mod tools {
         assert_eq!(output[1]["source"]["data"], "aGk=");
         assert_eq!(output[2]["id"], "c-2");
         assert_eq!(output.as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_reply_that_ends_closes_the_data_of_an_open_result() {
+        let data = event(
+            "TOOL_RESULT_DATA_DELTA",
+            json!({
+                "tool_call_id": "c", "block_id": "p", "media_type": "image/png", "data": "aGVsbG8",
+            }),
+        );
+        let msg = with(call("c"), [result_start("c"), data, event("REPLY_END", json!({}))]);
+        assert_eq!(blocks(&msg)[1]["output"][0]["source"]["data"], "aGVsbG8=");
+    }
+
+    #[test]
+    fn one_block_id_is_one_part_however_many_there_are() {
+        let data = |n: usize| {
+            event(
+                "TOOL_RESULT_DATA_DELTA",
+                json!({
+                    "tool_call_id": "c", "block_id": format!("p{n}"), "media_type": "image/png", "data": "aGk=",
+                }),
+            )
+        };
+        let mut events = vec![result_start("c")];
+        events.extend((0..40).map(|n| data(n % 20)));
+        let msg = fold(&events);
+        let output = blocks(&msg)[0]["output"].clone();
+        assert_eq!(output.as_array().unwrap().len(), 20);
+        assert!(output.as_array().unwrap().iter().all(|part| part["source"]["data"] == "aGloaQ=="));
+    }
+
+    #[test]
+    fn extra_never_sets_what_a_call_has_by_itself() {
+        let extra = json!({"name": "g", "input": "x", "state": "finished", "suggested_rules": [1], "index": 0});
+        let mut events = call("c");
+        events.pop();
+        events.push(event("TOOL_CALL_END", json!({"tool_call_id": "c", "extra": extra})));
+        assert_eq!(
+            blocks(&fold(&events)),
+            json!([{
+                "type": "tool_call", "id": "c", "name": "f", "input": "{}", "state": "pending",
+                "suggested_rules": [], "created_at": "t", "finished_at": "t", "index": 0,
+            }])
+        );
     }
 
     #[test]
@@ -673,9 +822,33 @@ mod streams {
     fn a_reset_empties_everything() {
         let mut folder = Folder::default();
         push(&mut folder, HI).unwrap();
-        push(&mut folder, r#"{"type":"RESET","epoch":"e","reason":"trimmed"}"#).unwrap();
+        let reset = r#"{"type":"RESET","id":"x","epoch":"e","reason":"trimmed"}"#;
+        assert_eq!(push(&mut folder, reset), Ok(Outcome::Applied));
         assert_eq!(folder.messages().count(), 0);
         assert_eq!(push(&mut folder, HI), Ok(Outcome::Applied));
+        assert_eq!(push(&mut folder, reset), Ok(Outcome::Repeated));
+        assert_eq!(folder.messages().count(), 1);
+    }
+
+    #[test]
+    fn a_whole_message_takes_no_events_also_after_a_stop() {
+        let mut folder = Folder::default();
+        push(&mut folder, HI).unwrap();
+        let start = r#"{"type":"REPLY_START","id":"s","reply_id":"u1","name":"friday"}"#;
+        let stored: Folder = folder
+            .messages()
+            .map(|msg| {
+                let cursor = serde_json::to_string(&msg.cursor()).unwrap();
+                Msg::from_json(&msg.to_json())
+                    .unwrap()
+                    .resumed(serde_json::from_str(&cursor).unwrap())
+            })
+            .collect();
+        for mut folder in [folder, stored] {
+            assert_eq!(push(&mut folder, start), Err(ErrorKind::DuplicateMessage));
+            assert_eq!(push(&mut folder, HI), Ok(Outcome::Repeated));
+            assert_eq!(folder.get("u1").unwrap().role(), Role::User);
+        }
     }
 
     #[test]

@@ -189,6 +189,18 @@ fn what_is_no_event_is_told_what_it_lacks() {
             r#"{"type":"HINT_BLOCK","reply_id":"r","block_id":"h","hint":[{"type":"text"}]}"#,
             "NotAnEvent: hint: [0]: `text` is missing",
         ),
+        (
+            r#"{"type":"USER_CONFIRM_RESULT","reply_id":"r","confirm_results":[{"confirmed":true}]}"#,
+            "NotAnEvent: confirm_results[0]: `tool_call` is missing",
+        ),
+        (
+            r#"{"type":"TEXT_BLOCK_START","reply_id":"","block_id":"b"}"#,
+            "NotAnEvent: TEXT_BLOCK_START has no `reply_id`",
+        ),
+        (
+            r#"{"type":"MESSAGE","message":{"role":"tool","content":"x"}}"#,
+            "WrongRole: message.content[0]: a tool message cannot hold the text block; it holds only tool results",
+        ),
     ] {
         assert_eq!(Event::from_json(line).unwrap_err().to_string(), expected, "{line}");
     }

@@ -72,6 +72,19 @@ fn a_changed_copy_is_one_call_and_leaves_the_original() {
 }
 
 #[test]
+fn every_block_makes_a_message_and_every_part_a_result() {
+    for msg in [
+        Msg::assistant("a", ToolCall::new("c", "f", "{}")),
+        Msg::assistant("a", ThinkingBlock::new("hm")),
+        Msg::assistant("a", HintBlock::new("x")),
+        Msg::assistant("a", ToolResult::success("c", [TextBlock::new("x")])),
+        Msg::assistant("a", ToolResult::success("c", vec![DataBlock::bytes(b"x", "text/plain")])),
+    ] {
+        assert_eq!(msg.content().len(), 1);
+    }
+}
+
+#[test]
 fn text_is_joined_and_no_text_is_none() {
     let msg = Msg::assistant("a", ["one".into(), ThinkingBlock::new("hm").into(), "two".into()]);
     assert_eq!(msg.text("\n").as_deref(), Some("one\ntwo"));

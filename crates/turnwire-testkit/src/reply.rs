@@ -54,13 +54,14 @@ impl Step {
 
 /// A random reply of this id.
 pub fn reply(rng: &mut Rng, id: &str) -> Reply {
-    let mut plan = Plan { rng, blocks: 0 };
+    let mut plan = Plan { rng, blocks: 0, started: false };
     let rounds = plan.rng.usize(..4);
     let mut maker = Maker::new(id, plan.rng.u32(..));
     let name = text(plan.rng);
     if !one_in(plan.rng, 8) {
         let start = ReplyStart { session_id: "s".to_owned(), name: name.clone(), ..start() };
         maker.name = name;
+        plan.started = true;
         maker.emit(plan.rng, step(start));
     }
     for _ in 0..rounds {
@@ -217,6 +218,8 @@ impl Maker {
 struct Plan<'r> {
     rng: &'r mut Rng,
     blocks: u32,
+    /// Whether there was a start.
+    started: bool,
 }
 
 impl Plan<'_> {
@@ -243,11 +246,12 @@ impl Plan<'_> {
 
     /// Something that changes no block.
     fn no_content(&mut self) -> Step {
-        match self.rng.u8(..4) {
+        match self.rng.u8(..5) {
             0 => step(EventKind::Unknown("X_LATER_VERSION".into())),
             1 => step(Custom { name: "x".to_owned(), value: CustomValue::default() }),
             2 => step(UserInterrupt {}),
-            // A reply that goes on after a pause says so again.
+            // A reply that goes on after a pause says so again; only its first start counts.
+            3 if self.started => step(ReplyStart { name: "x_again".to_owned(), ..start() }),
             _ => step(ExceedMaxIters { name: text(self.rng) }),
         }
     }

@@ -458,8 +458,10 @@ pub fn kind(rng: &mut Rng) -> EventKind<'static> {
 
 /// Any event.
 pub fn event(rng: &mut Rng) -> Event<'static> {
-    let reply_id = if one_in(rng, 9) { String::new() } else { id(rng) };
-    let mut event = Event::new(reply_id, kind(rng));
+    let kind = kind(rng);
+    let may_be_of_no_reply = matches!(kind, EventKind::ReplyEnd(_)) || !kind.is_part_of_reply();
+    let reply_id = if may_be_of_no_reply && one_in(rng, 9) { String::new() } else { id(rng) };
+    let mut event = Event::new(reply_id, kind);
     event.id = id(rng).into();
     event.created_at = time(rng).into();
     event.metadata = metadata(rng);

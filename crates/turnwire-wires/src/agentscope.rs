@@ -81,16 +81,36 @@ pub fn decode_message(text: &str) -> Result<Msg> {
 
 /// Whether AgentScope has events of this kind.
 fn is_theirs(kind: &EventKind<'_>) -> bool {
-    !matches!(
+    matches!(
         kind,
-        EventKind::Block(_)
-            | EventKind::Message(_)
-            | EventKind::Supersede(_)
-            | EventKind::Reset(_)
-            | EventKind::RequestStop(_)
-            | EventKind::AllToolsDenied(_)
-            | EventKind::SubagentExposed(_)
-            | EventKind::Unknown(_)
+        EventKind::ReplyStart(_)
+            | EventKind::ReplyEnd(_)
+            | EventKind::ModelCallStart(_)
+            | EventKind::ModelCallEnd(_)
+            | EventKind::TextBlockStart(_)
+            | EventKind::TextBlockDelta(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockStart(_)
+            | EventKind::ThinkingBlockDelta(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockStart(_)
+            | EventKind::DataBlockDelta(_)
+            | EventKind::DataBlockEnd(_)
+            | EventKind::Hint(_)
+            | EventKind::ToolCallStart(_)
+            | EventKind::ToolCallDelta(_)
+            | EventKind::ToolCallEnd(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ToolResultDataDelta(_)
+            | EventKind::ToolResultEnd(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::RequireUserConfirm(_)
+            | EventKind::RequireExternalExecution(_)
+            | EventKind::UserConfirmResult(_)
+            | EventKind::UserInterrupt(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::Custom(_)
     )
 }
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use turnwire_core::{Event, EventKind, Folder};
+use turnwire_core::{Event, EventKind, Fields, Folder};
 use turnwire_wires::Wire;
 use turnwire_wires::frames::{Frame, Frames};
 
@@ -43,7 +43,7 @@ Problems go to standard error with their line and a name, such as
 Exit status:
   0    every event was folded (or, with --tolerant, only warned about)
   1    a problem in the events, or a line that is no event
-  2    wrong usage, or the file cannot be read
+  2    wrong usage, or the file cannot be read, or the messages not be written
   141  whoever read our output has gone away
 
 Examples:
@@ -164,7 +164,7 @@ impl Run {
         frames.end(&mut |frame| folding.frame(&frame));
         let mut out = BufWriter::new(out);
         for msg in self.folding.folder.messages() {
-            if !self.folding.with_problem.contains(msg.id()) {
+            if self.folding.tolerant || !self.folding.with_problem.contains(msg.id()) {
                 serde_json::to_writer(&mut out, msg)?;
                 out.write_all(b"\n")?;
             }
@@ -187,11 +187,19 @@ impl Folding {
         }
         match self.wire.decode_event(text) {
             Ok(event) => self.event(line, &event),
-            Err(error) => self.no_event(line, &error),
+            Err(error) => {
+                self.no_event(line, &error);
+                // Whatever it was to say, its reply is not whole without it.
+                self.with_problem.extend(reply_id(text));
+            }
         }
     }
 
     fn event(&mut self, line: u64, event: &Event<'_>) {
+        if matches!(event.kind, EventKind::Reset(_)) {
+            // Everything comes again, and is judged again.
+            self.with_problem.clear();
+        }
         if self.tolerant {
             if let (_, Some(problem)) = self.folder.push_tolerant(event) {
                 say(format_args!("warning: line {line}: {problem}"));
@@ -207,6 +215,12 @@ impl Folding {
         say(format_args!("error: line {line}: {why}"));
         self.failed = true;
     }
+}
+
+/// The reply that a line names, although it is no event.
+fn reply_id(text: &str) -> Option<String> {
+    let fields: Fields = serde_json::from_str(text).ok()?;
+    fields.get("reply_id").ok()?
 }
 
 /// Which message an event is about.

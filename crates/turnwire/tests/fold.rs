@@ -133,6 +133,48 @@ fn a_line_that_is_no_event_is_an_error_in_both_modes_and_loses_nothing_else() {
 }
 
 #[test]
+fn a_line_that_names_its_reply_but_is_no_event_keeps_the_reply_from_being_printed() {
+    let mut lines = reply("bad", "not ok");
+    lines.insert(
+        3,
+        r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"bad","block_id":"b","delta":null}"#.to_owned(),
+    );
+    lines.extend(reply("good", "ok"));
+    let strict = fold(&[], lines.join("\n").as_bytes());
+    assert_eq!((texts(&strict), strict.status), (vec![("good", "ok")], 1));
+    let tolerant = fold(&["--tolerant"], lines.join("\n").as_bytes());
+    assert_eq!((texts(&tolerant), tolerant.status), (vec![("bad", "not ok"), ("good", "ok")], 1));
+}
+
+#[test]
+fn after_a_reset_everything_is_judged_again() {
+    let mut lines = vec![line("TEXT_BLOCK_DELTA", "a", r#","block_id":"lost","delta":"x""#)];
+    lines.push(r#"{"type":"RESET","epoch":"e","reason":"trimmed"}"#.to_owned());
+    lines.extend(reply("a", "one"));
+    let folded = fold(&[], lines.join("\n").as_bytes());
+    assert_eq!((texts(&folded), folded.status), (vec![("a", "one")], 1));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn messages_that_cannot_be_written_are_an_error() {
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_turnwire"))
+        .arg("fold")
+        .stdin(Stdio::piped())
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(reply("a", "one").join("\n").as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8(output.stderr).unwrap().starts_with("error: cannot write the messages: ")
+    );
+}
+
+#[test]
 fn bytes_that_are_no_text_are_named_with_their_line() {
     let mut body = reply("a", "one").join("\n").into_bytes();
     body.extend(b"\n{\"\xff\"}\n");

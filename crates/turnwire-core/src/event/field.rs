@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Fields, Json};
 use crate::msg::{Msg, ReplyError};
 use crate::names::{FinishedReason, Role, ToolResultState};
+use crate::object::{FromFields, list};
 use serde::ser::SerializeMap;
 
 /// A field of an event.
@@ -113,6 +114,34 @@ impl<'a> Field<'a> for CustomValue {
     }
 }
 
+/// Objects, and lists of them, whose errors keep their kind and say where they are.
+macro_rules! object_fields {
+    ($($type:ty: $read:expr;)+) => {$(
+        impl<'a> Field<'a> for $type {
+            type Owned = Self;
+            fn read(raw: &mut RawEvent<'a>, key: &'static str) -> Result<Option<Self>> {
+                let Some(json) = raw.value::<Json>(key)? else { return Ok(None) };
+                let read: fn(&Json) -> Result<Self> = $read;
+                read(&json).map(Some).map_err(|error| error.at(key))
+            }
+            fn write<M: SerializeMap>(&self, map: &mut M, key: &'static str) -> Result<(), M::Error> {
+                map.serialize_entry(key, self)
+            }
+            fn into_owned_field(self) -> Self {
+                self
+            }
+        }
+    )+};
+}
+
+object_fields! {
+    Box<ContentBlock>: |json| ContentBlock::from_fields(json.to()?).map(Box::new);
+    Box<Msg>: |json| Msg::from_fields(json.to()?).map(Box::new);
+    Vec<ToolCall>: list;
+    Vec<ToolResult>: list;
+    Vec<ConfirmResult>: list;
+}
+
 /// Values that own what they hold and that serde reads and writes.
 macro_rules! plain_fields {
     ($($type:ty $(, absent if $absent:expr)?;)+) => {$(
@@ -153,11 +182,6 @@ plain_fields! {
     FinishedReason;
     ToolResultState;
     Payload;
-    Box<ContentBlock>;
-    Box<Msg>;
-    Vec<ToolCall>;
-    Vec<ToolResult>;
-    Vec<ConfirmResult>;
     Vec<String>, absent if Vec::is_empty;
     Fields, absent if Fields::is_empty;
     Option<String>, absent if Option::is_none;

@@ -427,6 +427,11 @@ impl EventKind<'_> {
             && self.is_part_of_reply()
     }
 
+    /// Whether its `reply_id` may be empty.
+    pub(super) fn may_be_of_no_reply(&self) -> bool {
+        !self.needs_reply() || matches!(self, Self::ReplyEnd(_))
+    }
+
     /// Whether an event of this kind is part of a reply, rather than something beside it that
     /// changes no message and never fails a stream.
     pub fn is_part_of_reply(&self) -> bool {
@@ -438,6 +443,34 @@ impl EventKind<'_> {
                 | Self::Reset(_)
                 | Self::Unknown(_)
         )
+    }
+}
+
+impl Default for ReplyStart {
+    fn default() -> Self {
+        Self { session_id: String::new(), name: String::new(), role: Role::Assistant }
+    }
+}
+
+impl Default for ReplyEnd {
+    fn default() -> Self {
+        Self {
+            session_id: String::new(),
+            finished_reason: FinishedReason::Completed,
+            error: None,
+            structured_output: None,
+            message_metadata: Fields::default(),
+        }
+    }
+}
+
+impl Default for ModelCallEnd {
+    fn default() -> Self {
+        Self {
+            usage: TokenCounts::default(),
+            finished_reason: FinishedReason::Completed,
+            discard: Vec::new(),
+        }
     }
 }
 

@@ -150,8 +150,10 @@ impl<'a> RawEvent<'a> {
             id: self.text("id")?.unwrap_or_default(),
             created_at: self.text("created_at")?.unwrap_or_default(),
             reply_id: match self.text("reply_id")? {
-                None if kind.needs_reply() => return Err(missing(kind.type_name(), "reply_id")),
-                reply_id => reply_id.unwrap_or_default(),
+                // AgentScope's service ends a reply that it cannot name with an empty id.
+                Some(reply_id) if !reply_id.is_empty() || kind.may_be_of_no_reply() => reply_id,
+                None if !kind.needs_reply() => Text::default(),
+                _ => return Err(missing(kind.type_name(), "reply_id")),
             },
             seq: self.place("seq")?,
             seq_from: self.place("seq_from")?,

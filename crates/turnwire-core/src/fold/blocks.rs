@@ -160,12 +160,10 @@ impl Fold<'_> {
         let is_open = open(block.finished_at.as_ref(), Family::Data, &delta.block_id);
         let is_late = is_open.is_err();
         self.tolerance.check(is_open)?;
-        append_chunk(&mut block.source, &delta.chunk, delta.media_type.as_ref())?;
-        // No end will come to close it.
-        if is_late && check_end(&block.source).is_ok() {
-            close(&mut block.source);
+        if is_late {
+            return append_late(&mut block.source, &delta.chunk, delta.media_type.as_ref());
         }
-        Ok(())
+        append_chunk(&mut block.source, &delta.chunk, delta.media_type.as_ref())
     }
 
     pub(super) fn data_end(&mut self, end: &DataBlockEnd<'_>, event: &Event<'_>) -> Result<()> {
@@ -187,6 +185,21 @@ impl Fold<'_> {
             finished_at: Some(event.created_at.to_string()),
             rest: Fields::default(),
         }))
+    }
+}
+
+/// Appends bytes to a source whose end has come: no other end will close it, so they have to be
+/// whole.
+pub(super) fn append_late(
+    source: &mut Source,
+    chunk: &Chunk<'_>,
+    media_type: Option<&String>,
+) -> Result<()> {
+    match (chunk, source) {
+        (Chunk::Data(data), Source::Base64(source)) => {
+            base64::append_closed(&mut source.data, data)
+        }
+        (_, source) => append_chunk(source, chunk, media_type),
     }
 }
 

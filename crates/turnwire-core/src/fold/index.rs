@@ -18,6 +18,18 @@ pub(super) enum Family {
     Other,
 }
 
+impl Family {
+    const ALL: [Self; 7] = [
+        Self::Text,
+        Self::Thinking,
+        Self::Data,
+        Self::Hint,
+        Self::ToolCall,
+        Self::ToolResult,
+        Self::Other,
+    ];
+}
+
 impl From<&ContentBlock> for Family {
     #[inline]
     fn from(block: &ContentBlock) -> Self {
@@ -42,6 +54,10 @@ impl From<&ContentBlock> for Family {
 pub(super) struct Index {
     /// Where the last event went.
     last: Option<usize>,
+    /// The block for which a role was refused.
+    pub(super) misplaced: Option<usize>,
+    /// The data, by its block and its place in it, for which an end was refused.
+    pub(super) unfinished: Option<(usize, usize)>,
     table: Option<Box<Table>>,
 }
 
@@ -120,6 +136,20 @@ impl Index {
         found.map(|&(_, at)| at)
     }
 
+    /// The first block with this id, of whatever family.
+    pub(super) fn first_of_any(&mut self, content: &[ContentBlock], id: &str) -> Option<usize> {
+        Family::ALL.into_iter().filter_map(|family| self.find(content, family, id)).min()
+    }
+
+    /// Forgets the blocks from this place on.
+    pub(super) fn forget_from(&mut self, content: &[ContentBlock], first: usize) {
+        (self.last, self.misplaced, self.unfinished) = (None, None, None);
+        let Some(table) = &mut self.table else { return };
+        for (at, block) in content.iter().enumerate().skip(first) {
+            table.remove(at, block);
+        }
+    }
+
     /// Takes note of a block at the end.
     #[inline]
     pub(super) fn pushed(&mut self, content: &[ContentBlock]) {
@@ -182,6 +212,21 @@ impl Table {
         }
         for (place, part) in parts_of(block).iter().enumerate() {
             self.add_part(content, (at, place), part);
+        }
+    }
+
+    fn remove(&mut self, at: usize, block: &ContentBlock) {
+        work::count(1);
+        let hash = self.hasher.hash_one((Family::from(block), block.id()));
+        if let Ok(entry) = self.blocks.find_entry(hash, |known| *known == at) {
+            entry.remove();
+        }
+        for (place, part) in parts_of(block).iter().enumerate() {
+            work::count(1);
+            let hash = self.hasher.hash_one((at, part.id()));
+            if let Ok(entry) = self.parts.find_entry(hash, |known| *known == (at, place)) {
+                entry.remove();
+            }
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Memory(Option<Box<State>>);
 pub(super) struct State {
     pub(super) seen: SeenEvents,
     pub(super) started: bool,
+    /// The message came whole: it is no reply, and takes no events.
+    pub(super) is_whole: bool,
     pub(super) index: Index,
 }
 
@@ -40,12 +42,14 @@ impl Memory {
         let Some(state) = &self.0 else { return Cursor::default() };
         let mut ids: Vec<EventId> = state.seen.ids.iter().collect();
         ids.sort_unstable();
-        Cursor { started: state.started, seq: state.seen.seq, ids }
+        Cursor { started: state.started, is_whole: state.is_whole, seq: state.seen.seq, ids }
     }
 
-    /// Remembers an event that was applied.
-    pub(crate) fn note(&mut self, event: &Event<'_>) -> Result<()> {
-        self.state().seen.remember(event).map(|_| ())
+    /// Remembers the event that brought the whole message.
+    pub(crate) fn came_whole(&mut self, event: &Event<'_>) -> Result<()> {
+        let state = self.state();
+        state.is_whole = true;
+        state.seen.remember(event).map(|_| ())
     }
 
     /// Whether an event was applied before.
@@ -65,6 +69,7 @@ impl From<Cursor> for Memory {
     fn from(cursor: Cursor) -> Self {
         let mut state = Box::<State>::default();
         state.started = cursor.started;
+        state.is_whole = cursor.is_whole;
         state.seen.seq = cursor.seq;
         for id in cursor.ids {
             state.seen.ids.insert(id);
@@ -87,10 +92,11 @@ impl fmt::Debug for Memory {
 /// Where the fold of a message stands. Stored beside the message, it lets the fold go on later.
 ///
 /// As JSON: `{"started": true, "seq": 17}`, or with the ids of events that had no seq:
-/// `{"started": true, "ids": ["…"]}`.
+/// `{"started": true, "ids": ["…"]}`. A message that came whole has `"whole": true`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cursor {
     started: bool,
+    is_whole: bool,
     seq: Option<Seq>,
     ids: Vec<EventId>,
 }
@@ -106,6 +112,9 @@ impl Serialize for Cursor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("started", &self.started)?;
+        if self.is_whole {
+            map.serialize_entry("whole", &true)?;
+        }
         if let Some(seq) = &self.seq {
             map.serialize_entry("seq", seq)?;
         }
@@ -124,6 +133,7 @@ impl<'de> Deserialize<'de> for Cursor {
             let ids: Vec<String> = fields.take("ids")?.unwrap_or_default();
             Ok(Self {
                 started: fields.take("started")?.unwrap_or_default(),
+                is_whole: fields.take("whole")?.unwrap_or_default(),
                 seq: fields.take("seq")?,
                 ids: ids.iter().map(|id| EventId::of(id)).collect(),
             })
@@ -270,11 +280,14 @@ impl IdSet {
         self.list.iter().chain(self.tables.iter().flatten()).copied()
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "only some bits are needed")]
     #[inline]
     fn table(&mut self, id: EventId) -> Option<&mut Table> {
-        // The low bits of a UUID are random in every version.
-        let at = id.0 as usize & (self.tables.len().wrapping_sub(1));
-        self.tables.get_mut(at)
+        // Some UUIDs are random at their end, others at their beginning: all bits count.
+        let mixed = (id.0 ^ id.0 >> 64) as u64;
+        let at = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
+        let last = self.tables.len().wrapping_sub(1);
+        self.tables.get_mut(at & last)
     }
 
     fn contains(&mut self, id: EventId) -> bool {
@@ -347,6 +360,18 @@ mod tests {
         assert_eq!(format!("{:032x}", id.0), "487d7d00696e39c557804d8d4278f51d");
         // What a cursor holds reads back as itself.
         assert_eq!(EventId::of(&format!("{:032x}", id.0)), id);
+    }
+
+    #[test]
+    fn ids_that_are_alike_at_either_end_spread_over_all_tables() {
+        for shift in [0, 40, 96] {
+            let mut set = IdSet::default();
+            for n in 0..20_000u128 {
+                set.insert(EventId(0xabcd_0000_0000_0000_0000_0000_0000_1234 ^ n << shift));
+            }
+            let largest = set.tables.iter().map(Table::len).max().unwrap();
+            assert!(largest < 2 * 20_000 / IdSet::TABLES, "{largest} in one table");
+        }
     }
 
     #[test]

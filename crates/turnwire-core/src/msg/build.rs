@@ -1,7 +1,10 @@
 //! Making messages, and changed copies of them.
 
 use super::{Msg, ReplyError, Usage, check_content};
-use crate::block::{ContentBlock, DataBlock, Part, Payload, TextBlock, ToolResult};
+use crate::block::{
+    ContentBlock, DataBlock, HintBlock, Part, Payload, TextBlock, ThinkingBlock, ToolCall,
+    ToolResult,
+};
 use crate::error::Result;
 use crate::fold::Memory;
 use crate::json::{Fields, Json};
@@ -38,7 +41,10 @@ macro_rules! made_from {
     };
 }
 
-made_from!(Content of ContentBlock: ContentBlock, &str, String, TextBlock, DataBlock);
+made_from!(
+    Content of ContentBlock:
+    ContentBlock, &str, String, TextBlock, ThinkingBlock, DataBlock, HintBlock, ToolCall, ToolResult
+);
 made_from!(Parts of Part: Part, &str, String, TextBlock, DataBlock);
 
 impl Msg {
@@ -88,7 +94,7 @@ impl Msg {
     /// The same message from someone else.
     #[must_use]
     pub fn with_name(&self, name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..self.clone() }
+        Self { name: name.into(), ..self.to_builder().msg }
     }
 
     /// Gives an id and a time to everything in the message that has none. A message that is not
