@@ -65,12 +65,30 @@ pub enum Outcome {
 impl Msg {
     /// Applies an event. An event that does not fit is refused, and leaves the message untouched.
     pub fn append_event(&mut self, event: &Event<'_>) -> Result<Outcome> {
-        let mut tolerance = Tolerance { refuse: true, report: None };
-        self.fold(event, &mut tolerance)
+        if !self.is_about_this(event)? {
+            return Ok(Outcome::Ignored);
+        }
+        self.append_own(event)
     }
 
     /// Applies what can be applied of an event, and says what could not.
     pub fn append_event_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
+        match self.is_about_this(event) {
+            Ok(true) => self.append_own_tolerant(event),
+            Ok(false) => (Outcome::Ignored, None),
+            Err(error) => (Outcome::Skipped, Some(error)),
+        }
+    }
+
+    /// [`append_event`](Self::append_event) for an event that is known to be this reply's.
+    #[inline]
+    pub(crate) fn append_own(&mut self, event: &Event<'_>) -> Result<Outcome> {
+        let mut tolerance = Tolerance { refuse: true, report: None };
+        self.fold(event, &mut tolerance)
+    }
+
+    /// The same, tolerant.
+    pub(crate) fn append_own_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
         let mut tolerance = Tolerance { refuse: false, report: None };
         match self.fold(event, &mut tolerance) {
             Ok(outcome) => (outcome, tolerance.report),
@@ -90,19 +108,21 @@ impl Msg {
         self
     }
 
-    fn fold(&mut self, event: &Event<'_>, tolerance: &mut Tolerance) -> Result<Outcome> {
+    /// Whether an event is about this reply, or about none.
+    fn is_about_this(&self, event: &Event<'_>) -> Result<bool> {
         if event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
-            return Ok(Outcome::Ignored);
+            return Ok(false);
         }
-        if event.reply_id != self.id {
-            return Err(self.wrong_reply(event));
-        }
+        if event.reply_id == self.id { Ok(true) } else { Err(self.wrong_reply(event)) }
+    }
+
+    fn fold(&mut self, event: &Event<'_>, tolerance: &mut Tolerance) -> Result<Outcome> {
         let mut memory = std::mem::take(&mut self.memory);
         let state = memory.state();
         let outcome = match state.seen.remember(event) {
             Ok(Seen::Before) => Ok(Outcome::Repeated),
             Ok(Seen::New(mark)) if state.is_whole => {
-                state.seen.forget(mark);
+                state.seen.forget(event, mark);
                 Err(self.taken())
             }
             Ok(Seen::New(mark)) => {
@@ -114,7 +134,7 @@ impl Msg {
                 };
                 let result = fold.apply(event);
                 if result.is_err() {
-                    state.seen.forget(mark);
+                    state.seen.forget(event, mark);
                 } else if self.finished_at.is_some() {
                     // Nothing more comes: a finished message holds no room for it.
                     self.content.shrink_to_fit();

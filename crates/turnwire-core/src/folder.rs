@@ -56,7 +56,7 @@ impl Folder {
             return outcome;
         }
         if let Some(msg) = self.message(&event.reply_id) {
-            return msg.append_event(event);
+            return msg.append_own(event);
         }
         // A reply begins with the first event that fits.
         let mut msg = Msg::reply(&*event.reply_id, "");
@@ -77,7 +77,7 @@ impl Folder {
             self.insert(event.reply_id.to_string(), Msg::reply(&*event.reply_id, ""));
         }
         match self.message(&event.reply_id) {
-            Some(msg) => msg.append_event_tolerant(event),
+            Some(msg) => msg.append_own_tolerant(event),
             None => (Outcome::Ignored, None),
         }
     }

@@ -58,7 +58,7 @@ impl Memory {
         match seen.remember(event)? {
             Seen::Before => Ok(true),
             Seen::New(mark) => {
-                seen.forget(mark);
+                seen.forget(event, mark);
                 Ok(false)
             }
         }
@@ -159,7 +159,7 @@ pub(super) enum Seen {
 pub(super) enum Mark {
     Nothing,
     Seq(Option<Seq>),
-    Id(EventId),
+    Id,
 }
 
 impl SeenEvents {
@@ -186,15 +186,15 @@ impl SeenEvents {
             return Seen::New(Mark::Nothing);
         }
         let id = EventId::of(&event.id);
-        if self.ids.insert(id) { Seen::New(Mark::Id(id)) } else { Seen::Before }
+        if self.ids.insert(id) { Seen::New(Mark::Id) } else { Seen::Before }
     }
 
     /// The event was refused after all.
-    pub(super) fn forget(&mut self, mark: Mark) {
+    pub(super) fn forget(&mut self, event: &Event<'_>, mark: Mark) {
         match mark {
             Mark::Nothing => {}
             Mark::Seq(before) => self.seq = before,
-            Mark::Id(id) => self.ids.remove(id),
+            Mark::Id => self.ids.remove(EventId::of(&event.id)),
         }
     }
 }
