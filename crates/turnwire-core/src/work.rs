@@ -23,13 +23,15 @@ mod tests {
     use fastrand::Rng;
     use std::fmt::Write;
 
-    /// What it costs to fold these lines, in units of work and in bytes.
-    fn cost(lines: &[String]) -> (usize, usize) {
+    /// What it costs to fold these lines, of which so many are refused, in units of work and in bytes.
+    fn cost(lines: &[String], refused: usize) -> (usize, usize) {
         let mut folder = Folder::default();
         let before = DONE.get();
-        for line in lines {
-            let _ = folder.push(&Event::from_json(line).unwrap());
-        }
+        let problems: Vec<_> = lines
+            .iter()
+            .filter_map(|line| folder.push(&Event::from_json(line).unwrap()).err())
+            .collect();
+        assert_eq!(problems.len(), refused, "{:?}", problems.first());
         (DONE.get() - before, lines.iter().map(String::len).sum())
     }
 
@@ -72,7 +74,7 @@ mod tests {
         let mut report = format!("seed {seed}:");
         let mut rng = Rng::with_seed(seed);
         for blocks in [10, 100, 1_000, 5_000] {
-            let (work, bytes) = cost(&stream(&mut rng, blocks, 20 * blocks));
+            let (work, bytes) = cost(&stream(&mut rng, blocks, 20 * blocks), 0);
             write!(report, " {blocks} blocks {work} units {bytes} bytes;").unwrap();
             assert!(work <= bytes, "{report}");
         }
@@ -112,7 +114,9 @@ mod tests {
                 blocks().chain(again("MODEL_CALL_END", r#""discard":["nowhere"]"#)).collect(),
             ];
             for (at, lines) in cases.iter().enumerate() {
-                let (work, bytes) = cost(lines);
+                // The last one fits, and takes nothing out.
+                let refused = if at == 5 { 0 } else { count };
+                let (work, bytes) = cost(lines, refused);
                 assert!(work <= bytes, "case {at}, {count}: {work} units for {bytes} bytes");
             }
         }
@@ -126,7 +130,7 @@ mod tests {
             let mut lines = vec![line("DATA_BLOCK_START", r#""block_id":"d","media_type":"a/b""#)];
             lines.extend((0..pieces).map(|_| line("DATA_BLOCK_DELTA", &delta)));
             lines.push(line("DATA_BLOCK_END", r#""block_id":"d""#));
-            let (work, bytes) = cost(&lines);
+            let (work, bytes) = cost(&lines, 0);
             assert!(work >= pieces * piece.len(), "the bytes were counted");
             assert!(work <= 2 * bytes, "{pieces} pieces: {work} units for {bytes} bytes");
         }
