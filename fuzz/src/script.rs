@@ -177,6 +177,7 @@ impl<'a> Script<'a> {
             'm' => ModelCallEnd {
                 usage: self.tokens(),
                 finished_reason: FinishedReason::default(),
+                error: None,
                 discard: self.some(2, |script| script.one_of(&BLOCKS).to_owned()),
             }
             .into(),

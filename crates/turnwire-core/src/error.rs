@@ -14,12 +14,18 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
+    /// The bytes are not UTF-8.
+    NotUtf8,
+    /// One event of a stream is longer than the limit.
+    TooLong,
     /// The bytes are not JSON.
     NotJson,
     /// JSON, but not an event.
     NotAnEvent,
     /// JSON, but not a message.
     NotAMessage,
+    /// JSON, but not a request or a command of its protocol.
+    NotARequest,
     /// JSON, but not what was asked for: a typed view that does not fit.
     WrongShape,
     /// A block that a message of this role cannot hold.
@@ -46,9 +52,12 @@ impl ErrorKind {
     /// The name as printed.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::NotUtf8 => "NotUtf8",
+            Self::TooLong => "TooLong",
             Self::NotJson => "NotJson",
             Self::NotAnEvent => "NotAnEvent",
             Self::NotAMessage => "NotAMessage",
+            Self::NotARequest => "NotARequest",
             Self::WrongShape => "WrongShape",
             Self::WrongRole => "WrongRole",
             Self::WrongReply => "WrongReply",
@@ -102,7 +111,8 @@ impl Error {
     }
 
     /// The same error as seen from one level further out.
-    pub(crate) fn at(mut self, step: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn at(mut self, step: impl fmt::Display) -> Self {
         let path = &mut self.0.path;
         let joint = if path.is_empty() || path.starts_with('[') { "" } else { "." };
         *path = format!("{step}{joint}{path}");

@@ -32,10 +32,12 @@
 mod blocks;
 mod index;
 mod memory;
+mod repeats;
 mod tools;
 
 pub use memory::Cursor;
 pub(crate) use memory::Memory;
+pub use repeats::Repeats;
 
 use crate::base64;
 use crate::block::{ContentBlock, Part, Payload, Source};

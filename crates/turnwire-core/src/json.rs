@@ -42,7 +42,14 @@ impl Json {
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         let raw = serde_json::value::to_raw_value(value)
             .map_err(|error| Error::from_json(ErrorKind::WrongShape, &error))?;
-        Ok(Self::from_raw(&raw))
+        Ok(Self::from_boxed(raw))
+    }
+
+    fn from_boxed(raw: Box<RawValue>) -> Self {
+        match compact(raw.get()) {
+            Some(_) => Self::from_raw(&raw),
+            None => Self(raw),
+        }
     }
 
     pub(crate) fn from_raw(raw: &RawValue) -> Self {
@@ -96,9 +103,9 @@ fn compact(text: &str) -> Option<String> {
 
 impl<T: Into<Value>> From<T> for Json {
     fn from(value: T) -> Self {
-        let text = value.into().to_string();
-        // A `Value` always prints as JSON.
-        Self(RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+        // A `Value` always prints as JSON, without white space between its tokens.
+        let raw = serde_json::value::to_raw_value(&value.into());
+        Self(raw.unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 }
 
@@ -124,11 +131,7 @@ impl Serialize for Json {
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(match compact(raw.get()) {
-            Some(_) => Self::from_raw(&raw),
-            None => Self(raw),
-        })
+        Box::<RawValue>::deserialize(deserializer).map(Self::from_boxed)
     }
 }
 
@@ -196,7 +199,7 @@ impl Fields {
     }
 
     /// Takes a field out as `T`; `None` when it is missing or null.
-    pub(crate) fn take<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
+    pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
         match self.remove(key) {
             Some(json) if !json.is_null() => json.to().map(Some).map_err(|error| error.at(key)),
             _ => Ok(None),
@@ -204,7 +207,7 @@ impl Fields {
     }
 
     /// Takes a field out that has to be there.
-    pub(crate) fn need<T: DeserializeOwned>(&mut self, key: &str) -> Result<T> {
+    pub fn need<T: DeserializeOwned>(&mut self, key: &str) -> Result<T> {
         self.take(key)?
             .ok_or_else(|| Error::new(ErrorKind::WrongShape, format!("`{key}` is missing")))
     }

@@ -163,6 +163,16 @@ words! {
         ExceedMaxIters = "exceed_max_iters",
         /// It failed.
         Error = "error",
+        /// A model stopped at the limit of its output.
+        Length = "length",
+        /// A model stopped to have tools called.
+        ToolCalls = "tool_calls",
+        /// A model declined to answer.
+        Refusal = "refusal",
+        /// A filter took the answer, or the question, out.
+        ContentFilter = "content_filter",
+        /// A provider's stream broke off before it said that it was done.
+        Truncated = "truncated",
     }
 
     /// What kind of error ended a reply.

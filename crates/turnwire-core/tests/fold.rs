@@ -876,3 +876,36 @@ mod streams {
         assert_eq!(folder.messages().count(), 0);
     }
 }
+
+#[test]
+fn repeats_are_known_as_the_fold_knows_them() {
+    let mut repeats = turnwire_core::Repeats::default();
+    let mut is_repeat = |line: &str| {
+        repeats.is_repeat(&Event::from_json(line).unwrap()).map_err(|error| error.kind())
+    };
+    let message = r#"{"type":"MESSAGE","seq":1,"message":{"id":"u","name":"a","role":"user","content":"hi"}}"#;
+    // Two sessions may follow each other: the numbers of one say nothing about the other.
+    for (line, expected) in [
+        (r#"{"type":"REPLY_START","reply_id":"a","seq":5}"#, Ok(false)),
+        (r#"{"type":"REPLY_START","reply_id":"a","seq":5}"#, Ok(true)),
+        (r#"{"type":"REPLY_START","reply_id":"b","seq":2}"#, Ok(false)),
+        (r#"{"type":"CUSTOM","id":"c1","name":"n","seq":9}"#, Ok(false)),
+        (r#"{"type":"CUSTOM","id":"c2","name":"n","seq":3}"#, Ok(false)),
+        (r#"{"type":"CUSTOM","id":"c1","name":"n","seq":9}"#, Ok(true)),
+        (r#"{"type":"CUSTOM","name":"n"}"#, Ok(false)),
+        (r#"{"type":"CUSTOM","name":"n"}"#, Ok(false)),
+        (message, Ok(false)),
+        (message, Ok(true)),
+        (
+            r#"{"type":"USER_INTERRUPT","reply_id":"a","seq":7,"seq_from":4}"#,
+            Err(ErrorKind::Overlap),
+        ),
+        (r#"{"type":"USER_INTERRUPT","reply_id":"a","seq":6}"#, Ok(false)),
+        (r#"{"type":"RESET","id":"x"}"#, Ok(false)),
+        (message, Ok(false)),
+        (r#"{"type":"RESET","id":"x"}"#, Ok(true)),
+        (message, Ok(true)),
+    ] {
+        assert_eq!(is_repeat(line), expected, "{line}");
+    }
+}

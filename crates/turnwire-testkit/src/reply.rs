@@ -154,7 +154,7 @@ impl Maker {
         sum.output_tokens += usage.output_tokens;
         sum.cache_input_tokens += usage.cache_input_tokens;
         sum.cache_creation_input_tokens += usage.cache_creation_input_tokens;
-        let end = ModelCallEnd { usage, finished_reason: FinishedReason::Completed, discard };
+        let end = ModelCallEnd { usage, discard, ..ModelCallEnd::default() };
         self.emit(plan.rng, step(end));
     }
 

@@ -3,6 +3,7 @@
 use crate::reply::{Reply, reply};
 use crate::{one_in, pick, values};
 use fastrand::Rng;
+use std::collections::HashSet;
 use turnwire_core::event::{
     DataBlockDelta, TextBlockDelta, TextBlockEnd, TextBlockStart, ToolResultEnd,
 };
@@ -86,4 +87,69 @@ pub fn second_start(message: &Msg) -> Option<Event<'static>> {
     let block = message.first::<turnwire_core::TextBlock>()?;
     let start = TextBlockStart { block_id: block.id.clone().into() };
     Some(Event::new(message.id().to_owned(), start))
+}
+
+/// The same events with each block whole before the next begins, in the order of their starts: for
+/// wires on which only one block can be open at a time.
+pub fn sequential(events: Vec<Event<'static>>) -> Vec<Event<'static>> {
+    let mut left: Vec<Option<Event<'static>>> = events.into_iter().map(Some).collect();
+    let mut sorted = Vec::new();
+    for at in 0..left.len() {
+        let Some(event) = left.get_mut(at).and_then(Option::take) else { continue };
+        let key = started(&event);
+        sorted.push(event);
+        let Some(key) = key else { continue };
+        for later in left.iter_mut().skip(at + 1) {
+            if later.as_ref().is_some_and(|event| grows(event) == Some(key.clone())) {
+                sorted.extend(later.take());
+            }
+        }
+    }
+    sorted
+}
+
+/// The same events without what takes back something that was sent: for wires that write as it comes.
+pub fn uncorrected(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
+    let mut sent = HashSet::new();
+    for event in &mut events {
+        match &mut event.kind {
+            EventKind::TextBlockDelta(delta) if !delta.delta.is_empty() => {
+                sent.insert(delta.block_id.to_string());
+            }
+            EventKind::TextBlockEnd(end) if sent.contains(&*end.block_id) => end.text = None,
+            EventKind::ModelCallEnd(end) => end.discard.clear(),
+            _ => {}
+        }
+    }
+    events
+}
+
+/// What begins: a block or a call, or a result.
+fn started(event: &Event<'_>) -> Option<(bool, String)> {
+    match &event.kind {
+        EventKind::TextBlockStart(event) => Some((false, event.block_id.to_string())),
+        EventKind::ThinkingBlockStart(event) => Some((false, event.block_id.to_string())),
+        EventKind::DataBlockStart(event) => Some((false, event.block_id.to_string())),
+        EventKind::ToolCallStart(event) => Some((false, event.tool_call_id.to_string())),
+        EventKind::ToolResultStart(event) => Some((true, event.tool_call_id.to_string())),
+        _ => None,
+    }
+}
+
+/// What goes on, or ends.
+fn grows(event: &Event<'_>) -> Option<(bool, String)> {
+    match &event.kind {
+        EventKind::TextBlockDelta(event) => Some((false, event.block_id.to_string())),
+        EventKind::TextBlockEnd(event) => Some((false, event.block_id.to_string())),
+        EventKind::ThinkingBlockDelta(event) => Some((false, event.block_id.to_string())),
+        EventKind::ThinkingBlockEnd(event) => Some((false, event.block_id.to_string())),
+        EventKind::DataBlockDelta(event) => Some((false, event.block_id.to_string())),
+        EventKind::DataBlockEnd(event) => Some((false, event.block_id.to_string())),
+        EventKind::ToolCallDelta(event) => Some((false, event.tool_call_id.to_string())),
+        EventKind::ToolCallEnd(event) => Some((false, event.tool_call_id.to_string())),
+        EventKind::ToolResultTextDelta(event) => Some((true, event.tool_call_id.to_string())),
+        EventKind::ToolResultDataDelta(event) => Some((true, event.tool_call_id.to_string())),
+        EventKind::ToolResultEnd(event) => Some((true, event.tool_call_id.to_string())),
+        _ => None,
+    }
 }

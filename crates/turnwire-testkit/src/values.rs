@@ -129,6 +129,17 @@ pub fn text_block(rng: &mut Rng) -> TextBlock {
     }
 }
 
+/// What kind of bytes: a real one, or any text.
+fn media_type(rng: &mut Rng) -> String {
+    match rng.u8(..8) {
+        0 => "image/png".to_owned(),
+        1 => "image/jpeg".to_owned(),
+        2 => "audio/wav".to_owned(),
+        3 => "application/pdf".to_owned(),
+        _ => text(rng),
+    }
+}
+
 /// Any data block.
 pub fn data_block(rng: &mut Rng) -> DataBlock {
     let bytes = some_of(rng, 9, |rng| rng.u8(..));
@@ -137,7 +148,7 @@ pub fn data_block(rng: &mut Rng) -> DataBlock {
         1 | 2 => Source::Url(UrlSource {
             url: (*pick(rng, &["https://example.com/a.png", "file:///a b.png", "/v1/blobs/1", ""]))
                 .to_owned(),
-            media_type: maybe(rng, text),
+            media_type: maybe(rng, media_type),
             rest: unknown_fields(rng),
         }),
         _ => Source::Base64(Base64Source {
@@ -145,7 +156,7 @@ pub fn data_block(rng: &mut Rng) -> DataBlock {
                 Source::Base64(source) => source.data,
                 _ => String::new(),
             },
-            media_type: maybe(rng, text),
+            media_type: maybe(rng, media_type),
             rest: unknown_fields(rng),
         }),
     };
@@ -260,7 +271,7 @@ pub fn block(rng: &mut Rng) -> ContentBlock {
             id: id(rng),
             created_at: time(rng),
             finished_at: maybe(rng, time),
-            rest: unknown_fields(rng),
+            rest: signed(rng),
         }
         .into(),
         2 => data_block(rng).into(),
@@ -291,6 +302,15 @@ fn reason(rng: &mut Rng) -> FinishedReason {
         ],
     )
     .clone()
+}
+
+/// What a provider added to its thinking.
+fn signed(rng: &mut Rng) -> Fields {
+    let mut fields = unknown_fields(rng);
+    if rng.bool() {
+        fields.insert("signature", id(rng));
+    }
+    fields
 }
 
 fn reply_error(rng: &mut Rng) -> ReplyError {
@@ -402,6 +422,7 @@ pub fn kind(rng: &mut Rng) -> EventKind<'static> {
                 cache_creation_input_tokens: rng.i64(0..9),
             },
             finished_reason: reason(rng),
+            error: maybe(rng, reply_error),
             discard: some_of(rng, 2, id),
         }
         .into(),
@@ -421,7 +442,7 @@ pub fn kind(rng: &mut Rng) -> EventKind<'static> {
         19 => ToolResultDataDelta {
             tool_call_id,
             block_id,
-            media_type: maybe(rng, text),
+            media_type: maybe(rng, media_type),
             chunk: chunk(rng),
         }
         .into(),

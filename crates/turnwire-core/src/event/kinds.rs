@@ -195,6 +195,8 @@ events! { 'a;
         usage: TokenCounts, default;
         /// Why it ended.
         finished_reason: FinishedReason, default;
+        /// What went wrong, if it failed.
+        error: Option<ReplyError>, ours;
         /// Blocks to take out again, when the call is repeated after a crash.
         discard: Vec<String>, ours;
     }
@@ -469,6 +471,7 @@ impl Default for ModelCallEnd {
         Self {
             usage: TokenCounts::default(),
             finished_reason: FinishedReason::Completed,
+            error: None,
             discard: Vec::new(),
         }
     }

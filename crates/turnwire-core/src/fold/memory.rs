@@ -181,7 +181,7 @@ impl SeenEvents {
         Ok(Seen::New(Mark::Seq(self.seq.replace(seq))))
     }
 
-    fn remember_id(&mut self, event: &Event<'_>) -> Seen {
+    pub(super) fn remember_id(&mut self, event: &Event<'_>) -> Seen {
         if event.id.is_empty() {
             return Seen::New(Mark::Nothing);
         }
