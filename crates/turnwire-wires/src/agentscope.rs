@@ -7,7 +7,10 @@
 //!   as its name, and the whole event as its value;
 //! - an event or a message with something in it that they refuse (a role `tool`, an unknown block,
 //!   an unknown word, a URL without a scheme) is written without it, and the original is in the
-//!   field `turnwire`, which they pass over.
+//!   field `turnwire`, which they pass over;
+//! - base64 that is cut inside a group of four goes out in whole groups ([`Encode`] only: it takes
+//!   more than one event to see it). What is left at the end is a delta of its own, whose field
+//!   `turnwire` is null: it is nothing of ours.
 //!
 //! ```
 //! use turnwire_core::event::{Event, Supersede};
@@ -20,32 +23,145 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
+mod groups;
 mod strict;
 
-use turnwire_core::event::{Custom, CustomValue};
+use crate::registry::{Messages, Wire};
+use crate::stream::{Decode, Encode, Frames, Sink};
+use crate::turnwire::{older, read_messages};
+use groups::{Groups, Now};
+use turnwire_core::event::{Chunk, Custom, CustomValue};
 use turnwire_core::{Event, EventKind, Json, Msg, Result};
+
+pub(crate) static WIRE: Wire = Wire {
+    name: "agentscope",
+    about: "exactly what the AgentScope 2.x packages accept",
+    interleaves: true,
+    decode: Some(|_| Box::new(Reader)),
+    encode: Some(|_| Box::new(Writer::default())),
+    messages: Some(Messages {
+        decode: |text| read_messages(text, decode_message),
+        encode: |messages| {
+            messages.iter().filter_map(|msg| Json::parse(&encode_message(msg)).ok()).collect()
+        },
+    }),
+    ..Wire::NONE
+};
+
+struct Reader;
+
+impl Decode for Reader {
+    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+        if text == "[DONE]" {
+            return Ok(());
+        }
+        let event = older::read_event(text)?;
+        if !is_rest(&event) {
+            out(original(event));
+        }
+        Ok(())
+    }
+
+    fn reply_of(&self, text: &str) -> Option<String> {
+        older::reply_id(text)
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    groups: Groups,
+}
+
+impl Encode for Writer {
+    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        for mut rest in self.groups.due(event) {
+            strict::event(&mut rest);
+            rest.rest.insert(ORIGINAL, serde_json::Value::Null);
+            out.push("", &rest);
+        }
+        let now = match &event.kind {
+            EventKind::DataBlockDelta(delta) => self.groups.block(&event.reply_id, delta),
+            EventKind::ToolResultDataDelta(delta) => self.groups.result(&event.reply_id, delta),
+            _ => Now::Same,
+        };
+        match now {
+            Now::Same if is_accepted(event) => out.push("", event),
+            Now::Same => out.push("", &accepted(event, None)),
+            Now::Changed(data) => out.push("", &accepted(event, Some(data))),
+        }
+    }
+}
 
 /// The field in which the original of something that was changed travels.
 const ORIGINAL: &str = "turnwire";
 
-/// Writes an event as AgentScope accepts it.
+/// Writes an event as AgentScope accepts it. Its fold takes data deltas only if none is cut inside a
+/// group of base64; a stream's encoder sees to that.
 pub fn encode_event(event: &Event<'_>) -> String {
+    if is_accepted(event) { event.to_json() } else { accepted(event, None).to_json() }
+}
+
+/// Reads an event that AgentScope, or [`encode_event`], has written.
+pub fn decode_event(text: &str) -> Result<Event<'_>> {
+    older::read_event(text).map(original)
+}
+
+/// Whether the event can go out as it is, as far as its kind tells: nearly every event of a stream
+/// can.
+fn is_accepted(event: &Event<'_>) -> bool {
+    event.rest.raw(ORIGINAL).is_none()
+        && match &event.kind {
+            EventKind::ModelCallStart(_)
+            | EventKind::TextBlockStart(_)
+            | EventKind::TextBlockDelta(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ThinkingBlockStart(_)
+            | EventKind::ThinkingBlockDelta(_)
+            | EventKind::ThinkingBlockEnd(_)
+            | EventKind::DataBlockEnd(_)
+            | EventKind::ToolCallStart(_)
+            | EventKind::ToolCallDelta(_)
+            | EventKind::ToolCallEnd(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::ToolResultTextDelta(_)
+            | EventKind::ExceedMaxIters(_)
+            | EventKind::UserInterrupt(_) => true,
+            EventKind::DataBlockDelta(delta) => {
+                delta.media_type.is_some() && matches!(delta.chunk, Chunk::Data(_))
+            }
+            EventKind::ToolResultDataDelta(delta) => {
+                delta.media_type.is_some() && matches!(delta.chunk, Chunk::Data(_))
+            }
+            _ => false,
+        }
+}
+
+/// The event as AgentScope accepts it, with its original where that is another; `data` replaces the
+/// base64 of a delta.
+fn accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
     if !is_theirs(&event.kind) {
-        return as_custom(event).to_json();
+        return as_custom(event);
     }
     let mut strict = event.clone().into_owned();
+    if let Some(data) = data {
+        let data = Chunk::Data(data.into());
+        match &mut strict.kind {
+            EventKind::DataBlockDelta(delta) => delta.chunk = data,
+            EventKind::ToolResultDataDelta(delta) => delta.chunk = data,
+            _ => {}
+        }
+    }
     strict::event(&mut strict);
     if (strict != *event || reads_as_another(event))
         && let Ok(original) = Json::of(event)
     {
         strict.rest.insert(ORIGINAL, original);
     }
-    strict.to_json()
+    strict
 }
 
-/// Reads an event that AgentScope, or [`encode_event`], has written.
-pub fn decode_event(text: &str) -> Result<Event<'_>> {
-    let event = Event::from_json(text)?;
+/// What an event of a stream stands for.
+fn original(event: Event<'_>) -> Event<'_> {
     let original = match (event.rest.raw(ORIGINAL), &event.kind) {
         (Some(original), _) => Some(original.text()),
         (None, EventKind::Custom(custom)) => from_custom(custom),
@@ -53,9 +169,16 @@ pub fn decode_event(text: &str) -> Result<Event<'_>> {
     };
     // A field of that name that holds no event is somebody else's.
     match original.and_then(|original| Event::from_json(original).ok()) {
-        Some(original) => Ok(original.into_owned()),
-        None => Ok(event),
+        Some(original) => original.into_owned(),
+        None => event,
     }
+}
+
+/// Whether this is the rest of a block's base64 that the encoder wrote: the deltas before it, as they
+/// were, have it already.
+fn is_rest(event: &Event<'_>) -> bool {
+    matches!(event.kind, EventKind::DataBlockDelta(_) | EventKind::ToolResultDataDelta(_))
+        && event.rest.raw(ORIGINAL).is_some_and(Json::is_null)
 }
 
 /// Writes a message as AgentScope accepts it.

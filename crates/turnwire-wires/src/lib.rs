@@ -1,24 +1,34 @@
 //! Every protocol in and out of one event model. No I/O.
 //!
 //! ```
-//! use turnwire_wires::Wire;
+//! use turnwire_wires::{Decoding, Wire};
 //!
-//! let wire = Wire::from_name("agentscope").unwrap();
-//! let event = wire.decode_event(r#"{"type":"USER_INTERRUPT","reply_id":"r"}"#)?;
-//! assert_eq!(wire.encode_event(&event), r#"{"metadata":{},"type":"USER_INTERRUPT","reply_id":"r"}"#);
-//! # Ok::<(), turnwire_core::Error>(())
+//! let wire = Wire::named("agentscope").unwrap();
+//! let events = wire.decoder(&Decoding::default())?.all(br#"{"type":"USER_INTERRUPT","reply_id":"r"}"#)?;
+//! assert_eq!(events[0].kind.type_name(), "USER_INTERRUPT");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | [`registry`] | from a wire's name to what it can do |
-//! | [`frames`] | the one reader of bodies: JSON lines or server-sent events, cut anywhere |
-//! | [`agentscope`] | exactly what the AgentScope 2.x packages accept |
-//!
-//! The wire `turnwire` has no module: it is the JSON of `turnwire-core`.
+//! | [`loss`] | what a wire cannot hold |
+//! | [`stream`] | bytes into events, events into frames |
+//! | [`body`] | the one reader of bodies: JSON lines or server-sent events, cut anywhere |
+//! | [`sse`] | the one writer of server-sent events |
+//! | [`request`] | what a model is asked, in no protocol's words yet |
+//! | the others | one protocol each |
 
 pub mod agentscope;
-pub mod frames;
+pub mod body;
+pub mod loss;
 pub mod registry;
+pub mod request;
+pub mod sse;
+pub mod stream;
+mod turnwire;
 
-pub use registry::Wire;
+pub use loss::Loss;
+pub use registry::{CannotError, Wire};
+pub use request::Request;
+pub use stream::{Decode, Decoded, Decoder, Decoding, Encode, Encoding, Frames, Scope};

@@ -3,78 +3,185 @@
 //! ```
 //! use turnwire_wires::Wire;
 //!
-//! let names: Vec<&str> = Wire::ALL.iter().map(|wire| wire.name()).collect();
-//! assert_eq!(names, ["turnwire", "agentscope"]);
-//! assert_eq!(Wire::from_name("turnwire"), Some(Wire::Turnwire));
+//! let wire = Wire::named("turnwire").unwrap();
+//! assert!(wire.can_decode() && wire.can_encode());
+//! assert!(Wire::all().any(|wire| wire.name == "agentscope"));
 //! ```
 
-use crate::agentscope;
-use turnwire_core::{Event, Msg, Result};
+use crate::loss::Loss;
+use crate::request::Request;
+use crate::stream::{Decode, Decoder, Decoding, Encode, Encoding};
+use std::fmt;
+use turnwire_core::{Json, Msg, Result};
 
-/// A protocol's way to write messages and events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Wire {
-    /// The canonical form: the AgentScope 2.x shape plus our own events and fields.
-    Turnwire,
-    /// Exactly what the AgentScope 2.x packages accept.
-    Agentscope,
+macro_rules! wires {
+    ($($folder:ident)+) => {
+        static WIRES: &[&Wire] = &[$(&crate::$folder::WIRE,)+];
+    };
+}
+
+// Every wire. To add a protocol is to add a folder and a line here.
+wires! {
+    turnwire
+    agentscope
+}
+
+/// A protocol's way to write messages and events, and what it can do.
+pub struct Wire {
+    /// The name, as in `--wire` and `?wire=`.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// What its stream cannot hold, both ways.
+    pub stream_losses: &'static [Loss],
+    /// What its messages cannot hold, both ways.
+    pub message_losses: &'static [Loss],
+    /// How a client that was away goes on.
+    pub resume: Resume,
+    /// The word that ends its stream, behind everything else.
+    pub last_word: Option<&'static str>,
+    /// Whether replies of the session's own agent may grow at the same time. Elsewhere one has to end
+    /// before the next begins.
+    pub interleaves: bool,
+    /// What its clients send to an agent, where we read that.
+    pub request_in: Option<&'static str>,
+    pub(crate) decode: Option<NewDecode>,
+    pub(crate) encode: Option<NewEncode>,
+    pub(crate) messages: Option<Messages>,
+    pub(crate) request: Option<Ask>,
+}
+
+type NewDecode = fn(&Decoding) -> Box<dyn Decode>;
+type NewEncode = fn(&Encoding) -> Box<dyn Encode>;
+type Ask = fn(&Request<'_>) -> Result<Json>;
+
+/// How a client of a protocol goes on after it was away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resume {
+    /// It gets what came after its token.
+    Tail,
+    /// It gets the current turn again from its start.
+    Replay,
+    /// It gets the conversation as it stands, then what came after its token.
+    Snapshot,
+}
+
+/// A protocol's messages, both ways.
+#[derive(Clone, Copy)]
+pub(crate) struct Messages {
+    /// Reads a list of messages, or a single one. What one of ours holds may be several of theirs.
+    pub decode: fn(&str) -> Result<Vec<Msg>>,
+    /// Writes messages; one of ours may become several of theirs, or none.
+    pub encode: fn(&[Msg]) -> Vec<Json>,
 }
 
 impl Wire {
+    /// A wire that can do nothing yet: what a folder's own declaration starts from.
+    pub(crate) const NONE: Self = Self {
+        name: "",
+        about: "",
+        stream_losses: &[],
+        message_losses: &[],
+        resume: Resume::Tail,
+        last_word: None,
+        interleaves: false,
+        request_in: None,
+        decode: None,
+        encode: None,
+        messages: None,
+        request: None,
+    };
+
     /// All wires.
-    pub const ALL: [Self; 2] = [Self::Turnwire, Self::Agentscope];
-
-    /// The name, as in `--wire` and `?wire=`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Turnwire => "turnwire",
-            Self::Agentscope => "agentscope",
-        }
-    }
-
-    /// What it is, in a line.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Turnwire => "the canonical form; reads all that AgentScope 2.x writes",
-            Self::Agentscope => "exactly what the AgentScope 2.x packages accept",
-        }
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        WIRES.iter().copied()
     }
 
     /// The wire of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|wire| wire.name() == name)
+    pub fn named(name: &str) -> Option<&'static Self> {
+        Self::all().find(|wire| wire.name == name)
     }
 
-    /// Reads one event.
-    pub fn decode_event(self, text: &str) -> Result<Event<'_>> {
-        match self {
-            Self::Turnwire => Event::from_json(text),
-            Self::Agentscope => agentscope::decode_event(text),
-        }
+    /// Whether its streams can be read.
+    pub fn can_decode(&self) -> bool {
+        self.decode.is_some()
     }
 
-    /// Writes one event, on one line.
-    pub fn encode_event(self, event: &Event<'_>) -> String {
-        match self {
-            Self::Turnwire => event.to_json(),
-            Self::Agentscope => agentscope::encode_event(event),
-        }
+    /// Whether its streams can be written.
+    pub fn can_encode(&self) -> bool {
+        self.encode.is_some()
     }
 
-    /// Reads one message.
-    pub fn decode_message(self, text: &str) -> Result<Msg> {
-        match self {
-            Self::Turnwire => Msg::from_json(text),
-            Self::Agentscope => agentscope::decode_message(text),
-        }
+    /// Whether its messages can be read and written.
+    pub fn has_messages(&self) -> bool {
+        self.messages.is_some()
     }
 
-    /// Writes one message, on one line.
-    pub fn encode_message(self, msg: &Msg) -> String {
-        match self {
-            Self::Turnwire => msg.to_json(),
-            Self::Agentscope => agentscope::encode_message(msg),
-        }
+    /// Whether a model can be asked in it.
+    pub fn can_request(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// Reads a stream.
+    pub fn decoder(&self, decoding: &Decoding) -> Result<Decoder, CannotError> {
+        let decode = self.decode.ok_or_else(|| self.cannot("be read as a stream"))?;
+        Ok(Decoder::new(decode(decoding), decoding.limit))
+    }
+
+    /// Writes a stream.
+    pub fn encoder(&self, encoding: &Encoding) -> Result<Box<dyn Encode>, CannotError> {
+        let encode = self.encode.ok_or_else(|| self.cannot("be written as a stream"))?;
+        Ok(encode(encoding))
+    }
+
+    /// Reads messages: a JSON list of them, or a single one.
+    pub fn decode_messages(&self, text: &str) -> Result<Result<Vec<Msg>>, CannotError> {
+        let messages = self.messages.ok_or_else(|| self.cannot("be read as messages"))?;
+        Ok((messages.decode)(text))
+    }
+
+    /// Writes messages. One of ours may become several of theirs.
+    pub fn encode_messages(&self, messages: &[Msg]) -> Result<Vec<Json>, CannotError> {
+        let wire = self.messages.ok_or_else(|| self.cannot("be written as messages"))?;
+        Ok((wire.encode)(messages))
+    }
+
+    /// The body of a request to a model.
+    pub fn request(&self, request: &Request<'_>) -> Result<Result<Json>, CannotError> {
+        let body = self.request.ok_or_else(|| self.cannot("be asked as a model"))?;
+        Ok(body(request))
+    }
+
+    fn cannot(&self, what: &'static str) -> CannotError {
+        CannotError { wire: self.name, what }
     }
 }
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wire").field(&self.name).finish()
+    }
+}
+
+impl PartialEq for Wire {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Wire {}
+
+/// The wire is not made for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CannotError {
+    wire: &'static str,
+    what: &'static str,
+}
+
+impl fmt::Display for CannotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the wire {} cannot {}", self.wire, self.what)
+    }
+}
+
+impl std::error::Error for CannotError {}

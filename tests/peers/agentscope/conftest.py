@@ -58,13 +58,14 @@ def fold() -> Fold:
 
 
 @pytest.fixture(scope="session")
-def samples() -> Callable[[int, int], list[str]]:
-    """Runs the program that writes samples of the `agentscope` wire: `samples(seed, count)`."""
+def samples() -> Callable[..., list[str]]:
+    """Runs the program that writes samples of the `agentscope` wire: `samples(seed, count)`, or
+    `samples(seed, count, "data")` for replies with data."""
     how = "cargo build -p turnwire-wires --example agentscope_samples"
     program = program_named_by("SAMPLES", how)
 
-    def run(seed: int, count: int) -> list[str]:
-        command = [program, str(seed), str(count)]
+    def run(seed: int, count: int, *what: str) -> list[str]:
+        command = [program, str(seed), str(count), *what]
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr.decode()
         lines = done.stdout.decode().split("\n")

@@ -25,7 +25,7 @@ EVENTS: dict[str, type[BaseModel]] = {
 # What pydantic passes over without a word has to be ours, not a misspelt field of theirs.
 OURS_IN_EVENTS = {
     "seq", "seq_from", "agent_path", "parent_tool_call_id",
-    "extra", "discard", "structured_output", "message_metadata", "turnwire",
+    "extra", "discard", "structured_output", "message_metadata", "error", "turnwire",
 }  # fmt: skip
 OURS_IN_MESSAGES = {"turnwire"}
 
@@ -56,7 +56,7 @@ class Sample:
 
 
 @pytest.fixture(scope="module")
-def written(samples: Callable[[int, int], list[str]], seed: int) -> list[Sample]:
+def written(samples: Callable[..., list[str]], seed: int) -> list[Sample]:
     lines = samples(seed, SAMPLES)
     assert lines, "SAMPLES prints nothing"
     return [sample(line) for line in lines]

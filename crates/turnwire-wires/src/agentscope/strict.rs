@@ -17,9 +17,12 @@ pub(super) fn event(event: &mut Event<'_>) {
                 error_type(&mut error.r#type);
             }
         }
-        // A model call knows only these two ends.
-        EventKind::ModelCallEnd(end) if end.finished_reason != FinishedReason::Completed => {
-            end.finished_reason = FinishedReason::Interrupted;
+        EventKind::ModelCallEnd(end) => {
+            reason(&mut end.finished_reason);
+            // A model call knows only two ends.
+            if end.finished_reason != FinishedReason::Completed {
+                end.finished_reason = FinishedReason::Interrupted;
+            }
         }
         EventKind::DataBlockStart(start) => media_type(&mut start.media_type),
         EventKind::DataBlockDelta(delta) => {
@@ -167,9 +170,16 @@ fn role(role: &mut Role) {
     }
 }
 
+/// Theirs are four: whether it came to an end, was stopped, went round too often, or failed.
 fn reason(reason: &mut FinishedReason) {
-    if !reason.is_known() {
-        *reason = FinishedReason::default();
+    use FinishedReason::{
+        Completed, ContentFilter, Error, ExceedMaxIters, Interrupted, Length, Other, Refusal,
+        ToolCalls, Truncated,
+    };
+    match reason {
+        Completed | Interrupted | ExceedMaxIters | Error => {}
+        ToolCalls | Refusal | Other(_) => *reason = Completed,
+        Length | ContentFilter | Truncated => *reason = Interrupted,
     }
 }
 

@@ -1,9 +1,9 @@
 //! The one reader of bodies: one JSON per line, or server-sent events, told apart by looking.
 //!
 //! ```
-//! use turnwire_wires::frames::Frames;
+//! use turnwire_wires::body::Body;
 //!
-//! let mut frames = Frames::default();
+//! let mut frames = Body::default();
 //! let mut texts = Vec::new();
 //! // Bytes come as they come, cut anywhere.
 //! for bytes in [&b": hello\ndata: {\"a\""[..], b":1}\r\n\r\nda", b"ta: {}"] {
@@ -46,7 +46,7 @@ impl std::error::Error for BadFrame {}
 
 /// Cuts a body into frames.
 #[derive(Debug)]
-pub struct Frames {
+pub struct Body {
     limit: usize,
     form: Form,
     /// The line being read, from 1.
@@ -82,14 +82,14 @@ struct SseEvent {
     too_long: bool,
 }
 
-impl Default for Frames {
+impl Default for Body {
     /// Frames of up to 64 MiB: a large image in one piece.
     fn default() -> Self {
         Self::with_limit(64 << 20)
     }
 }
 
-impl Frames {
+impl Body {
     /// Frames of up to `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self {
@@ -249,7 +249,7 @@ mod tests {
 
     fn frames(body: &[u8], cut: usize, limit: usize) -> Vec<(u64, Result<String, BadFrame>)> {
         let mut found = Vec::new();
-        let mut frames = Frames::with_limit(limit);
+        let mut frames = Body::with_limit(limit);
         let mut each = |frame: Frame<'_>| found.push((frame.line, frame.text.map(str::to_owned)));
         for piece in body.chunks(cut) {
             frames.feed(piece, &mut each);

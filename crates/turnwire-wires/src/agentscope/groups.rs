@@ -1,0 +1,222 @@
+//! Base64 in whole groups.
+//!
+//! Ours may be cut anywhere. AgentScope's fold decodes each delta on its own and raises where one is
+//! cut inside a group of four, or goes on behind padding. So the last one to three characters of a
+//! delta wait here for the next one, or for the end.
+
+use std::collections::BTreeMap;
+use turnwire_core::block::{Base64Source, Source};
+use turnwire_core::event::{Chunk, DataBlockDelta, ToolResultDataDelta};
+use turnwire_core::{DataBlock, Event, EventKind, Fields};
+
+/// What waits, by reply. There is nothing here for a block that is whole so far.
+#[derive(Default)]
+pub(super) struct Groups(BTreeMap<String, BTreeMap<Place, Held>>);
+
+/// What grows: a block, or the result of a call, which has one open data block at the most.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Block(String),
+    Result(String),
+}
+
+struct Held {
+    /// Which block of a result.
+    block_id: String,
+    media_type: Option<String>,
+    /// One to three characters.
+    begun: String,
+}
+
+/// What of a delta can go out now.
+pub(super) enum Now {
+    /// All of it, as it is.
+    Same,
+    /// This base64.
+    Changed(String),
+}
+
+impl Groups {
+    /// The deltas that have to go out before this event: what waits for something that ends with it.
+    pub fn due(&mut self, event: &Event<'_>) -> Vec<Event<'static>> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let reply = &*event.reply_id;
+        let held = match &event.kind {
+            EventKind::DataBlockEnd(end) => {
+                self.take(reply, &Place::Block(end.block_id.to_string()))
+            }
+            EventKind::ToolResultTextDelta(delta) => self.take_result(reply, &delta.tool_call_id),
+            EventKind::ToolResultEnd(end) => self.take_result(reply, &end.tool_call_id),
+            EventKind::ToolResultDataDelta(delta) => {
+                let place = Place::Result(delta.tool_call_id.to_string());
+                let waits = self.0.get(reply).and_then(|open| open.get(&place));
+                match waits {
+                    Some(held) if held.block_id != delta.block_id => self.take(reply, &place),
+                    _ => None,
+                }
+            }
+            EventKind::ReplyEnd(_) => {
+                let all = self.0.remove(reply).unwrap_or_default();
+                return all
+                    .into_iter()
+                    .enumerate()
+                    .filter_map(|(at, held)| rest(event, at, held))
+                    .collect();
+            }
+            _ => None,
+        };
+        held.and_then(|held| rest(event, 0, held)).into_iter().collect()
+    }
+
+    /// Takes the data of a block's delta.
+    pub fn block(&mut self, reply: &str, delta: &DataBlockDelta<'_>) -> Now {
+        let place = Place::Block(delta.block_id.to_string());
+        self.delta(reply, place, "", delta.media_type.as_deref(), &delta.chunk)
+    }
+
+    /// Takes the data of a result's delta.
+    pub fn result(&mut self, reply: &str, delta: &ToolResultDataDelta<'_>) -> Now {
+        let place = Place::Result(delta.tool_call_id.to_string());
+        self.delta(reply, place, &delta.block_id, delta.media_type.as_deref(), &delta.chunk)
+    }
+
+    fn delta(
+        &mut self,
+        reply: &str,
+        place: Place,
+        block_id: &str,
+        media_type: Option<&str>,
+        chunk: &Chunk<'_>,
+    ) -> Now {
+        let waiting = self.take(reply, &place);
+        let Chunk::Data(data) = chunk else { return Now::Same };
+        let begun = waiting.as_ref().map_or("", |(_, held)| &held.begun);
+        if begun.is_empty() && is_whole(data.as_bytes()) {
+            return Now::Same;
+        }
+        let Some((whole, begun)) = regrouped(begun, data) else {
+            // What is not base64 is refused, here as there, and what waits goes on waiting.
+            if let Some((place, held)) = waiting {
+                self.0.entry(reply.to_owned()).or_default().insert(place, held);
+            }
+            return Now::Same;
+        };
+        if !begun.is_empty() {
+            let known = waiting.and_then(|(_, held)| held.media_type);
+            let held = Held {
+                block_id: block_id.to_owned(),
+                media_type: media_type.map(str::to_owned).or(known),
+                begun,
+            };
+            self.0.entry(reply.to_owned()).or_default().insert(place, held);
+        }
+        if whole == **data { Now::Same } else { Now::Changed(whole) }
+    }
+
+    fn take_result(&mut self, reply: &str, call: &str) -> Option<(Place, Held)> {
+        self.take(reply, &Place::Result(call.to_owned()))
+    }
+
+    fn take(&mut self, reply: &str, place: &Place) -> Option<(Place, Held)> {
+        let open = self.0.get_mut(reply)?;
+        let taken = open.remove_entry(place);
+        if open.is_empty() {
+            self.0.remove(reply);
+        }
+        taken
+    }
+}
+
+/// The delta for what is left when `end` comes: an unpadded end is fine with us. One character is no
+/// byte.
+fn rest(end: &Event<'_>, at: usize, (place, held): (Place, Held)) -> Option<Event<'static>> {
+    let Held { block_id, media_type, mut begun } = held;
+    if begun.len() < 2 {
+        return None;
+    }
+    begun.extend(std::iter::repeat_n('=', 4 - begun.len()));
+    let chunk = Chunk::Data(begun.into());
+    let kind: EventKind<'static> = match place {
+        Place::Block(block_id) => {
+            DataBlockDelta { block_id: block_id.into(), media_type, chunk }.into()
+        }
+        Place::Result(call) => ToolResultDataDelta {
+            tool_call_id: call.into(),
+            block_id: block_id.into(),
+            media_type,
+            chunk,
+        }
+        .into(),
+    };
+    let mut event = Event::new(end.reply_id.to_string(), kind);
+    if !end.id.is_empty() {
+        event.id = format!("{}-rest-{at}", end.id).into();
+    }
+    event.created_at = end.created_at.to_string().into();
+    event.agent.clone_from(&end.agent);
+    Some(event)
+}
+
+fn is_digit(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')
+}
+
+/// Whether this is base64 in whole groups, padded at the end at the most.
+fn is_whole(data: &[u8]) -> bool {
+    let digits = data.strip_suffix(b"==").or_else(|| data.strip_suffix(b"=")).unwrap_or(data);
+    data.len().is_multiple_of(4) && digits.iter().copied().all(is_digit)
+}
+
+/// The whole groups of these two, and what begins behind them; `None` where they are not base64.
+fn regrouped(begun: &str, data: &str) -> Option<(String, String)> {
+    let mut whole = begun.to_owned();
+    whole.extend(data.chars().filter(|c| !c.is_ascii_whitespace()));
+    if !whole.is_ascii() {
+        return None;
+    }
+    let begun = whole.split_off(whole.len() - whole.len() % 4);
+    let digits = begun.strip_suffix('=').filter(|digits| digits.len() == 2).unwrap_or(&begun);
+    if !digits.bytes().all(is_digit) {
+        return None;
+    }
+    if is_whole(whole.as_bytes()) {
+        return Some((whole, begun));
+    }
+    // Padding in the middle ends a run; the bytes of all runs are encoded once.
+    let source = Base64Source { data: whole, media_type: None, rest: Fields::default() };
+    let bytes = DataBlock::from_source(Source::Base64(source)).decoded()?.ok()?;
+    match DataBlock::bytes(bytes, "").source {
+        Source::Base64(source) => Some((source.data, begun)),
+        Source::Url(_) | Source::Other(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_go_out_whole_and_their_beginnings_wait() {
+        for (begun, data, whole, left) in [
+            ("", "aGk=", "aGk=", ""),
+            ("", "aGVsbG", "aGVs", "bG"),
+            ("bG", "8=", "bG8=", ""),
+            ("", "aG", "", "aG"),
+            ("", "aG=", "", "aG="),
+            ("aG=", "=aGk=", "aGhp", ""),
+            ("", "aGk=aGk=", "aGloaQ==", ""),
+            ("", "aG\r\nk=", "aGk=", ""),
+        ] {
+            assert_eq!(
+                regrouped(begun, data),
+                Some((whole.to_owned(), left.to_owned())),
+                "{begun}|{data}"
+            );
+        }
+        for (begun, data) in [("", "a!b="), ("", "é"), ("", "a==="), ("", "ab=c"), ("", "=")] {
+            assert_eq!(regrouped(begun, data), None, "{begun}|{data}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! JSON Schemas, as providers insist on them.
+
+use super::{Tool, object};
+use serde_json::Value;
+use turnwire_core::{Fields, Json};
+
+/// The schema of a tool's input. Providers insist that it says `object`, and some that it has
+/// properties.
+pub(crate) fn parameters(tool: &Tool) -> Json {
+    let Ok(mut schema) = tool.input.to::<Fields>() else {
+        return parameters_of(Fields::default());
+    };
+    if schema.raw("type").is_some() && schema.raw("properties").is_some() {
+        return tool.input.clone();
+    }
+    // It comes first, where people look for it.
+    if schema.raw("type").is_none() {
+        let mut typed: Fields = [("type", "object")].into_iter().collect();
+        typed.extend(&schema);
+        schema = typed;
+    }
+    parameters_of(schema)
+}
+
+fn parameters_of(mut schema: Fields) -> Json {
+    if schema.raw("type").is_none() {
+        schema.insert("type", "object");
+    }
+    let elsewhere = ["$ref", "allOf", "anyOf", "oneOf"];
+    let has_others = elsewhere.iter().any(|key| schema.raw(key).is_some());
+    let is_object = schema.raw("type").is_some_and(|word| *word == Json::from("object"));
+    if schema.raw("properties").is_none() && is_object && !has_others {
+        schema.insert("properties", object(&Fields::default()));
+    }
+    object(&schema)
+}
+
+/// Whether every object in the schema is closed and needs all of its fields: `OpenAI` can hold the
+/// model to no other, and refuses to try.
+pub(crate) fn is_strict(schema: &Value) -> bool {
+    const REFUSED: [&str; 8] = [
+        "allOf",
+        "oneOf",
+        "not",
+        "if",
+        "dependentRequired",
+        "dependentSchemas",
+        "patternProperties",
+        "propertyNames",
+    ];
+    match schema {
+        Value::Array(list) => list.iter().all(is_strict),
+        Value::Object(map) => {
+            let properties = map.get("properties").and_then(Value::as_object);
+            let is_object = map.get("type").is_some_and(|kind| kind == "object");
+            if let Some(properties) = properties {
+                let needed = map.get("required").and_then(Value::as_array);
+                let needs =
+                    |name: &String| needed.is_some_and(|list| list.iter().any(|it| it == name));
+                if map.get("additionalProperties") != Some(&Value::Bool(false))
+                    || !properties.keys().all(needs)
+                {
+                    return false;
+                }
+            } else if is_object {
+                return false;
+            }
+            // A property may have any name.
+            map.iter().all(|(key, value)| match (key.as_str(), value) {
+                ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                    named.values().all(is_strict)
+                }
+                ("enum" | "const" | "default" | "examples", _) => true,
+                (key, value) => !REFUSED.contains(&key) && is_strict(value),
+            })
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_input_of_a_tool_is_an_object_with_properties() {
+        for (given, expected) in [
+            (json!({}), json!({"type": "object", "properties": {}})),
+            (json!(null), json!({"type": "object", "properties": {}})),
+            (json!({"type": "object"}), json!({"type": "object", "properties": {}})),
+            (
+                json!({"anyOf": [{"type": "object"}]}),
+                json!({"type": "object", "anyOf": [{"type": "object"}]}),
+            ),
+            (json!({"type": "object", "properties": {"a": {}}}), {
+                json!({"type": "object", "properties": {"a": {}}})
+            }),
+        ] {
+            let tool =
+                Tool { name: String::new(), description: String::new(), input: given.into() };
+            assert_eq!(parameters(&tool).to::<Value>().unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_schema_is_strict_when_nothing_is_left_open() {
+        let of = |inner: Value| {
+            json!({"type": "object", "properties": {"not": inner}, "required": ["not"],
+                "additionalProperties": false})
+        };
+        for (schema, expected) in [
+            (of(json!({"type": "string"})), true),
+            (of(json!({"type": "string", "enum": [{"type": "object"}]})), true),
+            (of(json!({"anyOf": [{"type": "string"}, {"type": "null"}]})), true),
+            (of(json!({"oneOf": [{"type": "string"}]})), false),
+            (of(json!({"type": "object"})), false),
+            (of(of(json!({"type": "array", "items": {"type": "object"}}))), false),
+            (json!({"type": "object"}), false),
+        ] {
+            assert_eq!(is_strict(&schema), expected, "{schema}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The one writer of server-sent events.
+//!
+//! ```
+//! use turnwire_wires::{Frames, sse};
+//!
+//! let mut frames = Frames::default();
+//! frames.push_text("message_start", "{}");
+//! frames.push_text("", "[DONE]");
+//! let mut body = String::new();
+//! // Only the last frame of an event carries its token: who drops between two gets both again.
+//! sse::write(&frames, Some("e1.7"), &mut body);
+//! assert_eq!(body, "event: message_start\ndata: {}\n\nid: e1.7\ndata: [DONE]\n\n");
+//! ```
+
+use crate::stream::Frames;
+
+/// Writes the frames of one event; the last of them carries the token, if there is one.
+pub fn write(frames: &Frames, token: Option<&str>, out: &mut String) {
+    let last = frames.len();
+    for (at, (name, text)) in frames.iter().enumerate() {
+        if !name.is_empty() {
+            field("event", name, out);
+        }
+        if let Some(token) = token.filter(|_| at + 1 == last) {
+            field("id", token, out);
+        }
+        // A frame is one line: JSON, or a word.
+        field("data", text, out);
+        out.push('\n');
+    }
+}
+
+/// Writes a comment, which keeps a connection alive and which clients pass over.
+pub fn comment(text: &str, out: &mut String) {
+    field("", text, out);
+    out.push('\n');
+}
+
+/// A value that were to have several lines becomes several fields: nobody can add one of his own.
+fn field(name: &str, value: &str, out: &mut String) {
+    for line in value.split(['\n', '\r']) {
+        out.push_str(name);
+        out.push_str(": ");
+        out.push_str(line);
+        out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_end_inside_a_value_does_not_end_the_field() {
+        let mut frames = Frames::default();
+        frames.push_text("", "a\r\nb");
+        let mut body = String::new();
+        write(&frames, Some("1\nevent: x"), &mut body);
+        assert_eq!(body, "id: 1\nid: event: x\ndata: a\ndata: \ndata: b\n\n");
+        body.clear();
+        comment("still here\ndata: no", &mut body);
+        assert_eq!(body, ": still here\n: data: no\n\n");
+    }
+}

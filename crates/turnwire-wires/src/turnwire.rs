@@ -1,0 +1,65 @@
+//! The canonical form: the AgentScope 2.x shape plus our own events and fields.
+//!
+//! ```
+//! use turnwire_wires::{Decoding, Wire};
+//!
+//! let wire = Wire::named("turnwire").unwrap();
+//! // A recording of AgentScope's older TypeScript reads as what it means today.
+//! let line = br#"{"type":"RUN_STARTED","replyId":"r","createdAt":"2026-01-01","name":"friday"}"#;
+//! let events = wire.decoder(&Decoding::default())?.all(line)?;
+//! assert_eq!(events[0].kind.type_name(), "REPLY_START");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub(crate) mod older;
+
+use crate::registry::{Messages, Wire};
+use crate::stream::{Decode, Encode, Frames, Sink};
+use turnwire_core::{Event, Json, Msg, Result};
+
+pub(crate) static WIRE: Wire = Wire {
+    name: "turnwire",
+    about: "the canonical form; reads all that AgentScope 2.x writes",
+    interleaves: true,
+    decode: Some(|_| Box::new(Canonical)),
+    encode: Some(|_| Box::new(Canonical)),
+    messages: Some(Messages {
+        decode: |text| read_messages(text, Msg::from_json),
+        encode: |messages| messages.iter().filter_map(|msg| Json::of(msg).ok()).collect(),
+    }),
+    ..Wire::NONE
+};
+
+struct Canonical;
+
+impl Decode for Canonical {
+    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+        // How a stream that is no stream of events says that it ends.
+        if text != "[DONE]" {
+            out(older::read_event(text)?);
+        }
+        Ok(())
+    }
+
+    fn reply_of(&self, text: &str) -> Option<String> {
+        older::reply_id(text)
+    }
+}
+
+impl Encode for Canonical {
+    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        out.push("", event);
+    }
+}
+
+/// Reads a list of messages, or a single one, where each of theirs is one of ours.
+pub(crate) fn read_messages(text: &str, read: fn(&str) -> Result<Msg>) -> Result<Vec<Msg>> {
+    if !text.trim_ascii_start().starts_with('[') {
+        return Ok(vec![read(text)?]);
+    }
+    let list: Vec<Json> = Json::parse(text)?.to()?;
+    list.iter()
+        .enumerate()
+        .map(|(at, json)| read(json.text()).map_err(|error| error.at(format!("[{at}]"))))
+        .collect()
+}

@@ -1,0 +1,126 @@
+//! The names that AgentScope's TypeScript had before 2.0: `RUN_STARTED`, `BINARY_BLOCK_*`, and
+//! camelCase everywhere. A recording of that time reads as what it means today.
+//!
+//! What can be read as it stands is never looked at here.
+
+use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json, Result};
+
+/// Reads an event, in today's names or in the older ones.
+pub(crate) fn read_event(text: &str) -> Result<Event<'_>> {
+    match Event::from_json(text) {
+        Ok(event) => match &event.kind {
+            // AG-UI has a `RUN_STARTED` too: without a reply it stays what we do not know.
+            EventKind::Unknown(word) if todays_type(word).is_some() => {
+                Ok(translated(text).unwrap_or(event))
+            }
+            _ => Ok(event),
+        },
+        Err(error) => translated_instead(text, error),
+    }
+}
+
+#[cold]
+fn translated_instead(text: &str, error: Error) -> Result<Event<'_>> {
+    if error.kind() == ErrorKind::NotJson {
+        return Err(error);
+    }
+    translated(text).ok_or(error)
+}
+
+/// The reply that a line names, although it is no event.
+pub(crate) fn reply_id(text: &str) -> Option<String> {
+    let fields: Fields = serde_json::from_str(text).ok()?;
+    let named = |key| fields.get::<String>(key).ok().flatten();
+    named("reply_id").or_else(|| named("replyId"))
+}
+
+fn todays_type(older: &str) -> Option<&'static str> {
+    Some(match older {
+        "RUN_STARTED" => "REPLY_START",
+        "RUN_FINISHED" => "REPLY_END",
+        "MODEL_CALL_STARTED" => "MODEL_CALL_START",
+        "MODEL_CALL_ENDED" => "MODEL_CALL_END",
+        "BINARY_BLOCK_START" => "DATA_BLOCK_START",
+        "BINARY_BLOCK_DELTA" => "DATA_BLOCK_DELTA",
+        "BINARY_BLOCK_END" => "DATA_BLOCK_END",
+        "TOOL_RESULT_BINARY_DELTA" => "TOOL_RESULT_DATA_DELTA",
+        _ => return None,
+    })
+}
+
+fn todays_name(older: &str) -> &str {
+    match older {
+        "createdAt" => "created_at",
+        "finishedAt" => "finished_at",
+        "sessionId" => "session_id",
+        "replyId" => "reply_id",
+        "blockId" => "block_id",
+        "modelName" => "model_name",
+        "inputTokens" => "input_tokens",
+        "outputTokens" => "output_tokens",
+        "mediaType" => "media_type",
+        "toolCallId" => "tool_call_id",
+        "toolCallName" => "tool_call_name",
+        "toolCalls" => "tool_calls",
+        "toolCall" => "tool_call",
+        "confirmResults" => "confirm_results",
+        "executionResults" => "execution_results",
+        "suggestedRules" => "suggested_rules",
+        "toolName" => "tool_name",
+        "ruleContent" => "rule_content",
+        other => other,
+    }
+}
+
+/// How deep names are looked for: a source in an output in a result in a list in an event.
+const DEPTH: u8 = 8;
+
+fn translated(text: &str) -> Option<Event<'static>> {
+    let mut fields: Fields = serde_json::from_str(text).ok()?;
+    let word: String = fields.get("type").ok()??;
+    if let Some(today) = todays_type(&word) {
+        fields.insert("type", today);
+    }
+    let renamed = Json::of(&with_todays_names(&fields, DEPTH)).ok()?;
+    let event = Event::from_json(renamed.text()).ok()?;
+    event.kind.is_known().then(|| event.into_owned())
+}
+
+fn with_todays_names(fields: &Fields, depth: u8) -> Fields {
+    let mut renamed = Fields::default();
+    for (key, value) in fields {
+        let name = todays_name(key);
+        // Of two, the one with the name of today.
+        if name != key && fields.raw(name).is_some() {
+            renamed.insert(key, value.clone());
+        } else {
+            renamed.insert(name, inside(name, value, depth));
+        }
+    }
+    renamed
+}
+
+/// The same within blocks. What an application wrote (metadata, a tool's input) is not ours to
+/// rename.
+fn inside(name: &str, value: &Json, depth: u8) -> Json {
+    let holds_names = matches!(
+        name,
+        "tool_calls"
+            | "tool_call"
+            | "confirm_results"
+            | "execution_results"
+            | "suggested_rules"
+            | "rules"
+            | "output"
+            | "source"
+    );
+    let Some(depth) = depth.checked_sub(1).filter(|_| holds_names) else { return value.clone() };
+    let renamed = match value.text().as_bytes().first() {
+        Some(b'{') => value.to().and_then(|fields| Json::of(&with_todays_names(&fields, depth))),
+        Some(b'[') => value.to::<Vec<Json>>().and_then(|items| {
+            Json::of(&items.iter().map(|item| inside(name, item, depth)).collect::<Vec<_>>())
+        }),
+        _ => return value.clone(),
+    };
+    renamed.unwrap_or_else(|_| value.clone())
+}

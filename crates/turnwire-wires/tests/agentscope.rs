@@ -1,0 +1,196 @@
+//! The `agentscope` wire: what looks like ours and is not, and base64 in whole groups.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use turnwire_core::block::{Base64Source, Source};
+use turnwire_core::{DataBlock, Event, Fields};
+use turnwire_testkit::check;
+use turnwire_wires::{Decoding, Encoding, Frames, Wire, agentscope};
+
+#[test]
+fn a_field_of_somebody_elses_that_has_the_name_of_ours_survives() {
+    let line = r#"{"type":"USER_INTERRUPT","reply_id":"r","turnwire":1}"#;
+    let event = agentscope::decode_event(line).unwrap();
+    assert_eq!(event.rest.get::<u8>("turnwire").unwrap(), Some(1));
+    let again = agentscope::encode_event(&event);
+    assert_eq!(agentscope::decode_event(&again).unwrap(), event);
+}
+
+#[test]
+fn a_custom_event_that_looks_like_one_of_ours_comes_back_as_it_was() {
+    let line =
+        r#"{"type":"CUSTOM","name":"supersede","value":{"type":"SUPERSEDE","message_ids":["m"]}}"#;
+    let event = Event::from_json(line).unwrap();
+    let written = agentscope::encode_event(&event);
+    assert_eq!(agentscope::decode_event(&written).unwrap(), event);
+}
+
+#[test]
+fn a_custom_event_of_somebody_elses_stays_one() {
+    for line in [
+        r#"{"type":"CUSTOM","name":"block","value":{"type":"CUSTOM","name":"x"}}"#,
+        r#"{"type":"CUSTOM","name":"message","value":{"type":"SUPERSEDE","message_ids":[]}}"#,
+        r#"{"type":"CUSTOM","name":"reset","value":{}}"#,
+    ] {
+        let event = agentscope::decode_event(line).unwrap();
+        assert_eq!(event.kind.type_name(), "CUSTOM", "{line}");
+    }
+}
+
+fn encoded(events: &[Event<'_>]) -> Vec<String> {
+    let wire = Wire::named("agentscope").unwrap();
+    let mut encoder = wire.encoder(&Encoding::default()).unwrap();
+    let mut frames = Frames::default();
+    for event in events {
+        encoder.event(event, &mut frames);
+    }
+    frames.iter().map(|(_, text)| text.to_owned()).collect()
+}
+
+fn decoded(lines: &[String]) -> Vec<Event<'static>> {
+    let wire = Wire::named("agentscope").unwrap();
+    wire.decoder(&Decoding::default()).unwrap().all(lines.join("\n").as_bytes()).unwrap()
+}
+
+/// What AgentScope reads of the deltas: type, id, and the base64 that it decodes on its own.
+fn data(lines: &[String]) -> Vec<(String, String, String)> {
+    let fields = lines.iter().map(|line| serde_json::from_str::<Fields>(line).unwrap());
+    let text = |fields: &Fields, key| fields.get::<String>(key).unwrap().unwrap_or_default();
+    fields
+        .filter(|fields| fields.raw("data").is_some())
+        .map(|fields| (text(&fields, "type"), text(&fields, "id"), text(&fields, "data")))
+        .collect()
+}
+
+fn block(pieces: &[&str], end: &str) -> Vec<Event<'static>> {
+    let delta = |piece: &&str| {
+        format!(
+            r#"{{"type":"DATA_BLOCK_DELTA","id":"d","reply_id":"r","block_id":"b","media_type":"image/png","data":"{piece}"}}"#
+        )
+    };
+    let start =
+        r#"{"type":"DATA_BLOCK_START","reply_id":"r","block_id":"b","media_type":"image/png"}"#;
+    let lines = std::iter::once(start.to_owned()).chain(pieces.iter().map(delta));
+    lines
+        .chain(std::iter::once(end.to_owned()))
+        .map(|line| Event::from_json(&line).unwrap().into_owned())
+        .collect()
+}
+
+const END: &str = r#"{"type":"DATA_BLOCK_END","id":"end","reply_id":"r","block_id":"b"}"#;
+
+#[test]
+fn data_that_is_cut_inside_a_group_goes_out_in_whole_groups() {
+    for end in [END, r#"{"type":"REPLY_END","id":"end","reply_id":"r"}"#] {
+        let events = block(&["aGVsb", "G8gd29", "y"], end);
+        let lines = encoded(&events);
+        let pieces: Vec<(String, String, String)> = data(&lines);
+        let expected = [("d", "aGVs"), ("d", "bG8g"), ("d", "d29y")];
+        let expected =
+            expected.map(|(id, data)| ("DATA_BLOCK_DELTA".into(), id.into(), data.into()));
+        assert_eq!(pieces, expected);
+        assert_eq!(decoded(&lines), events);
+    }
+}
+
+#[test]
+fn an_unpadded_end_is_a_delta_of_its_own_that_is_nothing_of_ours() {
+    for end in [END, r#"{"type":"REPLY_END","id":"end","reply_id":"r"}"#] {
+        let events = block(&["aGVsb", "G8"], end);
+        let lines = encoded(&events);
+        let expected = [("d", "aGVs"), ("d", ""), ("end-rest-0", "bG8=")];
+        let expected =
+            expected.map(|(id, data)| ("DATA_BLOCK_DELTA".into(), id.into(), data.into()));
+        assert_eq!(data(&lines), expected);
+        assert_eq!(decoded(&lines), events);
+    }
+}
+
+#[test]
+fn runs_of_base64_inside_one_delta_go_out_as_one() {
+    let events = block(&["aGk=aGk=", "aG=", "="], END);
+    let lines = encoded(&events);
+    let pieces: Vec<String> = data(&lines).into_iter().map(|(_, _, data)| data).collect();
+    assert_eq!(pieces, ["aGloaQ==", "", "aG=="]);
+    assert_eq!(decoded(&lines), events);
+}
+
+#[test]
+fn data_of_a_result_waits_until_something_else_comes_in_that_result() {
+    let events: Vec<Event<'static>> = [
+        r#"{"type":"TOOL_RESULT_DATA_DELTA","id":"1","reply_id":"r","tool_call_id":"c","block_id":"a","media_type":"image/png","data":"aGVsb"}"#,
+        r#"{"type":"TOOL_RESULT_TEXT_DELTA","id":"2","reply_id":"r","tool_call_id":"other","delta":"x"}"#,
+        r#"{"type":"TOOL_RESULT_DATA_DELTA","id":"3","reply_id":"r","tool_call_id":"c","block_id":"a","media_type":"image/png","data":"G8"}"#,
+        r#"{"type":"TOOL_RESULT_DATA_DELTA","id":"4","reply_id":"r","tool_call_id":"c","block_id":"b","media_type":"image/png","data":"aG"}"#,
+        r#"{"type":"TOOL_RESULT_END","id":"5","reply_id":"r","tool_call_id":"c","state":"success"}"#,
+    ]
+    .map(|line| Event::from_json(line).unwrap().into_owned())
+    .into();
+    let lines = encoded(&events);
+    let pieces: Vec<(String, String)> =
+        data(&lines).into_iter().map(|(_, id, data)| (id, data)).collect();
+    let expected =
+        [("1", "aGVs"), ("3", ""), ("4-rest-0", "bG8="), ("4", ""), ("5-rest-0", "aG==")];
+    assert_eq!(pieces, expected.map(|(id, data)| (id.to_owned(), data.to_owned())));
+    assert_eq!(decoded(&lines), events);
+}
+
+#[test]
+fn what_is_no_base64_goes_out_as_it_is_and_what_waits_goes_on_waiting() {
+    let events = block(&["aG", "not base64!", "k="], END);
+    let lines = encoded(&events);
+    let pieces: Vec<String> = data(&lines).into_iter().map(|(_, _, data)| data).collect();
+    assert_eq!(pieces, ["", "not base64!", "aGk="]);
+    assert_eq!(decoded(&lines), events);
+}
+
+/// The state depends on the data alone, not on where it was cut.
+#[test]
+fn whoever_gets_merged_deltas_gets_the_same_bytes() {
+    let text = "aGVsbG8gd29ybGQhIQ==aGk=aGVsbG8";
+    let whole: Vec<u8> = bytes(&encoded(&block(&[text], END)));
+    check("whoever_gets_merged_deltas_gets_the_same_bytes", 200, |rng| {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(rng.usize(1..=rest.len()));
+            pieces.push(piece);
+            rest = behind;
+        }
+        assert_eq!(bytes(&encoded(&block(&pieces, END))), whole, "{pieces:?}");
+    });
+}
+
+/// As AgentScope does it: each delta on its own.
+fn bytes(lines: &[String]) -> Vec<u8> {
+    let pieces = data(lines).into_iter().map(|(_, _, data)| {
+        let source = Base64Source { data, media_type: None, rest: Fields::default() };
+        let mut block = DataBlock::from_source(Source::Base64(source));
+        block.finished_at = Some(String::new());
+        block.decoded().unwrap().unwrap()
+    });
+    pieces.flatten().collect()
+}
+
+#[test]
+fn reasons_that_agentscope_does_not_know_become_the_nearest_that_it_knows() {
+    for (ours, theirs) in [
+        ("completed", "completed"),
+        ("interrupted", "interrupted"),
+        ("exceed_max_iters", "exceed_max_iters"),
+        ("error", "error"),
+        ("tool_calls", "completed"),
+        ("refusal", "completed"),
+        ("length", "interrupted"),
+        ("content_filter", "interrupted"),
+        ("truncated", "interrupted"),
+        ("x_tired", "completed"),
+    ] {
+        let line = format!(r#"{{"type":"REPLY_END","reply_id":"r","finished_reason":"{ours}"}}"#);
+        let event = Event::from_json(&line).unwrap();
+        let written = agentscope::encode_event(&event);
+        let reason = format!(r#""finished_reason":"{theirs}""#);
+        assert!(written.contains(&reason), "{ours}: {written}");
+        assert_eq!(agentscope::decode_event(&written).unwrap(), event);
+    }
+}

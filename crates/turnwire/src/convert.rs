@@ -1,0 +1,150 @@
+//! `turnwire convert`: events of one wire to another, streaming.
+
+use crate::input::{self, CANNOT, WireParser, say};
+use crate::turns::Turns;
+use clap::Args;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use turnwire_core::{Event, Repeats, Result};
+use turnwire_wires::{Decoded, Decoding, Encode, Encoding, Frames, Wire, sse};
+
+/// Convert a stream of one wire to another
+///
+/// Reads a stream, one JSON per line or the body of a server-sent event stream (told apart by
+/// looking), and writes each event in the other protocol as it comes. An event that came before (by its
+/// seq, or its id) is left out, and so is what the other protocol cannot hold: `turnwire wires` lists it.
+#[derive(Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Convert {
+    /// Where the events are: a file, or - for standard input
+    #[arg(default_value = "-", hide_default_value = true)]
+    file: PathBuf,
+
+    /// How the events are written
+    #[arg(long, value_parser = WireParser::Readable)]
+    from: &'static Wire,
+
+    /// How to write them
+    #[arg(long, value_parser = WireParser::Writable)]
+    to: &'static Wire,
+
+    /// Write a server-sent event stream, as a server of that protocol would, instead of lines
+    #[arg(long)]
+    sse: bool,
+}
+
+const AFTER: &str = "\
+A line that is no event is told on standard error with its line, and so is a merged event of which a
+part came before; the others are converted.
+
+Exit status:
+  0    everything was converted
+  1    a line that is no event, or a merged one that came in part
+  2    wrong usage, or the file cannot be read, or the output not be written
+  141  whoever read our output has gone away
+
+Examples:
+  turnwire convert --from anthropic --to turnwire answer.sse
+  turnwire convert --from turnwire --to ag-ui --sse reply.ndjson";
+
+impl Convert {
+    pub(crate) fn run(self) -> ExitCode {
+        let decoder = self.from.decoder(&Decoding::default());
+        let encoder = self.to.encoder(&Encoding { usage: true, ..Encoding::default() });
+        let (mut decoder, encode) = match (decoder, encoder) {
+            (Ok(decoder), Ok(encode)) => (decoder, encode),
+            (Err(error), _) | (_, Err(error)) => {
+                say(format_args!("error: {error}"));
+                return ExitCode::from(CANNOT);
+            }
+        };
+        let mut writing = Writing {
+            encode,
+            repeats: Repeats::default(),
+            turns: (!self.to.interleaves).then(Turns::default),
+            last_word: self.to.last_word.filter(|_| self.sse),
+            sse: self.sse,
+            frames: Frames::default(),
+            text: String::new(),
+            failed: false,
+        };
+        let mut out = io::stdout().lock();
+        let done = input::read(&self.file, |bytes| {
+            decoder.feed(bytes, &mut |decoded| writing.take(decoded));
+            writing.flush(&mut out)
+        });
+        decoder.end(&mut |decoded| writing.take(decoded));
+        writing.end();
+        let written = writing.flush(&mut out).map_err(input::Failed::Write);
+        match done.and(written) {
+            Ok(()) => ExitCode::from(u8::from(writing.failed)),
+            Err(failed) => failed.tell(&self.file),
+        }
+    }
+}
+
+struct Writing {
+    encode: Box<dyn Encode>,
+    repeats: Repeats,
+    /// Where one reply has to end before the next begins.
+    turns: Option<Turns>,
+    last_word: Option<&'static str>,
+    sse: bool,
+    frames: Frames,
+    /// What is to be written.
+    text: String,
+    failed: bool,
+}
+
+impl Writing {
+    fn take(&mut self, decoded: Decoded<'_>) {
+        if let Err(error) = decoded.event.and_then(|event| self.event(&event)) {
+            say(format_args!("error: line {}: {error}", decoded.line));
+            self.failed = true;
+        }
+        self.write();
+    }
+
+    /// An event that came before must not show twice, and other protocols cannot tell.
+    fn event(&mut self, event: &Event<'_>) -> Result<()> {
+        let Self { encode, frames, .. } = self;
+        if !self.repeats.is_repeat(event)? {
+            match &mut self.turns {
+                Some(turns) => turns.take(event, &mut |event| encode.event(event, frames)),
+                None => encode.event(event, frames),
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        let Self { encode, frames, .. } = self;
+        if let Some(turns) = &mut self.turns {
+            turns.end(&mut |event| encode.event(event, frames));
+        }
+        self.encode.end(&mut self.frames);
+        if let Some(word) = self.last_word {
+            self.frames.push_text("", word);
+        }
+        self.write();
+    }
+
+    fn write(&mut self) {
+        if self.sse {
+            sse::write(&self.frames, None, &mut self.text);
+        } else {
+            for (_, frame) in self.frames.iter() {
+                self.text.push_str(frame);
+                self.text.push('\n');
+            }
+        }
+        self.frames.clear();
+    }
+
+    fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(self.text.as_bytes())?;
+        self.text.clear();
+        out.flush()
+    }
+}

@@ -1,0 +1,132 @@
+//! What every reading command shares: where bytes come from, which wires there are, and how problems
+//! are told.
+
+use clap::builder::PossibleValue;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use turnwire_wires::Wire;
+
+/// What the shell shows for a program that a broken pipe ended.
+const BROKEN_PIPE: u8 = 141;
+/// Wrong usage, or something cannot be read or written.
+pub(crate) const CANNOT: u8 = 2;
+
+/// Hands on the bytes of a file, or of standard input, as they come, until `each` fails.
+pub(crate) fn read(
+    file: &Path,
+    mut each: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), Failed> {
+    let mut input: Box<dyn Read> = if file == Path::new("-") {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            say("reading events from standard input; end with Ctrl-D, or see --help");
+        }
+        Box::new(stdin.lock())
+    } else {
+        Box::new(File::open(file).map_err(Failed::Read)?)
+    };
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => each(buffer.get(..count).unwrap_or_default()).map_err(Failed::Write)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failed::Read(error)),
+        }
+    }
+}
+
+/// What made a command stop.
+pub(crate) enum Failed {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+impl Failed {
+    /// Says what happened, and gives the exit status.
+    pub(crate) fn tell(&self, file: &Path) -> ExitCode {
+        match self {
+            Self::Read(error) => {
+                say(format_args!("error: cannot read {}: {error}", file.display()));
+            }
+            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return ExitCode::from(BROKEN_PIPE);
+            }
+            Self::Write(error) => say(format_args!("error: cannot write: {error}")),
+        }
+        ExitCode::from(CANNOT)
+    }
+}
+
+/// A line for people. Where nobody can read it, there is nobody to tell.
+pub(crate) fn say(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Reads the name of a wire that can do what an option needs, and lists those in `--help`.
+#[derive(Clone)]
+pub(crate) enum WireParser {
+    /// Its streams can be read.
+    Readable,
+    /// Its streams can be written.
+    Writable,
+}
+
+impl WireParser {
+    fn fits(&self, wire: &Wire) -> bool {
+        match self {
+            Self::Readable => wire.can_decode(),
+            Self::Writable => wire.can_encode(),
+        }
+    }
+
+    fn wires(&self) -> impl Iterator<Item = &'static Wire> {
+        Wire::all().filter(|wire| self.fits(wire))
+    }
+
+    /// A wire that there is, but not for this.
+    fn refused(&self, wire: &Wire, command: &clap::Command) -> clap::Error {
+        let cannot = match self {
+            Self::Readable => "its streams can be written, and not be read",
+            Self::Writable => "its streams can be read, and not be written",
+        };
+        let names: Vec<&str> = self.wires().map(|wire| wire.name).collect();
+        let message = format!(
+            "the wire {} does not fit: {cannot}\n\nThese fit: {}\n",
+            wire.name,
+            names.join(", ")
+        );
+        clap::Error::raw(clap::error::ErrorKind::InvalidValue, message).with_cmd(command)
+    }
+}
+
+impl clap::builder::TypedValueParser for WireParser {
+    type Value = &'static Wire;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<&'static Wire, clap::Error> {
+        match value.to_str().and_then(Wire::named) {
+            Some(wire) if self.fits(wire) => return Ok(wire),
+            Some(wire) => return Err(self.refused(wire, command)),
+            None => {}
+        }
+        let names = clap::builder::PossibleValuesParser::new(self.wires().map(possible));
+        let name = names.parse_ref(command, arg, value)?;
+        Wire::named(&name).ok_or_else(|| clap::Error::new(clap::error::ErrorKind::InvalidValue))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.wires().map(possible)))
+    }
+}
+
+fn possible(wire: &Wire) -> PossibleValue {
+    PossibleValue::new(wire.name).help(wire.about)
+}

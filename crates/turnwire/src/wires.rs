@@ -1,0 +1,73 @@
+//! `turnwire wires`: what each protocol can do, and what it cannot hold.
+
+use crate::input::{Failed, say};
+use clap::Args;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use turnwire_wires::{Loss, Wire};
+
+/// List the wires: what each can do, and what it cannot hold
+#[derive(Args)]
+pub(crate) struct Wires {
+    /// Only this one
+    wire: Option<String>,
+}
+
+impl Wires {
+    pub(crate) fn run(self) -> ExitCode {
+        let text = match self.wire.as_deref().map(|name| (name, Wire::named(name))) {
+            None => table(),
+            Some((_, Some(wire))) => one(wire),
+            Some((name, None)) => {
+                let names: Vec<&str> = Wire::all().map(|wire| wire.name).collect();
+                let names = names.join(", ");
+                say(format_args!("error: there is no wire {name}; there are {names}"));
+                return ExitCode::from(crate::input::CANNOT);
+            }
+        };
+        match io::stdout().lock().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => Failed::Write(error).tell(Path::new("-")),
+        }
+    }
+}
+
+fn table() -> String {
+    let mut text = line("wire", ["messages", "stream in", "stream out", "request"]);
+    for wire in Wire::all() {
+        let yes = |can| if can { "yes" } else { "-" };
+        let (decode, encode) = (yes(wire.can_decode()), yes(wire.can_encode()));
+        let request = if wire.can_request() { "out" } else { "-" };
+        let request = wire.request_in.map_or(request.to_owned(), |what| format!("in: {what}"));
+        text.push_str(&line(wire.name, [yes(wire.has_messages()), decode, encode, &request]));
+    }
+    text.push_str(ABOUT);
+    for wire in Wire::all() {
+        text.push('\n');
+        text.push_str(&one(wire));
+    }
+    text
+}
+
+const ABOUT: &str = "
+messages: its messages can be read and written; stream: its events; request: out, a model is asked
+in it; in, a client asks an agent in it. What a wire cannot hold is left out there, or comes back
+different. What is listed for no wire survives.
+";
+
+fn line(wire: &str, [messages, decode, encode, request]: [&str; 4]) -> String {
+    format!("{wire:<18}{messages:<10}{decode:<11}{encode:<12}{request}\n")
+}
+
+fn one(wire: &Wire) -> String {
+    let mut text = format!("{}: {}\n", wire.name, wire.about);
+    for (what, losses) in [("stream", wire.stream_losses), ("messages", wire.message_losses)] {
+        if !losses.is_empty() {
+            let losses: Vec<&str> = losses.iter().map(|loss: &Loss| loss.about()).collect();
+            let _ = writeln!(text, "  what its {what} cannot hold:\n    {}", losses.join("\n    "));
+        }
+    }
+    text
+}
