@@ -20,8 +20,10 @@
 //! | the others | one protocol each |
 
 pub mod agentscope;
+pub mod anthropic;
 pub mod body;
 pub mod loss;
+mod provider;
 pub mod registry;
 pub mod request;
 pub mod sse;

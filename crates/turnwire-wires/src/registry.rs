@@ -24,6 +24,7 @@ macro_rules! wires {
 wires! {
     turnwire
     agentscope
+    anthropic
 }
 
 /// A protocol's way to write messages and events, and what it can do.

@@ -1,0 +1,109 @@
+//! Anthropic's Messages API: what a model is asked, its stream in, and an agent's reply as its stream.
+//!
+//! ```
+//! use turnwire_core::Folder;
+//! use turnwire_wires::{Decoding, Wire};
+//!
+//! let body = r#"
+//! data: {"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":9}}}
+//!
+//! data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+//!
+//! data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi!"}}
+//!
+//! data: {"type":"content_block_stop","index":0}
+//!
+//! data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}
+//!
+//! data: {"type":"message_stop"}
+//! "#;
+//! let wire = Wire::named("anthropic").unwrap();
+//! let mut folder = Folder::default();
+//! for event in wire.decoder(&Decoding::default())?.all(body.as_bytes())? {
+//!     folder.push(&event)?;
+//! }
+//! let msg = folder.into_messages().next().unwrap();
+//! assert_eq!((msg.id(), msg.text("").as_deref()), ("msg_1", Some("Hi!")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What only Anthropic knows (the calls and results of its server tools, compaction, fallback) is kept
+//! verbatim in its place, and sent back there. Redacted thinking is a thinking block without text whose
+//! field `redacted_thinking_data` has the bytes.
+
+mod content;
+mod decode;
+mod encode;
+mod frame;
+mod message;
+mod request;
+mod schema;
+
+use crate::loss::Loss;
+use crate::registry::{Messages, Resume, Wire};
+
+const NAME: &str = "anthropic";
+
+pub(crate) static WIRE: Wire = Wire {
+    name: NAME,
+    about: "Anthropic's Messages API, to ask a model and to be one",
+    stream_losses: &[
+        Loss::Times,
+        Loss::Names,
+        Loss::Metadata,
+        Loss::UnknownFields,
+        Loss::Unfinished,
+        Loss::FinishedReasons,
+        Loss::ErrorTypes,
+        Loss::StructuredOutput,
+        Loss::NoUsage,
+        Loss::BlockIds,
+        Loss::Corrections,
+        Loss::Hints,
+        Loss::OtherMedia,
+        Loss::DataNames,
+        Loss::MediaTypes,
+        Loss::OtherBlocks,
+        Loss::ServedCalls,
+        Loss::CallStates,
+        Loss::SuggestedRules,
+        Loss::EmptyInput,
+        Loss::ToolResults,
+        Loss::SubAgents,
+    ],
+    message_losses: &[
+        Loss::UnsignedThinking,
+        Loss::MessageIds,
+        Loss::Times,
+        Loss::Names,
+        Loss::Metadata,
+        Loss::UnknownFields,
+        Loss::ToolMessages,
+        Loss::EmptyMessages,
+        Loss::AdjacentReplies,
+        Loss::Endings,
+        Loss::Errors,
+        Loss::StructuredOutput,
+        Loss::Usage,
+        Loss::BlockIds,
+        Loss::EmptyBlocks,
+        Loss::Hints,
+        Loss::OtherMedia,
+        Loss::DataNames,
+        Loss::MediaTypes,
+        Loss::OtherBlocks,
+        Loss::CallStates,
+        Loss::SuggestedRules,
+        Loss::InputText,
+        Loss::ResultNames,
+        Loss::ResultStates,
+        Loss::ResultMetadata,
+    ],
+    // A client of this protocol has no way to come back.
+    resume: Resume::Replay,
+    decode: Some(|decoding| Box::new(decode::Decoding::new(decoding))),
+    encode: Some(|encoding| Box::new(encode::Encoding::new(encoding))),
+    messages: Some(Messages { decode: message::decode, encode: message::encode }),
+    request: Some(|request| Ok(request::body(request))),
+    ..Wire::NONE
+};

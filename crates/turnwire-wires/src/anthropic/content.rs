@@ -1,0 +1,298 @@
+//! Content blocks as Anthropic writes them, and ours as such: what messages, requests and streams share.
+
+use super::NAME;
+use crate::provider;
+use crate::request::{is_text, media_type, seen_type};
+use turnwire_core::{
+    ContentBlock, DataBlock, Fields, Json, Part, Payload, Source, TextBlock, ThinkingBlock,
+    ToolCall, ToolResult, ToolResultState,
+};
+
+/// The field of a thinking block that has redacted thinking.
+pub(super) const REDACTED: &str = "redacted_thinking_data";
+
+/// The field that an input is put into which is no JSON object: Anthropic takes nothing else.
+const RAW_INPUT: &str = "raw_input";
+
+/// What a text block of Anthropic's has beside its text that has to be sent back.
+const TEXT_FIELDS: &[&str] = &["citations"];
+
+/// What a call of Anthropic's has beside its input that has to be sent back.
+const CALL_FIELDS: &[&str] = &["caller", "toolset_name"];
+
+/// The images that Anthropic takes.
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+pub(super) fn object<const N: usize>(entries: [(&str, Json); N]) -> Fields {
+    entries.into_iter().collect()
+}
+
+pub(super) fn json(fields: &Fields) -> Json {
+    Json::of(fields).unwrap_or_else(|_| Json::from(serde_json::Map::new()))
+}
+
+pub(super) fn plain_text(text: &str) -> Fields {
+    object([("type", "text".into()), ("text", text.into())])
+}
+
+pub(super) fn text(block: &TextBlock) -> Fields {
+    let mut fields = plain_text(&block.text);
+    keep(TEXT_FIELDS, &block.rest, &mut fields);
+    fields
+}
+
+/// Takes over the fields of these names. Others may be another provider's, and Anthropic refuses
+/// what it does not know.
+fn keep(names: &[&str], from: &Fields, into: &mut Fields) {
+    for &name in names {
+        if let Some(value) = from.raw(name).filter(|value| !value.is_null()) {
+            into.insert(name, value.clone());
+        }
+    }
+}
+
+/// Thinking that Anthropic takes back: with its signature, or redacted.
+pub(super) fn thinking(block: &ThinkingBlock) -> Option<Fields> {
+    if let Some(data) = redacted(&block.rest) {
+        return Some(object([("type", "redacted_thinking".into()), ("data", data.into())]));
+    }
+    let signature: String = block.rest.get("signature").ok()??;
+    (!signature.is_empty()).then(|| {
+        object([
+            ("type", "thinking".into()),
+            ("thinking", block.thinking.as_str().into()),
+            ("signature", signature.into()),
+        ])
+    })
+}
+
+/// The bytes of redacted thinking.
+pub(super) fn redacted(rest: &Fields) -> Option<String> {
+    rest.get(REDACTED).ok()?
+}
+
+pub(super) fn call(call: &ToolCall, id: &str) -> Fields {
+    let mut fields = object([
+        ("type", "tool_use".into()),
+        ("id", id.into()),
+        ("name", call.name.as_str().into()),
+        ("input", input(&call.input)),
+    ]);
+    keep(CALL_FIELDS, &call.rest, &mut fields);
+    fields
+}
+
+/// The fields of a call that are sent along with it.
+pub(super) fn call_extra(rest: &Fields) -> Fields {
+    let mut fields = Fields::default();
+    keep(CALL_FIELDS, rest, &mut fields);
+    fields
+}
+
+/// An input as the object that Anthropic wants: arguments that were cut off, or are no object, are
+/// put into one.
+fn input(text: &str) -> Json {
+    if text.trim().is_empty() {
+        return Json::from(serde_json::Map::new());
+    }
+    match (serde_json::from_str::<Fields>(text), Json::parse(text)) {
+        (Ok(fields), Ok(json)) if raw_input(&fields).is_none() => json,
+        _ => json(&object([(RAW_INPUT, text.into())])),
+    }
+}
+
+/// What [`input`] made an object of.
+fn raw_input(fields: &Fields) -> Option<String> {
+    if fields.len() == 1 { fields.get(RAW_INPUT).ok()? } else { None }
+}
+
+fn input_text(input: &Json) -> String {
+    let raw = serde_json::from_str(input.text()).ok().and_then(|fields| raw_input(&fields));
+    raw.unwrap_or_else(|| input.text().to_owned())
+}
+
+/// An image or a document, where Anthropic takes it.
+pub(super) fn data(block: &DataBlock) -> Option<Fields> {
+    let media = media_type(block).unwrap_or_default();
+    match &block.source {
+        Source::Base64(source) => {
+            if let Some(image) = image_type(media, &source.data) {
+                let source = bytes(image, &source.data);
+                return Some(object([("type", "image".into()), ("source", source)]));
+            }
+            if media == "application/pdf" {
+                return Some(document(block, bytes(media, &source.data)));
+            }
+            if !is_text(media) {
+                return None;
+            }
+            let text = String::from_utf8(block.decoded()?.ok()?).ok()?;
+            let source = object([
+                ("type", "text".into()),
+                ("media_type", "text/plain".into()),
+                ("data", text.into()),
+            ]);
+            Some(document(block, json(&source)))
+        }
+        Source::Url(source) if is_web(&source.url) => {
+            let from = json(&object([("type", "url".into()), ("url", source.url.as_str().into())]));
+            match media {
+                "application/pdf" => Some(document(block, from)),
+                _ if media.starts_with("image/") => {
+                    Some(object([("type", "image".into()), ("source", from)]))
+                }
+                _ => None,
+            }
+        }
+        Source::Url(_) | Source::Other(_) => None,
+    }
+}
+
+/// Anthropic fetches nothing else.
+fn is_web(url: &str) -> bool {
+    url.starts_with("https://")
+}
+
+/// The type of an image that Anthropic takes. It looks at the bytes, and refuses an image that says
+/// that it is of another type: so the bytes count.
+fn image_type<'a>(media: &'a str, data: &str) -> Option<&'a str> {
+    if !media.starts_with("image/") {
+        return None;
+    }
+    if let Some(seen) = seen_type(data) {
+        return Some(seen);
+    }
+    match media {
+        "image/jpg" => Some("image/jpeg"),
+        _ => IMAGES.contains(&media).then_some(media),
+    }
+}
+
+fn bytes(media: &str, data: &str) -> Json {
+    json(&object([("type", "base64".into()), ("media_type", media.into()), ("data", data.into())]))
+}
+
+fn document(block: &DataBlock, source: Json) -> Fields {
+    let mut fields = object([("type", "document".into()), ("source", source)]);
+    if let Some(name) = block.name.as_deref().filter(|name| !name.is_empty()) {
+        fields.insert("title", name);
+    }
+    fields
+}
+
+/// An image or a document of Anthropic's that we can hold as data.
+pub(super) fn read_data(fields: &Fields) -> Option<DataBlock> {
+    let source: Fields = fields.get("source").ok()??;
+    let word = |key: &str| source.get::<String>(key).ok().flatten();
+    let kind: String = fields.get("type").ok()??;
+    let whole = match kind.as_str() {
+        "image" => "image/*",
+        "document" => "application/pdf",
+        _ => return None,
+    };
+    let mut block = match word("type")?.as_str() {
+        "base64" => {
+            let mut block = DataBlock::bytes([], word("media_type")?);
+            if let Source::Base64(source) = &mut block.source {
+                source.data = word("data")?;
+            }
+            // Only of a block that has ended the last byte has to be whole.
+            block.finished_at = Some(String::new());
+            block.decoded()?.ok()?;
+            block.finished_at = None;
+            block
+        }
+        "url" => DataBlock::url(word("url")?, whole),
+        "text" => DataBlock::bytes(word("data")?, "text/plain"),
+        _ => return None,
+    };
+    block.name = fields.get("title").ok()?;
+    Some(block)
+}
+
+/// The text and data of a result, as far as Anthropic takes it. `left_out` says what stands in place
+/// of what it does not take.
+pub(super) fn parts(parts: &[Part], left_out: impl Fn(&DataBlock) -> Option<Fields>) -> Vec<Json> {
+    let blocks = parts.iter().filter_map(|part| match part {
+        Part::Text(block) if block.text.is_empty() => None,
+        Part::Text(block) => Some(text(block)),
+        Part::Data(block) => data(block).or_else(|| left_out(block)),
+        Part::Other(item) => provider::item(NAME, item),
+        _ => None,
+    });
+    blocks.map(|fields| json(&fields)).collect()
+}
+
+pub(super) fn list(items: &[Json]) -> Json {
+    Json::of(items).unwrap_or_else(|_| Json::from(Vec::<String>::new()))
+}
+
+pub(super) fn result(id: &str, content: Json, is_error: bool) -> Fields {
+    let mut fields =
+        object([("type", "tool_result".into()), ("tool_use_id", id.into()), ("content", content)]);
+    if is_error {
+        fields.insert("is_error", true);
+    }
+    fields
+}
+
+/// Reads a content block. What we have no block for is kept verbatim.
+pub(super) fn read(fields: Fields) -> ContentBlock {
+    read_known(&fields).unwrap_or_else(|| provider::item_block(NAME, fields))
+}
+
+fn read_known(fields: &Fields) -> Option<ContentBlock> {
+    let mut rest = fields.clone();
+    let word: String = rest.need("type").ok()?;
+    Some(match word.as_str() {
+        "text" => TextBlock { text: rest.need("text").ok()?, rest, ..TextBlock::default() }.into(),
+        "thinking" => ThinkingBlock {
+            thinking: rest.need("thinking").ok()?,
+            rest,
+            ..ThinkingBlock::default()
+        }
+        .into(),
+        "redacted_thinking" => {
+            let data: String = rest.need("data").ok()?;
+            rest.insert(REDACTED, data);
+            ThinkingBlock { rest, ..ThinkingBlock::default() }.into()
+        }
+        "tool_use" => ToolCall {
+            id: rest.need("id").ok()?,
+            name: rest.take("name").ok()?.unwrap_or_default(),
+            input: rest.remove("input").map_or_else(|| "{}".to_owned(), |json| input_text(&json)),
+            rest,
+            ..ToolCall::default()
+        }
+        .into(),
+        "tool_result" => {
+            let is_error = rest.take("is_error").ok()?.unwrap_or(false);
+            ToolResult {
+                id: rest.need("tool_use_id").ok()?,
+                output: rest
+                    .remove("content")
+                    .map_or_else(|| Some(Payload::default()), |content| payload(&content))?,
+                state: if is_error { ToolResultState::Error } else { ToolResultState::Success },
+                rest,
+                ..ToolResult::default()
+            }
+            .into()
+        }
+        _ => read_data(fields)?.into(),
+    })
+}
+
+/// What a result holds: a string, or blocks.
+fn payload(content: &Json) -> Option<Payload> {
+    if let Ok(text) = content.to::<String>() {
+        return Some(Payload::Text(text));
+    }
+    let blocks: Vec<Fields> = if content.is_null() { Vec::new() } else { content.to().ok()? };
+    let parts = blocks.into_iter().map(|fields| match read(fields) {
+        ContentBlock::Text(block) => Some(Part::Text(block)),
+        ContentBlock::Data(block) => Some(Part::Data(block)),
+        ContentBlock::Other(item) => Some(Part::Other(item)),
+        _ => None,
+    });
+    Some(Payload::Parts(parts.collect::<Option<Vec<Part>>>()?))
+}

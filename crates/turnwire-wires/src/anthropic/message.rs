@@ -1,0 +1,162 @@
+//! Messages of Anthropic's, both ways. A reply of ours with tools is several of theirs: what the
+//! model said, and between it user messages with the results.
+
+use super::NAME;
+use super::content::{self, json, object};
+use super::decode::{count, reason};
+use crate::provider;
+use turnwire_core::event::TokenCounts;
+use turnwire_core::{
+    ContentBlock, Error, ErrorKind, Fields, Json, Msg, MsgBuilder, Payload, Result, Role,
+    ToolResult, ToolResultState, Usage,
+};
+
+pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
+    let mut written = Vec::new();
+    for msg in messages {
+        let mut run: (&'static str, Vec<Json>) = ("", Vec::new());
+        for block in msg.content() {
+            let Some((role, fields)) = block_of(msg.role(), block) else { continue };
+            if run.0 != role {
+                written.extend(message(&run));
+                run = (role, Vec::new());
+            }
+            run.1.push(json(&fields));
+        }
+        written.extend(message(&run));
+    }
+    written
+}
+
+fn message((role, blocks): &(&'static str, Vec<Json>)) -> Option<Json> {
+    if blocks.is_empty() {
+        return None;
+    }
+    Some(json(&object([("role", (*role).into()), ("content", content::list(blocks))])))
+}
+
+/// A block, and the role in which Anthropic has it.
+fn block_of(role: Role, block: &ContentBlock) -> Option<(&'static str, Fields)> {
+    let fields = match block {
+        ContentBlock::Text(block) if block.text.is_empty() => return None,
+        ContentBlock::Text(block) => content::text(block),
+        ContentBlock::Thinking(block) => content::thinking(block)?,
+        ContentBlock::Data(block) => content::data(block)?,
+        ContentBlock::ToolCall(call) => content::call(call, &call.id),
+        ContentBlock::ToolResult(block) => return Some(("user", result(block))),
+        ContentBlock::Other(item) => provider::item(NAME, item)?,
+        // A hint is the agent's own; in a request it is a user's turn.
+        _ => return None,
+    };
+    let role = match role {
+        Role::User | Role::Tool => "user",
+        Role::Assistant => "assistant",
+        Role::System => "system",
+    };
+    Some((role, fields))
+}
+
+fn result(block: &ToolResult) -> Fields {
+    let content = match &block.output {
+        Payload::Text(text) => text.as_str().into(),
+        Payload::Parts(parts) => content::list(&content::parts(parts, |_| None)),
+    };
+    let is_fine = matches!(block.state, ToolResultState::Success | ToolResultState::Running);
+    content::result(&block.id, content, !is_fine)
+}
+
+pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
+    let json = Json::parse(text)?;
+    let list: Vec<Fields> =
+        if json.text().starts_with('[') { json.to()? } else { vec![json.to()?] };
+    let mut reader = Reader::default();
+    for (at, fields) in list.into_iter().enumerate() {
+        reader.message(fields).map_err(|error| error.at(format!("[{at}]")))?;
+    }
+    reader.close()?;
+    Ok(reader.messages)
+}
+
+/// Reads messages. Consecutive ones of the model, and the results between, are one reply of ours.
+#[derive(Default)]
+struct Reader {
+    messages: Vec<Msg>,
+    /// The reply that may go on: what is known of it, and its blocks.
+    reply: Option<(MsgBuilder, Vec<ContentBlock>)>,
+}
+
+impl Reader {
+    fn message(&mut self, mut fields: Fields) -> Result<()> {
+        let role = role(&mut fields)?;
+        let blocks = match fields.remove("content") {
+            None => Vec::new(),
+            Some(json) if json.is_null() => Vec::new(),
+            Some(json) if json.text().starts_with('"') => vec![json.to::<String>()?.into()],
+            Some(json) => json.to::<Vec<Fields>>()?.into_iter().map(content::read).collect(),
+        };
+        if role == Role::Assistant {
+            self.reply(&mut fields).extend(blocks);
+            return Ok(());
+        }
+        let (results, blocks): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|block| matches!(block, ContentBlock::ToolResult(_)));
+        if !results.is_empty() {
+            self.reply(&mut Fields::default()).extend(results);
+        }
+        if !blocks.is_empty() {
+            self.close()?;
+            self.messages.push(Msg::builder(role).content(blocks).build()?);
+        }
+        Ok(())
+    }
+
+    /// The blocks of the reply that may go on. Only its first message says what it is.
+    fn reply(&mut self, fields: &mut Fields) -> &mut Vec<ContentBlock> {
+        let (_, content) = self.reply.get_or_insert_with(|| (answered(fields), Vec::new()));
+        content
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if let Some((msg, content)) = self.reply.take() {
+            self.messages.push(msg.content(content).build()?);
+        }
+        Ok(())
+    }
+}
+
+fn role(fields: &mut Fields) -> Result<Role> {
+    let word: Option<String> = fields.take("role")?;
+    match word.as_deref() {
+        Some("user") => Ok(Role::User),
+        Some("assistant") => Ok(Role::Assistant),
+        Some("system") => Ok(Role::System),
+        Some(word) => Err(Error::new(
+            ErrorKind::NotAMessage,
+            format!("`{word}` is no role; it is one of user, assistant, system"),
+        )),
+        None => Err(Error::new(ErrorKind::NotAMessage, "`role` is missing")),
+    }
+}
+
+/// What a turn of the model says of itself where it is an answer: its id, its end, its tokens.
+fn answered(fields: &mut Fields) -> MsgBuilder {
+    let mut msg = Msg::builder(Role::Assistant);
+    if let Ok(Some(id)) = fields.take::<String>("id") {
+        msg = msg.id(id);
+    }
+    if let Ok(Some(word)) = fields.take::<String>("stop_reason") {
+        msg = msg.finished_reason(reason(&word));
+    }
+    if let Some(counted) = fields.remove("usage").filter(|counted| !counted.is_null()) {
+        let mut counts = TokenCounts::default();
+        count(counted.text(), &mut counts);
+        msg = msg.usage(Usage {
+            input_tokens: counts.input_tokens,
+            output_tokens: counts.output_tokens,
+            cache_input_tokens: counts.cache_input_tokens,
+            cache_creation_input_tokens: counts.cache_creation_input_tokens,
+            rest: Fields::default(),
+        });
+    }
+    msg
+}

@@ -1,0 +1,111 @@
+//! The schemas that Anthropic can hold a model to.
+
+use serde_json::{Map, Value, json};
+use turnwire_core::Json;
+
+/// What Anthropic refuses in a schema. The model is told of it instead.
+const REFUSED: [&str; 12] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+    "patternProperties",
+];
+
+/// The schema with every object closed, as Anthropic insists, and without what it refuses.
+pub(super) fn closed(schema: &Json) -> Json {
+    match schema.to::<Value>() {
+        Ok(mut tree) => {
+            close(&mut tree);
+            tree.into()
+        }
+        Err(_) => schema.clone(),
+    }
+}
+
+fn close(schema: &mut Value) {
+    let Value::Object(map) = schema else { return };
+    for (key, value) in map.iter_mut() {
+        match (key.as_str(), value) {
+            // A property may have any name.
+            ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                named.values_mut().for_each(close);
+            }
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(list)) => {
+                list.iter_mut().for_each(close);
+            }
+            ("items", value) => close(value),
+            _ => {}
+        }
+    }
+    if map.get("type").is_some_and(|word| word == "object") {
+        map.entry("additionalProperties").or_insert(false.into());
+    }
+    if let Some(list) = map.shift_remove("oneOf") {
+        map.entry("anyOf").or_insert(list);
+    }
+    say(map);
+}
+
+/// Moves what is refused into the description.
+fn say(map: &mut Map<String, Value>) {
+    let is_refused = |key: &str, value: &Value| match key {
+        "minItems" => *value != json!(0) && *value != json!(1),
+        key => REFUSED.contains(&key),
+    };
+    let refused = map.iter().filter(|(key, value)| is_refused(key, value));
+    let said: Vec<(String, String)> =
+        refused.map(|(key, value)| (key.clone(), format!("{key}: {value}"))).collect();
+    if said.is_empty() {
+        return;
+    }
+    let mut lines = Vec::new();
+    if let Some(Value::String(text)) = map.get("description") {
+        lines.push(text.clone());
+    }
+    for (key, line) in said {
+        map.shift_remove(&key);
+        lines.push(line);
+    }
+    map.insert("description".to_owned(), lines.join("\n").into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_closed_and_what_is_refused_is_said() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "minimum": {"type": "integer", "description": "How many.", "minimum": 1},
+                "map": {"type": "object", "additionalProperties": {"type": "string"}},
+                "list": {"type": "array", "minItems": 1, "items": {"type": "object", "properties": {}}},
+                "either": {"oneOf": [{"type": "object"}, {"type": "null"}]},
+            },
+            "$defs": {"a": {"type": "object"}},
+        });
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "minimum": {"type": "integer", "description": "How many.\nminimum: 1"},
+                "map": {"type": "object", "additionalProperties": {"type": "string"}},
+                "list": {"type": "array", "minItems": 1, "items":
+                    {"type": "object", "properties": {}, "additionalProperties": false}},
+                "either": {"anyOf": [
+                    {"type": "object", "additionalProperties": false}, {"type": "null"}]},
+            },
+            "$defs": {"a": {"type": "object", "additionalProperties": false}},
+            "additionalProperties": false,
+        });
+        assert_eq!(closed(&schema.into()).to::<Value>().unwrap(), expected);
+    }
+}

@@ -1,0 +1,103 @@
+//! What the streams of all model providers have in common, on their way in.
+
+mod call;
+mod history;
+mod ids;
+pub(crate) mod loose;
+pub(crate) mod talk;
+mod think;
+
+pub(crate) use call::{About, Call, Kind};
+pub(crate) use history::History;
+pub(crate) use ids::Ids;
+pub(crate) use think::{Segment, Think};
+
+use serde::Deserialize;
+use turnwire_core::{BlockType, ContentBlock, Error, ErrorKind, Fields, Json, Result};
+
+/// The field that says which wire an item came on that only its provider knows.
+const FROM: &str = "from_wire";
+
+/// The type of a block that has the item in a field of this name, where the item cannot be a block
+/// by itself.
+const WRAPPED: &str = "provider_item";
+
+/// A provider's own item as a block: verbatim, with the wire that it came on, so that it can be sent
+/// back to where it came from and to nobody else.
+pub(crate) fn item_block(wire: &str, mut item: Fields) -> ContentBlock {
+    if is_ours(&item) {
+        return wrapped_item_block(wire, &item);
+    }
+    item.insert(FROM, wire);
+    ContentBlock::Other(item)
+}
+
+/// The same inside a block that has no id: for an item whose id is taken.
+pub(crate) fn wrapped_item_block(wire: &str, item: &Fields) -> ContentBlock {
+    let mut block = wrapped(item);
+    block.insert(FROM, wire);
+    ContentBlock::Other(block)
+}
+
+/// A block of a type that we do not know. One that says it is of a type of ours, and is not, or that has
+/// no type, is inside another: else it could not be read again.
+pub(crate) fn other_block(block: Fields) -> ContentBlock {
+    if !is_ours(&block) {
+        return ContentBlock::Other(block);
+    }
+    ContentBlock::Other(wrapped(&block))
+}
+
+fn wrapped(item: &Fields) -> Fields {
+    let mut block = Fields::default();
+    block.insert("type", WRAPPED);
+    if let Ok(item) = Json::of(item) {
+        block.insert(WRAPPED, item);
+    }
+    block
+}
+
+/// Whether a reader of ours would take the item for a block of ours, or for none at all.
+fn is_ours(item: &Fields) -> bool {
+    const TYPES: [BlockType; 9] = [
+        BlockType::Text,
+        BlockType::Thinking,
+        BlockType::Data,
+        BlockType::Image,
+        BlockType::Audio,
+        BlockType::Video,
+        BlockType::Hint,
+        BlockType::ToolCall,
+        BlockType::ToolResult,
+    ];
+    match item.get::<String>("type") {
+        Ok(Some(word)) => word == WRAPPED || TYPES.iter().any(|ours| ours.as_str() == word),
+        _ => true,
+    }
+}
+
+/// The item that [`item_block`] made, if it came on this wire.
+pub(crate) fn item(wire: &str, block: &Fields) -> Option<Fields> {
+    let mut item = block.clone();
+    let from = item.remove(FROM)?;
+    if from != Json::from(wire) {
+        return None;
+    }
+    match item.raw("type") {
+        Some(word) if *word == Json::from(WRAPPED) => item.get(WRAPPED).ok()?,
+        _ => Some(item),
+    }
+}
+
+/// Reads a frame, which is an object.
+pub(crate) fn frame<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T> {
+    let frame = serde_json::from_str(text).map_err(|error| {
+        let kind = if error.is_data() { ErrorKind::NotAnEvent } else { ErrorKind::NotJson };
+        Error::new(kind, error.to_string())
+    })?;
+    // Serde would take a list for the fields in their order.
+    if text.trim_ascii_start().starts_with('[') {
+        return Err(Error::new(ErrorKind::NotAnEvent, "expected an object, found a list"));
+    }
+    Ok(frame)
+}

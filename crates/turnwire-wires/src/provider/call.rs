@@ -1,0 +1,382 @@
+//! One model call as events: its start, its blocks, and its end whatever happens.
+
+use crate::stream::{Decoding, Scope, Sink};
+use std::collections::BTreeMap;
+use turnwire_core::event::{
+    Block, Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, ModelCallEnd, ModelCallStart,
+    ReplyEnd, ReplyStart, TextBlockDelta, TextBlockEnd, TextBlockStart, ThinkingBlockDelta,
+    ThinkingBlockEnd, ThinkingBlockStart, TokenCounts, ToolCallDelta, ToolCallEnd, ToolCallStart,
+};
+use turnwire_core::{
+    ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ReplyError,
+};
+
+/// A model call on its way in. It hands on `REPLY_START` and `MODEL_CALL_START` before anything
+/// else, closes what is open, and ends exactly once: as the provider said, or as truncated.
+pub(crate) struct Call {
+    wire: &'static str,
+    scope: Scope,
+    reply_id: String,
+    prefix: String,
+    begun: bool,
+    /// Whether a model call is open: between its start and its end.
+    calling: bool,
+    ended: bool,
+    /// The blocks that are open, by what the provider calls them.
+    open: BTreeMap<u64, Open>,
+    /// How many blocks there were.
+    count: usize,
+    /// The ids of those of this model call.
+    made: Vec<String>,
+    /// The tokens, as far as they are known: the provider's last word counts.
+    pub usage: TokenCounts,
+    /// Why it ended, once the provider has said so. Without it the stream was truncated.
+    pub reason: Option<FinishedReason>,
+    /// What went wrong.
+    pub error: Option<ReplyError>,
+    /// What else the provider said of the call: its id, its own words for the end. It becomes the
+    /// metadata of `MODEL_CALL_END`, below the wire's name.
+    pub notes: Fields,
+    /// Blocks that were taken back.
+    pub discard: Vec<String>,
+    /// Its structured output, where the wire has a place for it.
+    pub structured_output: Option<Json>,
+}
+
+/// What a provider says of a call at its start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct About<'a> {
+    /// Its id; empty where there is none.
+    pub id: &'a str,
+    /// The model; empty where it is not said.
+    pub model: &'a str,
+    /// When it began, as seconds since 1970; 0 where it is not said.
+    pub created: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Thinking,
+    Call,
+    /// Bytes as base64; the name is what kind of bytes.
+    Data,
+}
+
+struct Open {
+    kind: Kind,
+    id: String,
+    /// Its place among all blocks.
+    place: usize,
+}
+
+impl Call {
+    pub(crate) fn new(wire: &'static str, decoding: &Decoding) -> Self {
+        Self {
+            wire,
+            scope: decoding.scope,
+            reply_id: decoding.reply_id.clone().unwrap_or_default(),
+            prefix: decoding.block_prefix.clone().unwrap_or_default(),
+            begun: false,
+            calling: false,
+            ended: false,
+            open: BTreeMap::new(),
+            count: 0,
+            made: Vec::new(),
+            usage: TokenCounts::default(),
+            reason: None,
+            error: None,
+            notes: Fields::default(),
+            discard: Vec::new(),
+            structured_output: None,
+        }
+    }
+
+    /// The reply; empty until it has begun, where nobody gave one.
+    pub(crate) fn reply_id(&self) -> &str {
+        &self.reply_id
+    }
+
+    /// Whether the end was handed on. Nothing is, behind it.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Hands on the start. Only the first one counts: ids may change in mid-stream. Behind
+    /// [`stop`](Self::stop) it is the start of the next model call of the same reply.
+    pub(crate) fn begin(&mut self, about: About<'_>, out: &mut Sink<'_>) {
+        if self.calling || self.ended {
+            return;
+        }
+        self.made.clear();
+        if self.begun {
+            self.usage = TokenCounts::default();
+            (self.reason, self.error, self.notes) = (None, None, Fields::default());
+        }
+        let id = if about.id.is_empty() { "reply" } else { about.id };
+        if self.reply_id.is_empty() {
+            id.clone_into(&mut self.reply_id);
+        }
+        if self.prefix.is_empty() {
+            id.clone_into(&mut self.prefix);
+        }
+        if !about.id.is_empty() {
+            self.notes.insert("id", about.id);
+        }
+        let at = time(about.created);
+        if self.scope == Scope::Reply && !self.begun {
+            let mut event = Event::new(self.reply_id.as_str(), ReplyStart::default());
+            event.created_at = at.as_str().into();
+            out(event);
+        }
+        (self.begun, self.calling) = (true, true);
+        let start = ModelCallStart { model_name: about.model.to_owned() };
+        let mut event = Event::new(self.reply_id.as_str(), start);
+        event.created_at = at.as_str().into();
+        out(event);
+    }
+
+    /// Hands on any event of the reply.
+    pub(crate) fn emit<'e>(&'e self, kind: impl Into<EventKind<'e>>, out: &mut Sink<'_>) {
+        if !self.ended {
+            out(Event::new(self.reply_id.as_str(), kind));
+        }
+    }
+
+    /// An id for a block that the provider gives none.
+    pub(crate) fn new_id(&self) -> String {
+        format!("{}-{}", self.prefix, self.count)
+    }
+
+    pub(crate) fn is_open(&self, key: u64) -> bool {
+        self.open.contains_key(&key)
+    }
+
+    /// Begins a block. `key` is what the provider calls it while it is open, `id` its id for good
+    /// (empty: a new one), `name` the tool's for a call.
+    pub(crate) fn start(&mut self, key: u64, kind: Kind, id: &str, name: &str, out: &mut Sink<'_>) {
+        self.close(key, Fields::default(), out);
+        let id = if id.is_empty() { self.new_id() } else { id.to_owned() };
+        match kind {
+            Kind::Text => self.emit(TextBlockStart { block_id: id.as_str().into() }, out),
+            Kind::Thinking => self.emit(ThinkingBlockStart { block_id: id.as_str().into() }, out),
+            Kind::Call => {
+                let start =
+                    ToolCallStart { tool_call_id: id.as_str().into(), tool_call_name: name.into() };
+                out(Event::new(self.reply_id.as_str(), start));
+            }
+            Kind::Data => {
+                let media_type = Some(name.to_owned()).filter(|name| !name.is_empty());
+                let start = DataBlockStart { block_id: id.as_str().into(), media_type, name: None };
+                self.emit(start, out);
+            }
+        }
+        self.made.push(id.clone());
+        self.open.insert(key, Open { kind, id, place: self.count });
+        self.count += 1;
+    }
+
+    /// Goes on with an open block; whether there is one.
+    pub(crate) fn delta(&self, key: u64, delta: &str, out: &mut Sink<'_>) -> bool {
+        let Some(open) = self.open.get(&key) else { return false };
+        self.grow(open, delta, out);
+        true
+    }
+
+    /// Goes on with an open block of this kind; whether there is one.
+    pub(crate) fn delta_of(&self, key: u64, kind: Kind, delta: &str, out: &mut Sink<'_>) -> bool {
+        let Some(open) = self.open.get(&key).filter(|open| open.kind == kind) else { return false };
+        self.grow(open, delta, out);
+        true
+    }
+
+    #[inline]
+    fn grow(&self, open: &Open, delta: &str, out: &mut Sink<'_>) {
+        if delta.is_empty() {
+            return;
+        }
+        let (id, delta) = (open.id.as_str().into(), delta.into());
+        let kind: EventKind<'_> = match open.kind {
+            Kind::Text => TextBlockDelta { block_id: id, delta }.into(),
+            Kind::Thinking => ThinkingBlockDelta { block_id: id, delta }.into(),
+            Kind::Call => ToolCallDelta { tool_call_id: id, delta }.into(),
+            Kind::Data => {
+                let chunk = Chunk::Data(delta);
+                DataBlockDelta { block_id: id, media_type: None, chunk }.into()
+            }
+        };
+        out(Event::new(self.reply_id.as_str(), kind));
+    }
+
+    /// Ends a block, if it is open. `extra` becomes fields of the block.
+    pub(crate) fn close(&mut self, key: u64, extra: Fields, out: &mut Sink<'_>) {
+        self.close_with(key, None, extra, out);
+    }
+
+    /// The same, with the whole text where the deltas of a text block gave another.
+    pub(crate) fn close_with(
+        &mut self,
+        key: u64,
+        whole: Option<&str>,
+        extra: Fields,
+        out: &mut Sink<'_>,
+    ) {
+        if let Some(open) = self.open.remove(&key) {
+            self.end_block(&open, whole, extra, out);
+        }
+    }
+
+    /// Ends every open block, in the order in which they began.
+    pub(crate) fn close_all(&mut self, out: &mut Sink<'_>) {
+        let mut open: Vec<Open> = std::mem::take(&mut self.open).into_values().collect();
+        open.sort_by_key(|open| open.place);
+        for open in open {
+            self.end_block(&open, None, Fields::default(), out);
+        }
+    }
+
+    fn end_block(&self, open: &Open, whole: Option<&str>, extra: Fields, out: &mut Sink<'_>) {
+        let id = open.id.as_str().into();
+        match open.kind {
+            Kind::Text => {
+                let text = whole.map(Into::into);
+                out(Event::new(self.reply_id.as_str(), TextBlockEnd { block_id: id, text, extra }));
+            }
+            Kind::Thinking => self.emit(ThinkingBlockEnd { block_id: id, extra }, out),
+            Kind::Call => self.emit(ToolCallEnd { tool_call_id: id, extra }, out),
+            Kind::Data => self.emit(DataBlockEnd { block_id: id, extra }, out),
+        }
+    }
+
+    /// A block of bytes, or of a URL, whole.
+    pub(crate) fn data(
+        &mut self,
+        id: &str,
+        media_type: Option<&str>,
+        chunk: Chunk<'_>,
+        extra: Fields,
+        out: &mut Sink<'_>,
+    ) {
+        let id = if id.is_empty() { self.new_id() } else { id.to_owned() };
+        self.count += 1;
+        let media_type = media_type.map(str::to_owned);
+        let block_id = || id.as_str().into();
+        let start =
+            DataBlockStart { block_id: block_id(), media_type: media_type.clone(), name: None };
+        self.emit(start, out);
+        self.emit(DataBlockDelta { block_id: block_id(), media_type, chunk }, out);
+        self.emit(DataBlockEnd { block_id: block_id(), extra }, out);
+        self.made.push(id);
+    }
+
+    /// An item that only the provider knows, verbatim.
+    pub(crate) fn item(&mut self, item: Fields, out: &mut Sink<'_>) {
+        self.block(super::item_block(self.wire, item), out);
+    }
+
+    /// The same, where a block of the item's id was there before.
+    pub(crate) fn item_again(&mut self, item: &Fields, out: &mut Sink<'_>) {
+        self.block(super::wrapped_item_block(self.wire, item), out);
+    }
+
+    fn block(&mut self, block: ContentBlock, out: &mut Sink<'_>) {
+        self.count += 1;
+        if !block.id().is_empty() {
+            self.made.push(block.id().to_owned());
+        }
+        self.emit(Block { block: Box::new(block) }, out);
+    }
+
+    /// The provider says that it failed: that is the last event of the call.
+    pub(crate) fn fail(&mut self, error: ReplyError, out: &mut Sink<'_>) {
+        self.reason = Some(FinishedReason::Error);
+        self.error = Some(error);
+        self.finish(out);
+    }
+
+    /// The provider says that this call is done: closes what is open, and hands on the end of the
+    /// call. The reply goes on: with another call, or with [`end`](Self::end).
+    pub(crate) fn stop(&mut self, out: &mut Sink<'_>) {
+        if self.ended || !self.calling {
+            return;
+        }
+        self.close_all(out);
+        self.calling = false;
+        let reason = self.reason.get_or_insert_default();
+        let end = ModelCallEnd {
+            usage: self.usage,
+            finished_reason: reason.clone(),
+            error: self.error.clone(),
+            discard: std::mem::take(&mut self.discard),
+        };
+        let mut event = Event::new(self.reply_id.as_str(), end);
+        if !self.notes.is_empty()
+            && let Ok(notes) = Json::of(&self.notes)
+        {
+            event.metadata.insert(self.wire, notes);
+        }
+        out(event);
+    }
+
+    /// The provider has begun its answer anew: ends the call, and takes back all that came of it. What
+    /// it took was never said.
+    pub(crate) fn abandon(&mut self, out: &mut Sink<'_>) {
+        self.close_all(out);
+        self.usage = TokenCounts::default();
+        self.reason = Some(FinishedReason::Truncated);
+        self.discard.append(&mut self.made);
+        self.stop(out);
+    }
+
+    /// Whether a call was done, and no other has begun.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.begun && !self.calling
+    }
+
+    /// The provider says that it is done: closes what is open, and hands on the end. A reason that
+    /// was never given is `completed`.
+    pub(crate) fn finish(&mut self, out: &mut Sink<'_>) {
+        if self.ended {
+            return;
+        }
+        if !self.begun {
+            self.begin(About::default(), out);
+        }
+        self.stop(out);
+        if self.scope == Scope::Reply {
+            let end = ReplyEnd {
+                finished_reason: self.reason.clone().unwrap_or_default(),
+                error: self.error.clone(),
+                structured_output: self.structured_output.take(),
+                ..ReplyEnd::default()
+            };
+            out(Event::new(self.reply_id.as_str(), end));
+        }
+        self.ended = true;
+    }
+
+    /// There are no more bytes. A stream that never said why it ended was cut off.
+    pub(crate) fn end(&mut self, out: &mut Sink<'_>) {
+        if self.reason.is_none() && !self.ended {
+            self.reason = Some(FinishedReason::Truncated);
+            self.error = Some(ReplyError {
+                r#type: ErrorType::Connection,
+                message: "the provider's stream broke off before its end".to_owned(),
+                ..ReplyError::default()
+            });
+        }
+        self.finish(out);
+    }
+}
+
+/// Seconds since 1970 as a time in UTC; empty where there are none, or too many.
+fn time(seconds: i64) -> String {
+    match jiff::Timestamp::from_second(seconds) {
+        Ok(at) if seconds > 0 => at.to_string(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,190 @@
+//! `<think>` tags inside text.
+
+const OPEN: &str = "<think>";
+const CLOSE: &str = "</think>";
+
+/// The most white space that is held back to see whether a tag follows: some models write nothing
+/// else until their limit.
+const MOST_SPACE: usize = 64;
+
+/// A piece of text, inside or outside the tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Segment<'a> {
+    Text(&'a str),
+    Thinking(&'a str),
+}
+
+/// Takes a text piece by piece, cut anywhere, and tells thinking from the rest.
+///
+/// White space in front of the first tag is dropped; everything else stays as it is. A tag that
+/// never closes makes the rest thinking. A tag behind a backtick is being talked about.
+#[derive(Debug, Default)]
+pub(crate) struct Think {
+    inside: bool,
+    /// Something other than white space has come outside the tags, or a tag has.
+    begun: bool,
+    /// The last character that was passed on is a backtick.
+    quoted: bool,
+    /// What may be the beginning of a tag, or white space in front of one.
+    held: String,
+}
+
+impl Think {
+    /// Takes the next piece. What it passes on is never empty.
+    pub(crate) fn feed(&mut self, piece: &str, mut each: impl FnMut(Segment<'_>)) {
+        if self.held.is_empty() && self.begun && !piece.contains('<') {
+            return self.pass(piece, &mut each);
+        }
+        let joined;
+        let mut rest = if self.held.is_empty() {
+            piece
+        } else {
+            joined = std::mem::take(&mut self.held) + piece;
+            &joined
+        };
+        loop {
+            let tag = if self.inside { CLOSE } else { OPEN };
+            if let Some((before, behind)) = self.find(rest, tag) {
+                if self.begun || self.inside || !is_space(before) {
+                    self.pass(before, &mut each);
+                }
+                self.inside = !self.inside;
+                self.begun = true;
+                self.quoted = false;
+                rest = behind;
+                continue;
+            }
+            let keep = held_from(rest, tag, self.begun || self.inside);
+            let (now, later) = rest.split_at(keep);
+            self.pass(now, &mut each);
+            self.held.push_str(later);
+            return;
+        }
+    }
+
+    /// There is no more: what was held back was no tag.
+    pub(crate) fn end(&mut self, mut each: impl FnMut(Segment<'_>)) {
+        let held = std::mem::take(&mut self.held);
+        self.pass(&held, &mut each);
+    }
+
+    /// Finds the next tag that counts.
+    fn find<'t>(&self, text: &'t str, tag: &str) -> Option<(&'t str, &'t str)> {
+        let mut from = 0;
+        loop {
+            let at = from + text.get(from..)?.find(tag)?;
+            let (before, behind) = (text.get(..at)?, text.get(at + tag.len()..)?);
+            let quoted = match before.chars().next_back() {
+                Some(last) => last == '`',
+                None => self.quoted,
+            };
+            if self.inside || !quoted {
+                return Some((before, behind));
+            }
+            from = at + tag.len();
+        }
+    }
+
+    fn pass(&mut self, text: &str, each: &mut impl FnMut(Segment<'_>)) {
+        let Some(last) = text.chars().next_back() else { return };
+        self.quoted = last == '`';
+        self.begun = true;
+        each(if self.inside { Segment::Thinking(text) } else { Segment::Text(text) });
+    }
+}
+
+/// From where on the text may be the beginning of a tag, or white space in front of the first.
+fn held_from(text: &str, tag: &str, begun: bool) -> usize {
+    if !begun && is_space(text) {
+        return 0;
+    }
+    let longest = tag.len().saturating_sub(1).min(text.len());
+    let start = (1..=longest).rev().find(|&len| text.ends_with(tag.get(..len).unwrap_or(tag)));
+    let at = text.len() - start.unwrap_or(0);
+    let before = text.get(..at).unwrap_or_default();
+    if !begun && is_space(before) { 0 } else { at }
+}
+
+/// Whether a text is no more than the white space that may stand in front of the first tag.
+fn is_space(text: &str) -> bool {
+    text.len() <= MOST_SPACE && text.trim_ascii().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The segments, neighbours joined, for every way to cut the text in two and into characters.
+    fn split(text: &str) -> Vec<(bool, String)> {
+        let cut = |pieces: &[&str]| {
+            let mut found: Vec<(bool, String)> = Vec::new();
+            let mut think = Think::default();
+            let mut each = |segment: Segment<'_>| {
+                let (inside, text) = match segment {
+                    Segment::Thinking(text) => (true, text),
+                    Segment::Text(text) => (false, text),
+                };
+                assert!(!text.is_empty());
+                match found.last_mut() {
+                    Some((last, sum)) if *last == inside => sum.push_str(text),
+                    _ => found.push((inside, text.to_owned())),
+                }
+            };
+            for piece in pieces {
+                think.feed(piece, &mut each);
+            }
+            think.end(&mut each);
+            found
+        };
+        let whole = cut(&[text]);
+        for at in (0..text.len()).filter(|&at| text.is_char_boundary(at)) {
+            let (left, right) = text.split_at(at);
+            assert_eq!(cut(&[left, right]), whole, "{text:?} cut at {at}");
+        }
+        let characters: Vec<String> = text.chars().map(String::from).collect();
+        let characters: Vec<&str> = characters.iter().map(String::as_str).collect();
+        assert_eq!(cut(&characters), whole, "{text:?} cut into characters");
+        whole
+    }
+
+    fn thinking(text: &str) -> (bool, String) {
+        (true, text.to_owned())
+    }
+
+    fn text(text: &str) -> (bool, String) {
+        (false, text.to_owned())
+    }
+
+    #[test]
+    fn tags_are_found_however_the_text_is_cut() {
+        assert_eq!(split("<think>plan</think>do"), [thinking("plan"), text("do")]);
+        assert_eq!(split("\n <think>é</think>\n\nü"), [thinking("é"), text("\n\nü")]);
+        let twice = split("a<think>b</think>c<think>d</think>");
+        assert_eq!(twice, [text("a"), thinking("b"), text("c"), thinking("d")]);
+    }
+
+    #[test]
+    fn only_so_much_white_space_is_held_back() {
+        let (few, many) = (" ".repeat(MOST_SPACE), " ".repeat(MOST_SPACE + 1));
+        assert_eq!(split(&format!("{few}<think>a")), [thinking("a")]);
+        assert_eq!(split(&format!("{many}<think>a")), [text(&many), thinking("a")]);
+        let mut think = Think::default();
+        for _ in 0..10_000 {
+            think.feed(" ", |_| {});
+        }
+        assert!(think.held.is_empty());
+    }
+
+    #[test]
+    fn a_tag_that_never_closes_makes_the_rest_thinking() {
+        assert_eq!(split("<think>on and on </thin"), [thinking("on and on </thin")]);
+        assert_eq!(split("<think>"), []);
+    }
+
+    #[test]
+    fn what_is_no_tag_stays_text() {
+        for plain in ["a < b", "</think> x", "<thinking>", "  ", "x <think", "`<think>` is a tag"] {
+            assert_eq!(split(plain), [text(plain)]);
+        }
+    }
+}
