@@ -23,6 +23,7 @@ pub mod agentscope;
 pub mod anthropic;
 pub mod body;
 pub mod loss;
+pub mod openai_chat;
 mod provider;
 pub mod registry;
 pub mod request;

@@ -24,6 +24,7 @@ macro_rules! wires {
 wires! {
     turnwire
     agentscope
+    openai_chat
     anthropic
 }
 

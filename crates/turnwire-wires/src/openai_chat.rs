@@ -1,0 +1,122 @@
+//! OpenAI's chat completions, and all that look alike: DeepSeek, Groq, xAI, Mistral, Moonshot,
+//! Alibaba, Perplexity, OpenRouter, vLLM, llama.cpp.
+//!
+//! ```
+//! use turnwire_core::{Folder, TextBlock, ThinkingBlock};
+//! use turnwire_wires::{Decoding, Wire};
+//!
+//! let body = "data: {\"id\":\"c1\",\"choices\":[{\"delta\":{\"content\":\"<think>Two\"}}]}\n\n\
+//!             data: {\"id\":\"c1\",\"choices\":[{\"delta\":{\"content\":\".</think>4\"}}]}\n\n\
+//!             data: [DONE]\n\n";
+//! let wire = Wire::named("openai-chat").unwrap();
+//! let mut folder = Folder::default();
+//! for event in wire.decoder(&Decoding::default())?.all(body.as_bytes())? {
+//!     folder.push(&event)?;
+//! }
+//! let msg = folder.into_messages().next().unwrap();
+//! assert_eq!(msg.id(), "c1");
+//! assert_eq!(msg.first::<ThinkingBlock>().unwrap().thinking, "Two.");
+//! assert_eq!(msg.first::<TextBlock>().unwrap().text, "4");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A reply ends in words that the protocol does not have: those are in `native_finish_reason`, as
+//! OpenRouter names what a provider said itself, and in the `code` of an error.
+
+mod blocks;
+mod chunk;
+mod decode;
+mod encode;
+mod failure;
+mod loose;
+mod message;
+mod parts;
+mod request;
+
+use crate::loss::Loss;
+use crate::registry::{Messages, Resume, Wire};
+
+const NAME: &str = "openai-chat";
+
+pub(crate) static WIRE: Wire = Wire {
+    name: NAME,
+    about: "OpenAI's chat completions and their many look-alikes",
+    stream_losses: &[
+        Loss::Times,
+        Loss::Names,
+        Loss::Metadata,
+        Loss::UnknownFields,
+        Loss::OtherReasons,
+        Loss::StructuredText,
+        Loss::StructuredOutput,
+        Loss::BlockIds,
+        Loss::EmptyBlocks,
+        Loss::BlockBoundaries,
+        Loss::Interleaving,
+        Loss::Corrections,
+        Loss::ThinkTags,
+        Loss::ThinkingExtras,
+        Loss::Hints,
+        Loss::Data,
+        Loss::OtherBlocks,
+        Loss::CallStates,
+        Loss::SuggestedRules,
+        Loss::EmptyInput,
+        Loss::ServedCalls,
+        Loss::ToolResults,
+        Loss::SubAgents,
+        Loss::CallOrder,
+        Loss::OpenCalls,
+        Loss::Unfinished,
+        Loss::NoUsage,
+    ],
+    message_losses: &[
+        Loss::MessageIds,
+        Loss::Times,
+        Loss::Metadata,
+        Loss::UnknownFields,
+        Loss::ToolMessages,
+        Loss::AdjacentReplies,
+        Loss::Endings,
+        Loss::Errors,
+        Loss::StructuredOutput,
+        Loss::Usage,
+        Loss::BlockIds,
+        Loss::EmptyBlocks,
+        Loss::BlockBoundaries,
+        Loss::BlockOrder,
+        Loss::ThinkingExtras,
+        Loss::Hints,
+        Loss::Data,
+        Loss::OtherBlocks,
+        Loss::CallStates,
+        Loss::SuggestedRules,
+        Loss::AllResultStates,
+        Loss::ResultMetadata,
+        Loss::ResultData,
+    ],
+    // Its clients cannot go on in the middle of an answer.
+    resume: Resume::Replay,
+    last_word: Some("[DONE]"),
+    decode: Some(|decoding| Box::new(decode::ChatDecoder::new(decoding))),
+    encode: Some(|encoding| Box::new(encode::ChatEncoder::new(encoding))),
+    messages: Some(Messages { decode: message::decode, encode: message::encode }),
+    request: Some(request::body),
+    ..Wire::NONE
+};
+
+/// The input of a call as the protocol's readers expect it: no input at all is `{}`.
+fn arguments(input: &str) -> &str {
+    if input.trim_ascii().is_empty() { "{}" } else { input }
+}
+
+/// A time as seconds since 1970; 0 where it is not known, or no time. A time without a zone is taken
+/// to be in UTC.
+fn seconds(at: &str) -> i64 {
+    let stamp = at.parse::<jiff::Timestamp>();
+    let plain = || at.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+    match stamp {
+        Ok(stamp) => stamp.as_second(),
+        Err(_) => plain().map_or(0, |zoned| zoned.timestamp().as_second()),
+    }
+}

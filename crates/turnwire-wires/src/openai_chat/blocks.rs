@@ -1,0 +1,359 @@
+//! The blocks of a stream that has no block boundaries: what begins ends what was before it, except
+//! for calls, which stay open until the end.
+
+use super::chunk::{Audio, CallPiece, Detail};
+use super::loose::{Object, Word};
+use crate::provider::{Call, Kind};
+use crate::stream::Sink;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use turnwire_core::event::Chunk;
+use turnwire_core::{Fields, Json};
+
+const TEXT: u64 = 0;
+const THINKING: u64 = 1;
+const AUDIO: u64 = 2;
+/// The first of the calls.
+const CALLS: u64 = 3;
+
+/// The field of a thinking block that says in which field of a chunk it came: it goes back in there.
+pub(super) const REASONING_FIELD: &str = "reasoning_field";
+/// The field of a thinking block that has its entry of OpenRouter's list, without the text.
+pub(super) const REASONING_DETAILS: &str = "reasoning_details";
+/// The field of a data block by which the provider knows the sound that it made.
+pub(super) const AUDIO_ID: &str = "audio_id";
+
+/// Where thinking came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// `<think>` tags inside the text.
+    Tags,
+    /// A field of this name; `content` is Mistral's list of parts.
+    Field(&'static str),
+    /// OpenRouter's list.
+    Details,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Nothing,
+    Text,
+    Thinking(Origin),
+}
+
+pub(super) struct Blocks {
+    pub call: Call,
+    open: Open,
+    /// The entry of OpenRouter's list that the open thinking is.
+    detail: Entry,
+    /// What the open text refers to.
+    annotations: Vec<Json>,
+    last_annotations: String,
+    /// What the whole answer refers to: Perplexity says it again in every chunk.
+    citations: String,
+    search_results: String,
+    audio_id: String,
+    calls: Vec<Slot>,
+    by_index: HashMap<i64, usize>,
+    by_id: HashMap<String, usize>,
+}
+
+#[derive(Default)]
+struct Entry {
+    r#type: String,
+    index: Option<i64>,
+    fields: Fields,
+}
+
+/// A call, begun or about to.
+#[derive(Default)]
+struct Slot {
+    /// What the provider calls it.
+    id: String,
+    name: String,
+    begun: bool,
+    extra: Fields,
+}
+
+impl Blocks {
+    pub(super) fn new(call: Call) -> Self {
+        Self {
+            call,
+            open: Open::Nothing,
+            detail: Entry::default(),
+            annotations: Vec::new(),
+            last_annotations: String::new(),
+            citations: String::new(),
+            search_results: String::new(),
+            audio_id: String::new(),
+            calls: Vec::new(),
+            by_index: HashMap::new(),
+            by_id: HashMap::new(),
+        }
+    }
+
+    pub(super) fn text(&mut self, piece: &str, out: &mut Sink<'_>) {
+        if self.open != Open::Text {
+            self.close(out);
+            self.call.start(TEXT, Kind::Text, "", "", out);
+            self.open = Open::Text;
+        }
+        self.call.delta(TEXT, piece, out);
+    }
+
+    pub(super) fn thinking(&mut self, piece: &str, origin: Origin, out: &mut Sink<'_>) {
+        if piece.is_empty() {
+            return;
+        }
+        if !matches!(self.open, Open::Thinking(_)) {
+            self.begin_thinking(origin, out);
+        }
+        self.call.delta(THINKING, piece, out);
+    }
+
+    fn begin_thinking(&mut self, origin: Origin, out: &mut Sink<'_>) {
+        self.close(out);
+        self.call.start(THINKING, Kind::Thinking, "", "", out);
+        self.open = Open::Thinking(origin);
+    }
+
+    /// OpenRouter's list of reasoning; whether there was text in it. Each of its entries is a block
+    /// of its own, so that it can be sent back as it was.
+    pub(super) fn details(&mut self, raw: &RawValue, out: &mut Sink<'_>) -> bool {
+        let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else { return false };
+        let mut any = false;
+        for raw in list {
+            let Ok(Object(Some(detail))) = serde_json::from_str::<Object<Detail<'_>>>(raw.get())
+            else {
+                continue;
+            };
+            let Ok(mut fields) = serde_json::from_str::<Fields>(raw.get()) else { continue };
+            let goes_on = matches!(&*detail.r#type.0, "reasoning.text" | "reasoning.summary");
+            let same = self.open == Open::Thinking(Origin::Details)
+                && self.detail.r#type == detail.r#type.0
+                && self.detail.index == detail.index.0;
+            if !(goes_on && same) {
+                self.begin_thinking(Origin::Details, out);
+                self.detail.r#type = detail.r#type.0.into_owned();
+                self.detail.index = detail.index.0;
+            }
+            if goes_on {
+                fields.remove("text");
+                fields.remove("summary");
+            }
+            for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+                self.detail.fields.insert(key, value.clone());
+            }
+            if goes_on {
+                let piece = if detail.text.is_empty() { &detail.summary } else { &detail.text };
+                any |= !piece.is_empty();
+                self.call.delta(THINKING, &piece.0, out);
+            } else {
+                self.close(out);
+            }
+        }
+        any
+    }
+
+    /// Ends the text or the thinking that is open.
+    pub(super) fn close(&mut self, out: &mut Sink<'_>) {
+        match std::mem::replace(&mut self.open, Open::Nothing) {
+            Open::Nothing => {}
+            Open::Text => {
+                let extra = self.references();
+                self.call.close(TEXT, extra, out);
+            }
+            Open::Thinking(origin) => {
+                let mut extra = Fields::default();
+                match origin {
+                    Origin::Tags => {}
+                    Origin::Field(name) => extra.insert(REASONING_FIELD, name),
+                    Origin::Details => {
+                        let entry = std::mem::take(&mut self.detail).fields;
+                        if let Ok(list) = Json::of(&[entry]) {
+                            extra.insert(REASONING_DETAILS, list);
+                        }
+                    }
+                }
+                self.call.close(THINKING, extra, out);
+            }
+        }
+    }
+
+    /// What the text refers to, as fields.
+    fn references(&mut self) -> Fields {
+        let mut fields = Fields::default();
+        let annotations = std::mem::take(&mut self.annotations);
+        if !annotations.is_empty()
+            && let Ok(list) = Json::of(&annotations)
+        {
+            fields.insert("annotations", list);
+        }
+        for (key, text) in
+            [("citations", &self.citations), ("search_results", &self.search_results)]
+        {
+            if let Ok(list) = Json::parse(text) {
+                fields.insert(key, list);
+            }
+        }
+        fields
+    }
+
+    pub(super) fn annotations(&mut self, raw: &RawValue) {
+        // Some repeat what they said before.
+        if self.last_annotations == raw.get() {
+            return;
+        }
+        raw.get().clone_into(&mut self.last_annotations);
+        if let Ok(list) = serde_json::from_str::<Vec<Json>>(raw.get()) {
+            self.annotations.extend(list);
+        }
+    }
+
+    pub(super) fn citations(&mut self, citations: Option<&RawValue>, results: Option<&RawValue>) {
+        for (held, raw) in [(&mut self.citations, citations), (&mut self.search_results, results)] {
+            if let Some(raw) = raw.filter(|raw| raw.get() != held && raw.get() != "[]") {
+                raw.get().clone_into(held);
+            }
+        }
+    }
+
+    /// A part that only the provider knows.
+    pub(super) fn item(&mut self, item: Fields, out: &mut Sink<'_>) {
+        self.close(out);
+        self.call.item(item, out);
+    }
+
+    /// A picture.
+    pub(super) fn image(&mut self, url: &str, out: &mut Sink<'_>) {
+        if url.is_empty() {
+            return;
+        }
+        self.close(out);
+        let (media_type, chunk) = match super::parts::data_url(url) {
+            Some((media_type, data)) => (media_type, Chunk::Data(data.into())),
+            None => (None, Chunk::Url(url.into())),
+        };
+        self.call.data("", media_type, chunk, Fields::default(), out);
+    }
+
+    /// Sound. What is said in it is text.
+    pub(super) fn audio(&mut self, audio: &Audio<'_>, out: &mut Sink<'_>) {
+        if self.audio_id.is_empty() {
+            self.audio_id = audio.id.0.clone().into_owned();
+        }
+        if !audio.data.is_empty() {
+            if !self.call.is_open(AUDIO) {
+                self.call.start(AUDIO, Kind::Data, "", "audio/*", out);
+            }
+            self.call.delta(AUDIO, &audio.data.0, out);
+        }
+        if !audio.transcript.is_empty() {
+            self.text(&audio.transcript.0, out);
+        }
+    }
+
+    /// A fragment of a call, or a whole one.
+    pub(super) fn call_piece(&mut self, piece: &CallPiece<'_>, out: &mut Sink<'_>) {
+        let none = Word::default();
+        let (name, input) = match (&piece.function.0, &piece.custom.0) {
+            (_, Some(custom)) => (&custom.name, Cow::Borrowed(&*custom.input.0)),
+            (Some(function), None) => (&function.name, function.arguments.map_or("".into(), input)),
+            (None, None) => (&none, "".into()),
+        };
+        let at = self.slot(piece.index.0, &piece.id.0, &name.0);
+        let Some(slot) = self.calls.get_mut(at) else { return };
+        if slot.id.is_empty() && !slot.begun {
+            slot.id = piece.id.0.clone().into_owned();
+        }
+        if slot.name.is_empty() {
+            slot.name = name.0.clone().into_owned();
+        }
+        if piece.custom.0.is_some() {
+            slot.extra.insert("custom", true);
+        }
+        if let Some(raw) = piece.extra_content
+            && let Ok(extra) = Json::parse(raw.get())
+        {
+            slot.extra.insert("extra_content", extra);
+        }
+        // The name may come later than the id.
+        let named = !slot.name.is_empty() || !input.is_empty();
+        if named && !slot.begun {
+            self.begin_call(at, out);
+        }
+        self.call.delta(CALLS + at as u64, &input, out);
+    }
+
+    /// Which call a fragment is about.
+    fn slot(&mut self, index: Option<i64>, id: &str, name: &str) -> usize {
+        let known = match index {
+            // Some number all of their calls 0.
+            Some(index) => self.by_index.get(&index).copied().filter(|&at| {
+                let before = self.calls.get(at).map_or("", |slot| &slot.id);
+                id.is_empty() || before.is_empty() || before == id || name.is_empty()
+            }),
+            None if !id.is_empty() => self.by_id.get(id).copied(),
+            None if name.is_empty() => self.calls.len().checked_sub(1),
+            None => None,
+        };
+        let at = known.unwrap_or_else(|| {
+            self.calls.push(Slot::default());
+            self.calls.len() - 1
+        });
+        if let Some(index) = index {
+            self.by_index.insert(index, at);
+        }
+        at
+    }
+
+    fn begin_call(&mut self, at: usize, out: &mut Sink<'_>) {
+        self.close(out);
+        let Some(slot) = self.calls.get_mut(at) else { return };
+        slot.begun = true;
+        let mut id = slot.id.clone();
+        if self.by_id.contains_key(&id) {
+            id = format!("{id}-{}", at + 1);
+        }
+        if !id.is_empty() {
+            self.by_id.insert(id.clone(), at);
+        }
+        self.call.start(CALLS + at as u64, Kind::Call, &id, &slot.name, out);
+    }
+
+    /// Ends all blocks, in the order in which they began.
+    pub(super) fn close_all(&mut self, out: &mut Sink<'_>) {
+        self.close(out);
+        if self.call.is_open(AUDIO) {
+            let mut extra = Fields::default();
+            if !self.audio_id.is_empty() {
+                extra.insert(AUDIO_ID, self.audio_id.as_str());
+            }
+            self.call.close(AUDIO, extra, out);
+        }
+        for at in 0..self.calls.len() {
+            if self.calls.get(at).is_some_and(|slot| !slot.begun) {
+                self.begin_call(at, out);
+            }
+        }
+        for (at, slot) in self.calls.drain(..).enumerate() {
+            self.call.close(CALLS + at as u64, slot.extra, out);
+        }
+        // What came when there was no text for it.
+        let references = std::mem::take(&mut self.annotations);
+        if !references.is_empty()
+            && let Ok(list) = Json::of(&references)
+        {
+            self.call.notes.insert("annotations", list);
+        }
+    }
+}
+
+/// A fragment of JSON text; some send the JSON itself.
+fn input(raw: &RawValue) -> Cow<'_, str> {
+    match serde_json::from_str::<Word<'_>>(raw.get()) {
+        Ok(text) if raw.get().starts_with('"') => text.0,
+        _ => raw.get().into(),
+    }
+}

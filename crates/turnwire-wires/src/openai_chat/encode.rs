@@ -1,0 +1,496 @@
+//! Events of a turn as the stream of one chat completion.
+//!
+//! The client sees one answer of a model: text and thinking as they come. A call that the client has
+//! to execute is written when the turn ends, or waits, without a result for it; a call that the agent
+//! served itself never is, for the client would try to execute it.
+
+use super::failure::Failure;
+use crate::stream::{Encode, Encoding, Frames};
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+use turnwire_core::event::{ModelCallEnd, ReplyEnd, TokenCounts};
+use turnwire_core::{
+    ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ReplyError, ToolCall,
+};
+
+pub(super) struct ChatEncoder {
+    model: Option<String>,
+    usage: bool,
+    turn: Turn,
+}
+
+/// What is known of the reply that is written.
+#[derive(Default)]
+struct Turn {
+    id: String,
+    state: State,
+    created: i64,
+    model: String,
+    /// The beginning of every chunk, up to its delta.
+    head: String,
+    /// The text and thinking blocks that may grow, and whether they have.
+    open: HashMap<String, bool>,
+    /// The calls without a result so far, by their ids; and how many there were.
+    calls: HashMap<String, (usize, ToolCall)>,
+    count: usize,
+    /// Calls that nobody has to execute any more.
+    served: HashSet<String>,
+    usage: TokenCounts,
+    /// Whether any text was written.
+    said: bool,
+    annotations: Vec<Json>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// There is no reply yet.
+    #[default]
+    Before,
+    /// It has begun; nothing was written.
+    Begun,
+    /// The first chunk was written.
+    Open,
+    Ended,
+}
+
+impl ChatEncoder {
+    pub(super) fn new(encoding: &Encoding) -> Self {
+        Self { model: encoding.model.clone(), usage: encoding.usage, turn: Turn::default() }
+    }
+}
+
+impl Encode for ChatEncoder {
+    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        if let EventKind::Custom(custom) = &event.kind
+            && custom.name == super::NAME
+            && !event.is_of_sub_agent()
+        {
+            // A frame of this wire that nobody knew.
+            out.push("", &custom.value.0);
+            return;
+        }
+        if self.is_ours(event) {
+            self.take(event, out);
+        }
+    }
+
+    fn end(&mut self, out: &mut Frames) {
+        if !matches!(self.turn.state, State::Begun | State::Open) {
+            return;
+        }
+        // A turn that waits for the client to execute its calls is over for this protocol. Any other
+        // one broke off, and the word behind the stream must not make it a success.
+        let end = if self.turn.calls.is_empty() {
+            ReplyEnd {
+                finished_reason: FinishedReason::Truncated,
+                error: Some(ReplyError {
+                    r#type: ErrorType::Connection,
+                    message: "the reply broke off before its end".to_owned(),
+                    ..ReplyError::default()
+                }),
+                ..ReplyEnd::default()
+            }
+        } else {
+            ReplyEnd { finished_reason: FinishedReason::ToolCalls, ..ReplyEnd::default() }
+        };
+        self.finish(&end, out);
+    }
+}
+
+#[derive(Serialize)]
+struct Chunk<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: &'a [Choice<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: u8,
+    delta: Delta<'a>,
+    finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    native_finish_reason: Option<&'a str>,
+}
+
+#[derive(Default, Serialize)]
+struct Delta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<[Piece<'a>; 1]>,
+    #[serde(skip_serializing_if = "<[Json]>::is_empty")]
+    annotations: &'a [Json],
+}
+
+#[derive(Serialize)]
+struct Piece<'a> {
+    index: usize,
+    id: &'a str,
+    r#type: &'static str,
+    function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a Json>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+#[derive(Serialize)]
+struct Usage {
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    total_tokens: i64,
+    prompt_tokens_details: PromptTokens,
+}
+
+#[derive(Serialize)]
+struct PromptTokens {
+    cached_tokens: i64,
+    cache_write_tokens: i64,
+}
+
+impl ChatEncoder {
+    /// Whether the event is one of the reply that is written; if it is the first, it begins.
+    fn is_ours(&mut self, event: &Event<'_>) -> bool {
+        if event.is_of_sub_agent() || event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
+            return false;
+        }
+        let same = self.turn.id == event.reply_id;
+        match self.turn.state {
+            State::Begun | State::Open => same,
+            State::Ended if same => false,
+            // A new turn is a new answer.
+            State::Before | State::Ended => {
+                self.turn = Turn {
+                    id: event.reply_id.to_string(),
+                    state: State::Begun,
+                    created: super::seconds(&event.created_at),
+                    ..Turn::default()
+                };
+                true
+            }
+        }
+    }
+
+    fn take(&mut self, event: &Event<'_>, out: &mut Frames) {
+        let turn = &mut self.turn;
+        match &event.kind {
+            EventKind::TextBlockDelta(delta) if turn.grows(&delta.block_id, &delta.delta) => {
+                self.text(&delta.delta, out);
+            }
+            EventKind::ThinkingBlockDelta(delta) if turn.grows(&delta.block_id, &delta.delta) => {
+                self.thinking(&delta.delta, out);
+            }
+            EventKind::ToolCallDelta(delta) => {
+                if let Some((_, call)) = turn.calls.get_mut(&*delta.tool_call_id) {
+                    call.input.push_str(&delta.delta);
+                }
+            }
+            EventKind::ModelCallStart(start) if turn.model.is_empty() => {
+                turn.model.clone_from(&start.model_name);
+            }
+            EventKind::ModelCallEnd(end) => turn.model_call_end(end),
+            EventKind::TextBlockStart(start) => turn.begin(&start.block_id),
+            EventKind::ThinkingBlockStart(start) => turn.begin(&start.block_id),
+            EventKind::TextBlockEnd(end) => {
+                let grown = turn.open.remove(&*end.block_id);
+                turn.keep_annotations(&end.extra);
+                // What was written cannot be replaced.
+                if let (Some(false), Some(text)) = (grown, &end.text) {
+                    self.text(text, out);
+                }
+            }
+            EventKind::ThinkingBlockEnd(end) => {
+                turn.open.remove(&*end.block_id);
+            }
+            EventKind::ToolCallStart(start) => {
+                turn.hold(ToolCall::new(&*start.tool_call_id, &*start.tool_call_name, ""));
+            }
+            EventKind::ToolCallEnd(end) => {
+                if let Some((_, call)) = turn.calls.get_mut(&*end.tool_call_id) {
+                    call.rest.extend(&end.extra);
+                }
+            }
+            EventKind::ToolResultStart(start) => turn.serve(&start.tool_call_id),
+            EventKind::ExternalExecutionResult(event) => {
+                for result in &event.execution_results {
+                    turn.serve(&result.id);
+                }
+            }
+            EventKind::UserConfirmResult(event) => {
+                for answer in &event.confirm_results {
+                    if !answer.confirmed {
+                        turn.serve(&answer.tool_call.id);
+                    } else if let Some((_, call)) = turn.calls.get_mut(&answer.tool_call.id)
+                        && !answer.tool_call.input.is_empty()
+                    {
+                        call.input.clone_from(&answer.tool_call.input);
+                    }
+                }
+            }
+            EventKind::Block(event) => self.block(&event.block, out),
+            EventKind::ReplyEnd(end) => self.finish(end, out),
+            _ => {}
+        }
+    }
+
+    /// A block that came whole.
+    fn block(&mut self, block: &ContentBlock, out: &mut Frames) {
+        match block {
+            ContentBlock::Text(block) => {
+                self.turn.keep_annotations(&block.rest);
+                self.text(&block.text, out);
+            }
+            ContentBlock::Thinking(block) => self.thinking(&block.thinking, out),
+            ContentBlock::ToolCall(call) => self.turn.hold(call.clone()),
+            ContentBlock::ToolResult(result) => self.turn.serve(&result.id),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str, out: &mut Frames) {
+        if !text.is_empty() {
+            self.turn.said = true;
+            self.piece("content", text, out);
+        }
+    }
+
+    fn thinking(&mut self, text: &str, out: &mut Frames) {
+        if !text.is_empty() {
+            self.piece("reasoning_content", text, out);
+        }
+    }
+
+    /// A delta of one text. Most chunks are that, so it is written without any detour.
+    fn piece(&mut self, field: &str, text: &str, out: &mut Frames) {
+        self.open(out);
+        let head = &self.turn.head;
+        out.push_with("", |out| {
+            out.push_str(head);
+            out.push_str(r#"{""#);
+            out.push_str(field);
+            out.push_str(r#"":""#);
+            escape(text, out);
+            out.push_str(r#""},"finish_reason":null}]}"#);
+        });
+    }
+
+    fn delta(&mut self, delta: Delta<'_>, out: &mut Frames) {
+        self.open(out);
+        self.choice(delta, None, None, out);
+    }
+
+    /// The first chunk, which has the role.
+    fn open(&mut self, out: &mut Frames) {
+        if self.turn.state == State::Begun {
+            self.turn.state = State::Open;
+            self.turn.head = self.head();
+            let delta = Delta { role: Some("assistant"), content: Some(""), ..Delta::default() };
+            self.choice(delta, None, None, out);
+        }
+    }
+
+    /// A chunk up to its delta.
+    fn head(&self) -> String {
+        let mut first = Frames::default();
+        self.choice(Delta::default(), None, None, &mut first);
+        let text = first.iter().next().map_or("", |(_, text)| text);
+        // The empty delta is the last object that begins.
+        let end = text.rfind("{}").unwrap_or(text.len());
+        text.get(..end).unwrap_or_default().to_owned()
+    }
+
+    fn choice(
+        &self,
+        delta: Delta<'_>,
+        finish_reason: Option<&'static str>,
+        native_finish_reason: Option<&str>,
+        out: &mut Frames,
+    ) {
+        self.chunk(&[Choice { index: 0, delta, finish_reason, native_finish_reason }], None, out);
+    }
+
+    fn chunk(&self, choices: &[Choice<'_>], usage: Option<Usage>, out: &mut Frames) {
+        let chunk = Chunk {
+            id: &self.turn.id,
+            object: "chat.completion.chunk",
+            created: self.turn.created,
+            model: self.model.as_deref().unwrap_or(&self.turn.model),
+            choices,
+            usage,
+        };
+        out.push("", &chunk);
+    }
+
+    fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
+        self.open(out);
+        // Who asked for JSON reads the text.
+        if let Some(output) = end.structured_output.as_ref().filter(|_| !self.turn.said) {
+            self.text(output.text(), out);
+        }
+        let calls = self.calls(out);
+        let reason = &end.finished_reason;
+        let failed = matches!(reason, FinishedReason::Error | FinishedReason::Truncated);
+        let unnamed =
+            ReplyError { message: "the reply failed".to_owned(), ..ReplyError::default() };
+        let error = end.error.as_ref().or_else(|| failed.then_some(&unnamed));
+        if error.is_none() {
+            let (word, native) = words(reason, calls);
+            let annotations = std::mem::take(&mut self.turn.annotations);
+            let delta = Delta { annotations: &annotations, ..Delta::default() };
+            self.choice(delta, Some(word), native, out);
+        }
+        if self.usage {
+            self.chunk(&[], Some(self.turn.usage()), out);
+        }
+        // Clients stop reading at an error.
+        if let Some(error) = error {
+            out.push("", &Failure::new(error, reason));
+        }
+        // Only the id is still of use: nothing more is written for it.
+        let id = std::mem::take(&mut self.turn.id);
+        self.turn = Turn { id, state: State::Ended, ..Turn::default() };
+    }
+
+    /// Writes the calls that the client has to execute; whether there were any.
+    fn calls(&mut self, out: &mut Frames) -> bool {
+        let mut calls: Vec<(usize, ToolCall)> = self.turn.calls.drain().map(|(_, it)| it).collect();
+        calls.sort_by_key(|(place, _)| *place);
+        for (index, (_, call)) in calls.iter().enumerate() {
+            let arguments = super::arguments(&call.input);
+            let piece = Piece {
+                index,
+                id: &call.id,
+                r#type: "function",
+                function: Function { name: &call.name, arguments },
+                extra_content: call.rest.raw("extra_content"),
+            };
+            self.delta(Delta { tool_calls: Some([piece]), ..Delta::default() }, out);
+        }
+        !calls.is_empty()
+    }
+}
+
+impl Turn {
+    fn begin(&mut self, id: &str) {
+        self.open.insert(id.to_owned(), false);
+    }
+
+    /// Whether there is such a block; if so, it has grown.
+    fn grows(&mut self, id: &str, delta: &str) -> bool {
+        self.open.get_mut(id).map(|grown| *grown |= !delta.is_empty()).is_some()
+    }
+
+    fn hold(&mut self, call: ToolCall) {
+        if !self.served.contains(&call.id) && !self.calls.contains_key(&call.id) {
+            self.calls.insert(call.id.clone(), (self.count, call));
+            self.count += 1;
+        }
+    }
+
+    fn serve(&mut self, id: &str) {
+        if self.calls.remove(id).is_some() {
+            self.served.insert(id.to_owned());
+        }
+    }
+
+    fn model_call_end(&mut self, end: &ModelCallEnd) {
+        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
+        let sum = &mut self.usage;
+        add(&mut sum.input_tokens, end.usage.input_tokens);
+        add(&mut sum.output_tokens, end.usage.output_tokens);
+        add(&mut sum.cache_input_tokens, end.usage.cache_input_tokens);
+        add(&mut sum.cache_creation_input_tokens, end.usage.cache_creation_input_tokens);
+        for id in &end.discard {
+            self.calls.remove(id);
+            self.open.remove(id);
+        }
+    }
+
+    fn keep_annotations(&mut self, extra: &Fields) {
+        if let Ok(Some(list)) = extra.get::<Vec<Json>>("annotations") {
+            self.annotations.extend(list);
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        let counts = &self.usage;
+        Usage {
+            prompt_tokens: counts.input_tokens,
+            completion_tokens: counts.output_tokens,
+            total_tokens: counts.input_tokens.saturating_add(counts.output_tokens),
+            prompt_tokens_details: PromptTokens {
+                cached_tokens: counts.cache_input_tokens,
+                cache_write_tokens: counts.cache_creation_input_tokens,
+            },
+        }
+    }
+}
+
+/// Writes what stands between the quotes of a JSON string.
+fn escape(text: &str, out: &mut String) {
+    let mut kept = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(text.get(kept..at).unwrap_or_default());
+        kept = at + 1;
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            control => {
+                let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0');
+                out.push_str("\\u00");
+                out.push(digit(control >> 4));
+                out.push(digit(control & 15));
+            }
+        }
+    }
+    out.push_str(text.get(kept..).unwrap_or_default());
+}
+
+/// The protocol's word for an end, and ours where the protocol has none.
+fn words(reason: &FinishedReason, calls: bool) -> (&'static str, Option<&str>) {
+    match reason {
+        FinishedReason::Completed | FinishedReason::ToolCalls if calls => ("tool_calls", None),
+        FinishedReason::Completed => ("stop", None),
+        FinishedReason::Length => ("length", None),
+        FinishedReason::ContentFilter => ("content_filter", None),
+        FinishedReason::ExceedMaxIters => ("length", Some(reason.as_str())),
+        FinishedReason::Refusal => ("content_filter", Some(reason.as_str())),
+        FinishedReason::ToolCalls
+        | FinishedReason::Interrupted
+        | FinishedReason::Error
+        | FinishedReason::Truncated
+        | FinishedReason::Other(_) => ("stop", Some(reason.as_str())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_escaped_as_json() {
+        let text: String =
+            (0..0x300).filter_map(char::from_u32).chain("\u{2028}🙂".chars()).collect();
+        let mut written = "\"".to_owned();
+        escape(&text, &mut written);
+        written.push('"');
+        assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
+    }
+}

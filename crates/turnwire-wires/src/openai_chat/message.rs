@@ -1,0 +1,384 @@
+//! Messages of a chat, both ways.
+//!
+//! What the assistant says and what its tools give, between two users, is one reply of ours.
+
+use super::blocks::{REASONING_DETAILS, REASONING_FIELD};
+use super::parts::{Assistant, call, data_part, data_url, item, text_part};
+use crate::provider::item_block;
+use serde_json::{Map, Value, json};
+use turnwire_core::block::{Base64Source, UrlSource};
+use turnwire_core::{
+    ContentBlock, DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Payload, Result, Role,
+    Source, TextBlock, ThinkingBlock, ToolCall, ToolCallState, ToolResult,
+};
+
+/// Reads a list of messages, or a single one.
+pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
+    let list: Vec<Map<String, Value>> = if text.trim_ascii_start().starts_with('[') {
+        Json::parse(text)?.to().map_err(not_a_message)?
+    } else {
+        vec![Json::parse(text)?.to().map_err(not_a_message)?]
+    };
+    let mut reading = Reading::default();
+    for (at, message) in list.iter().enumerate() {
+        reading.message(message).map_err(|error| error.at(format!("[{at}]")))?;
+    }
+    reading.flush()?;
+    Ok(reading.messages)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands where an error is mapped")]
+fn not_a_message(error: Error) -> Error {
+    Error::new(ErrorKind::NotAMessage, error.message())
+}
+
+#[derive(Default)]
+struct Reading {
+    messages: Vec<Msg>,
+    /// Who replies, while a reply goes on.
+    open: Option<String>,
+    content: Vec<ContentBlock>,
+}
+
+type Fielded = Map<String, Value>;
+
+fn word<'m>(message: &'m Fielded, key: &str) -> &'m str {
+    message.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+impl Reading {
+    fn message(&mut self, message: &Fielded) -> Result<()> {
+        let name = word(message, "name");
+        match word(message, "role") {
+            "system" | "developer" => {
+                let only_text = |block: &ContentBlock| !matches!(block, ContentBlock::Data(_));
+                let content = blocks(message.get("content")).into_iter().filter(only_text);
+                self.whole(Role::System, name, content.collect())
+            }
+            "user" => self.whole(Role::User, name, blocks(message.get("content"))),
+            "assistant" => {
+                self.open.get_or_insert_with(|| name.to_owned());
+                self.assistant(message);
+                Ok(())
+            }
+            "tool" | "function" => {
+                self.open.get_or_insert_default();
+                self.result(message);
+                Ok(())
+            }
+            other => Err(Error::new(
+                ErrorKind::NotAMessage,
+                format!(
+                    "`{other}` is no role of a chat; it is one of system, developer, user, assistant, tool"
+                ),
+            )),
+        }
+    }
+
+    fn whole(&mut self, role: Role, name: &str, content: Vec<ContentBlock>) -> Result<()> {
+        self.flush()?;
+        self.messages.push(Msg::builder(role).name(name).content(content).build()?);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let content = std::mem::take(&mut self.content);
+        if let Some(name) = self.open.take() {
+            self.messages.push(Msg::builder(Role::Assistant).name(name).content(content).build()?);
+        }
+        Ok(())
+    }
+
+    fn assistant(&mut self, message: &Fielded) {
+        let details = message.get(REASONING_DETAILS).and_then(Value::as_array);
+        if let Some(details) = details.filter(|list| !list.is_empty()) {
+            self.content.extend(details.iter().filter_map(detail));
+        } else {
+            let fields = ["reasoning_content", "reasoning"];
+            let found = fields.iter().find(|field| !word(message, field).is_empty());
+            self.content.extend(found.map(|field| thinking(word(message, field), field)));
+        }
+        let mut said = blocks(message.get("content"));
+        if !word(message, "refusal").is_empty() {
+            said.push(TextBlock::new(word(message, "refusal")).into());
+        }
+        if let Some(list) = message.get("annotations").filter(|list| !is_empty(list))
+            && let Some(ContentBlock::Text(block)) = said.last_mut()
+        {
+            block.rest.insert("annotations", list.clone());
+        }
+        self.content.extend(said);
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        for piece in calls.into_iter().flatten() {
+            self.content.push(read_call(piece).into());
+        }
+        if let Some(function) = message.get("function_call").and_then(Value::as_object) {
+            // It never had an id; its result names the function.
+            let name = word(function, "name");
+            let input = input(function.get("arguments"));
+            self.content.push(ToolCall::new(name, name, input).into());
+        }
+    }
+
+    fn result(&mut self, message: &Fielded) {
+        let name = message.get("name").and_then(Value::as_str);
+        let id = match word(message, "tool_call_id") {
+            "" => name.unwrap_or_default(),
+            id => id,
+        };
+        let call = self.content.iter_mut().rev().find_map(|block| match block {
+            ContentBlock::ToolCall(call) if call.id == id => Some(call),
+            _ => None,
+        });
+        let mut called = String::new();
+        if let Some(call) = call {
+            call.state = ToolCallState::Finished;
+            called.clone_from(&call.name);
+        }
+        let output = match message.get("content") {
+            Some(Value::Array(list)) => Payload::Parts(
+                list.iter()
+                    .filter_map(|part| part.get("text")?.as_str())
+                    .map(|text| Part::Text(TextBlock::new(text)))
+                    .collect(),
+            ),
+            Some(Value::String(text)) => Payload::Text(text.clone()),
+            _ => Payload::Text(String::new()),
+        };
+        let name = name.map_or(called, str::to_owned);
+        self.content.push(ToolResult::success(id, output).named(name).into());
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// The blocks of a content: a text, or a list of parts. What is empty says nothing.
+fn blocks(content: Option<&Value>) -> Vec<ContentBlock> {
+    match content {
+        Some(Value::String(text)) if !text.is_empty() => vec![TextBlock::new(text).into()],
+        Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn block(part: &Value) -> Option<ContentBlock> {
+    if let Some(text) = part.as_str() {
+        return (!text.is_empty()).then(|| TextBlock::new(text).into());
+    }
+    let part = part.as_object()?;
+    let inner = |key: &str, field: &str| part.get(key)?.get(field)?.as_str();
+    let known: Option<ContentBlock> = match word(part, "type") {
+        "text" | "input_text" | "output_text" => match word(part, "text") {
+            "" => return None,
+            text => Some(TextBlock::new(text).into()),
+        },
+        "refusal" => Some(TextBlock::new(word(part, "refusal")).into()),
+        "thinking" => Some(thinking(&thought(part.get("thinking")), "content")),
+        "image_url" => {
+            let url = inner("image_url", "url").or_else(|| part.get("image_url")?.as_str());
+            url.map(|url| data(url, "image/*", None))
+        }
+        "input_audio" => inner("input_audio", "data").map(|bytes| {
+            let kind = match inner("input_audio", "format") {
+                Some("mp3") => "audio/mpeg".to_owned(),
+                format => format!("audio/{}", format.unwrap_or("wav")),
+            };
+            base64(bytes, Some(&kind), None)
+        }),
+        "file" => inner("file", "file_data").map(|url| data(url, "", inner("file", "filename"))),
+        _ => None,
+    };
+    known.or_else(|| Some(item_block(super::NAME, fields(part))))
+}
+
+fn fields(object: &Fielded) -> Fields {
+    object.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// The text of a thinking part, which is a list of texts, or one.
+fn thought(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(list)) => {
+            list.iter().filter_map(|part| part.get("text")?.as_str()).collect()
+        }
+        _ => String::new(),
+    }
+}
+
+fn thinking(text: &str, field: &str) -> ContentBlock {
+    let mut block = ThinkingBlock::new(text);
+    block.rest.insert(REASONING_FIELD, field);
+    block.into()
+}
+
+fn detail(entry: &Value) -> Option<ContentBlock> {
+    let mut entry = entry.as_object()?.clone();
+    let field = match word(&entry, "type") {
+        "reasoning.text" => "text",
+        "reasoning.summary" => "summary",
+        _ => "",
+    };
+    let text = entry.shift_remove(field);
+    let mut block = ThinkingBlock::new(text.as_ref().and_then(Value::as_str).unwrap_or_default());
+    block.rest.insert(REASONING_DETAILS, vec![Value::from(entry)]);
+    Some(block.into())
+}
+
+fn data(url: &str, kind: &str, name: Option<&str>) -> ContentBlock {
+    if let Some((kind, bytes)) = data_url(url) {
+        return base64(bytes, kind, name);
+    }
+    let media_type = Some(kind.to_owned()).filter(|kind| !kind.is_empty());
+    let source = UrlSource { url: url.to_owned(), media_type, ..UrlSource::default() };
+    named(DataBlock::from_source(Source::Url(source)), name)
+}
+
+fn base64(bytes: &str, kind: Option<&str>, name: Option<&str>) -> ContentBlock {
+    let source = Base64Source {
+        data: bytes.to_owned(),
+        media_type: kind.map(str::to_owned),
+        ..Base64Source::default()
+    };
+    named(DataBlock::from_source(Source::Base64(source)), name)
+}
+
+fn named(block: DataBlock, name: Option<&str>) -> ContentBlock {
+    DataBlock { name: name.map(str::to_owned), ..block }.into()
+}
+
+fn read_call(piece: &Value) -> ToolCall {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let id = text(piece.get("id"));
+    let mut call = match (piece.get("function"), piece.get("custom")) {
+        (_, Some(custom)) => {
+            let mut call = ToolCall::new(id, text(custom.get("name")), text(custom.get("input")));
+            call.rest.insert("custom", true);
+            call
+        }
+        (Some(function), None) => {
+            ToolCall::new(id, text(function.get("name")), input(function.get("arguments")))
+        }
+        (None, None) => ToolCall::new(id, "", ""),
+    };
+    if let Some(extra) = piece.get("extra_content").filter(|extra| !extra.is_null()) {
+        call.rest.insert("extra_content", extra.clone());
+    }
+    call
+}
+
+/// The input as text; some send the JSON itself.
+fn input(arguments: Option<&Value>) -> String {
+    match arguments {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => String::new(),
+        Some(value) => value.to_string(),
+    }
+}
+
+/// Writes messages. A reply becomes one message of the assistant's for each step, and one for each
+/// result.
+pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
+    let mut all: Vec<Value> = Vec::new();
+    for msg in messages {
+        match msg.role() {
+            Role::System | Role::User => {
+                let parts = msg.content().iter().filter_map(given).collect();
+                let mut message = json!({"role": msg.role()});
+                if let Some(map) = message.as_object_mut() {
+                    if !msg.name().is_empty() {
+                        map.insert("name".to_owned(), msg.name().into());
+                    }
+                    map.insert("content".to_owned(), content(parts));
+                }
+                all.push(message);
+            }
+            Role::Assistant => assistant(msg, &mut all),
+            Role::Tool => {
+                // Results follow a message of the assistant's.
+                if !all.last().is_some_and(is_reply) {
+                    all.push(Assistant::default().message(msg.name(), Value::Null));
+                }
+                for block in msg.content() {
+                    if let ContentBlock::ToolResult(block) = block {
+                        all.push(result(block));
+                    }
+                }
+            }
+        }
+    }
+    all.into_iter().map(Json::from).collect()
+}
+
+fn is_reply(message: &Value) -> bool {
+    message.get("role").is_some_and(|role| role == "assistant" || role == "tool")
+}
+
+/// A single text is a string; nothing at all is an empty list.
+fn content(mut parts: Vec<Value>) -> Value {
+    match parts.as_mut_slice() {
+        [Value::Object(part)] if word(part, "type") == "text" => {
+            part.remove("text").unwrap_or_default()
+        }
+        _ => parts.into(),
+    }
+}
+
+fn given(block: &ContentBlock) -> Option<Value> {
+    match block {
+        ContentBlock::Text(block) => Some(text_part(&block.text)),
+        ContentBlock::Data(block) => data_part(block).ok(),
+        ContentBlock::Other(fields) => item(fields),
+        _ => None,
+    }
+}
+
+fn assistant(msg: &Msg, all: &mut Vec<Value>) {
+    let mut step = Assistant::default();
+    let mut first = true;
+    let mut flush = |step: &mut Assistant, all: &mut Vec<Value>| {
+        let mut step = std::mem::take(step);
+        if !first && step.is_empty() {
+            return;
+        }
+        let parts = std::mem::take(&mut step.parts);
+        let content = if parts.is_empty() { Value::Null } else { content(parts) };
+        all.push(step.message(if first { msg.name() } else { "" }, content));
+        first = false;
+    };
+    for block in msg.content() {
+        match block {
+            ContentBlock::Text(block) if !block.text.is_empty() => {
+                step.parts.push(text_part(&block.text));
+            }
+            ContentBlock::Thinking(block) => step.thinking(block, Some("reasoning_content")),
+            ContentBlock::ToolCall(block) => {
+                step.calls.push(call(block, &block.id, &block.name, &block.input));
+            }
+            ContentBlock::Other(fields) => step.parts.extend(item(fields)),
+            ContentBlock::ToolResult(block) => {
+                flush(&mut step, all);
+                all.push(result(block));
+            }
+            ContentBlock::Data(block) => drop(step.audio(block)),
+            _ => {}
+        }
+    }
+    flush(&mut step, all);
+}
+
+fn result(result: &ToolResult) -> Value {
+    let content: Value = match &result.output {
+        Payload::Text(text) => text.as_str().into(),
+        Payload::Parts(parts) => parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text(block) => Some(text_part(&block.text)),
+                _ => None,
+            })
+            .collect(),
+    };
+    json!({"role": "tool", "tool_call_id": result.id, "name": result.name, "content": content})
+}

@@ -1,0 +1,194 @@
+//! The pieces that messages are made of, for requests and for messages alike.
+
+use super::blocks::{AUDIO_ID, REASONING_DETAILS, REASONING_FIELD};
+use crate::request::media_type;
+use serde_json::{Map, Value, json};
+use turnwire_core::{DataBlock, Fields, Source, ThinkingBlock, ToolCall};
+
+/// What kind of bytes a data URL has, and the bytes as base64.
+pub(super) fn data_url(url: &str) -> Option<(Option<&str>, &str)> {
+    let (kind, data) = url.strip_prefix("data:")?.split_once(',')?;
+    let kind = kind.strip_suffix(";base64")?;
+    Some((Some(kind).filter(|kind| !kind.is_empty()), data))
+}
+
+/// A part for data, or why there is none.
+pub(super) fn data_part(block: &DataBlock) -> Result<Value, &'static str> {
+    let kind = media_type(block).unwrap_or("");
+    let family = kind.split_once('/').map_or("", |(family, _)| family);
+    match &block.source {
+        Source::Base64(source) => match family {
+            "image" => {
+                let kind = if kind == "image/*" { "image/png" } else { kind };
+                Ok(image(&format!("data:{kind};base64,{}", source.data)))
+            }
+            "audio" => match audio_format(kind) {
+                Some(format) => Ok(json!({
+                    "type": "input_audio",
+                    "input_audio": {"data": source.data, "format": format},
+                })),
+                None => Err("only wav and mp3 are taken"),
+            },
+            "text" | "application" if is_document(kind) => {
+                let name = block.name.as_deref().unwrap_or("file");
+                let data = format!("data:{kind};base64,{}", source.data);
+                Ok(json!({"type": "file", "file": {"filename": name, "file_data": data}}))
+            }
+            _ => Err("the model does not take this kind"),
+        },
+        Source::Url(source) if !is_web(&source.url) => Err("its address is not on the web"),
+        Source::Url(source) if family == "image" || kind.is_empty() && is_image(&source.url) => {
+            Ok(image(&source.url))
+        }
+        Source::Url(_) => Err("the model takes only images by their address"),
+        Source::Other(_) => Err("its source is not known"),
+    }
+}
+
+fn image(url: &str) -> Value {
+    json!({"type": "image_url", "image_url": {"url": url}})
+}
+
+fn audio_format(kind: &str) -> Option<&'static str> {
+    match kind {
+        "audio/wav" | "audio/wave" | "audio/x-wav" | "audio/vnd.wave" => Some("wav"),
+        "audio/mpeg" | "audio/mp3" => Some("mp3"),
+        _ => None,
+    }
+}
+
+fn is_document(kind: &str) -> bool {
+    kind == "application/pdf" || kind == "application/json" || kind.starts_with("text/")
+}
+
+fn is_web(url: &str) -> bool {
+    url.starts_with("https://") || url.starts_with("http://")
+}
+
+/// Whether the address ends as those of pictures do.
+fn is_image(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let end = path.rsplit_once('.').map_or("", |(_, end)| end);
+    ["png", "jpg", "jpeg", "gif", "webp"].iter().any(|image| end.eq_ignore_ascii_case(image))
+}
+
+/// A part of text.
+pub(super) fn text_part(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// A call. `input` is its input as it is to be written.
+pub(super) fn call(call: &ToolCall, id: &str, name: &str, input: &str) -> Value {
+    let mut piece = if call.rest.raw("custom").is_some() {
+        // Any text is input, also none.
+        let custom = json!({"name": name, "input": call.input});
+        json!({"id": id, "type": "custom", "custom": custom})
+    } else {
+        let function = json!({"name": name, "arguments": input});
+        json!({"id": id, "type": "function", "function": function})
+    };
+    if let (Some(map), Ok(Some(extra))) =
+        (piece.as_object_mut(), call.rest.get::<Value>("extra_content"))
+    {
+        map.insert("extra_content".to_owned(), extra);
+    }
+    piece
+}
+
+/// A message of the assistant's, piece by piece.
+#[derive(Default)]
+pub(super) struct Assistant {
+    /// Text, and whatever else a list of parts may have.
+    pub parts: Vec<Value>,
+    pub calls: Vec<Value>,
+    /// Thinking, by the field that it is in.
+    reasoning: Map<String, Value>,
+    details: Vec<Value>,
+    audio: Option<String>,
+}
+
+impl Assistant {
+    /// Thinking goes back into the field that it came in; into `otherwise` where there was none.
+    pub(super) fn thinking(&mut self, block: &ThinkingBlock, otherwise: Option<&str>) {
+        if let Ok(Some(details)) = block.rest.get::<Vec<Map<String, Value>>>(REASONING_DETAILS) {
+            for detail in details {
+                self.detail(detail, &block.thinking);
+            }
+            return;
+        }
+        let field = block.rest.get::<String>(REASONING_FIELD).ok().flatten();
+        let Some(field) = field.as_deref().or(otherwise) else { return };
+        if block.thinking.is_empty() {
+            return;
+        }
+        if field == "content" {
+            let thinking = [text_part(&block.thinking)];
+            self.parts.push(json!({"type": "thinking", "thinking": thinking}));
+        } else if let Some(Value::String(before)) = self.reasoning.get_mut(field) {
+            before.push_str(&block.thinking);
+        } else {
+            self.reasoning.insert(field.to_owned(), block.thinking.clone().into());
+        }
+    }
+
+    /// An entry of OpenRouter's list. What it says behind the text (a signature) belongs to it.
+    fn detail(&mut self, mut detail: Map<String, Value>, text: &str) {
+        let field = match detail.get("type").and_then(Value::as_str) {
+            Some("reasoning.text") => "text",
+            Some("reasoning.summary") => "summary",
+            _ => return self.details.push(detail.into()),
+        };
+        if let Some(Value::Object(last)) = self.details.last_mut()
+            && text.is_empty()
+            && last.get("type") == detail.get("type")
+            && last.get("index") == detail.get("index")
+        {
+            last.extend(detail);
+            return;
+        }
+        detail.insert(field.to_owned(), text.into());
+        self.details.push(detail.into());
+    }
+
+    /// Sound that the provider made is sent back by its id; whether it has one.
+    pub(super) fn audio(&mut self, block: &DataBlock) -> bool {
+        let id = block.rest.get::<String>(AUDIO_ID).ok().flatten();
+        let known = id.is_some();
+        self.audio = self.audio.take().or(id);
+        known
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+            && self.calls.is_empty()
+            && self.reasoning.is_empty()
+            && self.details.is_empty()
+            && self.audio.is_none()
+    }
+
+    /// The message, with this content.
+    pub(super) fn message(self, name: &str, content: Value) -> Value {
+        let mut message = Map::new();
+        message.insert("role".to_owned(), "assistant".into());
+        if !name.is_empty() {
+            message.insert("name".to_owned(), name.into());
+        }
+        message.insert("content".to_owned(), content);
+        message.extend(self.reasoning);
+        if !self.details.is_empty() {
+            message.insert(REASONING_DETAILS.to_owned(), self.details.into());
+        }
+        if !self.calls.is_empty() {
+            message.insert("tool_calls".to_owned(), self.calls.into());
+        }
+        if let Some(id) = self.audio {
+            message.insert("audio".to_owned(), json!({"id": id}));
+        }
+        message.into()
+    }
+}
+
+/// An item of this wire as it came, or nothing.
+pub(super) fn item(fields: &Fields) -> Option<Value> {
+    crate::provider::item(super::NAME, fields)?.to().ok()
+}
