@@ -24,6 +24,7 @@ pub mod anthropic;
 pub mod body;
 pub mod loss;
 pub mod openai_chat;
+pub mod openai_responses;
 mod provider;
 pub mod registry;
 pub mod request;

@@ -25,6 +25,7 @@ wires! {
     turnwire
     agentscope
     openai_chat
+    openai_responses
     anthropic
 }
 

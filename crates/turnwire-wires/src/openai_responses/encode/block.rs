@@ -1,0 +1,356 @@
+//! One block on its way out.
+
+use super::super::item::{self, CUSTOM_CALL, IMAGE_CALL, ITEM_ID, PART_TYPE};
+use super::shape::{self, Part};
+use crate::stream::Frames;
+use std::fmt::Write;
+use turnwire_core::block::{Base64Source, DataBlock, Source};
+use turnwire_core::{Fields, Json};
+
+pub(super) struct Block {
+    pub kind: Kind,
+    /// Our id of it.
+    pub id: String,
+    /// The id of its item.
+    pub item_id: String,
+    /// Which part of its item it is: a reasoning item may have several.
+    pub part: usize,
+    /// The same, as its deltas say it.
+    place: String,
+    /// What has come, while it is needed.
+    pub text: String,
+    pub extra: Fields,
+    pub state: State,
+    pub ended: bool,
+    /// It only says the structured output.
+    pub is_structured: bool,
+    /// Its text is not what the deltas gave.
+    pub is_replaced: bool,
+}
+
+pub(super) enum Kind {
+    Text,
+    Thinking,
+    Call { name: String, asking: bool },
+    Data { media_type: Option<String>, url: bool },
+    Item(Json),
+}
+
+impl Kind {
+    pub(super) fn call(name: &str) -> Self {
+        Self::Call { name: name.to_owned(), asking: false }
+    }
+
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self, Self::Call { .. })
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum State {
+    /// Nothing of it is written.
+    Held,
+    /// It is being written, as this item.
+    Live(usize),
+    /// It is written whole.
+    Done(usize),
+    /// It never will be.
+    Dropped,
+}
+
+impl Block {
+    pub(super) fn new(kind: Kind, id: &str) -> Self {
+        Self {
+            kind,
+            id: id.to_owned(),
+            item_id: String::new(),
+            part: 0,
+            place: String::new(),
+            text: String::new(),
+            extra: Fields::default(),
+            state: State::Held,
+            ended: false,
+            is_structured: false,
+            is_replaced: false,
+        }
+    }
+
+    pub(super) fn drop_held(&mut self) {
+        if matches!(self.state, State::Held) {
+            self.state = State::Dropped;
+            self.text = String::new();
+        }
+    }
+
+    /// Makes it ready to be written; `None` where the protocol has no place for it.
+    pub(super) fn prepare(&mut self) -> Option<()> {
+        if let Kind::Data { media_type, url } = &self.kind {
+            let media_type = media_type.clone().filter(|kind| kind.starts_with("image/"))?;
+            if *url {
+                return None;
+            }
+            // The deltas were cut anywhere, and may be padded in the middle.
+            let source = Base64Source {
+                data: std::mem::take(&mut self.text),
+                media_type: None,
+                rest: Fields::default(),
+            };
+            let bytes = DataBlock::from_source(Source::Base64(source)).decoded()?.ok()?;
+            if let Source::Base64(source) = DataBlock::bytes(bytes, media_type).source {
+                self.text = source.data;
+            }
+        }
+        Some(())
+    }
+
+    /// Gives its item an id: the block's own, or one that no other item of the response has.
+    pub(super) fn name_item(&mut self, index: usize) {
+        self.item_id = match &self.kind {
+            Kind::Call { .. } => match self.extra.get::<String>(ITEM_ID) {
+                Ok(Some(id)) => id,
+                _ => format!("fc_{}", self.id),
+            },
+            Kind::Text if self.id.is_empty() => format!("msg_{index}"),
+            Kind::Thinking if self.id.is_empty() => format!("rs_{index}"),
+            Kind::Data { .. } if self.id.is_empty() => format!("ig_{index}"),
+            Kind::Text | Kind::Thinking | Kind::Data { .. } | Kind::Item(_) => self.id.clone(),
+        };
+    }
+
+    fn call_type(&self) -> &'static str {
+        if item::is(&self.extra, CUSTOM_CALL) { CUSTOM_CALL } else { "function_call" }
+    }
+
+    fn input<'t>(&self, text: &'t str) -> shape::Input<'t> {
+        if self.call_type() == CUSTOM_CALL {
+            shape::Input::Input(text)
+        } else {
+            shape::Input::Arguments(text)
+        }
+    }
+
+    /// The item, with this much of its text.
+    pub(super) fn item(&self, text: &str, status: &'static str) -> Option<Json> {
+        let id = &self.item_id;
+        match &self.kind {
+            Kind::Text => Json::of(&shape::Message {
+                content: vec![Part::text(text, &self.extra)],
+                phase: self.extra.raw("phase"),
+                structured_output: self.is_structured,
+                replaced: self.is_replaced,
+                ..shape::Message::new(id, status)
+            })
+            .ok(),
+            Kind::Thinking => None,
+            Kind::Call { name, .. } => {
+                let input = self.input(text);
+                Json::of(&shape::ToolCall {
+                    id,
+                    r#type: self.call_type(),
+                    status,
+                    input,
+                    call_id: &self.id,
+                    name,
+                    namespace: self.extra.raw("namespace"),
+                })
+                .ok()
+            }
+            Kind::Data { media_type, .. } => {
+                let format = media_type.as_deref().and_then(|kind| kind.strip_prefix("image/"));
+                let image = shape::Image {
+                    id,
+                    r#type: IMAGE_CALL,
+                    status,
+                    output_format: format.unwrap_or_default(),
+                    result: text,
+                };
+                Json::of(&image).ok()
+            }
+            Kind::Item(item) => Some(item.clone()),
+        }
+    }
+
+    /// The item as one that counts no more.
+    pub(super) fn discarded(&self) -> Fields {
+        let item = match &self.kind {
+            Kind::Thinking => {
+                let summary = vec![Part::summary(&self.text)];
+                Json::of(&shape::Reasoning {
+                    id: &self.item_id,
+                    r#type: "reasoning",
+                    summary,
+                    encrypted_content: None,
+                })
+                .ok()
+            }
+            _ => self.item(&self.text, "incomplete"),
+        };
+        let mut fields: Fields = item.and_then(|item| item.to().ok()).unwrap_or_default();
+        fields.insert("status", "incomplete");
+        fields.insert("discarded", true);
+        fields
+    }
+
+    /// Announces the item, or the next part of it, and what of its text there is.
+    pub(super) fn write_start(&mut self, number: &mut u64, index: usize, out: &mut Frames) {
+        self.find_place(index);
+        let id = &self.item_id;
+        let mut put = Put { number, out };
+        if self.part == 0 {
+            let item = match &self.kind {
+                Kind::Text => Json::of(&shape::Message {
+                    structured_output: self.is_structured,
+                    ..shape::Message::new(id, "in_progress")
+                }),
+                Kind::Thinking => Json::of(&shape::Reasoning {
+                    id,
+                    r#type: "reasoning",
+                    summary: Vec::new(),
+                    encrypted_content: None,
+                }),
+                Kind::Call { .. } | Kind::Data { .. } => {
+                    self.item("", "in_progress").ok_or_else(unwritable)
+                }
+                Kind::Item(item) => Ok(item.clone()),
+            };
+            if let Ok(item) = &item {
+                let added = shape::Done { output_index: index, item };
+                put.frame("response.output_item.added", &added);
+            }
+        }
+        match &self.kind {
+            Kind::Text => {
+                let nothing = Fields::default();
+                let part = Part::text("", &nothing);
+                put.frame("response.content_part.added", &self.at_part(index, &part));
+            }
+            Kind::Thinking => {
+                let part = Part::summary("");
+                let added = self.at_summary(index, &part);
+                put.frame("response.reasoning_summary_part.added", &added);
+            }
+            Kind::Call { .. } | Kind::Data { .. } | Kind::Item(_) => {}
+        }
+        let is_text = matches!(self.kind, Kind::Text | Kind::Thinking | Kind::Call { .. });
+        if is_text && !self.text.is_empty() {
+            self.write_delta(*put.number, &self.text, put.out);
+            *put.number += 1;
+        }
+    }
+
+    /// Writes a delta. There are more of them than of all else, so the frame is put together by hand.
+    #[inline]
+    pub(super) fn write_delta(&self, number: u64, delta: &str, out: &mut Frames) {
+        let (name, tail) = match &self.kind {
+            Kind::Text => ("response.output_text.delta", r#","logprobs":[]}"#),
+            Kind::Thinking => ("response.reasoning_summary_text.delta", "}"),
+            Kind::Call { .. } if self.call_type() == CUSTOM_CALL => {
+                ("response.custom_tool_call_input.delta", "}")
+            }
+            Kind::Call { .. } => ("response.function_call_arguments.delta", "}"),
+            Kind::Data { .. } | Kind::Item(_) => return,
+        };
+        out.push_with(name, |out| {
+            out.push_str(r#"{"type":""#);
+            out.push_str(name);
+            out.push_str(r#"","sequence_number":"#);
+            let _ = write!(out, "{number}");
+            out.push_str(&self.place);
+            shape::string(delta, out);
+            out.push_str(tail);
+        });
+    }
+
+    /// What stands between the number and the delta, the same in every frame of the block.
+    fn find_place(&mut self, index: usize) {
+        let place = &mut self.place;
+        place.clear();
+        place.push_str(r#","item_id":"#);
+        shape::string(&self.item_id, place);
+        let _ = write!(place, r#","output_index":{index}"#);
+        match &self.kind {
+            Kind::Text => place.push_str(r#","content_index":0"#),
+            Kind::Thinking => {
+                let _ = write!(place, r#","summary_index":{}"#, self.part);
+            }
+            Kind::Call { .. } | Kind::Data { .. } | Kind::Item(_) => {}
+        }
+        place.push_str(r#","delta":"#);
+    }
+
+    /// What stands between the last delta and the end of the item.
+    pub(super) fn write_end(&self, number: &mut u64, index: usize, out: &mut Frames) {
+        let (item_id, text) = (self.item_id.as_str(), self.text.as_str());
+        let mut put = Put { number, out };
+        match &self.kind {
+            Kind::Text => {
+                let done = shape::TextDone {
+                    item_id,
+                    output_index: index,
+                    content_index: 0,
+                    text,
+                    logprobs: &[],
+                };
+                put.frame("response.output_text.done", &done);
+                let part = Part::text(text, &self.extra);
+                put.frame("response.content_part.done", &self.at_part(index, &part));
+            }
+            Kind::Thinking => {
+                let done = shape::SummaryDone {
+                    item_id,
+                    output_index: index,
+                    summary_index: self.part,
+                    text,
+                };
+                put.frame("response.reasoning_summary_text.done", &done);
+                let part = Part::summary(text);
+                put.frame("response.reasoning_summary_part.done", &self.at_summary(index, &part));
+            }
+            Kind::Call { name, .. } => {
+                let is_custom = self.call_type() == CUSTOM_CALL;
+                let input = self.input(text);
+                let name = (!is_custom).then_some(name.as_str());
+                let done = shape::CallDone { item_id, output_index: index, name, input };
+                put.frame(
+                    if is_custom {
+                        "response.custom_tool_call_input.done"
+                    } else {
+                        "response.function_call_arguments.done"
+                    },
+                    &done,
+                );
+            }
+            Kind::Data { .. } | Kind::Item(_) => {}
+        }
+    }
+
+    fn at_part<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> shape::AtPart<'a> {
+        shape::AtPart { item_id: &self.item_id, output_index, content_index: 0, part }
+    }
+
+    fn at_summary<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> shape::AtSummary<'a> {
+        shape::AtSummary { item_id: &self.item_id, output_index, summary_index: self.part, part }
+    }
+}
+
+fn unwritable() -> turnwire_core::Error {
+    turnwire_core::Error::new(turnwire_core::ErrorKind::WrongShape, "it cannot be written")
+}
+
+struct Put<'a> {
+    number: &'a mut u64,
+    out: &'a mut Frames,
+}
+
+impl Put<'_> {
+    fn frame<T: serde::Serialize>(&mut self, name: &'static str, body: &T) {
+        let frame = shape::Frame { r#type: name, sequence_number: *self.number, body };
+        self.out.push(name, &frame);
+        *self.number += 1;
+    }
+}
+
+/// Whether a text was a refusal.
+pub(super) fn is_refusal(extra: &Fields) -> bool {
+    extra.raw(PART_TYPE).is_some_and(|word| *word == Json::from("refusal"))
+}

@@ -1,0 +1,306 @@
+//! The frames of the stream out, and what is inside them.
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use turnwire_core::event::TokenCounts;
+use turnwire_core::{Fields, Json};
+
+/// Any frame.
+#[derive(Serialize)]
+pub(super) struct Frame<'a, T: Serialize> {
+    pub r#type: &'static str,
+    pub sequence_number: u64,
+    #[serde(flatten)]
+    pub body: &'a T,
+}
+
+/// A frame with the response in it.
+#[derive(Serialize)]
+pub(super) struct Lifecycle<'a> {
+    pub r#type: &'static str,
+    pub sequence_number: u64,
+    pub response: &'a Response<'a>,
+}
+
+/// A string as JSON. Most have nothing in them that needs care.
+#[inline]
+pub(super) fn string(text: &str, out: &mut String) {
+    let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else if let Ok(json) = serde_json::to_string(text) {
+        out.push_str(&json);
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Done<'a, T: Serialize> {
+    pub output_index: usize,
+    pub item: &'a T,
+}
+
+#[derive(Serialize)]
+pub(super) struct AtPart<'a> {
+    pub item_id: &'a str,
+    pub output_index: usize,
+    pub content_index: usize,
+    pub part: &'a Part<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct AtSummary<'a> {
+    pub item_id: &'a str,
+    pub output_index: usize,
+    pub summary_index: usize,
+    pub part: &'a Part<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct TextDone<'a> {
+    pub item_id: &'a str,
+    pub output_index: usize,
+    pub content_index: usize,
+    pub text: &'a str,
+    pub logprobs: &'a [u8],
+}
+
+#[derive(Serialize)]
+pub(super) struct SummaryDone<'a> {
+    pub item_id: &'a str,
+    pub output_index: usize,
+    pub summary_index: usize,
+    pub text: &'a str,
+}
+
+#[derive(Serialize)]
+pub(super) struct CallDone<'a> {
+    pub item_id: &'a str,
+    pub output_index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<&'a str>,
+    #[serde(flatten)]
+    pub input: Input<'a>,
+}
+
+/// The input of a call, by its name.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Input<'a> {
+    Arguments(&'a str),
+    Input(&'a str),
+}
+
+/// A part of a message, or of a summary.
+pub(super) enum Part<'a> {
+    Text { text: &'a str, annotations: Option<&'a Json>, logprobs: Option<&'a Json> },
+    Refusal(&'a str),
+    Summary(&'a str),
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn text(text: &'a str, extra: &'a Fields) -> Self {
+        if super::block::is_refusal(extra) {
+            return Self::Refusal(text);
+        }
+        let list = |key| extra.raw(key).filter(|value: &&Json| value.text().starts_with('['));
+        Self::Text { text, annotations: list("annotations"), logprobs: list("logprobs") }
+    }
+
+    pub(super) fn summary(text: &'a str) -> Self {
+        Self::Summary(text)
+    }
+}
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::Text { text, annotations, logprobs } => {
+                map.serialize_entry("type", "output_text")?;
+                for (key, list) in [("annotations", annotations), ("logprobs", logprobs)] {
+                    match list {
+                        Some(list) => map.serialize_entry(key, list)?,
+                        None => map.serialize_entry(key, &[(); 0])?,
+                    }
+                }
+                map.serialize_entry("text", text)?;
+            }
+            Self::Refusal(text) => {
+                map.serialize_entry("type", "refusal")?;
+                map.serialize_entry("refusal", text)?;
+            }
+            Self::Summary(text) => {
+                map.serialize_entry("type", "summary_text")?;
+                map.serialize_entry("text", text)?;
+            }
+        }
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Message<'a> {
+    pub id: &'a str,
+    pub r#type: &'static str,
+    pub status: &'static str,
+    pub content: Vec<Part<'a>>,
+    pub role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<&'a Json>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub structured_output: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replaced: bool,
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn new(id: &'a str, status: &'static str) -> Self {
+        Self {
+            id,
+            r#type: "message",
+            status,
+            content: Vec::new(),
+            role: "assistant",
+            phase: None,
+            structured_output: false,
+            replaced: false,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Reasoning<'a> {
+    pub id: &'a str,
+    pub r#type: &'static str,
+    pub summary: Vec<Part<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encrypted_content: Option<&'a Json>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ToolCall<'a> {
+    pub id: &'a str,
+    pub r#type: &'static str,
+    pub status: &'static str,
+    #[serde(flatten)]
+    pub input: Input<'a>,
+    pub call_id: &'a str,
+    pub name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<&'a Json>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Image<'a> {
+    pub id: &'a str,
+    pub r#type: &'static str,
+    pub status: &'static str,
+    pub output_format: &'a str,
+    pub result: &'a str,
+}
+
+/// The response, with the fields that their clients expect and that we have nothing to say about.
+#[derive(Serialize)]
+pub(super) struct Response<'a> {
+    pub id: &'a str,
+    pub object: &'static str,
+    pub created_at: i64,
+    pub status: &'a str,
+    pub error: Option<Failure<'a>>,
+    pub incomplete_details: Option<Incomplete<'a>>,
+    pub instructions: Option<()>,
+    pub model: &'a str,
+    pub output: &'a [Json],
+    pub parallel_tool_calls: bool,
+    pub previous_response_id: Option<()>,
+    pub tool_choice: &'static str,
+    pub tools: [(); 0],
+    pub temperature: Option<()>,
+    pub top_p: Option<()>,
+    pub metadata: Empty,
+    pub usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured_output: Option<&'a Json>,
+}
+
+impl Default for Response<'_> {
+    fn default() -> Self {
+        Self {
+            id: "",
+            object: "response",
+            created_at: 0,
+            status: "",
+            error: None,
+            incomplete_details: None,
+            instructions: None,
+            model: "",
+            output: &[],
+            parallel_tool_calls: true,
+            previous_response_id: None,
+            tool_choice: "auto",
+            tools: [],
+            temperature: None,
+            top_p: None,
+            metadata: Empty {},
+            usage: None,
+            structured_output: None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Empty {}
+
+#[derive(Serialize)]
+pub(super) struct Failure<'a> {
+    pub code: &'a str,
+    pub message: &'a str,
+}
+
+#[derive(Serialize)]
+pub(super) struct Incomplete<'a> {
+    pub reason: &'a str,
+}
+
+#[derive(Serialize)]
+pub(super) struct Usage {
+    input_tokens: i64,
+    input_tokens_details: InputDetails,
+    output_tokens: i64,
+    output_tokens_details: OutputDetails,
+    total_tokens: i64,
+}
+
+#[derive(Serialize)]
+struct InputDetails {
+    cached_tokens: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    cache_write_tokens: i64,
+}
+
+#[derive(Serialize)]
+struct OutputDetails {
+    reasoning_tokens: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(count: &i64) -> bool {
+    *count == 0
+}
+
+impl From<TokenCounts> for Usage {
+    fn from(counts: TokenCounts) -> Self {
+        Self {
+            input_tokens: counts.input_tokens,
+            input_tokens_details: InputDetails {
+                cached_tokens: counts.cache_input_tokens,
+                cache_write_tokens: counts.cache_creation_input_tokens,
+            },
+            output_tokens: counts.output_tokens,
+            output_tokens_details: OutputDetails { reasoning_tokens: 0 },
+            total_tokens: counts.input_tokens.saturating_add(counts.output_tokens),
+        }
+    }
+}

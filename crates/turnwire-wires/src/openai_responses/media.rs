@@ -1,0 +1,138 @@
+//! Images, sound and files as parts of an input, both ways.
+
+use super::item::Item;
+use super::read::{self, Text};
+use crate::request::media_type;
+use serde::Deserialize;
+use turnwire_core::block::{Base64Source, UrlSource};
+use turnwire_core::{DataBlock, Fields, Json, Source};
+
+/// The part that a data block becomes, or why it becomes none.
+pub(super) fn part(block: &DataBlock) -> Result<Fields, &'static str> {
+    let kind = media_type(block).unwrap_or_default();
+    let (family, format) = kind.split_once('/').unwrap_or((kind, ""));
+    match (family, &block.source) {
+        (_, Source::Other(_)) => Err("its source is of an unknown type"),
+        ("image", Source::Base64(source)) => Ok(image(&data_url(&source.data, image_type(kind)))),
+        ("image", Source::Url(source)) => web(&source.url).map(image),
+        ("audio", Source::Base64(source)) => {
+            let format = match format {
+                "wav" | "x-wav" | "wave" => "wav",
+                "mpeg" | "mp3" => "mp3",
+                _ => return Err("only WAV and MP3 are taken"),
+            };
+            let mut audio = Fields::default();
+            audio.insert("data", source.data.as_str());
+            audio.insert("format", format);
+            let mut part = typed("input_audio");
+            part.insert("input_audio", Json::of(&audio).map_err(|_| "it cannot be written")?);
+            Ok(part)
+        }
+        ("audio", Source::Url(_)) => Err("sound is taken only as bytes"),
+        ("application" | "text", Source::Base64(source)) => {
+            let mut part = typed("input_file");
+            let name = block.name.clone().unwrap_or_else(|| format!("file.{}", ending(kind)));
+            part.insert("filename", name);
+            part.insert("file_data", data_url(&source.data, kind));
+            Ok(part)
+        }
+        ("application" | "text", Source::Url(source)) => {
+            let url = web(&source.url)?;
+            let mut part = typed("input_file");
+            part.insert("file_url", url);
+            Ok(part)
+        }
+        ("", _) => Err("it is not said what kind of data it is"),
+        _ => Err("this kind of data is not taken"),
+    }
+}
+
+/// How the name of a file of this type ends.
+fn ending(kind: &str) -> &str {
+    let (_, word) = kind.split_once('/').unwrap_or(("", kind));
+    match word.rsplit(['.', '-', '+']).next().unwrap_or(word) {
+        "plain" => "txt",
+        "markdown" => "md",
+        "javascript" => "js",
+        "msword" => "doc",
+        "excel" => "xls",
+        "powerpoint" => "ppt",
+        "presentation" => "pptx",
+        "sheet" => "xlsx",
+        "document" => "docx",
+        "text" => "odt",
+        word => word,
+    }
+}
+
+fn typed(word: &str) -> Fields {
+    let mut part = Fields::default();
+    part.insert("type", word);
+    part
+}
+
+fn image(url: &str) -> Fields {
+    let mut part = typed("input_image");
+    part.insert("image_url", url);
+    part
+}
+
+/// The older image block does not say which kind of image it is.
+pub(super) fn image_type(kind: &str) -> &str {
+    if kind == "image/*" { "image/png" } else { kind }
+}
+
+fn data_url(data: &str, kind: &str) -> String {
+    format!("data:{kind};base64,{data}")
+}
+
+/// A URL that the provider can fetch, or that holds the bytes itself.
+fn web(url: &str) -> Result<&str, &'static str> {
+    let is_web = ["https://", "http://", "data:"].iter().any(|scheme| url.starts_with(scheme));
+    if is_web { Ok(url) } else { Err("only http and https are fetched") }
+}
+
+/// The data block that a part of an input is; `None` where it is something else.
+pub(super) fn data(part: &Item<'_>) -> Option<DataBlock> {
+    let name = (!part.filename.is_empty()).then(|| part.filename.to_string());
+    let source = match &*part.r#type {
+        "input_image" if !part.image_url.is_empty() => from_url(&part.image_url, Some("image/*")),
+        "input_file" if !part.file_data.is_empty() => from_url(&part.file_data, None),
+        "input_file" if !part.file_url.is_empty() => from_url(&part.file_url, None),
+        "input_audio" => {
+            #[derive(Default, Deserialize)]
+            #[serde(default)]
+            struct Audio<'a> {
+                #[serde(borrow)]
+                data: Text<'a>,
+                #[serde(borrow)]
+                format: Text<'a>,
+            }
+            let audio: Audio<'_> = read::maybe(part.input_audio);
+            let kind = if &*audio.format == "mp3" { "audio/mpeg" } else { "audio/wav" };
+            base64(&audio.data, Some(kind))
+        }
+        _ => return None,
+    };
+    Some(DataBlock { name, ..DataBlock::from_source(source) })
+}
+
+fn from_url(url: &str, kind: Option<&str>) -> Source {
+    if let Some((kind, data)) = url.strip_prefix("data:").and_then(|url| url.split_once(";base64,"))
+    {
+        return base64(data, (!kind.is_empty()).then_some(kind));
+    }
+    Source::Url(UrlSource {
+        url: url.to_owned(),
+        media_type: kind.map(str::to_owned),
+        rest: Fields::default(),
+    })
+}
+
+fn base64(data: &str, kind: Option<&str>) -> Source {
+    Source::Base64(Base64Source {
+        data: data.to_owned(),
+        media_type: kind.map(str::to_owned),
+        rest: Fields::default(),
+    })
+}

@@ -1,0 +1,381 @@
+//! Items of an input or an output, and messages of ours.
+
+use super::item::{self, Item};
+use super::{NAME, media, read};
+use crate::provider;
+use crate::request::media_type;
+use serde_json::value::RawValue;
+use turnwire_core::block::{Base64Source, Source};
+use turnwire_core::{
+    ContentBlock, DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Payload, Result, Role,
+    TextBlock, ThinkingBlock, ToolCall, ToolResult, ToolResultState,
+};
+
+/// Writes messages as items.
+pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
+    let mut items = Items::default();
+    for msg in messages {
+        match msg.role() {
+            Role::User | Role::System => {
+                let parts: Vec<Fields> = msg.content().iter().filter_map(given).collect();
+                items.message(msg.role().as_str(), &parts);
+            }
+            Role::Assistant | Role::Tool => {
+                msg.content().iter().for_each(|block| items.block(block));
+            }
+        }
+    }
+    items.list
+}
+
+/// A part of what a user, or the system, says. A part that the protocol has no place for is left
+/// out: a request says so in words, a list of messages has nobody to tell.
+fn given(block: &ContentBlock) -> Option<Fields> {
+    match block {
+        ContentBlock::Text(block) => Some(input_text(&block.text)),
+        ContentBlock::Data(block) => media::part(block).ok(),
+        _ => None,
+    }
+}
+
+pub(super) fn input_text(text: &str) -> Fields {
+    let mut part = Fields::default();
+    part.insert("type", "input_text");
+    part.insert("text", text);
+    part
+}
+
+/// Items on their way out; the request writes the same ones.
+#[derive(Default)]
+pub(super) struct Items {
+    pub list: Vec<Json>,
+}
+
+impl Items {
+    pub(super) fn push(&mut self, item: &Fields) {
+        self.list.extend(Json::of(item));
+    }
+
+    /// A message of the input.
+    pub(super) fn message(&mut self, role: &str, parts: &[Fields]) {
+        if !parts.is_empty() {
+            self.write_message(role, parts, &Fields::default());
+        }
+    }
+
+    fn write_message(&mut self, role: &str, parts: &[Fields], extra: &Fields) {
+        let mut message = typed("message");
+        message.insert("role", role);
+        if let Ok(content) = Json::of(parts) {
+            message.insert("content", content);
+        }
+        if let Some(phase) = extra.raw("phase") {
+            message.insert("phase", phase.clone());
+        }
+        self.push(&message);
+    }
+
+    fn block(&mut self, block: &ContentBlock) {
+        match block {
+            ContentBlock::Text(block) => self.text(block),
+            ContentBlock::Thinking(block) => self.thinking(block),
+            ContentBlock::ToolCall(call) => self.call(call),
+            ContentBlock::ToolResult(result) => {
+                let output = match &result.output {
+                    Payload::Text(text) => Json::from(text.as_str()),
+                    Payload::Parts(parts) => {
+                        let parts: Vec<Fields> = parts.iter().filter_map(output_part).collect();
+                        Json::of(&parts).unwrap_or_else(|_| Json::from(""))
+                    }
+                };
+                let is_custom = item::is(&result.rest, item::CUSTOM_CALL);
+                self.output(&result.id, is_custom, output);
+            }
+            ContentBlock::Data(block) => {
+                self.image(block);
+            }
+            ContentBlock::Other(fields) => {
+                if let Some(item) = provider::item(NAME, fields) {
+                    self.push(&item);
+                }
+            }
+            // A hint has no place here; in a request it is a user's turn.
+            _ => {}
+        }
+    }
+
+    /// What the model said. The ids of messages are not needed, and ours would be refused.
+    pub(super) fn text(&mut self, block: &TextBlock) {
+        let refused = block.rest.raw(item::PART_TYPE).is_some_and(|word| *word == "refusal".into());
+        let mut part = typed(if refused { "refusal" } else { "output_text" });
+        part.insert(if refused { "refusal" } else { "text" }, block.text.as_str());
+        for key in ["annotations", "logprobs"] {
+            if let Some(value) = block.rest.raw(key) {
+                part.insert(key, value.clone());
+            }
+        }
+        self.write_message("assistant", &[part], &block.rest);
+    }
+
+    /// Reasoning: the very item that it came in, or one of its own.
+    fn thinking(&mut self, block: &ThinkingBlock) {
+        if let Some(item) = item::reasoning(&block.rest) {
+            return self.push(&item);
+        }
+        if item::goes_on(&block.rest) {
+            return;
+        }
+        let mut part = typed("summary_text");
+        part.insert("text", block.thinking.as_str());
+        let mut item = typed("reasoning");
+        if let Ok(summary) = Json::of(&[part]) {
+            item.insert("summary", summary);
+        }
+        self.push(&item);
+    }
+
+    pub(super) fn call(&mut self, call: &ToolCall) {
+        let is_custom = item::is(&call.rest, item::CUSTOM_CALL);
+        let (word, input) =
+            if is_custom { (item::CUSTOM_CALL, "input") } else { ("function_call", "arguments") };
+        let mut item = typed(word);
+        if let Some(id) = call.rest.raw(item::ITEM_ID) {
+            item.insert("id", id.clone());
+        }
+        item.insert("call_id", call.id.as_str());
+        item.insert("name", call.name.as_str());
+        item.insert(input, call.input.as_str());
+        for key in ["namespace", "caller"] {
+            if let Some(value) = call.rest.raw(key) {
+                item.insert(key, value.clone());
+            }
+        }
+        self.push(&item);
+    }
+
+    pub(super) fn output(&mut self, call_id: &str, is_custom: bool, output: Json) {
+        let word = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
+        let mut item = typed(word);
+        item.insert("call_id", call_id);
+        item.insert("output", output);
+        self.push(&item);
+    }
+
+    /// An image that the model made; whether it is one.
+    pub(super) fn image(&mut self, block: &DataBlock) -> bool {
+        let Source::Base64(source) = &block.source else { return false };
+        let kind = media_type(block).map(media::image_type).unwrap_or_default();
+        let Some(format) = kind.strip_prefix("image/") else { return false };
+        let mut item = typed(item::IMAGE_CALL);
+        match block.rest.raw(item::ITEM_ID) {
+            Some(id) => item.insert("id", id.clone()),
+            None => item.insert("id", block.id.as_str()),
+        }
+        item.insert("status", "completed");
+        item.insert("output_format", format);
+        item.insert("result", source.data.as_str());
+        self.push(&item);
+        true
+    }
+}
+
+fn typed(word: &str) -> Fields {
+    let mut item = Fields::default();
+    item.insert("type", word);
+    item
+}
+
+fn output_part(part: &Part) -> Option<Fields> {
+    match part {
+        Part::Text(block) => Some(input_text(&block.text)),
+        Part::Data(block) => media::part(block).ok(),
+        _ => None,
+    }
+}
+
+/// Reads items: a list, one of them, or a whole response.
+pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
+    let raw: &RawValue = serde_json::from_str(text)
+        .map_err(|error| Error::new(ErrorKind::NotJson, error.to_string()))?;
+    let mut messages = Read::default();
+    if raw.get().starts_with('"') {
+        messages.role(Role::User)?.push(TextBlock::new(read::of::<String>(raw)).into());
+        return messages.done();
+    }
+    if raw.get().starts_with('{') {
+        let one: Item<'_> = read::of(raw);
+        let is_response = one.r#type.is_empty() && one.role.is_empty() && one.output.is_some();
+        let list = if is_response { item::list(one.output) } else { vec![raw] };
+        list.into_iter().try_for_each(|raw| messages.item(raw))?;
+        return messages.done();
+    }
+    if !raw.get().starts_with('[') {
+        return Err(Error::new(ErrorKind::NotAMessage, "neither a list of items nor an item"));
+    }
+    for (at, raw) in item::list(Some(raw)).into_iter().enumerate() {
+        messages.item(raw).map_err(|error| error.at(format!("[{at}]")))?;
+    }
+    messages.done()
+}
+
+/// Messages on their way in. Everything between two inputs is one reply.
+#[derive(Default)]
+struct Read {
+    list: Vec<(Role, Vec<ContentBlock>)>,
+}
+
+impl Read {
+    /// The content of a new message.
+    fn role(&mut self, role: Role) -> Result<&mut Vec<ContentBlock>> {
+        self.list.push((role, Vec::new()));
+        self.last()
+    }
+
+    /// The content of the reply that goes on, or begins.
+    fn reply(&mut self) -> Result<&mut Vec<ContentBlock>> {
+        if self.list.last().is_none_or(|(role, _)| *role != Role::Assistant) {
+            return self.role(Role::Assistant);
+        }
+        self.last()
+    }
+
+    fn last(&mut self) -> Result<&mut Vec<ContentBlock>> {
+        let last = self.list.last_mut().map(|(_, content)| content);
+        last.ok_or_else(|| Error::new(ErrorKind::NotAMessage, "there is no message"))
+    }
+
+    fn item(&mut self, raw: &RawValue) -> Result<()> {
+        if !raw.get().starts_with('{') {
+            return Err(Error::new(ErrorKind::NotAMessage, "an item is an object"));
+        }
+        let item: Item<'_> = read::of(raw);
+        match &*item.r#type {
+            // The short form of a message has no type.
+            "message" | "" if role(&item).is_some() => self.message(&item, raw)?,
+            "reasoning" => self.reasoning(&item, raw)?,
+            "function_call" | item::CUSTOM_CALL => {
+                let mut call = ToolCall::new(&*item.call_id, &*item.name, item.call_input());
+                call.rest = item::call_extra(raw);
+                self.reply()?.push(call.into());
+            }
+            "function_call_output" | "custom_tool_call_output" => {
+                let mut result = ToolResult::success(&*item.call_id, output(&item));
+                result.state = ToolResultState::Success;
+                if &*item.r#type == "custom_tool_call_output" {
+                    result.rest.insert(item::ITEM_TYPE, item::CUSTOM_CALL);
+                }
+                self.reply()?.push(result.into());
+            }
+            _ => {
+                let block = match item.image() {
+                    Some(data) => Some(image(&item, &data, raw).into()),
+                    None => kept(raw),
+                };
+                self.reply()?.extend(block);
+            }
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, item: &Item<'_>, raw: &RawValue) -> Result<()> {
+        let Some(role) = role(item) else { return Ok(()) };
+        let mut blocks = Vec::new();
+        for raw_part in item.parts() {
+            let part = item::part(raw_part);
+            let block = match (item::said(&part), media::data(&part)) {
+                (Some(text), _) => {
+                    let mut block = TextBlock::new(text);
+                    if role == Role::Assistant {
+                        block.rest = item::text_extra(Some(raw_part), raw);
+                        block.id = item.id.to_string();
+                    }
+                    block.into()
+                }
+                (None, Some(data)) if role != Role::System => data.into(),
+                // What would be a message is no part of one.
+                _ if self::role(&part).is_some() => continue,
+                _ => match kept(raw_part) {
+                    Some(block) => block,
+                    None => continue,
+                },
+            };
+            blocks.push(block);
+        }
+        if role == Role::Assistant {
+            self.reply()?.append(&mut blocks);
+        } else {
+            self.role(role)?.append(&mut blocks);
+        }
+        Ok(())
+    }
+
+    fn reasoning(&mut self, item: &Item<'_>, raw: &RawValue) -> Result<()> {
+        let mut parts: Vec<ThinkingBlock> = item::reasoning_parts(item)
+            .map(|(_, part)| ThinkingBlock::new(&*item::part(part).text))
+            .collect();
+        if parts.is_empty() {
+            parts.push(ThinkingBlock::default());
+        }
+        let last = parts.len() - 1;
+        for (at, mut block) in parts.into_iter().enumerate() {
+            if at == last {
+                block.rest = item::reasoning_extra(raw);
+            } else {
+                block.rest.insert(item::ITEM_ID, &*item.id);
+            }
+            self.reply()?.push(block.into());
+        }
+        Ok(())
+    }
+
+    fn done(self) -> Result<Vec<Msg>> {
+        let build = |(role, content): (Role, Vec<ContentBlock>)| {
+            Msg::builder(role).content(content).build()
+        };
+        self.list.into_iter().map(build).collect()
+    }
+}
+
+/// Who says a message. One of a role that we do not know is an item like any other that we do not.
+fn role(item: &Item<'_>) -> Option<Role> {
+    match &*item.role {
+        "user" => Some(Role::User),
+        "system" | "developer" => Some(Role::System),
+        "assistant" => Some(Role::Assistant),
+        _ => None,
+    }
+}
+
+/// What only the provider knows. Without a type, or with one of ours, it could not be read again.
+fn kept(raw: &RawValue) -> Option<ContentBlock> {
+    let block = provider::item_block(NAME, read::of(raw));
+    let again = Json::of(&block).ok()?.to::<ContentBlock>();
+    matches!(again, Ok(ContentBlock::Other(_))).then_some(block)
+}
+
+fn image(item: &Item<'_>, data: &str, raw: &RawValue) -> DataBlock {
+    let mut block = DataBlock::from_source(Source::Base64(Base64Source {
+        data: data.to_owned(),
+        media_type: Some(item.image_type(data)),
+        rest: Fields::default(),
+    }));
+    block.id = item.id.to_string();
+    block.rest = item::image_extra(raw);
+    block
+}
+
+fn output(item: &Item<'_>) -> Payload {
+    let Some(raw) = item.output else { return Payload::Text(String::new()) };
+    if !raw.get().starts_with('[') {
+        return Payload::Text(read::of::<read::Text<'_>>(raw).0.into_owned());
+    }
+    let parts = item::list(Some(raw)).into_iter().map(|raw| {
+        let part = item::part(raw);
+        match (item::said(&part), media::data(&part)) {
+            (Some(text), _) => Part::Text(TextBlock::new(text)),
+            (None, Some(data)) => Part::Data(data),
+            (None, None) => Part::Other(read::of(raw)),
+        }
+    });
+    Payload::Parts(parts.collect())
+}
