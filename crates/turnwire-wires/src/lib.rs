@@ -22,7 +22,10 @@
 pub mod agentscope;
 pub mod anthropic;
 pub mod body;
+pub mod dashscope;
+pub mod gemini;
 pub mod loss;
+pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
 mod provider;

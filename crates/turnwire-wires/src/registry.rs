@@ -27,6 +27,9 @@ wires! {
     openai_chat
     openai_responses
     anthropic
+    gemini
+    dashscope
+    ollama
 }
 
 /// A protocol's way to write messages and events, and what it can do.

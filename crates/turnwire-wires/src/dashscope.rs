@@ -1,0 +1,68 @@
+//! DashScope's own API, for text generation and for multimodal generation: streams in, requests
+//! out, and messages. (Its compatible mode is `openai-chat`.)
+//!
+//! ```
+//! use turnwire_wires::{Decoding, Wire};
+//!
+//! let body = br#"id:1
+//! event:result
+//! :HTTP_STATUS/200
+//! data:{"output":{"choices":[{"message":{"content":"Hi!","role":"assistant"},"finish_reason":"stop"}]},"request_id":"r"}
+//!
+//! "#;
+//! let events = Wire::named("dashscope").unwrap().decoder(&Decoding::default())?.all(body)?;
+//! let types: Vec<&str> = events.iter().map(|event| event.kind.type_name()).collect();
+//! assert_eq!(types[2..5], ["TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A stream is asked for by the header `X-DashScope-SSE: enable`. A request in which any content is
+//! a list is one for multimodal generation.
+
+mod decode;
+mod diff;
+mod draft;
+mod message;
+mod request;
+
+use crate::loss::Loss;
+use crate::registry::{Messages, Wire};
+
+const NAME: &str = "dashscope";
+
+pub(crate) static WIRE: Wire = Wire {
+    name: NAME,
+    about: "DashScope's own API, text and multimodal",
+    message_losses: &[
+        Loss::MessageIds,
+        Loss::Times,
+        Loss::Names,
+        Loss::Metadata,
+        Loss::UnknownFields,
+        Loss::ToolMessages,
+        Loss::AdjacentReplies,
+        Loss::Endings,
+        Loss::Errors,
+        Loss::StructuredOutput,
+        Loss::Usage,
+        Loss::BlockIds,
+        Loss::EmptyBlocks,
+        Loss::ThinkingExtras,
+        Loss::Hints,
+        Loss::OtherSources,
+        Loss::NotMedia,
+        Loss::DataNames,
+        Loss::MediaTypes,
+        Loss::OtherBlocks,
+        Loss::CallStates,
+        Loss::SuggestedRules,
+        Loss::AllResultStates,
+        Loss::ResultMetadata,
+        Loss::ResultData,
+        Loss::ResultParts,
+    ],
+    decode: Some(|decoding| Box::new(decode::Decoder::new(decoding))),
+    messages: Some(Messages { decode: message::decode, encode: message::encode }),
+    request: Some(|request| Ok(request::body(request))),
+    ..Wire::NONE
+};

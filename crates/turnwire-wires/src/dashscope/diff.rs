@@ -1,0 +1,144 @@
+//! What is new in a frame. Without `incremental_output` each frame repeats all that was said so far.
+//!
+//! Nothing in a frame says which of the two it is, so the first frames have to show it. A second
+//! frame that does not begin with the first is new text, and so is all that follows. One that does
+//! is a repetition, if what it repeats is long enough to be no accident; otherwise it is held back
+//! until the next one tells. So at most two frames are kept, and once it is clear only a length.
+
+/// Whether frames repeat what was said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    #[default]
+    NotSeen,
+    Incremental,
+    Cumulative,
+}
+
+/// A text of this many bytes is not repeated by accident.
+const SURE: usize = 16;
+
+/// One text of a stream: the answer, the reasoning, the arguments of a call.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// How much of it was passed on.
+    len: usize,
+    /// The first frame, while the mode is not clear.
+    first: String,
+    /// A frame that repeats the first, and may be new text all the same.
+    held: String,
+}
+
+impl Said {
+    /// Takes the text of the next frame, and passes on what is new in it.
+    pub(super) fn frame(&mut self, mode: &mut Mode, text: &str, mut new: impl FnMut(&str)) {
+        if text.is_empty() {
+            return;
+        }
+        if *mode == Mode::NotSeen && self.len > 0 {
+            let before = if self.held.is_empty() { &self.first } else { &self.held };
+            if !text.starts_with(before.as_str()) {
+                *mode = Mode::Incremental;
+            } else if before.len() >= SURE || !self.held.is_empty() {
+                *mode = Mode::Cumulative;
+            } else {
+                text.clone_into(&mut self.held);
+                return;
+            }
+        }
+        match mode {
+            Mode::NotSeen => {
+                text.clone_into(&mut self.first);
+                self.len = text.len();
+                new(text);
+            }
+            Mode::Incremental => {
+                self.first = String::new();
+                let held = std::mem::take(&mut self.held);
+                if !held.is_empty() {
+                    new(&held);
+                }
+                new(text);
+            }
+            Mode::Cumulative => {
+                (self.first, self.held) = (String::new(), String::new());
+                self.rest(text, new);
+            }
+        }
+    }
+
+    /// There is no more, or something else comes first: passes on what was held back.
+    pub(super) fn flush(&mut self, mode: Mode, mut new: impl FnMut(&str)) {
+        let held = std::mem::take(&mut self.held);
+        match mode {
+            _ if held.is_empty() => {}
+            Mode::Incremental => new(&held),
+            Mode::NotSeen | Mode::Cumulative => {
+                self.rest(&held, new);
+                self.first = held;
+            }
+        }
+    }
+
+    /// What is behind the part of a text that was passed on before.
+    fn rest(&mut self, text: &str, mut new: impl FnMut(&str)) {
+        if let Some(rest) = text.get(self.len..)
+            && !rest.is_empty()
+        {
+            self.len = text.len();
+            new(rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(frames: &[&str]) -> (Mode, String) {
+        let (mut mode, mut said, mut all) = (Mode::default(), Said::default(), String::new());
+        for frame in frames {
+            said.frame(&mut mode, frame, |new| {
+                assert!(!new.is_empty());
+                all.push_str(new);
+            });
+        }
+        said.flush(mode, |new| all.push_str(new));
+        (mode, all)
+    }
+
+    #[test]
+    fn frames_that_repeat_what_was_said_are_cumulative() {
+        for frames in [
+            &["He", "Hello", "Hello, wörld", "Hello, wörld"][..],
+            &["", "A long enough beginning", "A long enough beginning, and more"],
+            &["é", "é", "éa", "éa"],
+        ] {
+            assert_eq!(new(frames), (Mode::Cumulative, (*frames.last().unwrap()).to_owned()));
+        }
+    }
+
+    #[test]
+    fn frames_that_go_on_are_incremental() {
+        for frames in [
+            &["He", "llo", "", ", wörld"][..],
+            &["1", "10", " is", " more"],
+            &["ha", "ha", "!"],
+            &["a", "ab", "a", "abab"],
+        ] {
+            assert_eq!(new(frames), (Mode::Incremental, frames.concat()));
+        }
+    }
+
+    #[test]
+    fn what_is_never_clear_counts_as_a_repetition() {
+        assert_eq!(new(&["Hi", "Hi!"]), (Mode::NotSeen, "Hi!".to_owned()));
+    }
+
+    #[test]
+    fn a_text_that_shrinks_or_is_cut_inside_a_character_does_not_panic() {
+        let frames =
+            ["a long beginning here", "a long beginning here é", "a", "a long beginning here"];
+        assert_eq!(new(&frames).1, "a long beginning here é");
+        new(&["a long beginning herex", "a long beginning herexy", "éééééééééééééééé"]);
+    }
+}

@@ -1,0 +1,65 @@
+//! Gemini's `generateContent`, of the Gemini API and of Vertex: streams in (`alt=sse`), requests
+//! out, and `Content` objects as messages.
+//!
+//! ```
+//! use turnwire_wires::{Decoding, Wire};
+//!
+//! let body = br#"data: {"candidates":[{"content":{"parts":[{"text":"Hi!"}],"role":"model"},"finishReason":"STOP"}]}
+//!
+//! "#;
+//! let events = Wire::named("gemini").unwrap().decoder(&Decoding::default())?.all(body)?;
+//! let types: Vec<&str> = events.iter().map(|event| event.kind.type_name()).collect();
+//! assert_eq!(types[2..5], ["TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A part's thought signature is the field `thought_signature` of its block, and goes back with the
+//! part. Parts that only Gemini knows (code that it ran, calls of its own tools) are blocks of the
+//! type `gemini_part`, and go back as they came. The name of the model is in the address of a
+//! request, not in its body. A system message is a `Content` of the role `system`; a request has it
+//! as `systemInstruction`.
+
+mod args;
+mod decode;
+mod message;
+mod part;
+mod request;
+
+use crate::loss::Loss;
+use crate::registry::{Messages, Wire};
+
+const NAME: &str = "gemini";
+
+pub(crate) static WIRE: Wire = Wire {
+    name: NAME,
+    about: "Gemini's generateContent, also on Vertex",
+    message_losses: &[
+        Loss::MessageIds,
+        Loss::Times,
+        Loss::Names,
+        Loss::Metadata,
+        Loss::UnknownFields,
+        Loss::ToolMessages,
+        Loss::AdjacentReplies,
+        Loss::Endings,
+        Loss::Errors,
+        Loss::StructuredOutput,
+        Loss::Usage,
+        Loss::BlockIds,
+        Loss::ThinkingExtras,
+        Loss::Hints,
+        Loss::DataNames,
+        Loss::OtherSources,
+        Loss::OtherBlocks,
+        Loss::CallStates,
+        Loss::SuggestedRules,
+        Loss::InputText,
+        Loss::ResultStates,
+        Loss::ResultMetadata,
+        Loss::ResultParts,
+    ],
+    decode: Some(|decoding| Box::new(decode::Decoder::new(decoding))),
+    messages: Some(Messages { decode: message::decode, encode: message::encode }),
+    request: Some(|request| Ok(request::body(request))),
+    ..Wire::NONE
+};

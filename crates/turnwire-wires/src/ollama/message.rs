@@ -1,0 +1,225 @@
+//! Ollama's messages and ours.
+
+use crate::provider::{History, loose};
+use crate::request::{arguments, input, list, media_type, object};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use turnwire_core::block::{Base64Source, DataKind};
+use turnwire_core::{
+    ContentBlock, DataBlock, Fields, Json, Msg, Result, Role, Source, ThinkingBlock, ToolCall,
+    ToolResult,
+};
+
+/// A message while it is written.
+pub(super) struct Draft {
+    pub role: &'static str,
+    pub text: Vec<String>,
+    pub thinking: String,
+    pub images: Vec<String>,
+    calls: Vec<Json>,
+}
+
+impl Draft {
+    pub(super) fn new(role: &'static str) -> Self {
+        let (text, images, calls) = (Vec::new(), Vec::new(), Vec::new());
+        Self { role, text, thinking: String::new(), images, calls }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+            && self.thinking.is_empty()
+            && self.images.is_empty()
+            && self.calls.is_empty()
+    }
+
+    pub(super) fn call(&mut self, call: &ToolCall) {
+        let mut function = Fields::default();
+        function.insert("name", call.name.as_str());
+        function.insert("arguments", arguments(&call.input));
+        let mut whole = Fields::default();
+        whole.insert("id", call.id.as_str());
+        whole.insert("function", object(&function));
+        self.calls.push(object(&whole));
+    }
+
+    /// The message, with its texts as one.
+    pub(super) fn written(self, separator: &str) -> Json {
+        let mut message = Fields::default();
+        message.insert("role", self.role);
+        message.insert("content", self.text.join(separator));
+        if !self.thinking.is_empty() {
+            message.insert("thinking", self.thinking);
+        }
+        if !self.images.is_empty() {
+            message.insert("images", self.images);
+        }
+        if !self.calls.is_empty() {
+            message.insert("tool_calls", list(&self.calls));
+        }
+        object(&message)
+    }
+}
+
+/// What came of a call.
+pub(super) fn result(id: &str, name: &str, text: &str) -> Json {
+    let mut message = Fields::default();
+    message.insert("role", "tool");
+    message.insert("content", text);
+    message.insert("tool_name", name);
+    message.insert("tool_call_id", id);
+    object(&message)
+}
+
+/// The base64 of an image; of nothing else.
+pub(super) fn image(block: &DataBlock) -> Option<&str> {
+    match &block.source {
+        Source::Base64(source) if media_type(block)?.starts_with("image/") => Some(&source.data),
+        _ => None,
+    }
+}
+
+/// Writes messages. A reply becomes a message, its results, and so on.
+pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
+    let mut written = Vec::new();
+    for msg in messages {
+        let role = match msg.role() {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        };
+        let mut draft = Draft::new(role);
+        // A reply begins with what the model said, even if that is nothing.
+        let mut is_first = true;
+        for block in msg.content() {
+            match block {
+                ContentBlock::Text(block) if !block.text.is_empty() => {
+                    draft.text.push(block.text.clone());
+                }
+                ContentBlock::Thinking(block) => draft.thinking.push_str(&block.thinking),
+                ContentBlock::Data(block) => {
+                    draft.images.extend(image(block).map(str::to_owned));
+                }
+                ContentBlock::ToolCall(call) => draft.call(call),
+                ContentBlock::ToolResult(block) => {
+                    let done = std::mem::replace(&mut draft, Draft::new(role));
+                    if role == "assistant" && (is_first || !done.is_empty()) {
+                        written.push(done.written(""));
+                    }
+                    is_first = false;
+                    written.push(result(&block.id, &block.name, &block.output.text("")));
+                }
+                _ => {}
+            }
+        }
+        if is_first || !draft.is_empty() {
+            written.push(draft.written(""));
+        }
+    }
+    written
+}
+
+/// A message on its way in.
+#[derive(Deserialize)]
+pub(super) struct Message<'a> {
+    #[serde(default, borrow, deserialize_with = "loose::text")]
+    pub role: Option<Cow<'a, str>>,
+    #[serde(default, borrow, deserialize_with = "loose::text")]
+    pub content: Option<Cow<'a, str>>,
+    #[serde(default, borrow, deserialize_with = "loose::text")]
+    pub thinking: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub images: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "loose::list")]
+    pub tool_calls: Vec<Called<'a>>,
+    #[serde(default, borrow, deserialize_with = "loose::text")]
+    pub tool_name: Option<Cow<'a, str>>,
+    #[serde(default, borrow, deserialize_with = "loose::text")]
+    pub tool_call_id: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Called<'a> {
+    #[serde(default, borrow, deserialize_with = "loose::text")]
+    pub id: Option<Cow<'a, str>>,
+    #[serde(default, borrow, deserialize_with = "loose::object")]
+    function: Option<Box<Function<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(default, borrow, deserialize_with = "loose::text")]
+    name: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl Called<'_> {
+    pub(super) fn name(&self) -> &str {
+        let name = self.function.as_ref().and_then(|function| function.name.as_deref());
+        name.unwrap_or_default()
+    }
+
+    /// The arguments as JSON. They are an object, but some give the text of one.
+    pub(super) fn arguments(&self) -> Cow<'_, str> {
+        let arguments = self.function.as_ref().and_then(|function| function.arguments);
+        let arguments = arguments.map_or("{}", RawValue::get);
+        match serde_json::from_str::<String>(arguments) {
+            Ok(text) => text.into(),
+            Err(_) => arguments.into(),
+        }
+    }
+}
+
+impl Message<'_> {
+    /// The images, as base64.
+    pub(super) fn images(&self) -> Vec<String> {
+        let images = self.images.map(|images| serde_json::from_str(images.get()));
+        images.and_then(serde_json::Result::ok).unwrap_or_default()
+    }
+}
+
+/// Reads a list of messages, or a single one.
+pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
+    History::read(text, |history, message| read(history, &message))
+}
+
+fn read(history: &mut History, message: &Message<'_>) {
+    let text = message.content.as_deref().unwrap_or_default();
+    let role = message.role.as_deref().unwrap_or_default();
+    if role == "tool" {
+        let says = |field: &Option<Cow<'_, str>>| field.as_ref().is_some_and(|id| !id.is_empty());
+        if text.is_empty() && !says(&message.tool_call_id) && !says(&message.tool_name) {
+            return history.one_result(None);
+        }
+        let (id, name) = (message.tool_call_id.as_deref(), message.tool_name.as_deref());
+        let (name, id) = history.result(id, name);
+        return history.one_result(Some(ToolResult::success(id, text).named(name)));
+    }
+    let mut blocks = Vec::new();
+    if let Some(thinking) = message.thinking.as_deref().filter(|text| !text.is_empty()) {
+        blocks.push(ThinkingBlock::new(thinking).into());
+    }
+    if !text.is_empty() {
+        blocks.push(ContentBlock::from(text));
+    }
+    blocks.extend(message.images().into_iter().map(|data| {
+        let rest = Fields::default();
+        let source = Source::Base64(Base64Source { data, media_type: None, rest });
+        // The older form says that it is an image, and nothing more.
+        let block = DataBlock { kind: DataKind::Image, ..DataBlock::from_source(source) };
+        ContentBlock::from(block)
+    }));
+    match role {
+        "assistant" => {
+            for call in &message.tool_calls {
+                let id = history.call(call.id.as_deref(), call.name());
+                blocks.push(ToolCall::new(id, call.name(), input(&call.arguments())).into());
+            }
+            history.reply(blocks);
+        }
+        "system" => history.push(Role::System, blocks),
+        _ => history.push(Role::User, blocks),
+    }
+}

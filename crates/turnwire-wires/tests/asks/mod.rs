@@ -1,0 +1,170 @@
+//! What models are asked in the tests of requests.
+
+use serde_json::Value;
+use turnwire_core::{
+    ContentBlock, DataBlock, Fields, HintBlock, Json, Msg, Part, Role, ThinkingBlock, ToolCall,
+    ToolResult, ToolResultState,
+};
+use turnwire_testkit::{check, values};
+use turnwire_wires::request::{Agents, Output, Tool};
+use turnwire_wires::{Request, Wire};
+
+/// The body of a request.
+pub fn body(wire: &str, request: &Request<'_>) -> Value {
+    let body = Wire::named(wire).unwrap().request(request).unwrap().unwrap();
+    serde_json::from_str(body.text()).unwrap()
+}
+
+/// The body of a request for nothing but these messages.
+pub fn asked(wire: &str, messages: &[Msg]) -> Value {
+    body(wire, &Request { model: "m", messages, ..Request::default() })
+}
+
+pub fn weather() -> Tool {
+    Tool {
+        name: "get_weather".into(),
+        description: "The weather of a city".into(),
+        input: Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#).unwrap(),
+    }
+}
+
+pub fn answer_form() -> Output {
+    Output { name: "answer".into(), schema: Json::parse(r#"{"type":"object"}"#).unwrap() }
+}
+
+/// Two calls at once; one gives text and an image, one is denied. Then the answer.
+pub fn tool_round() -> Vec<Msg> {
+    let map = DataBlock::bytes(b"\x89PNG", "image/png");
+    vec![
+        Msg::user("ann", "Paris or Rome?"),
+        Msg::assistant(
+            "friday",
+            [
+                "Let me look.".into(),
+                ContentBlock::from(ToolCall::new("c1", "get_weather", r#"{"city": "Paris"}"#)),
+                ToolCall::new("c2", "get_weather", "").into(),
+                ToolResult::success("c1", [Part::from("sunny"), map.into()])
+                    .named("get_weather")
+                    .into(),
+                ToolResult {
+                    state: ToolResultState::Denied,
+                    ..ToolResult::error("c2", "not allowed").named("get_weather")
+                }
+                .into(),
+                "Paris.".into(),
+            ],
+        ),
+    ]
+}
+
+/// A call that never got its result, and one whose input is no JSON.
+pub fn crashed() -> Vec<Msg> {
+    vec![
+        Msg::user("ann", "Go."),
+        Msg::assistant(
+            "friday",
+            [
+                ContentBlock::from(ToolCall::new("c1", "f", r#"{"n":12345678901234567890123}"#)),
+                ToolCall::new("c2", "f", r#"{"city": "Par"#).into(),
+            ],
+        ),
+        Msg::user("ann", "Again."),
+    ]
+}
+
+/// A hint between two texts of one reply.
+pub fn hinted() -> Vec<Msg> {
+    vec![
+        Msg::user("ann", "Hi"),
+        Msg::assistant(
+            "friday",
+            ["One.".into(), ContentBlock::from(HintBlock::new("Time is up.")), "Two.".into()],
+        ),
+    ]
+}
+
+/// Several agents, one of whom calls a tool.
+pub fn team() -> Vec<Msg> {
+    vec![
+        Msg::system("sys", "Be brief."),
+        Msg::user("ann", "Who is right?"),
+        Msg::assistant("bob", "I am."),
+        Msg::assistant(
+            "friday",
+            [
+                ContentBlock::from(ToolCall::new("c1", "f", "{}")),
+                ToolResult::success("c1", "ok").into(),
+            ],
+        ),
+        Msg::assistant("eve", "No, I am."),
+    ]
+}
+
+/// A thinking block with what a provider added to it.
+pub fn thinking(text: &str, extra: &[(&str, &str)]) -> ContentBlock {
+    let rest: Fields = extra.iter().map(|(key, value)| (*key, *value)).collect();
+    ThinkingBlock { rest, ..ThinkingBlock::new(text) }.into()
+}
+
+/// Nothing that is marked here may reach a provider: metadata of messages and of results, times,
+/// fields that nobody knows.
+pub fn metadata_never_reaches(wire: &str) {
+    const SECRET: &str = "S3CRET";
+    let mark = |fields: &mut Fields| fields.insert("x_secret", SECRET);
+    check("metadata_never_reaches_a_provider", 300, |rng| {
+        let messages: Vec<Msg> = (0..rng.usize(1..6))
+            .map(|_| {
+                let msg = values::message(rng);
+                let mut content = msg.content().to_vec();
+                for block in &mut content {
+                    match block {
+                        ContentBlock::Text(block) => mark(&mut block.rest),
+                        ContentBlock::Thinking(block) => mark(&mut block.rest),
+                        ContentBlock::Data(block) => mark(&mut block.rest),
+                        ContentBlock::Hint(block) => {
+                            block.source = Some(SECRET.to_owned());
+                            mark(&mut block.rest);
+                        }
+                        ContentBlock::ToolCall(block) => mark(&mut block.rest),
+                        ContentBlock::ToolResult(block) => {
+                            mark(&mut block.metadata);
+                            mark(&mut block.rest);
+                        }
+                        ContentBlock::Other(item) => mark(item),
+                        _ => {}
+                    }
+                }
+                let mut rest = msg.rest().clone();
+                mark(&mut rest);
+                let msg = msg.to_builder().content(content).rest(rest).id(SECRET);
+                let msg = msg.metadata("x_secret", SECRET).created_at(SECRET).finished_at(SECRET);
+                msg.structured_output(SECRET).build().unwrap()
+            })
+            .collect();
+        for agents in [Agents::One, Agents::History, Agents::Named] {
+            let request = Request { model: "m", messages: &messages, agents, ..Request::default() };
+            let body = body(wire, &request).to_string();
+            assert!(!body.contains(SECRET), "{body}");
+        }
+    });
+}
+
+/// Every call has exactly one result, whatever the conversation: `calls` and `results` take the ids
+/// out of a body.
+pub fn every_call_gets_one_result(
+    wire: &str,
+    calls: fn(&Value) -> Vec<String>,
+    results: fn(&Value) -> Vec<String>,
+) {
+    check("every_call_gets_one_result", 500, |rng| {
+        let messages: Vec<Msg> = (0..rng.usize(1..6)).map(|_| values::message(rng)).collect();
+        let expected = messages
+            .iter()
+            .filter(|msg| msg.role() == Role::Assistant)
+            .flat_map(|msg| msg.blocks::<ToolCall>().map(|call| call.id.clone()))
+            .collect::<Vec<_>>();
+        let body = asked(wire, &messages);
+        assert_eq!(calls(&body), expected, "{body}");
+        assert_eq!(results(&body), expected, "{body}");
+    });
+}

@@ -1,0 +1,77 @@
+//! Hand-made streams of a provider, and what they become.
+
+use serde_json::Value;
+use turnwire_core::{Event, EventKind, Folder, Msg};
+use turnwire_wires::{Decoded, Decoding, Wire};
+
+/// What a stream became.
+pub struct Read {
+    pub events: Vec<Event<'static>>,
+    /// The frames that could not be read.
+    pub errors: Vec<String>,
+    pub message: Msg,
+}
+
+/// Reads frames, one per line, and folds them strictly.
+pub fn read(wire: &str, frames: &[&str]) -> Read {
+    let mut decoder = Wire::named(wire).unwrap().decoder(&Decoding::default()).unwrap();
+    let (mut events, mut errors, mut folder) = (Vec::new(), Vec::new(), Folder::default());
+    let mut each = |decoded: Decoded<'_>| match decoded.event {
+        Ok(event) => {
+            folder.push(&event).unwrap_or_else(|error| panic!("{error}: {}", event.to_json()));
+            events.push(event.into_owned());
+        }
+        Err(error) => errors.push(error.to_string()),
+    };
+    for frame in frames {
+        decoder.feed(format!("data:{frame}\n\n").as_bytes(), &mut each);
+    }
+    decoder.end(&mut each);
+    let message = folder.into_messages().next().unwrap_or_default();
+    Read { events, errors, message }
+}
+
+impl Read {
+    /// The blocks, without what no provider says.
+    pub fn blocks(&self) -> Value {
+        let mut blocks = serde_json::to_value(self.message.content()).unwrap();
+        for block in blocks.as_array_mut().unwrap() {
+            let block = block.as_object_mut().unwrap();
+            for field in ["created_at", "finished_at", "state", "suggested_rules", "name"] {
+                let is_tool = block["type"] == "tool_call" && field == "name";
+                if !is_tool {
+                    block.remove(field);
+                }
+            }
+        }
+        blocks
+    }
+
+    /// How it ended, in our words.
+    pub fn reason(&self) -> &str {
+        self.message.finished_reason().map_or("", |reason| reason.as_str())
+    }
+
+    /// Tokens read, written, and read from a cache.
+    pub fn usage(&self) -> (i64, i64, i64) {
+        let usage = self.message.usage().unwrap();
+        (usage.input_tokens, usage.output_tokens, usage.cache_input_tokens)
+    }
+
+    /// The kind of the error and what it says.
+    pub fn error(&self) -> (&str, &str) {
+        let error = self.message.error().unwrap();
+        (error.r#type.as_str(), &error.message)
+    }
+
+    /// What else was said of the model call.
+    pub fn notes(&self, wire: &str) -> Value {
+        let end = self.events.iter().find(|event| matches!(event.kind, EventKind::ModelCallEnd(_)));
+        end.unwrap().metadata.get(wire).unwrap().unwrap_or_default()
+    }
+
+    /// The types of the events, in order.
+    pub fn types(&self) -> Vec<&str> {
+        self.events.iter().map(|event| event.kind.type_name()).collect()
+    }
+}
