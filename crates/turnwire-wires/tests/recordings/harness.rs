@@ -1,0 +1,185 @@
+//! Recordings of real providers, through a decoder, however they are framed and cut.
+//!
+//! What a recording must become is computed by each provider's test in another way than by the
+//! decoder: from whole JSON trees, with all of the stream at hand.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use turnwire_core::{FinishedReason, Folder, Msg, TextBlock, ThinkingBlock, ToolCall};
+use turnwire_testkit::{Rng, check};
+use turnwire_wires::{Decoded, Decoding, Wire};
+
+/// What a recording must become.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// All text, joined.
+    pub text: String,
+    /// All thinking, joined.
+    pub thinking: String,
+    /// The tool calls: name and arguments as the provider wrote them.
+    pub calls: Vec<(String, String)>,
+    /// Tokens read and written.
+    pub usage: (i64, i64),
+    /// How it ended, in our words.
+    pub reason: String,
+}
+
+/// What a provider's test says of its recordings.
+pub struct Provider {
+    /// The wire.
+    pub wire: &'static str,
+    /// Whether a recording of this name is on this wire.
+    pub claims: fn(&str) -> bool,
+    /// What the payloads must become.
+    pub expected: fn(&[Value]) -> Expected,
+    /// Whether the stream may count as ended once this payload was seen.
+    pub is_terminal: fn(&Value) -> bool,
+    /// Frames of no content that real servers put between the others.
+    pub pings: &'static [&'static str],
+    /// What stands behind the last frame on the real wire.
+    pub last_word: Option<&'static str>,
+}
+
+/// Checks all recordings that the provider claims. How many there were.
+pub fn check_all(provider: &Provider) -> usize {
+    let Some(folder) = folder() else {
+        eprintln!("skipped: the recordings are not here; TURNWIRE_FIXTURES names their folder");
+        return 0;
+    };
+    let mut names: Vec<String> = fs::read_dir(folder.join("provider-streams"))
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+        .filter(|name| (provider.claims)(name))
+        .collect();
+    names.sort();
+    for name in &names {
+        let text = fs::read_to_string(folder.join("provider-streams").join(name)).unwrap();
+        let payloads: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        check_one(provider, name, &payloads);
+    }
+    names.len()
+}
+
+fn folder() -> Option<PathBuf> {
+    let folder = std::env::var_os("TURNWIRE_FIXTURES").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
+        PathBuf::from,
+    );
+    folder.is_dir().then_some(folder)
+}
+
+fn check_one(provider: &Provider, name: &str, payloads: &[&str]) {
+    let trees: Vec<Value> =
+        payloads.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let plain = fold(provider.wire, &[lines(payloads).as_bytes()], name);
+    assert_eq!(seen(&plain), (provider.expected)(&trees), "{name}");
+
+    check(name, 12, |rng| {
+        let body = framed(rng, provider, payloads);
+        let pieces = cut(rng, body.as_bytes());
+        assert_eq!(fold(provider.wire, &pieces, name), plain, "{name} framed as\n{body}");
+
+        let end = rng.usize(..body.len());
+        let half = fold(provider.wire, &[body.as_bytes().get(..end).unwrap()], name);
+        let whole_frames = whole_frames(body.get(..end).unwrap_or(""), payloads);
+        let ended = trees.iter().take(whole_frames).any(|tree| (provider.is_terminal)(tree));
+        if !ended {
+            let reason = half.finished_reason();
+            assert_ne!(reason, Some(&FinishedReason::Completed), "{name} cut at byte {end}");
+            assert_ne!(reason, None, "{name} cut at byte {end}");
+        }
+    });
+}
+
+/// How many payloads are whole in a body that was cut, and so may have been read.
+fn whole_frames(body: &str, payloads: &[&str]) -> usize {
+    let mut from = 0;
+    let mut count = 0;
+    for payload in payloads {
+        match body.get(from..).and_then(|rest| rest.find(payload)) {
+            Some(at) => from += at + payload.len(),
+            None => break,
+        }
+        count += 1;
+    }
+    count
+}
+
+fn lines(payloads: &[&str]) -> String {
+    payloads.join("\n")
+}
+
+/// The payloads as a real server may send them.
+fn framed(rng: &mut Rng, provider: &Provider, payloads: &[&str]) -> String {
+    let end = if rng.bool() { "\r\n" } else { "\n" };
+    let mut body = String::new();
+    let noise = |rng: &mut Rng, body: &mut String| match rng.usize(..8) {
+        0 => write!(body, ": keep-alive{end}{end}").unwrap(),
+        1 if !provider.pings.is_empty() => {
+            let ping = provider.pings[rng.usize(..provider.pings.len())];
+            write!(body, "event: ping{end}data: {ping}{end}{end}").unwrap();
+        }
+        _ => {}
+    };
+    for payload in payloads {
+        noise(rng, &mut body);
+        if rng.bool() {
+            write!(body, "event: message{end}").unwrap();
+        }
+        write!(body, "data: {payload}{end}{end}").unwrap();
+    }
+    noise(rng, &mut body);
+    if let Some(word) = provider.last_word {
+        write!(body, "data: {word}{end}{end}").unwrap();
+    }
+    body
+}
+
+fn cut<'b>(rng: &mut Rng, body: &'b [u8]) -> Vec<&'b [u8]> {
+    let longest = *turnwire_testkit::pick(rng, &[1, 3, 40, 4000]);
+    let mut pieces = Vec::new();
+    let mut rest = body;
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(rng.usize(1..=longest.min(rest.len())));
+        pieces.push(piece);
+        rest = more;
+    }
+    pieces
+}
+
+/// The one message that the pieces fold to, without any problem.
+fn fold(wire: &str, pieces: &[&[u8]], name: &str) -> Msg {
+    let mut decoder = Wire::named(wire).unwrap().decoder(&Decoding::default()).unwrap();
+    let mut folder = Folder::default();
+    let mut each = |decoded: Decoded<'_>| match decoded.event {
+        Ok(event) => {
+            folder
+                .push(&event)
+                .unwrap_or_else(|error| panic!("{name}: {error}: {}", event.to_json()));
+        }
+        Err(error) => panic!("{name}, line {}: {error}", decoded.line),
+    };
+    for piece in pieces {
+        decoder.feed(piece, &mut each);
+    }
+    decoder.end(&mut each);
+    let mut messages = folder.into_messages();
+    let msg = messages.next().unwrap_or_else(|| panic!("{name}: no message"));
+    assert!(messages.next().is_none(), "{name}: one stream is one reply");
+    msg
+}
+
+fn seen(msg: &Msg) -> Expected {
+    let text = msg.blocks::<TextBlock>().map(|block| block.text.as_str()).collect();
+    let thinking = msg.blocks::<ThinkingBlock>().map(|block| block.thinking.as_str()).collect();
+    let calls = msg.blocks::<ToolCall>().map(|call| (call.name.clone(), call.input.clone()));
+    Expected {
+        text,
+        thinking,
+        calls: calls.collect(),
+        usage: msg.usage().map_or((0, 0), |usage| (usage.input_tokens, usage.output_tokens)),
+        reason: msg.finished_reason().map_or(String::new(), ToString::to_string),
+    }
+}
