@@ -21,6 +21,7 @@
 
 pub mod agentscope;
 pub mod anthropic;
+pub mod blocks;
 pub mod body;
 pub mod dashscope;
 pub mod gemini;

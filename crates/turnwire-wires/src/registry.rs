@@ -24,6 +24,7 @@ macro_rules! wires {
 wires! {
     turnwire
     agentscope
+    blocks
     openai_chat
     openai_responses
     anthropic

@@ -1,0 +1,235 @@
+//! Questions to a person, and the answers.
+//!
+//! ```
+//! use turnwire_core::ToolCall;
+//! use turnwire_wires::blocks::{ApprovalKey, Command};
+//!
+//! let frame = r#"{"type":"approval","session_id":"abc-123","approval_key":"abc-123_1",
+//!     "decisions":[{"tool_use_id":"t1","type":"edit","args":{"quantity":10}}]}"#;
+//! let Command::Approval(approval) = Command::from_json(frame)? else { panic!() };
+//! assert_eq!(approval.approval_key, ApprovalKey::parse("abc-123_1").unwrap());
+//!
+//! // The server looks up which calls of the session wait, and logs the answer.
+//! let waiting = [ToolCall::new("t1", "execute_trade", r#"{"quantity":100}"#)];
+//! let answer = &approval.to_event(&waiting)?.confirm_results[0];
+//! assert_eq!((answer.confirmed, answer.tool_call.input.as_str()), (true, r#"{"quantity":10}"#));
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+
+use super::request::bad;
+use super::words::{input_object, input_text};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use std::collections::HashSet;
+use std::fmt;
+use turnwire_core::event::{ConfirmResult, UserConfirmResult};
+use turnwire_core::{Fields, Json, PermissionRule, Result, ToolCall};
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    /// In which session.
+    pub session_id: String,
+    /// Which question.
+    pub approval_key: ApprovalKey,
+    /// One for each call.
+    pub decisions: Vec<Decision>,
+}
+
+/// Which question of which session: `SESSION_COUNT`. The count is that of the questions in the turn,
+/// from 1, so that whoever has a turn's events comes to the same key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ApprovalKey {
+    /// The session.
+    pub session_id: String,
+    /// Which of the turn's questions.
+    pub count: u32,
+}
+
+/// What a person decided about a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Which call; without it, the one in this place of the question.
+    pub tool_use_id: Option<String>,
+    /// Yes or no.
+    pub verdict: Verdict,
+    /// Why.
+    pub message: Option<String>,
+}
+
+/// Yes or no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes.
+    Approve,
+    /// Yes, with another input.
+    Edit {
+        /// The input: an object.
+        args: Json,
+    },
+    /// No.
+    Reject,
+}
+
+/// What is asked: the delta of an `approval_request`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    /// The calls.
+    pub action_requests: Vec<ActionRequest>,
+    /// One for each call.
+    pub review_configs: Vec<ReviewConfig>,
+    /// How long the answer may take.
+    pub timeout_seconds: u64,
+}
+
+/// A call that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ActionRequest {
+    /// Which tool.
+    pub name: String,
+    /// Its input: an object.
+    pub args: Json,
+    /// Which call.
+    pub tool_use_id: String,
+}
+
+/// How a call may be answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReviewConfig {
+    /// Always: others are not asked about.
+    pub require_approval: bool,
+    /// Rules that the person may accept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suggested_rules: Vec<PermissionRule>,
+}
+
+impl Approval {
+    /// The answer as an event, to the calls that wait, in the order in which they were asked about.
+    ///
+    /// An answer about a call that does not wait, or twice about the same, is refused as a whole.
+    /// A call without an answer goes on waiting.
+    pub fn to_event(&self, waiting: &[ToolCall]) -> Result<UserConfirmResult> {
+        let mut seen = HashSet::new();
+        let answers = self.decisions.iter().enumerate().map(|(at, decision)| {
+            let call = match &decision.tool_use_id {
+                Some(id) => waiting.iter().find(|call| call.id == *id),
+                None => waiting.get(at),
+            };
+            let Some(call) = call else {
+                let which =
+                    decision.tool_use_id.clone().unwrap_or_else(|| format!("decisions[{at}]"));
+                return Err(bad(format!("approval of {which}: no such call waits for an answer")));
+            };
+            if !seen.insert(&call.id) {
+                return Err(bad(format!("approval of {}: it is answered twice", call.id)));
+            }
+            Ok(decision.answer(call))
+        });
+        Ok(UserConfirmResult { confirm_results: answers.collect::<Result<_>>()? })
+    }
+}
+
+impl Decision {
+    fn answer(&self, call: &ToolCall) -> ConfirmResult {
+        self.to_result(&call.id, &call.name)
+    }
+
+    pub(super) fn to_result(&self, id: &str, name: &str) -> ConfirmResult {
+        let (confirmed, input) = match &self.verdict {
+            Verdict::Approve => (true, String::new()),
+            Verdict::Edit { args } => (true, input_text(args)),
+            Verdict::Reject => (false, String::new()),
+        };
+        let mut result = ConfirmResult {
+            confirmed,
+            tool_call: ToolCall::new(id, name, input),
+            ..ConfirmResult::default()
+        };
+        if let Some(message) = &self.message {
+            result.rest.insert("message", message.as_str());
+        }
+        result
+    }
+
+    /// Reads a decision, or says what it is not.
+    pub(super) fn read(json: &Json) -> Result<Self, &'static str> {
+        let fields: Fields = json.to().map_err(|_| "an object")?;
+        let text = |field: &str| fields.get::<String>(field).map_err(|_| "a decision");
+        let verdict = match text("type")?.as_deref() {
+            Some("approve") => Verdict::Approve,
+            Some("reject") => Verdict::Reject,
+            Some("edit") => {
+                let args = fields.raw("args").filter(|args| args.text().starts_with('{')).cloned();
+                Verdict::Edit { args: args.ok_or("an edit with `args`, an object")? }
+            }
+            _ => return Err("of `type` approve, edit or reject"),
+        };
+        let tool_use_id = text("tool_use_id")?.filter(|id| !id.is_empty());
+        Ok(Self { tool_use_id, verdict, message: text("message")? })
+    }
+}
+
+impl Serialize for Decision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(id) = &self.tool_use_id {
+            map.serialize_entry("tool_use_id", id)?;
+        }
+        let word = match &self.verdict {
+            Verdict::Approve => "approve",
+            Verdict::Edit { .. } => "edit",
+            Verdict::Reject => "reject",
+        };
+        map.serialize_entry("type", word)?;
+        if let Verdict::Edit { args } = &self.verdict {
+            map.serialize_entry("args", args)?;
+        }
+        if let Some(message) = &self.message {
+            map.serialize_entry("message", message)?;
+        }
+        map.end()
+    }
+}
+
+impl ApprovalKey {
+    /// Reads a key. A session's id may have underscores of its own.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (session_id, count) = text.rsplit_once('_')?;
+        let is_plain = count.bytes().all(|byte| byte.is_ascii_digit());
+        let count = count.parse().ok().filter(|_| is_plain)?;
+        Some(Self { session_id: session_id.to_owned(), count })
+    }
+}
+
+impl fmt::Display for ApprovalKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.session_id, self.count)
+    }
+}
+
+impl Serialize for ApprovalKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Asked {
+    /// The question about these calls.
+    pub fn of<'c>(calls: impl IntoIterator<Item = &'c ToolCall>, timeout_seconds: u64) -> Self {
+        let (action_requests, review_configs) = calls
+            .into_iter()
+            .map(|call| {
+                let suggested_rules = call.suggested_rules.clone();
+                (call.into(), ReviewConfig { require_approval: true, suggested_rules })
+            })
+            .unzip();
+        Self { action_requests, review_configs, timeout_seconds }
+    }
+}
+
+impl From<&ToolCall> for ActionRequest {
+    fn from(call: &ToolCall) -> Self {
+        let args = input_object(&call.input);
+        Self { name: call.name.clone(), args, tool_use_id: call.id.clone() }
+    }
+}

@@ -1,0 +1,237 @@
+//! The frames of a turn, and the order in which its blocks are closed.
+
+use super::approval::ApprovalKey;
+use super::words::{mode_word, seconds, stop_reason, unix_ms, usage_json};
+use crate::stream::{DisplayMode, Frames};
+use serde::Serialize;
+use std::collections::HashSet;
+use turnwire_core::event::{ReplyEnd, TokenCounts};
+use turnwire_core::{Fields, Json, Role, Usage};
+
+/// Whose a block is: nothing for the agent that the turn belongs to.
+#[derive(Debug, Default, Clone, Serialize)]
+pub(super) struct Who {
+    pub subagent: Option<String>,
+    pub parent_tool_use_id: Option<String>,
+    #[serde(skip)]
+    pub is_sub: bool,
+}
+
+/// One turn's envelope.
+pub(super) struct Turn {
+    pub message_id: String,
+    pub session_id: String,
+    pub mode: DisplayMode,
+    /// How often a person was asked in this turn.
+    pub approvals: u32,
+    /// The block that tells about files, while it is open.
+    pub file: Option<u64>,
+    /// A tool was called since the last model call began.
+    pub calls_made: bool,
+    started: Option<i64>,
+    next: u64,
+    /// Blocks that have ended, but of which it is not yet known whether a tool call follows. Those
+    /// behind them wait too: clients put blocks in the order of their stops.
+    held: Vec<(u64, Last)>,
+    usage: Option<Usage>,
+}
+
+/// What the stop of a block says about its being the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// Nothing: it is no text.
+    Silent,
+    /// It is not.
+    No,
+    /// That depends on what comes.
+    Open,
+}
+
+#[derive(Serialize)]
+struct MessageStart<'a> {
+    r#type: &'static str,
+    session_id: &'a str,
+    timestamp: f64,
+    display_mode: &'static str,
+    is_new_session_from_share: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    sender: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<Role>,
+    message_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct BlockStart<'a, T> {
+    r#type: &'static str,
+    index: u64,
+    content_block: &'a T,
+    message_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct BlockDelta<'a, T> {
+    r#type: &'static str,
+    index: u64,
+    delta: &'a T,
+    message_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct BlockStop<'a> {
+    r#type: &'static str,
+    index: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_final: Option<bool>,
+    message_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct MessageDelta<'a> {
+    r#type: &'static str,
+    delta: Delta<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Json>,
+    #[serde(skip_serializing_if = "Fields::is_empty")]
+    metadata: &'a Fields,
+    message_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct Delta<'a> {
+    stop_reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_output: Option<&'a Json>,
+}
+
+#[derive(Serialize)]
+struct MessageStop<'a> {
+    r#type: &'static str,
+    duration_ms: i64,
+    message_id: &'a str,
+}
+
+impl Turn {
+    /// A turn that began at this time.
+    pub(super) fn new(message_id: &str, session_id: &str, mode: DisplayMode, at: &str) -> Self {
+        Self {
+            message_id: message_id.to_owned(),
+            session_id: session_id.to_owned(),
+            mode,
+            approvals: 0,
+            file: None,
+            calls_made: false,
+            started: unix_ms(at),
+            next: 0,
+            held: Vec::new(),
+            usage: None,
+        }
+    }
+
+    pub(super) fn message_start(&self, sender: &str, role: Role, out: &mut Frames) {
+        let frame = MessageStart {
+            r#type: "message_start",
+            session_id: &self.session_id,
+            timestamp: seconds(self.started),
+            display_mode: mode_word(self.mode),
+            is_new_session_from_share: false,
+            sender,
+            role: Some(role).filter(|role| *role != Role::Assistant),
+            message_id: &self.message_id,
+        };
+        out.push("", &frame);
+    }
+
+    /// Begins a block, and says at which index.
+    pub(super) fn start<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
+        let index = self.next;
+        self.next += 1;
+        let message_id = &self.message_id;
+        let frame =
+            BlockStart { r#type: "content_block_start", index, content_block: block, message_id };
+        out.push("", &frame);
+        index
+    }
+
+    pub(super) fn delta<T: Serialize>(&self, index: u64, delta: &T, out: &mut Frames) {
+        let message_id = &self.message_id;
+        out.push("", &BlockDelta { r#type: "content_block_delta", index, delta, message_id });
+    }
+
+    /// Ends a block, now or once it is known whether it is the last.
+    pub(super) fn stop(&mut self, index: u64, last: Last, out: &mut Frames) {
+        if last == Last::Open || !self.held.is_empty() {
+            self.held.push((index, last));
+        } else {
+            self.write_stop(index, last, false, out);
+        }
+    }
+
+    /// A block that carries everything in its start.
+    pub(super) fn whole<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
+        let index = self.start(block, out);
+        self.stop(index, Last::Silent, out);
+        index
+    }
+
+    /// It is known now whether a tool call follows: what waited for that ends.
+    pub(super) fn release(&mut self, is_final: bool, out: &mut Frames) {
+        for (index, last) in std::mem::take(&mut self.held) {
+            self.write_stop(index, last, is_final, out);
+        }
+    }
+
+    fn write_stop(&self, index: u64, last: Last, is_final: bool, out: &mut Frames) {
+        let is_final = match last {
+            Last::Silent => None,
+            Last::No => Some(false),
+            Last::Open => Some(is_final),
+        };
+        let message_id = &self.message_id;
+        out.push("", &BlockStop { r#type: "content_block_stop", index, is_final, message_id });
+    }
+
+    /// Blocks that do not count any more. Who knows the frame takes them out; who does not, and has
+    /// not seen them end, never shows them.
+    pub(super) fn discard(&mut self, indexes: &[u64], out: &mut Frames) {
+        let gone: HashSet<u64> = indexes.iter().copied().collect();
+        self.held.retain(|(held, _)| !gone.contains(held));
+        let message_id = &self.message_id;
+        for &index in indexes {
+            let frame =
+                BlockStop { r#type: "content_block_discard", index, is_final: None, message_id };
+            out.push("", &frame);
+        }
+    }
+
+    pub(super) fn approval_key(&self, count: u32) -> ApprovalKey {
+        ApprovalKey { session_id: self.session_id.clone(), count }
+    }
+
+    pub(super) fn add(&mut self, counts: TokenCounts) {
+        let usage = self.usage.get_or_insert_default();
+        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
+        add(&mut usage.input_tokens, counts.input_tokens);
+        add(&mut usage.output_tokens, counts.output_tokens);
+        add(&mut usage.cache_input_tokens, counts.cache_input_tokens);
+        add(&mut usage.cache_creation_input_tokens, counts.cache_creation_input_tokens);
+    }
+
+    pub(super) fn message_end(&self, end: &ReplyEnd, at: &str, out: &mut Frames) {
+        let message_id = &self.message_id;
+        let frame = MessageDelta {
+            r#type: "message_delta",
+            delta: Delta {
+                stop_reason: stop_reason(&end.finished_reason),
+                structured_output: end.structured_output.as_ref(),
+            },
+            usage: self.usage.as_ref().map(usage_json),
+            metadata: &end.message_metadata,
+            message_id,
+        };
+        out.push("", &frame);
+        let took = self.started.zip(unix_ms(at)).map(|(start, end)| end.saturating_sub(start));
+        let duration_ms = took.unwrap_or_default().max(0);
+        out.push("", &MessageStop { r#type: "message_stop", duration_ms, message_id });
+    }
+}

@@ -1,0 +1,67 @@
+//! Clients that come back in the middle.
+
+use crate::clients::{Flutter, React};
+use crate::make::{encoder, frames_of, rich};
+use turnwire_core::{Event, coalesce};
+use turnwire_testkit::{Rng, check, stream};
+use turnwire_wires::stream::DisplayMode;
+
+/// A client that has seen the frames of the first events, and gets the others from an encoder that
+/// has seen the same in silence.
+fn come_back(events: &[Event<'static>], at: usize, merged: bool) -> (React, Flutter) {
+    let (seen, missed) = events.split_at(at);
+    let (mut react, mut flutter) = (React::default(), Flutter::default());
+    let mut show = |frames: Vec<Vec<String>>| {
+        for frame in frames.concat() {
+            react.take(&frame);
+            flutter.take(&frame);
+        }
+    };
+    show(frames_of(&mut *encoder(DisplayMode::Agent), seen));
+    let mut late = encoder(DisplayMode::Agent);
+    let (seen, missed): (Vec<Event<'_>>, Vec<Event<'_>>) = if merged {
+        (coalesce(seen.to_vec()).collect(), coalesce(missed.to_vec()).collect())
+    } else {
+        (seen.to_vec(), missed.to_vec())
+    };
+    frames_of(&mut *late, &seen);
+    show(frames_of(&mut *late, &missed));
+    (react, flutter)
+}
+
+fn reply(rng: &mut Rng) -> Vec<Event<'static>> {
+    stream::numbered(turnwire_testkit::reply(rng, "m1").events)
+}
+
+#[test]
+fn a_client_that_comes_back_anywhere_ends_with_the_same_blocks() {
+    check("a_client_that_comes_back_anywhere", 60, |rng| {
+        let events = reply(rng);
+        let whole = come_back(&events, events.len(), false);
+        for at in 0..events.len() {
+            assert_eq!(come_back(&events, at, false), whole, "from {at}");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_gets_merged_deltas_ends_with_the_same_blocks() {
+    check("a_client_that_gets_merged_deltas", 60, |rng| {
+        let events = reply(rng);
+        let whole = come_back(&events, events.len(), false);
+        for at in 0..events.len() {
+            assert_eq!(come_back(&events, at, true), whole, "from {at}");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_comes_back_between_question_and_answer_keeps_what_it_has() {
+    let events = rich();
+    let whole = come_back(&events, events.len(), false);
+    for at in 0..events.len() {
+        for merged in [false, true] {
+            assert_eq!(come_back(&events, at, merged), whole, "from {at}");
+        }
+    }
+}
