@@ -19,6 +19,7 @@
 //! | [`request`] | what a model is asked, in no protocol's words yet |
 //! | the others | one protocol each |
 
+pub mod ag_ui;
 pub mod agentscope;
 pub mod anthropic;
 pub mod blocks;

@@ -25,6 +25,7 @@ wires! {
     turnwire
     agentscope
     blocks
+    ag_ui
     openai_chat
     openai_responses
     anthropic

@@ -1,0 +1,82 @@
+//! AG-UI 1.0: what its clients send, and the runs that they get.
+//!
+//! ```
+//! use turnwire_core::Event;
+//! use turnwire_wires::{Encoding, Frames, Wire, ag_ui::RunInput};
+//!
+//! let input = RunInput::parse(
+//!     r#"{"threadId":"t","runId":"run","messages":[{"id":"u","role":"user","content":"hi"}]}"#,
+//! )?;
+//! assert_eq!(input.new_messages(|_| false)?[0].text("").as_deref(), Some("hi"));
+//!
+//! let encoding = Encoding { run_id: Some(input.run_id), ..Encoding::default() };
+//! let mut encoder = Wire::named("ag-ui").unwrap().encoder(&encoding)?;
+//! let mut frames = Frames::default();
+//! let start = Event::from_json(r#"{"type":"REPLY_START","reply_id":"r","session_id":"t"}"#)?;
+//! encoder.event(&start, &mut frames);
+//! assert_eq!(
+//!     frames.iter().next().unwrap().1,
+//!     r#"{"type":"RUN_STARTED","threadId":"t","runId":"run","protocolVersion":"1.0"}"#
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | of ours | of theirs |
+//! |---|---|
+//! | a reply | a run; several, where it waits for somebody in between |
+//! | a text, thinking, a tool call, a result | a message each, with the block's id (`CALL-result` for a result) |
+//! | data, a hint, a block of another type | an activity with the block as content |
+//! | a model call | a step |
+//! | a call that asks a person | an interrupt; the answer is `{approved, editedArgs?}` |
+//! | a call that the client executes | a run that went well with `pendingToolCallIds`; the answer is a tool's message |
+//! | a stop | the outcome `cancelled` |
+//! | a sub-agent's events | messages with its reply's id as `subagentRunId` |
+//! | a text that its end replaces, an edited input, a discarded block | an activity `discarded` in the old one's place, and a new message |
+//!
+//! The messages that a client ends with have our ids, and say in their metadata which reply they
+//! are a part of.
+
+mod encode;
+mod frame;
+mod message;
+mod read;
+mod request;
+mod run;
+mod shown;
+mod turn;
+
+pub use request::{Answer, Answers, Context, RunInput, Waiting};
+
+use crate::loss::Loss;
+use crate::registry::{Messages, Resume, Wire};
+
+pub(crate) static WIRE: Wire = Wire {
+    name: "ag-ui",
+    about: "AG-UI 1.0: what its clients ask, and runs as server-sent events",
+    request_in: Some("RunAgentInput"),
+    // What no client can read from the stream. Messages by themselves lose nothing.
+    stream_losses: &[
+        Loss::Times,
+        Loss::Metadata,
+        Loss::UnknownFields,
+        Loss::ThinkingExtras,
+        Loss::CallStates,
+        Loss::ResultNames,
+        Loss::ResultParts,
+    ],
+    resume: Resume::Snapshot,
+    encode: Some(|encoding| Box::new(encode::Encoder::new(encoding))),
+    messages: Some(Messages { decode: read::read, encode: message::write_all }),
+    ..Wire::NONE
+};
+
+/// Whether a frame of this wire ends a run: then nothing more belongs into the same answer.
+///
+/// ```
+/// assert!(turnwire_wires::ag_ui::ends_run(r#"{"type":"RUN_ERROR","message":"no"}"#));
+/// ```
+pub fn ends_run(frame: &str) -> bool {
+    ["RUN_FINISHED", "RUN_ERROR"]
+        .iter()
+        .any(|word| frame.strip_prefix("{\"type\":\"").is_some_and(|rest| rest.starts_with(word)))
+}

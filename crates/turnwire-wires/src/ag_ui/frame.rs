@@ -1,0 +1,326 @@
+//! The protocol's events as they are written.
+
+use serde::Serialize;
+use turnwire_core::event::TokenCounts;
+use turnwire_core::{Fields, Json};
+
+/// The protocol's version.
+pub(super) const VERSION: &str = "1.0";
+
+/// The key in the protocol's `metadata` under which everything of ours stands.
+pub(super) const OURS: &str = "turnwire";
+
+/// What stands in the place of a message that was taken back: the client can replace a message by
+/// an activity, and in no other way.
+pub(super) const GONE: &str = "discarded";
+
+/// The types of our activities.
+pub(super) const ACTIVITIES: [&str; 4] = ["data", "hint", "block", GONE];
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
+pub(super) enum Frame<'a> {
+    RunStarted {
+        thread_id: &'a str,
+        run_id: &'a str,
+        protocol_version: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<Input<'a>>,
+    },
+    RunFinished {
+        thread_id: &'a str,
+        run_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a Json>,
+        outcome: Outcome<'a>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        usage: &'a [Used],
+        #[serde(skip_serializing_if = "Fields::is_empty")]
+        metadata: Fields,
+    },
+    RunError {
+        message: &'a str,
+        code: &'a str,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        usage: &'a [Used],
+    },
+    StepStarted {
+        step_name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+    },
+    StepFinished {
+        step_name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+    },
+    TextMessageStart {
+        message_id: &'a str,
+        role: &'static str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+        metadata: Mark<'a>,
+    },
+    TextMessageContent {
+        message_id: &'a str,
+        delta: &'a str,
+    },
+    TextMessageEnd {
+        message_id: &'a str,
+    },
+    ReasoningStart {
+        message_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+    },
+    ReasoningMessageStart {
+        message_id: &'a str,
+        role: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+        metadata: Mark<'a>,
+    },
+    ReasoningMessageContent {
+        message_id: &'a str,
+        delta: &'a str,
+    },
+    ReasoningMessageEnd {
+        message_id: &'a str,
+    },
+    ReasoningEnd {
+        message_id: &'a str,
+    },
+    ReasoningEncryptedValue {
+        subtype: &'static str,
+        entity_id: &'a str,
+        encrypted_value: &'a str,
+    },
+    ToolCallStart {
+        tool_call_id: &'a str,
+        tool_call_name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent_message_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+        metadata: Mark<'a>,
+    },
+    ToolCallArgs {
+        tool_call_id: &'a str,
+        delta: &'a str,
+    },
+    ToolCallEnd {
+        tool_call_id: &'a str,
+    },
+    ToolCallResult {
+        message_id: &'a str,
+        tool_call_id: &'a str,
+        content: Json,
+        role: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+        metadata: &'a Fields,
+    },
+    ActivitySnapshot {
+        message_id: &'a str,
+        activity_type: &'a str,
+        content: Json,
+        replace: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+        metadata: Mark<'a>,
+    },
+    MessagesSnapshot {
+        messages: Vec<Fields>,
+        metadata: Authority,
+    },
+    SubagentStarted {
+        subagent_run_id: &'a str,
+        name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent_subagent_run_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent_tool_call_id: Option<&'a str>,
+    },
+    SubagentFinished {
+        subagent_run_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a Json>,
+        outcome: SubOutcome<'a>,
+    },
+    SubagentError {
+        subagent_run_id: &'a str,
+        message: &'a str,
+        code: &'a str,
+    },
+    Custom {
+        name: &'a str,
+        value: &'a Json,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subagent_run_id: Option<&'a str>,
+    },
+}
+
+/// Messages that a client may not have yet. It takes those whose ids it does not know, which no
+/// other event can do without harm to those that it has.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Input<'a> {
+    pub thread_id: &'a str,
+    pub run_id: &'a str,
+    pub messages: &'a [Fields],
+}
+
+/// Which reply of ours a message of theirs is a part of.
+#[derive(Serialize, Clone, Copy)]
+pub(super) struct Mark<'a> {
+    turnwire: Reply<'a>,
+}
+
+#[derive(Serialize, Clone, Copy)]
+struct Reply<'a> {
+    reply: &'a str,
+}
+
+impl<'a> Mark<'a> {
+    pub(super) fn of(reply: &'a str) -> Self {
+        Self { turnwire: Reply { reply } }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(super) enum Outcome<'a> {
+    Success {
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pending_tool_call_ids: Vec<&'a str>,
+    },
+    Interrupt {
+        interrupts: Vec<Interrupt<'a>>,
+    },
+    Cancelled,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(super) enum SubOutcome<'a> {
+    Success,
+    Suspended {
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        interrupt_ids: Vec<&'a str>,
+    },
+}
+
+/// A call that waits for a person.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Interrupt<'a> {
+    pub id: &'a str,
+    pub reason: &'static str,
+    pub message: String,
+    pub tool_call_id: &'a str,
+    pub response_schema: Answer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagent_run_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Fields::is_empty")]
+    pub metadata: Fields,
+}
+
+/// The form of an answer, for a client that builds a form for it.
+#[derive(Serialize)]
+pub(super) struct Answer {
+    r#type: &'static str,
+    properties: Properties,
+    required: [&'static str; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Properties {
+    approved: Type,
+    edited_args: Type,
+}
+
+#[derive(Serialize)]
+struct Type {
+    r#type: &'static str,
+}
+
+impl Answer {
+    pub(super) const FORM: Self = Self {
+        r#type: "object",
+        properties: Properties {
+            approved: Type { r#type: "boolean" },
+            edited_args: Type { r#type: "object" },
+        },
+        required: ["approved"],
+    };
+}
+
+/// The snapshot says all that there is of our activities: one that it lacks is gone.
+#[derive(Serialize)]
+pub(super) struct Authority {
+    #[serde(rename = "@ag-ui/client")]
+    client: Types,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Types {
+    authoritative_activity_types: [&'static str; 4],
+}
+
+impl Authority {
+    pub(super) const OURS: Self =
+        Self { client: Types { authoritative_activity_types: ACTIVITIES } };
+}
+
+/// What one model took in one run.
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Used {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub model: String,
+    input_tokens: i64,
+    output_tokens: i64,
+    total_tokens: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    cached_input_tokens: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    cache_write_input_tokens: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_zero(count: &i64) -> bool {
+    *count == 0
+}
+
+impl Used {
+    pub(super) fn of(model: String) -> Self {
+        Self { model, ..Self::default() }
+    }
+
+    pub(super) fn add(&mut self, counts: TokenCounts) {
+        let (read, written) = (counts.cache_input_tokens, counts.cache_creation_input_tokens);
+        // The cache's share is a part of the input here. Where it is more than the whole, the
+        // provider counts it beside the input.
+        let cache = read.max(0).saturating_add(written.max(0));
+        let beside = cache > counts.input_tokens;
+        let input = counts.input_tokens.max(0).saturating_add(if beside { cache } else { 0 });
+        add(&mut self.input_tokens, input);
+        add(&mut self.output_tokens, counts.output_tokens);
+        add(&mut self.cached_input_tokens, read);
+        add(&mut self.cache_write_input_tokens, written);
+        self.total_tokens = self.input_tokens;
+        add(&mut self.total_tokens, self.output_tokens);
+    }
+}
+
+/// The protocol's counters have a range.
+fn add(sum: &mut i64, count: i64) {
+    const MOST: i64 = (1 << 53) - 1;
+    *sum = sum.saturating_add(count.max(0)).min(MOST);
+}

@@ -1,0 +1,325 @@
+//! What a client sends to have an agent run.
+//!
+//! A client sends its whole history every time. What is taken from it are messages of the user that
+//! are not known yet, and answers to what was asked.
+
+use super::message::MESSAGE_ID;
+use super::read::read_list;
+use crate::request::Tool;
+use serde_json::json;
+use std::collections::HashSet;
+use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, SubAgent, UserConfirmResult};
+use turnwire_core::{
+    ContentBlock, Error, ErrorKind, Event, Fields, Json, Msg, Payload, Result, Role, ToolCall,
+    ToolResult, ToolResultState,
+};
+
+/// A request to run an agent: `RunAgentInput`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunInput {
+    /// The conversation, which is our session.
+    pub thread_id: String,
+    /// What the client calls the run.
+    pub run_id: String,
+    /// The run that this one was started by.
+    pub parent_run_id: Option<String>,
+    /// The protocol that the client speaks.
+    pub protocol_version: Option<String>,
+    /// The client's own tools: calls of them are executed there.
+    pub tools: Vec<Tool>,
+    /// What the application wants the agent to know.
+    pub context: Vec<Context>,
+    /// The state that the client shares with the agent.
+    pub state: Option<Json>,
+    /// Whatever else the application passes through.
+    pub forwarded_props: Option<Json>,
+    /// Answers to what the last run asked.
+    pub resume: Vec<Answer>,
+    /// The messages, as they came.
+    messages: Vec<Fields>,
+    /// Fields that this version does not know.
+    pub rest: Fields,
+}
+
+/// Something that the agent is told about where it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    /// What it is.
+    pub description: String,
+    /// What it says.
+    pub value: String,
+}
+
+/// An answer to an interrupt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Which interrupt: the id of the call that it is about.
+    pub interrupt_id: String,
+    /// What was answered; none where the person would not.
+    pub payload: Option<Json>,
+    /// Whether it was called off.
+    pub cancelled: bool,
+}
+
+/// Calls of one reply that wait for somebody.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting<'a> {
+    /// The reply.
+    pub reply_id: &'a str,
+    /// The sub-agent, if it is one's.
+    pub agent: Option<&'a SubAgent>,
+    /// Calls that wait for a person.
+    pub confirm: &'a [ToolCall],
+    /// Calls that wait for a result.
+    pub external: &'a [ToolCall],
+}
+
+/// What a request answers of what is waited for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// The answers as events, for [`Event::stamped`] and the log: first results, then decisions.
+    pub events: Vec<Event<'static>>,
+    /// Interrupts that were answered although nobody waits for them (any more).
+    pub unknown: Vec<String>,
+}
+
+impl RunInput {
+    /// Reads a request.
+    pub fn parse(text: &str) -> Result<Self> {
+        let json = Json::parse(text)?;
+        let mut fields: Fields = json
+            .to()
+            .map_err(|_| Error::new(ErrorKind::NotARequest, "a RunAgentInput is an object"))?;
+        let messages: Vec<Json> = need(&mut fields, "messages")?;
+        let messages = messages.iter().enumerate().map(|(at, message)| {
+            message.to::<Fields>().map_err(|error| wrong(&error).at(format!("messages[{at}]")))
+        });
+        let tools: Vec<Fields> = take(&mut fields, "tools")?.unwrap_or_default();
+        let context: Vec<Fields> = take(&mut fields, "context")?.unwrap_or_default();
+        let resume: Vec<Fields> = take(&mut fields, "resume")?.unwrap_or_default();
+        Ok(Self {
+            messages: messages.collect::<Result<_>>()?,
+            thread_id: need_id(&mut fields, "threadId")?,
+            run_id: need_id(&mut fields, "runId")?,
+            parent_run_id: take(&mut fields, "parentRunId")?,
+            protocol_version: take(&mut fields, "protocolVersion")?,
+            tools: each("tools", tools, tool)?,
+            context: each("context", context, |mut fields| {
+                Ok(Context {
+                    description: need(&mut fields, "description")?,
+                    value: need(&mut fields, "value")?,
+                })
+            })?,
+            state: take(&mut fields, "state")?,
+            forwarded_props: take(&mut fields, "forwardedProps")?,
+            resume: each("resume", resume, answer)?,
+            rest: fields,
+        })
+    }
+
+    /// The client's whole history.
+    pub fn history(&self) -> Result<Vec<Msg>> {
+        read_list(self.messages.clone())
+            .map_err(|error| Error::new(ErrorKind::NotARequest, error.to_string()).at("messages"))
+    }
+
+    /// The user's messages whose ids are not known yet, in order. Nothing else that a client says
+    /// was said is believed.
+    pub fn new_messages(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<Msg>> {
+        let mut new = Vec::new();
+        for (at, fields) in self.messages.iter().enumerate() {
+            let role: Option<String> = fields.get("role").ok().flatten();
+            let id: String = fields.get("id").ok().flatten().unwrap_or_default();
+            if role.as_deref() != Some("user") || is_known(&id) {
+                continue;
+            }
+            let read = read_list(vec![plain(fields)]).map_err(|error| {
+                Error::new(ErrorKind::NotARequest, error.message()).at(format!("messages[{at}]"))
+            })?;
+            new.extend(read.into_iter().filter(|msg| msg.role() == Role::User));
+        }
+        Ok(new)
+    }
+
+    /// What the request answers of what is waited for.
+    ///
+    /// A person's word is `{approved, editedArgs?}`; who calls an interrupt off denies the call. A
+    /// result is a message of the tool, as for every tool of a front end.
+    pub fn answers(&self, waiting: &[Waiting<'_>]) -> Result<Answers> {
+        let mut answers = Answers::default();
+        let mut used: HashSet<&str> = HashSet::new();
+        for reply in waiting {
+            let mut results = Vec::new();
+            for call in reply.external {
+                if let Some(result) = self.result_of(call)? {
+                    results.push(result);
+                } else if let Some(answer) = self.resumed(&call.id) {
+                    used.insert(&answer.interrupt_id);
+                    results.push(answer.as_result(call));
+                }
+            }
+            let mut decisions = Vec::new();
+            for call in reply.confirm {
+                let Some((at, answer)) = self.resumed_at(&call.id) else { continue };
+                used.insert(&answer.interrupt_id);
+                let decision = answer.as_decision(call);
+                decisions.push(decision.map_err(|error| error.at(format!("resume[{at}]")))?);
+            }
+            let event = |kind: turnwire_core::EventKind<'static>| {
+                let mut event = Event::new(reply.reply_id.to_owned(), kind);
+                event.agent = reply.agent.cloned().map(Box::new);
+                event
+            };
+            if !results.is_empty() {
+                let kind = ExternalExecutionResult { execution_results: results };
+                answers.events.push(event(kind.into()));
+            }
+            if !decisions.is_empty() {
+                let kind = UserConfirmResult { confirm_results: decisions };
+                answers.events.push(event(kind.into()));
+            }
+        }
+        let ids = self.resume.iter().map(|answer| answer.interrupt_id.as_str());
+        answers.unknown = ids.filter(|id| !used.contains(id)).map(str::to_owned).collect();
+        // Results of all replies first: only the start of a run can tell them.
+        answers.events.sort_by_key(|event| {
+            matches!(event.kind, turnwire_core::EventKind::UserConfirmResult(_))
+        });
+        Ok(answers)
+    }
+
+    fn resumed_at(&self, call: &str) -> Option<(usize, &Answer)> {
+        self.resume.iter().enumerate().find(|(_, answer)| answer.interrupt_id == call)
+    }
+
+    fn resumed(&self, call: &str) -> Option<&Answer> {
+        self.resumed_at(call).map(|(_, answer)| answer)
+    }
+
+    /// The message in which the client gives a call's result.
+    fn result_of(&self, call: &ToolCall) -> Result<Option<ToolResult>> {
+        let found = self.messages.iter().enumerate().rev().find(|(_, fields)| {
+            fields.get::<String>("toolCallId").ok().flatten().as_deref() == Some(&call.id)
+                && fields.get::<String>("role").ok().flatten().as_deref() == Some("tool")
+        });
+        let Some((at, fields)) = found else { return Ok(None) };
+        let read = read_list(vec![plain(fields)]).map_err(|error| {
+            Error::new(ErrorKind::NotARequest, error.message()).at(format!("messages[{at}]"))
+        })?;
+        let blocks = read.into_iter().flat_map(|msg| msg.content().to_vec());
+        let result = blocks.into_iter().find_map(|block| match block {
+            ContentBlock::ToolResult(result) => Some(result),
+            _ => None,
+        });
+        Ok(result.map(|result| {
+            let id: Option<String> = fields.get("id").ok().flatten();
+            let mut rest = Fields::default();
+            if let Some(id) = id {
+                rest.insert(MESSAGE_ID, id);
+            }
+            ToolResult { rest, ..result }.named(&call.name)
+        }))
+    }
+}
+
+/// A client's message without what stands there for us: from a client it says nothing.
+fn plain(fields: &Fields) -> Fields {
+    let mut fields = fields.clone();
+    if let Ok(Some(mut metadata)) = fields.get::<Fields>("metadata") {
+        metadata.remove(super::frame::OURS);
+        fields.insert("metadata", super::message::json_of(&metadata));
+    }
+    fields
+}
+
+impl Answer {
+    fn as_decision(&self, call: &ToolCall) -> Result<ConfirmResult> {
+        let mut decision = ConfirmResult {
+            tool_call: ToolCall::new(&call.id, &call.name, ""),
+            ..ConfirmResult::default()
+        };
+        if self.cancelled {
+            return Ok(decision);
+        }
+        let payload = self.payload.as_ref().and_then(|payload| payload.to::<Fields>().ok());
+        let mut payload = payload.ok_or_else(|| {
+            Error::new(ErrorKind::NotARequest, "it is an object with `approved`").at("payload")
+        })?;
+        let at = |error: Error| error.at("payload");
+        decision.confirmed = need(&mut payload, "approved").map_err(at)?;
+        if let Some(input) = payload.remove("editedArgs").filter(|input| !input.is_null()) {
+            if !input.text().starts_with('{') {
+                let error = Error::new(ErrorKind::NotARequest, "`editedArgs` is no object");
+                return Err(error.at("payload"));
+            }
+            input.text().clone_into(&mut decision.tool_call.input);
+        }
+        Ok(decision)
+    }
+
+    fn as_result(&self, call: &ToolCall) -> ToolResult {
+        let result = match &self.payload {
+            _ if self.cancelled => ToolResult {
+                state: ToolResultState::Interrupted,
+                ..ToolResult::success(&call.id, "The call was cancelled.")
+            },
+            Some(payload) => {
+                let text = payload.to::<String>().unwrap_or_else(|_| payload.text().to_owned());
+                ToolResult::success(&call.id, Payload::Text(text))
+            }
+            None => ToolResult::success(&call.id, ""),
+        };
+        result.named(&call.name)
+    }
+}
+
+fn tool(mut fields: Fields) -> Result<Tool> {
+    let input: Option<Json> = take(&mut fields, "parameters")?;
+    Ok(Tool {
+        name: need_id(&mut fields, "name")?,
+        description: take(&mut fields, "description")?.unwrap_or_default(),
+        input: input.unwrap_or_else(|| json!({ "type": "object" }).into()),
+    })
+}
+
+fn answer(mut fields: Fields) -> Result<Answer> {
+    let status: String = need(&mut fields, "status")?;
+    let cancelled = match status.as_str() {
+        "resolved" => false,
+        "cancelled" => true,
+        other => {
+            return Err(Error::new(
+                ErrorKind::NotARequest,
+                format!("`status` is `{other}`; it is one of resolved, cancelled"),
+            ));
+        }
+    };
+    let interrupt_id = need_id(&mut fields, "interruptId")?;
+    Ok(Answer { interrupt_id, payload: take(&mut fields, "payload")?, cancelled })
+}
+
+fn each<T>(key: &str, list: Vec<Fields>, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
+    let all = list.into_iter().enumerate();
+    all.map(|(at, fields)| read(fields).map_err(|error| error.at(format!("{key}[{at}]")))).collect()
+}
+
+fn wrong(error: &Error) -> Error {
+    Error::new(ErrorKind::NotARequest, error.message())
+}
+
+fn take<T: serde::de::DeserializeOwned>(fields: &mut Fields, key: &str) -> Result<Option<T>> {
+    fields.take(key).map_err(|error| wrong(&error).at(key))
+}
+
+fn need<T: serde::de::DeserializeOwned>(fields: &mut Fields, key: &str) -> Result<T> {
+    take(fields, key)?
+        .ok_or_else(|| Error::new(ErrorKind::NotARequest, format!("`{key}` is missing")))
+}
+
+fn need_id(fields: &mut Fields, key: &str) -> Result<String> {
+    let id: String = need(fields, key)?;
+    if id.is_empty() {
+        return Err(Error::new(ErrorKind::NotARequest, format!("`{key}` is empty")));
+    }
+    Ok(id)
+}

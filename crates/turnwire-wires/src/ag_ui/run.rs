@@ -1,0 +1,366 @@
+//! Runs: how they begin, end, and are taken up again; and the sub-agents within.
+
+use super::encode::{Encoder, write_end};
+use super::frame::{
+    Answer, Authority, Frame, Input, Interrupt, OURS, Outcome, SubOutcome, VERSION,
+};
+use super::message::json_of;
+use super::turn::{Pending, Run, Turn};
+use crate::stream::Frames;
+use turnwire_core::event::ReplyEnd;
+use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};
+
+impl Encoder {
+    /// Something that is no part of a reply's content.
+    pub(super) fn beside(&mut self, event: &Event<'_>, out: &mut Frames) {
+        let whole;
+        let lower;
+        let (name, value) = match &event.kind {
+            EventKind::Custom(custom) => (custom.name.as_str(), &custom.value.0),
+            kind => {
+                lower = kind.type_name().to_ascii_lowercase();
+                whole = json_of(event);
+                (lower.as_str(), &whole)
+            }
+        };
+        let subagent_run_id = event.is_of_sub_agent().then_some(&*event.reply_id);
+        let subagent_run_id = subagent_run_id.filter(|id| !id.is_empty());
+        let out = if self.run == Run::Open { out } else { &mut self.aside };
+        out.push("", &Frame::Custom { name, value, subagent_run_id });
+    }
+
+    fn thread(&self) -> &str {
+        let started = Some(self.turn.thread.as_str()).filter(|thread| !thread.is_empty());
+        self.session_id.as_deref().or(started).unwrap_or(&self.turn.reply)
+    }
+
+    /// Opens a run where there is none, and the sub-agent that the event is from.
+    pub(super) fn open_run(&mut self, event: &Event<'_>, out: &mut Frames) {
+        if self.run != Run::Open {
+            if self.turn.runs == 0 {
+                let given = self.run_id.clone().filter(|_| !self.named);
+                self.turn.base = given.unwrap_or_else(|| event.reply_id.to_string());
+                self.named = true;
+            }
+            self.turn.runs += 1;
+            self.turn.run_id = match self.turn.runs {
+                1 => self.turn.base.clone(),
+                run => format!("{}-{run}", self.turn.base),
+            };
+            self.turn.usage.clear();
+            self.turn.closed.clear();
+            self.run = Run::Open;
+            let before = std::mem::take(&mut self.before);
+            if std::mem::take(&mut self.is_anew) {
+                self.write_run_start(&[], out);
+                write_snapshot(before, out);
+            } else {
+                self.write_run_start(&before, out);
+            }
+            for (name, text) in self.aside.iter() {
+                out.push_text(name, text);
+            }
+            self.aside.clear();
+        }
+        if event.is_of_sub_agent() {
+            self.turn.reply_of(event);
+            self.open_sub(&event.reply_id, out);
+        }
+    }
+
+    fn write_run_start(&self, messages: &[Fields], out: &mut Frames) {
+        let (thread_id, run_id) = (self.thread(), self.turn.run_id.as_str());
+        let input = Input { thread_id, run_id, messages };
+        let input = Some(input).filter(|input| !input.messages.is_empty());
+        out.push("", &Frame::RunStarted { thread_id, run_id, protocol_version: VERSION, input });
+    }
+
+    /// Announces a sub-agent, after those that it works for.
+    fn open_sub(&mut self, id: &str, out: &mut Frames) {
+        let mut chain: Vec<String> = Vec::new();
+        let mut next = Some(id.to_owned());
+        while let Some(id) = next {
+            let known = self.turn.subs.contains(&id) || self.turn.closed.contains(&id);
+            if known || chain.contains(&id) || id == self.turn.reply {
+                break;
+            }
+            next = self.parent_of(&id);
+            chain.push(id);
+        }
+        for id in chain.into_iter().rev() {
+            self.write_sub_start(&id, out);
+            self.turn.subs.push(id);
+        }
+    }
+
+    /// The sub-agent that another works for; none where that is the turn's own agent.
+    fn parent_of(&self, id: &str) -> Option<String> {
+        let call = self.turn.replies.get(id)?.parent_call.as_deref()?;
+        let reply = &self.turn.calls.get(call)?.reply;
+        (*reply != self.turn.reply && self.turn.replies.contains_key(reply)).then(|| reply.clone())
+    }
+
+    fn write_sub_start(&self, id: &str, out: &mut Frames) {
+        let Some(reply) = self.turn.replies.get(id) else { return };
+        let last = reply.path.as_deref().and_then(|path| path.rsplit('/').next());
+        let name = reply.name.as_deref().filter(|name| !name.is_empty()).or(last);
+        let parent = self.parent_of(id);
+        // Only one that was announced in this run may be named.
+        let announced = |id: &&str| {
+            self.turn.subs.iter().any(|sub| sub == id) || self.turn.closed.contains(*id)
+        };
+        let frame = Frame::SubagentStarted {
+            subagent_run_id: id,
+            name: name.unwrap_or("agent"),
+            parent_subagent_run_id: parent.as_deref().filter(announced),
+            parent_tool_call_id: reply.parent_call.as_deref(),
+        };
+        out.push("", &frame);
+    }
+
+    /// A sub-agent is done.
+    pub(super) fn finish_sub(&mut self, end: &ReplyEnd, event: &Event<'_>, out: &mut Frames) {
+        let id = &*event.reply_id;
+        for (kind, block, open) in self.turn.take_open(Some(id)) {
+            write_end(kind, &block, &open, out);
+        }
+        while let Some(at) = self.turn.steps.iter().rposition(|step| step.reply == id) {
+            self.turn.end_step(at, out);
+        }
+        self.turn.pending.retain(|pending| pending.reply != id);
+        let calls = &self.turn.calls;
+        self.turn.running.retain(|call| calls.get(call).is_none_or(|call| call.reply != id));
+        let Some(at) = self.turn.subs.iter().position(|sub| sub == id) else { return };
+        self.turn.closed.insert(self.turn.subs.remove(at));
+        let interrupted = end.finished_reason == FinishedReason::Interrupted;
+        match &end.error {
+            Some(error) => out.push(
+                "",
+                &Frame::SubagentError {
+                    subagent_run_id: id,
+                    message: &error.message,
+                    code: error.r#type.as_str(),
+                },
+            ),
+            None if interrupted || end.finished_reason == FinishedReason::Error => {
+                let code = end.finished_reason.as_str();
+                let message = if interrupted { "it was stopped" } else { "it failed" };
+                out.push("", &Frame::SubagentError { subagent_run_id: id, message, code });
+            }
+            None => out.push(
+                "",
+                &Frame::SubagentFinished {
+                    subagent_run_id: id,
+                    result: end.structured_output.as_ref().filter(|output| !output.is_null()),
+                    outcome: SubOutcome::Success,
+                },
+            ),
+        }
+    }
+
+    /// Closes everything, from the inside out.
+    fn close_all(&mut self, out: &mut Frames) {
+        for (kind, id, open) in self.turn.take_open(None) {
+            write_end(kind, &id, &open, out);
+        }
+        while let Some(last) = self.turn.steps.len().checked_sub(1) {
+            self.turn.end_step(last, out);
+        }
+        while let Some(id) = self.turn.subs.pop() {
+            let own = self.turn.pending.iter().filter(|ask| ask.confirm && ask.reply == id);
+            let interrupt_ids = own.map(|pending| pending.call.as_str()).collect();
+            let outcome = SubOutcome::Suspended { interrupt_ids };
+            out.push("", &Frame::SubagentFinished { subagent_run_id: &id, result: None, outcome });
+        }
+    }
+
+    /// Finishes the run because somebody has to answer. A person's answer is an interrupt; calls
+    /// that the client executes are left open in a run that went well, and it answers with messages.
+    pub(super) fn finish_waiting(&mut self, out: &mut Frames) {
+        // Who comes while somebody is waited for sees the data as far as it has come.
+        self.show_open_data(out);
+        self.close_all(out);
+        self.run = Run::Waiting;
+        let pending = &self.turn.pending;
+        let interrupts: Vec<_> =
+            pending.iter().filter(|pending| pending.confirm).map(interrupt).collect();
+        let outcome = if interrupts.is_empty() {
+            let calls = pending.iter().map(|pending| pending.call.as_str());
+            Outcome::Success { pending_tool_call_ids: calls.collect() }
+        } else {
+            Outcome::Interrupt { interrupts }
+        };
+        self.write_run_end(outcome, None, Fields::default(), out);
+    }
+
+    fn write_run_end(
+        &self,
+        outcome: Outcome<'_>,
+        result: Option<&Json>,
+        metadata: Fields,
+        out: &mut Frames,
+    ) {
+        let frame = Frame::RunFinished {
+            thread_id: self.thread(),
+            run_id: &self.turn.run_id,
+            result: result.filter(|result| !result.is_null()),
+            outcome,
+            usage: &self.turn.usage,
+            metadata,
+        };
+        out.push("", &frame);
+    }
+
+    /// Finishes the run because the reply is done.
+    pub(super) fn finish_reply(
+        &mut self,
+        reason: Option<&FinishedReason>,
+        error: Option<&ReplyError>,
+        output: Option<&Json>,
+        out: &mut Frames,
+    ) {
+        self.close_all(out);
+        self.run = Run::Idle;
+        self.turn.ended = true;
+        let usage = &self.turn.usage;
+        match (reason, error) {
+            (_, Some(error)) => {
+                let (message, code) = (error.message.as_str(), error.r#type.as_str());
+                out.push("", &Frame::RunError { message, code, usage });
+            }
+            (Some(FinishedReason::Error), None) => {
+                let (message, code) = ("the reply failed", "unknown");
+                out.push("", &Frame::RunError { message, code, usage });
+            }
+            (Some(FinishedReason::Interrupted), None) => {
+                self.write_run_end(Outcome::Cancelled, output, Fields::default(), out);
+            }
+            (reason, None) => {
+                let mut metadata = Fields::default();
+                if let Some(reason) = reason.filter(|reason| **reason != FinishedReason::Completed)
+                {
+                    let mut ours = Fields::default();
+                    ours.insert("finished_reason", reason.as_str());
+                    metadata.insert(OURS, json_of(&ours));
+                }
+                let outcome = Outcome::Success { pending_tool_call_ids: Vec::new() };
+                self.write_run_end(outcome, output, metadata, out);
+            }
+        }
+    }
+
+    fn show_open_data(&self, out: &mut Frames) {
+        for id in self.turn.open_data(true, "") {
+            self.show_data(&id, out);
+        }
+    }
+
+    /// There will be no more of this turn, although it has no end.
+    pub(super) fn break_off(&mut self, out: &mut Frames) {
+        if self.run == Run::Open {
+            if self.turn.pending.is_empty() {
+                self.show_open_data(out);
+                self.close_all(out);
+                let (message, code) = ("the events ended before the reply did", "incomplete");
+                out.push("", &Frame::RunError { message, code, usage: &self.turn.usage });
+                self.run = Run::Idle;
+            } else {
+                self.finish_waiting(out);
+            }
+        }
+        self.turn.ended = true;
+    }
+
+    /// Everything comes again: whoever has anything of it has to forget it.
+    pub(super) fn start_anew(&mut self, out: &mut Frames) {
+        self.break_off(out);
+        self.turn = Turn::default();
+        self.run = Run::Idle;
+        self.before.clear();
+        self.aside.clear();
+        self.is_anew = true;
+    }
+
+    /// A client comes in here: it gets a run of its own, the messages as they stand, and the start
+    /// of everything that is open.
+    pub(super) fn resume_run(&mut self, messages: &[Msg], out: &mut Frames) {
+        // The run that the client asked for is this one, whatever was said before it came.
+        if let Some(run_id) = &self.run_id {
+            self.turn.base.clone_from(run_id);
+        } else if self.turn.runs == 0 {
+            let last = messages.last().map_or("", Msg::id);
+            let reply = Some(self.turn.reply.as_str()).filter(|reply| !reply.is_empty());
+            reply.unwrap_or(last).clone_into(&mut self.turn.base);
+        }
+        if self.run_id.is_some() || self.turn.runs == 0 {
+            self.turn.run_id.clone_from(&self.turn.base);
+            self.turn.runs = 1;
+        }
+        self.named = true;
+        self.turn.closed.clear();
+        self.write_run_start(&[], out);
+        let turn = &self.turn;
+        let messages_now =
+            turn.shown.snapshot(messages, |id| id == turn.reply || turn.replies.contains_key(id));
+        write_snapshot(messages_now, out);
+        if !self.turn.pending.is_empty() {
+            // Nothing of what goes on beside was opened for this client.
+            self.turn.take_open(None);
+            self.turn.forget_steps();
+            self.turn.subs.clear();
+            return self.finish_waiting(out);
+        }
+        match self.run {
+            Run::Open => self.open_again(out),
+            // Answered, but nothing has come of it yet: this run is the one that goes on.
+            Run::Waiting => self.run = Run::Open,
+            Run::Idle => {
+                let last = messages.iter().rev().find(|msg| msg.role() == Role::Assistant);
+                let reason = last.and_then(Msg::finished_reason);
+                let error = last.and_then(Msg::error);
+                let output = last.and_then(Msg::structured_output);
+                let ended = self.turn.ended;
+                self.finish_reply(reason, error, output, out);
+                self.turn.ended = ended;
+            }
+        }
+    }
+
+    fn open_again(&mut self, out: &mut Frames) {
+        let subs = std::mem::take(&mut self.turn.subs);
+        for id in subs {
+            self.write_sub_start(&id, out);
+            self.turn.subs.push(id);
+        }
+        for step in &self.turn.steps {
+            step.write_start(out);
+        }
+        for (kind, id, open) in self.turn.all_open() {
+            self.write_start(kind, id, open, out);
+        }
+    }
+}
+
+/// The messages that there are, instead of those that the client has.
+fn write_snapshot(messages: Vec<Fields>, out: &mut Frames) {
+    out.push("", &Frame::MessagesSnapshot { messages, metadata: Authority::OURS });
+}
+
+fn interrupt(pending: &Pending) -> Interrupt<'_> {
+    let mut metadata = Fields::default();
+    if !pending.rules.is_empty() {
+        let mut ours = Fields::default();
+        ours.insert("suggested_rules", json_of(&pending.rules));
+        metadata.insert(OURS, json_of(&ours));
+    }
+    Interrupt {
+        id: &pending.call,
+        reason: "tool_call",
+        message: format!("May {} run?", pending.name),
+        tool_call_id: &pending.call,
+        response_schema: Answer::FORM,
+        expires_at: pending.expires_at.as_deref(),
+        subagent_run_id: pending.sub.then_some(&*pending.reply),
+        metadata,
+    }
+}
