@@ -21,6 +21,7 @@
 
 pub mod ag_ui;
 pub mod agentscope;
+pub mod ai_sdk;
 pub mod anthropic;
 pub mod blocks;
 pub mod body;

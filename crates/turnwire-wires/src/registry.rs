@@ -26,6 +26,7 @@ wires! {
     agentscope
     blocks
     ag_ui
+    ai_sdk
     openai_chat
     openai_responses
     anthropic

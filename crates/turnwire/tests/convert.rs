@@ -168,3 +168,14 @@ fn replies_that_grow_at_the_same_time_come_one_after_the_other_where_the_protoco
         assert!(!output.contains("truncated") && !output.contains("RUN_ERROR"), "{to}: {output}");
     }
 }
+
+#[test]
+fn a_wire_that_goes_only_the_other_way_is_refused_with_the_reason() {
+    for (option, wire) in [("--to", "gemini"), ("--from", "ag-ui")] {
+        let output = turnwire(&["convert", option, wire], "");
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("error: the wire {wire} does not fit: its streams can be ");
+        assert!(text.starts_with(&expected) && text.contains("These fit: turnwire, "), "{text}");
+    }
+}

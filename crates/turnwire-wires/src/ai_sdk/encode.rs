@@ -1,0 +1,636 @@
+//! Events into the UI message stream.
+//!
+//! A response is `start`, steps, `finish`; a step is what happens from one model call to the next. A
+//! reply that waits for the client ends its response ([`Encode::end`]) and goes on in the next one,
+//! under the same message id and with what is new only: the client continues the message that it
+//! has. Whoever comes late gets one response with all of it, from the start.
+
+use super::calls::Calls;
+use super::chunk::{Chunk, Custom};
+use super::part::{self, add_ours, fields_of, json_of, take_ours};
+use super::step::{End, Item, Kind, Step, plain};
+use super::subagents::Subagents;
+use crate::provider::item;
+use crate::stream::{Encode, Frames};
+use std::collections::HashMap;
+use turnwire_core::event::{
+    Hint, ModelCallEnd, ReplyEnd, ReplyStart, RequireExternalExecution, RequireUserConfirm,
+    TokenCounts,
+};
+use turnwire_core::{
+    ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg,
+    ToolCall, ToolCallState,
+};
+
+/// The reply inside which one data block is put together.
+const DATA: &str = "data";
+
+/// Events into chunks.
+#[derive(Debug, Default)]
+pub(super) struct Encoder {
+    turn: Option<Turn>,
+    subagents: Subagents,
+}
+
+/// The reply that is written.
+#[derive(Debug, Default)]
+struct Turn {
+    id: String,
+    /// What the message's metadata are from its start.
+    about: Fields,
+    is_named: bool,
+    is_over: bool,
+    /// Whether a response has begun and not ended.
+    is_open: bool,
+    step: Step,
+    calls: Calls,
+    /// Data blocks that are not complete, with their order.
+    data: HashMap<String, (usize, Msg)>,
+    data_count: usize,
+    /// How many texts came whole and without an id.
+    nameless: usize,
+    usage: Option<TokenCounts>,
+}
+
+impl Encode for Encoder {
+    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        if matches!(event.kind, EventKind::Reset(_)) {
+            // Everything comes again, in a response of its own.
+            self.end(out);
+            *self = Self::default();
+            return;
+        }
+        if event.is_of_sub_agent() || self.subagents.has(&event.reply_id) {
+            return self.subagent(event, out);
+        }
+        if !event.kind.is_part_of_reply() {
+            if let (EventKind::Custom(custom), Some(turn)) = (&event.kind, &self.turn)
+                && turn.is_open
+            {
+                // It changes no message, so it is shown and not kept.
+                let data = Custom { name: &custom.name, value: &custom.value.0 };
+                out.push("", &Chunk::DataCustom { data, transient: true });
+            }
+            return;
+        }
+        if !event.reply_id.is_empty() && self.is_current(event, out) {
+            let Some(turn) = &mut self.turn else { return };
+            if let EventKind::ReplyEnd(end) = &event.kind {
+                turn.show_subagents(&mut self.subagents, out);
+                turn.reply_end(end, event, &self.subagents, out);
+                self.subagents.clear();
+            } else {
+                turn.event(event, &self.subagents, out);
+            }
+        }
+    }
+
+    fn end(&mut self, out: &mut Frames) {
+        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.is_open) {
+            turn.show_subagents(&mut self.subagents, out);
+            turn.break_off(&self.subagents, out);
+        }
+    }
+}
+
+impl Encoder {
+    /// Whether the event is for the reply that is written. A new reply takes the place of one that
+    /// is over, or of one that it cuts short; whatever else is for another reply is left out.
+    fn is_current(&mut self, event: &Event<'_>, out: &mut Frames) -> bool {
+        match &mut self.turn {
+            Some(turn) if turn.id == event.reply_id => return !turn.is_over,
+            Some(turn) if !turn.is_over => {
+                if !matches!(event.kind, EventKind::ReplyStart(_)) {
+                    return false;
+                }
+                if turn.is_open {
+                    turn.break_off(&self.subagents, out);
+                }
+            }
+            _ => {}
+        }
+        let mut about = Fields::default();
+        if !event.created_at.is_empty() {
+            about.insert("created_at", &*event.created_at);
+        }
+        self.turn = Some(Turn { id: event.reply_id.to_string(), about, ..Turn::default() });
+        true
+    }
+
+    /// A sub-agent's event. What it waits for becomes a call of the main message too: only there can
+    /// the client answer.
+    fn subagent(&mut self, event: &Event<'_>, out: &mut Frames) {
+        if event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
+            return;
+        }
+        let is_due = self.subagents.take(event);
+        let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over) else { return };
+        let reply_id = &*event.reply_id;
+        if is_due {
+            turn.show_subagent(reply_id, &mut self.subagents, out);
+        }
+        let subagents = &self.subagents;
+        let of = |calls: &[ToolCall], state: ToolCallState| -> Vec<String> {
+            let is_so = |call: &&ToolCall| {
+                subagents.call(reply_id, &call.id).is_some_and(|known| known.state == state)
+            };
+            calls.iter().filter(is_so).map(|call| call.id.clone()).collect()
+        };
+        match &event.kind {
+            EventKind::RequireUserConfirm(ask) => {
+                let ids = of(&ask.tool_calls, ToolCallState::Asking);
+                turn.surface(reply_id, &ids, subagents, out);
+                turn.calls.ask(ids.iter().map(String::as_str), out);
+            }
+            EventKind::RequireExternalExecution(ask) => {
+                let ids = of(&ask.tool_calls, ToolCallState::Submitted);
+                turn.surface(reply_id, &ids, subagents, out);
+                for id in &ids {
+                    turn.calls.hand_out(id, out);
+                }
+            }
+            EventKind::UserConfirmResult(answer) => {
+                turn.open(out);
+                for one in &answer.confirm_results {
+                    turn.calls.answer(one, out);
+                }
+            }
+            EventKind::ExternalExecutionResult(answer) => {
+                turn.open(out);
+                for one in &answer.execution_results {
+                    turn.calls.external(one, out);
+                }
+            }
+            EventKind::ToolResultEnd(end) if turn.calls.has(&end.tool_call_id) => {
+                if let Some(result) = subagents.result(reply_id, &end.tool_call_id) {
+                    turn.open(out);
+                    turn.calls.finish(&end.tool_call_id, result, out);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Turn {
+    fn event(&mut self, event: &Event<'_>, subagents: &Subagents, out: &mut Frames) {
+        match &event.kind {
+            EventKind::TextBlockDelta(delta) => {
+                self.text_delta(Kind::Text, &delta.block_id, &delta.delta, out);
+            }
+            EventKind::ThinkingBlockDelta(delta) => {
+                self.text_delta(Kind::Reasoning, &delta.block_id, &delta.delta, out);
+            }
+            EventKind::ToolCallDelta(delta) => {
+                if self.calls.has(&delta.tool_call_id) {
+                    self.open(out);
+                    self.calls.delta(&delta.tool_call_id, &delta.delta, out);
+                }
+            }
+            EventKind::ToolResultTextDelta(delta) => {
+                self.result_delta(&delta.tool_call_id, event, out);
+            }
+            EventKind::ToolResultDataDelta(delta) => {
+                self.result_delta(&delta.tool_call_id, event, out);
+            }
+            EventKind::TextBlockStart(start) => self.text_start(Kind::Text, &start.block_id, out),
+            EventKind::ThinkingBlockStart(start) => {
+                self.text_start(Kind::Reasoning, &start.block_id, out);
+            }
+            EventKind::TextBlockEnd(end) => {
+                let end_of = End { replaced: end.text.as_deref(), extra: &end.extra };
+                self.text_end(Kind::Text, &end.block_id, end_of, out);
+            }
+            EventKind::ThinkingBlockEnd(end) => {
+                let end_of = End { replaced: None, extra: &end.extra };
+                self.text_end(Kind::Reasoning, &end.block_id, end_of, out);
+            }
+            EventKind::ReplyStart(start) => self.reply_start(start, out),
+            EventKind::ModelCallStart(_) => {
+                self.open(out);
+                if self.step.is_empty() {
+                    // A step in which nothing is left is as good as a new one.
+                    self.step.unsettle();
+                    self.calls.begin_step();
+                } else {
+                    self.close_step(subagents, out);
+                }
+            }
+            EventKind::ModelCallEnd(end) => self.model_call_end(end, subagents, out),
+            EventKind::DataBlockStart(start) => self.data(&start.block_id, event, out),
+            EventKind::DataBlockDelta(delta) => self.data(&delta.block_id, event, out),
+            EventKind::DataBlockEnd(end) => self.data(&end.block_id, event, out),
+            EventKind::Hint(hint) => self.hint(hint, event, out),
+            EventKind::Block(whole) => self.block(&whole.block, out),
+            _ => self.tool_event(event, out),
+        }
+    }
+
+    fn tool_event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        match &event.kind {
+            EventKind::ToolCallStart(start) => {
+                self.begin_step(out);
+                let at = self.calls.start(&start.tool_call_id, &start.tool_call_name, out);
+                self.step.add_call(at);
+            }
+            EventKind::ToolCallEnd(end) if self.calls.has(&end.tool_call_id) => {
+                self.open(out);
+                self.calls.end(&end.tool_call_id, &plain(&end.extra), out);
+            }
+            EventKind::ToolResultStart(start) => {
+                self.begin_step(out);
+                let (id, name) = (&start.tool_call_id, &start.tool_call_name);
+                let at = self.calls.result_start(id, name, event, out);
+                self.step.add_call(at);
+            }
+            EventKind::ToolResultEnd(end) if self.calls.has(&end.tool_call_id) => {
+                self.open(out);
+                self.calls.result_end(&end.tool_call_id, event, out);
+            }
+            EventKind::RequireUserConfirm(RequireUserConfirm { tool_calls }) => {
+                self.open(out);
+                self.calls.ask(tool_calls.iter().map(|call| call.id.as_str()), out);
+            }
+            EventKind::RequireExternalExecution(RequireExternalExecution { tool_calls }) => {
+                self.open(out);
+                for call in tool_calls {
+                    self.calls.hand_out(&call.id, out);
+                }
+            }
+            EventKind::UserConfirmResult(answer) => {
+                self.open(out);
+                for one in &answer.confirm_results {
+                    self.calls.answer(one, out);
+                }
+            }
+            EventKind::ExternalExecutionResult(answer) => {
+                self.open(out);
+                for one in &answer.execution_results {
+                    self.calls.external(one, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins a response, if none is open.
+    fn open(&mut self, out: &mut Frames) {
+        if std::mem::replace(&mut self.is_open, true) {
+            return;
+        }
+        let mut metadata = Fields::default();
+        if !self.about.is_empty() {
+            metadata.insert(part::OURS, json_of(&self.about));
+        }
+        out.push("", &Chunk::Start { message_id: &self.id, message_metadata: &metadata });
+    }
+
+    /// Begins a step, if none is open. One that goes on after a pause is not said again.
+    fn begin_step(&mut self, out: &mut Frames) {
+        self.open(out);
+        if self.step.begin() {
+            self.calls.begin_step();
+            out.push("", &Chunk::StartStep);
+        }
+    }
+
+    fn close_step(&mut self, subagents: &Subagents, out: &mut Frames) {
+        self.step.close_texts(out);
+        self.calls.close_inputs(out);
+        self.settle(subagents, out);
+        self.step.finish(out);
+        self.step.clear();
+    }
+
+    fn reply_start(&mut self, start: &ReplyStart, out: &mut Frames) {
+        let was_open = self.is_open;
+        if !std::mem::replace(&mut self.is_named, true) && !start.name.is_empty() {
+            self.about.insert("name", start.name.as_str());
+            if was_open {
+                let about: Fields = [("name", start.name.as_str())].into_iter().collect();
+                let metadata = [(part::OURS, json_of(&about))].into_iter().collect();
+                out.push("", &Chunk::MessageMetadata { message_metadata: &metadata });
+            }
+        }
+        self.open(out);
+    }
+
+    fn model_call_end(&mut self, end: &ModelCallEnd, subagents: &Subagents, out: &mut Frames) {
+        let sum = self.usage.get_or_insert_default();
+        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
+        add(&mut sum.input_tokens, end.usage.input_tokens);
+        add(&mut sum.output_tokens, end.usage.output_tokens);
+        add(&mut sum.cache_input_tokens, end.usage.cache_input_tokens);
+        add(&mut sum.cache_creation_input_tokens, end.usage.cache_creation_input_tokens);
+        if !end.discard.is_empty() && self.step.discard(&end.discard, &self.calls) {
+            for id in &end.discard {
+                self.calls.discard(id);
+                self.data.remove(id);
+            }
+        }
+        self.settle(subagents, out);
+    }
+
+    /// Writes the current step again, where something in it was taken back.
+    fn settle(&mut self, subagents: &Subagents, out: &mut Frames) {
+        if self.step.is_wrong() {
+            self.open(out);
+        }
+        self.step.settle(&mut self.calls, subagents, out);
+    }
+
+    fn text_start(&mut self, kind: Kind, id: &str, out: &mut Frames) {
+        self.begin_step(out);
+        self.step.text_start(kind, id, out);
+    }
+
+    fn text_delta(&mut self, kind: Kind, id: &str, delta: &str, out: &mut Frames) {
+        if !delta.is_empty() && self.has_text(kind, id, out) {
+            self.step.text_delta(kind, id, delta, out);
+        }
+    }
+
+    fn text_end(&mut self, kind: Kind, id: &str, end: End<'_>, out: &mut Frames) {
+        if self.has_text(kind, id, out) {
+            self.step.text_end(kind, id, end, out);
+        }
+    }
+
+    /// Whether the current step has a text; one that was carried over begins there again.
+    fn has_text(&mut self, kind: Kind, id: &str, out: &mut Frames) -> bool {
+        if self.step.has_text(kind, id) {
+            return true;
+        }
+        let goes_on = self.step.carries(kind, id);
+        if goes_on {
+            self.text_start(kind, id, out);
+        }
+        goes_on
+    }
+
+    fn result_delta(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
+        if self.calls.has(id) {
+            self.open(out);
+            self.calls.result_delta(id, event, out);
+        }
+    }
+
+    /// A data block: a client takes a file only whole.
+    fn data(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
+        if matches!(event.kind, EventKind::DataBlockStart(_)) {
+            let count = self.data_count;
+            self.data_count += 1;
+            self.data.entry(id.to_owned()).or_insert_with(|| (count, Msg::reply(DATA, "")));
+        }
+        let Some((_, msg)) = self.data.get_mut(id) else { return };
+        let mut own = Event::new(DATA, event.kind.clone());
+        own.created_at = (&*event.created_at).into();
+        // What does not fit is left out, as in the message.
+        let _ = msg.append_event_tolerant(&own);
+        if matches!(event.kind, EventKind::DataBlockEnd(_))
+            && let Some((_, msg)) = self.data.remove(id)
+        {
+            self.file(&msg, out);
+        }
+    }
+
+    fn file(&mut self, msg: &Msg, out: &mut Frames) {
+        if let Some(block) = msg.first::<DataBlock>() {
+            self.part(&block.id, &file_chunk(block), out);
+        }
+    }
+
+    /// The data blocks that nobody has ended.
+    fn flush_data(&mut self, out: &mut Frames) {
+        let mut open: Vec<(usize, Msg)> = self.data.drain().map(|(_, block)| block).collect();
+        open.sort_by_key(|(count, _)| *count);
+        for (_, mut msg) in open {
+            // The end of a reply ends its data.
+            let _ = msg.append_event_tolerant(&Event::new(DATA, ReplyEnd::default()));
+            self.file(&msg, out);
+        }
+    }
+
+    fn hint(&mut self, hint: &Hint, event: &Event<'_>, out: &mut Frames) {
+        let block = HintBlock {
+            id: hint.block_id.clone(),
+            hint: hint.hint.clone(),
+            source: hint.source.clone(),
+            created_at: event.created_at.to_string(),
+            finished_at: Some(event.created_at.to_string()),
+            rest: Fields::default(),
+        };
+        let part = part::write(&block.into());
+        self.part(&hint.block_id, &part, out);
+    }
+
+    fn part(&mut self, id: &str, part: &Fields, out: &mut Frames) {
+        self.begin_step(out);
+        let chunk = json_of(part);
+        out.push_text("", chunk.text());
+        self.step.add(Item::Part(id.to_owned(), chunk.text().to_owned()));
+    }
+
+    /// A block that comes whole.
+    fn block(&mut self, block: &ContentBlock, out: &mut Frames) {
+        match block {
+            ContentBlock::Text(text) => {
+                self.whole_text(Kind::Text, &text.id, &text.text, &text.rest, out);
+            }
+            ContentBlock::Thinking(text) => {
+                self.whole_text(Kind::Reasoning, &text.id, &text.thinking, &text.rest, out);
+            }
+            ContentBlock::Data(data) => self.part(&data.id, &file_chunk(data), out),
+            ContentBlock::ToolCall(call) => {
+                self.begin_step(out);
+                let at = self.calls.whole(&call.id, &call.name, &call.input, None, out);
+                self.step.add_call(at);
+                match call.state {
+                    ToolCallState::Asking => self.calls.ask([call.id.as_str()].into_iter(), out),
+                    ToolCallState::Submitted => self.calls.hand_out(&call.id, out),
+                    _ => {}
+                }
+            }
+            ContentBlock::ToolResult(result) => {
+                self.begin_step(out);
+                let at = self.calls.whole(&result.id, &result.name, "", None, out);
+                self.step.add_call(at);
+                self.calls.external(result, out);
+            }
+            ContentBlock::Other(fields) => {
+                let part = match item(super::NAME, fields) {
+                    Some(part) if is_chunk(&part) => part,
+                    _ => part::whole(fields),
+                };
+                self.part(block.id(), &part, out);
+            }
+            block => self.part(block.id(), &part::write(block), out),
+        }
+    }
+
+    fn whole_text(&mut self, kind: Kind, id: &str, text: &str, extra: &Fields, out: &mut Frames) {
+        // Several blocks may have no id; here each needs one.
+        let own;
+        let id = if id.is_empty() {
+            self.nameless += 1;
+            own = format!("{}-{}", self.id, self.nameless);
+            &*own
+        } else {
+            id
+        };
+        self.text_start(kind, id, out);
+        self.text_delta(kind, id, text, out);
+        self.text_end(kind, id, End { replaced: None, extra }, out);
+    }
+
+    /// Puts calls of a sub-agent into the main message.
+    fn surface(&mut self, reply_id: &str, ids: &[String], subagents: &Subagents, out: &mut Frames) {
+        for id in ids {
+            let Some(call) = subagents.call(reply_id, id) else { continue };
+            self.begin_step(out);
+            let title = subagents.path(reply_id);
+            let at = self.calls.whole(&call.id, &call.name, &call.input, title, out);
+            self.step.add_call(at);
+        }
+    }
+
+    fn show_subagent(&mut self, reply_id: &str, subagents: &mut Subagents, out: &mut Frames) {
+        self.begin_step(out);
+        if subagents.show(reply_id, out) {
+            self.step.add(Item::Subagent(reply_id.to_owned()));
+        }
+    }
+
+    fn show_subagents(&mut self, subagents: &mut Subagents, out: &mut Frames) {
+        for reply_id in subagents.changed() {
+            self.show_subagent(&reply_id, subagents, out);
+        }
+    }
+
+    fn reply_end(
+        &mut self,
+        end: &ReplyEnd,
+        event: &Event<'_>,
+        subagents: &Subagents,
+        out: &mut Frames,
+    ) {
+        self.open(out);
+        self.flush_data(out);
+        let is_interrupted =
+            matches!(end.finished_reason, FinishedReason::Interrupted | FinishedReason::Truncated);
+        let failed = end.finished_reason == FinishedReason::Error || end.error.is_some();
+        let is_cut = is_interrupted || failed;
+        self.calls.close(is_cut, out);
+        let has_open_calls = self.calls.is_any_open();
+        self.close_step(subagents, out);
+        let mut ours = self.usage();
+        if !event.created_at.is_empty() {
+            ours.insert("finished_at", &*event.created_at);
+        }
+        ours.insert("finished_reason", end.finished_reason.as_str());
+        if let Some(error) = &end.error {
+            ours.insert("error", json_of(error));
+        }
+        if let Some(output) = &end.structured_output {
+            ours.insert("structured_output", output.clone());
+        }
+        let mut metadata = end.message_metadata.clone();
+        if let Some(clash) = metadata.remove(part::OURS) {
+            let clash: Fields = [(part::OURS, clash)].into_iter().collect();
+            ours.insert("metadata", json_of(&clash));
+        }
+        metadata.insert(part::OURS, json_of(&ours));
+        if failed {
+            let text = end.error.as_ref().map_or("", |error| &error.message);
+            let text = if text.is_empty() { "The reply failed." } else { text };
+            // The client reads nothing behind an error.
+            out.push("", &Chunk::MessageMetadata { message_metadata: &metadata });
+            out.push("", &Chunk::Error { error_text: text });
+            metadata = Fields::default();
+        } else if is_interrupted {
+            out.push("", &Chunk::Abort { reason: "The reply was interrupted." });
+        }
+        let finish_reason = match &end.finished_reason {
+            _ if failed => "error",
+            _ if is_interrupted => "interrupted",
+            FinishedReason::Completed if has_open_calls => "tool-calls",
+            FinishedReason::Completed => "stop",
+            FinishedReason::Length => "length",
+            FinishedReason::ToolCalls => "tool-calls",
+            FinishedReason::Refusal | FinishedReason::ContentFilter => "content-filter",
+            _ => "other",
+        };
+        out.push("", &Chunk::Finish { finish_reason, message_metadata: &metadata });
+        *self = Self { id: std::mem::take(&mut self.id), is_over: true, ..Self::default() };
+    }
+
+    /// The response ends, the reply does not: it waits for the client, or it broke off.
+    fn break_off(&mut self, subagents: &Subagents, out: &mut Frames) {
+        let is_waiting = self.calls.is_waiting();
+        self.step.close_texts(out);
+        if is_waiting {
+            self.calls.close_inputs(out);
+        } else {
+            self.calls.close(true, out);
+        }
+        self.settle(subagents, out);
+        self.step.finish(out);
+        let mut metadata = Fields::default();
+        let ours = self.usage();
+        if !ours.is_empty() {
+            metadata.insert(part::OURS, json_of(&ours));
+        }
+        let finish_reason = if is_waiting {
+            "tool-calls"
+        } else {
+            out.push("", &Chunk::Abort { reason: "The stream ended before the reply did." });
+            "interrupted"
+        };
+        out.push("", &Chunk::Finish { finish_reason, message_metadata: &metadata });
+        self.is_open = false;
+    }
+
+    /// The tokens so far, as a message has them.
+    fn usage(&self) -> Fields {
+        let mut ours = Fields::default();
+        if let Some(sum) = self.usage {
+            let usage = turnwire_core::Usage {
+                input_tokens: sum.input_tokens,
+                output_tokens: sum.output_tokens,
+                cache_input_tokens: sum.cache_input_tokens,
+                cache_creation_input_tokens: sum.cache_creation_input_tokens,
+                rest: Fields::default(),
+            };
+            ours.insert("usage", json_of(&fields_of(&usage)));
+        }
+        ours
+    }
+}
+
+/// A file. The chunk has no field for its name, so that goes beside it.
+fn file_chunk(block: &DataBlock) -> Fields {
+    let mut part = part::write(&block.clone().into());
+    if let Some(name) = part.remove("filename") {
+        let mut ours = take_ours(&mut part, "providerMetadata");
+        ours.insert("name", name);
+        add_ours(&mut part, "providerMetadata", &ours);
+    }
+    part
+}
+
+/// Whether a part of theirs can be sent as the chunk that it was: these are the same in both, and a
+/// chunk that lacks a field would end the client's stream.
+fn is_chunk(part: &Fields) -> bool {
+    let word: String = part.get("type").ok().flatten().unwrap_or_default();
+    let is_text = |key: &str| part.raw(key).is_some_and(|json: &Json| json.text().starts_with('"'));
+    let has = |needed: &[&str], optional: &[&str]| {
+        needed.iter().all(|key| is_text(key))
+            && optional.iter().all(|key| part.raw(key).is_none() || is_text(key))
+            && part.raw("providerMetadata").is_none()
+    };
+    match word.as_str() {
+        "source-url" => has(&["sourceId", "url"], &["title"]),
+        "source-document" => has(&["sourceId", "mediaType", "title"], &["filename"]),
+        word => word.starts_with("data-") && part.raw("data").is_some() && has(&[], &["id"]),
+    }
+}

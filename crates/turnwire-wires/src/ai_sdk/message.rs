@@ -1,0 +1,192 @@
+//! UI messages to ours, and back.
+//!
+//! A message of the role `tool` is an assistant's there. What their messages have no field for is in
+//! `metadata.turnwire`, by the names that it has in ours.
+
+use super::part::{self, OURS, THEIRS, fields_of, json_of, take_object, without_null};
+use super::tool;
+use crate::turnwire::read_messages;
+use std::collections::HashMap;
+use turnwire_core::block::BlockType;
+use turnwire_core::{ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, ToolResult};
+
+/// Writes messages; each of ours is one of theirs.
+pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
+    messages.iter().map(|msg| json_of(&write(msg))).collect()
+}
+
+/// Reads a list of messages, or a single one.
+pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
+    read_messages(text, |text| read(&Json::parse(text)?))
+}
+
+/// One message as they have it.
+pub(super) fn write(msg: &Msg) -> Fields {
+    let mut ours =
+        without_null(fields_of(msg), &["usage", "finished_at", "finished_reason", "error"]);
+    for known in ["id", "role", "content", "metadata"] {
+        ours.remove(known);
+    }
+    if msg.name().is_empty() {
+        ours.remove("name");
+    }
+    if msg.structured_output().is_none() {
+        ours.remove("structured_output");
+    }
+    if msg.role() == Role::Tool {
+        ours.insert("role", Role::Tool.as_str());
+    }
+    let theirs = take_object(&mut ours, THEIRS).unwrap_or_default();
+    let mut parts = parts(msg);
+    // Theirs refuses a message without parts, unless it is an assistant's.
+    if parts.is_empty() && matches!(msg.role(), Role::User | Role::System) {
+        parts.push(part::write(&"".into()));
+        ours.insert("no_content", true);
+    }
+    let mut metadata = msg.metadata().clone();
+    if let Some(clash) = metadata.remove(OURS) {
+        let clash: Fields = [(OURS, clash)].into_iter().collect();
+        ours.insert("metadata", json_of(&clash));
+    }
+    if !ours.is_empty() {
+        metadata.insert(OURS, json_of(&ours));
+    }
+    let mut message = Fields::default();
+    message.insert("id", msg.id());
+    let role = if msg.role() == Role::Tool { Role::Assistant } else { msg.role() };
+    message.insert("role", role.as_str());
+    if !metadata.is_empty() {
+        message.insert("metadata", json_of(&metadata));
+    }
+    message.insert("parts", json_of(&parts));
+    message.extend(&theirs);
+    message
+}
+
+/// The parts: a result joins its call, and a step begins with what follows results, as in a stream.
+fn parts(msg: &Msg) -> Vec<Fields> {
+    let pairs = pairs(msg.content());
+    let mut parts = Vec::new();
+    let mut begins_step = msg.role() == Role::Assistant;
+    for (at, block) in msg.content().iter().enumerate() {
+        if let ContentBlock::ToolResult(result) = block {
+            if !pairs.contains_key(&at) {
+                parts.push(tool::write(None, Some((result, None))));
+            }
+            begins_step = msg.role() == Role::Assistant;
+            continue;
+        }
+        if std::mem::take(&mut begins_step) {
+            parts.push([("type", "step-start")].into_iter().collect());
+        }
+        parts.push(match block {
+            ContentBlock::ToolCall(call) => {
+                let result = pairs.get(&at).and_then(|&place| {
+                    let ContentBlock::ToolResult(result) = msg.content().get(place)? else {
+                        return None;
+                    };
+                    Some((result, (place != at + 1).then_some(place)))
+                });
+                tool::write(Some(call), result)
+            }
+            block => part::write(block),
+        });
+    }
+    parts
+}
+
+/// The places of calls and results that belong to each other, both ways.
+fn pairs(content: &[ContentBlock]) -> HashMap<usize, usize> {
+    let mut places: HashMap<&str, (Vec<usize>, Vec<usize>)> = HashMap::new();
+    for (at, block) in content.iter().enumerate() {
+        match block {
+            ContentBlock::ToolCall(call) => places.entry(&call.id).or_default().0.push(at),
+            ContentBlock::ToolResult(result) => places.entry(&result.id).or_default().1.push(at),
+            _ => {}
+        }
+    }
+    let both = places.values().filter_map(|(calls, results)| match (&calls[..], &results[..]) {
+        (&[call], &[result]) => Some([(call, result), (result, call)]),
+        _ => None,
+    });
+    both.flatten().collect()
+}
+
+/// Reads one message.
+pub(super) fn read(json: &Json) -> Result<Msg> {
+    let not_a_message = |message: &str| Error::new(ErrorKind::NotAMessage, message);
+    let mut message: Fields =
+        json.to().map_err(|_| not_a_message("a message is an object with `role` and `parts`"))?;
+    let role: Option<String> = message.take("role")?;
+    let role = match role.as_deref() {
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some("system") => Role::System,
+        _ => return Err(not_a_message("`role` is one of user, assistant, system")),
+    };
+    let id: String = message.take("id")?.unwrap_or_default();
+    let parts: Vec<Fields> = match message.remove("parts") {
+        Some(parts) => parts.to().map_err(|_| not_a_message("`parts` is no list of objects"))?,
+        None => return Err(not_a_message("`parts` is missing")),
+    };
+    let mut metadata = take_object(&mut message, "metadata").unwrap_or_default();
+    let mut ours = take_object(&mut metadata, OURS).unwrap_or_default();
+    if let Some(clash) = take_object(&mut ours, "metadata") {
+        metadata.extend(&clash);
+    }
+    let mut content = blocks(role, parts)?;
+    if ours.remove("no_content").is_some() && content == ["".into()] {
+        content.clear();
+    }
+    let is_tool = ours.take::<String>("role")?.as_deref() == Some("tool");
+    let fits = |block: &ContentBlock| {
+        matches!(block.block_type(), BlockType::ToolResult | BlockType::Other)
+    };
+    let role = if is_tool && content.iter().all(fits) { Role::Tool } else { role };
+    ours.insert("id", id);
+    ours.insert("role", role.as_str());
+    ours.insert("metadata", json_of(&metadata));
+    ours.insert("content", json_of(&content));
+    let theirs = without_null(message, &["metadata"]);
+    if !theirs.is_empty() {
+        ours.insert(THEIRS, json_of(&theirs));
+    }
+    Msg::from_json(json_of(&ours).text())
+}
+
+fn blocks(role: Role, parts: Vec<Fields>) -> Result<Vec<ContentBlock>> {
+    let mut content = Vec::new();
+    let mut placed: Vec<(usize, ToolResult)> = Vec::new();
+    for (at, fields) in parts.into_iter().enumerate() {
+        let word: Option<String> = fields.get("type")?;
+        if word.as_deref() == Some("step-start") {
+            continue;
+        }
+        // What a message of this role cannot hold here stays what it is there.
+        if tool::is_tool(&fields) && role == Role::Assistant {
+            let read = tool::read(fields).map_err(|error| error.at(format!("parts[{at}]")))?;
+            tool::blocks(read, &mut content, &mut placed);
+        } else if tool::is_tool(&fields) {
+            content.push(part::unread(fields));
+        } else {
+            let block =
+                part::read(fields.clone()).map_err(|error| error.at(format!("parts[{at}]")))?;
+            content.push(if may_hold(role, &block) { block } else { part::unread(fields) });
+        }
+    }
+    placed.sort_by_key(|(at, _)| *at);
+    for (at, result) in placed {
+        content.insert(at.min(content.len()), result.into());
+    }
+    Ok(content)
+}
+
+fn may_hold(role: Role, block: &ContentBlock) -> bool {
+    matches!(
+        (role, block),
+        (Role::Assistant, _)
+            | (Role::User, ContentBlock::Text(_) | ContentBlock::Data(_))
+            | (Role::System, ContentBlock::Text(_))
+            | (_, ContentBlock::Other(_))
+    )
+}

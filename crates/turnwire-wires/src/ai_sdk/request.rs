@@ -1,0 +1,266 @@
+//! What a chat client posts: its whole history, of which only what is new counts.
+//!
+//! ```
+//! use turnwire_core::ToolCall;
+//! use turnwire_wires::ai_sdk::{ChatRequest, Pending};
+//!
+//! let request = ChatRequest::parse(r#"{"id": "chat-1", "trigger": "submit-message", "messages": [
+//!     {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Buy!"}]},
+//!     {"id": "r1", "role": "assistant", "parts": [{"type": "dynamic-tool", "toolName": "trade",
+//!         "toolCallId": "c1", "state": "approval-responded", "input": {"n": 1},
+//!         "approval": {"id": "c1", "approved": true}}]}
+//! ]}"#)?;
+//! assert!(request.new_messages(|id| id == "m1")?.is_empty());
+//!
+//! let asked = [ToolCall::new("c1", "trade", r#"{"n": 1}"#)];
+//! let answers = request.answers(&[Pending { reply_id: "r1", confirm: &asked, external: &[] }])?;
+//! assert_eq!(answers[0].kind.type_name(), "USER_CONFIRM_RESULT");
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+
+use super::tool::{input_json, payload_of};
+use super::{message, tool};
+use serde_json::Value;
+use std::collections::HashMap;
+use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
+use turnwire_core::{
+    Error, ErrorKind, Event, Fields, Json, Msg, Result, ToolCall, ToolResult, ToolResultState,
+};
+
+/// A request of `DefaultChatTransport`, or of whoever writes the same.
+#[derive(Debug, Clone)]
+pub struct ChatRequest {
+    /// The chat, which is a session.
+    pub chat_id: String,
+    /// What is asked for.
+    pub trigger: Trigger,
+    /// The message that is to be answered again, was edited, or is continued.
+    pub message_id: Option<String>,
+    /// What the application sends along.
+    pub rest: Fields,
+    messages: Vec<Json>,
+}
+
+/// What a chat request asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// An answer to what is new.
+    #[default]
+    Submit,
+    /// Another answer in place of the message named, or of the last one.
+    Regenerate,
+}
+
+/// What a reply waits for.
+#[derive(Debug, Clone, Copy)]
+pub struct Pending<'a> {
+    /// The reply.
+    pub reply_id: &'a str,
+    /// Calls that wait for a person.
+    pub confirm: &'a [ToolCall],
+    /// Calls that the client executes.
+    pub external: &'a [ToolCall],
+}
+
+impl ChatRequest {
+    /// Reads a request.
+    pub fn parse(text: &str) -> Result<Self> {
+        let json = Json::parse(text)?;
+        let mut rest: Fields = json.to().map_err(|_| bad("a chat request is an object"))?;
+        let chat_id = rest.take("id").map_err(|_| bad("`id` is no string"))?;
+        let messages = rest.remove("messages").ok_or_else(|| bad("`messages` is missing"))?;
+        let trigger: Option<String> =
+            rest.take("trigger").map_err(|_| bad("`trigger` is no string"))?;
+        let trigger = match trigger.as_deref() {
+            None | Some("submit-message") => Trigger::Submit,
+            Some("regenerate-message") => Trigger::Regenerate,
+            Some(other) => {
+                return Err(bad(format!(
+                    "`trigger` is `{other}`; it is submit-message or regenerate-message"
+                )));
+            }
+        };
+        Ok(Self {
+            chat_id: chat_id.ok_or_else(|| bad("`id`, which names the chat, is missing"))?,
+            trigger,
+            message_id: rest.take("messageId").map_err(|_| bad("`messageId` is no string"))?,
+            messages: messages.to().map_err(|_| bad("`messages` is no list"))?,
+            rest,
+        })
+    }
+
+    /// The history as the client has it.
+    pub fn history(&self) -> Result<Vec<Msg>> {
+        self.messages.iter().enumerate().map(|(at, json)| read(at, json)).collect()
+    }
+
+    /// The user messages behind the last of another role that the session does not know. What lies
+    /// further back the client only repeats.
+    pub fn new_messages(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<Msg>> {
+        let mut new = Vec::new();
+        for (at, json) in self.messages.iter().enumerate().rev() {
+            let head: Head = json.to().map_err(|_| not_a_message(at))?;
+            if head.role != "user" || is_known(&head.id) {
+                break;
+            }
+            new.push(read(at, json)?);
+        }
+        new.reverse();
+        Ok(new)
+    }
+
+    /// The user message that the client has changed, and behind which it has forgotten everything.
+    pub fn edited(&self, is_known: impl Fn(&str) -> bool) -> Result<Option<Msg>> {
+        let (Trigger::Submit, Some(id)) = (self.trigger, &self.message_id) else { return Ok(None) };
+        let Some((at, json)) = self.messages.iter().enumerate().next_back() else {
+            return Ok(None);
+        };
+        let head: Head = json.to().map_err(|_| not_a_message(at))?;
+        let is_edited = head.role == "user" && head.id == *id && is_known(id);
+        is_edited.then(|| read(at, json)).transpose()
+    }
+
+    /// What the client answers to what is pending: one event for each reply and kind of answer. An
+    /// approval may have changed the input of its call.
+    pub fn answers(&self, pending: &[Pending<'_>]) -> Result<Vec<Event<'static>>> {
+        let parts = self.tool_parts()?;
+        let mut events = Vec::new();
+        for pending in pending {
+            let part = |call: &ToolCall| parts.get(call.id.as_str());
+            let mut confirm_results = Vec::new();
+            for call in pending.confirm {
+                let answer = part(call).map(|part| confirmed(call, part)).transpose()?;
+                confirm_results.extend(answer.flatten());
+            }
+            let mut execution_results = Vec::new();
+            for call in pending.external {
+                let result = part(call).map(|part| executed(call, part)).transpose()?;
+                execution_results.extend(result.flatten());
+            }
+            let reply_id = pending.reply_id.to_owned();
+            if !confirm_results.is_empty() {
+                events.push(Event::new(reply_id.clone(), UserConfirmResult { confirm_results }));
+            }
+            if !execution_results.is_empty() {
+                events.push(Event::new(reply_id, ExternalExecutionResult { execution_results }));
+            }
+        }
+        Ok(events)
+    }
+
+    /// The tool parts by the id of their call; a later one wins.
+    fn tool_parts(&self) -> Result<HashMap<String, Fields>> {
+        let mut found = HashMap::new();
+        for (at, json) in self.messages.iter().enumerate() {
+            let head: Head = json.to().map_err(|_| not_a_message(at))?;
+            if head.role != "assistant" {
+                continue;
+            }
+            for part in head.parts.into_iter().filter(tool::is_tool) {
+                if let Ok(Some(id)) = part.get("toolCallId") {
+                    found.insert(id, part);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// As much of a message as is needed to tell what it is.
+#[derive(serde::Deserialize)]
+struct Head {
+    #[serde(default)]
+    id: String,
+    role: String,
+    #[serde(default)]
+    parts: Vec<Fields>,
+}
+
+#[cold]
+fn bad(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::NotARequest, message)
+}
+
+#[cold]
+fn not_a_message(at: usize) -> Error {
+    bad("it is no message with `id`, `role` and `parts`").at(format!("messages[{at}]"))
+}
+
+fn read(at: usize, json: &Json) -> Result<Msg> {
+    message::read(json).map_err(|error| {
+        // The sentence says what is wrong; the kind says with what.
+        bad(error.to_string()).at(format!("messages[{at}]"))
+    })
+}
+
+/// What a person answered, if anything.
+fn confirmed(call: &ToolCall, part: &Fields) -> Result<Option<ConfirmResult>> {
+    let state: String = part.get("state").ok().flatten().unwrap_or_default();
+    if state != "approval-responded" && state != "output-denied" {
+        return Ok(None);
+    }
+    let wrong = || bad(format!("the approval of the call {} has no `approved`", call.id));
+    let approval: Fields = part.get("approval").map_err(|_| wrong())?.ok_or_else(wrong)?;
+    let confirmed: bool = approval.get("approved").map_err(|_| wrong())?.ok_or_else(wrong)?;
+    let mut tool_call = call.clone();
+    if confirmed
+        && let Some(input) = part.raw("input")
+        && is_edited(&call.input, input)
+    {
+        input.text().clone_into(&mut tool_call.input);
+    }
+    let mut rest = Fields::default();
+    if let Some(reason) = approval.raw("reason").filter(|reason| !reason.is_null()) {
+        rest.insert("reason", reason.clone());
+    }
+    Ok(Some(ConfirmResult { confirmed, tool_call, rules: None, rest }))
+}
+
+/// Whether the client has changed an input. It has read the JSON and written it again, so numbers
+/// are compared as JavaScript has them.
+fn is_edited(asked: &str, given: &Json) -> bool {
+    let (Some(json), Ok(given)) = (input_json(asked), given.to::<Value>()) else {
+        // What is no JSON was sent as a string.
+        return given.to::<String>().is_ok_and(|given| given != asked);
+    };
+    json.to::<Value>().is_ok_and(|asked| !is_same(&asked, &given))
+}
+
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same(a, b)))
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// What came of a call that the client executes, if it is there yet.
+fn executed(call: &ToolCall, part: &Fields) -> Result<Option<ToolResult>> {
+    let state: String = part.get("state").ok().flatten().unwrap_or_default();
+    let preliminary: Option<bool> = part.get("preliminary").ok().flatten();
+    let result = match state.as_str() {
+        "output-available" if preliminary != Some(true) => {
+            let null = Json::from(Value::Null);
+            let mut metadata = Fields::default();
+            let output = payload_of(part.raw("output").unwrap_or(&null), &mut metadata);
+            ToolResult { metadata, ..ToolResult::success(call.id.as_str(), output) }
+        }
+        "output-error" => {
+            let text: Option<String> = part
+                .get("errorText")
+                .map_err(|_| bad(format!("`errorText` of the call {} is no string", call.id)))?;
+            ToolResult::error(call.id.as_str(), text.unwrap_or_default())
+        }
+        "output-denied" => ToolResult {
+            state: ToolResultState::Denied,
+            ..ToolResult::error(call.id.as_str(), "The client declined to execute this.")
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(result.named(call.name.as_str())))
+}

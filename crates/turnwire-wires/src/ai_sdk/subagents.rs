@@ -1,0 +1,116 @@
+//! Sub-agents on their way out: each is a `data-subagent` part of the main message that holds the
+//! sub-agent's own message as it stands.
+
+use super::chunk::{Chunk, Subagent};
+use super::message;
+use crate::stream::Frames;
+use std::collections::HashMap;
+use turnwire_core::event::SubAgent;
+use turnwire_core::{Event, EventKind, Msg, ToolCall, ToolResult};
+
+/// What an event that is no delta may add to a message's JSON.
+const BLOCK_COST: usize = 400;
+
+#[derive(Debug, Default)]
+pub(super) struct Subagents {
+    by_reply: HashMap<String, Sub>,
+    /// The replies in the order of their first events.
+    order: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Sub {
+    agent: SubAgent,
+    msg: Msg,
+    size: usize,
+    /// The size at which it is shown next: the sizes double, so what is sent stays linear.
+    next: usize,
+    is_changed: bool,
+    is_shown: bool,
+}
+
+impl Subagents {
+    pub(super) fn has(&self, reply_id: &str) -> bool {
+        self.by_reply.contains_key(reply_id)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Takes a sub-agent's event. Whether it is to be shown now.
+    pub(super) fn take(&mut self, event: &Event<'_>) -> bool {
+        let id = &*event.reply_id;
+        if !self.by_reply.contains_key(id) {
+            self.order.push(id.to_owned());
+            let agent = event.agent.as_deref().cloned().unwrap_or_default();
+            let msg = Msg::reply(id, "");
+            let sub = Sub { agent, msg, size: 0, next: 1, is_changed: false, is_shown: false };
+            self.by_reply.insert(id.to_owned(), sub);
+        }
+        let Some(sub) = self.by_reply.get_mut(id) else { return false };
+        // What does not fit is left out, as in the message.
+        let _ = sub.msg.append_event_tolerant(event);
+        sub.is_changed = true;
+        sub.size += cost(&event.kind);
+        let is_turn = matches!(
+            event.kind,
+            EventKind::ReplyEnd(_)
+                | EventKind::RequireUserConfirm(_)
+                | EventKind::RequireExternalExecution(_)
+        );
+        is_turn || sub.size >= sub.next
+    }
+
+    /// Shows a sub-agent's message as it stands. Whether that is the first time.
+    pub(super) fn show(&mut self, reply_id: &str, out: &mut Frames) -> bool {
+        self.write(reply_id, out);
+        let Some(sub) = self.by_reply.get_mut(reply_id) else { return false };
+        sub.is_changed = false;
+        sub.next = sub.size.saturating_mul(2);
+        !std::mem::replace(&mut sub.is_shown, true)
+    }
+
+    /// Writes a sub-agent's message as it stands.
+    pub(super) fn write(&self, reply_id: &str, out: &mut Frames) {
+        let Some(sub) = self.by_reply.get(reply_id) else { return };
+        let chunk = Chunk::DataSubagent {
+            id: reply_id,
+            data: Subagent {
+                agent_path: sub.agent.agent_path.as_deref(),
+                parent_tool_call_id: sub.agent.parent_tool_call_id.as_deref(),
+                message: &message::write(&sub.msg),
+            },
+        };
+        out.push("", &chunk);
+    }
+
+    /// The replies that have changed since they were shown.
+    pub(super) fn changed(&self) -> Vec<String> {
+        let is_changed = |id: &&String| self.by_reply.get(*id).is_some_and(|sub| sub.is_changed);
+        self.order.iter().filter(is_changed).cloned().collect()
+    }
+
+    /// Which agent a reply is of.
+    pub(super) fn path(&self, reply_id: &str) -> Option<&str> {
+        self.by_reply.get(reply_id)?.agent.agent_path.as_deref()
+    }
+
+    pub(super) fn call(&self, reply_id: &str, id: &str) -> Option<&ToolCall> {
+        self.by_reply.get(reply_id)?.msg.blocks().find(|call: &&ToolCall| call.id == id)
+    }
+
+    pub(super) fn result(&self, reply_id: &str, id: &str) -> Option<&ToolResult> {
+        self.by_reply.get(reply_id)?.msg.blocks().find(|result: &&ToolResult| result.id == id)
+    }
+}
+
+fn cost(kind: &EventKind<'_>) -> usize {
+    match kind {
+        EventKind::TextBlockDelta(event) => event.delta.len(),
+        EventKind::ThinkingBlockDelta(event) => event.delta.len(),
+        EventKind::ToolCallDelta(event) => event.delta.len(),
+        EventKind::ToolResultTextDelta(event) => event.delta.len(),
+        _ => BLOCK_COST,
+    }
+}

@@ -1,0 +1,434 @@
+//! Tool parts: one of theirs is a call of ours with its result.
+
+use super::part::{THEIRS, add_ours, fields_of, json_of, take_object, take_ours, without_null};
+use serde::Serialize;
+use serde_json::Value;
+use turnwire_core::{
+    ContentBlock, Error, ErrorKind, Fields, Json, Part, Payload, Result, ToolCall, ToolCallState,
+    ToolResult, ToolResultState,
+};
+
+/// What a result's metadata say where its text is JSON, so that a client gets it as such.
+const MEDIA_TYPE: &str = "media_type";
+const JSON: &str = "application/json";
+
+/// What a client gets as a tool's output: a string where it is one text, otherwise the parts.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Output<'a> {
+    Text(&'a str),
+    Json(Json),
+    Parts(&'a [Part]),
+}
+
+/// The output of a result.
+pub(super) fn output(result: &ToolResult) -> Output<'_> {
+    match &result.output {
+        Payload::Text(text) if says_json(&result.metadata) => match Json::parse(text) {
+            // A string would be taken for plain text.
+            Ok(json) if json.text() == text && !text.starts_with('"') => Output::Json(json),
+            _ => Output::Text(text),
+        },
+        Payload::Text(text) => Output::Text(text),
+        Payload::Parts(parts) => match parts.as_slice() {
+            [Part::Text(block)] => Output::Text(&block.text),
+            [] => Output::Text(""),
+            parts => Output::Parts(parts),
+        },
+    }
+}
+
+fn says_json(metadata: &Fields) -> bool {
+    metadata.raw(MEDIA_TYPE) == Some(&Json::from(JSON))
+}
+
+/// What a client said that a tool gave.
+pub(super) fn payload_of(output: &Json, metadata: &mut Fields) -> Payload {
+    if let Ok(text) = output.to::<String>() {
+        return Payload::Text(text);
+    }
+    metadata.insert(MEDIA_TYPE, JSON);
+    Payload::Text(output.text().to_owned())
+}
+
+/// The input of a call as JSON, where it is. Nothing at all is an empty object, as models mean it.
+pub(super) fn input_json(input: &str) -> Option<Json> {
+    let text = if input.trim().is_empty() { "{}" } else { input };
+    Json::parse(text).ok()
+}
+
+/// A result, and where it stands in its message, where that is not behind its call.
+pub(super) type Placed<'a> = (&'a ToolResult, Option<usize>);
+
+/// Writes a call, a result, or both as one part.
+pub(super) fn write(call: Option<&ToolCall>, result: Option<Placed<'_>>) -> Fields {
+    let mut part = Fields::default();
+    part.insert("type", "dynamic-tool");
+    let (id, name) = match (call, result) {
+        (Some(call), _) => (call.id.as_str(), call.name.as_str()),
+        (None, Some((result, _))) => (result.id.as_str(), result.name.as_str()),
+        (None, None) => ("", ""),
+    };
+    part.insert("toolName", name);
+    part.insert("toolCallId", id);
+    let mut ours = Fields::default();
+    let mut theirs = Fields::default();
+    if let Some(call) = call {
+        ours = without_null(fields_of(call), &["finished_at"]);
+        for known in ["type", "id", "name", "input"] {
+            ours.remove(known);
+        }
+        if call.suggested_rules.is_empty() {
+            ours.remove("suggested_rules");
+        }
+        theirs = take_object(&mut ours, THEIRS).unwrap_or_default();
+    } else {
+        ours.insert("no_call", true);
+    }
+    let state = state_of(call, result.map(|(result, _)| result));
+    part.insert("state", state);
+    write_input(call, state, &mut part, &mut ours);
+    // The client is to execute only what is handed to it.
+    let is_here = call.is_none_or(|call| call.state != ToolCallState::Submitted);
+    part.insert("providerExecuted", is_here);
+    let said = |key: &str, ours: &Fields| ours.raw(key).cloned();
+    if said("state", &ours)
+        == Some(json_of(&read_state(state, is_here, approval(id, state).as_ref())))
+    {
+        ours.remove("state");
+    }
+    let mut about_result = Fields::default();
+    if let Some((result, at)) = result {
+        let mut rest = write_result(result, name, state, &mut part);
+        if let Some(at) = at {
+            rest.insert("at", at);
+        }
+        if call.is_none() {
+            theirs = take_object(&mut rest, THEIRS).unwrap_or_default();
+        }
+        // A denied part has no place for what is said about its result.
+        if state == "output-denied" {
+            ours.insert("result", json_of(&rest));
+        } else {
+            about_result = rest;
+        }
+    }
+    if let Some(mut approval) = approval(id, state) {
+        if let Some((result, _)) = result
+            && let Payload::Text(text) = &result.output
+            && state == "output-denied"
+            && !text.is_empty()
+        {
+            approval.insert("reason", text.as_str());
+        }
+        part.insert("approval", json_of(&approval));
+    }
+    let is_static = theirs.raw("type").is_some();
+    part.extend(&theirs);
+    if is_static {
+        part.remove("toolName");
+    }
+    add_ours(&mut part, "callProviderMetadata", &ours);
+    add_ours(&mut part, "resultProviderMetadata", &about_result);
+    part
+}
+
+fn state_of(call: Option<&ToolCall>, result: Option<&ToolResult>) -> &'static str {
+    match result.map(|result| &result.state) {
+        Some(ToolResultState::Error | ToolResultState::Interrupted) => "output-error",
+        Some(ToolResultState::Denied) => "output-denied",
+        Some(_) => "output-available",
+        None => match call.map(|call| &call.state) {
+            Some(ToolCallState::Asking) => "approval-requested",
+            Some(ToolCallState::Allowed) => "approval-responded",
+            Some(ToolCallState::Pending) if call.is_some_and(|call| !is_json(&call.input)) => {
+                "input-streaming"
+            }
+            _ => "input-available",
+        },
+    }
+}
+
+fn is_json(input: &str) -> bool {
+    input_json(input).is_some()
+}
+
+/// The approval that a state needs.
+fn approval(id: &str, state: &str) -> Option<Fields> {
+    let approved = match state {
+        "approval-requested" => None,
+        "approval-responded" => Some(true),
+        "output-denied" => Some(false),
+        _ => return None,
+    };
+    let mut approval = Fields::default();
+    approval.insert("id", id);
+    if let Some(approved) = approved {
+        approval.insert("approved", approved);
+    }
+    Some(approval)
+}
+
+/// `raw_input` is the text of an input that its JSON does not tell; `true`: the string itself.
+fn write_input(call: Option<&ToolCall>, state: &str, part: &mut Fields, ours: &mut Fields) {
+    let Some(call) = call else { return part.insert("input", Value::Null) };
+    match input_json(&call.input) {
+        _ if state == "input-streaming" => part.insert("rawInput", call.input.as_str()),
+        Some(json) => {
+            if json.text() != call.input {
+                ours.insert("raw_input", call.input.as_str());
+            }
+            part.insert("input", json);
+        }
+        None => {
+            ours.insert("raw_input", true);
+            part.insert("input", call.input.as_str());
+        }
+    }
+}
+
+/// Writes what the tool gave, and returns what the part has no field for.
+fn write_result(result: &ToolResult, name: &str, state: &str, part: &mut Fields) -> Fields {
+    let mut rest = without_null(fields_of(result), &["finished_at"]);
+    for known in ["type", "id", "output"] {
+        rest.remove(known);
+    }
+    if result.name == name {
+        rest.remove("name");
+    }
+    let is_running = result.state == ToolResultState::Running;
+    if result.state == result_state(state, is_running) {
+        rest.remove("state");
+    }
+    let output = output(result);
+    if result.metadata.is_empty()
+        || (matches!(output, Output::Json(_)) && result.metadata.len() == 1)
+    {
+        rest.remove("metadata");
+    }
+    let text = result.output.text("\n");
+    match (state, &result.output) {
+        ("output-available", payload) => {
+            part.insert("output", json_of(&output));
+            if is_running {
+                part.insert("preliminary", true);
+            }
+            match (payload, output) {
+                (Payload::Parts(_), Output::Parts(_)) => rest.insert("parts", true),
+                (Payload::Parts(parts), _) => rest.insert("part", only_part(parts)),
+                (Payload::Text(_), _) => {}
+            }
+        }
+        ("output-error", payload) => {
+            part.insert("errorText", text);
+            match payload {
+                Payload::Text(_) => {}
+                Payload::Parts(parts) if matches!(parts.as_slice(), [Part::Text(_)] | []) => {
+                    rest.insert("part", only_part(parts));
+                }
+                payload @ Payload::Parts(_) => rest.insert("output", json_of(payload)),
+            }
+        }
+        (_, Payload::Text(_)) => {}
+        (_, payload) => rest.insert("output", json_of(payload)),
+    }
+    rest
+}
+
+/// What the only part of an output has besides its text; null where there is no part at all.
+fn only_part(parts: &[Part]) -> Json {
+    let Some(only) = parts.first() else { return Json::from(Value::Null) };
+    let mut rest = without_null(fields_of(only), &["finished_at"]);
+    rest.remove("text");
+    json_of(&rest)
+}
+
+fn result_state(state: &str, preliminary: bool) -> ToolResultState {
+    match state {
+        "output-available" if preliminary => ToolResultState::Running,
+        "output-error" => ToolResultState::Error,
+        "output-denied" => ToolResultState::Denied,
+        _ => ToolResultState::Success,
+    }
+}
+
+fn read_state(state: &str, is_here: bool, approval: Option<&Fields>) -> ToolCallState {
+    let approved = approval.and_then(|approval| approval.raw("approved"));
+    match state {
+        "approval-requested" => ToolCallState::Asking,
+        "approval-responded" if approved == Some(&Json::from(true)) => ToolCallState::Allowed,
+        "input-available" if !is_here => ToolCallState::Submitted,
+        "input-available" | "input-streaming" => ToolCallState::Pending,
+        _ => ToolCallState::Finished,
+    }
+}
+
+/// Whether a part is a tool's.
+pub(super) fn is_tool(part: &Fields) -> bool {
+    let word: String = part.get("type").ok().flatten().unwrap_or_default();
+    word == "dynamic-tool" || word.starts_with("tool-")
+}
+
+/// What a tool part says: the call, the result, and where that stands.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    pub call: Option<ToolCall>,
+    pub result: Option<ToolResult>,
+    pub at: Option<usize>,
+}
+
+/// Reads a tool part.
+pub(super) fn read(mut part: Fields) -> Result<Read> {
+    let word: String = part.need("type")?;
+    let (id, state): (String, String) = (part.need("toolCallId")?, part.need("state")?);
+    let name = match word.strip_prefix("tool-") {
+        Some(name) => name.to_owned(),
+        None => part.need("toolName")?,
+    };
+    let mut ours = take_ours(&mut part, "callProviderMetadata");
+    let mut rest = match take_object(&mut ours, "result") {
+        Some(rest) => rest,
+        None => take_ours(&mut part, "resultProviderMetadata"),
+    };
+    let no_call = ours.take::<bool>("no_call")? == Some(true);
+    let input = read_input(&mut part, &mut ours)?;
+    let approval = take_object(&mut part, "approval");
+    let result = match state.as_str() {
+        "output-available" | "output-error" | "output-denied" => {
+            let reason = approval.as_ref().and_then(|said| said.get("reason").ok().flatten());
+            let at = rest.take::<usize>("at")?;
+            Some((read_result(&mut part, rest, (&id, &name, &state), reason)?, at))
+        }
+        "input-streaming" | "input-available" | "approval-requested" | "approval-responded" => None,
+        other => {
+            let message = format!("`{other}` is no state of a tool part");
+            return Err(Error::new(ErrorKind::NotAMessage, message));
+        }
+    };
+    let is_here = part.take::<bool>("providerExecuted").ok().flatten();
+    let derived = read_state(&state, is_here != Some(false), approval.as_ref());
+    let theirs = theirs(part, &word, (&id, &state), is_here, approval);
+    let (result, at) = result.map_or((None, None), |(result, at)| (Some(result), at));
+    if no_call {
+        let result = result.map(|mut result| {
+            if !theirs.is_empty() {
+                result.rest.insert(THEIRS, json_of(&theirs));
+            }
+            result
+        });
+        return Ok(Read { call: None, result, at });
+    }
+    for (key, value) in [("type", "tool_call"), ("id", &id), ("name", &name), ("input", &input)] {
+        ours.insert(key, value);
+    }
+    if ours.raw("state").is_none() {
+        ours.insert("state", derived.as_str());
+    }
+    if !theirs.is_empty() {
+        ours.insert(THEIRS, json_of(&theirs));
+    }
+    Ok(Read { call: Some(json_of(&ours).to()?), result, at })
+}
+
+fn read_input(part: &mut Fields, ours: &mut Fields) -> Result<String> {
+    let json = part.remove("input");
+    let streamed: Option<String> = part.take("rawInput").ok().flatten();
+    Ok(match (ours.remove("raw_input"), json) {
+        (Some(raw), Some(json)) if raw == Json::from(true) => {
+            json.to().unwrap_or_else(|_| json.text().to_owned())
+        }
+        (Some(raw), _) => raw.to()?,
+        (None, Some(json)) => json.text().to_owned(),
+        (None, None) => streamed.unwrap_or_default(),
+    })
+}
+
+fn read_result(
+    part: &mut Fields,
+    mut rest: Fields,
+    (id, name, state): (&str, &str, &str),
+    reason: Option<String>,
+) -> Result<ToolResult> {
+    let preliminary = part.take::<bool>("preliminary").ok().flatten() == Some(true);
+    let mut metadata: Option<Fields> = rest.take("metadata")?;
+    let payload = match state {
+        "output-available" => {
+            let output = part.remove("output").unwrap_or_else(|| Json::from(Value::Null));
+            if rest.remove("parts").is_some() {
+                output.to()?
+            } else {
+                let mut said = Fields::default();
+                let payload = payload_of(&output, &mut said);
+                metadata = metadata.or(Some(said));
+                payload
+            }
+        }
+        "output-error" => Payload::Text(part.take("errorText")?.unwrap_or_default()),
+        _ => Payload::Text(reason.unwrap_or_default()),
+    };
+    let payload = match (rest.remove("output"), rest.remove("part"), payload) {
+        (Some(output), _, _) => output.to()?,
+        (None, Some(only), _) if only.is_null() => Payload::Parts(Vec::new()),
+        (None, Some(only), Payload::Text(text)) => {
+            let mut block: Fields = only.to()?;
+            block.insert("text", text);
+            Payload::Parts(vec![json_of(&block).to()?])
+        }
+        (None, _, payload) => payload,
+    };
+    for (key, value) in [("type", "tool_result"), ("id", id)] {
+        rest.insert(key, value);
+    }
+    if rest.raw("name").is_none() {
+        rest.insert("name", name);
+    }
+    if rest.raw("state").is_none() {
+        rest.insert("state", result_state(state, preliminary).as_str());
+    }
+    rest.insert("output", json_of(&payload));
+    rest.insert("metadata", json_of(&metadata.unwrap_or_default()));
+    json_of(&rest).to()
+}
+
+/// What we would not write by ourselves.
+fn theirs(
+    mut part: Fields,
+    word: &str,
+    (id, state): (&str, &str),
+    is_here: Option<bool>,
+    said: Option<Fields>,
+) -> Fields {
+    for empty in ["output", "errorText", "title", "rawInput", "preliminary"] {
+        part = without_null(part, &[empty]);
+    }
+    if word != "dynamic-tool" {
+        part.insert("type", word);
+    }
+    if is_here == Some(false) && state != "input-available" {
+        part.insert("providerExecuted", false);
+    }
+    if let Some(said) = said {
+        let mut plain = said.clone();
+        if state == "output-denied" {
+            plain.remove("reason");
+        }
+        if Some(plain) != approval(id, state) {
+            part.insert("approval", json_of(&said));
+        }
+    }
+    part
+}
+
+/// The blocks in the order that they had.
+pub(super) fn blocks(
+    read: Read,
+    content: &mut Vec<ContentBlock>,
+    placed: &mut Vec<(usize, ToolResult)>,
+) {
+    content.extend(read.call.map(ContentBlock::from));
+    match (read.result, read.at) {
+        (Some(result), Some(at)) => placed.push((at, result)),
+        (Some(result), None) => content.push(result.into()),
+        (None, _) => {}
+    }
+}
