@@ -21,6 +21,7 @@
 
 pub mod ag_ui;
 pub mod agentscope;
+pub mod agentscope_java;
 pub mod ai_sdk;
 pub mod anthropic;
 pub mod blocks;

@@ -24,6 +24,7 @@ macro_rules! wires {
 wires! {
     turnwire
     agentscope
+    agentscope_java
     blocks
     ag_ui
     ai_sdk

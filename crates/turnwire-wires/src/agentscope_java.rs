@@ -1,0 +1,116 @@
+//! AgentScope for Java, version 2; messages of version 1 are read too.
+//!
+//! A Java agent gives every model call and every batch of tools an id of its own, and the same ids to
+//! the blocks of each. Here all events between `AGENT_START` and `AGENT_END` are of one reply, and
+//! every block has an id of its own:
+//!
+//! ```
+//! use turnwire_core::Folder;
+//! use turnwire_wires::{Decoding, Wire};
+//!
+//! let stream = br#"
+//! {"type":"AGENT_START","replyId":"r","name":"friday","role":"assistant","type":"AGENT_START"}
+//! {"type":"TEXT_BLOCK_START","replyId":"step-1","blockId":"text"}
+//! {"type":"TEXT_BLOCK_DELTA","replyId":"step-1","blockId":"text","delta":"One"}
+//! {"type":"TEXT_BLOCK_START","replyId":"step-2","blockId":"text"}
+//! {"type":"TEXT_BLOCK_DELTA","replyId":"step-2","blockId":"text","delta":"Two"}
+//! {"type":"AGENT_END","replyId":"r"}
+//! "#;
+//! let java = Wire::named("agentscope-java").unwrap();
+//! let mut folder = Folder::default();
+//! for event in java.decoder(&Decoding::default())?.all(stream)? {
+//!     folder.push(&event)?;
+//! }
+//! let messages: Vec<_> = folder.into_messages().collect();
+//! assert_eq!(messages.len(), 1);
+//! assert_eq!(messages[0].text("|").as_deref(), Some("One|Two"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Both ways without loss: what we have no place for (such as the id of a step) stays with the event
+//! or the message, as a patch in the field `java`; what Java has no place for travels as a patch in
+//! its metadata, below `turnwire`. Our own kinds of events are custom events there.
+//!
+//! A decoder has to see a reply from its `AGENT_START` on to know what belongs to it. One that is
+//! made for the middle of a reply is told so by [`Decoding::reply_id`](crate::Decoding::reply_id).
+
+mod block;
+mod carry;
+mod decode;
+mod encode;
+mod event;
+mod message;
+mod patch;
+mod quick;
+mod straight;
+mod track;
+
+pub use message::{
+    confirm_results, decode_message, encode_message, join_tool_messages, with_confirm_results,
+};
+
+use crate::registry::{Messages, Wire};
+use crate::stream::{Decode, Encode, Frames, Sink};
+use crate::turnwire::read_messages;
+use track::Track;
+use turnwire_core::{Event, Fields, Json, Result};
+
+pub(crate) static WIRE: Wire = Wire {
+    name: "agentscope-java",
+    about: "AgentScope for Java 2.x; reads messages of 1.x",
+    interleaves: true,
+    decode: Some(|decoding| {
+        Box::new(Reader { track: Track::within(decoding.reply_id.as_deref()) })
+    }),
+    encode: Some(|_| Box::new(Writer::default())),
+    messages: Some(Messages {
+        decode: |text| read_messages(text, decode_message),
+        encode: |messages| {
+            messages.iter().filter_map(|msg| Json::parse(&encode_message(msg)).ok()).collect()
+        },
+    }),
+    ..Wire::NONE
+};
+
+/// The field of ours for what we have no place for.
+const KEPT: &str = "java";
+
+struct Reader {
+    track: Track,
+}
+
+impl Decode for Reader {
+    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+        if text == "[DONE]" || quick::read(text, &self.track, out) {
+            return Ok(());
+        }
+        let java: Fields = quick::parse(text)?;
+        let event = event::decode(java, &self.track)?;
+        self.track.event(&event);
+        out(event);
+        Ok(())
+    }
+
+    fn reply_of(&self, text: &str) -> Option<String> {
+        let java: Fields = quick::parse(text).ok()?;
+        let own: String = java.get("replyId").ok()??;
+        let path: Option<String> = java.get("source").ok().flatten();
+        Some(self.track.outer(path.as_deref(), &own).into_owned())
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    track: Track,
+}
+
+impl Encode for Writer {
+    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        let written =
+            straight::write(event, &self.track, out) || quick::write(event, &self.track, out);
+        if !written {
+            out.push("", &event::encode(event, &self.track));
+        }
+        self.track.event(event);
+    }
+}

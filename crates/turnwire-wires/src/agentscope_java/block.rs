@@ -1,0 +1,296 @@
+//! Java's blocks, both ways, as JSON objects: what each side knows, by its names. What the other
+//! side cannot hold is left out here; the patches around messages and events keep it.
+
+use turnwire_core::block::Source;
+use turnwire_core::event::ConfirmResult;
+use turnwire_core::{
+    ContentBlock, DataBlock, Fields, Json, Part, Payload, PermissionRule, Result, ToolCall,
+    ToolCallState, ToolResult, ToolResultState,
+};
+
+/// A string; `None` where it is missing, null or something else.
+pub(super) fn text(fields: &Fields, key: &str) -> Option<String> {
+    fields.get(key).ok().flatten()
+}
+
+fn opens_with(json: &Json, byte: u8) -> bool {
+    json.text().bytes().next() == Some(byte)
+}
+
+/// An object that is there and not empty.
+pub(super) fn object(fields: &Fields, key: &str) -> Option<Fields> {
+    let json = fields.raw(key).filter(|json| opens_with(json, b'{'))?;
+    json.to().ok().filter(|fields: &Fields| !fields.is_empty())
+}
+
+/// Each item of a list as an object; what is none is passed over.
+pub(super) fn objects(fields: &Fields, key: &str) -> Vec<Fields> {
+    let items: Vec<Json> = fields.get(key).ok().flatten().unwrap_or_default();
+    items.iter().filter_map(|item| item.to().ok()).collect()
+}
+
+/// A block of Java's with our names, to be read as one of ours.
+pub(super) fn from_java(block: Fields) -> Fields {
+    let mut block = as_version_2(block);
+    match text(&block, "type").as_deref() {
+        Some("text") => needed(&mut block, "text"),
+        Some("thinking") => {
+            needed(&mut block, "thinking");
+            drop_empty(&mut block, "metadata");
+        }
+        Some("hint") => needed(&mut block, "hint"),
+        Some("tool_use") => tool_use(&mut block),
+        Some("tool_result") => tool_result(&mut block),
+        Some("data" | "image" | "audio" | "video") => data(&mut block),
+        _ => {}
+    }
+    block
+}
+
+/// A list of them, as JSON that is ours.
+pub(super) fn list_from_java(blocks: Vec<Fields>) -> Result<Json> {
+    Json::of(&blocks.into_iter().map(from_java).collect::<Vec<_>>())
+}
+
+fn needed(block: &mut Fields, key: &str) {
+    if block.raw(key).is_none_or(Json::is_null) {
+        block.insert(key, "");
+    }
+}
+
+fn drop_empty(block: &mut Fields, key: &str) {
+    if object(block, key).is_none() {
+        block.remove(key);
+    }
+}
+
+/// The names of version 1 as those of version 2: `arguments` is `input`, `toolUseId` is `id`, and
+/// `result`, one block or several, is `output`.
+pub(super) fn as_version_2(mut block: Fields) -> Fields {
+    match text(&block, "type").as_deref() {
+        Some("tool_use") => rename(&mut block, "arguments", "input"),
+        Some("tool_result") => {
+            rename(&mut block, "toolUseId", "id");
+            rename(&mut block, "result", "output");
+            let output = match block.raw("output") {
+                Some(output) if opens_with(output, b'{') => Json::of(&[output]),
+                Some(output) if opens_with(output, b'"') => {
+                    Json::of(&[text_to_java(&text(&block, "output").unwrap_or_default())])
+                }
+                _ => return block,
+            };
+            if let Ok(output) = output {
+                block.insert("output", output);
+            }
+        }
+        _ => {}
+    }
+    block
+}
+
+fn rename(block: &mut Fields, from: &str, to: &str) {
+    if block.raw(to).is_none_or(Json::is_null)
+        && let Some(value) = block.remove(from)
+    {
+        block.remove(to);
+        block.insert(to, value);
+    }
+}
+
+/// The text that the model wrote is in `content`.
+fn tool_use(block: &mut Fields) {
+    block.insert("type", "tool_call");
+    needed(block, "id");
+    let input = block.remove("input").filter(|json| opens_with(json, b'{'));
+    let input = input.unwrap_or_else(no_input);
+    let content = text(block, "content");
+    block.remove("content");
+    let written = content.filter(|content| input_of(content) == input);
+    block.insert("input", written.unwrap_or_else(|| input.text().to_owned()));
+    drop_empty(block, "metadata");
+}
+
+fn no_input() -> Json {
+    serde_json::Map::new().into()
+}
+
+/// The input of a call as an object. Java wants one, whatever the model wrote.
+fn input_of(written: &str) -> Json {
+    Json::parse(written).ok().filter(|json| opens_with(json, b'{')).unwrap_or_else(no_input)
+}
+
+fn tool_result(block: &mut Fields) {
+    needed(block, "id");
+    if block.raw("output").is_some_and(|output| opens_with(output, b'['))
+        && let Ok(parts) = list_from_java(objects(block, "output"))
+    {
+        block.insert("output", parts);
+    }
+}
+
+fn data(block: &mut Fields) {
+    let Some(mut source) = object(block, "source") else { return };
+    if text(&source, "type").as_deref() == Some("url")
+        && source.raw("media_type").is_none()
+        && let Some(media_type) = source.remove("mime_type")
+    {
+        source.insert("media_type", media_type);
+    }
+    if let Ok(source) = Json::of(&source) {
+        block.insert("source", source);
+    }
+}
+
+/// A block of ours as one of Java's; `None` where it has none like it.
+pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
+    Some(match block {
+        ContentBlock::Text(block) => text_to_java(&block.text),
+        ContentBlock::Thinking(block) => {
+            let mut java = typed("thinking");
+            java.insert("thinking", block.thinking.as_str());
+            let metadata =
+                object(&block.rest, "metadata").and_then(|fields| Json::of(&fields).ok());
+            java.insert("metadata", metadata.unwrap_or_else(|| serde_json::Value::Null.into()));
+            java
+        }
+        ContentBlock::Data(block) => return data_to_java(block),
+        ContentBlock::Hint(block) => {
+            let mut java = typed("hint");
+            java.insert("id", block.id.as_str());
+            java.insert("hint", block.hint.text("\n"));
+            java.insert("source", block.source.clone());
+            java
+        }
+        ContentBlock::ToolCall(call) => call_to_java(call),
+        ContentBlock::ToolResult(result) => result_to_java(result),
+        _ => return None,
+    })
+}
+
+fn typed(word: &str) -> Fields {
+    [("type", word)].into_iter().collect()
+}
+
+fn text_to_java(text: &str) -> Fields {
+    let mut java = typed("text");
+    java.insert("text", text);
+    java
+}
+
+pub(super) fn data_to_java(block: &DataBlock) -> Option<Fields> {
+    let mut java = typed(ContentBlock::Data(block.clone()).block_type().as_str());
+    java.insert("source", source_to_java(&block.source)?);
+    if !block.id.is_empty() {
+        java.insert("id", block.id.as_str());
+    }
+    if let Some(name) = &block.name {
+        java.insert("name", name.as_str());
+    }
+    // The older media have no such fields.
+    if text(&java, "type").as_deref() != Some("data") {
+        java.remove("id");
+        java.remove("name");
+    }
+    Some(java)
+}
+
+fn source_to_java(source: &Source) -> Option<Json> {
+    let mut java = Fields::default();
+    match source {
+        Source::Base64(source) => {
+            java.insert("type", "base64");
+            let media_type = source.media_type.as_deref();
+            java.insert("media_type", media_type.unwrap_or("application/octet-stream"));
+            java.insert("data", source.data.as_str());
+        }
+        Source::Url(source) => {
+            java.insert("type", "url");
+            java.insert("url", source.url.as_str());
+            if let Some(media_type) = &source.media_type {
+                java.insert("mime_type", media_type.as_str());
+            }
+        }
+        Source::Other(_) => return None,
+    }
+    Json::of(&java).ok()
+}
+
+pub(super) fn call_to_java(call: &ToolCall) -> Fields {
+    let mut java = typed("tool_use");
+    java.insert("id", call.id.as_str());
+    java.insert("name", call.name.as_str());
+    java.insert("input", input_of(&call.input));
+    java.insert("content", call.input.as_str());
+    java.insert("metadata", of_fields(&object(&call.rest, "metadata").unwrap_or_default()));
+    let state = if call.state.is_known() { call.state.clone() } else { ToolCallState::default() };
+    java.insert("state", state.as_str());
+    java
+}
+
+pub(super) fn result_to_java(result: &ToolResult) -> Fields {
+    let mut java = typed("tool_result");
+    java.insert("id", result.id.as_str());
+    java.insert("name", result.name.as_str());
+    let output = match &result.output {
+        Payload::Text(text) => vec![text_to_java(text)],
+        Payload::Parts(parts) => parts.iter().filter_map(part_to_java).collect(),
+    };
+    java.insert("output", of_list(&output));
+    // Java copies this into a map that refuses null.
+    let metadata: Fields = result
+        .metadata
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| (key, value.clone()))
+        .collect();
+    java.insert("metadata", of_fields(&metadata));
+    let state =
+        if result.state.is_known() { result.state.clone() } else { ToolResultState::default() };
+    java.insert("state", state.as_str());
+    java
+}
+
+fn part_to_java(part: &Part) -> Option<Fields> {
+    match part {
+        Part::Text(block) => Some(text_to_java(&block.text)),
+        Part::Data(block) => data_to_java(block),
+        _ => None,
+    }
+}
+
+pub(super) fn of_fields(fields: &Fields) -> Json {
+    Json::of(fields).unwrap_or_else(|_| no_input())
+}
+
+pub(super) fn of_list(list: &[Fields]) -> Json {
+    Json::of(list).unwrap_or_else(|_| Vec::<String>::new().into())
+}
+
+/// An answer of Java's with our names. The rules inside are the same on both sides.
+pub(super) fn confirm_from_java(mut answer: Fields) -> Fields {
+    let call = object(&answer, "toolCall").map(from_java).unwrap_or_default();
+    answer.remove("toolCall");
+    answer.insert("tool_call", of_fields(&call));
+    answer
+}
+
+pub(super) fn confirm_to_java(answer: &ConfirmResult) -> Fields {
+    let mut java = Fields::default();
+    java.insert("confirmed", answer.confirmed);
+    java.insert("toolCall", of_fields(&call_to_java(&answer.tool_call)));
+    if let Some(rules) = &answer.rules {
+        let rules: Vec<Fields> = rules.iter().map(rule_to_java).collect();
+        java.insert("rules", of_list(&rules));
+    }
+    java
+}
+
+fn rule_to_java(rule: &PermissionRule) -> Fields {
+    let mut java = Fields::default();
+    java.insert("tool_name", rule.tool_name.as_str());
+    java.insert("rule_content", rule.rule_content.clone());
+    let behavior = if rule.behavior.is_known() { rule.behavior.as_str() } else { "ask" };
+    java.insert("behavior", behavior);
+    java.insert("source", rule.source.as_str());
+    java
+}

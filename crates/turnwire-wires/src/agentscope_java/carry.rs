@@ -1,0 +1,58 @@
+//! What Java carries for us in the metadata of a message or an event: a patch below one key. Metadata
+//! is a free map everywhere, so it comes through Java untouched.
+
+use super::patch;
+use serde::Serialize;
+use turnwire_core::{Fields, Json};
+
+/// The key in Java's metadata.
+pub(super) const KEY: &str = "turnwire";
+
+/// Takes the patch out, where there is one.
+pub(super) fn take(java: &mut Fields) -> Option<Json> {
+    let mut metadata = metadata(java)?;
+    let carried = metadata.raw(KEY).filter(|carried| patch::is_patch(carried)).cloned()?;
+    metadata.remove(KEY);
+    java.insert("metadata", Json::of(&metadata).ok()?);
+    Some(carried)
+}
+
+/// Takes out whatever has that key, because the patch goes there; false where there is nothing.
+pub(super) fn make_room(java: &mut Fields) -> bool {
+    let Some(mut metadata) = metadata(java) else { return false };
+    if metadata.remove(KEY).is_some()
+        && let Ok(metadata) = Json::of(&metadata)
+    {
+        java.insert("metadata", metadata);
+        return true;
+    }
+    false
+}
+
+/// Whether there would be a patch to take out.
+pub(super) fn has(java: &Fields) -> bool {
+    metadata(java).is_some_and(|metadata| metadata.raw(KEY).is_some_and(patch::is_patch))
+}
+
+/// Puts the patch in; false where there is something else than a map.
+pub(super) fn put(java: &mut Fields, carried: Json) -> bool {
+    let metadata = match java.raw("metadata") {
+        Some(json) if json.text().starts_with('{') => json.to().ok(),
+        Some(json) if !json.is_null() => None,
+        _ => Some(Fields::default()),
+    };
+    let Some(mut metadata) = metadata else { return false };
+    metadata.insert(KEY, carried);
+    let Ok(metadata) = Json::of(&metadata) else { return false };
+    java.insert("metadata", metadata);
+    true
+}
+
+fn metadata(java: &Fields) -> Option<Fields> {
+    java.raw("metadata").filter(|json| json.text().starts_with('{'))?.to().ok()
+}
+
+/// A message or an event of ours as an object.
+pub(super) fn fields_of<T: Serialize>(ours: &T) -> Option<Fields> {
+    Json::of(ours).ok()?.to().ok()
+}

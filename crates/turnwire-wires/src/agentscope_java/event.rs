@@ -1,0 +1,107 @@
+//! An event of Java's with what we keep of it, and an event of ours with what Java carries of it. The
+//! quick ways beside this are for the deltas.
+
+use super::block::{of_fields, text};
+use super::decode::from_java;
+use super::encode::{as_custom, native_to_java, to_java};
+use super::track::Track;
+use super::{KEPT, carry, patch};
+use turnwire_core::{Event, EventKind, Fields, Json, Result};
+
+/// Reads an event of Java's.
+pub(super) fn decode(mut java: Fields, track: &Track) -> Result<Event<'static>> {
+    let carried = carry::take(&mut java);
+    without_empty_metadata(&mut java);
+    let event = plain(&java, track)?;
+    let patched = carried.and_then(|carried| {
+        let patched = patch::apply(&carry::fields_of(&event)?, &carried)?;
+        let patched = Json::of(&patched).ok()?;
+        Event::from_json(patched.text()).ok().map(Event::into_owned)
+    });
+    Ok(patched.unwrap_or(event))
+}
+
+/// Writes an event as Java reads it.
+pub(super) fn encode(event: &Event<'_>, track: &Track) -> Fields {
+    let bare = to_java(event, track);
+    let kept = event.rest.raw(KEPT);
+    let restored = kept.and_then(|kept| patch::apply(&bare, kept));
+    restored
+        .and_then(|java| complete(java, event, track, true))
+        .or_else(|| complete(bare, event, track, false))
+        // Nothing that Java reads is near to it.
+        .or_else(|| complete(as_custom(event), event, track, false))
+        .unwrap_or_else(|| as_custom(event))
+}
+
+/// Java's event with what it cannot hold. What was kept counts only if it is found again.
+fn complete(mut java: Fields, event: &Event<'_>, track: &Track, restored: bool) -> Option<Fields> {
+    let mut base = plain(&java, track).ok()?;
+    if base == *event && !carry::has(&java) {
+        return Some(java);
+    }
+    if carry::make_room(&mut java) {
+        without_empty_metadata(&mut java);
+        base = plain(&java, track).ok()?;
+    }
+    if restored && base.rest.raw(KEPT) != event.rest.raw(KEPT) {
+        return None;
+    }
+    let carried = patch::diff(&carry::fields_of(&base)?, &carry::fields_of(event)?)?;
+    carry::put(&mut java, carried).then_some(java)
+}
+
+/// Java leaves empty metadata out.
+fn without_empty_metadata(java: &mut Fields) {
+    if java.raw("metadata").is_some_and(|json| json.text() == "{}") {
+        java.remove("metadata");
+    }
+}
+
+/// An event that carries nothing of ours.
+fn plain(java: &Fields, track: &Track) -> Result<Event<'static>> {
+    let mut event = from_java(java, track)?;
+    if let EventKind::Custom(custom) = &event.kind
+        && let Ok(inner) = Event::from_json(custom.value.0.text())
+        && !is_javas(&inner)
+        && inner.kind.type_name().to_lowercase() == custom.name
+    {
+        return Ok(inner.into_owned());
+    }
+    let native = matches!(event.kind, EventKind::Unknown(_));
+    let again = if native { native_to_java(&event) } else { to_java(&event, track) };
+    let mut kept = patch::diff(&again, java);
+    if native {
+        // The mark of an event that is Java's own, although we do not know it.
+        kept = Some(with_type(kept, event.kind.type_name()));
+    }
+    if let Some(kept) = kept {
+        event.rest.insert(KEPT, kept);
+    }
+    Ok(event)
+}
+
+fn with_type(kept: Option<Json>, word: &str) -> Json {
+    let mut kept: Fields = kept.and_then(|kept| kept.to().ok()).unwrap_or_default();
+    let mut set: Fields = kept.get("set").ok().flatten().unwrap_or_default();
+    set.insert("type", word);
+    kept.insert("set", of_fields(&set));
+    of_fields(&kept)
+}
+
+/// Whether Java has such events.
+pub(super) fn is_javas(event: &Event<'_>) -> bool {
+    match &event.kind {
+        EventKind::Block(_)
+        | EventKind::Message(_)
+        | EventKind::Supersede(_)
+        | EventKind::Reset(_)
+        | EventKind::UserInterrupt(_) => false,
+        EventKind::Unknown(word) => {
+            let kept: Option<Fields> = event.rest.get(KEPT).ok().flatten();
+            let set = kept.and_then(|kept| kept.get::<Fields>("set").ok().flatten());
+            set.and_then(|set| text(&set, "type")).is_some_and(|java| java == *word)
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,342 @@
+//! Java's messages, both ways.
+//!
+//! What Java cannot hold of ours is in its message's metadata, in a patch below `turnwire`; what we
+//! cannot hold of Java's is in our message, in a patch named `java`. So each comes back as it was.
+
+use super::{KEPT, block, carry, patch};
+use std::collections::HashMap;
+use turnwire_core::event::ConfirmResult;
+use turnwire_core::{
+    ContentBlock, Error, ErrorKind, Fields, FinishedReason, Json, Msg, Result, Role, ToolResult,
+    Usage,
+};
+
+const GENERATE_REASON: &str = "agentscope_generate_reason";
+const STRUCTURED_OUTPUT: &str = "_structured_output";
+const CONFIRM_RESULTS: &str = "agentscope_confirm_results";
+
+/// Reads a message of Java's: version 2, or version 1 with its `toolUseId`, `arguments`, `result`
+/// and ISO times.
+pub fn decode_message(text: &str) -> Result<Msg> {
+    let mut java: Fields = Json::parse(text)?
+        .to()
+        .map_err(|_| Error::new(ErrorKind::NotAMessage, "a message is an object"))?;
+    let carried = carry::take(&mut java);
+    let msg = plain(&java)?;
+    // Somebody may have changed the message so that the patch no longer fits.
+    let patched = carried.and_then(|carried| {
+        let patched = patch::apply(&carry::fields_of(&msg)?, &carried)?;
+        Msg::from_json(Json::of(&patched).ok()?.text()).ok()
+    });
+    Ok(patched.unwrap_or(msg))
+}
+
+/// A message that carries nothing of ours.
+fn plain(java: &Fields) -> Result<Msg> {
+    let msg = from_java(java)?;
+    let Some(kept) = patch::diff(&to_java(&msg), &as_version_2(java)) else { return Ok(msg) };
+    let mut rest = msg.rest().clone();
+    rest.insert(KEPT, kept);
+    msg.to_builder().rest(rest).build()
+}
+
+/// Writes a message as Java reads it.
+pub fn encode_message(msg: &Msg) -> String {
+    let bare = to_java(msg);
+    let kept = msg.rest().raw(KEPT);
+    let restored = kept.and_then(|kept| patch::apply(&bare, kept));
+    let java = restored
+        .and_then(|java| complete(java, msg, true))
+        .or_else(|| complete(bare.clone(), msg, false))
+        .unwrap_or(bare);
+    block::of_fields(&java).text().to_owned()
+}
+
+/// Java's message with what it cannot hold. What was kept counts only if it is found again: it may
+/// be about a message that has been changed since.
+fn complete(mut java: Fields, msg: &Msg, restored: bool) -> Option<Fields> {
+    let mut base = plain(&java).ok()?;
+    if base == *msg && !carry::has(&java) {
+        return Some(java);
+    }
+    if carry::make_room(&mut java) {
+        base = plain(&java).ok()?;
+    }
+    if restored && base.rest().raw(KEPT) != msg.rest().raw(KEPT) {
+        return None;
+    }
+    let carried = patch::diff(&carry::fields_of(&base)?, &carry::fields_of(msg)?)?;
+    carry::put(&mut java, carried).then_some(java)
+}
+
+/// A message as version 2 writes it: what is read of an older one goes out so that Java reads it.
+fn as_version_2(java: &Fields) -> Fields {
+    let mut java = java.clone();
+    if let Some(time) = block::text(&java, "timestamp") {
+        java.insert("timestamp", timestamp(&time));
+    }
+    if java.raw("metadata").is_none_or(Json::is_null) {
+        java.insert("metadata", block::of_fields(&Fields::default()));
+    }
+    if java.raw("content").is_some_and(|content| content.text().starts_with('[')) {
+        let blocks = block::objects(&java, "content").into_iter();
+        let blocks: Vec<Fields> = blocks.map(block::as_version_2).collect();
+        java.insert("content", block::of_list(&blocks));
+    }
+    java
+}
+
+/// A message of Java's in our terms, without what we have no place for.
+fn from_java(java: &Fields) -> Result<Msg> {
+    let mut ours = Fields::default();
+    for (from, to) in [("id", "id"), ("name", "name"), ("timestamp", "created_at")] {
+        if let Some(text) = block::text(java, from) {
+            ours.insert(to, text);
+        }
+    }
+    let role = block::text(java, "role");
+    let Some(role) = role else {
+        return Err(Error::new(ErrorKind::NotAMessage, "`role` is missing"));
+    };
+    ours.insert("role", role.to_lowercase());
+    match java.raw("content") {
+        Some(content) if content.text().starts_with('"') => ours.insert("content", content.clone()),
+        Some(content) if content.text().starts_with('{') => {
+            ours.insert("content", block::list_from_java(vec![content.to()?])?);
+        }
+        _ => {
+            ours.insert("content", block::list_from_java(block::objects(java, "content"))?);
+        }
+    }
+    let mut metadata = block::object(java, "metadata").unwrap_or_default();
+    if let Some(output) = metadata.raw(STRUCTURED_OUTPUT).filter(|json| !json.is_null()).cloned() {
+        metadata.remove(STRUCTURED_OUTPUT);
+        ours.insert("structured_output", output);
+    }
+    if let Some(reason) = block::text(&metadata, GENERATE_REASON) {
+        ours.insert("finished_reason", finished_reason(&reason).as_str());
+    }
+    ours.insert("metadata", block::of_fields(&metadata));
+    if let Some(usage) = block::object(java, "usage") {
+        ours.insert("usage", block::of_fields(&usage_from_java(&usage)));
+    }
+    Msg::from_json(block::of_fields(&ours).text())
+}
+
+/// The result of an agent in the words of `REPLY_END`: its structured output, and the metadata of
+/// its message.
+pub(super) struct Ending {
+    pub finished_reason: Option<FinishedReason>,
+    pub structured_output: Option<Json>,
+    pub metadata: Fields,
+}
+
+/// How the reply of this final message ended.
+pub(super) fn ending(result: &Fields) -> Ending {
+    let mut metadata = block::object(result, "metadata").unwrap_or_default();
+    let output = metadata.remove(STRUCTURED_OUTPUT).filter(|json| !json.is_null());
+    // Where one of ours went through Java and back, this is not Java's.
+    metadata.remove(carry::KEY);
+    Ending {
+        finished_reason: block::text(&metadata, GENERATE_REASON).map(|word| finished_reason(&word)),
+        structured_output: output,
+        metadata,
+    }
+}
+
+/// Why a reply ended, in our words: Java's are finer, and stay in the metadata. A reply that waits
+/// for a person or for a tool elsewhere has been stopped, and goes on as another.
+fn finished_reason(generate_reason: &str) -> FinishedReason {
+    match generate_reason {
+        "INTERRUPTED"
+        | "TOOL_SUSPENDED"
+        | "PERMISSION_ASKING"
+        | "REASONING_STOP_REQUESTED"
+        | "ACTING_STOP_REQUESTED"
+        | "MIDDLEWARE_STOP_REQUESTED" => FinishedReason::Interrupted,
+        "MAX_ITERATIONS" => FinishedReason::ExceedMaxIters,
+        "TOOL_CALLS" => FinishedReason::ToolCalls,
+        _ => FinishedReason::Completed,
+    }
+}
+
+/// The words that Java has for why a message was made.
+pub(super) fn is_generate_reason(word: &str) -> bool {
+    matches!(
+        word,
+        "MODEL_STOP"
+            | "TOOL_CALLS"
+            | "STRUCTURED_OUTPUT"
+            | "TOOL_SUSPENDED"
+            | "REASONING_STOP_REQUESTED"
+            | "ACTING_STOP_REQUESTED"
+            | "PERMISSION_ASKING"
+            | "MIDDLEWARE_STOP_REQUESTED"
+            | "ALL_TOOLS_DENIED"
+            | "INTERRUPTED"
+            | "MAX_ITERATIONS"
+    )
+}
+
+/// Java's word for a reason, where leaving it out would say something else: that the model stopped.
+fn generate_reason(reason: &FinishedReason) -> Option<&'static str> {
+    match reason {
+        FinishedReason::Interrupted | FinishedReason::Truncated => Some("INTERRUPTED"),
+        FinishedReason::ExceedMaxIters => Some("MAX_ITERATIONS"),
+        FinishedReason::ToolCalls => Some("TOOL_CALLS"),
+        FinishedReason::Completed
+        | FinishedReason::Error
+        | FinishedReason::Length
+        | FinishedReason::Refusal
+        | FinishedReason::ContentFilter
+        | FinishedReason::Other(_) => None,
+    }
+}
+
+fn usage_from_java(java: &Fields) -> Fields {
+    let mut usage = Fields::default();
+    for (from, to) in TOKENS {
+        let count: Option<i64> = java.get(from).ok().flatten();
+        usage.insert(to, count.unwrap_or_default());
+    }
+    if let Some(time) = java.raw("time").filter(|json| !json.is_null()) {
+        usage.insert("time", time.clone());
+    }
+    usage
+}
+
+const TOKENS: [(&str, &str); 3] = [
+    ("inputTokens", "input_tokens"),
+    ("outputTokens", "output_tokens"),
+    ("cachedTokens", "cache_input_tokens"),
+];
+
+/// Java counts tokens in 32 bits.
+pub(super) fn usage_to_java(input: i64, output: i64, cached: i64, time: Option<&Json>) -> Fields {
+    let int = |count: i64| i32::try_from(count.max(0)).unwrap_or(i32::MAX);
+    let mut java = Fields::default();
+    java.insert("inputTokens", int(input));
+    java.insert("outputTokens", int(output));
+    java.insert("cachedTokens", int(cached));
+    if let Some(time) = time {
+        java.insert("time", time.clone());
+    }
+    java.insert("totalTokens", int(input).saturating_add(int(output)));
+    java
+}
+
+fn to_java(msg: &Msg) -> Fields {
+    let mut java = Fields::default();
+    let null = || Json::from(serde_json::Value::Null);
+    let known = |text: &str| if text.is_empty() { null() } else { text.into() };
+    java.insert("id", known(msg.id()));
+    java.insert("name", known(msg.name()));
+    java.insert("role", msg.role().as_str().to_uppercase());
+    let content: Vec<Fields> = msg.content().iter().filter_map(block::to_java).collect();
+    java.insert("content", block::of_list(&content));
+    let mut metadata = msg.metadata().clone();
+    if let Some(output) = msg.structured_output() {
+        metadata.insert(STRUCTURED_OUTPUT, output.clone());
+    }
+    if metadata.raw(GENERATE_REASON).is_none()
+        && let Some(word) = msg.finished_reason().and_then(generate_reason)
+    {
+        metadata.insert(GENERATE_REASON, word);
+    }
+    java.insert("metadata", block::of_fields(&metadata));
+    java.insert("timestamp", known(&timestamp(msg.created_at())));
+    let usage = msg.usage().map(|usage| {
+        let Usage { input_tokens, output_tokens, cache_input_tokens, .. } = usage;
+        let time = usage.rest.raw("time").filter(|json| json.to::<f64>().is_ok());
+        usage_to_java(*input_tokens, *output_tokens, *cache_input_tokens, time)
+    });
+    java.insert("usage", usage.map_or_else(null, |usage| block::of_fields(&usage)));
+    java
+}
+
+/// A time as Java writes it: `yyyy-MM-dd HH:mm:ss.SSS`, of no zone. One that cannot be so written is
+/// left as it is.
+fn timestamp(time: &str) -> String {
+    let parts = time.get(..19).zip(time.get(19..)).filter(|(date, _)| {
+        date.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            10 => matches!(byte, b'T' | b't' | b' '),
+            13 | 16 => byte == b':',
+            _ => byte.is_ascii_digit(),
+        })
+    });
+    let Some((seconds, rest)) = parts else { return time.to_owned() };
+    let digits = rest.strip_prefix('.').unwrap_or_default().bytes();
+    let digits = digits.take_while(u8::is_ascii_digit).map(char::from);
+    let millis: String = digits.chain("000".chars()).take(3).collect();
+    format!("{}.{millis}", seconds.replace(['T', 't'], " "))
+}
+
+/// The answers of a person that the message brings to a waiting agent, out of its metadata.
+pub fn confirm_results(msg: &Msg) -> Result<Vec<ConfirmResult>> {
+    let answers: Vec<Fields> = msg.metadata().get(CONFIRM_RESULTS)?.unwrap_or_default();
+    answers
+        .into_iter()
+        .map(|answer| block::of_fields(&block::confirm_from_java(answer)).to())
+        .collect()
+}
+
+/// The same message with these answers for a waiting agent.
+#[must_use]
+pub fn with_confirm_results(msg: &Msg, answers: &[ConfirmResult]) -> Msg {
+    let answers: Vec<Fields> = answers.iter().map(block::confirm_to_java).collect();
+    let changed = msg.to_builder().metadata(CONFIRM_RESULTS, block::of_list(&answers));
+    changed.build().unwrap_or_else(|_| msg.clone())
+}
+
+/// Joins the results in messages of the role tool to the replies that called for them.
+///
+/// Java keeps the results of a reply's tools in messages of their own behind it, and every step of
+/// the reply in another message. A result goes to the message with its call, behind what is there,
+/// unless that has one already; a message of results that are all gone is gone too. What nobody
+/// called for stays where it is.
+pub fn join_tool_messages(messages: Vec<Msg>) -> Vec<Msg> {
+    let mut callers: HashMap<String, usize> = HashMap::new();
+    let mut joined: Vec<Msg> = Vec::new();
+    // What each message gets, so that it is built once.
+    let mut results: Vec<Vec<ContentBlock>> = Vec::new();
+    for msg in messages {
+        if msg.role() != Role::Tool {
+            for (call, result) in msg.tool_calls() {
+                match result {
+                    None => callers.insert(call.id.clone(), joined.len()),
+                    Some(_) => callers.remove(&call.id),
+                };
+            }
+            joined.push(msg);
+            results.push(Vec::new());
+            continue;
+        }
+        let mut left = Vec::new();
+        for block in msg.content() {
+            let caller = match block {
+                ContentBlock::ToolResult(ToolResult { id, .. }) => callers.remove(id),
+                _ => None,
+            };
+            match caller.and_then(|at| results.get_mut(at)) {
+                Some(results) => results.push(block.clone()),
+                None => left.push(block.clone()),
+            }
+        }
+        if left.len() == msg.content().len() {
+            joined.push(msg);
+            results.push(Vec::new());
+        } else if !left.is_empty() {
+            joined.push(msg.to_builder().content(left).build().unwrap_or(msg));
+            results.push(Vec::new());
+        }
+    }
+    let with_results = |(msg, results): (Msg, Vec<ContentBlock>)| {
+        if results.is_empty() {
+            return msg;
+        }
+        let content = [msg.content().to_vec(), results].concat();
+        msg.to_builder().content(content).build().unwrap_or(msg)
+    };
+    joined.into_iter().zip(results).map(with_results).collect()
+}

@@ -1,0 +1,169 @@
+//! What one JSON object has to be told to become another: so each side keeps what the other cannot
+//! hold, and no more than that.
+//!
+//! `{"set": {…}, "drop": […], "in": {…}}`: fields to set, fields to take out, and the same for what
+//! is inside a field; an item of a list is named by its place.
+
+use turnwire_core::{Fields, Json};
+
+/// How deep it looks. What differs further in is set whole.
+const DEPTH: u8 = 6;
+
+/// The patch that makes `to` of `from`; `None` where they are the same.
+pub(super) fn diff(from: &Fields, to: &Fields) -> Option<Json> {
+    let patch = between(from, to, DEPTH);
+    if patch.is_empty() { None } else { Json::of(&patch).ok() }
+}
+
+/// Applies a patch; `None` where it is none. What does not fit, because somebody changed the object
+/// on its way, is passed over.
+pub(super) fn apply(to: &Fields, patch: &Json) -> Option<Fields> {
+    let patch: Fields = patch.to().ok()?;
+    applied(to, &patch, DEPTH)
+}
+
+/// Whether this is a patch.
+pub(super) fn is_patch(json: &Json) -> bool {
+    apply(&Fields::default(), json).is_some()
+}
+
+fn between(from: &Fields, to: &Fields, depth: u8) -> Fields {
+    let (mut set, mut inside) = (Fields::default(), Fields::default());
+    for (key, new) in to {
+        match from.raw(key) {
+            Some(old) if old == new => {}
+            Some(old) => match within(old, new, depth) {
+                Some(patch) => inside.insert(key, patch),
+                None => set.insert(key, new.clone()),
+            },
+            None => set.insert(key, new.clone()),
+        }
+    }
+    let mut drop: Vec<&str> =
+        from.iter().map(|(key, _)| key).filter(|key| to.raw(key).is_none()).collect();
+    let mut patch = Fields::default();
+    for (name, part) in [("set", &set), ("in", &inside)] {
+        if let (false, Ok(part)) = (part.is_empty(), Json::of(&sorted(part))) {
+            patch.insert(name, part);
+        }
+    }
+    drop.sort_unstable();
+    if !drop.is_empty() {
+        patch.insert("drop", drop);
+    }
+    patch
+}
+
+/// The same difference is the same text, in whatever order the fields came.
+fn sorted(fields: &Fields) -> Fields {
+    let mut sorted: Vec<(&str, &Json)> = fields.iter().collect();
+    sorted.sort_unstable_by_key(|(key, _)| *key);
+    sorted.into_iter().map(|(key, value)| (key, value.clone())).collect()
+}
+
+/// The patch between two values that are both objects, or lists of the same length.
+fn within(old: &Json, new: &Json, depth: u8) -> Option<Json> {
+    let depth = depth.checked_sub(1)?;
+    let (old, new) = match (opens(old), opens(new)) {
+        (Some(b'{'), Some(b'{')) => (old.to().ok()?, new.to().ok()?),
+        (Some(b'['), Some(b'[')) => {
+            let (old, new) = (items(old)?, items(new)?);
+            if old.len() != new.len() {
+                return None;
+            }
+            (old, new)
+        }
+        _ => return None,
+    };
+    Json::of(&between(&old, &new, depth)).ok()
+}
+
+fn opens(json: &Json) -> Option<u8> {
+    json.text().bytes().next()
+}
+
+/// A list as an object whose keys are the places.
+fn items(json: &Json) -> Option<Fields> {
+    let items: Vec<Json> = json.to().ok()?;
+    Some(items.into_iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect())
+}
+
+fn applied(to: &Fields, patch: &Fields, depth: u8) -> Option<Fields> {
+    let known = patch.iter().all(|(key, _)| matches!(key, "set" | "drop" | "in"));
+    if !known || patch.is_empty() {
+        return None;
+    }
+    let set: Fields = patch.get("set").ok()?.unwrap_or_default();
+    let drop: Vec<String> = patch.get("drop").ok()?.unwrap_or_default();
+    let inside: Fields = patch.get("in").ok()?.unwrap_or_default();
+    let mut to = to.clone();
+    for key in &drop {
+        to.remove(key);
+    }
+    for (key, patch) in &inside {
+        let patched = to.raw(key).and_then(|old| applied_within(old, patch, depth));
+        if let Some(patched) = patched {
+            to.insert(key, patched);
+        }
+    }
+    to.extend(&set);
+    Some(to)
+}
+
+fn applied_within(old: &Json, patch: &Json, depth: u8) -> Option<Json> {
+    let depth = depth.checked_sub(1)?;
+    let patch: Fields = patch.to().ok()?;
+    match opens(old)? {
+        b'{' => Json::of(&applied(&old.to().ok()?, &patch, depth)?).ok(),
+        b'[' => {
+            let list = items(old)?;
+            let patched = applied(&list, &patch, depth)?;
+            let items: Vec<&Json> = patched.iter().map(|(_, item)| item).collect();
+            (items.len() == list.len()).then(|| Json::of(&items).ok())?
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(text: &str) -> Fields {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_patch_makes_the_one_of_the_other() {
+        for (from, to, patch) in [
+            ("{}", "{}", None),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, None),
+            (r#"{"a":1}"#, r#"{"a":null}"#, Some(r#"{"set":{"a":null}}"#)),
+            (r#"{"a":1}"#, r#"{"b":1}"#, Some(r#"{"set":{"b":1},"drop":["a"]}"#)),
+            (r#"{"a":{"b":1,"c":2}}"#, r#"{"a":{"b":1}}"#, Some(r#"{"in":{"a":{"drop":["c"]}}}"#)),
+            (
+                r#"{"l":[{"t":"x"},{"t":"y"}]}"#,
+                r#"{"l":[{"t":"x"},{"t":"y","id":"i"}]}"#,
+                Some(r#"{"in":{"l":{"in":{"1":{"set":{"id":"i"}}}}}}"#),
+            ),
+            (r#"{"l":[1]}"#, r#"{"l":[1,2]}"#, Some(r#"{"set":{"l":[1,2]}}"#)),
+        ] {
+            let (from, to) = (fields(from), fields(to));
+            let made = diff(&from, &to);
+            assert_eq!(made.as_ref().map(Json::text), patch);
+            if let Some(made) = made {
+                assert_eq!(apply(&from, &made), Some(to));
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_passed_over() {
+        let patch = Json::parse(r#"{"in":{"l":{"in":{"5":{"set":{"a":1}}}},"x":{"set":{"a":1}}}}"#);
+        let object = fields(r#"{"l":[1],"x":"text"}"#);
+        assert_eq!(apply(&object, &patch.unwrap()), Some(object));
+        for no_patch in ["1", "{}", r#"{"sets":{}}"#, r#"{"set":1}"#, r#"{"drop":{}}"#] {
+            assert!(!is_patch(&Json::parse(no_patch).unwrap()), "{no_patch}");
+        }
+    }
+}
