@@ -35,8 +35,8 @@ mod memory;
 mod repeats;
 mod tools;
 
-pub use memory::Cursor;
 pub(crate) use memory::Memory;
+pub use memory::{Cursor, EventIds};
 pub use repeats::Repeats;
 
 use crate::base64;

@@ -59,7 +59,7 @@ pub use block::{
 pub use coalesce::coalesce;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, EventKind};
-pub use fold::{Cursor, Outcome, Repeats};
+pub use fold::{Cursor, EventIds, Outcome, Repeats};
 pub use folder::Folder;
 pub use json::{Fields, Json};
 pub use msg::{Msg, MsgBuilder, ReplyError, Usage};

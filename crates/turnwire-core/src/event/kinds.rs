@@ -431,7 +431,7 @@ impl EventKind<'_> {
 
     /// Whether its `reply_id` may be empty.
     pub(super) fn may_be_of_no_reply(&self) -> bool {
-        !self.needs_reply() || matches!(self, Self::ReplyEnd(_))
+        !self.needs_reply() || matches!(self, Self::ReplyEnd(_) | Self::UserInterrupt(_))
     }
 
     /// Whether an event of this kind is part of a reply, rather than something beside it that
