@@ -16,11 +16,14 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`mod@reply`] | well-formed replies, with the message that they must become |
+//! | `net` | with the feature `net`: plain clients, and a proxy that cuts connections anywhere |
 //! | [`stream`] | many replies in one stream, repeats, noise |
 //! | [`values`] | messages, blocks and events with anything in them |
 
 #![expect(clippy::print_stderr, reason = "tests print their seed")]
 
+#[cfg(feature = "net")]
+pub mod net;
 pub mod reply;
 pub mod stream;
 pub mod values;

@@ -1,0 +1,23 @@
+//! Which folder is on which disk.
+
+use crate::disk::State;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+static MOUNTS: Mutex<Vec<(PathBuf, Weak<State>)>> = Mutex::new(Vec::new());
+
+/// The disk of a file.
+pub(crate) fn of(file: &Path) -> Option<Arc<State>> {
+    let folder = file.parent()?;
+    MOUNTS.lock().iter().find(|(mounted, _)| mounted == folder)?.1.upgrade()
+}
+
+/// Puts a folder on a disk, instead of the one before.
+pub(crate) fn mount(folder: PathBuf, state: &Arc<State>) {
+    let mut mounts = MOUNTS.lock();
+    mounts.retain(|(_, other)| {
+        other.strong_count() > 0 && !Weak::ptr_eq(other, &Arc::downgrade(state))
+    });
+    mounts.push((folder, Arc::downgrade(state)));
+}

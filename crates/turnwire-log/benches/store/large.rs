@@ -1,0 +1,108 @@
+//! The start of a large store, and reads from it.
+
+use crate::in_a_folder;
+use crate::load::{append, events, make, runtime};
+use std::env;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+use turnwire_core::Seq;
+use turnwire_log::SqliteStore;
+use turnwire_log::sqlite::Options;
+use turnwire_log::store::{SessionKey, SessionNo, SessionQuery, Store};
+
+/// Makes the store, and has a process of its own look at it.
+pub(crate) fn measure(sessions: usize) {
+    in_a_folder(|path| {
+        fill(path, sessions);
+        let bytes = std::fs::metadata(path).unwrap().len();
+        println!("{sessions} sessions of 100 events, {} MiB", bytes >> 20);
+        let me = env::current_exe().unwrap();
+        let child = Command::new(me).args(["--bench", "look"]).arg(path).status().unwrap();
+        assert!(child.success());
+    });
+}
+
+fn fill(path: &Path, sessions: usize) {
+    let runtime = runtime();
+    let store = Arc::new(SqliteStore::open(path, Options::default()).unwrap());
+    let tasks: Vec<_> = (0..250)
+        .map(|task| {
+            let store = Arc::clone(&store);
+            runtime.spawn(async move {
+                for number in (task..sessions).step_by(250) {
+                    let (no, fence) = make(&store, format!("session-{number}")).await;
+                    // The last one is small, so that as much as possible is in the tail.
+                    let most = store.append(append(no, fence, 1, 99, events(99)));
+                    store.append(append(no, fence, 100, 1, events(1))).await.unwrap();
+                    most.await.unwrap();
+                }
+            })
+        })
+        .collect();
+    runtime.block_on(async {
+        for task in tasks {
+            task.await.unwrap();
+        }
+        // One reply of many events, nearly each in a commit of its own.
+        let (long, fence) = make(&store, "long".to_owned()).await;
+        let mut written = Vec::new();
+        for first in 1..=100_000 {
+            written.push(store.append(append(long, fence, first, 1, events(1))));
+            if written.len() == 16 || first == 100_000 {
+                for written in written.drain(..) {
+                    written.await.unwrap();
+                }
+            }
+        }
+    });
+}
+
+pub(crate) fn look(path: &Path) {
+    let runtime = runtime();
+    let before = resident();
+    let start = Instant::now();
+    let store = SqliteStore::open(path, Options::default()).unwrap();
+    let time = |start: Instant| start.elapsed().as_secs_f64() * 1000.0;
+    println!("open: {:.1} ms, {:.1} MiB of memory", time(start), (resident() - before) / 1024.0);
+    runtime.block_on(async {
+        let query = SessionQuery {
+            tenant: "bench".into(),
+            search: None,
+            status: None,
+            after: None,
+            limit: 50,
+        };
+        for _ in 0..2 {
+            let start = Instant::now();
+            assert_eq!(store.sessions(&query).await.unwrap().len(), 50);
+            println!("list of 50 sessions: {:.2} ms", time(start));
+            let start = Instant::now();
+            assert_eq!(store.open_sessions().await.unwrap().len(), 0);
+            println!("open sessions: {:.2} ms", time(start));
+            let start = Instant::now();
+            store.read(SessionNo(7), Seq::FIRST, 1 << 20).await.unwrap();
+            println!("100 events: {:.2} ms", time(start));
+            let long = store.session(&SessionKey::new("bench", "long")).await.unwrap().unwrap();
+            let start = Instant::now();
+            let mut next = 1;
+            while next <= 100_000 {
+                let page = store.read(long.no, Seq::new(next).unwrap(), 1 << 20).await.unwrap();
+                next = page.last().unwrap().last() + 1;
+            }
+            println!(
+                "100,000 events, each written alone, in pages of 1 MiB: {:.1} ms",
+                time(start)
+            );
+        }
+    });
+    println!("memory then: {:.1} MiB", (resident() - before) / 1024.0);
+}
+
+/// What this process has in memory, in KiB.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
+}

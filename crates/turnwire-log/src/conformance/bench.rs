@@ -1,0 +1,216 @@
+//! What the cases have in common: a store that can be opened again, and an owner who writes to it.
+
+use super::Engine;
+use crate::store::{
+    Append, Fence, Lines, NewSession, SessionKey, SessionNo, SessionQuery, SessionRecord,
+    SessionState, Status, Store, StoredMessage,
+};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use turnwire_core::{Fields, Seq};
+
+/// Long enough for every case.
+pub(super) const TTL: Duration = Duration::from_mins(10);
+
+/// That it was refused, and why.
+macro_rules! assert_refused {
+    ($result:expr, $why:pat) => {{
+        let result = $result;
+        assert!(matches!(result, Err($why)), "{} expected, but: {result:?}", stringify!($why));
+    }};
+}
+pub(super) use assert_refused;
+
+/// An engine and its store.
+pub(super) struct Bench {
+    engine: Box<dyn Engine>,
+    /// Taken out only while it is opened again.
+    store: Option<Arc<dyn Store>>,
+}
+
+impl Bench {
+    pub(super) async fn open(engine: Box<dyn Engine>) -> Self {
+        let store = Some(engine.open().await);
+        Self { engine, store }
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &**self.store.as_ref().unwrap()
+    }
+
+    /// The store for a task of its own, which has to end before the store is opened again.
+    pub(super) fn share(&self) -> Arc<dyn Store> {
+        Arc::clone(self.store.as_ref().unwrap())
+    }
+
+    pub(super) async fn reopen(&mut self) {
+        let store = self.store.take().unwrap();
+        self.store = Some(self.engine.reopen(store).await);
+    }
+
+    /// Looks at what was written, opens the store again, and looks a second time.
+    pub(super) async fn see(&mut self, look: impl AsyncFn(&dyn Store)) {
+        look(self.store()).await;
+        self.reopen().await;
+        look(self.store()).await;
+    }
+}
+
+/// A place.
+pub(super) fn seq(place: u64) -> Seq {
+    Seq::new(place).unwrap()
+}
+
+/// A session to be made.
+pub(super) fn new(tenant: &str, id: &str, now_ms: i64) -> NewSession {
+    NewSession {
+        key: SessionKey::new(tenant, id),
+        agent: "demo".to_owned(),
+        title: String::new(),
+        metadata: Fields::default(),
+        now_ms,
+    }
+}
+
+/// All sessions of a tenant, as many as there are.
+pub(super) fn all_of(tenant: &str) -> SessionQuery {
+    SessionQuery { tenant: tenant.into(), search: None, status: None, after: None, limit: 1000 }
+}
+
+/// The ids of some sessions.
+pub(super) fn ids(records: &[SessionRecord]) -> Vec<&str> {
+    records.iter().map(|record| &*record.key.id).collect()
+}
+
+/// A state in which a reply is open from a place on.
+pub(super) fn open_from(place: u64) -> SessionState {
+    SessionState { status: Status::Running, open_from: Some(seq(place)), ..SessionState::default() }
+}
+
+/// A finished message.
+pub(super) fn message(id: &str, first: u64, last: u64, text: &str) -> StoredMessage {
+    StoredMessage {
+        id: id.to_owned(),
+        first: seq(first),
+        last: seq(last),
+        event_id: String::new(),
+        of_sub_agent: false,
+        superseded: false,
+        fold_version: 1,
+        json: Bytes::from(format!("{{\"id\":{id:?},\"text\":{text:?}}}")),
+        text: text.to_owned(),
+    }
+}
+
+/// An event of a session; no two are alike, and they differ in length.
+pub(super) fn line(session: SessionNo, place: u64) -> String {
+    let pad = usize::try_from(place % 31 * 7 % 31).unwrap();
+    format!("{{\"session\":{},\"event\":{place},\"pad\":\"{:pad$}\"}}\n", session.0, "")
+}
+
+/// Events of a session, from a place on.
+pub(super) fn lines(session: SessionNo, first: u64, count: u32) -> Lines {
+    let places = first..first + u64::from(count);
+    let bytes: String = places.map(|place| line(session, place)).collect();
+    Lines { first: seq(first), count, bytes: Bytes::from(bytes) }
+}
+
+/// Who writes to a session, and how far it has come.
+#[derive(Debug, Clone)]
+pub(super) struct Owner {
+    pub(super) key: SessionKey,
+    pub(super) no: SessionNo,
+    pub(super) fence: Fence,
+    pub(super) last: u64,
+    pub(super) now_ms: i64,
+}
+
+impl Owner {
+    /// Of a session that is made for it.
+    pub(super) async fn new(store: &dyn Store, tenant: &str, id: &str) -> Self {
+        Self::of(store, store.create(new(tenant, id, 0)).await.unwrap().0).await
+    }
+
+    /// Of a session that there is.
+    pub(super) async fn of(store: &dyn Store, record: SessionRecord) -> Self {
+        let fence = store.acquire(record.no, "owner", TTL).await.unwrap().fence;
+        Self { key: record.key, no: record.no, fence, last: record.last, now_ms: 0 }
+    }
+
+    /// The next so many events.
+    pub(super) fn events(&mut self, count: u32) -> Append {
+        let lines = lines(self.no, self.last + 1, count);
+        self.last = lines.last();
+        Append { lines: Some(lines), ..self.nothing() }
+    }
+
+    /// An append without anything.
+    pub(super) fn nothing(&self) -> Append {
+        Append {
+            session: self.no,
+            fence: self.fence,
+            lines: None,
+            now_ms: self.now_ms,
+            messages: Vec::new(),
+            superseded: Vec::new(),
+            state: None,
+            key: None,
+            enqueue: Vec::new(),
+            dequeue: Vec::new(),
+        }
+    }
+
+    /// A whole reply of so many events with its message.
+    pub(super) fn reply(&mut self, count: u32, id: &str, text: &str) -> Append {
+        let first = self.last + 1;
+        let append = self.events(count);
+        Append {
+            messages: vec![message(id, first, self.last, text)],
+            state: Some(SessionState::default()),
+            ..append
+        }
+    }
+
+    pub(super) async fn record(&self, store: &dyn Store) -> SessionRecord {
+        store.session(&self.key).await.unwrap().unwrap()
+    }
+
+    /// That the session has exactly the events up to the last, from the earliest that is kept.
+    pub(super) async fn check(&self, store: &dyn Store) {
+        let record = self.record(store).await;
+        assert_eq!(record.no, self.no);
+        assert_eq!(record.last, self.last);
+        let kept = read_all(store, self.no, record.first.get(), 1 << 20).await;
+        let expected: Vec<_> = (record.first.get()..=self.last)
+            .map(|place| (place, Bytes::from(line(self.no, place).trim_end().to_owned())))
+            .collect();
+        assert_eq!(kept, expected);
+    }
+}
+
+/// All events from a place on with their places, read in pages of so many bytes; and that every
+/// page goes on from the one before.
+pub(super) async fn read_all(
+    store: &dyn Store,
+    session: SessionNo,
+    from: u64,
+    max_bytes: usize,
+) -> Vec<(u64, Bytes)> {
+    let mut found = Vec::new();
+    let mut next = from;
+    loop {
+        let page = store.read(session, seq(next), max_bytes).await.unwrap();
+        if page.is_empty() {
+            return found;
+        }
+        for lines in page {
+            assert_eq!(lines.first.get(), next, "a gap, or something twice");
+            assert_eq!(lines.iter().count() as u64, u64::from(lines.count));
+            assert!(lines.count > 0, "events that are none");
+            assert!(lines.bytes.ends_with(b"\n"));
+            next += u64::from(lines.count);
+            found.extend(lines.iter().map(|(at, line)| (at.get(), Bytes::copy_from_slice(line))));
+        }
+    }
+}

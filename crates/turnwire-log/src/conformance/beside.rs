@@ -1,0 +1,166 @@
+//! What stands beside the events: keys, the queue, blobs.
+
+use super::bench::{Bench, Owner, assert_refused, lines};
+use crate::error::Error;
+use crate::store::{Append, Blob, KeyRecord, Queued};
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+fn key(tenant: &str, key: &str, fingerprint: u8) -> KeyRecord {
+    KeyRecord {
+        tenant: tenant.into(),
+        key: key.to_owned(),
+        fingerprint: [fingerprint; 32],
+        answer: format!("{{\"answer\":\"{tenant} {key}\0\"}}"),
+    }
+}
+
+fn queued(id: &str) -> Queued {
+    Queued {
+        id: id.to_owned(),
+        reply_id: format!("reply to {id}"),
+        json: Bytes::from(format!("{{ \"id\": {id:?} }}")),
+    }
+}
+
+pub(super) async fn a_key_is_written_with_its_append_or_not_at_all(bench: &mut Bench) {
+    let store = bench.store();
+    let mut owner = Owner::new(store, "t", "s").await;
+    assert_eq!(store.key("t", "with events").await.unwrap(), None);
+    let append = owner.events(2);
+    let with_events = Some(key("t", "with events", 0));
+    store.append(Append { key: with_events.clone(), ..append }).await.unwrap();
+    let without_events = Some(key("t", "without events", 255));
+    store.append(Append { key: without_events.clone(), ..owner.nothing() }).await.unwrap();
+    let refused = Append {
+        lines: Some(lines(owner.no, 9, 1)),
+        key: Some(key("t", "refused", 1)),
+        ..owner.nothing()
+    };
+    assert_refused!(store.append(refused).await, Error::OutOfOrder);
+    // Asked for, and its append not waited for: both or none.
+    let append = owner.events(1);
+    let unwatched = Some(key("t", "unwatched", 1));
+    drop(store.append(Append { key: unwatched.clone(), ..append }));
+    store.append(owner.events(1)).await.unwrap();
+    bench
+        .see(async |store| {
+            assert_eq!(store.key("t", "with events").await.unwrap(), with_events);
+            assert_eq!(store.key("t", "without events").await.unwrap(), without_events);
+            assert_eq!(store.key("t", "unwatched").await.unwrap(), unwatched);
+            assert_eq!(store.key("t", "refused").await.unwrap(), None);
+            owner.check(store).await;
+        })
+        .await;
+}
+
+pub(super) async fn a_key_belongs_to_its_tenant(bench: &mut Bench) {
+    for (tenant, fingerprint) in [("a", 1), ("b", 2)] {
+        let mut owner = Owner::new(bench.store(), tenant, "s").await;
+        let append = owner.events(1);
+        let key = Some(key(tenant, "key '1' 日本\0", fingerprint));
+        bench.store().append(Append { key, ..append }).await.unwrap();
+    }
+    bench
+        .see(async |store| {
+            for (tenant, fingerprint) in [("a", 1), ("b", 2)] {
+                let found = store.key(tenant, "key '1' 日本\0").await.unwrap();
+                assert_eq!(found, Some(key(tenant, "key '1' 日本\0", fingerprint)));
+            }
+            assert_eq!(store.key("c", "key '1' 日本\0").await.unwrap(), None);
+            assert_eq!(store.key("a", "key '1' 日本").await.unwrap(), None);
+        })
+        .await;
+}
+
+pub(super) async fn the_queue_keeps_its_order(bench: &mut Bench) {
+    let mut owner = Owner::new(bench.store(), "t", "s").await;
+    let other = Owner::new(bench.store(), "t", "other").await;
+    let store = bench.store();
+    let enqueue = vec![queued("z"), queued("a")];
+    store.append(Append { enqueue, ..owner.nothing() }).await.unwrap();
+    store.append(Append { enqueue: vec![queued("z")], ..other.nothing() }).await.unwrap();
+    let append = owner.events(1);
+    store.append(Append { enqueue: vec![queued("m '\" 日本\0")], ..append }).await.unwrap();
+    bench
+        .see(async |store| {
+            let expected = ["z", "a", "m '\" 日本\0"].map(queued);
+            assert_eq!(store.queued(owner.no).await.unwrap(), expected);
+        })
+        .await;
+    let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+    let append = owner.events(1);
+    let append = Append {
+        enqueue: vec![queued("last")],
+        dequeue: vec!["z".to_owned(), "nobody".to_owned()],
+        ..append
+    };
+    bench.store().append(append).await.unwrap();
+    bench
+        .see(async |store| {
+            let expected = ["a", "m '\" 日本\0", "last"].map(queued);
+            assert_eq!(store.queued(owner.no).await.unwrap(), expected);
+            assert_eq!(store.queued(other.no).await.unwrap(), [queued("z")]);
+        })
+        .await;
+}
+
+pub(super) async fn the_queue_changes_with_its_append_or_not_at_all(bench: &mut Bench) {
+    let store = bench.store();
+    let old = Owner::new(store, "t", "s").await;
+    let enqueue = ["a", "b", "c"].map(queued).into();
+    store.append(Append { enqueue, ..old.nothing() }).await.unwrap();
+    let owner = Owner::of(store, old.record(store).await).await;
+    let change = |owner: &Owner| Append {
+        enqueue: vec![queued("d")],
+        dequeue: vec!["b".to_owned()],
+        ..owner.nothing()
+    };
+    assert_refused!(store.append(change(&old)).await, Error::Fenced);
+    let gap = Append { lines: Some(lines(owner.no, 2, 1)), ..change(&owner) };
+    assert_refused!(store.append(gap).await, Error::OutOfOrder);
+    bench
+        .see(async |store| {
+            assert_eq!(store.queued(owner.no).await.unwrap(), ["a", "b", "c"].map(queued));
+        })
+        .await;
+}
+
+pub(super) async fn a_blob_is_stored_once_for_each_tenant(bench: &mut Bench) {
+    let blob = |media_type: &str, bytes: Vec<u8>| Blob {
+        media_type: media_type.to_owned(),
+        bytes: Bytes::from(bytes),
+    };
+    let picture = blob("image/png", (0..=255).cycle().take(1 << 20).collect());
+    let empty = blob("", Vec::new());
+    let store = bench.store();
+    store.put_blob("a", [1; 32], picture.clone()).await.unwrap();
+    store.put_blob("a", [0; 32], empty.clone()).await.unwrap();
+    store.put_blob("b", [1; 32], blob("text/plain", b"of b".to_vec())).await.unwrap();
+    let mut again = JoinSet::new();
+    for _ in 0..8 {
+        let (store, picture) = (bench.share(), picture.clone());
+        again.spawn(async move {
+            store.put_blob("a", [1; 32], picture.clone()).await.unwrap();
+            store.put_blob("c", [1; 32], picture).await.unwrap();
+        });
+    }
+    again.join_all().await;
+    bench
+        .see(async |store| {
+            for tenant in ["a", "c"] {
+                let found = store.blob(tenant, [1; 32]).await.unwrap();
+                assert!(found.as_ref() == Some(&picture), "not what was stored for {tenant}");
+            }
+            assert_eq!(store.blob("a", [0; 32]).await.unwrap().as_ref(), Some(&empty));
+            let of_b = store.blob("b", [1; 32]).await.unwrap().unwrap();
+            assert_eq!((&*of_b.media_type, &of_b.bytes[..]), ("text/plain", &b"of b"[..]));
+            assert_eq!(store.blob("b", [0; 32]).await.unwrap(), None);
+            assert_eq!(store.blob("a", [2; 32]).await.unwrap(), None);
+        })
+        .await;
+}
+
+pub(super) async fn a_healthy_store_says_so(bench: &mut Bench) {
+    bench.see(async |store| store.healthy().await.unwrap()).await;
+}

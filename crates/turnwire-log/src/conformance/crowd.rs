@@ -1,0 +1,98 @@
+//! Many at once.
+
+use super::bench::{Bench, Owner, message};
+use crate::store::{Append, KeyRecord, MessageQuery, SessionState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::task::JoinSet;
+
+pub(super) async fn many_writers_of_many_sessions_lose_nothing(bench: &mut Bench) {
+    let mut writers = JoinSet::new();
+    for at in 0..40_u32 {
+        let store = bench.share();
+        writers.spawn(async move {
+            let mut owner = Owner::new(&*store, "t", &at.to_string()).await;
+            let mut pending = Vec::new();
+            for round in 0..25 {
+                pending.push(store.append(owner.events((at + round) % 5 + 1)));
+                // Some wait for each, some for several, the last one sometimes for all.
+                if round % (at % 7 + 1) == 0 {
+                    for append in pending.drain(..).rev() {
+                        append.await.unwrap();
+                    }
+                }
+            }
+            for append in pending {
+                append.await.unwrap();
+            }
+            owner.check(&*store).await;
+            owner
+        });
+    }
+    let owners = writers.join_all().await;
+    bench
+        .see(async |store| {
+            for owner in &owners {
+                owner.check(store).await;
+            }
+        })
+        .await;
+}
+
+pub(super) async fn what_was_written_together_is_seen_together(bench: &mut Bench) {
+    let mut owner = Owner::new(bench.store(), "t", "s").await;
+    let (key, no) = (owner.key.clone(), owner.no);
+    let done = Arc::new(AtomicBool::new(false));
+    let mut readers = JoinSet::new();
+    for _ in 0..3 {
+        let (store, done, key) = (bench.share(), Arc::clone(&done), key.clone());
+        readers.spawn(async move {
+            let query = MessageQuery { limit: 1000, ..MessageQuery::default() };
+            loop {
+                let finished = done.load(Ordering::Acquire);
+                let before = store.session(&key).await.unwrap().unwrap();
+                let messages = store.messages(no, &query).await.unwrap();
+                let after = store.session(&key).await.unwrap().unwrap();
+                let known = messages.last().map_or(0, |message| message.last.get());
+                assert!(before.last <= known, "events to {}, messages to {known}", before.last);
+                assert!(known <= after.last, "messages to {known}, events to {}", after.last);
+                assert_eq!(before.state.usage.output_tokens.unsigned_abs(), before.last);
+                let asked = store.key("t", &before.last.to_string()).await.unwrap();
+                assert!(asked.is_some() || before.last == 0, "no key for {}", before.last);
+                if finished {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    let mut pending = Vec::new();
+    for at in 0..120_u64 {
+        let append = owner.events(2);
+        let mut state = SessionState::default();
+        state.usage.output_tokens = i64::try_from(owner.last).unwrap();
+        let append = Append {
+            messages: vec![message(&at.to_string(), owner.last - 1, owner.last, "")],
+            state: Some(state),
+            key: Some(KeyRecord {
+                tenant: "t".into(),
+                key: owner.last.to_string(),
+                fingerprint: [0; 32],
+                answer: String::new(),
+            }),
+            ..append
+        };
+        pending.push(bench.store().append(append));
+        if at % 5 == 0 {
+            for append in pending.drain(..) {
+                append.await.unwrap();
+            }
+        }
+    }
+    for append in pending {
+        append.await.unwrap();
+    }
+    done.store(true, Ordering::Release);
+    readers.join_all().await;
+    bench.see(async |store| owner.check(store).await).await;
+}

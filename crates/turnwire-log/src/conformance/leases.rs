@@ -1,0 +1,164 @@
+//! Leases: one owner writes, and whoever had it before does not.
+
+use super::appends::nothing_changed;
+use super::bench::{Bench, Owner, TTL, assert_refused, lines, new};
+use crate::error::Error;
+use crate::store::{Append, Fence, Lease, Queued, SessionState};
+use bytes::Bytes;
+
+pub(super) async fn a_later_owner_has_the_higher_fence(bench: &mut Bench) {
+    let (record, _) = bench.store().create(new("t", "s", 0)).await.unwrap();
+    let mut leases: Vec<Lease> = Vec::new();
+    for round in 0..6 {
+        let owner = ["one", "two", "two"][round % 3];
+        let lease = bench.store().acquire(record.no, owner, TTL).await.unwrap();
+        assert!(leases.iter().all(|earlier| earlier.fence < lease.fence), "{leases:?} {lease:?}");
+        bench.store().renew(record.no, lease, TTL).await.unwrap();
+        for earlier in &leases {
+            assert_refused!(bench.store().renew(record.no, *earlier, TTL).await, Error::Fenced);
+        }
+        leases.push(lease);
+        if round % 2 == 1 {
+            bench.reopen().await;
+        }
+    }
+}
+
+pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(bench: &mut Bench) {
+    let mut old = Owner::new(bench.store(), "t", "s").await;
+    let queued =
+        Queued { id: "q".to_owned(), reply_id: "r".to_owned(), json: Bytes::from_static(b"{}") };
+    let append = old.reply(3, "m", "words");
+    bench.store().append(Append { enqueue: vec![queued], ..append }).await.unwrap();
+    bench.store().append(old.reply(2, "n", "more")).await.unwrap();
+    let record = old.record(bench.store()).await;
+    let new = Owner::of(bench.store(), record.clone()).await;
+    bench
+        .see(async |store| {
+            let mut late = old.clone();
+            assert_refused!(store.append(late.events(1)).await, Error::Fenced);
+            assert_refused!(store.append(late.reply(1, "m", "other")).await, Error::Fenced);
+            assert_refused!(store.append(late.nothing()).await, Error::Fenced);
+            let append = late.nothing();
+            let dequeue = vec!["q".to_owned()];
+            let state = Some(SessionState::default());
+            assert_refused!(store.append(Append { state, dequeue, ..append }).await, Error::Fenced);
+            assert_refused!(
+                store.renew(old.no, Lease { fence: old.fence }, TTL).await,
+                Error::Fenced
+            );
+            nothing_changed(store, &new).await;
+        })
+        .await;
+    let mut new = Owner::of(bench.store(), record).await;
+    bench.store().append(new.events(2)).await.unwrap();
+    bench.see(async |store| new.check(store).await).await;
+}
+
+pub(super) async fn nobody_writes_without_a_lease(bench: &mut Bench) {
+    let (record, _) = bench.store().create(new("t", "s", 0)).await.unwrap();
+    let other = Owner::new(bench.store(), "t", "other").await;
+    let nobody = Owner { no: record.no, key: record.key.clone(), ..other.clone() };
+    bench
+        .see(async |store| {
+            for fence in [Fence(0), Fence(u64::MAX), Fence(u64::MAX / 2 + 1)] {
+                let append =
+                    Append { fence, lines: Some(lines(record.no, 1, 1)), ..nobody.nothing() };
+                assert_refused!(store.append(append).await, Error::Fenced);
+                let lease = Lease { fence };
+                assert_refused!(store.renew(record.no, lease, TTL).await, Error::Fenced);
+            }
+            assert_eq!(store.session(&record.key).await.unwrap().as_ref(), Some(&record));
+        })
+        .await;
+}
+
+pub(super) async fn a_queued_append_of_the_old_owner_does_not_land_after_the_takeover(
+    bench: &mut Bench,
+) {
+    for round in 0..20 {
+        let store = bench.store();
+        let mut old = Owner::new(store, "t", &round.to_string()).await;
+        // Some that nobody waits for, and then at once the new owner.
+        let pending: Vec<_> = (0..round * 3).map(|_| store.append(old.events(2))).collect();
+        store.acquire(old.no, "new", TTL).await.unwrap();
+        let end = old.record(store).await.last;
+        let mut landed = 0;
+        let mut fenced = false;
+        for append in pending {
+            match append.await {
+                Ok(()) => {
+                    assert!(!fenced, "one landed behind one that did not");
+                    landed += 2;
+                }
+                Err(Error::Fenced | Error::OutOfOrder) => fenced = true,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        assert_eq!(landed, end, "what the new owner saw is not where the old one stopped");
+        assert_eq!(old.record(store).await.last, end, "the old owner still wrote");
+    }
+}
+
+pub(super) async fn a_takeover_in_the_middle_loses_nothing_that_was_acknowledged(
+    bench: &mut Bench,
+) {
+    let first = Owner::new(bench.store(), "t", "s").await;
+    let key = first.key.clone();
+    let mut owners = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (store, key) = (bench.share(), key.clone());
+        owners.spawn(async move {
+            let mut acknowledged = Vec::new();
+            for _ in 0..15 {
+                let fence = {
+                    let record = store.session(&key).await.unwrap().unwrap();
+                    store.acquire(record.no, "one of four", TTL).await.unwrap().fence
+                };
+                // Only now is it sure where the log ends, unless the next one took it already.
+                let record = store.session(&key).await.unwrap().unwrap();
+                let no = record.no;
+                let mut owner = Owner { key: key.clone(), no, fence, last: record.last, now_ms: 0 };
+                loop {
+                    let append = owner.events(3);
+                    match store.append(append).await {
+                        Ok(()) => acknowledged.push(owner.last),
+                        Err(Error::Fenced | Error::OutOfOrder) => break,
+                        Err(error) => panic!("{error:?}"),
+                    }
+                    if acknowledged.len() % 5 == 4 {
+                        break;
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+            acknowledged
+        });
+    }
+    let mut acknowledged = owners.join_all().await.concat();
+    acknowledged.sort_unstable();
+    let places: Vec<u64> = (1..=acknowledged.len() as u64).map(|at| at * 3).collect();
+    assert_eq!(acknowledged, places, "each event was acknowledged to exactly one owner");
+    let last = *places.last().unwrap();
+    let everything = Owner { last, ..first };
+    bench.see(async |store| everything.check(store).await).await;
+}
+
+pub(super) async fn a_fenced_append_does_not_disturb_the_new_owner(bench: &mut Bench) {
+    let store = bench.store();
+    let mut old = Owner::new(store, "t", "s").await;
+    store.append(old.events(2)).await.unwrap();
+    let mut new = Owner::of(store, old.record(store).await).await;
+    let mut pending = Vec::new();
+    for _ in 0..10 {
+        let late = (store.append(old.events(1)), store.append(old.nothing()));
+        pending.push((late, store.append(new.nothing()), store.append(new.events(1))));
+    }
+    for ((events, nothing), without, with) in pending {
+        assert_refused!(events.await, Error::Fenced);
+        assert_refused!(nothing.await, Error::Fenced);
+        without.await.unwrap();
+        with.await.unwrap();
+    }
+    bench.see(async |store| new.check(store).await).await;
+}

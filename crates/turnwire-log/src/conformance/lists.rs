@@ -1,0 +1,203 @@
+//! Lists of sessions.
+
+use super::bench::{Bench, Owner, all_of, ids, new, open_from};
+use crate::store::{
+    Append, Producer, Queued, SessionQuery, SessionRecord, SessionState, Status, Store,
+    StoredMessage,
+};
+use turnwire_core::Usage;
+
+/// Every page of a query, one after the other.
+async fn pages(store: &dyn Store, query: &SessionQuery, limit: usize) -> Vec<SessionRecord> {
+    let mut found: Vec<SessionRecord> = Vec::new();
+    let mut query = SessionQuery { limit, ..query.clone() };
+    loop {
+        let page = store.sessions(&query).await.unwrap();
+        assert!(page.len() <= limit, "more than was asked for");
+        let Some(last) = page.last() else { return found };
+        query.after = Some((last.updated_ms, last.no));
+        found.extend(page);
+        assert!(found.len() < 1000, "the pages have no end");
+    }
+}
+
+/// Says that a message began in a session.
+async fn touch(store: &dyn Store, owner: &mut Owner, now_ms: i64) {
+    owner.now_ms = now_ms;
+    let append = owner.events(1);
+    store.append(Append { state: Some(open_from(1)), ..append }).await.unwrap();
+}
+
+pub(super) async fn sessions_are_listed_latest_change_first(bench: &mut Bench) {
+    let mut owners = Vec::new();
+    for id in ["a", "b", "c", "d"] {
+        owners.push(Owner::new(bench.store(), "t", id).await);
+    }
+    for (at, now_ms) in [(2, 10), (0, 20), (3, 30), (1, 40), (2, 50)] {
+        touch(bench.store(), &mut owners[at], now_ms).await;
+    }
+    bench
+        .see(async |store| {
+            let list = store.sessions(&all_of("t")).await.unwrap();
+            assert_eq!(ids(&list), ["c", "b", "d", "a"]);
+            for record in &list {
+                assert_eq!(Some(record), store.session(&record.key).await.unwrap().as_ref());
+            }
+            let none = SessionQuery { limit: 0, ..all_of("t") };
+            assert_eq!(store.sessions(&none).await.unwrap(), []);
+            assert_eq!(store.sessions(&all_of("nobody")).await.unwrap(), []);
+        })
+        .await;
+}
+
+pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(bench: &mut Bench) {
+    let store = bench.store();
+    let mut owner = Owner::new(store, "t", "s").await;
+    touch(store, &mut owner, 100).await;
+    owner.now_ms = 200;
+    store.append(owner.events(3)).await.unwrap();
+    let record = owner.record(store).await;
+    assert_eq!((record.created_ms, record.updated_ms, record.last), (0, 100, 4));
+    owner.now_ms = 300;
+    store.append(owner.reply(1, "m", "")).await.unwrap();
+    bench.see(async |store| assert_eq!(owner.record(store).await.updated_ms, 300)).await;
+}
+
+pub(super) async fn pages_of_any_size_give_every_session_once(bench: &mut Bench) {
+    for at in 0..23_i64 {
+        // Several of them change in the same millisecond.
+        bench.store().create(new("t", &format!("s{at}"), at / 4)).await.unwrap();
+        bench.store().create(new("other", &format!("s{at}"), at / 4)).await.unwrap();
+    }
+    bench
+        .see(async |store| {
+            let all = store.sessions(&all_of("t")).await.unwrap();
+            assert_eq!(all.len(), 23);
+            assert!(all.is_sorted_by(|a, b| a.updated_ms >= b.updated_ms));
+            for limit in [1, 2, 3, 4, 5, 22, 23, 24] {
+                assert_eq!(pages(store, &all_of("t"), limit).await, all, "pages of {limit}");
+            }
+        })
+        .await;
+}
+
+pub(super) async fn a_change_between_two_pages_hides_no_other_session(bench: &mut Bench) {
+    let mut owners = Vec::new();
+    for at in 0..9 {
+        let (record, _) = bench.store().create(new("t", &at.to_string(), at)).await.unwrap();
+        owners.push(Owner::of(bench.store(), record).await);
+    }
+    let mut query = SessionQuery { limit: 3, ..all_of("t") };
+    let first = bench.store().sessions(&query).await.unwrap();
+    assert_eq!(ids(&first), ["8", "7", "6"]);
+    query.after = first.last().map(|record| (record.updated_ms, record.no));
+    // One that was seen, and one that was not.
+    touch(bench.store(), &mut owners[6], 100).await;
+    touch(bench.store(), &mut owners[1], 101).await;
+    bench.store().delete(owners[4].no).await.unwrap();
+    bench
+        .see(async |store| {
+            let rest = SessionQuery { limit: 100, ..query.clone() };
+            assert_eq!(ids(&store.sessions(&rest).await.unwrap()), ["5", "3", "2", "0"]);
+        })
+        .await;
+}
+
+pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(bench: &mut Bench) {
+    let all = [Status::Idle, Status::Running, Status::Waiting];
+    for tenant in ["a", "b"] {
+        for at in 0..12 {
+            let store = bench.store();
+            let (record, _) = store.create(new(tenant, &at.to_string(), 0)).await.unwrap();
+            let mut owner = Owner::of(store, record).await;
+            owner.now_ms = i64::try_from(at).unwrap() + 1;
+            let status = all[at % 3];
+            let state = match status {
+                Status::Idle => SessionState::default(),
+                Status::Running | Status::Waiting => SessionState { status, ..open_from(1) },
+            };
+            let append = owner.events(1);
+            store.append(Append { state: Some(state), ..append }).await.unwrap();
+        }
+    }
+    bench
+        .see(async |store| {
+            for (at, status) in all.into_iter().enumerate() {
+                let query = SessionQuery { status: Some(status), ..all_of("a") };
+                let expected: Vec<_> = [9, 6, 3, 0].map(|n| (n + at).to_string()).into();
+                for limit in [1, 3, 4, 100] {
+                    let list = pages(store, &query, limit).await;
+                    assert_eq!(ids(&list), expected);
+                    assert!(list.iter().all(|record| record.state.status == status));
+                    assert!(list.iter().all(|record| &*record.key.tenant == "a"));
+                }
+            }
+        })
+        .await;
+}
+
+pub(super) async fn open_sessions_are_those_of_all_tenants_with_an_open_reply_or_a_queue(
+    bench: &mut Bench,
+) {
+    for (tenant, id, status) in [
+        ("a", "idle", Status::Idle),
+        ("a", "running", Status::Running),
+        ("b", "waiting", Status::Waiting),
+        ("c", "closed", Status::Running),
+    ] {
+        let mut owner = Owner::new(bench.store(), tenant, id).await;
+        if status != Status::Idle {
+            let append = owner.events(1);
+            let state = SessionState { status, ..open_from(1) };
+            bench.store().append(Append { state: Some(state), ..append }).await.unwrap();
+        }
+        if id == "closed" {
+            let append = owner.events(1);
+            let state = Some(SessionState::default());
+            let messages: Vec<StoredMessage> = vec![super::bench::message("m", 1, 2, "")];
+            bench.store().append(Append { messages, state, ..append }).await.unwrap();
+        }
+    }
+    bench.store().create(new("a", "untouched", 0)).await.unwrap();
+    let owner = Owner::new(bench.store(), "d", "queued").await;
+    let queued = Queued { id: "m".to_owned(), reply_id: "r".to_owned(), json: "{}".into() };
+    let append = Append { enqueue: vec![queued], ..owner.nothing() };
+    bench.store().append(append).await.unwrap();
+    bench
+        .see(async |store| {
+            let mut open = store.open_sessions().await.unwrap();
+            open.sort_by_key(|record| record.no);
+            assert_eq!(ids(&open), ["running", "waiting", "queued"]);
+            for record in &open {
+                assert_eq!(Some(record), store.session(&record.key).await.unwrap().as_ref());
+            }
+        })
+        .await;
+}
+
+pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
+    let mut owner = Owner::new(bench.store(), "t", "s").await;
+    let mut usage = Usage { input_tokens: i64::MAX, output_tokens: 2, ..Usage::default() };
+    usage.rest.insert("more", 3);
+    let state = SessionState {
+        status: Status::Waiting,
+        open_from: Some(super::bench::seq(2)),
+        usage,
+        former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7 }],
+        is_produced: true,
+        producer: Some(Producer { id: "p \"1\"".to_owned(), fence: u64::MAX }),
+    };
+    let append = owner.events(2);
+    bench.store().append(Append { state: Some(state.clone()), ..append }).await.unwrap();
+    bench.store().append(owner.events(2)).await.unwrap();
+    bench.see(async |store| assert_eq!(owner.record(store).await.state, state)).await;
+    let owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+    let append = owner.nothing();
+    let state = Some(SessionState::default());
+    bench.store().append(Append { state, ..append }).await.unwrap();
+    bench
+        .see(async |store| {
+            assert_eq!(owner.record(store).await.state, SessionState::default());
+        })
+        .await;
+}

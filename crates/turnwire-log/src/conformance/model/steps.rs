@@ -1,0 +1,345 @@
+//! What a run does, one step after the other.
+
+use super::super::bench::{Bench, TTL, new, seq};
+use super::expected::{Model, Session};
+use crate::error::Error;
+use crate::store::{
+    Append, Blob, Fence, KeyRecord, Lines, Pending, Queued, Removed, Retention, SessionKey,
+    SessionNo, SessionPatch, SessionState, Status, Store, StoredMessage,
+};
+use bytes::Bytes;
+use fastrand::Rng;
+use turnwire_core::Fields;
+
+const WORDS: [&str; 6] = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"];
+
+/// A run: its dice, its clock, and what it expects.
+pub(super) struct Run {
+    pub(super) rng: Rng,
+    pub(super) seed: u64,
+    now_ms: i64,
+    pub(super) model: Model,
+    /// Deleted sessions, and a fence that they had.
+    pub(super) deleted: Vec<(SessionKey, SessionNo, Fence)>,
+}
+
+impl Run {
+    pub(super) fn new(rng: Rng, seed: u64) -> Self {
+        Self { rng, seed, now_ms: 0, model: Model::default(), deleted: Vec::new() }
+    }
+
+    pub(super) fn tenant(&mut self) -> String {
+        format!("{} {}", self.seed, self.rng.u8(..2))
+    }
+
+    fn key(&mut self) -> SessionKey {
+        SessionKey::new(self.tenant(), format!("s{}", self.rng.u8(..3)))
+    }
+
+    pub(super) fn words(&mut self) -> String {
+        let count = self.rng.usize(1..3);
+        (0..count).map(|_| WORDS[self.rng.usize(..6)]).collect::<Vec<_>>().join(" ")
+    }
+
+    /// One of the sessions that there are.
+    fn session(&mut self) -> Option<Session> {
+        let at = self.rng.usize(..self.model.sessions.len().max(1));
+        self.model.sessions.values().nth(at).cloned()
+    }
+
+    fn model_of(&mut self, session: &Session) -> &mut Session {
+        self.model.sessions.get_mut(&session.record.key).unwrap()
+    }
+
+    pub(super) async fn step(&mut self, bench: &mut Bench) {
+        self.now_ms += 1;
+        let store = bench.store();
+        match self.rng.u8(..100) {
+            0..10 => self.create(store).await,
+            10..12 => self.delete(store).await,
+            12..20 => self.acquire(store).await,
+            20..24 => self.patch(store).await,
+            24..70 => self.appends(store).await,
+            70..74 => self.replace(store).await,
+            74..77 => self.blob(store).await,
+            77..82 => self.retain(store).await,
+            82..84 => self.reopen(bench).await,
+            84..92 => self.compare_lists(store).await,
+            _ => {
+                if let Some(session) = self.session() {
+                    self.compare(store, &session).await;
+                }
+            }
+        }
+    }
+
+    async fn create(&mut self, store: &dyn Store) {
+        let key = self.key();
+        let mut session = new(&key.tenant, &key.id, self.now_ms);
+        session.title = self.words();
+        let (record, made) = store.create(session).await.unwrap();
+        assert_eq!(made, !self.model.sessions.contains_key(&key));
+        if made {
+            assert_eq!((record.created_ms, record.last), (self.now_ms, 0));
+            assert!(self.deleted.iter().all(|(_, no, _)| *no != record.no));
+            self.model.sessions.insert(key.clone(), Session::new(record.clone()));
+        }
+        assert_eq!(Some(&record), self.model.sessions.get(&key).map(|known| &known.record));
+    }
+
+    async fn delete(&mut self, store: &dyn Store) {
+        let Some(session) = self.session() else { return };
+        store.delete(session.record.no).await.unwrap();
+        self.model.delete(&session.record.key);
+        let fence = session.fences.last().copied().unwrap_or(Fence(0));
+        self.deleted.push((session.record.key, session.record.no, fence));
+    }
+
+    async fn acquire(&mut self, store: &dyn Store) {
+        let Some(session) = self.session() else { return };
+        let lease = store.acquire(session.record.no, "run", TTL).await.unwrap();
+        self.model_of(&session).acquired(lease.fence);
+    }
+
+    /// Leases may end with the store that gave them.
+    async fn reopen(&mut self, bench: &mut Bench) {
+        bench.reopen().await;
+        for session in self.model.sessions.values_mut() {
+            let lease = bench.store().acquire(session.record.no, "run", TTL).await.unwrap();
+            session.acquired(lease.fence);
+        }
+    }
+
+    async fn patch(&mut self, store: &dyn Store) {
+        let Some(session) = self.session() else { return };
+        let title = self.rng.bool().then(|| self.words());
+        let mut metadata = None;
+        if self.rng.bool() {
+            let fields: Fields = [("at", self.now_ms)].into_iter().collect();
+            metadata = Some(fields);
+        }
+        let patch = SessionPatch { title: title.clone(), metadata: metadata.clone() };
+        let record = store.patch(session.record.no, patch).await.unwrap();
+        let model = self.model_of(&session);
+        model.record.title = title.unwrap_or_else(|| model.record.title.clone());
+        model.record.metadata = metadata.unwrap_or_else(|| model.record.metadata.clone());
+        assert_eq!(record, model.record);
+    }
+
+    /// Several appends without waiting, good and bad, to one or more sessions; then some are waited
+    /// for in any order, and the others are dropped.
+    async fn appends(&mut self, store: &dyn Store) {
+        let mut pending: Vec<(Pending<()>, Result<(), Error>)> = Vec::new();
+        for _ in 0..self.rng.usize(1..6) {
+            let (key, append) = if !self.deleted.is_empty() && self.rng.u8(..25) == 0 {
+                let (key, no, fence) = self.rng.choice(&self.deleted).cloned().unwrap();
+                (key, self.bare(no, fence))
+            } else if let Some(session) = self.session() {
+                (session.record.key.clone(), self.append(&session))
+            } else {
+                return;
+            };
+            let expected = self.model.append(&key, &append);
+            pending.push((store.append(append), expected));
+        }
+        self.rng.shuffle(&mut pending);
+        if self.rng.bool() {
+            pending.truncate(self.rng.usize(..pending.len()));
+            // What nobody waits for is done when one behind it is.
+            let sessions: Vec<Session> = self.model.sessions.values().cloned().collect();
+            for session in sessions {
+                let fence = session.fences.last().copied().unwrap_or(Fence(0));
+                let append = self.bare(session.record.no, fence);
+                let expected = self.model.append(&session.record.key, &append);
+                pending.push((store.append(append), expected));
+            }
+        }
+        for (append, expected) in pending {
+            let result = append.await;
+            let (result, expected) = (format!("{result:?}"), format!("{expected:?}"));
+            assert_eq!(result, expected);
+        }
+    }
+
+    fn bare(&self, session: SessionNo, fence: Fence) -> Append {
+        Append {
+            session,
+            fence,
+            lines: None,
+            now_ms: self.now_ms,
+            messages: Vec::new(),
+            superseded: Vec::new(),
+            state: None,
+            key: None,
+            enqueue: Vec::new(),
+            dequeue: Vec::new(),
+        }
+    }
+
+    fn append(&mut self, session: &Session) -> Append {
+        self.now_ms += 1;
+        let mut fence = session.fences.last().copied().unwrap_or(Fence(0));
+        if self.rng.u8(..15) == 0 {
+            fence = self.rng.choice(&session.fences).copied().unwrap_or(Fence(0));
+        }
+        let mut append = self.bare(session.record.no, fence);
+        let mut last = session.record.last;
+        if self.rng.u8(..6) > 0 {
+            let count = self.rng.u32(1..8);
+            let mut first = last + 1;
+            last += u64::from(count);
+            if self.rng.u8(..12) == 0 {
+                first = self.rng.u64(1..first + 5);
+            }
+            let bytes: String = (0..count).map(|_| self.line()).collect();
+            append.lines = Some(Lines { first: seq(first), count, bytes: Bytes::from(bytes) });
+        }
+        if last > 0 && self.rng.bool() {
+            self.fold(session, last, &mut append);
+        }
+        if self.rng.u8(..6) == 0 {
+            append.key = Some(KeyRecord {
+                tenant: session.record.key.tenant.clone(),
+                key: format!("{}/{}", session.record.key.id, self.rng.u8(..5)),
+                fingerprint: [self.rng.u8(..); 32],
+                answer: self.words(),
+            });
+        }
+        if self.rng.u8(..5) == 0 {
+            let id = format!("q{}", self.now_ms);
+            let json = Bytes::from(self.line());
+            append.enqueue.push(Queued { reply_id: format!("reply to {id}"), id, json });
+        }
+        if let Some(queued) = session.queue.first().filter(|_| self.rng.u8(..4) == 0) {
+            append.dequeue.push(queued.id.clone());
+        }
+        append
+    }
+
+    fn line(&mut self) -> String {
+        let pad = self.rng.usize(..40);
+        format!("{{\"random\":{},\"pad\":\"{:pad$}\"}}\n", self.rng.u64(..), "")
+    }
+
+    /// What follows from the events: a reply begins, or ends, or the like.
+    fn fold(&mut self, session: &Session, last: u64, append: &mut Append) {
+        let open = session.record.state.open_from.map(turnwire_core::Seq::get);
+        let kept = session.record.first.get().min(last);
+        let open = match open {
+            Some(first) if self.rng.bool() => {
+                append.messages.push(self.message(first, last));
+                None
+            }
+            Some(first) => Some(first),
+            None if self.rng.bool() => Some(last),
+            None => {
+                // One that came whole.
+                let first = self.rng.u64(kept..=last);
+                append.messages.push(self.message(first, last));
+                None
+            }
+        };
+        // Two messages do not begin at one place.
+        append.messages.retain(|new| session.messages.iter().all(|old| old.first != new.first));
+        if let Some(old) = self.rng.choice(&session.messages).filter(|_| last.is_multiple_of(3)) {
+            append.superseded.push(old.id.clone());
+        }
+        let status = if self.rng.bool() { Status::Running } else { Status::Waiting };
+        append.state = Some(SessionState {
+            status: if open.is_some() { status } else { Status::Idle },
+            open_from: open.map(seq),
+            ..SessionState::default()
+        });
+    }
+
+    fn message(&mut self, first: u64, last: u64) -> StoredMessage {
+        StoredMessage {
+            id: format!("m{}", self.now_ms),
+            first: seq(first),
+            last: seq(last),
+            event_id: format!("e{first}"),
+            of_sub_agent: self.rng.u8(..3) == 0,
+            superseded: false,
+            fold_version: self.rng.u32(1..3),
+            json: Bytes::from(self.line()),
+            text: self.words(),
+        }
+    }
+
+    async fn replace(&mut self, store: &dyn Store) {
+        let Some(session) = self.session() else { return };
+        let mut messages = session.messages.clone();
+        messages.retain(|_| self.rng.bool());
+        for message in &mut messages {
+            message.text = self.words();
+            message.fold_version += 1;
+        }
+        store.replace_messages(session.record.no, messages.clone()).await.unwrap();
+        self.model_of(&session).put(&messages);
+    }
+
+    async fn blob(&mut self, store: &dyn Store) {
+        let (tenant, hash) = (self.tenant(), [self.rng.u8(..3); 32]);
+        let blob = Blob { media_type: self.words(), bytes: Bytes::from(self.line()) };
+        store.put_blob(&tenant, hash, blob.clone()).await.unwrap();
+        let kept = self.model.blobs.entry((tenant.as_str().into(), hash)).or_insert(blob);
+        assert_eq!(store.blob(&tenant, hash).await.unwrap().as_ref(), Some(&*kept));
+    }
+
+    /// An engine has some freedom in what it removes; that it keeps to the rules is checked, and
+    /// the model follows it.
+    async fn retain(&mut self, store: &dyn Store) {
+        let before_ms = self.rng.bool().then(|| self.rng.i64(..=self.now_ms));
+        let max_bytes = (self.rng.u8(..4) == 0).then(|| self.rng.u64(..5000));
+        let keys_before_ms = self.rng.bool().then(|| self.rng.i64(..=self.now_ms));
+        let retention = Retention { before_ms, max_bytes, keys_before_ms };
+        let removed = store.retain(retention).await.unwrap();
+
+        let mut expected = Removed::default();
+        for session in self.model.sessions.values_mut() {
+            let record = store.session(&session.record.key).await.unwrap().unwrap();
+            let (gone, bytes) = (session.gone(), session.bytes());
+            session.record.first = record.first;
+            assert!(session.gone() >= gone, "what was removed is there again");
+            if session.gone() == gone {
+                continue;
+            }
+            expected.sessions += 1;
+            expected.events += (session.gone() - gone) as u64;
+            expected.bytes += bytes - session.bytes();
+            assert!(session.may_begin_at(record.first.get()), "cut at {}", record.first);
+            let young = session.events.iter().take(session.gone()).skip(gone);
+            let young =
+                before_ms.is_none_or(|before| young.map(|(_, at)| *at).max() >= Some(before));
+            assert!(max_bytes.is_some() || !young, "what is young enough was removed");
+        }
+        let total: u64 = self.model.sessions.values().map(Session::bytes).sum();
+        let left = |session: &Session| {
+            let last = session.record.last;
+            session.may_begin_at(last + 1) && session.record.first.get() <= last
+        };
+        assert!(
+            max_bytes.is_none_or(|max| total <= max) || !self.model.sessions.values().any(left),
+            "{total} bytes are left, and more could go",
+        );
+        if let Some(before) = before_ms {
+            for session in self.model.sessions.values().filter(|session| left(session)) {
+                let young = session.events.iter().any(|(_, at)| *at >= before);
+                assert!(young, "all of {:?} is old, and could go", session.record.key);
+            }
+        }
+        let keys = self.model.keys.len();
+        self.model.keys.retain(|_, (_, _, at)| keys_before_ms.is_none_or(|before| *at >= before));
+        expected.keys = (keys - self.model.keys.len()) as u64;
+        assert_eq!(removed, expected);
+    }
+
+    /// Deletes what there is, for the next run.
+    pub(super) async fn leave(mut self, bench: &mut Bench) {
+        let retention = Retention { keys_before_ms: Some(i64::MAX), ..Retention::default() };
+        bench.store().retain(retention).await.unwrap();
+        while let Some((_, session)) = self.model.sessions.pop_first() {
+            bench.store().delete(session.record.no).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Search: words in finished messages and in titles.
+
+use super::bench::{Bench, Owner, all_of, ids, message, open_from};
+use crate::store::{Append, Retention, SessionPatch, SessionQuery, SessionState, Status, Store};
+
+fn query(words: &str) -> SessionQuery {
+    SessionQuery { search: Some(words.to_owned()), ..all_of("t") }
+}
+
+/// The ids of the sessions that a search finds, sorted.
+async fn find(store: &dyn Store, words: &str) -> Vec<String> {
+    let found = store.sessions(&query(words)).await;
+    let found = found.unwrap_or_else(|error| panic!("a search for {words:?}: {error}"));
+    let mut found: Vec<String> = ids(&found).into_iter().map(str::to_owned).collect();
+    found.sort();
+    found
+}
+
+/// A session with messages of these texts.
+async fn told(store: &dyn Store, id: &str, texts: &[&str]) -> Owner {
+    let mut owner = Owner::new(store, "t", id).await;
+    for (at, text) in texts.iter().enumerate() {
+        store.append(owner.reply(2, &format!("m{at}"), text)).await.unwrap();
+    }
+    owner
+}
+
+pub(super) async fn a_search_finds_words_of_messages_and_titles_in_any_case(bench: &mut Bench) {
+    told(bench.store(), "one", &["The weather is fine.", "Thank you!"]).await;
+    told(bench.store(), "two", &["A recipe for soup", "with Leeks, and CARROTS"]).await;
+    let titled = told(bench.store(), "three", &[]).await;
+    let patch = SessionPatch { title: Some("Soup of Überlingen".to_owned()), metadata: None };
+    bench.store().patch(titled.no, patch).await.unwrap();
+    bench
+        .see(async |store| {
+            assert_eq!(find(store, "weather").await, ["one"]);
+            assert_eq!(find(store, "WEATHER").await, ["one"]);
+            assert_eq!(find(store, "thank").await, ["one"]);
+            assert_eq!(find(store, "carrots").await, ["two"]);
+            assert_eq!(find(store, "soup").await, ["three", "two"]);
+            assert_eq!(find(store, "überlingen").await, ["three"]);
+            assert_eq!(find(store, "potatoes").await, [""; 0]);
+        })
+        .await;
+}
+
+pub(super) async fn a_search_wants_all_words_in_one_text(bench: &mut Bench) {
+    told(bench.store(), "both", &["leeks come before carrots"]).await;
+    told(bench.store(), "half", &["only carrots"]).await;
+    told(bench.store(), "apart", &["only leeks", "only carrots"]).await;
+    bench
+        .see(async |store| {
+            assert_eq!(find(store, "carrots leeks").await, ["both"]);
+            assert_eq!(find(store, "  leeks,\tcarrots ").await, ["both"]);
+        })
+        .await;
+}
+
+pub(super) async fn a_search_finds_the_beginning_of_a_word(bench: &mut Bench) {
+    told(bench.store(), "s", &["Thunderstorms tomorrow"]).await;
+    bench
+        .see(async |store| {
+            for beginning in ["th", "thunder", "Thunderstorm", "tomo", "thund tomor"] {
+                assert_eq!(find(store, beginning).await, ["s"], "{beginning}");
+            }
+        })
+        .await;
+}
+
+pub(super) async fn a_search_finds_words_in_scripts_without_spaces(bench: &mut Bench) {
+    told(bench.store(), "zh", &["今天天气很好，我们去公园吧。"]).await;
+    told(bench.store(), "ja", &["明日は東京タワーに行きます"]).await;
+    told(bench.store(), "ko", &["오늘 날씨가 좋습니다"]).await;
+    bench
+        .see(async |store| {
+            for (words, id) in [
+                ("天气", "zh"),
+                ("今天", "zh"),
+                ("公园吧", "zh"),
+                ("天气很好", "zh"),
+                ("天气 公园", "zh"),
+                ("東京", "ja"),
+                ("タワー", "ja"),
+                ("行きます", "ja"),
+                ("날씨", "ko"),
+                ("오늘 날씨", "ko"),
+            ] {
+                assert_eq!(find(store, words).await, [id], "{words}");
+            }
+            assert_eq!(find(store, "天很").await, [""; 0], "both signs, but not together");
+        })
+        .await;
+}
+
+pub(super) async fn a_search_finds_a_single_sign(bench: &mut Bench) {
+    told(bench.store(), "cat", &["这只猫很可爱"]).await;
+    told(bench.store(), "dog", &["我的狗"]).await;
+    bench
+        .see(async |store| {
+            assert_eq!(find(store, "猫").await, ["cat"]);
+            assert_eq!(find(store, "狗").await, ["dog"]);
+            assert_eq!(find(store, "鱼").await, [""; 0]);
+        })
+        .await;
+}
+
+pub(super) async fn quotes_and_operators_in_a_search_are_harmless(bench: &mut Bench) {
+    told(bench.store(), "s", &["She said hello world, salt and pepper"]).await;
+    told(bench.store(), "rock", &["rock"]).await;
+    let long = "word ".repeat(2000);
+    let longer = "x".repeat(20_000);
+    bench
+        .see(async |store| {
+            // What these find is not said, but that they find or do not.
+            for words in [
+                "",
+                " ",
+                "\"",
+                "\"\"",
+                "'",
+                "`",
+                "*",
+                "**",
+                "(",
+                ")",
+                "()",
+                "AND",
+                "OR",
+                "NOT",
+                "NEAR",
+                "NEAR(",
+                "NEAR(a b, 5)",
+                "a AND",
+                "OR b",
+                "text:",
+                "title:x",
+                "text : x",
+                "^a",
+                "-a",
+                "+a",
+                "a + b",
+                "{a b}:c",
+                "a:b:c",
+                "\\",
+                "\0",
+                "a\0b",
+                "%",
+                "_",
+                "--",
+                "/* */",
+                ";",
+                "a;b",
+                "\"a",
+                "a\"",
+                "\"a\" \"",
+                "😀",
+                "e\u{301}",
+                "\u{202e}",
+                "\n",
+                &long,
+                &longer,
+            ] {
+                find(store, words).await;
+            }
+            for words in [
+                "\"hello\"",
+                "hello*",
+                "(hello)",
+                "+hello",
+                "hello;",
+                "'hello world'",
+                "^she",
+                "\"world hello",
+                "hello, world!",
+                "salt AND pepper",
+                "{hello} \"world\"",
+            ] {
+                assert_eq!(find(store, words).await, ["s"], "{words}");
+            }
+            for words in ["rock OR roll", "rock NOT roll", "text:rock", "NEAR(rock rock)"] {
+                assert_eq!(find(store, words).await, [""; 0], "operators are words: {words}");
+            }
+        })
+        .await;
+}
+
+pub(super) async fn a_search_keeps_to_tenant_status_and_page(bench: &mut Bench) {
+    for at in 0..7 {
+        let mut owner = told(bench.store(), &at.to_string(), &["a needle"]).await;
+        owner.now_ms = at + 1;
+        let append = owner.events(1);
+        let state = if at % 2 == 1 { open_from(owner.last) } else { SessionState::default() };
+        bench.store().append(Append { state: Some(state), ..append }).await.unwrap();
+        told(bench.store(), &format!("hay {at}"), &["nothing"]).await;
+    }
+    let mut other = Owner::new(bench.store(), "other", "s").await;
+    bench.store().append(other.reply(1, "m", "a needle")).await.unwrap();
+    bench
+        .see(async |store| {
+            let all = store.sessions(&query("needle")).await.unwrap();
+            assert_eq!(ids(&all), ["6", "5", "4", "3", "2", "1", "0"]);
+            let page = SessionQuery { limit: 2, ..query("needle") };
+            assert_eq!(ids(&store.sessions(&page).await.unwrap()), ["6", "5"]);
+            let after = Some((all[1].updated_ms, all[1].no));
+            let next = SessionQuery { after, ..page };
+            assert_eq!(ids(&store.sessions(&next).await.unwrap()), ["4", "3"]);
+            let running = SessionQuery { status: Some(Status::Running), ..query("needle") };
+            assert_eq!(ids(&store.sessions(&running).await.unwrap()), ["5", "3", "1"]);
+        })
+        .await;
+}
+
+pub(super) async fn a_search_knows_what_was_changed(bench: &mut Bench) {
+    let store = bench.store();
+    let mut owner = told(store, "s", &["before", "beside"]).await;
+    let title = |text: &str| SessionPatch { title: Some(text.to_owned()), metadata: None };
+    store.patch(owner.no, title("heading")).await.unwrap();
+    assert_eq!(find(store, "heading").await, ["s"]);
+    store.patch(owner.no, title("caption")).await.unwrap();
+    store.replace_messages(owner.no, vec![message("m0", 1, 2, "afterwards")]).await.unwrap();
+    owner.now_ms = 10;
+    store.append(owner.reply(1, "late", "finally")).await.unwrap();
+    // Events go, messages stay.
+    let everything = Retention { before_ms: Some(100), ..Retention::default() };
+    assert_eq!(store.retain(everything).await.unwrap().events, 5);
+    bench
+        .see(async |store| {
+            for words in ["caption", "afterwards", "beside", "finally"] {
+                assert_eq!(find(store, words).await, ["s"], "{words}");
+            }
+            for words in ["heading", "before"] {
+                assert_eq!(find(store, words).await, [""; 0], "{words}");
+            }
+        })
+        .await;
+}
+
+pub(super) async fn a_search_does_not_find_what_was_deleted(bench: &mut Bench) {
+    for id in ["gone", "again"] {
+        let owner = told(bench.store(), id, &["a secret"]).await;
+        let patch = SessionPatch { title: Some("secret".to_owned()), metadata: None };
+        bench.store().patch(owner.no, patch).await.unwrap();
+        bench.store().delete(owner.no).await.unwrap();
+    }
+    told(bench.store(), "again", &["public"]).await;
+    told(bench.store(), "later", &["public"]).await;
+    bench
+        .see(async |store| {
+            assert_eq!(find(store, "secret").await, [""; 0]);
+            assert_eq!(find(store, "public").await, ["again", "later"]);
+        })
+        .await;
+}

@@ -1,0 +1,309 @@
+//! Whether what is stored of messages and sessions is what their events say, and making it so.
+//!
+//! Messages are a projection: whatever happened to them, they can be made again from the events that
+//! remain. [`check`] folds a session's events the way they were folded when they came, and compares.
+//! [`repair`] puts what was folded in place of what is stored. Neither ever changes an event.
+
+use crate::error::{Error, Result};
+use crate::live::{Live, Pushed, Tx};
+use crate::projection::{FOLD_VERSION, event_at};
+use crate::store::{
+    Append, Fence, Lines, SessionNo, SessionRecord, SessionState, Store, StoredMessage,
+};
+use crate::walk::Messages;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+use turnwire_core::{EventKind, Seq};
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 1 << 20;
+/// How many messages are written at a time.
+const WRITTEN: usize = 64;
+/// How often a session is looked at again that changes meanwhile.
+const TRIES: usize = 3;
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// A message that the events say and that is not stored.
+    Missing(String),
+    /// A message that is stored otherwise than the events say.
+    Different(String),
+    /// A message that an older fold made.
+    Outdated(String),
+    /// A message of which the events that remain know nothing. It is left alone.
+    Unfounded(String),
+    /// Messages that cannot be read at all. All that the events say are written again.
+    Unreadable(String),
+    /// What the session is doing, or where its first open reply begins, is stored otherwise than the
+    /// events say.
+    State,
+    /// An event that does not fit those before it, or cannot be read. It is left alone.
+    Event(Seq, String),
+}
+
+impl Finding {
+    /// Whether it can be made good from the events.
+    pub fn can_be_repaired(&self) -> bool {
+        match self {
+            Self::Missing(_)
+            | Self::Different(_)
+            | Self::Outdated(_)
+            | Self::Unreadable(_)
+            | Self::State => true,
+            Self::Unfounded(_) | Self::Event(..) => false,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(id) => write!(f, "message {id} is missing; its events are there"),
+            Self::Different(id) => write!(f, "message {id} is not what its events say"),
+            Self::Outdated(id) => write!(f, "message {id} was made by an older version"),
+            Self::Unfounded(id) => write!(f, "message {id} should have events, and has none"),
+            Self::Unreadable(why) => write!(f, "messages cannot be read: {why}"),
+            Self::State => f.write_str("the session's state is not what its events say"),
+            Self::Event(seq, why) => write!(f, "event {seq}: {why}"),
+        }
+    }
+}
+
+/// Checks one session. What is wrong in several ways is named once.
+///
+/// It may be looked at while somebody writes to it: only what stays the same counts.
+pub async fn check(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Finding>> {
+    let mut record = record.clone();
+    let mut tries = TRIES;
+    loop {
+        let found = look(store, &record).await;
+        tries -= 1;
+        if tries == 0 || matches!(&found, Ok(found) if found.is_empty()) {
+            return found;
+        }
+        match store.session(&record.key).await? {
+            Some(now) if now.no != record.no => return Ok(Vec::new()),
+            None => return Ok(Vec::new()),
+            Some(now) if now == record => return found,
+            Some(now) => record = now,
+        }
+    }
+}
+
+async fn look(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Finding>> {
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    let mut folding = Folding::new(record);
+    let mut superseded = BTreeSet::new();
+    while folding.more(store).await? {
+        for message in folding.messages.drain(..) {
+            expected.insert(message.id.clone(), fingerprint(&message));
+        }
+        superseded.extend(folding.superseded.drain(..));
+    }
+    let mut found = std::mem::take(&mut folding.problems);
+    let mut stored = Messages::new(store, record.no);
+    loop {
+        let some = match stored.next().await {
+            Ok(some) => some,
+            Err(Error::Damaged(why)) => {
+                found.push(Finding::Unreadable(why));
+                expected.clear();
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        if some.is_empty() {
+            break;
+        }
+        for message in some {
+            // Of what came later, or of what is gone, these events say nothing.
+            if message.last.get() > record.last || message.first < record.first {
+                continue;
+            }
+            let should_be_superseded = superseded.contains(&message.id);
+            let plain = StoredMessage { superseded: false, fold_version: FOLD_VERSION, ..message };
+            found.extend(match expected.remove(&plain.id) {
+                None => Some(Finding::Unfounded(plain.id)),
+                Some(other) if other != fingerprint(&plain) => Some(Finding::Different(plain.id)),
+                Some(_) if message.superseded != should_be_superseded => {
+                    Some(Finding::Different(plain.id))
+                }
+                Some(_) if message.fold_version != FOLD_VERSION => {
+                    Some(Finding::Outdated(plain.id))
+                }
+                Some(_) => None,
+            });
+        }
+    }
+    found.extend(expected.into_keys().map(Finding::Missing));
+    if folding.state(record) != record.state {
+        found.push(Finding::State);
+    }
+    Ok(found)
+}
+
+/// Puts what the events say in place of what is stored. Nobody else may use the store meanwhile.
+pub async fn repair(store: &dyn Store, record: &SessionRecord, found: &[Finding]) -> Result<()> {
+    let mut wanted = BTreeSet::new();
+    for finding in found {
+        if let Finding::Missing(id) | Finding::Different(id) | Finding::Outdated(id) = finding {
+            wanted.insert(id.as_str());
+        }
+    }
+    let all = found.iter().any(|finding| matches!(finding, Finding::Unreadable(_)));
+    let superseded = all_superseded(store, record).await?;
+    let mut folding = Folding::new(record);
+    let mut messages = Vec::new();
+    while folding.more(store).await? {
+        for mut message in folding.messages.drain(..) {
+            if all || wanted.contains(message.id.as_str()) {
+                message.superseded = superseded.contains(&message.id);
+                messages.push(message);
+            }
+        }
+        if messages.len() >= WRITTEN {
+            store.replace_messages(record.no, std::mem::take(&mut messages)).await?;
+        }
+    }
+    if !messages.is_empty() {
+        store.replace_messages(record.no, messages).await?;
+    }
+    if found.contains(&Finding::State) {
+        put_state(store, record.no, folding.state(record)).await?;
+    }
+    Ok(())
+}
+
+async fn all_superseded(store: &dyn Store, record: &SessionRecord) -> Result<BTreeSet<String>> {
+    let mut folding = Folding::new(record);
+    let mut superseded = BTreeSet::new();
+    while folding.more(store).await? {
+        folding.messages.clear();
+        superseded.extend(folding.superseded.drain(..));
+    }
+    Ok(superseded)
+}
+
+async fn put_state(store: &dyn Store, session: SessionNo, state: SessionState) -> Result<()> {
+    let lease = store.acquire(session, "doctor", Duration::from_secs(30)).await?;
+    let append = Append {
+        session,
+        fence: lease.fence,
+        lines: None,
+        now_ms: crate::log::now_ms(),
+        messages: Vec::new(),
+        superseded: Vec::new(),
+        state: Some(state),
+        key: None,
+        enqueue: Vec::new(),
+        dequeue: Vec::new(),
+    };
+    store.append(append).await
+}
+
+fn fingerprint(message: &StoredMessage) -> u64 {
+    let StoredMessage {
+        id,
+        first,
+        last,
+        event_id,
+        of_sub_agent,
+        superseded,
+        fold_version,
+        json,
+        text,
+    } = message;
+    let mut hasher = DefaultHasher::new();
+    (id, first, last, event_id, of_sub_agent).hash(&mut hasher);
+    (superseded, fold_version, &**json, text).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Folds the events of a session again, with what folds them when they come.
+struct Folding {
+    live: Live,
+    last: u64,
+    messages: Vec<StoredMessage>,
+    superseded: Vec<String>,
+    problems: Vec<Finding>,
+}
+
+impl Folding {
+    fn new(record: &SessionRecord) -> Self {
+        let before = record.first.get() - 1;
+        let nobody = Fence(0);
+        Self {
+            live: Live::new(record.no, nobody, record.first, before, SessionState::default()),
+            last: record.last,
+            messages: Vec::new(),
+            superseded: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Folds some more; `false` at the end.
+    async fn more(&mut self, store: &dyn Store) -> Result<bool> {
+        if self.live.last >= self.last {
+            return Ok(false);
+        }
+        let from = Seq::new(self.live.last + 1).unwrap_or(Seq::FIRST);
+        let rows = match store.read(self.live.no, from, CHUNK).await {
+            Ok(rows) => rows,
+            Err(Error::Damaged(why)) => {
+                // Nothing behind it can be folded.
+                self.problems.push(Finding::Event(from, why));
+                self.live.last = self.last;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        if rows.is_empty() {
+            let why = format!("the log should go on to {}, and ends here", self.last);
+            self.problems.push(Finding::Event(from, why));
+            self.live.last = self.last;
+            return Ok(false);
+        }
+        for lines in rows {
+            self.lines(&lines);
+        }
+        Ok(true)
+    }
+
+    fn lines(&mut self, lines: &Lines) {
+        let mut tx = Tx::new(&mut self.live, 0);
+        for (seq, line) in lines.iter().take_while(|(seq, _)| seq.get() <= self.last) {
+            let pushed = match event_at(seq, line) {
+                Ok(mut event) => {
+                    if let EventKind::Supersede(event) = &event.kind {
+                        self.superseded.extend(event.message_ids.iter().cloned());
+                    }
+                    let pushed = tx.push(&mut event, std::str::from_utf8(line).ok());
+                    pushed.map_err(|why| why.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            let why = match pushed {
+                Ok(Pushed::Stored(_)) => continue,
+                Ok(Pushed::Repeated) => "it is there twice".to_owned(),
+                Err(why) => why,
+            };
+            self.problems.push(Finding::Event(seq, why));
+            // It has its place all the same.
+            self.messages.extend(tx.into_append().messages);
+            self.live.last = seq.get();
+            tx = Tx::new(&mut self.live, 0);
+        }
+        self.messages.extend(tx.into_append().messages);
+    }
+
+    /// The state as the events have it. What they do not say is left as it is.
+    fn state(&self, record: &SessionRecord) -> SessionState {
+        let SessionState { status, open_from, usage, .. } = self.live.state.clone();
+        // Tokens of replies whose events are gone are known from the state alone.
+        let usage = if record.first == Seq::FIRST { usage } else { record.state.usage.clone() };
+        SessionState { status, open_from, usage, ..record.state.clone() }
+    }
+}

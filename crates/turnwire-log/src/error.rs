@@ -1,0 +1,61 @@
+//! What can go wrong with a log, for a `match`, with a sentence for people.
+
+use std::fmt;
+use turnwire_core::Seq;
+
+/// A result with this crate's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the log did not do what it was asked.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The session is not there, or not any more.
+    NoSession,
+    /// Somebody else owns the session now: nothing was written.
+    Fenced,
+    /// The events do not go on from the log's end: nothing was written. Whoever asked has to look
+    /// again where the log stands.
+    OutOfOrder,
+    /// What was asked for has been removed by retention; this is the earliest place that is left.
+    Trimmed(Seq),
+    /// An event that does not fit, and which of those that were handed in.
+    Refused {
+        /// Counted from 0.
+        at: usize,
+        /// Why.
+        why: turnwire_core::Error,
+    },
+    /// No room left. What was acknowledged is safe; writing goes on when there is room again.
+    Full(String),
+    /// Another process has the store.
+    Locked(String),
+    /// The store was written by a version that this one does not know.
+    Version(String),
+    /// What is stored is not what was written: which file, and where.
+    Damaged(String),
+    /// Not allowed to read or write a file.
+    Denied(String),
+    /// Anything else that the store says.
+    Store(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSession => f.write_str("there is no such session"),
+            Self::Fenced => f.write_str("somebody else owns this session now"),
+            Self::OutOfOrder => f.write_str("the log went on in the meantime"),
+            Self::Trimmed(first) => write!(f, "events before {first} are no longer kept"),
+            Self::Refused { at, why } => write!(f, "event {at}: {why}"),
+            Self::Full(what)
+            | Self::Locked(what)
+            | Self::Version(what)
+            | Self::Damaged(what)
+            | Self::Denied(what)
+            | Self::Store(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,41 @@
+//! The durable log of sessions.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`store`] | what an engine does |
+//! | [`memory`] | an engine that forgets everything when it ends |
+//! | [`sqlite`] | an engine in one file |
+//! | [`log`] | all sessions over an engine |
+//! | [`session`] | one session: change it, read it, wait for more |
+//! | [`transfer`] | sessions as lines of JSON, out and in |
+//! | [`doctor`] | whether messages are what their events say |
+//! | [`walk`] | all messages, some at a time |
+//! | [`live`] | what is known of a session while it is used |
+//! | [`mod@conformance`] | the tests that every engine must pass |
+//! | [`error`] | what can go wrong |
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod doctor;
+pub mod error;
+pub mod live;
+pub mod log;
+pub mod memory;
+pub mod projection;
+pub mod session;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+pub mod store;
+mod tail;
+pub mod transfer;
+pub mod walk;
+
+pub use error::{Error, Result};
+pub use live::{OpenReply, PendingCalls, Pushed, Tx};
+pub use log::Log;
+pub use memory::MemoryStore;
+pub use projection::FOLD_VERSION;
+pub use session::{Head, Receipt, Session, Snapshot};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
+pub use store::Store;

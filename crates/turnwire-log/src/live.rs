@@ -1,0 +1,683 @@
+//! What is known of a session while it is used: the open replies, folded as far as the log goes, and
+//! what tells a repeat.
+//!
+//! Nothing here waits. A change is made here first, then written; what was made and could not be
+//! written is thrown away and read from the log again.
+
+use crate::projection::{self, Place};
+use crate::store::{
+    Append, Fence, KeyRecord, Lines, Producer, Queued, SessionNo, SessionState, Status,
+    StoredMessage,
+};
+use crate::tail::Tail;
+use bytes::Bytes;
+use std::collections::{HashMap, VecDeque};
+use turnwire_core::event::SubAgent;
+use turnwire_core::{
+    Error, ErrorKind, Event, EventIds, EventKind, Msg, Seq, ToolCall, ToolCallState, Usage,
+};
+
+/// A reply that has not ended.
+#[derive(Debug, Clone)]
+pub struct OpenReply {
+    pub(crate) msg: Msg,
+    pub(crate) ids: EventIds,
+    pub(crate) first: Seq,
+    pub(crate) agent: Option<Box<SubAgent>>,
+    pub(crate) of_sub_agent: bool,
+    /// The calls that wait, and since when.
+    pub(crate) waiting: Vec<(String, String)>,
+}
+
+impl OpenReply {
+    fn new(event: &Event<'_>, first: Seq) -> Self {
+        Self {
+            msg: Msg::reply(&*event.reply_id, ""),
+            ids: EventIds::default(),
+            first,
+            agent: event.agent.clone(),
+            of_sub_agent: event.is_of_sub_agent(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// The message as far as it goes.
+    pub fn msg(&self) -> &Msg {
+        &self.msg
+    }
+
+    /// The place of its first event.
+    pub fn first(&self) -> Seq {
+        self.first
+    }
+
+    /// Whether a sub-agent writes it.
+    pub fn is_of_sub_agent(&self) -> bool {
+        self.of_sub_agent
+    }
+
+    /// Which agent writes it, as its first event says.
+    pub fn agent(&self) -> Option<&SubAgent> {
+        self.agent.as_deref()
+    }
+
+    /// The calls that wait, and since when each of them.
+    pub fn waiting(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.waiting.iter().map(|(call, since)| (call.as_str(), since.as_str()))
+    }
+
+    /// What it waits for; `None` when it does not.
+    pub fn pending(&self) -> Option<PendingCalls> {
+        let since = self.waiting.first()?.1.clone();
+        let of_state = |state: &ToolCallState| -> Vec<ToolCall> {
+            let calls = self.msg.blocks::<ToolCall>();
+            calls.filter(|call| call.state == *state).cloned().collect()
+        };
+        Some(PendingCalls {
+            reply_id: self.msg.id().to_owned(),
+            agent_path: self.agent.as_ref().and_then(|agent| agent.agent_path.clone()),
+            confirm: of_state(&ToolCallState::Asking),
+            external: of_state(&ToolCallState::Submitted),
+            since,
+        })
+    }
+
+    /// Notes which calls wait, after an event that may have changed it.
+    fn note_waiting(&mut self, event: &Event<'_>) {
+        let waits = |msg: &Msg, id: &str| {
+            msg.blocks::<ToolCall>().any(|call| {
+                call.id == id
+                    && matches!(call.state, ToolCallState::Asking | ToolCallState::Submitted)
+            })
+        };
+        match &event.kind {
+            EventKind::RequireUserConfirm(ask) => {
+                self.wait_for(&ask.tool_calls, &event.created_at);
+            }
+            EventKind::RequireExternalExecution(ask) => {
+                self.wait_for(&ask.tool_calls, &event.created_at);
+            }
+            EventKind::UserConfirmResult(_)
+            | EventKind::ExternalExecutionResult(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::ToolResultEnd(_)
+            | EventKind::ModelCallEnd(_)
+                if !self.waiting.is_empty() =>
+            {
+                let msg = &self.msg;
+                self.waiting.retain(|(id, _)| waits(msg, id));
+            }
+            _ => {}
+        }
+    }
+
+    fn wait_for(&mut self, calls: &[ToolCall], since: &str) {
+        for call in self.msg.blocks::<ToolCall>() {
+            let waits = matches!(call.state, ToolCallState::Asking | ToolCallState::Submitted);
+            let asked = calls.iter().any(|asked| asked.id == call.id);
+            if waits && asked && self.waiting.iter().all(|(id, _)| *id != call.id) {
+                self.waiting.push((call.id.clone(), since.to_owned()));
+            }
+        }
+    }
+}
+
+/// What a reply waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingCalls {
+    /// Which reply.
+    pub reply_id: String,
+    /// Whose, where it is a sub-agent's.
+    pub agent_path: Option<String>,
+    /// Calls that a person has to allow.
+    pub confirm: Vec<ToolCall>,
+    /// Calls that somebody outside executes.
+    pub external: Vec<ToolCall>,
+    /// When the first of them was asked.
+    pub since: String,
+}
+
+/// What is known of a message that is finished.
+#[derive(Debug, Clone)]
+pub(crate) enum Known {
+    /// A reply, and the ids of its events.
+    Reply(EventIds),
+    /// It came whole, with this event.
+    Whole(String),
+}
+
+/// How many finished messages are remembered here; the others are looked up.
+const REMEMBERED: usize = 256;
+/// How many ids of events that belong to no reply are remembered, at least.
+const BESIDE: usize = 1 << 15;
+/// How many replies of one session may be open at the same time.
+const OPEN: usize = 1024;
+/// How many producers of one session are remembered beside the present one.
+const FORMER: usize = 16;
+/// How many answered requests are remembered until they can be found in the store.
+const KEYS: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub no: SessionNo,
+    pub fence: Fence,
+    pub first: Seq,
+    /// The last place that was given away, durable or not.
+    pub last: u64,
+    pub state: SessionState,
+    pub replies: Vec<OpenReply>,
+    pub finished: HashMap<String, Known>,
+    finished_order: VecDeque<String>,
+    /// Every finished message is in `finished`.
+    pub knows_all: bool,
+    /// Ids of events that belong to no reply: those of now, and those of before.
+    beside: [EventIds; 2],
+    keys: VecDeque<KeyRecord>,
+    pub queue: VecDeque<Queued>,
+    pub tail: Tail,
+}
+
+impl Live {
+    pub fn new(no: SessionNo, fence: Fence, first: Seq, last: u64, state: SessionState) -> Self {
+        Self {
+            no,
+            fence,
+            first,
+            last,
+            state,
+            replies: Vec::new(),
+            finished: HashMap::new(),
+            finished_order: VecDeque::new(),
+            knows_all: last == 0,
+            beside: Default::default(),
+            keys: VecDeque::new(),
+            queue: VecDeque::new(),
+            tail: Tail::default(),
+        }
+    }
+
+    /// Whether nothing has to be looked up to tell what this message or reply is.
+    pub fn knows(&self, id: &str) -> bool {
+        self.knows_all || self.reply(id).is_some() || self.finished.contains_key(id)
+    }
+
+    pub fn reply(&self, id: &str) -> Option<&OpenReply> {
+        self.replies.iter().find(|reply| reply.msg.id() == id)
+    }
+
+    pub fn remember(&mut self, id: String, known: Known) {
+        if self.finished.insert(id.clone(), known).is_none() {
+            self.finished_order.push_back(id);
+        }
+        while self.finished_order.len() > REMEMBERED {
+            if let Some(oldest) = self.finished_order.pop_front() {
+                self.finished.remove(&oldest);
+                self.knows_all = false;
+            }
+        }
+    }
+
+    /// Applies an event that is in the log already.
+    pub fn replay(&mut self, event: &Event<'_>, seq: Seq) {
+        match class(event) {
+            Class::Message => {
+                if let Some(msg) = projection::whole_message(event) {
+                    self.remember(msg.id().to_owned(), Known::Whole(event.id.to_string()));
+                }
+            }
+            Class::Beside => {
+                self.is_new_beside(&event.id);
+            }
+            Class::Reply => self.replay_reply(event, seq),
+        }
+    }
+
+    fn replay_reply(&mut self, event: &Event<'_>, seq: Seq) {
+        // Before the first open reply only ids matter.
+        if self.state.open_from.is_none_or(|open| seq < open) {
+            match self.finished.get_mut(&*event.reply_id) {
+                Some(Known::Reply(ids)) => {
+                    ids.insert(&event.id);
+                }
+                Some(Known::Whole(_)) => {}
+                None => {
+                    // Only a reply that is here from its start is known.
+                    if matches!(event.kind, EventKind::ReplyStart(_)) {
+                        let mut ids = EventIds::default();
+                        ids.insert(&event.id);
+                        self.remember(event.reply_id.to_string(), Known::Reply(ids));
+                    }
+                }
+            }
+            return;
+        }
+        let at = self.replies.iter().position(|reply| reply.msg.id() == event.reply_id);
+        let at = at.unwrap_or_else(|| {
+            self.replies.push(OpenReply::new(event, seq));
+            self.replies.len() - 1
+        });
+        let Some(reply) = self.replies.get_mut(at) else { return };
+        reply.ids.insert(&event.id);
+        reply.msg.append_event_tolerant(event);
+        reply.note_waiting(event);
+        if reply.msg.finished_at().is_some() {
+            let reply = self.replies.remove(at);
+            self.remember(reply.msg.id().to_owned(), Known::Reply(reply.ids));
+        }
+    }
+
+    fn is_new_beside(&mut self, id: &str) -> bool {
+        let [now, before] = &mut self.beside;
+        if !before.is_empty() && !id.is_empty() {
+            if !before.insert(id) {
+                return false;
+            }
+            before.remove(id);
+        }
+        let new = now.insert(id);
+        if now.len() >= BESIDE {
+            *before = std::mem::take(now);
+        }
+        new
+    }
+
+    /// What changes most often of the state. The rest changes with a message that ends, or is noted.
+    fn shown(&self) -> Shown {
+        (self.state.status, self.state.open_from, self.state.is_produced)
+    }
+
+    /// What the session is doing.
+    fn status(&self) -> Status {
+        if self.replies.is_empty() {
+            Status::Idle
+        } else if self.replies.iter().any(|reply| !reply.waiting.is_empty()) {
+            Status::Waiting
+        } else {
+            Status::Running
+        }
+    }
+}
+
+type Shown = (Status, Option<Seq>, bool);
+
+/// Where an event belongs.
+pub(crate) enum Class {
+    /// To a reply.
+    Reply,
+    /// It is a whole message.
+    Message,
+    /// To none.
+    Beside,
+}
+
+pub(crate) fn class(event: &Event<'_>) -> Class {
+    match &event.kind {
+        EventKind::Message(_) => Class::Message,
+        kind if kind.is_part_of_reply() && !event.reply_id.is_empty() => Class::Reply,
+        _ => Class::Beside,
+    }
+}
+
+/// What became of an event that was handed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushed {
+    /// It has this place now.
+    Stored(Seq),
+    /// It was there already.
+    Repeated,
+}
+
+/// A change of one session, made while nobody else changes it. All of it becomes durable, or none.
+pub struct Tx<'s> {
+    live: &'s mut Live,
+    now_ms: i64,
+    first: Seq,
+    lines: Vec<u8>,
+    count: u32,
+    messages: Vec<StoredMessage>,
+    superseded: Vec<String>,
+    key: Option<KeyRecord>,
+    enqueue: Vec<Queued>,
+    dequeue: Vec<String>,
+    /// What a list shows of the state, as it was.
+    before: Shown,
+    /// Whether the rest of the state was changed.
+    noted: bool,
+    began: bool,
+}
+
+impl<'s> Tx<'s> {
+    pub(crate) fn new(live: &'s mut Live, now_ms: i64) -> Self {
+        let first = Seq::new(live.last.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let before = live.shown();
+        Self {
+            live,
+            now_ms,
+            first,
+            lines: Vec::new(),
+            count: 0,
+            messages: Vec::new(),
+            superseded: Vec::new(),
+            key: None,
+            enqueue: Vec::new(),
+            dequeue: Vec::new(),
+            before,
+            noted: false,
+            began: false,
+        }
+    }
+
+    /// What the session is doing now.
+    pub fn status(&self) -> Status {
+        self.live.status()
+    }
+
+    /// The replies that have not ended, in the order of their first events.
+    pub fn replies(&self) -> &[OpenReply] {
+        &self.live.replies
+    }
+
+    /// A reply that has not ended.
+    pub fn reply(&self, id: &str) -> Option<&OpenReply> {
+        self.live.reply(id)
+    }
+
+    /// Whether a message is there and finished. Only ids that the change was announced to touch
+    /// are known for certain.
+    pub fn is_finished(&self, id: &str) -> bool {
+        self.live.finished.contains_key(id)
+    }
+
+    /// Whether an event of a reply is there. Of replies that have ended only those are known for
+    /// certain that the change was announced to touch.
+    pub fn has_event(&mut self, reply: &str, event: &str) -> bool {
+        let live = &mut *self.live;
+        let open = live.replies.iter_mut().find(|open| open.msg.id() == reply);
+        let ids = match (open, live.finished.get_mut(reply)) {
+            (Some(open), _) => &mut open.ids,
+            (None, Some(Known::Reply(ids))) => ids,
+            (None, Some(Known::Whole(_)) | None) => return false,
+        };
+        if event.is_empty() {
+            return false;
+        }
+        let is_new = ids.insert(event);
+        if is_new {
+            ids.remove(event);
+        }
+        !is_new
+    }
+
+    /// The messages that wait for their turn.
+    pub fn queue(&self) -> impl Iterator<Item = &Queued> {
+        self.live.queue.iter()
+    }
+
+    /// Who publishes from elsewhere.
+    pub fn producer(&self) -> Option<&Producer> {
+        self.live.state.producer.as_ref()
+    }
+
+    /// The place of the last event, this change's included.
+    pub fn last(&self) -> u64 {
+        self.live.last
+    }
+
+    /// Whether the replies that are open are the producer's, rather than the session's own agent's.
+    pub fn is_produced(&self) -> bool {
+        self.live.state.is_produced
+    }
+
+    /// The highest fence that was seen of a producer; 0 when it is not known.
+    pub fn fence_of(&self, producer: &str) -> u64 {
+        let state = &self.live.state;
+        let mut known = state.producer.iter().chain(&state.former_producers);
+        known.find(|known| known.id == producer).map_or(0, |known| known.fence)
+    }
+
+    /// Says who publishes from elsewhere, from now on. What is open is theirs, until it has ended:
+    /// so this comes behind the events.
+    pub fn set_producer(&mut self, producer: Producer) {
+        let state = &mut self.live.state;
+        if state.producer.as_ref() != Some(&producer) {
+            self.noted = true;
+            state.former_producers.retain(|former| former.id != producer.id);
+            let before = state.producer.replace(producer);
+            let overtaken = before.filter(|before| {
+                before.fence > 0 && state.producer.as_ref().is_some_and(|now| now.id != before.id)
+            });
+            state.former_producers.extend(overtaken);
+            if state.former_producers.len() > FORMER {
+                state.former_producers.remove(0);
+            }
+        }
+        state.is_produced = !self.live.replies.is_empty();
+    }
+
+    /// A request that was answered a moment ago.
+    pub fn known_key(&self, key: &str) -> Option<&KeyRecord> {
+        self.live.keys.iter().find(|known| known.key == key)
+    }
+
+    /// Stores the answer to a request that is not to be done twice.
+    pub fn set_key(&mut self, record: KeyRecord) {
+        self.live.keys.push_back(record.clone());
+        if self.live.keys.len() > KEYS {
+            self.live.keys.pop_front();
+        }
+        self.key = Some(record);
+    }
+
+    /// Lets a message wait for its turn.
+    pub fn enqueue(&mut self, queued: Queued) {
+        self.live.queue.push_back(queued.clone());
+        self.enqueue.push(queued);
+    }
+
+    /// Takes a message out of those that wait.
+    pub fn dequeue(&mut self, id: &str) -> Option<Queued> {
+        let at = self.live.queue.iter().position(|queued| queued.id == id)?;
+        self.dequeue.push(id.to_owned());
+        self.live.queue.remove(at)
+    }
+
+    /// Appends an event. One that came before is not stored again; one that does not fit is refused,
+    /// and changes nothing.
+    ///
+    /// `text` is the event's JSON, where the event was read from it: then it is stored as it is.
+    pub fn push(&mut self, event: &mut Event<'_>, text: Option<&str>) -> Result<Pushed, Error> {
+        event.seq = None;
+        event.seq_from = None;
+        let seq = Seq::new(self.live.last.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let stored = match class(event) {
+            Class::Reply => self.push_reply(event, seq)?,
+            Class::Message => self.push_message(event, seq)?,
+            Class::Beside => self.push_beside(event)?,
+        };
+        event.seq = None;
+        if !stored {
+            return Ok(Pushed::Repeated);
+        }
+        match text.filter(|text| can_stand(text)) {
+            Some(text) => self.lines.extend_from_slice(text.trim_ascii().as_bytes()),
+            None => self.lines.extend_from_slice(event.to_json().as_bytes()),
+        }
+        self.lines.push(b'\n');
+        self.count += 1;
+        self.live.last = seq.get();
+        event.seq = Some(seq);
+        Ok(Pushed::Stored(seq))
+    }
+
+    fn push_reply(&mut self, event: &mut Event<'_>, seq: Seq) -> Result<bool, Error> {
+        let live = &mut *self.live;
+        let mut fresh = None;
+        let at = live.replies.iter().position(|reply| reply.msg.id() == event.reply_id);
+        let reply = match at.and_then(|at| live.replies.get_mut(at)) {
+            Some(reply) => reply,
+            None => match live.finished.get_mut(&*event.reply_id) {
+                Some(Known::Reply(ids)) => return is_repeat(ids, event),
+                Some(Known::Whole(_)) => return Err(taken(&event.reply_id)),
+                None if live.replies.len() >= OPEN => return Err(too_many_open()),
+                None => fresh.insert(OpenReply::new(event, seq)),
+            },
+        };
+        if !reply.ids.insert(&event.id) {
+            return Ok(false);
+        }
+        event.seq = Some(seq);
+        if let Err(error) = reply.msg.append_event(event) {
+            reply.ids.remove(&event.id);
+            return Err(error);
+        }
+        reply.note_waiting(event);
+        let has_ended = reply.msg.finished_at().is_some();
+        let at = match fresh {
+            Some(reply) => {
+                self.began = true;
+                live.replies.push(reply);
+                live.replies.len() - 1
+            }
+            None => at.unwrap_or_default(),
+        };
+        if has_ended && at < live.replies.len() {
+            let reply = live.replies.remove(at);
+            if let Some(usage) = reply.msg.usage() {
+                add_usage(&mut live.state.usage, usage);
+            }
+            let place = Place {
+                first: Some(reply.first),
+                last: Some(seq),
+                event_id: String::new(),
+                of_sub_agent: reply.of_sub_agent,
+            };
+            self.messages.push(projection::stored(&reply.msg, place));
+            live.remember(reply.msg.id().to_owned(), Known::Reply(reply.ids));
+        }
+        Ok(true)
+    }
+
+    fn push_message(&mut self, event: &Event<'_>, seq: Seq) -> Result<bool, Error> {
+        let mut event_with_seq = event.clone();
+        event_with_seq.seq = Some(seq);
+        let Some(msg) = projection::whole_message(&event_with_seq) else {
+            let message = "the message cannot be given an id";
+            return Err(Error::new(ErrorKind::NotAMessage, message));
+        };
+        let live = &mut *self.live;
+        if live.reply(msg.id()).is_some() {
+            return Err(taken(msg.id()));
+        }
+        match live.finished.get(msg.id()) {
+            Some(Known::Whole(id)) if !id.is_empty() && *id == event.id => return Ok(false),
+            Some(_) => return Err(taken(msg.id())),
+            None => {}
+        }
+        let place = Place {
+            first: Some(seq),
+            last: Some(seq),
+            event_id: event.id.to_string(),
+            of_sub_agent: event.is_of_sub_agent(),
+        };
+        self.messages.push(projection::stored(&msg, place));
+        live.remember(msg.id().to_owned(), Known::Whole(event.id.to_string()));
+        self.began = true;
+        Ok(true)
+    }
+
+    fn push_beside(&mut self, event: &Event<'_>) -> Result<bool, Error> {
+        if matches!(event.kind, EventKind::Reset(_)) {
+            let message = "RESET tells a client to start over; it is never stored";
+            return Err(Error::new(ErrorKind::NotAnEvent, message));
+        }
+        if !self.live.is_new_beside(&event.id) {
+            return Ok(false);
+        }
+        if let EventKind::Supersede(supersede) = &event.kind {
+            self.superseded.extend(supersede.message_ids.iter().cloned());
+        }
+        Ok(true)
+    }
+
+    /// Whether anything was changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+            && self.key.is_none()
+            && self.enqueue.is_empty()
+            && self.dequeue.is_empty()
+            && !self.noted
+            && self.before == self.live.shown()
+    }
+
+    /// How many events were stored.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// What is to be written.
+    pub(crate) fn into_append(self) -> Append {
+        let Self { live, count, .. } = self;
+        live.state.status = live.status();
+        live.state.open_from = live.replies.first().map(|reply| reply.first);
+        live.state.is_produced &= !live.replies.is_empty();
+        let lines =
+            (count > 0).then(|| Lines { first: self.first, count, bytes: Bytes::from(self.lines) });
+        if let Some(lines) = &lines {
+            live.tail.push(lines.clone());
+        }
+        let changed =
+            self.began || self.noted || !self.messages.is_empty() || live.shown() != self.before;
+        Append {
+            session: live.no,
+            fence: live.fence,
+            lines,
+            now_ms: self.now_ms,
+            messages: self.messages,
+            superseded: self.superseded,
+            state: changed.then(|| live.state.clone()),
+            key: self.key,
+            enqueue: self.enqueue,
+            dequeue: self.dequeue,
+        }
+    }
+}
+
+/// Whether the text can be stored as it is: on one line, and without a place of its own.
+fn can_stand(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    memchr::memchr2(b'\n', b'\r', text.trim_ascii().as_bytes()).is_none()
+        && memchr::memmem::find(bytes, b"\"seq").is_none()
+}
+
+/// An event of a reply that has ended: a repeat, or too late.
+fn is_repeat(ids: &mut EventIds, event: &Event<'_>) -> Result<bool, Error> {
+    if event.id.is_empty() || ids.insert(&event.id) {
+        ids.remove(&event.id);
+        let message = format!(
+            "{} comes after the end of reply {}; a reply that has ended takes nothing more",
+            event.kind.type_name(),
+            event.reply_id
+        );
+        return Err(Error::new(ErrorKind::AlreadyEnded, message));
+    }
+    Ok(false)
+}
+
+fn taken(id: &str) -> Error {
+    let message = format!("{id} is the id of a message that is there already");
+    Error::new(ErrorKind::DuplicateMessage, message)
+}
+
+#[cold]
+fn too_many_open() -> Error {
+    let message = format!("{OPEN} replies of this session are open; end some of them first");
+    Error::new(ErrorKind::WrongReply, message)
+}
+
+fn add_usage(sum: &mut Usage, usage: &Usage) {
+    let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
+    add(&mut sum.input_tokens, usage.input_tokens);
+    add(&mut sum.output_tokens, usage.output_tokens);
+    add(&mut sum.cache_input_tokens, usage.cache_input_tokens);
+    add(&mut sum.cache_creation_input_tokens, usage.cache_creation_input_tokens);
+}

@@ -1,0 +1,132 @@
+//! All sessions of an engine.
+
+use crate::error::Result;
+use crate::session::Session;
+use crate::store::{
+    KeyRecord, NewSession, Queued, Removed, Retention, SessionKey, SessionQuery, SessionRecord,
+    Store,
+};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// All sessions of an engine: made, found, deleted. What is in use is held in memory.
+pub struct Log {
+    store: Arc<dyn Store>,
+    owner: Arc<str>,
+    sessions: Mutex<HashMap<SessionKey, Arc<Session>>>,
+}
+
+/// The time, in milliseconds since 1970. It is for people and for retention; order is never time.
+pub(crate) fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+impl Log {
+    /// The log of an engine. The owner is the name under which this process takes sessions.
+    pub fn new(store: Arc<dyn Store>, owner: impl Into<Arc<str>>) -> Self {
+        Self { store, owner: owner.into(), sessions: Mutex::default() }
+    }
+
+    /// The engine.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Makes a session, or finds the one of this name; and whether it was made.
+    pub async fn create(&self, new: NewSession) -> Result<(Arc<Session>, bool)> {
+        let (record, made) = self.store.create(new).await?;
+        Ok((self.hold(record), made))
+    }
+
+    /// The same, with something that waits for its turn from the very start: after a crash it is
+    /// found by that.
+    pub async fn create_waiting(
+        &self,
+        new: NewSession,
+        waits: Queued,
+    ) -> Result<(Arc<Session>, bool)> {
+        let (record, made) = self.store.create_waiting(new, waits).await?;
+        Ok((self.hold(record), made))
+    }
+
+    /// Finds a session.
+    pub async fn open(&self, key: &SessionKey) -> Result<Option<Arc<Session>>> {
+        if let Some(session) = self.held(key) {
+            return Ok(Some(session));
+        }
+        Ok(self.store.session(key).await?.map(|record| self.hold(record)))
+    }
+
+    /// A session that is in memory.
+    pub fn held(&self, key: &SessionKey) -> Option<Arc<Session>> {
+        self.sessions.lock().get(key).cloned()
+    }
+
+    fn hold(&self, record: SessionRecord) -> Arc<Session> {
+        let mut sessions = self.sessions.lock();
+        if let Some(held) = sessions.get(&record.key).filter(|held| held.no() == record.no) {
+            return held.clone();
+        }
+        let key = record.key.clone();
+        let session = Arc::new(Session::new(record, self.store.clone(), self.owner.clone()));
+        if let Some(former) = sessions.insert(key, session.clone()) {
+            former.vanish();
+        }
+        session
+    }
+
+    /// Deletes a session: durable when this returns. Whether it was there.
+    pub async fn delete(&self, key: &SessionKey) -> Result<bool> {
+        let Some(record) = self.store.session(key).await? else { return Ok(false) };
+        self.store.delete(record.no).await?;
+        let held = {
+            let mut sessions = self.sessions.lock();
+            let is_it = sessions.get(key).is_some_and(|held| held.no() == record.no);
+            if is_it { sessions.remove(key) } else { None }
+        };
+        if let Some(session) = held {
+            session.vanish();
+        }
+        Ok(true)
+    }
+
+    /// A list of sessions, as they are stored.
+    pub async fn list(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+        self.store.sessions(query).await
+    }
+
+    /// A request that was answered before.
+    pub async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
+        self.store.key(tenant, key).await
+    }
+
+    /// Removes what is not to be kept any longer.
+    pub async fn retain(&self, retention: Retention) -> Result<Removed> {
+        let removed = self.store.retain(retention).await?;
+        if removed.sessions > 0 {
+            let held: Vec<_> = self.sessions.lock().values().cloned().collect();
+            for session in held {
+                if let Some(record) = self.store.session(session.key()).await?
+                    && record.no == session.no()
+                {
+                    session.trimmed(record.first);
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Lets go of the sessions that nobody uses. To be called from time to time.
+    pub fn sweep(&self) -> usize {
+        let mut sessions = self.sessions.lock();
+        let before = sessions.len();
+        sessions.retain(|_, session| !session.is_idle());
+        before - sessions.len()
+    }
+
+    /// How many sessions are in memory.
+    pub fn in_memory(&self) -> usize {
+        self.sessions.lock().len()
+    }
+}

@@ -1,0 +1,298 @@
+//! An engine that forgets everything when it ends.
+//!
+//! ```
+//! use turnwire_log::MemoryStore;
+//! use turnwire_log::store::{NewSession, SessionKey, Store};
+//! # use turnwire_core::Fields;
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let store = MemoryStore::default();
+//! let (session, made) = store
+//!     .create(NewSession {
+//!         key: SessionKey::new("alice", "chat-1"),
+//!         agent: "demo".to_owned(),
+//!         title: String::new(),
+//!         metadata: Fields::default(),
+//!         now_ms: 0,
+//!     })
+//!     .await?;
+//! assert!(made);
+//! assert_eq!(store.session(&session.key).await?, Some(session));
+//! # Ok::<(), turnwire_log::Error>(())
+//! # }).unwrap();
+//! ```
+
+mod kept;
+mod retain;
+mod search;
+
+use crate::error::{Error, Result};
+use crate::store::{
+    Append, Blob, Fence, KeyRecord, Lease, Lines, MessageQuery, NewSession, Pending, Queued,
+    Removed, Retention, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord,
+    SessionState, Store, StoredMessage,
+};
+use async_trait::async_trait;
+use kept::Kept;
+use parking_lot::Mutex;
+use search::Words;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+use turnwire_core::Seq;
+
+/// An engine in memory: plain maps under one lock, so that whatever is written is there, whole,
+/// when the call returns.
+#[derive(Debug, Default)]
+pub struct MemoryStore(Mutex<Data>);
+
+#[derive(Debug, Default)]
+struct Data {
+    last_no: i64,
+    last_fence: u64,
+    names: HashMap<SessionKey, SessionNo>,
+    sessions: BTreeMap<SessionNo, Kept>,
+    tenants: HashMap<Arc<str>, Tenant>,
+}
+
+/// What a tenant has beside its sessions.
+#[derive(Debug, Default)]
+struct Tenant {
+    keys: HashMap<String, Key>,
+    blobs: HashMap<[u8; 32], Blob>,
+}
+
+#[derive(Debug)]
+struct Key {
+    record: KeyRecord,
+    /// The session with which it goes.
+    of: SessionNo,
+    at_ms: i64,
+}
+
+impl Data {
+    fn get(&self, session: SessionNo) -> Result<&Kept> {
+        self.sessions.get(&session).ok_or(Error::NoSession)
+    }
+
+    fn get_mut(&mut self, session: SessionNo) -> Result<&mut Kept> {
+        self.sessions.get_mut(&session).ok_or(Error::NoSession)
+    }
+
+    fn create(&mut self, new: NewSession) -> Result<(SessionRecord, bool)> {
+        if let Some(no) = self.names.get(&new.key) {
+            return Ok((self.get(*no)?.record.clone(), false));
+        }
+        let epoch = epoch()?;
+        self.last_no += 1;
+        let no = SessionNo(self.last_no);
+        let record = SessionRecord {
+            no,
+            key: new.key,
+            epoch,
+            agent: new.agent,
+            title: new.title,
+            metadata: new.metadata,
+            created_ms: new.now_ms,
+            updated_ms: new.now_ms,
+            first: Seq::FIRST,
+            last: 0,
+            state: SessionState::default(),
+        };
+        self.names.insert(record.key.clone(), no);
+        self.sessions.insert(no, Kept::new(record.clone()));
+        Ok((record, true))
+    }
+
+    fn list(&self, query: &SessionQuery) -> Vec<SessionRecord> {
+        let words = query.search.as_deref().map(Words::new);
+        let place = |kept: &Kept| Reverse((kept.record.updated_ms, kept.record.no));
+        let mut found: Vec<&Kept> = self
+            .sessions
+            .values()
+            .filter(|kept| kept.record.key.tenant == query.tenant)
+            .filter(|kept| query.status.is_none_or(|status| kept.record.state.status == status))
+            .filter(|kept| query.after.is_none_or(|after| place(kept) > Reverse(after)))
+            .collect();
+        found.sort_unstable_by_key(|kept| place(kept));
+        found
+            .into_iter()
+            .filter(|kept| words.as_ref().is_none_or(|words| words.are_in(kept)))
+            .take(query.limit)
+            .map(|kept| kept.record.clone())
+            .collect()
+    }
+
+    fn delete(&mut self, session: SessionNo) -> Result<()> {
+        let kept = self.sessions.remove(&session).ok_or(Error::NoSession)?;
+        self.names.remove(&kept.record.key);
+        for tenant in self.tenants.values_mut() {
+            tenant.keys.retain(|_, key| key.of != session);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, mut append: Append) -> Result<()> {
+        let (of, at_ms, key) = (append.session, append.now_ms, append.key.take());
+        self.get_mut(of)?.append(append)?;
+        if let Some(record) = key {
+            let tenant = self.tenants.entry(Arc::clone(&record.tenant)).or_default();
+            tenant.keys.insert(record.key.clone(), Key { record, of, at_ms });
+        }
+        Ok(())
+    }
+}
+
+/// 80 random bits as letters and digits.
+fn epoch() -> Result<String> {
+    const ALPHABET: [char; 32] = [
+        'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r',
+        's', 't', 'u', 'v', 'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7',
+    ];
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::Store(format!("the system gives no random numbers: {error}")))?;
+    Ok(random.iter().filter_map(|byte| ALPHABET.get(usize::from(byte % 32))).collect())
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn create(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
+        self.0.lock().create(new)
+    }
+
+    async fn create_waiting(
+        &self,
+        new: NewSession,
+        waits: Queued,
+    ) -> Result<(SessionRecord, bool)> {
+        let mut data = self.0.lock();
+        let (record, made) = data.create(new)?;
+        if made {
+            data.get_mut(record.no)?.queue.push(waits);
+        }
+        Ok((record, made))
+    }
+
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
+        let data = self.0.lock();
+        let no = data.names.get(key);
+        Ok(no.and_then(|no| data.sessions.get(no)).map(|kept| kept.record.clone()))
+    }
+
+    async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+        Ok(self.0.lock().list(query))
+    }
+
+    async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {
+        let data = self.0.lock();
+        let behind = data.sessions.range(SessionNo(after.0.saturating_add(1))..);
+        Ok(behind.take(limit).map(|(_, kept)| kept.record.clone()).collect())
+    }
+
+    async fn open_sessions(&self) -> Result<Vec<SessionRecord>> {
+        let data = self.0.lock();
+        let open = |kept: &&Kept| kept.record.state.open_from.is_some() || !kept.queue.is_empty();
+        Ok(data.sessions.values().filter(open).map(|kept| kept.record.clone()).collect())
+    }
+
+    async fn patch(&self, session: SessionNo, patch: SessionPatch) -> Result<SessionRecord> {
+        let mut data = self.0.lock();
+        let record = &mut data.get_mut(session)?.record;
+        if let Some(title) = patch.title {
+            record.title = title;
+        }
+        if let Some(metadata) = patch.metadata {
+            record.metadata = metadata;
+        }
+        Ok(record.clone())
+    }
+
+    async fn delete(&self, session: SessionNo) -> Result<()> {
+        self.0.lock().delete(session)
+    }
+
+    // Whoever asks has it: the time for which it was asked limits nobody here, because no other
+    // process can see this store.
+    async fn acquire(&self, session: SessionNo, _owner: &str, _ttl: Duration) -> Result<Lease> {
+        let mut data = self.0.lock();
+        let fence = Fence(data.last_fence + 1);
+        data.get_mut(session)?.acquire(fence);
+        data.last_fence = fence.0;
+        Ok(Lease { fence })
+    }
+
+    async fn renew(&self, session: SessionNo, lease: Lease, _ttl: Duration) -> Result<()> {
+        self.0.lock().get(session)?.check(lease.fence)
+    }
+
+    fn append(&self, append: Append) -> Pending<()> {
+        Box::pin(ready(self.0.lock().append(append)))
+    }
+
+    async fn read(&self, session: SessionNo, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
+        self.0.lock().get(session)?.read(from, max_bytes)
+    }
+
+    async fn wait(&self, session: SessionNo, after: u64) -> Result<u64> {
+        let mut end = self.0.lock().get(session)?.end.subscribe();
+        // The sender goes with the session.
+        end.wait_for(|last| *last > after).await.map(|last| *last).map_err(|_| Error::NoSession)
+    }
+
+    async fn message(&self, session: SessionNo, id: &str) -> Result<Option<StoredMessage>> {
+        Ok(self.0.lock().get(session)?.message(id).cloned())
+    }
+
+    async fn messages(
+        &self,
+        session: SessionNo,
+        query: &MessageQuery,
+    ) -> Result<Vec<StoredMessage>> {
+        Ok(self.0.lock().get(session)?.messages(query))
+    }
+
+    async fn replace_messages(
+        &self,
+        session: SessionNo,
+        messages: Vec<StoredMessage>,
+    ) -> Result<()> {
+        let mut data = self.0.lock();
+        let kept = data.get_mut(session)?;
+        for message in messages {
+            kept.put_message(message);
+        }
+        Ok(())
+    }
+
+    async fn queued(&self, session: SessionNo) -> Result<Vec<Queued>> {
+        Ok(self.0.lock().get(session)?.queue.clone())
+    }
+
+    async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
+        let data = self.0.lock();
+        let tenant = data.tenants.get(tenant);
+        Ok(tenant.and_then(|tenant| tenant.keys.get(key)).map(|key| key.record.clone()))
+    }
+
+    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
+        let mut data = self.0.lock();
+        data.tenants.entry(tenant.into()).or_default().blobs.entry(hash).or_insert(blob);
+        Ok(())
+    }
+
+    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
+        let data = self.0.lock();
+        Ok(data.tenants.get(tenant).and_then(|tenant| tenant.blobs.get(&hash)).cloned())
+    }
+
+    async fn retain(&self, retention: Retention) -> Result<Removed> {
+        Ok(self.0.lock().retain(retention))
+    }
+
+    async fn healthy(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! One session with all it has.
+
+use crate::error::{Error, Result};
+use crate::store::{Append, Fence, Lines, MessageQuery, Queued, SessionRecord, StoredMessage};
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
+use tokio::sync::watch;
+use turnwire_core::Seq;
+
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) record: SessionRecord,
+    /// Where the log ends, for those who wait.
+    pub(super) end: watch::Sender<u64>,
+    pub(super) segments: BTreeMap<Seq, Segment>,
+    /// By the place of the first event.
+    pub(super) messages: BTreeMap<(Seq, String), StoredMessage>,
+    pub(super) queue: Vec<Queued>,
+    /// The place of each message, by its id.
+    places: HashMap<String, Seq>,
+    /// Whoever acquired it last.
+    fence: Option<Fence>,
+    /// An append of this owner failed: what it queued behind may rest on that one.
+    failed: bool,
+}
+
+/// The events of one append.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) lines: Lines,
+    pub(super) at_ms: i64,
+}
+
+impl Segment {
+    pub(super) fn bytes(&self) -> u64 {
+        self.lines.bytes.len() as u64
+    }
+
+    /// How many bytes its events before a place take.
+    pub(super) fn bytes_before(&self, place: u64) -> u64 {
+        offset(&self.lines, place) as u64
+    }
+
+    /// Forgets its events before a place.
+    pub(super) fn without(mut self, place: Seq) -> Self {
+        self.lines = tail(&self.lines, place);
+        self
+    }
+}
+
+impl Kept {
+    pub(super) fn new(record: SessionRecord) -> Self {
+        Self {
+            record,
+            end: watch::Sender::new(0),
+            segments: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            queue: Vec::new(),
+            places: HashMap::new(),
+            fence: None,
+            failed: false,
+        }
+    }
+
+    pub(super) fn acquire(&mut self, fence: Fence) {
+        self.fence = Some(fence);
+        self.failed = false;
+    }
+
+    pub(super) fn check(&self, fence: Fence) -> Result<()> {
+        if self.fence == Some(fence) { Ok(()) } else { Err(Error::Fenced) }
+    }
+
+    pub(super) fn append(&mut self, append: Append) -> Result<()> {
+        self.check(append.fence)?;
+        self.failed = match &append.lines {
+            Some(lines) => lines.first.get() != self.record.last + 1,
+            None => self.failed,
+        };
+        if self.failed {
+            return Err(Error::OutOfOrder);
+        }
+        if append.state.is_some() || !append.messages.is_empty() {
+            self.record.updated_ms = append.now_ms;
+        }
+        for message in append.messages {
+            self.put_message(message);
+        }
+        for id in &append.superseded {
+            if let Some(message) = self.key(id).and_then(|key| self.messages.get_mut(&key)) {
+                message.superseded = true;
+            }
+        }
+        if let Some(state) = append.state {
+            self.record.state = state;
+        }
+        self.queue.extend(append.enqueue);
+        self.queue.retain(|queued| !append.dequeue.contains(&queued.id));
+        if let Some(lines) = append.lines.filter(|lines| lines.count > 0) {
+            self.record.last = lines.last();
+            self.segments.insert(lines.first, Segment { lines, at_ms: append.now_ms });
+            self.end.send_replace(self.record.last);
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(&self, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
+        if from < self.record.first {
+            return Err(Error::Trimmed(self.record.first));
+        }
+        let holder = self.segments.range(..=from).next_back().map_or(from, |(first, _)| *first);
+        let mut left = max_bytes;
+        let mut found: Vec<Lines> = Vec::new();
+        for segment in self.segments.range(holder..).map(|(_, segment)| segment) {
+            if segment.lines.last() < from.get() {
+                continue;
+            }
+            let lines = tail(&segment.lines, from);
+            let Some(lines) = head(&lines, left, found.is_empty()) else { break };
+            left = left.saturating_sub(lines.bytes.len());
+            let whole = lines.last() == segment.lines.last();
+            found.push(lines);
+            if !whole {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn message(&self, id: &str) -> Option<&StoredMessage> {
+        self.messages.get(&self.key(id)?)
+    }
+
+    fn key(&self, id: &str) -> Option<(Seq, String)> {
+        Some((*self.places.get(id)?, id.to_owned()))
+    }
+
+    pub(super) fn messages(&self, query: &MessageQuery) -> Vec<StoredMessage> {
+        let from = query.after.map_or(Seq::FIRST, Seq::next);
+        let found = self
+            .messages
+            .range((from, String::new())..)
+            .map(|(_, message)| message)
+            .take_while(|message| query.before.is_none_or(|before| message.first < before))
+            .filter(|message| query.sub_agents || !message.of_sub_agent);
+        if query.after.is_some() {
+            return found.take(query.limit).cloned().collect();
+        }
+        let found: Vec<_> = found.collect();
+        let skip = found.len().saturating_sub(query.limit);
+        found.into_iter().skip(skip).cloned().collect()
+    }
+
+    pub(super) fn put_message(&mut self, message: StoredMessage) {
+        if let Some(key) = self.key(&message.id) {
+            self.messages.remove(&key);
+        }
+        self.places.insert(message.id.clone(), message.first);
+        self.messages.insert((message.first, message.id.clone()), message);
+    }
+}
+
+/// Where in the bytes the event of a place begins.
+fn offset(lines: &Lines, place: u64) -> usize {
+    let before = lines.iter().take_while(|(seq, _)| seq.get() < place);
+    before.map(|(_, line)| line.len() + 1).sum::<usize>().min(lines.bytes.len())
+}
+
+/// The events from a place on.
+fn tail(lines: &Lines, from: Seq) -> Lines {
+    let first = lines.first.max(from);
+    let gone = first.get() - lines.first.get();
+    let count = u64::from(lines.count).saturating_sub(gone);
+    Lines {
+        first,
+        count: u32::try_from(count).unwrap_or(lines.count),
+        bytes: lines.bytes.slice(offset(lines, first.get())..),
+    }
+}
+
+/// As many events as have room, and one even without room where one has to be.
+fn head(lines: &Lines, room: usize, one_at_least: bool) -> Option<Lines> {
+    if lines.bytes.len() <= room {
+        return Some(lines.clone());
+    }
+    let (mut count, mut end) = (0, 0);
+    for (_, line) in lines.iter() {
+        let next = end + line.len() + 1;
+        if next > room && !(count == 0 && one_at_least) {
+            break;
+        }
+        (count, end) = (count + 1, next);
+    }
+    let bytes: Bytes = lines.bytes.slice(..end.min(lines.bytes.len()));
+    (count > 0).then_some(Lines { first: lines.first, count, bytes })
+}

@@ -1,0 +1,74 @@
+//! From a message to the row that is stored of it, and from events back to messages.
+
+use crate::error::Result;
+use crate::store::{Lines, StoredMessage};
+use bytes::Bytes;
+use turnwire_core::{Event, EventKind, Msg, Seq};
+
+/// The version of the fold: stored messages of another one are folded again where their events
+/// remain.
+pub const FOLD_VERSION: u32 = 1;
+
+/// Where in the log a message stands, and whose it is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Place {
+    pub first: Option<Seq>,
+    pub last: Option<Seq>,
+    pub event_id: String,
+    pub of_sub_agent: bool,
+}
+
+/// The row of a finished message.
+pub(crate) fn stored(msg: &Msg, place: Place) -> StoredMessage {
+    let first = place.first.unwrap_or(Seq::FIRST);
+    StoredMessage {
+        id: msg.id().to_owned(),
+        first,
+        last: place.last.unwrap_or(first),
+        event_id: place.event_id,
+        of_sub_agent: place.of_sub_agent,
+        superseded: false,
+        fold_version: FOLD_VERSION,
+        json: Bytes::from(msg.to_json()),
+        text: msg.text("\n").unwrap_or_default(),
+    }
+}
+
+/// An event of a row. What is stored was an event once; where it is none any more, the row is
+/// damaged in a way that its checksum could not tell.
+pub(crate) fn event_at(seq: Seq, line: &[u8]) -> Result<Event<'_>> {
+    let damaged = |why: String| crate::Error::Damaged(format!("event {seq} is no event: {why}"));
+    let text = std::str::from_utf8(line).map_err(|error| damaged(error.to_string()))?;
+    let mut event = Event::from_json(text).map_err(|error| damaged(error.to_string()))?;
+    event.seq = Some(seq);
+    Ok(event)
+}
+
+/// The message of a `MESSAGE` event, with the id by which it is known.
+pub(crate) fn whole_message(event: &Event<'_>) -> Option<Msg> {
+    let EventKind::Message(message) = &event.kind else { return None };
+    let msg = &*message.message;
+    if !msg.id().is_empty() {
+        return Some(msg.clone());
+    }
+    let id = match (&*event.id, event.seq) {
+        ("", Some(seq)) => format!("seq-{seq}"),
+        (id, _) => id.to_owned(),
+    };
+    msg.to_builder().id(id).build().ok()
+}
+
+/// Calls a function with every event, and says where it stopped.
+pub(crate) fn each_event(
+    lines: &[Lines],
+    mut each: impl FnMut(Seq, &[u8], &Event<'_>),
+) -> Result<Option<Seq>> {
+    let mut last = None;
+    for lines in lines {
+        for (seq, line) in lines.iter() {
+            each(seq, line, &event_at(seq, line)?);
+            last = Some(seq);
+        }
+    }
+    Ok(last)
+}

@@ -1,0 +1,303 @@
+//! The embedded engine: one SQLite file.
+//!
+//! One thread writes. It takes all requests that wait, writes them in one transaction, and answers
+//! when that is synced: the more who write, the more share a sync. Small appends go to a table in
+//! the order in which they come, and from there, many at once, to rows of one session each; this is
+//! what costs least to write, and to read (`cargo bench -p turnwire-log` shows by how much). Every
+//! row of events carries a checksum, and damage is named, never served. Retention by age is exact to
+//! the hour, because events of one hour may share a row; by size it is exact to the reply.
+//!
+//! ```
+//! use turnwire_log::store::{NewSession, SessionKey, Store};
+//! use turnwire_log::{SqliteStore, sqlite::Options};
+//! # use turnwire_core::Fields;
+//! # let folder = tempfile::tempdir().unwrap();
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let store = SqliteStore::open(folder.path().join("turnwire.db"), Options::default())?;
+//! let (session, made) = store
+//!     .create(NewSession {
+//!         key: SessionKey::new("alice", "chat-1"),
+//!         agent: "demo".to_owned(),
+//!         title: String::new(),
+//!         metadata: Fields::default(),
+//!         now_ms: 0,
+//!     })
+//!     .await?;
+//! assert!(made);
+//! assert_eq!(store.session(&session.key).await?, Some(session));
+//! # Ok::<(), turnwire_log::Error>(())
+//! # }).unwrap();
+//! ```
+//!
+//! | to change | look at |
+//! |---|---|
+//! | the tables | `schema.rs` |
+//! | how events are laid out | `tail_rows.rs` |
+//! | what goes into one transaction | `writer.rs`, `batch.rs` |
+//! | what may be appended | `append.rs`, `book.rs` |
+//! | how events are read | `events.rs`, `tail.rs` |
+//! | what is searched | `search.rs` |
+
+mod append;
+mod backup;
+mod batch;
+mod book;
+mod check;
+mod checkpoint;
+mod chores;
+mod engine;
+mod events;
+mod fault;
+mod file;
+mod messages;
+mod places;
+mod readers;
+mod retain;
+mod run;
+mod schema;
+mod search;
+mod sessions;
+mod shared;
+mod tail;
+mod tail_rows;
+mod waits;
+mod writer;
+
+pub use backup::{Existing, restore};
+pub use check::{Finding, Kind, Progress};
+#[doc(hidden)]
+pub use tail_rows::Sizes;
+
+use crate::error::{Error, Result};
+use crate::store::SessionNo;
+use batch::Batch;
+use book::Book;
+use chores::Chores;
+use fault::Fault;
+use file::{Found, Lock, Use};
+use parking_lot::{Mutex, RwLock};
+use readers::Readers;
+use rusqlite::Connection;
+use shared::Shared;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use tail::Tails;
+use tail_rows::TailRows;
+use waits::Waits;
+use writer::{Company, Job, Writer};
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// How large the file may grow, in bytes; then it is `Full`. `None`: as large as the disk lets
+    /// it.
+    pub max_bytes: Option<u64>,
+    #[doc(hidden)]
+    pub sizes: Sizes,
+}
+
+/// A store in one file.
+///
+/// When it is dropped, all that was handed in is written first.
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+    readers: Readers,
+    /// `None` for one who only looks.
+    writing: Option<Writing>,
+}
+
+/// The threads of a store that can be written to.
+struct Writing {
+    jobs: Option<mpsc::Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Let go after the threads have ended.
+    _lock: Lock,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A thread that broke has nothing more to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Opens a store, and makes it where there is none. Waits for the disk: in a server, do it
+    /// before anything else runs.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let file = absolute(path.as_ref())?;
+        // Before anything is made beside a file that is not ours.
+        file::look(&file)?;
+        file::make_folder(&file)?;
+        let lock = Lock::take(&file)?;
+        match file::look(&file)? {
+            Found::Nothing => file::make_store(&file)?,
+            Found::Store => with(&file, Use::Look, |conn| schema::check(conn, &file))?,
+        }
+        let opened = Opened::new(&file, options.sizes).map_err(|fault| fault.about(&file))?;
+        let shared = Arc::new(Shared {
+            tails: Mutex::new(opened.tails),
+            publish: RwLock::new(()),
+            turn: Mutex::new(()),
+            waits: Waits::default(),
+            unindexed: AtomicBool::new(opened.behind),
+            max_bytes: AtomicU64::new(options.max_bytes.unwrap_or(u64::MAX)),
+            file,
+        });
+        let (jobs, asked) = mpsc::channel();
+        let (written, seen) = mpsc::sync_channel(1);
+        let writer = Writer::new(
+            Arc::clone(&shared),
+            opened.conn,
+            opened.book,
+            opened.rows,
+            opened.chores,
+            written,
+        )
+        .answering_in(tokio::runtime::Handle::try_current().ok());
+        let checkpoints = Arc::clone(&shared);
+        let threads = vec![
+            start("turnwire-writer", move || writer.run(&asked))?,
+            start("turnwire-checkpoint", move || checkpoint::run(&checkpoints, &seen))?,
+        ];
+        Ok(Self {
+            readers: Readers::new(Arc::clone(&shared), Use::Read),
+            shared,
+            writing: Some(Writing { jobs: Some(jobs), threads, _lock: lock }),
+        })
+    }
+
+    /// Opens a store to look at it, also while another process writes to it. Whatever would change
+    /// something is `Denied`.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        let file = absolute(path.as_ref())?;
+        if file::look(&file)? == Found::Nothing {
+            return Err(Error::Store(format!("there is no store at {}", file.display())));
+        }
+        with(&file, Use::Look, |conn| schema::check(conn, &file))?;
+        let shared = Arc::new(Shared {
+            tails: Mutex::default(),
+            publish: RwLock::new(()),
+            turn: Mutex::new(()),
+            waits: Waits::default(),
+            unindexed: AtomicBool::new(false),
+            max_bytes: AtomicU64::new(u64::MAX),
+            file,
+        });
+        let readers = Readers::new(Arc::clone(&shared), Use::Look);
+        Ok(Self { shared, readers, writing: None })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.shared.file
+    }
+
+    /// Changes how large the file may grow, as in [`Options::max_bytes`].
+    pub fn set_max_bytes(&self, max_bytes: Option<u64>) {
+        self.shared.max_bytes.store(max_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn send(&self, job: Job) -> Result<()> {
+        let Some(writing) = &self.writing else {
+            return Err(Error::Denied(format!(
+                "{} was opened to look at it, not to change it",
+                self.shared.file.display()
+            )));
+        };
+        let sent = writing.jobs.as_ref().and_then(|jobs| jobs.send(job).ok());
+        sent.ok_or_else(|| gone(&self.shared.file))
+    }
+
+    /// Has the writer do something, and waits until it is durable.
+    async fn write<T: Send + 'static>(
+        &self,
+        company: Company,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
+        let (job, answer) = Job::task(company, work);
+        self.send(job)?;
+        answer.await.unwrap_or_else(|_| Err(gone(&self.shared.file)))
+    }
+
+    /// Where the log of a session ends.
+    async fn end(&self, session: SessionNo) -> Result<u64> {
+        if self.writing.is_some()
+            && let Some(last) = self.shared.tails.lock().last(session.0)
+        {
+            return Ok(last);
+        }
+        let look = move |conn: &Connection, tails: &mut Tails| {
+            Ok(sessions::by_no(conn, session, &*tails)?.ok_or(Error::NoSession)?.last)
+        };
+        self.readers.read(look, |_, last| Ok(last)).await
+    }
+
+    /// Waits until searches find all that was written before.
+    async fn index(&self) -> Result<()> {
+        while self.shared.unindexed.load(Ordering::Acquire) && self.writing.is_some() {
+            if !self.write(Company::Any, |batch| search::step(batch.write()?)).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| fault::io(path, "find", &error))
+}
+
+fn gone(file: &Path) -> Error {
+    Error::Store(format!("the writer of {} has ended; start again", file.display()))
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map_err(|error| Error::Store(format!("cannot start a thread: {error}")))
+}
+
+/// Does something with a connection of its own.
+fn with<T>(file: &Path, to: Use, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T> {
+    let done = file::connect(file, to).map_err(Fault::from).and_then(|conn| work(&conn));
+    done.map_err(|fault| fault.about(file))
+}
+
+/// What a writer begins with.
+struct Opened {
+    conn: Connection,
+    tails: Tails,
+    book: Book,
+    rows: TailRows,
+    chores: Chores,
+    behind: bool,
+}
+
+impl Opened {
+    fn new(file: &Path, sizes: Sizes) -> Result<Self, Fault> {
+        let conn = file::connect(file, Use::Write)?;
+        schema::migrate(&conn, schema::STEPS)?;
+        let generation: i64 = conn.query_one(
+            "UPDATE store SET generation = generation + 1 RETURNING generation",
+            [],
+            |row| row.get(0),
+        )?;
+        let generation = places::from_sql(generation);
+        let tails = Tails::of_table(&conn)?;
+        Ok(Self {
+            rows: TailRows::new(&tails, sizes, generation),
+            book: Book::new(generation),
+            chores: Chores::left(&conn)?,
+            behind: search::is_behind(&conn)?,
+            tails,
+            conn,
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! A copy of a store while it is written to, and a store made of such a copy.
+
+use super::check::{self, Progress};
+use super::fault::{self, Fault};
+use super::file::{self, Found, Lock, Use};
+use super::{SqliteStore, schema, sessions, with};
+use crate::error::{Error, Result};
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, params};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How much is copied between two calls of the progress.
+const PAGES: i32 = 1024;
+
+/// What to do with a store that is where another is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it, and do nothing.
+    Keep,
+    /// Put the other one in its place.
+    Replace,
+}
+
+impl SqliteStore {
+    /// Copies the store as it is at this moment to a new file, which is complete when it is there.
+    /// Reading and writing go on meanwhile.
+    pub async fn backup(
+        &self,
+        to: impl AsRef<Path>,
+        mut progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<()> {
+        let (from, to) = (self.path().to_owned(), super::absolute(to.as_ref())?);
+        let copying = tokio::task::spawn_blocking(move || {
+            refuse_existing(&to, "a backup never overwrites anything; name another file")?;
+            file::make_folder(&to)?;
+            let new = file::beside(&to, ".partial");
+            copy(&from, &new, &mut progress)?;
+            file::put_in_place(&new, &to)
+        });
+        let gone = |error| Err(Error::Store(format!("the backup was given up: {error}")));
+        copying.await.unwrap_or_else(gone)
+    }
+}
+
+fn refuse_existing(path: &Path, hint: &str) -> Result<()> {
+    match path.try_exists() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Error::Store(format!("{} is already there; {hint}", path.display()))),
+        Err(error) => Err(fault::io(path, "look at", &error)),
+    }
+}
+
+/// Copies what one reader sees of a store, with what is in its log, to a new file.
+fn copy(from: &Path, to: &Path, progress: &mut impl FnMut(Progress)) -> Result<()> {
+    file::remove(to)?;
+    file::make_empty(to)?;
+    let copied = with(from, Use::Look, |conn| {
+        // One view for all steps: otherwise each commit of the writer would start it again.
+        let view = conn.unchecked_transaction()?;
+        view.prepare_cached("SELECT 1 FROM store")?.exists([])?;
+        write_pages(&view, to, progress)
+    });
+    if copied.is_err() {
+        file::remove(to)?;
+    }
+    copied
+}
+
+fn write_pages(
+    from: &Connection,
+    to: &Path,
+    progress: &mut impl FnMut(Progress),
+) -> Result<(), Fault> {
+    let about = |error: rusqlite::Error| fault::sql(to, &error);
+    let mut target = Connection::open(to).map_err(about)?;
+    // It is synced once, when it is whole.
+    target.pragma_update(None, "synchronous", "off").map_err(about)?;
+    {
+        let backup = Backup::new(from, &mut target).map_err(about)?;
+        loop {
+            let step = backup.step(PAGES).map_err(about)?;
+            let pages = backup.progress();
+            let count = |pages: i32| u64::try_from(pages).unwrap_or(0);
+            progress(Progress {
+                stage: "copying",
+                done: count(pages.pagecount - pages.remaining),
+                total: count(pages.pagecount),
+            });
+            match step {
+                StepResult::Done => break,
+                StepResult::More => {}
+                // The copy is ours alone, so somebody has the store locked for a moment.
+                StepResult::Busy | StepResult::Locked | _ => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+    }
+    target.close().map_err(|(_, error)| about(error).into())
+}
+
+/// Makes a store of a backup. All of the backup is checked first. Every session gets a new epoch,
+/// because watchers may have seen events that are not in the backup: their places lead nowhere now.
+///
+/// It waits for the disk.
+pub fn restore(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    existing: Existing,
+    mut progress: impl FnMut(Progress),
+) -> Result<()> {
+    let (from, to): (PathBuf, PathBuf) =
+        (super::absolute(from.as_ref())?, super::absolute(to.as_ref())?);
+    if file::look(&from)? == Found::Nothing {
+        return Err(Error::Store(format!("there is no backup at {}", from.display())));
+    }
+    if from == to {
+        return Err(Error::Store(format!(
+            "{} cannot be restored to itself; name another file",
+            from.display()
+        )));
+    }
+    file::make_folder(&to)?;
+    let _lock = Lock::take(&to)?;
+    match existing {
+        Existing::Keep => refuse_existing(&to, "say that it is to be replaced")?,
+        // Only ever a store, damaged or not, or nothing.
+        Existing::Replace => match file::look(&to) {
+            Ok(_) | Err(Error::Damaged(_)) => {}
+            Err(error) => return Err(error),
+        },
+    }
+    with(&from, Use::Look, |conn| schema::check(conn, &from))?;
+    let findings = check::file(&from, &mut progress)?;
+    if let Some(finding) = findings.first() {
+        return Err(Error::Damaged(format!(
+            "the backup {} has {} faults, so nothing was restored. The first: {}; take an earlier \
+             backup",
+            from.display(),
+            findings.len(),
+            finding.text
+        )));
+    }
+    let new = file::beside(&to, ".new");
+    copy(&from, &new, &mut progress)?;
+    let renewed = with(&new, Use::Write, renew);
+    if renewed.is_err() {
+        file::remove(&new)?;
+    }
+    renewed?;
+    file::put_in_place(&new, &to)
+}
+
+/// Gives all sessions new epochs, and leaves nothing in the log.
+fn renew(conn: &Connection) -> Result<(), Fault> {
+    let transaction = conn.unchecked_transaction()?;
+    transaction.execute("UPDATE store SET generation = generation + 1", [])?;
+    let mut after = 0;
+    loop {
+        let next: Vec<i64> = transaction
+            .prepare_cached("SELECT no FROM sessions WHERE no > ?1 ORDER BY no LIMIT 1000")?
+            .query_map([after], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let Some(last) = next.last() else { break };
+        after = *last;
+        for no in &next {
+            transaction
+                .prepare_cached("UPDATE sessions SET epoch = ?2 WHERE no = ?1")?
+                .execute(params![no, sessions::epoch()?])?;
+        }
+    }
+    transaction.commit()?;
+    conn.query_one("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(())
+}

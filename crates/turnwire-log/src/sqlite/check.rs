@@ -1,0 +1,314 @@
+//! Looks through a whole store for what is damaged, missing or left over.
+
+use super::fault::Fault;
+use super::file::Use;
+use super::messages;
+use super::run::Run;
+use super::tail::Tails;
+use super::{SqliteStore, places, with};
+use crate::error::Result;
+use crate::store::SessionKey;
+use rusqlite::{Connection, Row};
+use std::path::Path;
+use turnwire_core::Seq;
+
+/// How far a long work has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub stage: &'static str,
+    /// How much of it is done.
+    pub done: u64,
+    /// How much there is; 0 when that is not known.
+    pub total: u64,
+}
+
+/// What kind of fault it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// SQLite itself finds the file damaged.
+    File,
+    /// Events are not what was written.
+    Events,
+    /// Events are missing between others, or twice.
+    Gap,
+    /// A message is not what was written, or is of events that never were.
+    Message,
+    /// A message that waits is not what was written.
+    Queued,
+    /// An answer that was kept for its key is not what was written.
+    Key,
+    /// A blob is not what was written.
+    Blob,
+    /// Rows of a session that is not there.
+    Orphan,
+}
+
+/// A fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What kind.
+    pub kind: Kind,
+    /// In which session, where it is in one.
+    pub session: Option<SessionKey>,
+    /// At which event, where it is at one.
+    pub seq: Option<Seq>,
+    /// For people.
+    pub text: String,
+}
+
+impl SqliteStore {
+    /// Looks for faults in all of the store: the file itself, the checksums of everything that has
+    /// one, events without gaps, nothing left over.
+    pub async fn check(
+        &self,
+        mut progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<Vec<Finding>> {
+        let path = self.path().to_owned();
+        let checking = tokio::task::spawn_blocking(move || file(&path, &mut progress));
+        let gone = |error| crate::Error::Store(format!("the check was given up: {error}"));
+        checking.await.map_err(gone)?
+    }
+}
+
+/// Checks a file with a view of its own.
+pub(super) fn file(path: &Path, progress: &mut impl FnMut(Progress)) -> Result<Vec<Finding>> {
+    with(path, Use::Look, |conn| {
+        let view = conn.unchecked_transaction()?;
+        let mut look = Look { conn: &view, file: path, tails: Tails::default(), found: Vec::new() };
+        progress(Progress { stage: "file", done: 0, total: 0 });
+        // What cannot be read is a finding too, and the rest is still looked at.
+        for stage in [Look::pages, Look::events, Look::messages, Look::blobs, Look::orphans] {
+            if let Err(fault) = stage(&mut look, progress) {
+                let text = fault.about(path).to_string();
+                look.add(Kind::File, None, None, text);
+            }
+        }
+        Ok(look.found)
+    })
+}
+
+struct Look<'a> {
+    conn: &'a Connection,
+    file: &'a Path,
+    tails: Tails,
+    found: Vec<Finding>,
+}
+
+/// A session as the check needs it.
+struct Session {
+    no: i64,
+    key: SessionKey,
+    first: u64,
+}
+
+impl Look<'_> {
+    fn add(&mut self, kind: Kind, session: Option<&SessionKey>, at: Option<u64>, text: String) {
+        let (session, seq) = (session.cloned(), at.and_then(Seq::new));
+        self.found.push(Finding { kind, session, seq, text });
+    }
+
+    fn pages(&mut self, _: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+        let mut rows = self.conn.prepare("PRAGMA integrity_check")?;
+        let mut rows = rows.query([])?;
+        while let Some(row) = rows.next()? {
+            let text: String = row.get(0)?;
+            if text != "ok" {
+                self.add(Kind::File, None, None, format!("{}: {text}", self.file.display()));
+            }
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+        self.tails = Tails::of_table(self.conn)?;
+        let total = self.count("SELECT count(*) FROM sessions")?;
+        let mut done = 0;
+        let mut after = 0;
+        loop {
+            let some: Vec<Session> = self
+                .conn
+                .prepare_cached(
+                    "SELECT no, tenant, id, first FROM sessions WHERE no > ?1 ORDER BY no LIMIT 100",
+                )?
+                .query_map([after], session)?
+                .collect::<rusqlite::Result<_>>()?;
+            let Some(last) = some.last() else { return Ok(()) };
+            after = last.no;
+            for session in &some {
+                let end = self.segments(session)?;
+                self.tail(session, end);
+            }
+            done += some.len() as u64;
+            progress(Progress { stage: "events", done, total });
+        }
+    }
+
+    /// Checks the rows of a session, and says which event has to come next.
+    fn segments(&mut self, session: &Session) -> Result<u64, Fault> {
+        let mut next = session.first;
+        let mut rows = self.conn.prepare_cached(
+            "SELECT last, count, ms, bytes, crc FROM segments
+             WHERE session = ?1 AND last >= ?2 ORDER BY last",
+        )?;
+        let mut rows = rows.query([session.no, places::to_sql(session.first)])?;
+        while let Some(row) = rows.next()? {
+            let run = Run::of_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let sound = run.is_sound(session.no, row.get(4)?);
+            next = self.run(session, next, &run, sound);
+        }
+        Ok(next)
+    }
+
+    fn tail(&mut self, session: &Session, mut next: u64) {
+        for piece in self.tails.of(session.no).to_vec() {
+            next = self.run(session, next, &piece.run, piece.sound);
+        }
+    }
+
+    /// Checks one row of events, and says which event has to come behind it.
+    fn run(&mut self, session: &Session, next: u64, run: &Run, sound: bool) -> u64 {
+        let (key, name) = (Some(&session.key), name(&session.key));
+        if !sound {
+            let text = format!(
+                "events {} to {} of {name} are not what was written",
+                run.first,
+                run.last()
+            );
+            self.add(Kind::Events, key, Some(run.first), text);
+        } else if run.first > next {
+            let text = format!("events {next} to {} of {name} are missing", run.first - 1);
+            self.add(Kind::Gap, key, Some(next), text);
+        } else if run.first < next && run.first >= session.first {
+            let text = format!("events of {name} are there twice from {} on", run.first);
+            self.add(Kind::Gap, key, Some(run.first), text);
+        }
+        next.max(run.last() + 1)
+    }
+
+    fn messages(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+        let total = self.count("SELECT count(*) FROM messages")?;
+        let mut rows = self.conn.prepare(
+            "SELECT m.id, m.first, m.last, m.event_id, m.of_sub_agent, m.superseded,
+                    m.fold_version, m.crc, m.json, m.text, s.tenant, s.id,
+                    max(s.first - 1,
+                        ifnull((SELECT max(last) FROM segments WHERE session = s.no), 0)),
+                    s.no
+             FROM messages m JOIN sessions s ON s.no = m.session",
+        )?;
+        let mut rows = rows.query([])?;
+        let mut done = 0;
+        while let Some(row) = rows.next()? {
+            let (message, sound) = messages::message(row)?;
+            let key = SessionKey::new(row.get::<_, String>(10)?, row.get::<_, String>(11)?);
+            let (first, last): (i64, i64) = (row.get(1)?, row.get(2)?);
+            let in_tail = self.tails.last(row.get(13)?).unwrap_or(0);
+            let end = places::from_sql(row.get(12)?).max(in_tail);
+            let what = if !sound {
+                "is not what was written"
+            } else if first < 1 || first > last || places::from_sql(last) > end {
+                "is of events that never were"
+            } else {
+                ""
+            };
+            if !what.is_empty() {
+                let text = format!("message `{}` of {} {what}", message.id, name(&key));
+                self.add(Kind::Message, Some(&key), Some(places::from_sql(first)), text);
+            }
+            done += 1;
+            if done % 1000 == 0 || done == total {
+                progress(Progress { stage: "messages", done, total });
+            }
+        }
+        self.queue()
+    }
+
+    fn queue(&mut self) -> Result<(), Fault> {
+        let mut rows = self.conn.prepare(
+            "SELECT q.id, q.reply_id, q.crc, q.json, s.tenant, s.id
+             FROM queue q JOIN sessions s ON s.no = q.session",
+        )?;
+        let mut rows = rows.query([])?;
+        while let Some(row) = rows.next()? {
+            let (queued, sound) = messages::waiting(row)?;
+            if !sound {
+                let key = SessionKey::new(row.get::<_, String>(4)?, row.get::<_, String>(5)?);
+                let text = format!(
+                    "the waiting message `{}` of {} is not what was written",
+                    queued.id,
+                    name(&key)
+                );
+                self.add(Kind::Queued, Some(&key), None, text);
+            }
+        }
+        self.keys()
+    }
+
+    fn keys(&mut self) -> Result<(), Fault> {
+        let mut rows =
+            self.conn.prepare("SELECT tenant, key, fingerprint, answer, crc FROM keys")?;
+        let mut rows = rows.query([])?;
+        while let Some(row) = rows.next()? {
+            let (key, sound) = messages::answered(row)?;
+            if !sound {
+                let text = format!("the answer to `{}` is not what was written", key.key);
+                self.add(Kind::Key, None, None, text);
+            }
+        }
+        Ok(())
+    }
+
+    fn blobs(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+        let total = self.count("SELECT count(*) FROM blobs")?;
+        let mut rows = self.conn.prepare("SELECT hash, media_type, crc, bytes FROM blobs")?;
+        let mut rows = rows.query([])?;
+        let mut done = 0;
+        while let Some(row) = rows.next()? {
+            let media_type: String = row.get(1)?;
+            if row.get::<_, i64>(2)? != messages::blob_crc(&media_type, row.get_ref(3)?.as_blob()?)
+            {
+                let hash = messages::hex(row.get_ref(0)?.as_blob()?);
+                self.add(Kind::Blob, None, None, format!("blob {hash} is not what was written"));
+            }
+            done += 1;
+            progress(Progress { stage: "blobs", done, total });
+        }
+        Ok(())
+    }
+
+    fn orphans(&mut self, _: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+        for table in ["segments", "tail", "messages", "queue"] {
+            let mut rows = self.conn.prepare(&format!(
+                "SELECT session, count(*) FROM {table}
+                 WHERE session NOT IN (SELECT no FROM sessions)
+                   AND session NOT IN (SELECT session FROM deleted)
+                 GROUP BY session"
+            ))?;
+            let mut rows = rows.query([])?;
+            while let Some(row) = rows.next()? {
+                let (session, count): (i64, i64) = (row.get(0)?, row.get(1)?);
+                let text = format!(
+                    "{count} rows of {table} are of session number {session}, which is not there"
+                );
+                self.add(Kind::Orphan, None, None, text);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, sql: &str) -> Result<u64, Fault> {
+        Ok(places::from_sql(self.conn.query_one(sql, [], |row| row.get(0))?))
+    }
+}
+
+fn session(row: &Row<'_>) -> rusqlite::Result<Session> {
+    Ok(Session {
+        no: row.get(0)?,
+        key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
+        first: places::from_sql(row.get(3)?),
+    })
+}
+
+fn name(key: &SessionKey) -> String {
+    format!("session `{}` of tenant `{}`", key.id, key.tenant)
+}

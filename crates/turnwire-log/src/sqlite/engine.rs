@@ -1,0 +1,228 @@
+//! What every engine does, done here.
+
+use super::batch::Batch;
+use super::events::Page;
+use super::fault::Fault;
+use super::tail::Tails;
+use super::writer::{Company, Job};
+use super::{SqliteStore, chores, events, gone, messages, retain, sessions};
+use crate::error::Result;
+use crate::store::{
+    Append, Blob, KeyRecord, Lease, Lines, MessageQuery, NewSession, Pending, Queued, Removed,
+    Retention, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, Store,
+    StoredMessage,
+};
+use async_trait::async_trait;
+use rusqlite::Connection;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use turnwire_core::Seq;
+
+/// How often somebody who only looks asks whether there is more.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Makes a session, or finds it.
+fn make(batch: &mut Batch<'_>, new: &NewSession) -> Result<(SessionRecord, bool), Fault> {
+    if let Some(found) = sessions::by_key(batch.look(), &new.key, batch)? {
+        return Ok((found, false));
+    }
+    batch.has_words |= !new.title.is_empty();
+    let conn = batch.write()?;
+    Ok((sessions::create(conn, new, batch)?, true))
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn create(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
+        self.write(Company::Any, move |batch| make(batch, &new)).await
+    }
+
+    async fn create_waiting(
+        &self,
+        new: NewSession,
+        waits: Queued,
+    ) -> Result<(SessionRecord, bool)> {
+        self.write(Company::Any, move |batch| {
+            let (record, made) = make(batch, &new)?;
+            if made {
+                messages::enqueue(batch.write()?, record.no.0, &waits)?;
+            }
+            Ok((record, made))
+        })
+        .await
+    }
+
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
+        let key = key.clone();
+        let look =
+            move |conn: &Connection, tails: &mut Tails| Ok(sessions::by_key(conn, &key, &*tails)?);
+        self.readers.read(look, |_, found| Ok(found)).await
+    }
+
+    async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+        if query.search.is_some()
+            && let Err(error) = self.index().await
+        {
+            tracing::warn!(%error, "what was written last cannot be searched yet");
+        }
+        let _search = match query.search {
+            Some(_) => self.readers.searches.acquire().await.ok(),
+            None => None,
+        };
+        let query = query.clone();
+        let list = move |conn: &Connection, ends| Ok(sessions::list(conn, &query, &ends)?);
+        self.readers.read(|_, tails| Ok(tails.ends()), list).await
+    }
+
+    async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {
+        let query = move |conn: &Connection, ends| Ok(sessions::all(conn, after, limit, &ends)?);
+        self.readers.read(|_, tails| Ok(tails.ends()), query).await
+    }
+
+    async fn open_sessions(&self) -> Result<Vec<SessionRecord>> {
+        let list = |conn: &Connection, ends| Ok(sessions::open(conn, &ends)?);
+        self.readers.read(|_, tails| Ok(tails.ends()), list).await
+    }
+
+    async fn patch(&self, session: SessionNo, patch: SessionPatch) -> Result<SessionRecord> {
+        self.write(Company::Any, move |batch| {
+            batch.known(session.0)?;
+            batch.has_words |= patch.title.is_some();
+            let conn = batch.write()?;
+            sessions::patch(conn, session, &patch, batch)
+        })
+        .await
+    }
+
+    async fn delete(&self, session: SessionNo) -> Result<()> {
+        self.write(Company::None, move |batch| chores::delete(batch, session.0)).await
+    }
+
+    // Nobody else can have the file, so a lease ends only when somebody in this process takes it.
+    async fn acquire(&self, session: SessionNo, _owner: &str, _ttl: Duration) -> Result<Lease> {
+        self.write(Company::Any, move |batch| {
+            batch.known(session.0)?;
+            Ok(Lease { fence: batch.book.acquire(session.0) })
+        })
+        .await
+    }
+
+    async fn renew(&self, session: SessionNo, lease: Lease, _ttl: Duration) -> Result<()> {
+        self.write(Company::Any, move |batch| Ok(batch.known(session.0)?.check(lease.fence)?)).await
+    }
+
+    fn append(&self, append: Append) -> Pending<()> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.send(Job::Append(Box::new(append), answer));
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            sent?;
+            answered.await.unwrap_or_else(|_| Err(gone(&shared.file)))
+        })
+    }
+
+    async fn read(&self, session: SessionNo, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
+        if self.writing.is_some() {
+            let memory = self.shared.tails.lock().glimpse(session.0, from.get(), max_bytes);
+            if memory.first.is_some_and(|first| first <= from.get()) {
+                let mut page = Page::new(from, max_bytes);
+                if page.push_pieces(&memory.pieces).is_ok() {
+                    return Ok(page.finish());
+                }
+            }
+        }
+        let look = self.writing.is_none();
+        let file = self.shared.file.clone();
+        let memory = move |conn: &Connection, tails: &mut Tails| {
+            if look {
+                tails.settle(conn, session.0)?;
+            }
+            Ok(tails.glimpse(session.0, from.get(), max_bytes))
+        };
+        let query = move |conn: &Connection, memory| {
+            events::read(conn, &file, session.0, from, max_bytes, &memory)
+        };
+        self.readers.read(memory, query).await
+    }
+
+    async fn wait(&self, session: SessionNo, after: u64) -> Result<u64> {
+        // Entered before the end is looked up, so that nothing falls in between.
+        let mut waiter = self.shared.waits.enter(session.0);
+        loop {
+            let last = self.end(session).await?;
+            if last > after {
+                return Ok(last);
+            }
+            if self.writing.is_some() {
+                return waiter.until_behind(after).await;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn message(&self, session: SessionNo, id: &str) -> Result<Option<StoredMessage>> {
+        let (id, file) = (id.to_owned(), self.shared.file.clone());
+        self.readers.query(move |conn| messages::get(conn, &file, session.0, &id)).await
+    }
+
+    async fn messages(
+        &self,
+        session: SessionNo,
+        query: &MessageQuery,
+    ) -> Result<Vec<StoredMessage>> {
+        let (query, file) = (query.clone(), self.shared.file.clone());
+        self.readers.query(move |conn| messages::list(conn, &file, session.0, &query)).await
+    }
+
+    async fn replace_messages(
+        &self,
+        session: SessionNo,
+        messages: Vec<StoredMessage>,
+    ) -> Result<()> {
+        self.write(Company::Any, move |batch| {
+            batch.known(session.0)?;
+            batch.has_words = true;
+            let conn = batch.write()?;
+            messages.iter().try_for_each(|message| messages::put(conn, session.0, message))
+        })
+        .await
+    }
+
+    async fn queued(&self, session: SessionNo) -> Result<Vec<Queued>> {
+        let file = self.shared.file.clone();
+        self.readers.query(move |conn| messages::queued(conn, &file, session.0)).await
+    }
+
+    async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
+        let (tenant, key, file) = (tenant.to_owned(), key.to_owned(), self.shared.file.clone());
+        self.readers.query(move |conn| messages::key(conn, &file, &tenant, &key)).await
+    }
+
+    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
+        let tenant = tenant.to_owned();
+        self.write(Company::Any, move |batch| {
+            messages::put_blob(batch.write()?, &tenant, hash, &blob)
+        })
+        .await
+    }
+
+    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
+        let (tenant, file) = (tenant.to_owned(), self.shared.file.clone());
+        self.readers.query(move |conn| messages::blob(conn, &file, &tenant, hash)).await
+    }
+
+    async fn retain(&self, retention: Retention) -> Result<Removed> {
+        retain::run(self, retention).await
+    }
+
+    async fn healthy(&self) -> Result<()> {
+        self.write(Company::Any, |batch| {
+            let conn = batch.write()?;
+            conn.prepare_cached("INSERT INTO probe VALUES (zeroblob(32768))")?.execute([])?;
+            conn.prepare_cached("DELETE FROM probe")?.execute([])?;
+            Ok(())
+        })
+        .await
+    }
+}

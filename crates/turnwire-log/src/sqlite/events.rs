@@ -1,0 +1,168 @@
+//! Reading events: first what is in `segments`, then what is in memory.
+
+use super::fault::Fault;
+use super::places;
+use super::run::Run;
+use super::tail::{Glimpse, Piece};
+use crate::error::Error;
+use crate::store::Lines;
+use rusqlite::{Connection, OptionalExtension};
+use std::path::Path;
+use turnwire_core::Seq;
+
+/// Events as they gather for one answer.
+#[derive(Debug)]
+pub(super) struct Page {
+    next: u64,
+    room: usize,
+    lines: Vec<Lines>,
+}
+
+/// Whether more is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum More {
+    Yes,
+    No,
+}
+
+impl Page {
+    pub(super) fn new(from: Seq, max_bytes: usize) -> Self {
+        Self { next: from.get(), room: max_bytes, lines: Vec::new() }
+    }
+
+    /// What there is, or why there is nothing.
+    pub(super) fn finish(self) -> Vec<Lines> {
+        self.lines
+    }
+
+    /// Adds what goes on from here.
+    fn push(&mut self, run: Run) -> Result<More, Broken> {
+        if run.first > self.next {
+            return self.broken(Broken::Missing(self.next));
+        }
+        let Some(run) = run.from(self.next) else { return Ok(More::Yes) };
+        if !self.lines.is_empty() && self.room == 0 {
+            return Ok(More::No);
+        }
+        let (run, rest) = run.split(self.room);
+        // The first event of a page may be larger than all the room; a later one has to fit.
+        if run.len() > self.room && !self.lines.is_empty() {
+            return Ok(More::No);
+        }
+        self.room = self.room.saturating_sub(run.len());
+        self.next = run.last() + 1;
+        self.lines.extend(run.into_lines());
+        Ok(if rest.is_some() || self.room == 0 { More::No } else { More::Yes })
+    }
+
+    /// What is sound before the break is given out; the break itself is for the next read.
+    fn broken(&self, why: Broken) -> Result<More, Broken> {
+        if self.lines.is_empty() { Err(why) } else { Ok(More::No) }
+    }
+
+    /// Adds pieces that are in memory.
+    pub(super) fn push_pieces(&mut self, pieces: &[Piece]) -> Result<More, Broken> {
+        for piece in pieces {
+            let more = if piece.sound {
+                self.push(piece.run.clone())?
+            } else {
+                self.broken(Broken::Changed(piece.run.first))?
+            };
+            if more == More::No {
+                return Ok(More::No);
+            }
+        }
+        Ok(More::Yes)
+    }
+
+    /// Adds rows of `segments` that end before a place.
+    fn push_rows(
+        &mut self,
+        conn: &Connection,
+        session: i64,
+        end: u64,
+    ) -> Result<Result<More, Broken>, Fault> {
+        let mut rows = conn.prepare_cached(
+            "SELECT last, count, ms, crc, bytes FROM segments
+             WHERE session = ?1 AND last >= ?2 AND last < ?3 ORDER BY last",
+        )?;
+        let mut rows = rows.query([session, places::to_sql(self.next), places::to_sql(end)])?;
+        while let Some(row) = rows.next()? {
+            let run = Run::of_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
+            let more = if run.is_sound(session, row.get(3)?) {
+                self.push(run)
+            } else {
+                self.broken(Broken::Changed(run.first.max(self.next)))
+            };
+            if more != Ok(More::Yes) {
+                return Ok(more);
+            }
+        }
+        Ok(Ok(More::Yes))
+    }
+}
+
+/// Events that cannot be given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// From this place on they are not what was written.
+    Changed(u64),
+    /// From this place on they are not there, though later ones are.
+    Missing(u64),
+}
+
+impl Broken {
+    /// Names the file, the session and the place.
+    pub(super) fn error(self, conn: &Connection, file: &Path, session: i64) -> Error {
+        let (place, what) = match self {
+            Self::Changed(place) => (place, "is not what was written"),
+            Self::Missing(place) => (place, "is missing"),
+        };
+        Error::Damaged(format!(
+            "{} is damaged: event {place} of session {} {what}; look with `turnwire doctor`, and \
+             restore the last backup",
+            file.display(),
+            name(conn, session)
+        ))
+    }
+}
+
+/// What people call a session, for a sentence about damage.
+pub(super) fn name(conn: &Connection, session: i64) -> String {
+    let found = conn.query_row("SELECT tenant, id FROM sessions WHERE no = ?1", [session], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+    });
+    match found {
+        Ok((tenant, id)) if tenant.is_empty() => format!("`{id}`"),
+        Ok((tenant, id)) => format!("`{id}` of tenant `{tenant}`"),
+        Err(_) => format!("number {session}"),
+    }
+}
+
+/// The events from a place on.
+pub(super) fn read(
+    conn: &Connection,
+    file: &Path,
+    session: i64,
+    from: Seq,
+    max_bytes: usize,
+    memory: &Glimpse,
+) -> Result<Vec<Lines>, Fault> {
+    let first: Option<i64> = conn
+        .prepare_cached("SELECT first FROM sessions WHERE no = ?1")?
+        .query_one([session], |row| row.get(0))
+        .optional()?;
+    let first = places::seq(first.ok_or(Error::NoSession)?);
+    if from < first {
+        return Err(Error::Trimmed(first).into());
+    }
+    let mut page = Page::new(from, max_bytes);
+    let mut more = page.push_rows(conn, session, memory.first.unwrap_or(u64::MAX))?;
+    if more == Ok(More::Yes) {
+        more = page.push_pieces(&memory.pieces);
+    }
+    match more {
+        Ok(_) => Ok(page.finish()),
+        Err(broken) => Err(broken.error(conn, file, session).into()),
+    }
+}

@@ -1,0 +1,246 @@
+//! The file and what lies beside it: how it is made, locked and opened.
+
+use super::fault::{self, Fault};
+use super::schema;
+use crate::error::{Error, Result};
+use rusqlite::{Connection, OpenFlags};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Large enough that a row of merged events spans few pages, small enough that the pages which a
+/// small commit touches are cheap to write: 16 KiB was slower with single events, 4 KiB with many.
+const PAGE_BYTES: u32 = 8192;
+
+/// How long a statement waits for another program that has the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// The writer, and whoever brings the write-ahead log back into the file.
+    Write,
+    /// Reads beside a writer in this process.
+    Read,
+    /// Reads of a file that another process may be writing.
+    Look,
+}
+
+/// The path of a file beside it.
+pub(super) fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut path = file.as_os_str().to_owned();
+    path.push(suffix);
+    PathBuf::from(path)
+}
+
+/// Holds the file for this process, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Lock(
+    #[expect(dead_code, reason = "the system unlocks it when it is closed")] File,
+);
+
+impl Lock {
+    pub(super) fn take(file: &Path) -> Result<Self> {
+        let path = beside(file, ".lock");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut lock =
+            private(&mut options).open(&path).map_err(|error| fault::io(&path, "open", &error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let pid = match lock.read_to_string(&mut holder) {
+                    Ok(_) if !holder.trim().is_empty() => format!(" (pid {})", holder.trim()),
+                    _ => String::new(),
+                };
+                return Err(Error::Locked(format!(
+                    "{} is in use by another process{pid}; stop that one first, or name another \
+                     file with `--store sqlite:PATH`",
+                    file.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(fault::io(&path, "lock", &error)),
+        }
+        // The pid is a help for people: without it the lock is as good.
+        let _ = lock.set_len(0);
+        let _ = lock.write_all(std::process::id().to_string().as_bytes());
+        Ok(Self(lock))
+    }
+}
+
+/// Makes the folder of a file where it is missing.
+pub(super) fn make_folder(file: &Path) -> Result<()> {
+    let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| fault::io(folder, "make the folder", &error))
+}
+
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+/// An empty file that nobody else may read, made new.
+pub(super) fn make_empty(path: &Path) -> Result<()> {
+    private(OpenOptions::new().write(true).create_new(true))
+        .open(path)
+        .map(drop)
+        .map_err(|error| fault::io(path, "make", &error))
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing, or nothing yet.
+    Nothing,
+    /// A store, by its header.
+    Store,
+}
+
+/// Looks at the header without touching anything: SQLite itself would already bring a foreign
+/// file's own write-ahead log in.
+pub(super) fn look(path: &Path) -> Result<Found> {
+    let mut header = Vec::new();
+    match File::open(path) {
+        Ok(file) => file
+            .take(100)
+            .read_to_end(&mut header)
+            .map_err(|error| fault::io(path, "read", &error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(fault::io(path, "open", &error)),
+    };
+    if header.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    let magic = header.starts_with(b"SQLite format 3\0");
+    match (magic, is_ours(&header)) {
+        (true, true) => Ok(Found::Store),
+        // A power cut may have spoilt it while it was brought back; then it is in the log too.
+        _ if log_has_header(path) => Ok(Found::Store),
+        (false, true) => Err(Error::Damaged(format!(
+            "{} is damaged in its first bytes; restore the last backup",
+            path.display()
+        ))),
+        (_, false) => Err(schema::not_ours(path)),
+    }
+}
+
+fn is_ours(header: &[u8]) -> bool {
+    header.get(68..72) == Some(&schema::APPLICATION_ID.to_be_bytes())
+}
+
+/// Whether the write-ahead log has a first page of a store. Whether that counts is for SQLite to
+/// say.
+fn log_has_header(path: &Path) -> bool {
+    let look = || -> io::Result<bool> {
+        let mut log = io::BufReader::new(File::open(beside(path, "-wal"))?);
+        let mut start = [0; 32];
+        log.read_exact(&mut start)?;
+        let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = start;
+        let page = i64::from(u32::from_be_bytes([a, b, c, d]));
+        // Less is no page, and would lead nowhere.
+        let rest = page.checked_sub(100).filter(|rest| *rest > 0);
+        while let Some(rest) = rest {
+            let (mut frame, mut header) = ([0; 24], [0; 100]);
+            log.read_exact(&mut frame)?;
+            log.read_exact(&mut header)?;
+            if frame.starts_with(&[0, 0, 0, 1]) && is_ours(&header) {
+                return Ok(true);
+            }
+            log.seek_relative(rest)?;
+        }
+        Ok(false)
+    };
+    look().unwrap_or(false)
+}
+
+/// Makes an empty store. It appears whole or not at all.
+pub(super) fn make_store(path: &Path) -> Result<()> {
+    let new = beside(path, ".new");
+    remove(&new)?;
+    make_empty(&new)?;
+    let made = || -> Result<(), Fault> {
+        let conn = Connection::open(&new)?;
+        conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+        conn.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+        schema::migrate(&conn, schema::STEPS)?;
+        // To its end, where it is committed. Where there can be no such log, SQLite stays with what
+        // it had, and calls it no error.
+        let mode: String = conn.query_one("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
+        if mode != "wal" {
+            let why = format!("cannot make {}: SQLite has no write-ahead log there", new.display());
+            return Err(Error::Store(why).into());
+        }
+        conn.close().map_err(|(_, error)| Fault::Sql(error))
+    };
+    made().map_err(|fault| fault.about(&new))?;
+    put_in_place(&new, path)
+}
+
+/// Moves a finished file to its place, durably.
+pub(super) fn put_in_place(new: &Path, path: &Path) -> Result<()> {
+    let synced = File::open(new).and_then(|file| file.sync_all());
+    synced.map_err(|error| fault::io(new, "sync", &error))?;
+    // A log that lies here belongs to a file that is not here any more.
+    for suffix in ["-wal", "-shm"] {
+        remove(&beside(path, suffix))?;
+    }
+    fs::rename(new, path).map_err(|error| fault::io(path, "make", &error))?;
+    sync_folder(path)
+}
+
+/// Without this a new name may be gone after a power cut.
+fn sync_folder(path: &Path) -> Result<()> {
+    #[cfg(unix)]
+    if let Some(folder) = path.parent() {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| fault::io(folder, "sync", &error))?;
+    }
+    Ok(())
+}
+
+/// Removes a file that may be there.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(fault::io(path, "remove", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A connection to a store that is there.
+pub(super) fn connect(path: &Path, to: Use) -> rusqlite::Result<Connection> {
+    let access = match to {
+        Use::Write | Use::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Use::Look => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    // Each connection is used by one thread at a time. Paths are never URIs.
+    let conn = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(PATIENCE)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    conn.pragma_update(None, "temp_store", "memory")?;
+    match to {
+        Use::Write => {
+            conn.pragma_update(None, "synchronous", "full")?;
+            // Within a commit it would make whoever waits for that commit wait for it too.
+            conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
+            conn.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
+            conn.pragma_update(None, "cache_size", -16_384)?;
+        }
+        Use::Read | Use::Look => {
+            conn.pragma_update(None, "query_only", 1)?;
+            conn.pragma_update(None, "cache_size", -2_048)?;
+        }
+    }
+    Ok(conn)
+}

@@ -1,0 +1,126 @@
+//! Words in messages and titles.
+//!
+//! SQLite's own tokenizer takes a text without spaces, such as Chinese, for one word, of which only
+//! the beginning could be found. Its trigrams find any three signs, but no word of two, and triple
+//! the index. So such scripts are taken apart here before the tokenizer sees them, sign by sign, in
+//! texts as in queries: a word is then a row of signs, found wherever it stands.
+
+use super::fault::Fault;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// The condition for sessions `s` that have the words `?words`.
+pub(super) const CONDITION: &str = " AND s.no IN (
+    SELECT ifnull((SELECT session FROM messages WHERE no = words.rowid), -words.rowid)
+    FROM words WHERE words MATCH ?words)";
+
+/// Only so much of a text is searched: a longer one would hold up the writer.
+const MAX_TEXT_BYTES: usize = 256 << 10;
+
+/// About as much text as takes 5 ms.
+const STEP_BYTES: usize = 32 << 10;
+
+/// Whether a script is written without spaces between words; Korean has them, but a word carries
+/// its particles with it.
+fn is_apart(sign: char) -> bool {
+    matches!(u32::from(sign),
+        0x0E00..=0x0EFF // Thai, Lao
+        | 0x1000..=0x109F // Burmese
+        | 0x1100..=0x11FF | 0x3130..=0x318F | 0xA960..=0xA97F | 0xAC00..=0xD7FF // Korean
+        | 0x1780..=0x17FF // Khmer
+        | 0x2E80..=0x2FDF | 0x3005..=0x3007 | 0x3021..=0x3029 // Chinese
+        | 0x3040..=0x30FF | 0x31F0..=0x31FF | 0xFF66..=0xFF9F // Japanese
+        | 0x3100..=0x312F | 0x31A0..=0x31BF // Bopomofo
+        | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF)
+}
+
+/// A text as it is handed to the tokenizer.
+fn spaced(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 2);
+    for sign in text.chars() {
+        if is_apart(sign) {
+            out.extend([' ', sign, ' ']);
+        } else {
+            out.push(sign);
+        }
+    }
+    out
+}
+
+/// What people typed, as a query: each word is a beginning of a word, and all have to be there.
+/// `None` when there is no word in it.
+pub(super) fn expression(typed: &str) -> Option<String> {
+    // Quoted, and without anything but letters and digits, nothing is an operator.
+    let words: Vec<String> = typed
+        .split(|sign: char| !sign.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(|word| format!("\"{}\" *", spaced(word).trim()))
+        .collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// Says that a message, or with a minus a session's title, has to be indexed.
+pub(super) fn mark(conn: &Connection, no: i64) -> rusqlite::Result<()> {
+    conn.prepare_cached("INSERT OR IGNORE INTO unindexed VALUES (?1)")?.execute([no])?;
+    Ok(())
+}
+
+pub(super) fn is_behind(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT 1 FROM unindexed LIMIT 1")?.exists([])
+}
+
+/// Indexes some of what has changed, and says whether there may be more.
+pub(super) fn step(conn: &Connection) -> Result<bool, Fault> {
+    let marked: Vec<i64> = conn
+        .prepare_cached("SELECT no FROM unindexed LIMIT 256")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut bytes = 0;
+    for &no in &marked {
+        bytes += 64 + index(conn, no)?;
+        if bytes >= STEP_BYTES {
+            return Ok(true);
+        }
+    }
+    Ok(marked.len() == 256)
+}
+
+/// Indexes one, and says how much text it was.
+fn index(conn: &Connection, no: i64) -> Result<usize, Fault> {
+    let source = if no < 0 {
+        "SELECT title FROM sessions WHERE no = -?1"
+    } else {
+        "SELECT text FROM messages WHERE no = ?1"
+    };
+    let text: Option<String> =
+        conn.prepare_cached(source)?.query_one([no], |row| row.get(0)).optional()?;
+    conn.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([no])?;
+    let text = text.unwrap_or_default();
+    let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(&text);
+    if !text.is_empty() {
+        conn.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)")?
+            .execute(params![no, spaced(text)])?;
+    }
+    conn.prepare_cached("DELETE FROM unindexed WHERE no = ?1")?.execute([no])?;
+    Ok(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{expression, spaced};
+
+    #[test]
+    fn signs_of_scripts_without_spaces_stand_apart() {
+        assert_eq!(spaced("今天 ok"), " 今  天  ok");
+        assert_eq!(expression("今天ok").unwrap(), "\"今  天 ok\" *");
+    }
+
+    #[test]
+    fn what_people_type_is_no_query_language() {
+        assert_eq!(
+            expression("a OR \"b\" (c* ^NEAR").unwrap(),
+            r#""a" * "OR" * "b" * "c" * "NEAR" *"#
+        );
+        assert_eq!(expression(" -- !"), None);
+        assert_eq!(expression(""), None);
+    }
+}

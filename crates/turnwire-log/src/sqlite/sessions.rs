@@ -1,0 +1,277 @@
+//! Sessions: their rows, and lists of them.
+
+use super::fault::Fault;
+use super::places;
+use super::search;
+use super::tail::Tails;
+use crate::error::Error;
+use crate::store::{
+    NewSession, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, SessionState,
+    Status,
+};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// The columns of [`record`]; the table is called `s`.
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT s.no, s.tenant, s.id, s.epoch, s.agent, s.title, s.metadata, s.created_ms,
+                    s.updated_ms, s.first, s.state,
+                    ifnull((SELECT max(last) FROM segments WHERE session = s.no), 0)
+             FROM sessions s ",
+            $rest
+        )
+    };
+}
+
+/// Where the logs of sessions end in memory, as of what the connection sees.
+pub(super) trait Ends {
+    fn end(&self, session: i64) -> u64;
+}
+
+impl Ends for Tails {
+    fn end(&self, session: i64) -> u64 {
+        self.last(session).unwrap_or(0)
+    }
+}
+
+impl Ends for HashMap<i64, u64> {
+    fn end(&self, session: i64) -> u64 {
+        self.get(&session).copied().unwrap_or(0)
+    }
+}
+
+fn record(row: &Row<'_>, ends: &impl Ends) -> rusqlite::Result<SessionRecord> {
+    let no: i64 = row.get(0)?;
+    let first = places::seq(row.get(9)?);
+    let last = places::from_sql(row.get(11)?).max(ends.end(no)).max(first.get() - 1);
+    Ok(SessionRecord {
+        no: SessionNo(no),
+        key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
+        epoch: row.get(3)?,
+        agent: row.get(4)?,
+        title: row.get(5)?,
+        metadata: json(row, 6)?,
+        created_ms: row.get(7)?,
+        updated_ms: row.get(8)?,
+        first,
+        last,
+        state: json(row, 10)?,
+    })
+}
+
+/// A column that holds JSON of ours.
+fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text = row.get_ref(column)?.as_str()?;
+    serde_json::from_str(text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            rusqlite::types::Type::Text,
+            Box::new(error),
+        )
+    })
+}
+
+pub(super) fn to_json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value)
+        .map_err(|error| Error::Store(format!("this cannot be written as JSON: {error}")))
+}
+
+pub(super) fn by_key(
+    conn: &Connection,
+    key: &SessionKey,
+    ends: &impl Ends,
+) -> rusqlite::Result<Option<SessionRecord>> {
+    conn.prepare_cached(select!("WHERE s.tenant = ?1 AND s.id = ?2"))?
+        .query_one(params![&*key.tenant, &*key.id], |row| record(row, ends))
+        .optional()
+}
+
+pub(super) fn by_no(
+    conn: &Connection,
+    session: SessionNo,
+    ends: &impl Ends,
+) -> rusqlite::Result<Option<SessionRecord>> {
+    conn.prepare_cached(select!("WHERE s.no = ?1"))?
+        .query_one([session.0], |row| record(row, ends))
+        .optional()
+}
+
+pub(super) fn open(conn: &Connection, ends: &impl Ends) -> rusqlite::Result<Vec<SessionRecord>> {
+    conn.prepare_cached(select!(
+        "WHERE s.no IN (SELECT no FROM sessions WHERE open_from IS NOT NULL
+                        UNION SELECT session FROM queue)
+         ORDER BY s.no"
+    ))?
+    .query_map([], |row| record(row, ends))?
+    .collect()
+}
+
+pub(super) fn all(
+    conn: &Connection,
+    after: SessionNo,
+    limit: usize,
+    ends: &impl Ends,
+) -> rusqlite::Result<Vec<SessionRecord>> {
+    conn.prepare_cached(select!("WHERE s.no > ?1 ORDER BY s.no LIMIT ?2"))?
+        .query_map([after.0, places::limit(limit)], |row| record(row, ends))?
+        .collect()
+}
+
+pub(super) fn list(
+    conn: &Connection,
+    query: &SessionQuery,
+    ends: &impl Ends,
+) -> rusqlite::Result<Vec<SessionRecord>> {
+    let (sql, values) = list_statement(query);
+    conn.prepare_cached(&sql)?
+        .query_map(params_from_iter(values), |row| record(row, ends))?
+        .collect()
+}
+
+fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
+    let mut sql = String::from(select!("WHERE s.tenant = ?1"));
+    let mut values: Vec<Value> = vec![query.tenant.to_string().into()];
+    let mut bind = |value: Value| {
+        values.push(value);
+        values.len()
+    };
+    if let Some(words) = query.search.as_deref().and_then(search::expression) {
+        let at = bind(words.into());
+        sql.push_str(&search::CONDITION.replace("?words", &format!("?{at}")));
+    }
+    if let Some(status) = query.status {
+        let at = bind(number(status).into());
+        let _ = write!(sql, " AND s.status = ?{at}");
+        if status != Status::Idle {
+            // Said once more as the index has it, which is only then used.
+            sql.push_str(" AND s.status <> 0");
+        }
+    }
+    if let Some((updated_ms, no)) = query.after {
+        let (ms, no) = (bind(updated_ms.into()), bind(no.0.into()));
+        let _ = write!(sql, " AND (s.updated_ms, s.no) < (?{ms}, ?{no})");
+    }
+    let at = bind(places::limit(query.limit).into());
+    let _ = write!(sql, " ORDER BY s.updated_ms DESC, s.no DESC LIMIT ?{at}");
+    (sql, values)
+}
+
+/// A status as its column has it.
+pub(super) fn number(status: Status) -> i64 {
+    match status {
+        Status::Idle => 0,
+        Status::Running => 1,
+        Status::Waiting => 2,
+    }
+}
+
+/// Makes a session that is not there yet.
+pub(super) fn create(
+    conn: &Connection,
+    new: &NewSession,
+    ends: &impl Ends,
+) -> Result<SessionRecord, Fault> {
+    let state = SessionState::default();
+    conn.prepare_cached(
+        "INSERT INTO sessions (tenant, id, epoch, agent, title, metadata, created_ms, updated_ms,
+                               status, open_from, state)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, NULL, ?9)",
+    )?
+    .execute(params![
+        &*new.key.tenant,
+        &*new.key.id,
+        epoch()?,
+        new.agent,
+        new.title,
+        to_json(&new.metadata)?,
+        new.now_ms,
+        number(state.status),
+        to_json(&state)?,
+    ])?;
+    let no = conn.last_insert_rowid();
+    if !new.title.is_empty() {
+        search::mark(conn, -no)?;
+    }
+    let made = by_no(conn, SessionNo(no), ends)?;
+    Ok(made.ok_or(Error::NoSession)?)
+}
+
+pub(super) fn patch(
+    conn: &Connection,
+    session: SessionNo,
+    patch: &SessionPatch,
+    ends: &impl Ends,
+) -> Result<SessionRecord, Fault> {
+    let metadata = patch.metadata.as_ref().map(to_json).transpose()?;
+    let changed = conn
+        .prepare_cached(
+            "UPDATE sessions SET title = ifnull(?2, title), metadata = ifnull(?3, metadata)
+             WHERE no = ?1",
+        )?
+        .execute(params![session.0, patch.title, metadata])?;
+    if changed == 0 {
+        return Err(Error::NoSession.into());
+    }
+    if patch.title.is_some() {
+        search::mark(conn, -session.0)?;
+    }
+    Ok(by_no(conn, session, ends)?.ok_or(Error::NoSession)?)
+}
+
+/// 80 random bits, as lower-case letters and digits.
+pub(super) fn epoch() -> Result<String, Error> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::Store(format!("the system gives no random numbers: {error}")))?;
+    let alphabet = b"abcdefghijklmnopqrstuvwxyz234567";
+    Ok(random
+        .iter()
+        .filter_map(|byte| alphabet.get(usize::from(byte % 32)))
+        .map(|&letter| char::from(letter))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list_statement;
+    use crate::sqlite::schema::{STEPS, migrate};
+    use crate::store::{SessionNo, SessionQuery, Status};
+    use rusqlite::{Connection, params_from_iter};
+
+    /// How SQLite goes about a list.
+    fn plan(query: &SessionQuery) -> String {
+        let conn = Connection::open_in_memory().unwrap();
+        migrate(&conn, STEPS).unwrap();
+        let (sql, values) = list_statement(query);
+        let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let steps =
+            plan.query_map(params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+        steps.map(Result::unwrap).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn lists_follow_an_index_and_sort_nothing() {
+        let all =
+            SessionQuery { tenant: "t".into(), search: None, status: None, after: None, limit: 10 };
+        let next = SessionQuery { after: Some((5, SessionNo(5))), ..all.clone() };
+        let idle = SessionQuery { status: Some(Status::Idle), ..next.clone() };
+        let busy = SessionQuery { status: Some(Status::Waiting), ..next.clone() };
+        let search = SessionQuery { search: Some("words".to_owned()), ..all.clone() };
+        for (query, index) in [
+            (&all, "sessions_updated (tenant=?)"),
+            (&search, "sessions_updated (tenant=?)"),
+            (&next, "sessions_updated (tenant=? AND updated_ms<?)"),
+            (&idle, "sessions_updated (tenant=? AND updated_ms<?)"),
+            (&busy, "sessions_busy (tenant=? AND status=? AND updated_ms<?)"),
+        ] {
+            let plan = plan(query);
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+}

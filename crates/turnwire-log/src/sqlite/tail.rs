@@ -1,0 +1,256 @@
+//! The end of each session's log that has not moved to `segments` yet. It is in memory too, so
+//! that whoever follows a session reads no file.
+
+use super::places;
+use super::run::Run;
+use rusqlite::Connection;
+use std::collections::HashMap;
+
+/// A row of `tail`.
+#[derive(Debug, Clone)]
+pub(super) struct Piece {
+    pub(super) no: i64,
+    pub(super) run: Run,
+    /// The sum that was written with it.
+    pub(super) crc: i64,
+    /// Whether it is what was written.
+    pub(super) sound: bool,
+}
+
+impl Piece {
+    /// What is about to be written.
+    pub(super) fn new(no: i64, session: i64, run: Run) -> Self {
+        Self { no, crc: run.crc(session).into(), run, sound: true }
+    }
+}
+
+/// What a commit changes.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// One more at the end.
+    Push(i64, Piece),
+    /// Those up to a place are elsewhere now, or nowhere.
+    Drop(i64, u64),
+    /// One is shorter than it was.
+    Cut(i64, Piece),
+    /// All of the session.
+    Gone(i64),
+}
+
+/// The pieces of all sessions.
+#[derive(Debug, Default)]
+pub(super) struct Tails {
+    sessions: HashMap<i64, Vec<Piece>>,
+    /// The last row that was taken in, and the first that is left.
+    seen: i64,
+    low: i64,
+    loaded: (usize, usize),
+}
+
+/// What is in memory of a session, for one read.
+#[derive(Debug, Default)]
+pub(super) struct Glimpse {
+    /// The first event that is in memory; all before it are in `segments`.
+    pub(super) first: Option<u64>,
+    /// The pieces from the place on that was asked for, as many as one read may need.
+    pub(super) pieces: Vec<Piece>,
+}
+
+impl Tails {
+    pub(super) fn of(&self, session: i64) -> &[Piece] {
+        self.sessions.get(&session).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The last event of a session, where any of it is here.
+    pub(super) fn last(&self, session: i64) -> Option<u64> {
+        self.of(session).last().map(|piece| piece.run.last())
+    }
+
+    pub(super) fn glimpse(&self, session: i64, from: u64, max_bytes: usize) -> Glimpse {
+        let pieces = self.of(session);
+        let begin = pieces.partition_point(|piece| piece.run.last() < from);
+        let mut bytes = 0_usize;
+        let wanted = pieces.iter().skip(begin).take_while(|piece| {
+            let room = bytes < max_bytes.max(1);
+            // Of the first one, part may be before the place.
+            let of_it = piece.run.last().saturating_sub(from) >= u64::from(piece.run.count);
+            bytes += if of_it { piece.run.len() } else { 0 };
+            room
+        });
+        Glimpse {
+            pieces: wanted.cloned().collect(),
+            first: pieces.first().map(|piece| piece.run.first),
+        }
+    }
+
+    /// Every session of which something is here, with its pieces.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &[Piece])> {
+        self.sessions.iter().map(|(session, pieces)| (*session, pieces.as_slice()))
+    }
+
+    /// Where the log of each of them ends.
+    pub(super) fn ends(&self) -> HashMap<i64, u64> {
+        let ends = |(session, pieces): (i64, &[Piece])| Some((session, pieces.last()?.run.last()));
+        self.iter().filter_map(ends).collect()
+    }
+
+    pub(super) fn apply(&mut self, changes: impl IntoIterator<Item = Change>) {
+        for change in changes {
+            match change {
+                Change::Push(session, piece) => {
+                    self.sessions.entry(session).or_default().push(piece);
+                }
+                Change::Drop(session, place) => self.forget(session, place),
+                Change::Cut(session, piece) => {
+                    let pieces = self.sessions.entry(session).or_default();
+                    if let Some(old) = pieces.iter_mut().find(|old| old.no == piece.no) {
+                        *old = piece;
+                    }
+                }
+                Change::Gone(session) => {
+                    self.sessions.remove(&session);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, session: i64, place: u64) {
+        if let Some(pieces) = self.sessions.get_mut(&session) {
+            pieces.retain(|piece| piece.run.last() > place);
+            if pieces.is_empty() {
+                self.sessions.remove(&session);
+            }
+        }
+    }
+
+    /// Takes in the rows that came since the last time, and forgets those that went.
+    pub(super) fn load(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        let mut rows = conn.prepare_cached(
+            "SELECT no, session, last, count, ms, crc, bytes FROM tail WHERE no > ?1 ORDER BY no",
+        )?;
+        let mut rows = rows.query([self.seen])?;
+        while let Some(row) = rows.next()? {
+            let piece = piece(row)?;
+            self.seen = piece.no;
+            self.loaded = (self.loaded.0 + 1, self.loaded.1 + piece.run.len());
+            self.sessions.entry(row.get(1)?).or_default().push(piece);
+        }
+        let mut low = conn.prepare_cached("SELECT ifnull(min(no), ?1 + 1) FROM tail")?;
+        let low: i64 = low.query_one([self.seen], |row| row.get(0))?;
+        if low > self.low {
+            self.low = low;
+            self.sessions.retain(|_, pieces| {
+                pieces.retain(|piece| piece.no >= low);
+                !pieces.is_empty()
+            });
+        }
+        Ok(())
+    }
+
+    /// Forgets what is in `segments` too, or is not kept any more.
+    pub(super) fn settle(&mut self, conn: &Connection, session: i64) -> rusqlite::Result<()> {
+        let mut end = conn.prepare_cached(
+            "SELECT max(first - 1, ifnull((SELECT max(last) FROM segments WHERE session = ?1), 0))
+             FROM sessions WHERE no = ?1",
+        )?;
+        let mut found = end.query([session])?;
+        match found.next()? {
+            Some(row) => {
+                let end = places::from_sql(row.get(0)?);
+                mend(self.sessions.entry(session).or_default(), end);
+                self.forget(session, end);
+            }
+            None => drop(self.sessions.remove(&session)),
+        }
+        Ok(())
+    }
+
+    /// All that counts of the table.
+    pub(super) fn of_table(conn: &Connection) -> rusqlite::Result<Self> {
+        let mut tails = Self::default();
+        tails.load(conn)?;
+        let sessions: Vec<i64> = tails.sessions.keys().copied().collect();
+        sessions.into_iter().try_for_each(|session| tails.settle(conn, session))?;
+        Ok(tails)
+    }
+
+    /// The number of the last row that there is or was.
+    pub(super) fn last_row(&self) -> i64 {
+        self.seen
+    }
+
+    /// How many rows were taken in, and how many bytes they had, whether they count or not.
+    pub(super) fn loaded(&self) -> (usize, usize) {
+        self.loaded
+    }
+}
+
+/// Gives pieces that are damaged the places that they must have had, so that nothing else rests on
+/// numbers which may be damaged too. The log ended at `end` before what these add to it.
+fn mend(pieces: &mut Vec<Piece>, end: u64) {
+    let mut mended: Vec<Piece> = Vec::with_capacity(pieces.len());
+    let mut last = end;
+    let mut rest = std::mem::take(pieces).into_iter();
+    while let Some(mut piece) = rest.next() {
+        if !piece.sound {
+            let next =
+                rest.as_slice().iter().find(|piece| piece.sound).map(|piece| piece.run.first);
+            let expected = last + 1;
+            let fits = piece.run.count > 0
+                && piece.run.first == expected
+                && next.is_none_or(|next| next == piece.run.last() + 1);
+            if next.is_some_and(|next| next <= expected) {
+                continue;
+            }
+            if !fits {
+                let count = next.map_or(1, |next| next - expected);
+                piece.run.first = expected;
+                piece.run.count = u32::try_from(count).unwrap_or(u32::MAX);
+            }
+        }
+        last = last.max(piece.run.last());
+        mended.push(piece);
+    }
+    *pieces = mended;
+}
+
+/// A row with the columns that [`Tails::load`] selects.
+fn piece(row: &rusqlite::Row<'_>) -> rusqlite::Result<Piece> {
+    let (session, crc): (i64, i64) = (row.get(1)?, row.get(5)?);
+    let run = Run::of_row(row.get(2)?, row.get(3)?, row.get(4)?, row.get(6)?);
+    Ok(Piece { no: row.get(0)?, sound: run.is_sound(session, crc), run, crc })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Piece, mend};
+    use crate::sqlite::run::Run;
+    use bytes::Bytes;
+
+    fn piece(first: u64, count: u32, sound: bool) -> Piece {
+        Piece { no: 0, run: Run { first, count, ms: 0, bytes: Bytes::new() }, crc: 0, sound }
+    }
+
+    fn places(mut pieces: Vec<Piece>, end: u64) -> Vec<(u64, u64, bool)> {
+        mend(&mut pieces, end);
+        pieces.iter().map(|piece| (piece.run.first, piece.run.last(), piece.sound)).collect()
+    }
+
+    #[test]
+    fn damaged_numbers_are_those_that_are_left() {
+        let all = vec![piece(4, 2, true), piece(999, 7, false), piece(9, 1, true)];
+        assert_eq!(places(all, 3), [(4, 5, true), (6, 8, false), (9, 9, true)]);
+    }
+
+    #[test]
+    fn a_damaged_end_counts_for_something() {
+        assert_eq!(places(vec![piece(4, 2, false)], 3), [(4, 5, false)]);
+        assert_eq!(places(vec![piece(1, 0, false)], 3), [(4, 4, false)]);
+    }
+
+    #[test]
+    fn damage_in_what_no_longer_counts_is_left_out() {
+        let all = vec![piece(1, 2, true), piece(77, 1, false), piece(4, 1, true)];
+        assert_eq!(places(all, 3), [(1, 2, true), (4, 4, true)]);
+    }
+}

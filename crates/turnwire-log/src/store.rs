@@ -1,0 +1,423 @@
+//! What an engine does: keep what it is given, in order, and give it back.
+//!
+//! An engine knows sessions, rows of events and rows of messages. It does not parse an event: the
+//! [`Log`](crate::Log) folds, checks and assigns, and hands an engine what is to be durable
+//! together. Every engine passes [`conformance`](mod@crate::conformance).
+
+use crate::error::Result;
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use turnwire_core::{Fields, Seq, Usage};
+
+/// Names a session: its tenant, and its id within it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionKey {
+    /// Whose it is.
+    pub tenant: Arc<str>,
+    /// Its id, unique for the tenant.
+    pub id: Arc<str>,
+}
+
+impl SessionKey {
+    /// A key of both parts.
+    pub fn new(tenant: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
+        Self { tenant: tenant.into(), id: id.into() }
+    }
+}
+
+/// The number under which an engine knows an incarnation of a session. It is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionNo(pub i64);
+
+/// The number that fences an owner: of two owners the later one has the higher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fence(pub u64);
+
+/// What a session is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// No reply is open.
+    #[default]
+    Idle,
+    /// A reply grows.
+    Running,
+    /// A reply is open, and waits for a person or for somebody outside.
+    Waiting,
+}
+
+/// A session as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// Its number.
+    pub no: SessionNo,
+    /// Its name.
+    pub key: SessionKey,
+    /// Random for each incarnation: a token of another one leads nowhere.
+    pub epoch: String,
+    /// Which agent replies.
+    pub agent: String,
+    /// For people. Empty: none.
+    pub title: String,
+    /// Whatever its maker wanted to keep with it.
+    pub metadata: Fields,
+    /// When it was made, in milliseconds since 1970.
+    pub created_ms: i64,
+    /// When a message last began or ended in it. Lists are sorted by it, latest first.
+    pub updated_ms: i64,
+    /// The earliest event that is kept; one behind `last` when there is none. 1 unless retention
+    /// has removed something.
+    pub first: Seq,
+    /// How many events there ever were: the seq of the last one, or 0.
+    pub last: u64,
+    /// What can be derived from the events, kept so that no list has to read them.
+    pub state: SessionState,
+}
+
+/// What can be derived from the events of a session. It is written with the append that changes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionState {
+    /// What it is doing.
+    pub status: Status,
+    /// The first event of the earliest reply that is still open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_from: Option<Seq>,
+    /// The tokens of all its replies together.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Who publishes to it from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub producer: Option<Producer>,
+    /// Who did so before, the latest of them last: whoever was overtaken stays overtaken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_producers: Vec<Producer>,
+    /// Whether the replies that are open are that producer's. All that are open at one time are of
+    /// one origin: the session's own agent, or one producer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_produced: bool,
+}
+
+/// An agent elsewhere, and its own fence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Producer {
+    /// The name that it gave itself.
+    pub id: String,
+    /// The highest fence that was seen of it.
+    pub fence: u64,
+}
+
+/// A session to be made.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Its name.
+    pub key: SessionKey,
+    /// Which agent replies.
+    pub agent: String,
+    /// For people.
+    pub title: String,
+    /// Whatever its maker wants to keep with it.
+    pub metadata: Fields,
+    /// The time now, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// What a client may change of a session.
+#[derive(Debug, Clone, Default)]
+pub struct SessionPatch {
+    /// A new title.
+    pub title: Option<String>,
+    /// New metadata, in place of the old.
+    pub metadata: Option<Fields>,
+}
+
+/// Which sessions to list: latest change first.
+#[derive(Debug, Clone)]
+pub struct SessionQuery {
+    /// Whose.
+    pub tenant: Arc<str>,
+    /// Only those with a finished message, or a title, that has these words.
+    pub search: Option<String>,
+    /// Only those that are doing this.
+    pub status: Option<Status>,
+    /// Behind the last of an earlier page.
+    pub after: Option<(i64, SessionNo)>,
+    /// How many at the most.
+    pub limit: usize,
+}
+
+/// Some events of a session, one after the other, as they were written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lines {
+    /// The place of the first.
+    pub first: Seq,
+    /// How many.
+    pub count: u32,
+    /// One JSON object a line, each with its `\n`; the seq is not in it.
+    pub bytes: Bytes,
+}
+
+impl Lines {
+    /// The place of the last one. There is at least one.
+    pub fn last(&self) -> u64 {
+        self.first.get() + u64::from(self.count) - 1
+    }
+
+    /// What is there from a place on; nothing when it ends before.
+    pub fn starting_at(&self, from: Seq) -> Option<Self> {
+        if from.get() > self.last() {
+            return None;
+        }
+        let skip = u32::try_from(from.get().saturating_sub(self.first.get())).ok()?;
+        if skip == 0 {
+            return Some(self.clone());
+        }
+        let ends = memchr::memchr_iter(b'\n', &self.bytes);
+        let start = ends.take(skip as usize).last()? + 1;
+        let bytes = self.bytes.slice(start.min(self.bytes.len())..);
+        Some(Self { first: from, count: self.count - skip, bytes })
+    }
+
+    /// What is there up to a place; nothing when it begins behind it.
+    pub fn up_to(&self, to: u64) -> Option<Self> {
+        if self.last() <= to {
+            return Some(self.clone());
+        }
+        let count = u32::try_from(to.checked_sub(self.first.get())?.saturating_add(1)).ok()?;
+        let end = memchr::memchr_iter(b'\n', &self.bytes).take(count as usize).last()? + 1;
+        let bytes = self.bytes.slice(..end.min(self.bytes.len()));
+        Some(Self { first: self.first, count, bytes })
+    }
+
+    /// The events with their places.
+    pub fn iter(&self) -> impl Iterator<Item = (Seq, &[u8])> {
+        let mut seq = self.first;
+        self.bytes.split_inclusive(|&byte| byte == b'\n').map(move |line| {
+            let at = seq;
+            seq = seq.next();
+            (at, line.strip_suffix(b"\n").unwrap_or(line))
+        })
+    }
+}
+
+/// What is to become durable together: events, and what follows from them.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// Where.
+    pub session: SessionNo,
+    /// Who owns the session; an outdated one is refused with `Fenced`.
+    pub fence: Fence,
+    /// The events; `first` has to be one behind the log's last, or it is `OutOfOrder`. `None` when
+    /// only the rest changes.
+    pub lines: Option<Lines>,
+    /// The time now, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// Messages that are finished with these events.
+    pub messages: Vec<StoredMessage>,
+    /// Messages that no longer count as history.
+    pub superseded: Vec<String>,
+    /// The session's state, where it has changed. A message began or ended then.
+    pub state: Option<SessionState>,
+    /// A request that is not to be done twice, and its answer.
+    pub key: Option<KeyRecord>,
+    /// Messages that wait for their turn.
+    pub enqueue: Vec<Queued>,
+    /// Messages that wait no more.
+    pub dequeue: Vec<String>,
+}
+
+/// A finished message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// Its id.
+    pub id: String,
+    /// The place of its first event: the order of messages.
+    pub first: Seq,
+    /// The place of its last event.
+    pub last: Seq,
+    /// The id of the event that brought it, where it came whole.
+    pub event_id: String,
+    /// Whether a sub-agent wrote it.
+    pub of_sub_agent: bool,
+    /// Whether it no longer counts as history.
+    pub superseded: bool,
+    /// The version of the fold that made it.
+    pub fold_version: u32,
+    /// The message, as JSON.
+    pub json: Bytes,
+    /// What a search finds it by.
+    pub text: String,
+}
+
+/// Which messages to list, in the order of their first events.
+#[derive(Debug, Clone, Default)]
+pub struct MessageQuery {
+    /// Only messages that begin before this place.
+    pub before: Option<Seq>,
+    /// Only messages that begin behind this place.
+    pub after: Option<Seq>,
+    /// The last so many of them (the first so many when `after` is given).
+    pub limit: usize,
+    /// Also those of sub-agents.
+    pub sub_agents: bool,
+}
+
+/// A request that is not to be done twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// Whose.
+    pub tenant: Arc<str>,
+    /// What the client called it, with what it belongs to.
+    pub key: String,
+    /// A hash of what was asked.
+    pub fingerprint: [u8; 32],
+    /// What was answered.
+    pub answer: String,
+}
+
+/// A message that waits for its turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued {
+    /// The message's id.
+    pub id: String,
+    /// Of the reply that it will start.
+    pub reply_id: String,
+    /// The message, as JSON.
+    pub json: Bytes,
+}
+
+/// Bytes stored once by their hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    /// What they are.
+    pub media_type: String,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// The right to write to a session, for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// What an append has to show.
+    pub fence: Fence,
+}
+
+/// What is to be removed. Whole finished replies only, and never their messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Retention {
+    /// Events older than this, in milliseconds since 1970.
+    pub before_ms: Option<i64>,
+    /// The oldest, until all events together take at most so many bytes.
+    pub max_bytes: Option<u64>,
+    /// Idempotency keys older than this.
+    pub keys_before_ms: Option<i64>,
+}
+
+/// What retention did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Events.
+    pub events: u64,
+    /// Bytes of events.
+    pub bytes: u64,
+    /// Sessions of which something was removed.
+    pub sessions: u64,
+    /// Idempotency keys.
+    pub keys: u64,
+}
+
+/// A future that owns all it needs.
+pub type Pending<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
+/// An engine.
+///
+/// Appends to one session are written in the order in which [`append`](Self::append) was called,
+/// whether or not anybody waits for them: when a later one is durable, so are the earlier ones. When
+/// one fails, those behind it fail too (`OutOfOrder`), until a new one goes on from the log's end.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Makes a session, or finds the one that has this name; and whether it was made.
+    async fn create(&self, new: NewSession) -> Result<(SessionRecord, bool)>;
+
+    /// The same, and what is made has something that waits for its turn from the very start: it is
+    /// among the [open sessions](Self::open_sessions) until that is taken out. An engine that
+    /// outlives a crash makes both in one commit.
+    async fn create_waiting(&self, new: NewSession, waits: Queued)
+    -> Result<(SessionRecord, bool)>;
+
+    /// A session by its name.
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>>;
+
+    /// A list of sessions.
+    async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>>;
+
+    /// Sessions of all tenants in the order in which they were made, behind one of them
+    /// (`SessionNo(0)`: from the first).
+    async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>>;
+
+    /// Sessions of all tenants in which a reply is open, or a message waits for its turn.
+    async fn open_sessions(&self) -> Result<Vec<SessionRecord>>;
+
+    /// Changes what a client may change.
+    async fn patch(&self, session: SessionNo, patch: SessionPatch) -> Result<SessionRecord>;
+
+    /// Removes a session with all it has. Durable when this returns; nothing is left that would
+    /// bring it back, and appends that come later are `NoSession`.
+    async fn delete(&self, session: SessionNo) -> Result<()>;
+
+    /// Takes the right to write to a session, from whoever had it. It may end with the store that
+    /// gave it: whoever opens a store takes it again.
+    async fn acquire(&self, session: SessionNo, owner: &str, ttl: Duration) -> Result<Lease>;
+
+    /// Holds on to it; `Fenced` when somebody else has it now.
+    async fn renew(&self, session: SessionNo, lease: Lease, ttl: Duration) -> Result<()>;
+
+    /// Writes, and returns when it is durable. The call itself takes the place in the queue.
+    fn append(&self, append: Append) -> Pending<()>;
+
+    /// The events from a place on, in order, at least one if there is one, until they have so many
+    /// bytes. `Trimmed` when the place is before the earliest that is kept.
+    async fn read(&self, session: SessionNo, from: Seq, max_bytes: usize) -> Result<Vec<Lines>>;
+
+    /// Waits until there are events behind a place, and says where the log ends then.
+    async fn wait(&self, session: SessionNo, after: u64) -> Result<u64>;
+
+    /// A finished message.
+    async fn message(&self, session: SessionNo, id: &str) -> Result<Option<StoredMessage>>;
+
+    /// A list of finished messages, in the order of their first events.
+    async fn messages(
+        &self,
+        session: SessionNo,
+        query: &MessageQuery,
+    ) -> Result<Vec<StoredMessage>>;
+
+    /// Puts messages in place of those of the same id, or adds them: a projection made again.
+    async fn replace_messages(
+        &self,
+        session: SessionNo,
+        messages: Vec<StoredMessage>,
+    ) -> Result<()>;
+
+    /// The messages that wait for their turn, in order.
+    async fn queued(&self, session: SessionNo) -> Result<Vec<Queued>>;
+
+    /// A request that was done before.
+    async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>>;
+
+    /// Stores bytes under their SHA-256, unless they are there.
+    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()>;
+
+    /// Bytes by their SHA-256.
+    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>>;
+
+    /// Removes what is not to be kept any longer.
+    async fn retain(&self, retention: Retention) -> Result<Removed>;
+
+    /// Whether it can be written to now: an error says what is wrong.
+    async fn healthy(&self) -> Result<()>;
+}

@@ -1,0 +1,54 @@
+//! The end of a session's log, kept in memory for those who watch.
+
+use crate::store::Lines;
+use std::collections::VecDeque;
+use turnwire_core::Seq;
+
+/// How much is kept.
+const BYTES: usize = 256 * 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    rows: VecDeque<Lines>,
+    bytes: usize,
+    /// Whether anybody watches. Otherwise nothing is kept.
+    pub watched: bool,
+}
+
+impl Tail {
+    pub fn push(&mut self, lines: Lines) {
+        if !self.watched {
+            self.clear();
+            return;
+        }
+        self.bytes += lines.bytes.len();
+        self.rows.push_back(lines);
+        while self.bytes > BYTES && self.rows.len() > 1 {
+            if let Some(oldest) = self.rows.pop_front() {
+                self.bytes -= oldest.bytes.len();
+            }
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.bytes = 0;
+    }
+
+    /// The events from a place on, up to a durable one; `None` when the place is not kept here.
+    pub fn read(&self, from: Seq, durable: u64, max_bytes: usize) -> Option<Vec<Lines>> {
+        let front = self.rows.front()?;
+        if from < front.first {
+            return None;
+        }
+        let start = self.rows.partition_point(|lines| lines.last() < from.get());
+        // A row is written whole: it is durable, or nothing of it is.
+        let mut taken = 0;
+        let rows = self.rows.iter().skip(start).take_while(|lines| {
+            let more = taken < max_bytes && lines.last() <= durable;
+            taken += lines.bytes.len();
+            more
+        });
+        Some(rows.filter_map(|lines| lines.starting_at(from)).collect())
+    }
+}

@@ -1,0 +1,130 @@
+//! A session out of a store.
+
+use super::{Header, VERSION};
+use crate::error::Error;
+use crate::store::{Lines, SessionRecord, Store};
+use crate::walk::Messages;
+use std::fmt;
+use std::io::{self, Write};
+use turnwire_core::Seq;
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Why a session could not be written.
+#[derive(Debug)]
+pub enum ExportError {
+    /// The store did not give it.
+    Log(Error),
+    /// It had nowhere to go.
+    Write(io::Error),
+}
+
+impl From<Error> for ExportError {
+    fn from(error: Error) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<io::Error> for ExportError {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(error) => error.fmt(f),
+            Self::Write(error) => write!(f, "cannot write: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+/// Writes a session as it was when it was looked up. Returns how many events it has.
+pub async fn export(
+    store: &dyn Store,
+    record: &SessionRecord,
+    out: &mut (dyn Write + Send),
+) -> Result<u64, ExportError> {
+    let header = Header {
+        turnwire: "session".to_owned(),
+        version: VERSION,
+        tenant: record.key.tenant.to_string(),
+        id: record.key.id.to_string(),
+        agent: record.agent.clone(),
+        title: record.title.clone(),
+        metadata: record.metadata.clone(),
+        epoch: record.epoch.clone(),
+        created_at: created_at(record.created_ms),
+        first: Some(record.first),
+        last: Some(record.last),
+    };
+    serde_json::to_writer(&mut *out, &header).map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
+    if record.first > Seq::FIRST {
+        messages(store, record, out).await?;
+    }
+    events(store, record, out).await
+}
+
+fn created_at(ms: i64) -> String {
+    let time = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{time:.3}")
+}
+
+async fn messages(
+    store: &dyn Store,
+    record: &SessionRecord,
+    out: &mut (dyn Write + Send),
+) -> Result<(), ExportError> {
+    let mut messages = Messages::new(store, record.no).before(record.first);
+    loop {
+        let some = messages.next().await?;
+        if some.is_empty() {
+            return Ok(());
+        }
+        for message in some {
+            out.write_all(b"{\"message\":")?;
+            out.write_all(&message.json)?;
+            if !message.event_id.is_empty() {
+                let id = serde_json::to_string(&message.event_id).map_err(io::Error::from)?;
+                write!(out, ",\"event_id\":{id}")?;
+            }
+            if message.of_sub_agent {
+                out.write_all(b",\"sub_agent\":true")?;
+            }
+            if message.superseded {
+                out.write_all(b",\"superseded\":true")?;
+            }
+            out.write_all(b"}\n")?;
+        }
+    }
+}
+
+async fn events(
+    store: &dyn Store,
+    record: &SessionRecord,
+    out: &mut (dyn Write + Send),
+) -> Result<u64, ExportError> {
+    let (mut from, mut count) = (record.first, 0);
+    while from.get() <= record.last {
+        let rows = store.read(record.no, from, CHUNK).await?;
+        let Some(last) = rows.last().map(Lines::last) else {
+            return Err(Error::Damaged(format!("event {from} is missing")).into());
+        };
+        for (seq, line) in rows.iter().flat_map(Lines::iter) {
+            if seq.get() > record.last {
+                break;
+            }
+            let body = line.strip_suffix(b"}").unwrap_or(line);
+            out.write_all(body)?;
+            writeln!(out, ",\"seq\":{seq}}}")?;
+            count += 1;
+        }
+        from = Seq::new(last).map_or(from, Seq::next);
+    }
+    Ok(count)
+}

@@ -1,0 +1,57 @@
+//! Going through all that there is, some at a time: so that it never has to fit in memory.
+
+use crate::error::Result;
+use crate::store::{MessageQuery, SessionNo, Store, StoredMessage};
+use turnwire_core::Seq;
+
+/// How many messages are read at a time: each may be large.
+const MESSAGES: usize = 64;
+
+/// Goes through the finished messages of a session, those of sub-agents too, in the order of their
+/// first events.
+pub struct Messages<'s> {
+    store: &'s dyn Store,
+    session: SessionNo,
+    before: Option<Seq>,
+    after: Option<Seq>,
+}
+
+impl<'s> Messages<'s> {
+    /// All messages.
+    pub fn new(store: &'s dyn Store, session: SessionNo) -> Self {
+        Self { store, session, before: None, after: None }
+    }
+
+    /// Only those that begin before a place.
+    #[must_use]
+    pub fn before(mut self, place: Seq) -> Self {
+        self.before = Some(place);
+        self
+    }
+
+    /// The next some; none at the end.
+    pub async fn next(&mut self) -> Result<Vec<StoredMessage>> {
+        let mut query = MessageQuery {
+            before: self.before,
+            after: self.after,
+            limit: MESSAGES,
+            sub_agents: true,
+        };
+        if self.after.is_none() {
+            // Nothing is before the first place, so whatever begins there is asked for by itself.
+            self.after = Some(Seq::FIRST);
+            let second = Seq::FIRST.next();
+            query.before = Some(self.before.map_or(second, |before| before.min(second)));
+            let first = self.store.messages(self.session, &query).await?;
+            if !first.is_empty() {
+                return Ok(first);
+            }
+            (query.before, query.after) = (self.before, self.after);
+        }
+        let messages = self.store.messages(self.session, &query).await?;
+        if let Some(last) = messages.last() {
+            self.after = Some(last.first);
+        }
+        Ok(messages)
+    }
+}

@@ -1,0 +1,209 @@
+//! Messages against the events that they were made of.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+use turnwire_core::{Event, Fields, Seq};
+use turnwire_log::doctor::{self, Finding};
+use turnwire_log::store::{
+    MessageQuery, NewSession, Retention, SessionKey, SessionRecord, SessionState, Status, Store,
+    StoredMessage,
+};
+use turnwire_log::{Log, MemoryStore, Session};
+use turnwire_testkit::{check, one_in, stream};
+
+async fn session(log: &Log) -> Arc<Session> {
+    let new = NewSession {
+        key: SessionKey::new("t", "s"),
+        agent: "external".to_owned(),
+        title: String::new(),
+        metadata: Fields::default(),
+        now_ms: 0,
+    };
+    log.create(new).await.unwrap().0
+}
+
+async fn publish(session: &Arc<Session>, events: &[Event<'static>]) {
+    let change = |tx: &mut turnwire_log::Tx<'_>| {
+        for event in events {
+            tx.push(&mut event.clone(), None).unwrap();
+        }
+        Ok::<_, turnwire_log::Error>(())
+    };
+    session.transact(&[], change).await.unwrap();
+}
+
+fn said(id: &str) -> Event<'static> {
+    let line = format!(
+        r#"{{"id":"e-{id}","type":"MESSAGE","message":{{"id":"{id}","name":"alice","role":"user","content":"hi"}}}}"#
+    );
+    Event::from_json(&line).unwrap().into_owned()
+}
+
+fn supersede(id: &str) -> Event<'static> {
+    let line = format!(r#"{{"id":"x-{id}","type":"SUPERSEDE","message_ids":["{id}"]}}"#);
+    Event::from_json(&line).unwrap().into_owned()
+}
+
+async fn record(store: &dyn Store) -> SessionRecord {
+    store.session(&SessionKey::new("t", "s")).await.unwrap().unwrap()
+}
+
+async fn findings(store: &dyn Store) -> Vec<Finding> {
+    doctor::check(store, &record(store).await).await.unwrap()
+}
+
+async fn messages(store: &dyn Store) -> Vec<StoredMessage> {
+    let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
+    store.messages(record(store).await.no, &query).await.unwrap()
+}
+
+#[test]
+fn what_was_folded_as_it_came_is_found_healthy() {
+    check("what_was_folded_as_it_came", 200, |rng| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let log = Log::new(Arc::new(MemoryStore::default()), "test");
+            let session = session(&log).await;
+            publish(&session, &[said("u"), said("v"), supersede("u")]).await;
+            let (events, _) = stream::replies(rng);
+            let cut = rng.usize(..=events.len());
+            publish(&session, &events[..cut]).await;
+            if one_in(rng, 2) {
+                let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
+                log.retain(retention).await.unwrap();
+            }
+            publish(&session, &events[cut..]).await;
+            assert_eq!(findings(&**log.store()).await, []);
+        });
+    });
+}
+
+#[test]
+fn whatever_happened_to_messages_they_are_made_again() {
+    check("whatever_happened_to_messages", 200, |rng| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let log = Log::new(Arc::new(MemoryStore::default()), "test");
+            let store = &**log.store();
+            let session = session(&log).await;
+            publish(&session, &[said("u"), said("v"), supersede("u")]).await;
+            publish(&session, &stream::replies(rng).0).await;
+            let healthy = messages(store).await;
+            let mut broken = healthy[rng.usize(..healthy.len())].clone();
+            let mut outdated = false;
+            match rng.u8(..7) {
+                0 => broken.json = "{}".into(),
+                1 => broken.text.push('x'),
+                2 => broken.superseded = !broken.superseded,
+                3 => broken.event_id.push('x'),
+                4 => broken.of_sub_agent = !broken.of_sub_agent,
+                5 => broken.last = broken.last.next(),
+                _ => {
+                    broken.fold_version = 0;
+                    outdated = true;
+                }
+            }
+            // What would end behind the log counts as not there yet.
+            let is_last = broken.last.get() > record(store).await.last;
+            let id = broken.id.clone();
+            store.replace_messages(session.no(), vec![broken]).await.unwrap();
+            let found = findings(store).await;
+            let expected = if outdated {
+                Finding::Outdated(id)
+            } else if is_last {
+                Finding::Missing(id)
+            } else {
+                Finding::Different(id)
+            };
+            assert_eq!(found, [expected]);
+            assert!(found[0].can_be_repaired());
+            doctor::repair(store, &record(store).await, &found).await.unwrap();
+            assert_eq!(messages(store).await, healthy);
+            assert_eq!(findings(store).await, []);
+        });
+    });
+}
+
+#[tokio::test]
+async fn a_message_without_events_is_named_and_left_alone() {
+    let log = Log::new(Arc::new(MemoryStore::default()), "test");
+    let store = &**log.store();
+    let session = session(&log).await;
+    publish(&session, &[said("u")]).await;
+    let ghost = StoredMessage { id: "ghost".to_owned(), ..messages(store).await[0].clone() };
+    store.replace_messages(session.no(), vec![ghost]).await.unwrap();
+    let found = findings(store).await;
+    assert_eq!(found, [Finding::Unfounded("ghost".to_owned())]);
+    assert!(!found[0].can_be_repaired());
+    doctor::repair(store, &record(store).await, &found).await.unwrap();
+    assert_eq!(messages(store).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_state_that_is_wrong_is_put_right() {
+    let log = Log::new(Arc::new(MemoryStore::default()), "test");
+    let store = &**log.store();
+    let session = session(&log).await;
+    let start = r#"{"id":"1","reply_id":"r","type":"REPLY_START","name":"friday"}"#;
+    publish(&session, &[said("u"), Event::from_json(start).unwrap().into_owned()]).await;
+    let healthy = record(store).await;
+    assert_eq!((healthy.state.status, healthy.state.open_from), (Status::Running, Seq::new(2)));
+    let lease = store.acquire(session.no(), "x", std::time::Duration::from_secs(9)).await.unwrap();
+    let append = turnwire_log::store::Append {
+        session: session.no(),
+        fence: lease.fence,
+        lines: None,
+        now_ms: 1,
+        messages: Vec::new(),
+        superseded: Vec::new(),
+        state: Some(SessionState::default()),
+        key: None,
+        enqueue: Vec::new(),
+        dequeue: Vec::new(),
+    };
+    store.append(append).await.unwrap();
+    let found = findings(store).await;
+    assert_eq!(found, [Finding::State]);
+    doctor::repair(store, &record(store).await, &found).await.unwrap();
+    assert_eq!(record(store).await.state, healthy.state);
+    assert_eq!(findings(store).await, []);
+}
+
+#[tokio::test]
+async fn an_event_that_does_not_fit_is_named_and_the_rest_still_counts() {
+    let log = Log::new(Arc::new(MemoryStore::default()), "test");
+    let store = &**log.store();
+    let session = session(&log).await;
+    publish(&session, &[said("u")]).await;
+    let lease = store.acquire(session.no(), "x", std::time::Duration::from_secs(9)).await.unwrap();
+    let bytes = "{\"type\":\"TEXT_BLOCK_END\",\"reply_id\":\"r\",\"block_id\":\"?\"}\nnothing\n";
+    let append = turnwire_log::store::Append {
+        session: session.no(),
+        fence: lease.fence,
+        lines: Some(turnwire_log::store::Lines {
+            first: Seq::new(2).unwrap(),
+            count: 2,
+            bytes: bytes.into(),
+        }),
+        now_ms: 1,
+        messages: Vec::new(),
+        superseded: Vec::new(),
+        state: None,
+        key: None,
+        enqueue: Vec::new(),
+        dequeue: Vec::new(),
+    };
+    store.append(append).await.unwrap();
+    let log = Log::new(log.store().clone(), "again");
+    let session = log.open(&SessionKey::new("t", "s")).await.unwrap();
+    drop(session);
+    let found = findings(store).await;
+    let places: Vec<_> = found
+        .iter()
+        .map(|finding| match finding {
+            Finding::Event(seq, _) => seq.get(),
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(places, [2, 3]);
+}

@@ -1,0 +1,182 @@
+//! What the tests of the embedded engine have in common.
+
+use bytes::Bytes;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use turnwire_core::{Fields, Seq};
+use turnwire_log::sqlite::{Options, Sizes};
+use turnwire_log::store::{
+    Append, Fence, Lines, NewSession, SessionKey, SessionNo, SessionRecord, SessionState, Store,
+    StoredMessage,
+};
+use turnwire_log::{Error, Result, SqliteStore};
+
+/// Sizes at which nearly every append makes something move.
+pub(crate) const MOVING: Sizes = Sizes {
+    large_bytes: 150,
+    gathered_bytes: 250,
+    row_bytes: 400,
+    row_ms: 0,
+    sweep_rows: 8,
+    sweep_bytes: 1000,
+    clear_rows: 3,
+};
+
+/// A folder with the path of a store that is not there yet.
+pub(crate) fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    (folder, path)
+}
+
+pub(crate) fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, Options::default()).unwrap()
+}
+
+pub(crate) fn open_moving(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, Options { sizes: MOVING, ..Options::default() }).unwrap()
+}
+
+pub(crate) fn seq(place: u64) -> Seq {
+    Seq::new(place).unwrap()
+}
+
+pub(crate) fn new(id: &str) -> NewSession {
+    NewSession {
+        key: SessionKey::new("tenant", id),
+        agent: "demo".to_owned(),
+        title: String::new(),
+        metadata: Fields::default(),
+        now_ms: 0,
+    }
+}
+
+/// The event of a place; no two of a store are alike.
+pub(crate) fn line(id: &str, place: u64) -> String {
+    format!("{{\"session\":\"{id}\",\"event\":\"event {place} of {id}\"}}\n")
+}
+
+pub(crate) fn message(id: &str, first: u64, last: u64, text: &str) -> StoredMessage {
+    StoredMessage {
+        id: id.to_owned(),
+        first: seq(first),
+        last: seq(last),
+        event_id: String::new(),
+        of_sub_agent: false,
+        superseded: false,
+        fold_version: 1,
+        json: Bytes::from(format!("{{\"id\":{id:?},\"text\":{text:?}}}")),
+        text: text.to_owned(),
+    }
+}
+
+/// Who writes to a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Owner {
+    pub(crate) id: String,
+    pub(crate) no: SessionNo,
+    pub(crate) fence: Fence,
+    pub(crate) last: u64,
+    pub(crate) now_ms: i64,
+}
+
+impl Owner {
+    /// Of a session that is there, or made for it.
+    pub(crate) async fn new(store: &SqliteStore, id: &str) -> Self {
+        let no = store.create(new(id)).await.unwrap().0.no;
+        let fence = store.acquire(no, "test", Duration::from_mins(1)).await.unwrap().fence;
+        let last = record(store, id).await.unwrap().last;
+        Self { id: id.to_owned(), no, fence, last, now_ms: 0 }
+    }
+
+    pub(crate) fn nothing(&self) -> Append {
+        Append {
+            session: self.no,
+            fence: self.fence,
+            lines: None,
+            now_ms: self.now_ms,
+            messages: Vec::new(),
+            superseded: Vec::new(),
+            state: None,
+            key: None,
+            enqueue: Vec::new(),
+            dequeue: Vec::new(),
+        }
+    }
+
+    /// The next events, as if they were durable already.
+    pub(crate) fn events(&mut self, count: u32) -> Append {
+        let first = self.last + 1;
+        self.last += u64::from(count);
+        let bytes: String = (first..=self.last).map(|place| line(&self.id, place)).collect();
+        let lines = Lines { first: seq(first), count, bytes: Bytes::from(bytes) };
+        Append { lines: Some(lines), ..self.nothing() }
+    }
+
+    /// A whole reply with its message.
+    pub(crate) fn reply(&mut self, count: u32, id: &str, text: &str) -> Append {
+        let first = self.last + 1;
+        let append = self.events(count);
+        let messages = vec![message(id, first, self.last, text)];
+        Append { messages, state: Some(SessionState::default()), ..append }
+    }
+}
+
+pub(crate) async fn record(store: &SqliteStore, id: &str) -> Option<SessionRecord> {
+    store.session(&SessionKey::new("tenant", id)).await.unwrap()
+}
+
+/// All that there is of a session from a place on, or why it ends.
+pub(crate) async fn read(store: &SqliteStore, no: SessionNo, from: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut next = from;
+    loop {
+        let page = store.read(no, seq(next), 300).await?;
+        let Some(last) = page.last() else { return Ok(bytes) };
+        next = last.last() + 1;
+        for lines in page {
+            bytes.extend_from_slice(&lines.bytes);
+        }
+    }
+}
+
+/// That a session has exactly the events of two places and those between.
+pub(crate) async fn assert_events(store: &SqliteStore, owner: &Owner, first: u64, last: u64) {
+    let found = read(store, owner.no, first).await.unwrap();
+    let expected: String = (first..=last).map(|place| line(&owner.id, place)).collect();
+    assert_eq!(String::from_utf8(found).unwrap(), expected);
+    let record = record(store, &owner.id).await.unwrap();
+    assert_eq!((record.first.get(), record.last), (first, last));
+}
+
+/// The sentence of an error that has to be of this kind.
+macro_rules! sentence {
+    ($result:expr, $kind:ident) => {
+        match $result.map(drop) {
+            Err(Error::$kind(sentence)) => sentence,
+            other => panic!("{} expected, but: {other:?}", stringify!($kind)),
+        }
+    };
+}
+pub(crate) use sentence;
+
+/// Looks at the tables themselves.
+pub(crate) fn count(path: &Path, sql: &str) -> i64 {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    conn.query_one(sql, [], |row| row.get(0)).unwrap()
+}
+
+/// Waits until a query counts what it should.
+pub(crate) async fn until_count(path: &Path, sql: &str, wanted: i64) {
+    let end = std::time::Instant::now() + Duration::from_mins(1);
+    while count(path, sql) != wanted {
+        assert!(std::time::Instant::now() < end, "{sql} is {}", count(path, sql));
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether an error is the one for a session that is not there.
+pub(crate) fn is_no_session<T>(result: &Result<T>) -> bool {
+    matches!(result, Err(Error::NoSession))
+}

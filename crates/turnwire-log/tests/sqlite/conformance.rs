@@ -1,0 +1,40 @@
+//! The embedded engine passes the suite of all engines, and each case is looked at again after the
+//! store was opened again.
+
+use async_trait::async_trait;
+use std::sync::Arc;
+use tempfile::TempDir;
+use turnwire_log::conformance::Engine;
+use turnwire_log::sqlite::{Options, Sizes};
+use turnwire_log::{SqliteStore, Store};
+
+struct InAFolder(TempDir, Options);
+
+impl InAFolder {
+    fn new(sizes: Sizes) -> Self {
+        Self(tempfile::tempdir().unwrap(), Options { sizes, ..Options::default() })
+    }
+}
+
+#[async_trait]
+impl Engine for InAFolder {
+    async fn open(&self) -> Arc<dyn Store> {
+        Arc::new(SqliteStore::open(self.0.path().join("store.db"), self.1).unwrap())
+    }
+
+    async fn reopen(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        drop(store);
+        self.open().await
+    }
+}
+
+mod as_it_is {
+    turnwire_log::conformance!(super::InAFolder::new(super::Sizes::default()));
+}
+
+/// So little makes events move, and rows full, that each case goes through all of that.
+mod always_moving {
+    use crate::common::MOVING;
+
+    turnwire_log::conformance!(super::InAFolder::new(MOVING));
+}

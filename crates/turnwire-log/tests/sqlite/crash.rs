@@ -1,0 +1,128 @@
+//! The process is killed at any moment, and nothing that was acknowledged is lost.
+//!
+//! A run that fails prints its seed. `TURNWIRE_CRASHES` says how often; a few times by default.
+
+use crate::common::{Owner, assert_events, folder, is_no_session, open, open_moving, record, seq};
+use std::collections::{BTreeMap, HashSet};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::{env, io};
+use turnwire_log::SqliteStore;
+use turnwire_log::store::{Retention, SessionNo, Store};
+
+const STORE: &str = "TURNWIRE_CRASH_STORE";
+const NAME: &str = "crash::nothing_acknowledged_is_lost_when_the_process_is_killed";
+
+/// What was promised: where logs end at the least, and which sessions are gone.
+#[derive(Default)]
+struct Promised {
+    ends: BTreeMap<(String, i64), u64>,
+    gone: HashSet<i64>,
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    if let Ok(path) = env::var(STORE) {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        return runtime.block_on(write_until_killed(Path::new(&path)));
+    }
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let crashes = env::var("TURNWIRE_CRASHES").ok().and_then(|value| value.parse().ok());
+    let (_folder, path) = folder();
+    let mut promised = Promised::default();
+    for _ in 0..crashes.unwrap_or(6) {
+        crash(&path, rng.usize(1..400), &mut promised);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(verify(&path, &promised));
+    }
+}
+
+/// Lets a process write, and kills it when it was promised so much.
+fn crash(path: &Path, enough: usize, promised: &mut Promised) {
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", NAME, "--nocapture"])
+        .env(STORE, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let mut seen = 0;
+    for line in out.lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["appended", id, no, last] => {
+                let end = promised.ends.entry(((*id).to_owned(), no.parse().unwrap())).or_default();
+                *end = last.parse::<u64>().unwrap().max(*end);
+            }
+            ["deleted", no] => {
+                promised.gone.insert(no.parse().unwrap());
+            }
+            _ => continue,
+        }
+        seen += 1;
+        if seen == enough {
+            child.kill().unwrap();
+        }
+    }
+    assert!(!child.wait().unwrap().success(), "it ended by itself");
+}
+
+async fn verify(path: &Path, promised: &Promised) {
+    let store = open(path);
+    for ((id, no), end) in &promised.ends {
+        if promised.gone.contains(no) {
+            assert!(is_no_session(&store.read(SessionNo(*no), seq(1), 1).await), "{no} is back");
+            continue;
+        }
+        let Some(found) = record(&store, id).await.filter(|found| found.no.0 == *no) else {
+            // Deleted, and the word of it did not get through any more.
+            continue;
+        };
+        assert!(found.last >= *end, "{id} has {}, and {end} were acknowledged", found.last);
+        let owner = Owner::new(&store, id).await;
+        assert_events(&store, &owner, found.first.get(), found.last).await;
+    }
+    assert_eq!(store.check(|_| {}).await.unwrap(), []);
+}
+
+/// Writes to a few sessions at once, and tells what is durable.
+async fn write_until_killed(path: &Path) {
+    let store = Arc::new(open_moving(path));
+    let writers: Vec<_> =
+        (0..8).map(|number| tokio::spawn(write(Arc::clone(&store), number.to_string()))).collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+}
+
+async fn write(store: Arc<SqliteStore>, id: String) {
+    let tell = |line: String| io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
+    let mut owner = Owner::new(&store, &id).await;
+    for round in 0_u64.. {
+        let size = fastrand::u32(1..5);
+        let append = match fastrand::u8(..4) {
+            0 => owner.reply(size, &format!("{id}-{round}"), "some words"),
+            _ => owner.events(size),
+        };
+        store.append(append).await.unwrap();
+        tell(format!("appended {id} {} {}", owner.no.0, owner.last));
+        match fastrand::u8(..100) {
+            0 => {
+                store.delete(owner.no).await.unwrap();
+                tell(format!("deleted {}", owner.no.0));
+                owner = Owner::new(&store, &id).await;
+            }
+            1 => {
+                let retention = Retention { max_bytes: Some(20_000), ..Retention::default() };
+                store.retain(retention).await.unwrap();
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The embedded engine.
+#![cfg(feature = "sqlite")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+mod conformance;
+mod crash;
+mod files;
+mod store;

@@ -1,0 +1,296 @@
+//! Sessions out of one store and into another.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::Cursor;
+use std::sync::Arc;
+use turnwire_core::{Event, Fields, Json, Seq};
+use turnwire_log::store::{
+    MessageQuery, NewSession, Retention, SessionKey, SessionNo, SessionRecord, Store, StoredMessage,
+};
+use turnwire_log::transfer::{Existing, Imported, Importing, Problem, export, import};
+use turnwire_log::{Log, MemoryStore, Session};
+use turnwire_testkit::{check, stream};
+
+fn store() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::default())
+}
+
+async fn session(log: &Log, tenant: &str, id: &str) -> Arc<Session> {
+    let new = NewSession {
+        key: SessionKey::new(tenant, id),
+        agent: "external".to_owned(),
+        title: "A title".to_owned(),
+        metadata: [("n", Json::parse("1.10").unwrap())].into_iter().collect::<Fields>(),
+        now_ms: 1_767_225_600_123,
+    };
+    log.create(new).await.unwrap().0
+}
+
+async fn publish(session: &Arc<Session>, lines: &[&str]) {
+    let change = |tx: &mut turnwire_log::Tx<'_>| {
+        for line in lines {
+            tx.push(&mut Event::from_json(line).unwrap(), Some(line)).unwrap();
+        }
+        Ok::<_, turnwire_log::Error>(())
+    };
+    session.transact(&[], change).await.unwrap();
+}
+
+async fn all(store: &dyn Store) -> Vec<SessionRecord> {
+    store.all_sessions(SessionNo(0), usize::MAX).await.unwrap()
+}
+
+async fn out(store: &dyn Store) -> String {
+    let mut bytes = Vec::new();
+    for record in all(store).await {
+        export(store, &record, &mut bytes).await.unwrap();
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+async fn into(store: &Arc<dyn Store>, text: &str, existing: Existing) -> Imported {
+    let importing = Importing { existing, tenant: None };
+    import(store.clone(), Cursor::new(text.to_owned()), importing, |_| ()).await
+}
+
+async fn text(store: &dyn Store, record: &SessionRecord) -> String {
+    let rows = store.read(record.no, record.first, usize::MAX).await.unwrap();
+    rows.iter().map(|rows| String::from_utf8(rows.bytes.to_vec()).unwrap()).collect()
+}
+
+async fn messages(store: &dyn Store, record: &SessionRecord) -> Vec<StoredMessage> {
+    let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
+    store.messages(record.no, &query).await.unwrap()
+}
+
+/// Bytes that nobody here would write so, to see that they come back.
+const ODD: [&str; 6] = [
+    r#"{"reply_id":"r", "type":"REPLY_START","id":"1", "name":"friday" ,"mood":1.0}"#,
+    r#"{"id":"2","reply_id":"r","type":"TEXT_BLOCK_START","block_id":"b"}"#,
+    r#"{"id":"3","reply_id":"r","type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"ä\u00e4"}"#,
+    r#"{"id":"4","reply_id":"r","type":"TEXT_BLOCK_END","block_id":"b"}"#,
+    r#"{"id":"5","reply_id":"r","type":"REPLY_END"}"#,
+    r#"{"id":"6","type":"MESSAGE","message":{"id":"u","name":"alice","role":"user","content":"hi"}}"#,
+];
+
+#[tokio::test]
+async fn a_session_comes_back_byte_for_byte_with_another_epoch() {
+    let from = store();
+    let log = Log::new(from.clone(), "test");
+    publish(&session(&log, "t", "s").await, &ODD).await;
+    session(&log, "other", "empty").await;
+    let lines = out(&*from).await;
+    let header = lines.lines().next().unwrap();
+    assert!(
+        header.starts_with(r#"{"turnwire":"session","version":1,"tenant":"t","id":"s","#),
+        "{header}"
+    );
+    assert!(lines.lines().nth(1).unwrap().ends_with(r#","mood":1.0,"seq":1}"#), "{lines}");
+
+    let to = store();
+    let imported = into(&to, &lines, Existing::Refuse).await;
+    assert_eq!((imported.sessions, imported.events, imported.problem_count), (2, 6, 0));
+    for old in all(&*from).await {
+        let new = to.session(&old.key).await.unwrap().unwrap();
+        assert_ne!(new.epoch, old.epoch);
+        assert_eq!(text(&*to, &new).await, text(&*from, &old).await);
+        assert_eq!(messages(&*to, &new).await, messages(&*from, &old).await);
+        let kept = |record: &SessionRecord| {
+            let SessionRecord { agent, title, metadata, created_ms, last, state, .. } =
+                record.clone();
+            (agent, title, metadata, created_ms, last, state)
+        };
+        assert_eq!(kept(&new), kept(&old));
+    }
+}
+
+#[tokio::test]
+async fn messages_whose_events_are_gone_come_along() {
+    let from = store();
+    let log = Log::new(from.clone(), "test");
+    let session = session(&log, "t", "s").await;
+    publish(&session, &ODD).await;
+    let sub = r#"{"id":"7","type":"MESSAGE","agent_path":"main/sub","message":{"id":"m","name":"sub","role":"assistant","content":"x"}}"#;
+    publish(&session, &[sub, r#"{"id":"8","type":"SUPERSEDE","message_ids":["r"]}"#]).await;
+    let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
+    log.retain(retention).await.unwrap();
+    let later = r#"{"id":"9","type":"MESSAGE","message":{"id":"v","name":"alice","role":"user","content":"again"}}"#;
+    publish(&session, &[later]).await;
+
+    let lines = out(&*from).await;
+    assert_eq!(lines.lines().count(), 5, "{lines}");
+    let to = store();
+    assert_eq!(into(&to, &lines, Existing::Refuse).await.problems, []);
+    let (old, new) = (&all(&*from).await[0], &all(&*to).await[0]);
+    let without_places = |messages: Vec<StoredMessage>| -> Vec<StoredMessage> {
+        let plain = |message: StoredMessage| StoredMessage {
+            first: Seq::FIRST,
+            last: Seq::FIRST,
+            // A reply that comes whole has come with an event.
+            event_id: String::new(),
+            ..message
+        };
+        messages.into_iter().map(plain).collect()
+    };
+    let expected = without_places(messages(&*from, old).await);
+    assert_eq!(without_places(messages(&*to, new).await), expected);
+    // Three messages, what took one of them back, and the event that was still there.
+    assert_eq!((new.first, new.last), (Seq::FIRST, 5));
+}
+
+#[tokio::test]
+async fn what_is_there_already_is_refused_or_skipped_or_replaced() {
+    let from = store();
+    let log = Log::new(from.clone(), "test");
+    publish(&session(&log, "t", "s").await, &ODD).await;
+    let lines = out(&*from).await;
+    let to = store();
+    into(&to, &lines, Existing::Refuse).await;
+    let first = all(&*to).await;
+
+    let again = into(&to, &lines, Existing::Refuse).await;
+    let why = "there is a session of this id already".to_owned();
+    let problem = Problem { line: 1, session: Some("s".to_owned()), why };
+    assert_eq!((again.sessions, again.problems), (0, vec![problem]));
+    let again = into(&to, &lines, Existing::Skip).await;
+    assert_eq!((again.sessions, again.skipped, again.problem_count), (0, 1, 0));
+    assert_eq!(all(&*to).await, first);
+    let again = into(&to, &lines, Existing::Replace).await;
+    assert_eq!((again.sessions, again.problem_count), (1, 0));
+    let replaced = all(&*to).await;
+    assert_ne!(replaced[0].epoch, first[0].epoch);
+    assert_eq!(text(&*to, &replaced[0]).await, text(&*from, &all(&*from).await[0]).await);
+}
+
+#[tokio::test]
+async fn a_tenant_can_be_given() {
+    let from = store();
+    session(&Log::new(from.clone(), "test"), "t", "s").await;
+    let to = store();
+    let importing = Importing { tenant: Some("new".into()), ..Importing::default() };
+    import(to.clone(), Cursor::new(out(&*from).await), importing, |_| ()).await;
+    assert_eq!(all(&*to).await[0].key, SessionKey::new("new", "s"));
+}
+
+#[tokio::test]
+async fn a_bad_line_is_named_and_nothing_of_its_session_stays() {
+    let from = store();
+    let log = Log::new(from.clone(), "test");
+    for id in ["a", "b", "c"] {
+        publish(&session(&log, "t", id).await, &ODD).await;
+    }
+    let good = out(&*from).await;
+    let lines: Vec<&str> = good.lines().collect();
+    assert_eq!(lines.len(), 21);
+    // Line 10 is the second event of `b`.
+    let with = |change: &dyn Fn(&mut Vec<String>)| {
+        let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        change(&mut lines);
+        lines.join("\n")
+    };
+    for (text, line, word) in [
+        (with(&|lines| lines[9] = "{".to_owned()), 10, "NotJson"),
+        (with(&|lines| lines[9] = r#"{"x":1}"#.to_owned()), 10, "type"),
+        (
+            with(&|lines| lines[9] = lines[9].replace("\"seq\":2", "\"seq\":3")),
+            10,
+            "event 2 is missing",
+        ),
+        (with(&|lines| drop(lines.remove(9))), 10, "event 2 is missing"),
+        (with(&|lines| lines[9] = lines[9].replace("TEXT_BLOCK_START", "TEXT_BLOCK_END")), 10, "b"),
+        (
+            with(&|lines| lines[7] = lines[7].replace("\"version\":1", "\"version\":2")),
+            8,
+            "version 2",
+        ),
+        (with(&|lines| lines[7] = lines[7].replace("\"b\"", "\"b/b\"")), 8, "A-Z"),
+        (with(&|lines| drop(lines.remove(13))), 8, "ends at event 6"),
+        (with(&|lines| lines.insert(9, String::new())).replace("\"seq\":3}", "\"seq\":4}"), 0, ""),
+    ] {
+        let to = store();
+        let imported = into(&to, &text, Existing::Refuse).await;
+        if line == 0 {
+            // All three are wrong, and empty lines count.
+            let mut at: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
+            at.sort_unstable();
+            assert_eq!((at, imported.sessions), (vec![4, 12, 19], 0));
+            continue;
+        }
+        let [problem] = &imported.problems[..] else { panic!("{:?}", imported.problems) };
+        assert_eq!(problem.line, line, "{problem:?}");
+        assert!(problem.why.contains(word), "{problem:?}");
+        let mut left: Vec<_> = all(&*to).await.into_iter().map(|record| record.key.id).collect();
+        left.sort();
+        assert_eq!(left, ["a".into(), "c".into()] as [Arc<str>; 2], "{problem:?}");
+        assert_eq!(imported.sessions, 2);
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_export_is_one_problem() {
+    let to = store();
+    let imported = into(&to, "hello\nyou\n\u{0}\n", Existing::Refuse).await;
+    assert_eq!((imported.problem_count, imported.problems[0].line), (1, 1));
+    let bytes =
+        Cursor::new(b"{\"turnwire\":\"session\",\"version\":1,\"id\":\"s\"}\n{}\n\xff\n".to_vec());
+    let imported = import(to.clone(), bytes, Importing::default(), |_| ()).await;
+    assert_eq!(imported.problems[0].line, 3, "{:?}", imported.problems);
+    assert_eq!(all(&*to).await, []);
+}
+
+#[test]
+fn any_log_comes_back() {
+    check("any_log_comes_back", 60, |rng| {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        runtime.block_on(async {
+            let from = store();
+            let log = Log::new(from.clone(), "test");
+            for n in 0..rng.usize(1..20) {
+                let session = session(&log, "t", &format!("s{n}")).await;
+                let (events, _) = stream::replies(rng);
+                let lines: Vec<String> = events.iter().map(Event::to_json).collect();
+                publish(&session, &lines.iter().map(String::as_str).collect::<Vec<_>>()).await;
+            }
+            let to = store();
+            let imported = into(&to, &out(&*from).await, Existing::Refuse).await;
+            assert_eq!(imported.problems, []);
+            for old in all(&*from).await {
+                let new = to.session(&old.key).await.unwrap().unwrap();
+                assert_eq!(text(&*to, &new).await, text(&*from, &old).await);
+                assert_eq!(messages(&*to, &new).await, messages(&*from, &old).await);
+                assert_eq!(new.state, old.state);
+            }
+        });
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sessions_go_into_a_file_and_come_out_the_same() {
+    let from = store();
+    let log = Log::new(from.clone(), "test");
+    for n in 0..600 {
+        publish(&session(&log, "t", &format!("s{n}")).await, &ODD).await;
+    }
+    let lines = out(&*from).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("turnwire.db");
+    let to: Arc<dyn Store> = Arc::new(
+        turnwire_log::SqliteStore::open(path, turnwire_log::sqlite::Options::default()).unwrap(),
+    );
+    let imported = into(&to, &lines, Existing::Refuse).await;
+    assert_eq!((imported.sessions, imported.events), (600, 3600));
+    // They are written several at a time, so they come out in another order; their epochs are new.
+    let sorted = |text: String| {
+        let sessions = text.split(r#"{"turnwire""#).skip(1);
+        let mut sessions: Vec<String> = sessions
+            .map(|text| {
+                let (head, tail) = text.split_once(r#""epoch":"#).unwrap();
+                format!("{head}{}", tail.split_once(',').unwrap().1)
+            })
+            .collect();
+        sessions.sort();
+        sessions
+    };
+    assert_eq!(sorted(out(&*to).await), sorted(lines));
+}

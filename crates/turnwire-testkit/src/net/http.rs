@@ -1,0 +1,212 @@
+//! HTTP/1.1 as plainly as it can be: one request on one connection.
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Headers that a request adds to those it needs.
+pub type Headers<'a> = &'a [(&'a str, &'a str)];
+
+/// The bytes of a request.
+pub fn request(
+    host: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: Headers<'_>,
+    body: &[u8],
+) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
+    for (name, value) in headers {
+        // Writing to a string always works.
+        let _ = write!(head, "{name}: {value}\r\n");
+    }
+    if !body.is_empty() {
+        let _ = write!(head, "content-length: {}\r\n", body.len());
+    }
+    head.push_str("\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// Sends a request on a connection of its own, and takes the whole answer. An answer that breaks off
+/// is an error.
+pub async fn call(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: Headers<'_>,
+    body: &[u8],
+) -> io::Result<Answer> {
+    let headers = [headers, &[("connection", "close")]].concat();
+    Incoming::open(to, &request(to, method, path, &headers, body)).await?.whole().await
+}
+
+/// A whole answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The first line and the headers.
+    pub head: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// A header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON; `null` where it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The `type` of an error.
+    pub fn kind(&self) -> String {
+        let kind =
+            self.json().pointer("/error/type").and_then(|kind| kind.as_str().map(str::to_owned));
+        kind.unwrap_or_default()
+    }
+}
+
+fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    head.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then_some(value.trim())
+    })
+}
+
+/// An answer that comes bit by bit.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The status.
+    pub status: u16,
+    /// The first line and the headers.
+    pub head: String,
+    stream: TcpStream,
+    /// What was read and not handed out.
+    buffer: Vec<u8>,
+    left: Left,
+}
+
+/// What is still to come of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// So many bytes.
+    Bytes(usize),
+    /// The size of the next chunk.
+    ChunkSize,
+    /// So many bytes of a chunk, and its line end.
+    Chunk(usize),
+    /// Nothing.
+    Nothing,
+}
+
+impl Incoming {
+    /// Sends bytes on a connection of its own, and reads the head of the answer.
+    pub async fn open(to: SocketAddr, request: &[u8]) -> io::Result<Self> {
+        let mut stream = TcpStream::connect(to).await?;
+        stream.write_all(request).await?;
+        Self::read(stream).await
+    }
+
+    /// Reads the head of an answer.
+    pub async fn read(mut stream: TcpStream) -> io::Result<Self> {
+        let mut buffer = Vec::new();
+        let end = loop {
+            if let Some(at) = find(&buffer, b"\r\n\r\n") {
+                break at;
+            }
+            more(&mut stream, &mut buffer).await?;
+        };
+        let rest = buffer.split_off(end + 4);
+        let head = String::from_utf8(buffer).map_err(|_| broken("a head that is no text"))?;
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| broken("a head without a status"))?;
+        let length = header(&head, "content-length").and_then(|length| length.parse().ok());
+        let left = match length {
+            _ if matches!(status, 100..=199 | 204 | 304) => Left::Nothing,
+            Some(length) => Left::Bytes(length),
+            None if header(&head, "transfer-encoding") == Some("chunked") => Left::ChunkSize,
+            None => Left::Nothing,
+        };
+        Ok(Self { status, head, stream, buffer: rest, left })
+    }
+
+    /// A header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
+
+    /// The next bytes of the body. `None` at its end; a body that breaks off is an error. What was
+    /// read when this is dropped is not lost.
+    pub async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            match self.left {
+                Left::Nothing | Left::Bytes(0) => return Ok(None),
+                Left::Bytes(left) if !self.buffer.is_empty() => {
+                    let count = left.min(self.buffer.len());
+                    self.left = Left::Bytes(left - count);
+                    return Ok(Some(self.buffer.drain(..count).collect()));
+                }
+                Left::ChunkSize => {
+                    if let Some(end) = find(&self.buffer, b"\r\n") {
+                        let line: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                        let text = String::from_utf8_lossy(&line);
+                        let size = usize::from_str_radix(text.trim(), 16);
+                        self.left = match size.map_err(|_| broken("a chunk without a size"))? {
+                            0 => Left::Nothing,
+                            size => Left::Chunk(size),
+                        };
+                        continue;
+                    }
+                }
+                Left::Chunk(left) if self.buffer.len() >= left + 2 => {
+                    let bytes = self.buffer.drain(..left).collect();
+                    self.buffer.drain(..2);
+                    self.left = Left::ChunkSize;
+                    return Ok(Some(bytes));
+                }
+                Left::Chunk(left) if !self.buffer.is_empty() && self.buffer.len() < left => {
+                    let bytes: Vec<u8> = std::mem::take(&mut self.buffer);
+                    self.left = Left::Chunk(left - bytes.len());
+                    return Ok(Some(bytes));
+                }
+                Left::Bytes(_) | Left::Chunk(_) => {}
+            }
+            more(&mut self.stream, &mut self.buffer).await?;
+        }
+    }
+
+    /// All that is left.
+    pub async fn whole(mut self) -> io::Result<Answer> {
+        let mut body = Vec::new();
+        while let Some(bytes) = self.next().await? {
+            body.extend(bytes);
+        }
+        Ok(Answer { status: self.status, head: self.head, body })
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    memchr::memmem::find(bytes, what)
+}
+
+fn broken(why: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}
+
+async fn more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
+    match stream.read_buf(buffer).await? {
+        0 => Err(io::Error::new(ErrorKind::UnexpectedEof, "the answer broke off")),
+        _ => Ok(()),
+    }
+}
