@@ -1,0 +1,189 @@
+//! Ending a reply that cannot go on, so that its history stays valid.
+
+use std::collections::{HashMap, HashSet};
+use std::mem::discriminant;
+use turnwire_core::event::{
+    Block, Chunk, DataBlockDelta, DataBlockEnd, ReplyEnd, TextBlockEnd, ThinkingBlockEnd,
+    ToolCallEnd, ToolResultDataDelta, ToolResultEnd, ToolResultStart, ToolResultTextDelta,
+};
+use turnwire_core::{
+    ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, Msg, Part, Payload,
+    ReplyError, Source, ToolResult, ToolResultState,
+};
+
+/// The events that close everything that is open in a reply, and then the reply itself: open blocks
+/// end, and calls without a result get an interrupted one, so that the next model call has a history
+/// that a provider takes. Nothing that is there is taken back.
+///
+/// ```
+/// use turnwire_agent::close;
+/// use turnwire_core::{Event, FinishedReason, Msg, ToolResultState};
+///
+/// let mut reply = Msg::reply("r", "friday");
+/// for line in [
+///     r#"{"type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#,
+///     r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"Let me"}"#,
+///     r#"{"type":"TOOL_CALL_START","reply_id":"r","tool_call_id":"c","tool_call_name":"look"}"#,
+/// ] {
+///     reply.append_event(&Event::from_json(line)?)?;
+/// }
+/// for event in close(&reply, FinishedReason::Interrupted, None) {
+///     reply.append_event(&event)?;
+/// }
+/// assert_eq!(reply.text("").as_deref(), Some("Let me"));
+/// let (_, result) = reply.tool_calls().next().unwrap();
+/// assert_eq!(result.unwrap().state, ToolResultState::Interrupted);
+/// assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
+/// # Ok::<(), turnwire_core::Error>(())
+/// ```
+///
+/// They have no ids, no times, and name no session and no sub-agent: whoever commits them fills that
+/// in. A reply that has ended needs nothing. A sub-agent's reply is a message of its own, and is
+/// closed by itself.
+///
+/// Data that breaks off inside a byte cannot end as it is; its last byte is filled up with zeros.
+pub fn close(
+    partial: &Msg,
+    reason: FinishedReason,
+    error: Option<ReplyError>,
+) -> Vec<Event<'static>> {
+    if partial.finished_at().is_some() {
+        return Vec::new();
+    }
+    let blocks = within_reach(partial);
+    let mut closing = Closing { reply_id: partial.id(), events: Vec::new() };
+    for block in &blocks {
+        closing.end_block(block);
+    }
+    let results: HashMap<&str, &ToolResult> = blocks
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::ToolResult(result) => Some((result.id.as_str(), result)),
+            _ => None,
+        })
+        .collect();
+    for block in &blocks {
+        match block {
+            ContentBlock::ToolCall(call) if !results.contains_key(call.id.as_str()) => {
+                let (tool_call_id, tool_call_name) =
+                    (call.id.clone().into(), call.name.clone().into());
+                closing.push(ToolResultStart { tool_call_id, tool_call_name });
+                closing.explain(&call.id);
+                closing.end_result(&call.id);
+            }
+            ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
+                closing.fill_up_parts(result);
+                if is_empty(&result.output) {
+                    closing.explain(&result.id);
+                }
+                closing.end_result(&result.id);
+            }
+            _ => {}
+        }
+    }
+    closing.push(ReplyEnd { finished_reason: reason, error, ..ReplyEnd::default() });
+    closing.events
+}
+
+/// What a model reads of a tool that gave nothing.
+const INTERRUPTED: &str = "interrupted";
+
+/// Behind one character of base64: the rest of a byte, all zeros, and the padding.
+const REST_OF_BYTE: &str = "A==";
+
+struct Closing<'m> {
+    reply_id: &'m str,
+    events: Vec<Event<'static>>,
+}
+
+impl Closing<'_> {
+    fn push(&mut self, kind: impl Into<EventKind<'static>>) {
+        self.events.push(Event::new(self.reply_id.to_owned(), kind));
+    }
+
+    fn end_block(&mut self, block: &ContentBlock) {
+        let extra = Fields::default();
+        match block {
+            ContentBlock::Text(block) if block.finished_at.is_none() => {
+                self.push(TextBlockEnd { block_id: block.id.clone().into(), text: None, extra });
+            }
+            ContentBlock::Thinking(block) if block.finished_at.is_none() => {
+                self.push(ThinkingBlockEnd { block_id: block.id.clone().into(), extra });
+            }
+            ContentBlock::Data(block) if block.finished_at.is_none() => {
+                if breaks_off_inside_a_byte(&block.source) {
+                    self.push(DataBlockDelta {
+                        block_id: block.id.clone().into(),
+                        media_type: None,
+                        chunk: Chunk::Data(REST_OF_BYTE.into()),
+                    });
+                }
+                self.push(DataBlockEnd { block_id: block.id.clone().into(), extra });
+            }
+            ContentBlock::ToolCall(call) if call.finished_at.is_none() => {
+                self.push(ToolCallEnd { tool_call_id: call.id.clone().into(), extra });
+            }
+            _ => {}
+        }
+    }
+
+    fn fill_up_parts(&mut self, result: &ToolResult) {
+        let Payload::Parts(parts) = &result.output else { return };
+        let mut seen = HashSet::new();
+        for part in parts.iter().rev() {
+            let Part::Data(block) = part else { continue };
+            let is_in_reach = !block.id.is_empty() && seen.insert(&block.id);
+            if is_in_reach && breaks_off_inside_a_byte(&block.source) {
+                self.push(ToolResultDataDelta {
+                    tool_call_id: result.id.clone().into(),
+                    block_id: block.id.clone().into(),
+                    media_type: None,
+                    chunk: Chunk::Data(REST_OF_BYTE.into()),
+                });
+            }
+        }
+    }
+
+    fn explain(&mut self, call: &str) {
+        let (tool_call_id, delta) = (call.to_owned().into(), INTERRUPTED.into());
+        self.push(ToolResultTextDelta { tool_call_id, delta });
+    }
+
+    fn end_result(&mut self, call: &str) {
+        let (tool_call_id, state) = (call.to_owned().into(), ToolResultState::Interrupted);
+        self.push(ToolResultEnd { tool_call_id, state });
+    }
+}
+
+/// The blocks that an event can name: of several of one kind with one id, the last.
+fn within_reach(msg: &Msg) -> Vec<&ContentBlock> {
+    let mut seen = HashSet::new();
+    let mut blocks: Vec<&ContentBlock> = msg
+        .content()
+        .iter()
+        .rev()
+        .filter(|block| seen.insert((discriminant(*block), block.id())))
+        .collect();
+    blocks.reverse();
+    blocks
+}
+
+fn is_empty(output: &Payload) -> bool {
+    match output {
+        Payload::Text(text) => text.is_empty(),
+        Payload::Parts(parts) => parts.is_empty(),
+    }
+}
+
+/// Whether the fold would refuse to end this data. The rule is the fold's own, so it is asked.
+fn breaks_off_inside_a_byte(source: &Source) -> bool {
+    // Only a group of four that has just begun can be at fault, and most have not.
+    if !matches!(source, Source::Base64(source) if source.data.len() % 4 == 1) {
+        return false;
+    }
+    let block = DataBlock { id: "data".to_owned(), ..DataBlock::from_source(source.clone()) };
+    let whole = Event::new("probe", Block { block: Box::new(block.into()) });
+    let end = DataBlockEnd { block_id: "data".into(), extra: Fields::default() };
+    let mut probe = Msg::reply("probe", "");
+    probe.append_event(&whole).is_ok() && probe.append_event(&Event::new("probe", end)).is_err()
+}

@@ -1,0 +1,161 @@
+//! The offline agent: no key, no network, the same words give the same events.
+//!
+//! What the user's last message contains decides what it shows:
+//!
+//! | word | what it shows |
+//! |---|---|
+//! | `weather` | calls `get_weather`, which streams its result, then answers |
+//! | `approve` | calls `execute_trade`, which asks first; goes on after yes, after an edit, after no |
+//! | `parallel` | two tools at once, one of them asking |
+//! | `browser` | calls `open_page`, a tool that the client executes |
+//! | `image` | answers with text and a PNG in several deltas |
+//! | `team` | hands part of the work to a sub-agent |
+//! | `json` | answers with structured output |
+//! | `fail` | the model breaks off in the middle; the reply ends with a typed error |
+//! | `long N` | a text of N deltas of 8 bytes, a million at the most |
+//! | anything else | a little thinking, then an answer in markdown that quotes the message |
+//!
+//! A word counts as a whole word, in capitals or not; of several the first in the table counts.
+//!
+//! It keeps nothing between two calls: whatever the log has of a reply, it goes on from there. The
+//! ids of its blocks and calls follow from the id of the reply, so it finds in the partial message
+//! what it has said already. What leaves no trace there (a model call that begins, everything that a
+//! sub-agent says) has an id that follows from the reply's too, and is a repeat when it comes again.
+
+mod chunks;
+mod pace;
+mod picture;
+mod quote;
+mod said;
+mod scenes;
+mod tools;
+mod wish;
+mod writer;
+
+use crate::agent::{Agent, Halt, Journal, Turn};
+use async_trait::async_trait;
+use pace::Pace;
+use std::fmt;
+use std::time::Duration;
+use turnwire_core::{Msg, Role};
+use wish::Wish;
+use writer::Writer;
+
+/// The offline agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demo {
+    /// How long a delta takes. `None`: no time at all.
+    period: Option<Duration>,
+}
+
+impl Demo {
+    /// Deltas in a second, unless it is told otherwise.
+    pub const RATE: f64 = 40.0;
+
+    /// The environment variable that says how many deltas there are in a second.
+    pub const RATE_VARIABLE: &'static str = "TURNWIRE_DEMO_RATE";
+
+    /// An agent that sends so many deltas in a second; 0, or less, is as many as it can.
+    pub fn with_rate(rate: f64) -> Self {
+        // Slower than one in an hour is as good as standing still.
+        const LONGEST: Duration = Duration::from_hours(1);
+        let period = (rate > 0.0).then(|| {
+            Duration::try_from_secs_f64(rate.recip()).map_or(LONGEST, |period| period.min(LONGEST))
+        });
+        Self { period: period.filter(|period| !period.is_zero()) }
+    }
+
+    /// An agent at the rate that `TURNWIRE_DEMO_RATE` gives, read now.
+    pub fn from_env() -> Result<Self, BadRate> {
+        let rate = std::env::var_os(Self::RATE_VARIABLE);
+        rate.map_or(Ok(Self::default()), |rate| Self::at(&rate.to_string_lossy()))
+    }
+
+    fn at(rate: &str) -> Result<Self, BadRate> {
+        match rate.trim().parse::<f64>() {
+            Ok(rate) if rate.is_finite() && rate >= 0.0 => Ok(Self::with_rate(rate)),
+            _ => Err(BadRate(rate.to_owned())),
+        }
+    }
+}
+
+impl Default for Demo {
+    fn default() -> Self {
+        Self::with_rate(Self::RATE)
+    }
+}
+
+/// `TURNWIRE_DEMO_RATE` is no rate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRate(String);
+
+impl fmt::Display for BadRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is `{}`, which is no rate; give the number of deltas in a second, such as 40, or 0 \
+             for as many as it can",
+            Demo::RATE_VARIABLE,
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadRate {}
+
+#[async_trait]
+impl Agent for Demo {
+    fn about(&self) -> &'static str {
+        "Answers offline, to the same words in the same way. Try: weather, approve, parallel, \
+         browser, image, team, json, fail, long 100"
+    }
+
+    fn model(&self) -> &'static str {
+        scenes::MODEL
+    }
+
+    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+        if turn.partial.as_ref().is_some_and(|partial| partial.finished_at().is_some()) {
+            return Ok(());
+        }
+        let question = question(&turn.history);
+        let mut pace = Pace::new(journal, turn.stop.clone(), self.period);
+        let mut writer = Writer::new(&turn, &question, &mut pace);
+        writer.start().await?;
+        match Wish::of(&question) {
+            Wish::Weather => scenes::weather(&mut writer).await?,
+            Wish::Approve => scenes::approve(&mut writer).await?,
+            Wish::Parallel => scenes::parallel(&mut writer).await?,
+            Wish::Browser => scenes::browser(&mut writer).await?,
+            Wish::Image => scenes::image(&mut writer).await?,
+            Wish::Team => scenes::team(&mut writer, &question).await?,
+            Wish::Json => scenes::json(&mut writer, &question).await?,
+            Wish::Fail => scenes::fail(&mut writer).await?,
+            Wish::Long { deltas, asked } => scenes::long(&mut writer, deltas, asked).await?,
+            Wish::Talk => scenes::talk(&mut writer, &question).await?,
+        }
+        pace.flush().await
+    }
+}
+
+/// The text of the user's last message.
+fn question(history: &[Msg]) -> String {
+    let last = history.iter().rev().find(|msg| msg.role() == Role::User);
+    last.and_then(|msg| msg.text("\n")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_of_deltas_in_a_second() {
+        assert_eq!(Demo::at(" 40 "), Ok(Demo::default()));
+        assert_eq!(Demo::at("0.5"), Ok(Demo { period: Some(Duration::from_secs(2)) }));
+        assert_eq!(Demo::at("0"), Ok(Demo { period: None }));
+        for rate in ["", "fast", "-1", "NaN", "inf"] {
+            let error = Demo::at(rate).unwrap_err().to_string();
+            assert!(error.contains("TURNWIRE_DEMO_RATE is `"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What the demo says, one scene for each word.
+
+use super::chunks::Chunks;
+use super::quote;
+use super::said::Said;
+use super::tools::{Call, Outcome, Tool, WEATHER};
+use super::wish::{Asked, LONGEST, words};
+use super::writer::Writer;
+use crate::agent::Halt;
+use serde_json::json;
+use turnwire_core::event::ToolResultTextDelta;
+use turnwire_core::{ErrorType, FinishedReason, ReplyError, ToolResultState};
+
+/// The name of the agent, and of its model.
+pub(super) const MODEL: &str = "demo";
+
+type Played = Result<(), Halt>;
+
+/// Thinking, then an answer that quotes the message.
+pub(super) async fn talk(w: &mut Writer<'_, '_>, question: &str) -> Played {
+    let said = [
+        Said::thinking(
+            "No word here that I know a scene for. I will say what I heard, and what I can show.",
+        ),
+        Said::text(format!(
+            "## What you said\n\n{}\n\n\
+             I am a **demo**: no model is behind me, and the same words always get the same answer. \
+             Put one of these into a message:\n\n\
+             - `weather`, `approve`, `parallel` and `browser` call tools\n\
+             - `team` asks another agent\n\
+             - `image`, `json` and `long 100` answer with more than words\n\
+             - `fail` breaks off\n",
+            quote::lines(question)
+        )),
+    ];
+    w.model_call(&said).await?;
+    w.end(None).await
+}
+
+/// A tool that streams its result.
+pub(super) async fn weather(w: &mut Writer<'_, '_>) -> Played {
+    let call = weather_call(w);
+    w.model_call(&[Said::thinking("I should look that up."), Said::call(&call)]).await?;
+    w.get_weather(&call).await?;
+    w.model_call(&[Said::text(
+        "It is **18 °C** in Paris, with light rain. Tomorrow is the day for a walk: 22 °C and sunny.",
+    )])
+    .await?;
+    w.end(None).await
+}
+
+/// A tool that asks first.
+pub(super) async fn approve(w: &mut Writer<'_, '_>) -> Played {
+    let call = trade_call(w);
+    let thinking = Said::thinking("This spends money, so somebody has to agree first.");
+    w.model_call(&[thinking, Said::call(&call)]).await?;
+    let Some(answer) = about_the_trade(w.execute_trade(&call).await?) else { return Ok(()) };
+    w.model_call(&[Said::text(answer)]).await?;
+    w.end(None).await
+}
+
+/// Two tools at once: the one that need not ask runs while the other waits.
+pub(super) async fn parallel(w: &mut Writer<'_, '_>) -> Played {
+    let (weather, trade) = (weather_call(w), trade_call(w));
+    let thinking =
+        Said::thinking("Two things that have nothing to do with each other: both at once.");
+    w.model_call(&[thinking, Said::call(&weather), Said::call(&trade)]).await?;
+    w.get_weather(&weather).await?;
+    let Some(answer) = about_the_trade(w.execute_trade(&trade).await?) else { return Ok(()) };
+    let now = WEATHER.lines().next().unwrap_or_default();
+    w.model_call(&[Said::text(format!("{now}\n\n{answer}"))]).await?;
+    w.end(None).await
+}
+
+/// A tool that the client executes.
+pub(super) async fn browser(w: &mut Writer<'_, '_>) -> Played {
+    let call = w.tool_call(Tool::OpenPage, json!({"url": "https://example.com/"}).to_string());
+    let thinking = Said::thinking("Only the user's own browser can open that page.");
+    w.model_call(&[thinking, Said::call(&call)]).await?;
+    let answer = match w.open_page(&call).await? {
+        Outcome::Waits => return Ok(()),
+        Outcome::Done(text) => {
+            format!("The page is open. This is what came back:\n\n{}", quote::lines(&text))
+        }
+        Outcome::Failed(text) => {
+            format!("The page could not be opened:\n\n{}", quote::lines(&text))
+        }
+        Outcome::Denied => "The page was not opened: that was not allowed.".to_owned(),
+        Outcome::Interrupted => "The page was not opened: that was interrupted.".to_owned(),
+    };
+    w.model_call(&[Said::text(answer)]).await?;
+    w.end(None).await
+}
+
+/// Text and a picture.
+pub(super) async fn image(w: &mut Writer<'_, '_>) -> Played {
+    let said = [
+        Said::text("Here is a sunset, drawn pixel by pixel:"),
+        Said::picture(),
+        Said::text("It is a PNG of 48 by 48 pixels."),
+    ];
+    w.model_call(&said).await?;
+    w.end(None).await
+}
+
+/// Another agent, whose reply is a message of its own.
+pub(super) async fn team(w: &mut Writer<'_, '_>, question: &str) -> Played {
+    let input = json!({"question": quote::in_a_line(question)}).to_string();
+    let call = w.tool_call(Tool::AskResearcher, input);
+    let thinking = Said::thinking("The researcher knows more about this than I do.");
+    w.model_call(&[thinking, Said::call(&call)]).await?;
+    research(w, &call).await?;
+    w.model_call(&[Said::text(format!(
+        "I asked the researcher. In short:\n\n{}",
+        quote::lines(FINDINGS)
+    ))])
+    .await?;
+    w.end(None).await
+}
+
+const FINDINGS: &str = "Two heads find more than one, as long as each knows what the other does.";
+
+/// The end of the sub-agent's reply and what it found are one commit. So as long as the call has no
+/// output the sub-agent's reply is open, and the log knows what comes again of it.
+async fn research(w: &mut Writer<'_, '_>, call: &Call) -> Played {
+    match w.known_result(call) {
+        None => w.start_result(call).await?,
+        Some(known) if known.output.text("").is_empty() => {}
+        Some(_) => return w.result(call, FINDINGS, ToolResultState::Success).await,
+    }
+    let mut researcher = w.sub_agent("researcher", call);
+    researcher.start().await?;
+    let said = [
+        Said::thinking("What is asked here? Who has looked into it before?"),
+        Said::text(FINDINGS),
+    ];
+    researcher.model_call(&said).await?;
+    let end = researcher.ending();
+    let (tool_call_id, delta) = (call.id.clone().into(), FINDINGS.into());
+    let found = w.event(ToolResultTextDelta { tool_call_id, delta });
+    w.pace.as_one(vec![end, found]).await?;
+    w.end_result(call, ToolResultState::Success).await
+}
+
+/// Structured output beside the text.
+pub(super) async fn json(w: &mut Writer<'_, '_>, question: &str) -> Played {
+    let output = json!({
+        "message": quote::in_a_line(question),
+        "words": words(question).count(),
+        "characters": question.chars().count(),
+        "shows": ["text", "structured output"],
+    });
+    w.model_call(&[Said::text(format!(
+        "What I know about your message, as JSON:\n\n```json\n{output:#}\n```\n"
+    ))])
+    .await?;
+    w.end(Some(output.into())).await
+}
+
+/// A model that breaks off.
+pub(super) async fn fail(w: &mut Writer<'_, '_>) -> Played {
+    let error = ReplyError {
+        r#type: ErrorType::Upstream,
+        message: "the model broke off in the middle of its answer; ask again".to_owned(),
+        ..ReplyError::default()
+    };
+    let said = [Said::text("This was going to be a long and thoughtful answer, but the")];
+    w.model_call_until(&said, FinishedReason::Error, Some(error.clone())).await?;
+    w.end_failed(error).await
+}
+
+/// A text of so many deltas.
+pub(super) async fn long(w: &mut Writer<'_, '_>, deltas: u64, asked: Asked) -> Played {
+    let numbers = Said::Text(Chunks::Numbers(deltas));
+    let said = match asked {
+        Asked::Enough => vec![numbers],
+        Asked::TooMuch => {
+            let most = format!("That is more than I give at once: {LONGEST} deltas it is.");
+            vec![Said::thinking(most), numbers]
+        }
+    };
+    w.model_call(&said).await?;
+    w.end(None).await
+}
+
+fn weather_call(w: &mut Writer<'_, '_>) -> Call {
+    w.tool_call(Tool::GetWeather, json!({"city": "Paris"}).to_string())
+}
+
+fn trade_call(w: &mut Writer<'_, '_>) -> Call {
+    w.tool_call(Tool::ExecuteTrade, json!({"symbol": "ACME", "quantity": 100}).to_string())
+}
+
+/// What the model says about a trade. `None`: nothing yet.
+fn about_the_trade(outcome: Outcome) -> Option<String> {
+    Some(match outcome {
+        Outcome::Waits => return None,
+        Outcome::Done(done) => format!("Done. {done}"),
+        Outcome::Failed(why) => format!("The trade did not go through. {why}"),
+        Outcome::Denied => "You said no, so I have bought nothing.".to_owned(),
+        Outcome::Interrupted => "The trade was interrupted, and I cannot tell whether it went \
+                                 through. I did not try again: please look at your orders first."
+            .to_owned(),
+    })
+}

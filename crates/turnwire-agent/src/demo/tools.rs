@@ -1,0 +1,233 @@
+//! The tools of the demo: what they give, and how they go on after a crash.
+
+use super::chunks::Chunks;
+use super::quote;
+use super::writer::Writer;
+use crate::agent::Halt;
+use serde::Deserialize;
+use turnwire_core::event::{
+    RequireExternalExecution, RequireUserConfirm, ToolResultEnd, ToolResultStart,
+    ToolResultTextDelta,
+};
+use turnwire_core::{
+    Behavior, Fields, PermissionRule, ToolCall, ToolCallState, ToolResult, ToolResultState,
+};
+
+/// A tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tool {
+    /// Can run again at any time.
+    GetWeather,
+    /// Asks first, and never runs twice.
+    ExecuteTrade,
+    /// Runs at the client's.
+    OpenPage,
+    /// Another agent.
+    AskResearcher,
+}
+
+impl Tool {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::GetWeather => "get_weather",
+            Self::ExecuteTrade => "execute_trade",
+            Self::OpenPage => "open_page",
+            Self::AskResearcher => "ask_researcher",
+        }
+    }
+
+    /// Its name for people, as a field of the call.
+    pub(super) fn title(self) -> Fields {
+        let title = match self {
+            Self::GetWeather => "Look up the weather",
+            Self::ExecuteTrade => "Buy shares",
+            Self::OpenPage => "Open a page",
+            Self::AskResearcher => "Ask the researcher",
+        };
+        [("title", title)].into_iter().collect()
+    }
+}
+
+/// A call of a tool.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) id: String,
+    pub(super) tool: Tool,
+    pub(super) input: String,
+}
+
+impl Call {
+    /// The call as a question shows it.
+    fn block(&self, state: ToolCallState, suggested_rules: Vec<PermissionRule>) -> ToolCall {
+        let call = ToolCall::new(self.id.clone(), self.tool.name(), self.input.clone());
+        ToolCall { state, suggested_rules, rest: self.tool.title(), ..call }
+    }
+}
+
+/// What came of a call.
+pub(super) enum Outcome {
+    /// Somebody has to answer first.
+    Waits,
+    Done(String),
+    Failed(String),
+    Denied,
+    Interrupted,
+}
+
+impl From<&ToolResult> for Outcome {
+    fn from(result: &ToolResult) -> Self {
+        let text = || result.output.text("\n");
+        match &result.state {
+            ToolResultState::Success | ToolResultState::Running => Self::Done(text()),
+            ToolResultState::Error | ToolResultState::Other(_) => Self::Failed(text()),
+            ToolResultState::Interrupted => Self::Interrupted,
+            ToolResultState::Denied => Self::Denied,
+        }
+    }
+}
+
+pub(super) const WEATHER: &str =
+    "Paris, now: 18 °C, light rain.\nTonight: 13 °C, clear.\nTomorrow: 22 °C, sunny.";
+
+const DENIED: &str = "The user did not allow this call. It has not run.";
+
+const INTERRUPTED: &str = "Interrupted: nobody knows whether this has run. It is not run again.";
+
+/// What a trade costs, in cents a share.
+const PRICE: u64 = 12_50;
+
+#[derive(Deserialize)]
+struct Trade {
+    symbol: String,
+    quantity: u32,
+}
+
+impl Writer<'_, '_> {
+    /// It can run again: after a crash it goes on.
+    pub(super) async fn get_weather(&mut self, call: &Call) -> Result<(), Halt> {
+        self.result(call, WEATHER, ToolResultState::Success).await
+    }
+
+    /// It asks first. Once it has started it never starts again: after a crash nobody can tell how
+    /// far it came.
+    pub(super) async fn execute_trade(&mut self, call: &Call) -> Result<Outcome, Halt> {
+        let result = self.known_result(call);
+        if let Some(over) = result.filter(|result| result.finished_at.is_some()) {
+            return Ok(over.into());
+        }
+        let known = self.known_call(call);
+        match (known.map_or(&ToolCallState::Pending, |known| &known.state), result) {
+            (ToolCallState::Asking, _) => Ok(Outcome::Waits),
+            // Only a no finishes a call whose result has not ended.
+            (ToolCallState::Finished, _) => {
+                self.result(call, DENIED, ToolResultState::Denied).await?;
+                Ok(Outcome::Denied)
+            }
+            (_, Some(begun)) => self.interrupt(call, begun).await,
+            (ToolCallState::Allowed, None) => {
+                self.trade(call, known.map_or(&*call.input, |known| &known.input)).await
+            }
+            (ToolCallState::Pending | ToolCallState::Submitted | ToolCallState::Other(_), None) => {
+                self.ask(call).await
+            }
+        }
+    }
+
+    /// The client runs it. Its result comes whole, and is in the message when it has come.
+    pub(super) async fn open_page(&mut self, call: &Call) -> Result<Outcome, Halt> {
+        if let Some(result) = self.known_result(call) {
+            return Ok(result.into());
+        }
+        let is_submitted = |known: &ToolCall| known.state == ToolCallState::Submitted;
+        if !self.known_call(call).is_some_and(is_submitted) {
+            let tool_calls = vec![call.block(ToolCallState::Submitted, Vec::new())];
+            self.emit(RequireExternalExecution { tool_calls }).await?;
+        }
+        Ok(Outcome::Waits)
+    }
+
+    async fn ask(&mut self, call: &Call) -> Result<Outcome, Halt> {
+        let rule = PermissionRule {
+            tool_name: call.tool.name().to_owned(),
+            rule_content: Some("ACME".to_owned()),
+            behavior: Behavior::Allow,
+            source: "demo".to_owned(),
+            ..PermissionRule::default()
+        };
+        let tool_calls = vec![call.block(ToolCallState::Asking, vec![rule])];
+        self.emit(RequireUserConfirm { tool_calls }).await?;
+        Ok(Outcome::Waits)
+    }
+
+    /// The trade itself, with the input as a person has left it.
+    async fn trade(&mut self, call: &Call, input: &str) -> Result<Outcome, Halt> {
+        match serde_json::from_str::<Trade>(input) {
+            Ok(Trade { symbol, quantity }) => {
+                let (symbol, cents) = (quote::in_a_line(&symbol), PRICE * u64::from(quantity));
+                let (price, total) = (money(PRICE), money(cents));
+                let done = format!("Bought {quantity} {symbol} at {price} each, {total} in all.");
+                self.result(call, &done, ToolResultState::Success).await?;
+                Ok(Outcome::Done(done))
+            }
+            Err(error) => {
+                let failed = format!("The input does not fit: {error}.");
+                self.result(call, &failed, ToolResultState::Error).await?;
+                Ok(Outcome::Failed(failed))
+            }
+        }
+    }
+
+    async fn interrupt(&mut self, call: &Call, begun: &ToolResult) -> Result<Outcome, Halt> {
+        let tool_call_id = || call.id.clone().into();
+        let mut events = Vec::new();
+        if !begun.output.text("").ends_with(INTERRUPTED) {
+            let delta = INTERRUPTED.into();
+            events.push(self.event(ToolResultTextDelta { tool_call_id: tool_call_id(), delta }));
+        }
+        let state = ToolResultState::Interrupted;
+        events.push(self.event(ToolResultEnd { tool_call_id: tool_call_id(), state }));
+        self.pace.as_one(events).await?;
+        Ok(Outcome::Interrupted)
+    }
+
+    /// A result, from wherever the log has left it.
+    pub(super) async fn result(
+        &mut self,
+        call: &Call,
+        text: &str,
+        state: ToolResultState,
+    ) -> Result<(), Halt> {
+        let known = match self.known_result(call) {
+            Some(known) if known.finished_at.is_some() => return Ok(()),
+            Some(known) => known.output.text("").len(),
+            None => {
+                self.start_result(call).await?;
+                0
+            }
+        };
+        for delta in Chunks::Words(text.to_owned()).after(known) {
+            let (tool_call_id, delta) = (call.id.clone().into(), delta.into());
+            self.emit_delta(ToolResultTextDelta { tool_call_id, delta }).await?;
+        }
+        self.end_result(call, state).await
+    }
+
+    pub(super) async fn end_result(
+        &mut self,
+        call: &Call,
+        state: ToolResultState,
+    ) -> Result<(), Halt> {
+        self.emit(ToolResultEnd { tool_call_id: call.id.clone().into(), state }).await
+    }
+
+    /// A tool starts only after its start is durable.
+    pub(super) async fn start_result(&mut self, call: &Call) -> Result<(), Halt> {
+        let (tool_call_id, tool_call_name) = (call.id.clone().into(), call.tool.name().into());
+        self.emit(ToolResultStart { tool_call_id, tool_call_name }).await?;
+        self.pace.flush().await
+    }
+}
+
+fn money(cents: u64) -> String {
+    format!("{}.{:02}", cents / 100, cents % 100)
+}

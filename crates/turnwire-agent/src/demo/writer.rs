@@ -1,0 +1,253 @@
+//! Writes a reply, from wherever the log has left it.
+
+use super::pace::Pace;
+use super::said::Said;
+use super::scenes::MODEL;
+use super::tools::{Call, Tool};
+use crate::agent::{Halt, Turn};
+use turnwire_core::event::{
+    ModelCallEnd, ModelCallStart, ReplyEnd, ReplyStart, SubAgent, TokenCounts,
+};
+use turnwire_core::{
+    ContentBlock, Event, EventKind, FinishedReason, Json, Msg, ReplyError, Role, Source, ToolCall,
+    ToolResult,
+};
+
+/// One reply being written. Every step looks first at what the log has of it, and leaves that out.
+pub(super) struct Writer<'w, 'j> {
+    pub(super) pace: &'w mut Pace<'j>,
+    reply_id: String,
+    session_id: &'w str,
+    name: &'static str,
+    /// Whose reply it is, if it is a sub-agent's.
+    agent: Option<Box<SubAgent>>,
+    partial: Option<&'w Msg>,
+    /// How long the question is.
+    input_tokens: i64,
+    so_far: Counts,
+}
+
+/// What the reply has come to, counted from its very beginning, so that ids are the same every time.
+#[derive(Default)]
+struct Counts {
+    /// What the model calls have written. The sum in the partial message tells which of them have
+    /// ended.
+    output_tokens: i64,
+    model_calls: u32,
+    blocks: u32,
+    calls: u32,
+    events: u32,
+}
+
+/// How far the log has come with a block.
+enum Progress {
+    Nothing,
+    /// Begun, with so many bytes.
+    Begun(usize),
+    Ended,
+}
+
+impl<'w, 'j> Writer<'w, 'j> {
+    pub(super) fn new(turn: &'w Turn, question: &str, pace: &'w mut Pace<'j>) -> Self {
+        Self {
+            pace,
+            reply_id: turn.reply_id.clone(),
+            session_id: &turn.session_id,
+            name: MODEL,
+            agent: None,
+            partial: turn.partial.as_ref(),
+            input_tokens: words(question),
+            so_far: Counts::default(),
+        }
+    }
+
+    /// The reply of a sub-agent that works for a call. What the log has of it is not known here, so
+    /// all of it is written, with ids by which a repeat is known.
+    pub(super) fn sub_agent(&mut self, name: &'static str, call: &Call) -> Writer<'_, 'j> {
+        let agent = SubAgent {
+            agent_path: Some(format!("{}/{name}", self.name)),
+            parent_tool_call_id: Some(call.id.clone()),
+        };
+        Writer {
+            reply_id: format!("{}-{name}", self.reply_id),
+            session_id: self.session_id,
+            name,
+            agent: Some(Box::new(agent)),
+            partial: None,
+            input_tokens: words(&call.input),
+            so_far: Counts::default(),
+            pace: self.pace,
+        }
+    }
+
+    pub(super) async fn start(&mut self) -> Result<(), Halt> {
+        if self.partial.is_some_and(|partial| !partial.name().is_empty()) {
+            return Ok(());
+        }
+        let (session_id, name) = (self.session_id.to_owned(), self.name.to_owned());
+        self.emit(ReplyStart { session_id, name, role: Role::Assistant }).await
+    }
+
+    /// A call that the model is about to make.
+    pub(super) fn tool_call(&mut self, tool: Tool, input: String) -> Call {
+        self.so_far.calls += 1;
+        Call { id: format!("{}-call-{}", self.reply_id, self.so_far.calls), tool, input }
+    }
+
+    /// One call of the model, and what it says in it.
+    pub(super) async fn model_call(&mut self, said: &[Said<'_>]) -> Result<(), Halt> {
+        let calls = said.iter().any(|said| matches!(said, Said::Call(..)));
+        let reason = if calls { FinishedReason::ToolCalls } else { FinishedReason::Completed };
+        self.model_call_until(said, reason, None).await
+    }
+
+    /// The same, and how it ends.
+    pub(super) async fn model_call_until(
+        &mut self,
+        said: &[Said<'_>],
+        finished_reason: FinishedReason,
+        error: Option<ReplyError>,
+    ) -> Result<(), Halt> {
+        self.so_far.model_calls += 1;
+        let ids: Vec<String> = said.iter().map(|said| self.block_id(said)).collect();
+        // At least one, so that the sum grows with each call.
+        let output_tokens = said.iter().map(|said| said.chunks().tokens()).sum::<i64>().max(1);
+        self.so_far.output_tokens += output_tokens;
+        if self.written_tokens() >= self.so_far.output_tokens {
+            return Ok(());
+        }
+        if ids.iter().all(|id| matches!(self.progress(id), Progress::Nothing)) {
+            self.start_model_call().await?;
+        }
+        for (said, id) in said.iter().zip(&ids) {
+            let known = match self.progress(id) {
+                Progress::Ended => continue,
+                Progress::Begun(bytes) => bytes,
+                Progress::Nothing => {
+                    self.emit(said.start(id)).await?;
+                    0
+                }
+            };
+            for chunk in said.chunks().after(known) {
+                self.emit_delta(said.delta(id, chunk)).await?;
+            }
+            self.emit(said.end(id)).await?;
+        }
+        let usage = TokenCounts {
+            input_tokens: self.input_tokens,
+            output_tokens,
+            ..TokenCounts::default()
+        };
+        self.emit(ModelCallEnd { usage, finished_reason, error, discard: Vec::new() }).await
+    }
+
+    async fn start_model_call(&mut self) -> Result<(), Halt> {
+        let mut event = self.event(ModelCallStart { model_name: MODEL.to_owned() });
+        // It leaves no trace in the message: this is what a repeat is known by.
+        event.id = format!("{}-model-{}", self.reply_id, self.so_far.model_calls).into();
+        self.pace.event(event).await
+    }
+
+    /// Ends the reply as it should.
+    pub(super) async fn end(&mut self, structured_output: Option<Json>) -> Result<(), Halt> {
+        let end = ReplyEnd {
+            session_id: self.session_id.to_owned(),
+            structured_output,
+            ..ReplyEnd::default()
+        };
+        self.emit(end).await
+    }
+
+    /// Ends the reply with an error.
+    pub(super) async fn end_failed(&mut self, error: ReplyError) -> Result<(), Halt> {
+        let end = ReplyEnd {
+            session_id: self.session_id.to_owned(),
+            finished_reason: FinishedReason::Error,
+            error: Some(error),
+            ..ReplyEnd::default()
+        };
+        self.emit(end).await
+    }
+
+    /// The end of the reply, for who commits it together with something else.
+    pub(super) fn ending(&mut self) -> Event<'static> {
+        let session_id = self.session_id.to_owned();
+        self.event(ReplyEnd { session_id, ..ReplyEnd::default() })
+    }
+
+    pub(super) async fn emit(&mut self, kind: impl Into<EventKind<'static>>) -> Result<(), Halt> {
+        let event = self.event(kind);
+        self.pace.event(event).await
+    }
+
+    pub(super) async fn emit_delta(
+        &mut self,
+        kind: impl Into<EventKind<'static>>,
+    ) -> Result<(), Halt> {
+        let event = self.event(kind);
+        self.pace.delta(event).await
+    }
+
+    pub(super) fn event(&mut self, kind: impl Into<EventKind<'static>>) -> Event<'static> {
+        let mut event = Event::new(self.reply_id.clone(), kind);
+        if self.agent.is_some() {
+            self.so_far.events += 1;
+            event.id = format!("{}-{}", self.reply_id, self.so_far.events).into();
+            event.agent.clone_from(&self.agent);
+        }
+        event
+    }
+
+    /// The call as the log has it.
+    pub(super) fn known_call(&self, call: &Call) -> Option<&'w ToolCall> {
+        self.partial?.blocks::<ToolCall>().find(|known| known.id == call.id)
+    }
+
+    /// The result as the log has it.
+    pub(super) fn known_result(&self, call: &Call) -> Option<&'w ToolResult> {
+        self.partial?.blocks::<ToolResult>().find(|known| known.id == call.id)
+    }
+
+    fn block_id(&mut self, said: &Said<'_>) -> String {
+        match said {
+            Said::Call(call, _) => call.id.clone(),
+            Said::Thinking(_) | Said::Text(_) | Said::Picture(_) => {
+                self.so_far.blocks += 1;
+                format!("{}-block-{}", self.reply_id, self.so_far.blocks)
+            }
+        }
+    }
+
+    fn written_tokens(&self) -> i64 {
+        self.partial.and_then(Msg::usage).map_or(0, |usage| usage.output_tokens)
+    }
+
+    fn progress(&self, id: &str) -> Progress {
+        let content = self.partial.map(Msg::content).unwrap_or_default();
+        let found = content.iter().find_map(|block| match block {
+            ContentBlock::Text(block) if block.id == id => {
+                Some((block.text.len(), &block.finished_at))
+            }
+            ContentBlock::Thinking(block) if block.id == id => {
+                Some((block.thinking.len(), &block.finished_at))
+            }
+            ContentBlock::Data(block) if block.id == id => match &block.source {
+                Source::Base64(source) => Some((source.data.len(), &block.finished_at)),
+                Source::Url(_) | Source::Other(_) => Some((0, &block.finished_at)),
+            },
+            ContentBlock::ToolCall(call) if call.id == id => {
+                Some((call.input.len(), &call.finished_at))
+            }
+            _ => None,
+        });
+        match found {
+            None => Progress::Nothing,
+            Some((_, Some(_))) => Progress::Ended,
+            Some((bytes, None)) => Progress::Begun(bytes),
+        }
+    }
+}
+
+fn words(text: &str) -> i64 {
+    i64::try_from(text.split_whitespace().count()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,64 @@
+//! What an agent is to Turnwire, and the offline `demo`.
+//!
+//! An agent is handed a [`Turn`], and emits events through a [`Journal`]: each commit returns when
+//! its events are durable, so whatever an agent does after it cannot be taken back by a crash. It
+//! keeps nothing between two calls. A reply that waits for a person, or whose process died, goes on
+//! from what the log has.
+//!
+//! ```
+//! use async_trait::async_trait;
+//! use tokio_util::sync::CancellationToken;
+//! use turnwire_agent::{Agent, Demo, Halt, Journal, Turn};
+//! use turnwire_core::{Event, Folder, Msg};
+//!
+//! /// Keeps the events, and folds them into messages.
+//! #[derive(Default)]
+//! struct Memory {
+//!     events: Vec<Event<'static>>,
+//!     folder: Folder,
+//! }
+//!
+//! #[async_trait]
+//! impl Journal for Memory {
+//!     async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+//!         for event in events {
+//!             self.folder.push(&event).map_err(|error| Halt::Failed(error.to_string()))?;
+//!             self.events.push(event);
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Halt> {
+//! let mut journal = Memory::default();
+//! let turn = Turn {
+//!     session_id: "s".to_owned(),
+//!     reply_id: "r".to_owned(),
+//!     history: vec![Msg::user("alice", "How is the weather?")],
+//!     partial: None,
+//!     input: None,
+//!     stop: CancellationToken::new(),
+//! };
+//! Demo::with_rate(0.0).reply(turn, &mut journal).await?;
+//!
+//! let reply = journal.folder.get("r").unwrap();
+//! assert!(reply.text("").unwrap().contains("18 °C"));
+//! assert_eq!(journal.events.last().unwrap().kind.type_name(), "REPLY_END");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`agent`] | the trait, and what it is handed |
+//! | [`demo`] | the agent that needs no key and no network |
+//! | [`fn@close`] | ending a reply that cannot go on |
+
+pub mod agent;
+mod closing;
+pub mod demo;
+
+pub use agent::{Agent, Halt, Journal, Turn};
+pub use closing::close;
+pub use demo::Demo;
