@@ -1,0 +1,168 @@
+//! The one table of routes. The router and the API's description are both made from it, so that they
+//! cannot differ.
+
+mod openapi;
+mod table;
+
+pub(crate) use openapi::document;
+pub(crate) use table::ROUTES;
+
+use crate::App;
+use crate::auth::Scope;
+use crate::error;
+use crate::guard::Context;
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, Route as Inner};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Cx, Poll};
+use tower::{Layer, Service};
+
+/// One line of the table.
+pub(crate) struct Route {
+    pub(crate) method: Verb,
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    /// Unique: what generated clients call it.
+    pub(crate) id: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) params: &'static [Param],
+    pub(crate) body: Option<Body>,
+    pub(crate) answers: &'static [Answer],
+    pub(crate) handler: fn() -> MethodRouter<Arc<App>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    Post,
+    Patch,
+    Delete,
+}
+
+impl Verb {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everybody.
+    Open,
+    /// Everybody may connect; commands on the socket say who it is.
+    Socket,
+    /// Who comes from this machine, and who has the scope.
+    Local(Scope),
+    /// Who has the scope.
+    Scope(Scope),
+    /// Everybody with credentials; the handler looks closer.
+    Anyone,
+}
+
+/// A parameter.
+pub(crate) struct Param {
+    pub(crate) name: &'static str,
+    pub(crate) place: Place,
+    pub(crate) kind: Kind,
+    pub(crate) about: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Path,
+    Query,
+    Header,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Integer,
+    Flag,
+}
+
+/// What a request carries.
+pub(crate) struct Body {
+    pub(crate) types: &'static [&'static str],
+    pub(crate) about: &'static str,
+}
+
+/// What is answered when it works.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) types: &'static [&'static str],
+    pub(crate) about: &'static str,
+}
+
+/// All routes, for a program that serves connections itself. Who asks is the [`Caller`](crate::Caller)
+/// that it puts into the extensions of each request; without one nobody does.
+pub fn router(app: Arc<App>) -> Router {
+    let mut router = Router::new();
+    for (index, route) in ROUTES.iter().enumerate() {
+        let gate = Gate { app: Arc::clone(&app), index, access: route.access };
+        router = router.route(route.path, (route.handler)().layer(gate));
+    }
+    router
+        .method_not_allowed_fallback(error::no_such_method)
+        .fallback(error::no_such_path)
+        .with_state(app)
+}
+
+/// Stands before every handler: who may pass, and how long it took.
+#[derive(Clone)]
+struct Gate {
+    app: Arc<App>,
+    index: usize,
+    access: Access,
+}
+
+impl Layer<Inner> for Gate {
+    type Service = Gated;
+
+    fn layer(&self, inner: Inner) -> Gated {
+        Gated { inner, gate: self.clone() }
+    }
+}
+
+#[derive(Clone)]
+struct Gated {
+    inner: Inner,
+    gate: Gate,
+}
+
+impl Service<Request> for Gated {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Cx<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let gate = self.gate.clone();
+        let context = Context::of(request.extensions());
+        let start = context.start;
+        let refused = context.pass(gate.access);
+        let pending = refused.map(|()| self.inner.call(request));
+        Box::pin(async move {
+            let response = match pending {
+                Ok(pending) => pending.await?,
+                Err(error) => error.into_response(),
+            };
+            gate.app.metrics.answered(Some(gate.index), response.status(), start.elapsed());
+            Ok(response)
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! The API's description: `OpenAPI` 3.1, from the table of routes.
+
+use super::{Access, Answer, Kind, Param, Place, ROUTES, Route, Verb};
+use serde_json::{Map, Value, json};
+
+/// The document.
+pub(crate) fn document() -> Value {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let item = paths.entry(route.path).or_insert_with(|| json!({}));
+        if let Value::Object(item) = item {
+            item.insert(verb(route.method).to_owned(), operation(route));
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Turnwire",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "The message-and-event layer for AI agents",
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer" },
+                "apiKey": { "type": "apiKey", "in": "header", "name": "x-api-key" },
+                "ticket": {
+                    "type": "apiKey",
+                    "in": "query",
+                    "name": "ticket",
+                    "description": "One use, 60 seconds; from POST /v1/tickets. For browsers' EventSource and WebSocket.",
+                },
+            },
+            "schemas": { "Error": error_schema() },
+            "responses": {
+                "Error": {
+                    "description": "What went wrong, and what to do next",
+                    "content": {
+                        "application/json": { "schema": { "$ref": "#/components/schemas/Error" } },
+                    },
+                },
+            },
+        },
+    })
+}
+
+fn verb(method: Verb) -> &'static str {
+    match method {
+        Verb::Get => "get",
+        Verb::Post => "post",
+        Verb::Patch => "patch",
+        Verb::Delete => "delete",
+    }
+}
+
+fn error_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["type", "message"],
+                "properties": {
+                    "type": { "type": "string", "description": "A word for programs" },
+                    "message": { "type": "string", "description": "What happened, and why" },
+                    "hint": { "type": "string", "description": "What to do next" },
+                },
+            },
+        },
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let mut operation = Map::new();
+    operation.insert("operationId".into(), route.id.into());
+    operation.insert("summary".into(), route.summary.into());
+    let scope = match route.access {
+        Access::Open | Access::Socket => None,
+        Access::Anyone => Some("any".to_owned()),
+        Access::Scope(scope) => Some(scope.name().to_owned()),
+        Access::Local(scope) => Some(format!("{}, or from this machine", scope.name())),
+    };
+    if let Some(scope) = scope {
+        operation.insert("description".into(), format!("Scope: {scope}.").into());
+        operation.insert(
+            "security".into(),
+            json!([{ "bearer": [] }, { "apiKey": [] }, { "ticket": [] }]),
+        );
+    }
+    if !route.params.is_empty() {
+        operation.insert("parameters".into(), route.params.iter().map(parameter).collect());
+    }
+    if let Some(body) = &route.body {
+        let body = json!({
+            "required": true,
+            "description": body.about,
+            "content": content(body.types),
+        });
+        operation.insert("requestBody".into(), body);
+    }
+    let mut responses: Map<String, Value> = route.answers.iter().map(answer).collect();
+    responses.insert("default".into(), json!({ "$ref": "#/components/responses/Error" }));
+    operation.insert("responses".into(), responses.into());
+    operation.into()
+}
+
+fn parameter(param: &Param) -> Value {
+    let place = match param.place {
+        Place::Path => "path",
+        Place::Query => "query",
+        Place::Header => "header",
+    };
+    let kind = match param.kind {
+        Kind::Text => "string",
+        Kind::Integer => "integer",
+        Kind::Flag => "boolean",
+    };
+    json!({
+        "name": param.name,
+        "in": place,
+        "required": param.place == Place::Path,
+        "description": param.about,
+        "schema": { "type": kind },
+    })
+}
+
+fn answer(answer: &Answer) -> (String, Value) {
+    let mut value = json!({ "description": answer.about });
+    if let (Value::Object(value), false) = (&mut value, answer.types.is_empty()) {
+        value.insert("content".into(), content(answer.types));
+    }
+    (answer.status.to_string(), value)
+}
+
+fn content(types: &[&str]) -> Value {
+    types.iter().map(|kind| ((*kind).to_owned(), json!({}))).collect::<Map<_, _>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_operation_has_its_own_id_and_an_answer() {
+        let ids: HashSet<&str> = ROUTES.iter().map(|route| route.id).collect();
+        assert_eq!(ids.len(), ROUTES.len());
+        for route in ROUTES {
+            assert!(!route.answers.is_empty() && !route.summary.is_empty(), "{}", route.id);
+            assert!(route.id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{}", route.id);
+        }
+    }
+
+    #[test]
+    fn every_parameter_of_a_path_is_declared_and_no_other() {
+        for route in ROUTES {
+            let in_path: Vec<&str> = route
+                .path
+                .split('/')
+                .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+                .collect();
+            let declared: Vec<&str> = route
+                .params
+                .iter()
+                .filter(|param| param.place == Place::Path)
+                .map(|param| param.name)
+                .collect();
+            assert_eq!(in_path, declared, "{}", route.path);
+            let names: HashSet<&str> = route.params.iter().map(|param| param.name).collect();
+            assert_eq!(names.len(), route.params.len(), "{}", route.path);
+        }
+    }
+
+    #[test]
+    fn the_document_has_what_openapi_requires() {
+        let document = document();
+        assert_eq!(document["openapi"], "3.1.0");
+        assert!(document["info"]["title"].is_string() && document["info"]["version"].is_string());
+        let operations = document["paths"]
+            .as_object()
+            .unwrap()
+            .values()
+            .flat_map(|item| item.as_object().unwrap().values());
+        let mut count = 0;
+        for operation in operations {
+            count += 1;
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                assert!(status == "default" || status.len() == 3);
+                assert!(response["description"].is_string() || response["$ref"].is_string());
+            }
+        }
+        assert_eq!(count, ROUTES.len(), "no two lines are the same method of one path");
+    }
+}

@@ -1,0 +1,80 @@
+//! What every handler can reach.
+
+use crate::StartError;
+use crate::auth::Auth;
+use crate::config::Config;
+use crate::error::ApiResult;
+use crate::ingest::Ingest;
+use crate::metrics::Metrics;
+use crate::stream;
+use crate::turns::Turns;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use turnwire_agent::Agent;
+use turnwire_log::Log;
+
+/// The state of the server. Handlers get it as `State<Arc<App>>`.
+pub struct App {
+    /// All sessions.
+    pub log: Arc<Log>,
+    /// The settings.
+    pub config: Arc<Config>,
+    /// Everybody's credentials.
+    pub auth: Auth,
+    /// The agents that run here, by their names.
+    pub agents: BTreeMap<String, Arc<dyn Agent>>,
+    /// The replies that they write.
+    pub turns: Arc<Turns>,
+    /// What all watchers share.
+    pub streams: Arc<stream::Shared>,
+    /// What all requests share that bring events.
+    pub ingest: Ingest,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Work that outlives its request. A server that stops waits for it.
+    pub tasks: TaskTracker,
+    /// Cancelled when the server stops: streams end then, and clients come back later.
+    pub shutdown: CancellationToken,
+}
+
+impl App {
+    /// With these settings, over this log, with these agents.
+    pub fn new(
+        config: Config,
+        log: Arc<Log>,
+        agents: BTreeMap<String, Arc<dyn Agent>>,
+    ) -> Result<Arc<Self>, StartError> {
+        let auth = Auth::new(&config, |name| std::env::var(name).ok()).map_err(|why| {
+            StartError::new(why).hint("`turnwire config check` looks at all settings")
+        })?;
+        let shutdown = CancellationToken::new();
+        let streams = Arc::new(stream::Shared {
+            feeds: stream::Feeds::default(),
+            backlogs: stream::Backlogs::default(),
+            shutdown: shutdown.clone(),
+            heartbeat: config.limits.heartbeat.0,
+        });
+        let metrics = Metrics::new();
+        let config = Arc::new(config);
+        let turns = Turns::new(log.clone(), config.clone(), agents.clone());
+        Ok(Arc::new(Self {
+            log,
+            config,
+            auth,
+            agents,
+            turns,
+            streams,
+            ingest: Ingest::new(&metrics),
+            metrics,
+            tasks: TaskTracker::new(),
+            shutdown,
+        }))
+    }
+
+    /// Whether requests should be sent here.
+    pub(crate) async fn healthy(&self) -> ApiResult<()> {
+        Ok(self.log.store().healthy().await?)
+    }
+}

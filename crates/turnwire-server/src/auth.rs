@@ -1,0 +1,353 @@
+//! Who is asking, and what they may do.
+//!
+//! A handler takes a [`Caller`] and asks it:
+//!
+//! ```
+//! use turnwire_server::{ApiResult, Caller, Scope};
+//!
+//! async fn stop(caller: Caller) -> ApiResult<String> {
+//!     caller.need(Scope::Chat)?;
+//!     let session = caller.session("s1")?;
+//!     Ok(format!("{} of {}", session.id, session.tenant))
+//! }
+//! ```
+
+mod jwt;
+mod scopes;
+mod tenant;
+mod tickets;
+
+pub use scopes::{Scope, Scopes};
+pub use tenant::Tenant;
+pub(crate) use tenant::{Connected, TOO_MANY_CONNECTIONS};
+pub(crate) use tickets::LIFETIME as TICKET_LIFETIME;
+
+use crate::config::{Config, Limits};
+use crate::error::{ApiError, ApiResult};
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
+use subtle::ConstantTimeEq;
+use turnwire_log::store::SessionKey;
+
+/// The tenant of a server without credentials.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// Somebody who showed good credentials.
+#[derive(Debug)]
+pub struct Identity {
+    /// Whose sessions it reaches.
+    pub tenant: Arc<Tenant>,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// Who it is, where the credentials say so.
+    pub subject: Option<Arc<str>>,
+    /// The only sessions that it reaches. `None`: all of the tenant.
+    pub sessions: Option<Box<[SessionRule]>>,
+}
+
+impl Identity {
+    /// Whether a session is within reach.
+    pub fn reaches(&self, session: &str) -> bool {
+        self.sessions.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.fits(session)))
+    }
+}
+
+/// A session's id, or the beginning of one with a `*` behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionRule {
+    /// This one.
+    Id(Box<str>),
+    /// All that begin so.
+    Prefix(Box<str>),
+}
+
+impl SessionRule {
+    /// Reads a rule.
+    pub fn new(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Self::Prefix(prefix.into()),
+            None => Self::Id(text.into()),
+        }
+    }
+
+    fn fits(&self, session: &str) -> bool {
+        match self {
+            Self::Id(id) => **id == *session,
+            Self::Prefix(prefix) => session.starts_with(&**prefix),
+        }
+    }
+}
+
+/// Whether a text can be the id of a session: 1 to 128 of `A-Z a-z 0-9 . _ : -`.
+pub fn is_id(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    (1..=128).contains(&text.len()) && text.bytes().all(fits)
+}
+
+/// Who asks. In a handler it is there whenever the route's table entry wants a scope.
+#[derive(Debug, Clone)]
+pub struct Caller(pub Arc<Identity>);
+
+impl Caller {
+    /// The tenant's name.
+    pub fn tenant(&self) -> &Arc<str> {
+        self.0.tenant.name()
+    }
+
+    /// Who it is, where the credentials say so.
+    pub fn subject(&self) -> Option<&Arc<str>> {
+        self.0.subject.as_ref()
+    }
+
+    /// Whether this may be done.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.0.scopes.allow(scope)
+    }
+
+    /// An error unless this may be done.
+    pub fn need(&self, scope: Scope) -> ApiResult<()> {
+        if self.may(scope) {
+            return Ok(());
+        }
+        Err(ApiError::forbidden(format!("these credentials lack the scope \"{}\"", scope.name()))
+            .hint("use a token that has it; `turnwire token new --scopes` makes one"))
+    }
+
+    /// The name of a session that the caller reaches; otherwise it is as if it were not there.
+    pub fn session(&self, id: &str) -> ApiResult<SessionKey> {
+        if !is_id(id) {
+            return Err(ApiError::bad_request(
+                "this is no id of a session: 1 to 128 of A-Z a-z 0-9 . _ : -",
+            ));
+        }
+        if !self.0.reaches(id) {
+            return Err(turnwire_log::Error::NoSession.into());
+        }
+        Ok(SessionKey { tenant: Arc::clone(self.tenant()), id: id.into() })
+    }
+}
+
+/// Why credentials are not good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There are none.
+    Missing,
+    /// They are not known here, or not in order.
+    Wrong,
+    /// They were good once.
+    Outdated,
+    /// A ticket that is used up, too old, or never was.
+    Ticket,
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let (message, hint) = match refusal {
+            Refusal::Missing => (
+                "this needs credentials",
+                "send `Authorization: Bearer TOKEN` or `x-api-key: TOKEN`; where no header can be set, ?ticket= from POST /v1/tickets",
+            ),
+            Refusal::Wrong => {
+                ("these credentials are not known here", "`turnwire token new` makes new ones")
+            }
+            Refusal::Outdated => ("this token has expired", "get a new one where it came from"),
+            Refusal::Ticket => (
+                "this ticket is used up or too old",
+                "a ticket is good once, for a minute: get a new one from POST /v1/tickets",
+            ),
+        };
+        Self::unauthorized(message).hint(hint)
+    }
+}
+
+/// Everybody's credentials.
+pub struct Auth {
+    /// Without credentials everybody is this one.
+    anonymous: Option<Arc<Identity>>,
+    tokens: HashMap<[u8; 32], ([u8; 32], Arc<Identity>)>,
+    jwt: Option<jwt::Jwt>,
+    tickets: tickets::Tickets,
+    max_tickets: usize,
+    tenants: tenant::Tenants,
+}
+
+impl Auth {
+    /// As the settings say. `env` reads an environment variable.
+    pub fn new(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let mut auth = Self::open_to_all(&config.limits);
+        if !config.auth.has_credentials() {
+            return Ok(auth);
+        }
+        auth.anonymous = None;
+        for token in &config.auth.tokens {
+            let rules =
+                |list: &Vec<String>| list.iter().map(|rule| SessionRule::new(rule)).collect();
+            let identity = Identity {
+                tenant: auth.tenants.get(&token.tenant),
+                scopes: token.scopes,
+                subject: token.subject.as_deref().map(Into::into),
+                sessions: token.sessions.as_ref().map(rules),
+            };
+            auth.tokens.insert(token.sha256.0, (token.sha256.0, Arc::new(identity)));
+        }
+        if let Some(jwt) = &config.auth.jwt {
+            auth.jwt = Some(jwt::Jwt::new(jwt.clone(), env)?);
+        }
+        Ok(auth)
+    }
+
+    /// Without credentials: everybody may do everything.
+    pub fn open_to_all(limits: &Limits) -> Self {
+        let tenants =
+            tenant::Tenants::new(limits.connections_per_tenant, limits.requests_per_second);
+        let anonymous = Identity {
+            tenant: tenants.get(DEFAULT_TENANT),
+            scopes: Scopes::all(),
+            subject: None,
+            sessions: None,
+        };
+        Self {
+            anonymous: Some(Arc::new(anonymous)),
+            tokens: HashMap::new(),
+            jwt: None,
+            tickets: tickets::Tickets::default(),
+            max_tickets: limits.tickets,
+            tenants,
+        }
+    }
+
+    #[cfg(test)]
+    fn anonymous(&self) -> Arc<Identity> {
+        self.anonymous.clone().expect("open to all")
+    }
+
+    /// Whether everybody may do everything.
+    pub fn is_open(&self) -> bool {
+        self.anonymous.is_some()
+    }
+
+    /// Who holds this token: also for clients that send it inside a WebSocket.
+    pub fn token(&self, text: &str) -> ApiResult<Caller> {
+        Ok(Caller(self.verify(text)?))
+    }
+
+    fn verify(&self, text: &str) -> Result<Arc<Identity>, Refusal> {
+        if let Some(anonymous) = &self.anonymous {
+            return Ok(Arc::clone(anonymous));
+        }
+        if let Some(jwt) = self.jwt.as_ref().filter(|_| jwt::Jwt::looks_like(text)) {
+            return jwt.verify(text, &self.tenants);
+        }
+        // What is looked up is a hash, so how long it takes says nothing about any token.
+        let hash = sha256(text.as_bytes());
+        match self.tokens.get(&hash) {
+            Some((known, identity)) if known.ct_eq(&hash).into() => Ok(Arc::clone(identity)),
+            _ => Err(Refusal::Wrong),
+        }
+    }
+
+    /// Who sent a request, by its headers.
+    pub(crate) fn headers(&self, headers: &HeaderMap) -> Result<Arc<Identity>, Refusal> {
+        if let Some(anonymous) = &self.anonymous {
+            return Ok(Arc::clone(anonymous));
+        }
+        let text = |name: http::HeaderName| headers.get(name).map(http::HeaderValue::to_str);
+        if let Some(value) = text(AUTHORIZATION) {
+            let token = value.ok().and_then(bearer).ok_or(Refusal::Wrong)?;
+            return self.verify(token);
+        }
+        match text(http::HeaderName::from_static("x-api-key")) {
+            Some(key) => self.verify(key.map_err(|_| Refusal::Wrong)?.trim()),
+            None => Err(Refusal::Missing),
+        }
+    }
+
+    /// Makes a ticket for somebody.
+    pub(crate) fn issue_ticket(&self, caller: &Caller) -> ApiResult<String> {
+        let ticket = self.tickets.issue(Arc::clone(&caller.0), self.max_tickets, Instant::now());
+        ticket.map(|ticket| ticket.0).ok_or_else(|| {
+            ApiError::too_many("there are too many tickets that nobody used").retry_after(60)
+        })
+    }
+
+    /// Whose ticket it was. It is gone then.
+    pub(crate) fn redeem_ticket(&self, text: &str) -> Result<Arc<Identity>, Refusal> {
+        self.tickets.redeem(text, Instant::now()).ok_or(Refusal::Ticket)
+    }
+}
+
+/// The token of `Bearer TOKEN`; the word may be written in any case.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// A new random token, and the hash that settings hold of it.
+pub fn new_token() -> Option<(String, String)> {
+    let token = format!("tw_{}", tickets::random_text()?);
+    let hash = sha256(token.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    Some((token, hash))
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        crate::guard::Context::of(&parts.extensions).caller()
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(crate::guard::Context::of(&parts.extensions).caller().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bearer_is_a_bearer() {
+        assert_eq!(bearer("Bearer abc"), Some("abc"));
+        assert_eq!(bearer("bearer  abc "), Some("abc"));
+        assert_eq!(bearer("Basic abc"), None);
+        assert_eq!(bearer("Bearer "), None);
+        assert_eq!(bearer("abc"), None);
+    }
+
+    #[test]
+    fn ids_have_their_letters_and_their_length() {
+        assert!(is_id("a.b_c:d-1"));
+        assert!(is_id(&"x".repeat(128)));
+        for wrong in ["", "a/b", "a b", "ä", "a\n", &"x".repeat(129)] {
+            assert!(!is_id(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_rule_reaches_its_sessions_only() {
+        let rules = ["room-1", "team:*"].map(SessionRule::new);
+        let reaches = |id: &str| rules.iter().any(|rule| rule.fits(id));
+        assert!(reaches("room-1") && reaches("team:a"));
+        assert!(!reaches("room-12") && !reaches("tea"));
+    }
+}

@@ -1,0 +1,147 @@
+//! What one tenant may use: connections, and requests a second.
+
+use crate::error::{ApiError, ApiResult};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// The word for a tenant that has all the connections it may have.
+pub(crate) const TOO_MANY_CONNECTIONS: &str = "too_many_connections";
+
+/// A tenant, and how much it uses now.
+#[derive(Debug)]
+pub struct Tenant {
+    name: Arc<str>,
+    connections: AtomicUsize,
+    max_connections: usize,
+    /// When the next request would be on time if they all came evenly, in nanoseconds since `start`
+    /// (the generic cell rate algorithm: a token bucket in one number).
+    next: AtomicU64,
+    /// Between two requests that come evenly.
+    interval: u64,
+    /// How far ahead of time requests may come.
+    burst: u64,
+    start: Instant,
+}
+
+impl Tenant {
+    fn new(name: Arc<str>, max_connections: usize, per_second: u32, start: Instant) -> Self {
+        Self {
+            name,
+            connections: AtomicUsize::new(0),
+            max_connections,
+            next: AtomicU64::new(0),
+            interval: 1_000_000_000 / u64::from(per_second.max(1)),
+            burst: 1_000_000_000,
+            start,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Counts a request, or says when to come again.
+    pub(crate) fn request(&self, now: Instant) -> ApiResult<()> {
+        let now = u64::try_from(now.duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
+        let latest = now.saturating_add(self.burst);
+        let next = |next: u64| {
+            let after = next.max(now).saturating_add(self.interval);
+            (after <= latest).then_some(after)
+        };
+        match self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ApiError::too_many("this tenant sends more requests than it may")
+                .hint("wait as long as the header `retry-after` says")
+                .retry_after(1)),
+        }
+    }
+
+    /// Counts a connection for as long as the result lives.
+    pub(crate) fn connect(self: &Arc<Self>) -> ApiResult<Connected> {
+        let room = |count| (count < self.max_connections).then_some(count + 1);
+        match self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
+            Ok(_) => Ok(Connected(Arc::clone(self))),
+            Err(_) => Err(ApiError::too_many("this tenant has as many connections as it may")
+                .kind(TOO_MANY_CONNECTIONS)
+                .hint("close some, or watch several sessions on one WebSocket")
+                .retry_after(5)),
+        }
+    }
+}
+
+/// A connection that counts for a tenant.
+#[derive(Debug)]
+pub(crate) struct Connected(Arc<Tenant>);
+
+impl Connected {
+    pub(crate) fn is_of(&self, tenant: &Arc<Tenant>) -> bool {
+        Arc::ptr_eq(&self.0, tenant)
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All tenants that were seen. Credentials name them, so nobody outside can make many.
+#[derive(Debug)]
+pub(crate) struct Tenants {
+    known: Mutex<HashMap<Arc<str>, Arc<Tenant>>>,
+    max_connections: usize,
+    per_second: u32,
+    start: Instant,
+}
+
+impl Tenants {
+    pub(crate) fn new(max_connections: usize, per_second: u32) -> Self {
+        let known = Mutex::default();
+        Self { known, max_connections, per_second, start: Instant::now() }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Arc<Tenant> {
+        let mut known = self.known.lock();
+        if let Some(tenant) = known.get(name) {
+            return Arc::clone(tenant);
+        }
+        let name: Arc<str> = name.into();
+        let tenant =
+            Tenant::new(Arc::clone(&name), self.max_connections, self.per_second, self.start);
+        let tenant = Arc::new(tenant);
+        known.insert(name, Arc::clone(&tenant));
+        tenant
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_tenant_may_send_a_second_ahead_and_then_at_its_rate() {
+        let tenants = Tenants::new(1, 10);
+        let tenant = tenants.get("t");
+        let start = tenants.start;
+        assert_eq!((0..20).filter(|_| tenant.request(start).is_ok()).count(), 10);
+        let later = start + Duration::from_millis(300);
+        assert_eq!((0..20).filter(|_| tenant.request(later).is_ok()).count(), 3);
+        let much_later = start + Duration::from_secs(100);
+        assert_eq!((0..20).filter(|_| tenant.request(much_later).is_ok()).count(), 10);
+    }
+
+    #[test]
+    fn a_connection_counts_until_it_is_closed() {
+        let tenants = Tenants::new(1, 10);
+        let first = tenants.get("t").connect().unwrap();
+        assert_eq!(tenants.get("t").connect().unwrap_err().status(), 429);
+        assert!(tenants.get("other").connect().is_ok());
+        drop(first);
+        assert!(tenants.get("t").connect().is_ok());
+    }
+}

@@ -1,0 +1,92 @@
+//! Tickets: what a browser puts into a URL where it cannot set a header. One use, a minute long.
+
+use super::Identity;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a ticket is good.
+pub(crate) const LIFETIME: Duration = Duration::from_mins(1);
+
+/// A ticket's text: it is never kept, only its hash is.
+pub(crate) struct Ticket(pub(crate) String);
+
+/// Until when, and whose.
+type Open = (Instant, Arc<Identity>);
+
+#[derive(Default)]
+pub(crate) struct Tickets {
+    open: Mutex<HashMap<[u8; 32], Open>>,
+}
+
+impl Tickets {
+    /// Makes one; `None` when there are too many that nobody used.
+    pub(crate) fn issue(
+        &self,
+        identity: Arc<Identity>,
+        max: usize,
+        now: Instant,
+    ) -> Option<Ticket> {
+        let text = random_text()?;
+        let mut open = self.open.lock();
+        if open.len() >= max {
+            open.retain(|_, (until, _)| *until > now);
+        }
+        if open.len() >= max {
+            return None;
+        }
+        open.insert(super::sha256(text.as_bytes()), (now + LIFETIME, identity));
+        Some(Ticket(text))
+    }
+
+    /// Whose it was. It is gone then.
+    pub(crate) fn redeem(&self, text: &str, now: Instant) -> Option<Arc<Identity>> {
+        let (until, identity) = self.open.lock().remove(&super::sha256(text.as_bytes()))?;
+        (until > now).then_some(identity)
+    }
+}
+
+/// 256 random bits, for a URL.
+pub(crate) fn random_text() -> Option<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anybody() -> Arc<Identity> {
+        crate::auth::Auth::open_to_all(&crate::config::Limits::default()).anonymous()
+    }
+
+    #[test]
+    fn a_ticket_is_good_once() {
+        let tickets = Tickets::default();
+        let now = Instant::now();
+        let ticket = tickets.issue(anybody(), 10, now).unwrap();
+        assert!(tickets.redeem(&ticket.0, now).is_some());
+        assert!(tickets.redeem(&ticket.0, now).is_none());
+    }
+
+    #[test]
+    fn a_ticket_is_good_for_a_minute() {
+        let tickets = Tickets::default();
+        let now = Instant::now();
+        let ticket = tickets.issue(anybody(), 10, now).unwrap();
+        assert!(tickets.redeem(&ticket.0, now + LIFETIME).is_none());
+    }
+
+    #[test]
+    fn unused_tickets_are_bounded_and_outdated_ones_make_room() {
+        let tickets = Tickets::default();
+        let now = Instant::now();
+        assert!((0..3).all(|_| tickets.issue(anybody(), 3, now).is_some()));
+        assert!(tickets.issue(anybody(), 3, now).is_none());
+        assert!(tickets.issue(anybody(), 3, now + LIFETIME).is_some());
+    }
+}

@@ -1,0 +1,49 @@
+//! What is done from time to time: letting go of sessions that nobody uses, and removing what is not
+//! to be kept.
+
+use crate::App;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use turnwire_log::store::Retention;
+
+/// How often sessions that nobody uses are let go.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// Does it until the server stops.
+pub(crate) async fn run(app: Arc<App>) {
+    let every = app.config.retention.every.0.max(Duration::from_secs(1));
+    let mut sweep = interval_at(Instant::now() + SWEEP, SWEEP);
+    let mut retain = interval_at(Instant::now() + every, every);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    retain.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            _ = sweep.tick() => {
+                app.log.sweep();
+            }
+            _ = retain.tick() => remove(&app).await,
+        }
+    }
+}
+
+async fn remove(app: &App) {
+    let config = &app.config.retention;
+    let now = jiff::Timestamp::now().as_millisecond();
+    let before =
+        |age: Duration| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+    let retention = Retention {
+        before_ms: config.age.as_ref().map(|age| before(age.0)),
+        max_bytes: config.bytes.as_ref().map(|bytes| bytes.bytes() as u64),
+        keys_before_ms: Some(before(config.keys.0)),
+    };
+    match app.log.retain(retention).await {
+        Ok(removed) if removed.events > 0 => {
+            tracing::info!(events = removed.events, bytes = removed.bytes, "removed what is old");
+        }
+        Ok(_) => {}
+        // The next time will do.
+        Err(error) => tracing::warn!(%error, "what is old could not be removed"),
+    }
+}

@@ -1,0 +1,250 @@
+//! Settings: `turnwire.toml`, and what wins over it.
+//!
+//! ```
+//! use turnwire_server::config::Config;
+//!
+//! let error = Config::parse("turnwire.toml", "lisen = \"127.0.0.1:80\"").unwrap_err();
+//! let text = error.to_string();
+//! assert!(text.starts_with("turnwire.toml:1:1: lisen: unknown field `lisen`"));
+//! assert!(text.ends_with("did you mean `listen`?"));
+//! ```
+
+mod access;
+mod agents;
+mod check;
+mod limits;
+mod problem;
+mod value;
+
+pub use access::{AuthConfig, JwtAlgorithm, JwtConfig, TlsConfig, TokenConfig};
+pub use agents::{
+    AgentConfig, Behavior, ExternalTool, McpConfig, Model, OnRestart, Permission, ToolPattern,
+    ToolSource,
+};
+pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
+pub use problem::{ConfigError, Problem};
+pub use value::{HostName, Listen, Origin, Sha256, Size, StoreUrl, Time, WebUrl};
+
+use problem::Source;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// All settings. What a file does not say has its default.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: Listen,
+    /// Where sessions are kept. `None`: a file in the user's data folder.
+    pub store: Option<StoreUrl>,
+    /// How the server is reached from outside.
+    pub public_url: Option<WebUrl>,
+    /// Web pages elsewhere that may use this server.
+    pub origins: Vec<Origin>,
+    /// Further names under which it is reached.
+    pub hosts: Vec<HostName>,
+    /// Somebody in front does TLS.
+    pub behind_proxy: bool,
+    /// The certificate and its key.
+    pub tls: Option<TlsConfig>,
+    /// The agent of a session that names none.
+    pub default_agent: String,
+    /// The agents.
+    pub agents: BTreeMap<String, AgentConfig>,
+    /// MCP servers, for their tools.
+    pub mcp: BTreeMap<String, McpConfig>,
+    /// Tools that the client executes.
+    pub external_tools: BTreeMap<String, ExternalTool>,
+    /// Who may do what.
+    pub auth: AuthConfig,
+    /// How much is too much.
+    pub limits: Limits,
+    /// What is kept how long.
+    pub retention: Retention,
+    /// Agents elsewhere.
+    pub producers: Producers,
+    /// The server's own log.
+    pub log: LogConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: Listen::default(),
+            store: None,
+            public_url: None,
+            origins: Vec::new(),
+            hosts: Vec::new(),
+            behind_proxy: false,
+            tls: None,
+            default_agent: "demo".to_owned(),
+            agents: BTreeMap::new(),
+            mcp: BTreeMap::new(),
+            external_tools: BTreeMap::new(),
+            auth: AuthConfig::default(),
+            limits: Limits::default(),
+            retention: Retention::default(),
+            producers: Producers::default(),
+            log: LogConfig::default(),
+        }
+    }
+}
+
+/// What wins over the file: environment variables, and over those the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// `TURNWIRE_LISTEN`, `--listen`
+    pub listen: Option<Listen>,
+    /// `TURNWIRE_STORE`, `--store`
+    pub store: Option<StoreUrl>,
+    /// `TURNWIRE_PUBLIC_URL`, `--public-url`
+    pub public_url: Option<WebUrl>,
+    /// `TURNWIRE_ORIGINS` (with commas), `--origin`
+    pub origins: Vec<Origin>,
+    /// `TURNWIRE_HOSTS` (with commas), `--host`
+    pub hosts: Vec<HostName>,
+    /// `TURNWIRE_BEHIND_PROXY`, `--behind-proxy`
+    pub behind_proxy: bool,
+    /// `TURNWIRE_TLS_CERT`, `--tls-cert`
+    pub tls_cert: Option<PathBuf>,
+    /// `TURNWIRE_TLS_KEY`, `--tls-key`
+    pub tls_key: Option<PathBuf>,
+    /// `TURNWIRE_DEFAULT_AGENT`
+    pub default_agent: Option<String>,
+    /// `TURNWIRE_LOG`, `--log`
+    pub log_level: Option<String>,
+    /// `TURNWIRE_LOG_FORMAT`
+    pub log_format: Option<LogFormat>,
+}
+
+impl Config {
+    /// Agents that are there without being configured.
+    pub(crate) const BUILT_IN: [&str; 2] = ["demo", "external"];
+
+    /// Reads and checks the text of a file; `name` is how errors call it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
+        let source = Source { name, text };
+        let config: Self =
+            toml::from_str(text).map_err(|error| ConfigError(vec![source.problem(&error)]))?;
+        let problems = check::check(&config, &source);
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+
+    /// Reads and checks a file. Files that it names are looked for beside it.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::one(&name, format!("cannot be read: {error}")))?;
+        let mut config = Self::parse(&name, &text)?;
+        if let Some(folder) = path.parent() {
+            config.files(|file| *file = folder.join(&*file));
+        }
+        Ok(config)
+    }
+
+    fn files(&mut self, mut each: impl FnMut(&mut PathBuf)) {
+        if let Some(tls) = &mut self.tls {
+            each(&mut tls.cert);
+            each(&mut tls.key);
+        }
+        if let Some(jwt) = &mut self.auth.jwt {
+            jwt.public_key_file.iter_mut().chain(&mut jwt.secret_file).for_each(&mut each);
+        }
+        for agent in self.agents.values_mut() {
+            agent.api_key_file.iter_mut().for_each(&mut each);
+        }
+        if let Some(StoreUrl::Sqlite(path)) = &mut self.store {
+            each(path);
+        }
+    }
+
+    /// Puts in what wins over the file.
+    pub fn apply(&mut self, over: Overrides) -> Result<(), ConfigError> {
+        fn put<T>(place: &mut T, value: Option<T>) {
+            if let Some(value) = value {
+                *place = value;
+            }
+        }
+        put(&mut self.listen, over.listen);
+        put(&mut self.default_agent, over.default_agent);
+        put(&mut self.log.level, over.log_level);
+        put(&mut self.log.format, over.log_format);
+        self.store = over.store.or(self.store.take());
+        self.public_url = over.public_url.or(self.public_url.take());
+        self.behind_proxy |= over.behind_proxy;
+        if !over.origins.is_empty() {
+            self.origins = over.origins;
+        }
+        if !over.hosts.is_empty() {
+            self.hosts = over.hosts;
+        }
+        let (cert, key) = self.tls.take().map(|tls| (tls.cert, tls.key)).unzip();
+        self.tls = match (over.tls_cert.or(cert), over.tls_key.or(key)) {
+            (Some(cert), Some(key)) => Some(TlsConfig { cert, key }),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(ConfigError::one("--tls-cert", "a certificate needs its --tls-key"));
+            }
+            (None, Some(_)) => {
+                return Err(ConfigError::one("--tls-key", "a key needs its --tls-cert"));
+            }
+        };
+        let source = Source { name: "settings", text: "" };
+        let problems = check::check(self, &source);
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+}
+
+impl Overrides {
+    /// Reads the environment, through `get`.
+    pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let text = |name: &str| get(name).filter(|value| !value.is_empty());
+        let behind_proxy = match text("TURNWIRE_BEHIND_PROXY").as_deref() {
+            None | Some("0" | "false" | "no") => false,
+            Some("1" | "true" | "yes") => true,
+            Some(_) => {
+                return Err(ConfigError::one("TURNWIRE_BEHIND_PROXY", "write 1 or 0"));
+            }
+        };
+        let log_format = match text("TURNWIRE_LOG_FORMAT").as_deref() {
+            None => None,
+            Some("auto") => Some(LogFormat::Auto),
+            Some("text") => Some(LogFormat::Text),
+            Some("json") => Some(LogFormat::Json),
+            Some(_) => {
+                return Err(ConfigError::one("TURNWIRE_LOG_FORMAT", "write auto, text or json"));
+            }
+        };
+        Ok(Self {
+            listen: one("TURNWIRE_LISTEN", text("TURNWIRE_LISTEN"))?,
+            store: one("TURNWIRE_STORE", text("TURNWIRE_STORE"))?,
+            public_url: one("TURNWIRE_PUBLIC_URL", text("TURNWIRE_PUBLIC_URL"))?,
+            origins: list("TURNWIRE_ORIGINS", text("TURNWIRE_ORIGINS"))?,
+            hosts: list("TURNWIRE_HOSTS", text("TURNWIRE_HOSTS"))?,
+            behind_proxy,
+            tls_cert: text("TURNWIRE_TLS_CERT").map(PathBuf::from),
+            tls_key: text("TURNWIRE_TLS_KEY").map(PathBuf::from),
+            default_agent: text("TURNWIRE_DEFAULT_AGENT"),
+            log_level: text("TURNWIRE_LOG"),
+            log_format,
+        })
+    }
+}
+
+fn one<T: FromStr<Err = String>>(
+    name: &str,
+    value: Option<String>,
+) -> Result<Option<T>, ConfigError> {
+    value.map(|value| value.parse()).transpose().map_err(|why| ConfigError::one(name, why))
+}
+
+fn list<T: FromStr<Err = String>>(
+    name: &str,
+    value: Option<String>,
+) -> Result<Vec<T>, ConfigError> {
+    let value = value.unwrap_or_default();
+    let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(str::parse).collect::<Result<_, _>>().map_err(|why| ConfigError::one(name, why))
+}

@@ -1,0 +1,134 @@
+//! What cannot be seen from one value alone.
+
+use super::Config;
+use super::agents::Model;
+use super::limits::Limits;
+use super::problem::{Problem, Source};
+
+pub(crate) fn check(config: &Config, source: &Source<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut wrong =
+        |path: &[&str], message: String| problems.push(source.problem_of(path, message));
+    agents(config, &mut wrong);
+    credentials(config, &mut wrong);
+    limits(&config.limits, &mut wrong);
+    problems
+}
+
+type Wrong<'a> = dyn FnMut(&[&str], String) + 'a;
+
+fn agents(config: &Config, wrong: &mut Wrong<'_>) {
+    let known = |name: &str| config.agents.contains_key(name) || Config::BUILT_IN.contains(&name);
+    if !known(&config.default_agent) {
+        let names: Vec<&str> =
+            config.agents.keys().map(String::as_str).chain(Config::BUILT_IN).collect();
+        let (agent, names) = (&config.default_agent, names.join(", "));
+        wrong(&["default_agent"], format!("there is no agent \"{agent}\"; there are {names}"));
+    }
+    for (name, agent) in &config.agents {
+        if name == "external" {
+            wrong(
+                &["agents", name],
+                "\"external\" is for agents elsewhere; name it otherwise".into(),
+            );
+        }
+        if agent.api_key_env.is_some() && agent.api_key_file.is_some() {
+            let message = "the key is in the environment or in a file, not in both";
+            wrong(&["agents", name, "api_key_file"], message.into());
+        }
+        if agent.max_iterations == 0 {
+            wrong(&["agents", name, "max_iterations"], "at least 1".into());
+        }
+        for (key, model) in [("model", Some(&agent.model)), ("fallback", agent.fallback.as_ref())] {
+            if let Some(model @ Model::Wire { .. }) = model {
+                wrong(
+                    &["agents", name, key],
+                    format!(
+                        "agents with a model such as \"{model}\" come with a later version; this one \
+                         runs \"demo\", and takes the events of agents elsewhere (agent \"external\")"
+                    ),
+                );
+            }
+        }
+    }
+    for (name, mcp) in &config.mcp {
+        if mcp.command.as_ref().is_none_or(Vec::is_empty) == mcp.url.is_none() {
+            wrong(&["mcp", name], "either `command` (a program and its arguments) or `url`".into());
+        }
+    }
+}
+
+fn credentials(config: &Config, wrong: &mut Wrong<'_>) {
+    for (index, token) in config.auth.tokens.iter().enumerate() {
+        let index = index.to_string();
+        if !is_tenant(&token.tenant) {
+            wrong(&["auth", "tokens", &index, "tenant"], TENANT.into());
+        }
+        if token.scopes.is_empty() {
+            let message = "a token without a scope can do nothing; list some of read, chat, publish, approve, admin";
+            wrong(&["auth", "tokens", &index, "scopes"], message.into());
+        }
+        let same = |other: &super::TokenConfig| other.sha256 == token.sha256;
+        if config.auth.tokens.iter().filter(|other| same(other)).count() > 1 {
+            let message = "this token is listed twice, so it would be unclear what it may do";
+            wrong(&["auth", "tokens", &index, "sha256"], message.into());
+        }
+    }
+    let Some(jwt) = &config.auth.jwt else { return };
+    let path = |key: &'static str| ["auth", "jwt", key];
+    let secrets = usize::from(jwt.secret_env.is_some()) + usize::from(jwt.secret_file.is_some());
+    match (jwt.algorithm.is_symmetric(), jwt.public_key_file.is_some(), secrets) {
+        (true, false, 1) | (false, true, 0) => {}
+        (true, _, _) => wrong(
+            &path("algorithm"),
+            format!(
+                "{:?} needs the secret: either `secret_env` or `secret_file`, and no public key",
+                jwt.algorithm
+            ),
+        ),
+        (false, _, _) => wrong(
+            &path("algorithm"),
+            format!("{:?} needs `public_key_file` (PEM), and no secret", jwt.algorithm),
+        ),
+    }
+    for (key, value) in [("issuer", &jwt.issuer), ("audience", &jwt.audience)] {
+        if value.is_empty() {
+            wrong(&path(key), "it must not be empty: a token of anybody else would be good".into());
+        }
+    }
+    if jwt.tenant.as_deref().is_some_and(|tenant| !is_tenant(tenant)) {
+        wrong(&path("tenant"), TENANT.into());
+    }
+}
+
+const TENANT: &str = "a tenant is 1 to 128 of A-Z a-z 0-9 . _ : -";
+
+/// Tenants are named as sessions are.
+pub(crate) fn is_tenant(name: &str) -> bool {
+    crate::auth::is_id(name)
+}
+
+fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
+    let mut at_least = |key: &str, value: u64, least: u64| {
+        if value < least {
+            wrong(&["limits", key], format!("at least {least}"));
+        }
+    };
+    at_least("body", limits.body.0, 1024);
+    at_least("event", limits.event.0, 1024);
+    at_least("websocket_frame", limits.websocket_frame.0, 1024);
+    at_least("headers", limits.headers.0, 1024);
+    at_least("connections", limits.connections as u64, 1);
+    at_least("connections_per_tenant", limits.connections_per_tenant as u64, 1);
+    at_least("requests_per_second", u64::from(limits.requests_per_second), 1);
+    let zero = [
+        ("headers_timeout", limits.headers_timeout),
+        ("body_timeout", limits.body_timeout),
+        ("idle_timeout", limits.idle_timeout),
+        ("write_stall", limits.write_stall),
+        ("heartbeat", limits.heartbeat),
+    ];
+    for (key, _) in zero.into_iter().filter(|(_, time)| time.0.is_zero()) {
+        wrong(&["limits", key], "more than nothing".into());
+    }
+}

@@ -1,0 +1,129 @@
+//! How much is too much, and how long is too long.
+
+use super::value::{Size, Time};
+use serde::Deserialize;
+use std::time::Duration;
+
+const fn seconds(count: u64) -> Time {
+    Time(Duration::from_secs(count))
+}
+
+/// `[limits]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// The body of a request.
+    pub body: Size,
+    /// One event.
+    pub event: Size,
+    /// One frame from a WebSocket client.
+    pub websocket_frame: Size,
+    /// One blob.
+    pub blob: Size,
+    /// The head of a request: its first line and headers.
+    pub headers: Size,
+    /// How long a client may take for the head of a request.
+    pub headers_timeout: Time,
+    /// How long a client may send nothing in the middle of a body.
+    pub body_timeout: Time,
+    /// How long a connection may stay open between two requests.
+    pub idle_timeout: Time,
+    /// How long a client may take nothing of what is sent to it.
+    pub write_stall: Time,
+    /// How often a stream on which nothing happens says that it is alive.
+    pub heartbeat: Time,
+    /// How long open requests have to finish when the server stops.
+    pub stop_timeout: Time,
+    /// Connections of everybody together.
+    pub connections: usize,
+    /// Connections of one tenant.
+    pub connections_per_tenant: usize,
+    /// Requests of one tenant a second, over a time; for a moment it may be twice as many.
+    pub requests_per_second: u32,
+    /// Tickets that were made and not used.
+    pub tickets: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: Size::mib(16),
+            event: Size::mib(4),
+            websocket_frame: Size::mib(1),
+            blob: Size::mib(64),
+            headers: Size::kib(16),
+            headers_timeout: seconds(10),
+            body_timeout: seconds(30),
+            idle_timeout: seconds(75),
+            write_stall: seconds(30),
+            heartbeat: seconds(15),
+            stop_timeout: seconds(10),
+            connections: 50_000,
+            connections_per_tenant: 20_000,
+            requests_per_second: 100_000,
+            tickets: 10_000,
+        }
+    }
+}
+
+/// `[retention]`: nothing is removed unless one of these says so.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retention {
+    /// Events of finished replies older than this go; their messages stay.
+    pub age: Option<Time>,
+    /// The oldest go until all events together take at most so much.
+    pub bytes: Option<Size>,
+    /// How long a repeated `Idempotency-Key` is known.
+    pub keys: Time,
+    /// How often this is looked at.
+    pub every: Time,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { age: None, bytes: None, keys: seconds(86_400), every: seconds(300) }
+    }
+}
+
+/// `[producers]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Producers {
+    /// The open reply of a producer that was silent for longer is closed as interrupted.
+    pub silence: Time,
+}
+
+impl Default for Producers {
+    fn default() -> Self {
+        Self { silence: seconds(300) }
+    }
+}
+
+/// `[log]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// How lines look.
+    pub format: LogFormat,
+    /// What is logged: a level, or a filter such as `info,turnwire::access=debug`.
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { format: LogFormat::Auto, level: "info".to_owned() }
+    }
+}
+
+/// How lines of the log look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people on a terminal, JSON otherwise.
+    Auto,
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}

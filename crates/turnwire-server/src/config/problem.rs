@@ -1,0 +1,208 @@
+//! What is wrong with settings, and in which line.
+
+use std::fmt;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// Something that is wrong with the settings.
+///
+/// The line itself is not quoted: it may hold what nobody should see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, an environment variable or an option.
+    pub origin: String,
+    /// The line and the column, counted from 1.
+    pub at: Option<(usize, usize)>,
+    /// The key, as `limits.body`. Empty where there is none.
+    pub key: String,
+    /// What is wrong, and what is expected.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)?;
+        if let Some((line, column)) = self.at {
+            write!(f, ":{line}:{column}")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Everything that is wrong with the settings: at least one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(pub Vec<Problem>);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl ConfigError {
+    pub(crate) fn one(origin: impl Into<String>, message: impl Into<String>) -> Self {
+        let (origin, message) = (origin.into(), message.into());
+        Self(vec![Problem { origin, at: None, key: String::new(), message }])
+    }
+}
+
+/// A file of settings, to find places in.
+pub(crate) struct Source<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) text: &'a str,
+}
+
+impl Source<'_> {
+    /// What the reader found.
+    pub(crate) fn problem(&self, error: &toml::de::Error) -> Problem {
+        let span = error.span();
+        let key = span.clone().map(|span| self.key_at(&span)).unwrap_or_default();
+        let mut message = error.message().trim_end().replace('\n', "; ");
+        if let Some(nearest) = nearest(&message) {
+            message = format!("{message}; did you mean `{nearest}`?");
+        }
+        Problem {
+            origin: self.name.to_owned(),
+            at: span.map(|span| self.line_and_column(span.start)),
+            key,
+            message,
+        }
+    }
+
+    /// Something that is wrong with a key, or with the nearest one above that is there.
+    pub(crate) fn problem_of(&self, path: &[&str], message: impl Into<String>) -> Problem {
+        let at = DeTable::parse(self.text).ok().and_then(|root| {
+            let start = find(root.get_ref(), path)?;
+            Some(self.line_and_column(start))
+        });
+        let (origin, message) = (self.name.to_owned(), message.into());
+        Problem { origin, at, key: path.join("."), message }
+    }
+
+    fn line_and_column(&self, offset: usize) -> (usize, usize) {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+        (line, column)
+    }
+
+    /// The path to whatever is at a place.
+    fn key_at(&self, span: &Range<usize>) -> String {
+        let Ok(root) = DeTable::parse(self.text) else { return String::new() };
+        let mut path = Vec::new();
+        path_to(root.get_ref(), span, &mut path);
+        path.join(".")
+    }
+}
+
+fn within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+/// Whether a place is in this table, however its parts are spread over the file.
+fn path_to(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) -> bool {
+    for (key, value) in table {
+        path.push(key.get_ref().to_string());
+        let found = within(span, &key.span())
+            || match value.get_ref() {
+                DeValue::Table(inner) => path_to(inner, span, path),
+                DeValue::Array(items) => items.iter().any(|item| match item.get_ref() {
+                    DeValue::Table(inner) => path_to(inner, span, path),
+                    _ => within(span, &item.span()),
+                }),
+                _ => false,
+            }
+            || within(span, &value.span());
+        if found {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+/// Where a key begins. A number in the path counts the tables of a list.
+fn find(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
+    let (first, rest) = path.split_first()?;
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
+    let deeper = match (value.get_ref(), rest) {
+        (DeValue::Table(inner), rest) => find(inner, rest),
+        (DeValue::Array(items), [index, rest @ ..]) => {
+            let item = index.parse().ok().and_then(|index: usize| items.get(index))?;
+            match item.get_ref() {
+                DeValue::Table(inner) => find(inner, rest).or(Some(item.span().start)),
+                _ => Some(item.span().start),
+            }
+        }
+        _ => None,
+    };
+    deeper.or(Some(key.span().start))
+}
+
+/// Which of the names that the reader knows is nearest to one that it does not.
+fn nearest(message: &str) -> Option<&str> {
+    let rest =
+        message.strip_prefix("unknown field `").or(message.strip_prefix("unknown variant `"))?;
+    let (wrong, expected) = rest.split_once('`')?;
+    let known = expected.split('`').skip(1).step_by(2);
+    let (distance, name) = known.map(|name| (distance(wrong, name), name)).min()?;
+    (distance <= 1 + wrong.len() / 3).then_some(name)
+}
+
+/// How many letters have to change, come or go (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(b.chars()) {
+            let above = *cell;
+            left = (diagonal + usize::from(x != y)).min(above + 1).min(left + 1);
+            diagonal = above;
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_is_that_of_levenshtein() {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("listen", "lisen", 1),
+            ("kitten", "sitting", 3),
+            ("abc", "", 3),
+            ("", "abc", 3),
+        ] {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_far_name_is_no_suggestion() {
+        assert_eq!(
+            nearest("unknown field `lisen`, expected one of `listen`, `store`"),
+            Some("listen")
+        );
+        assert_eq!(nearest("unknown field `zebra`, expected `store`"), None);
+        assert_eq!(nearest("something else"), None);
+    }
+}

@@ -1,0 +1,355 @@
+//! The kinds of values that settings have. Each one is checked where it is read, so that an error
+//! points at its line.
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A length of time: `"5m"`, `"1h 30m"`, `"250ms"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub Duration);
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "\"{text}\" is no length of time; write it like \"30s\", \"5m\", \"1h 30m\" or \"90d\""
+            )
+        };
+        let mut total = Duration::ZERO;
+        let mut rest = text.trim();
+        if rest.is_empty() {
+            return Err(wrong());
+        }
+        while !rest.is_empty() {
+            let (number, unit, behind) = number_and_unit(rest).ok_or_else(wrong)?;
+            let ms: u64 = match unit {
+                "ms" => 1,
+                "s" => 1_000,
+                "m" => 60_000,
+                "h" => 3_600_000,
+                "d" => 86_400_000,
+                _ => return Err(wrong()),
+            };
+            let part = number.checked_mul(ms).map(Duration::from_millis).ok_or_else(wrong)?;
+            total = total.checked_add(part).ok_or_else(wrong)?;
+            rest = behind;
+        }
+        Ok(Self(total))
+    }
+}
+
+/// An amount of bytes: `16777216` or `"16 MiB"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl Size {
+    /// So many KiB.
+    pub const fn kib(count: u64) -> Self {
+        Self(count * 1024)
+    }
+
+    /// So many MiB.
+    pub const fn mib(count: u64) -> Self {
+        Self(count * 1024 * 1024)
+    }
+
+    /// For what is counted in memory.
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "\"{text}\" is no amount of bytes; write it like 65536, \"64 KiB\" or \"16 MiB\""
+            )
+        };
+        let (number, unit, behind) = number_and_unit(text.trim()).ok_or_else(wrong)?;
+        let factor: u64 = match unit {
+            "" | "B" => 1,
+            "kB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            "TiB" => 1 << 40,
+            _ => return Err(wrong()),
+        };
+        if !behind.is_empty() {
+            return Err(wrong());
+        }
+        number.checked_mul(factor).map(Self).ok_or_else(wrong)
+    }
+}
+
+/// A number, the letters behind it, and what is left.
+fn number_and_unit(text: &str) -> Option<(u64, &str, &str)> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(digits);
+    let rest = rest.trim_start();
+    let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let (unit, behind) = rest.split_at(letters);
+    Some((number.parse().ok()?, unit, behind.trim_start()))
+}
+
+/// An address to listen on: `127.0.0.1:4747`, `[::1]:4747`, `localhost:4747`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen(pub SocketAddr);
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let local = text
+            .strip_prefix("localhost:")
+            .and_then(|port| port.parse().ok())
+            .map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+        local.or_else(|| text.parse().ok()).map(Self).ok_or_else(|| {
+            format!(
+                "\"{text}\" is no address to listen on; write an IP address and a port, such as \
+                 \"127.0.0.1:4747\", \"[::1]:4747\" or \"0.0.0.0:4747\""
+            )
+        })
+    }
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4747))
+    }
+}
+
+/// Where sessions are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// Nowhere: they are forgotten when the server ends.
+    Memory,
+    /// In this file.
+    Sqlite(PathBuf),
+}
+
+impl FromStr for StoreUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sqlite = || {
+            let path = text.strip_prefix("sqlite:")?;
+            Some(path.strip_prefix("//").unwrap_or(path))
+        };
+        match (text, sqlite()) {
+            ("memory" | "memory:", _) => Ok(Self::Memory),
+            (_, Some(path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
+            _ => Err(format!(
+                "\"{text}\" is no store; write \"sqlite:PATH\", such as \"sqlite:turnwire.db\", or \
+                 \"memory:\" for one that forgets everything"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory:"),
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+        }
+    }
+}
+
+/// An origin as a browser sends it: `https://app.example`, without a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin(pub String);
+
+impl FromStr for Origin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| {
+            format!("\"{text}\" is no origin: {why}; write it like \"https://app.example\"")
+        };
+        if text == "*" {
+            return Err(wrong("every site would be let in, so each one has to be named"));
+        }
+        let url = url::Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+        let origin = url.origin();
+        if !origin.is_tuple() {
+            return Err(wrong("it has no scheme and host"));
+        }
+        if url.path().len() > 1 || url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("it has a path"));
+        }
+        Ok(Self(origin.ascii_serialization()))
+    }
+}
+
+/// A name under which the server is reached: `turnwire.example`, with or without a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostName(pub String);
+
+impl FromStr for HostName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fits = !text.is_empty()
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b));
+        if fits {
+            Ok(Self(text.to_ascii_lowercase()))
+        } else {
+            Err(format!("\"{text}\" is no host; write it like \"turnwire.example\""))
+        }
+    }
+}
+
+/// A URL with a scheme and a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebUrl(pub url::Url);
+
+impl FromStr for WebUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match url::Url::parse(text) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(Self(url)),
+            Ok(_) => {
+                Err(format!("\"{text}\" is no web address; it begins with https:// or http://"))
+            }
+            Err(why) => Err(format!("\"{text}\" is no web address: {why}")),
+        }
+    }
+}
+
+/// A SHA-256, as 64 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sha256(pub [u8; 32]);
+
+impl FromStr for Sha256 {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // What was written may be the token itself, so it is not repeated.
+        let wrong = || {
+            "this is no SHA-256: 64 hexadecimal digits; `turnwire token new` makes a token and prints its hash"
+                .to_owned()
+        };
+        let mut hash = [0; 32];
+        if text.len() != 64 {
+            return Err(wrong());
+        }
+        for (byte, pair) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+/// Reads a value from its text, or a size also from a number.
+struct FromText<T>(&'static str, Option<fn(u64) -> T>, std::marker::PhantomData<T>);
+
+impl<T: FromStr<Err = String>> Visitor<'_> for FromText<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        match (self.1, u64::try_from(number)) {
+            (Some(make), Ok(number)) => Ok(make(number)),
+            _ => Err(E::invalid_type(de::Unexpected::Signed(number), &self)),
+        }
+    }
+}
+
+macro_rules! from_text {
+    ($($name:ident $expecting:literal $number:expr;)*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_any(FromText($expecting, $number, std::marker::PhantomData))
+            }
+        }
+    )*};
+}
+
+from_text! {
+    Time "a length of time such as \"30s\" or \"5m\"" None;
+    Size "an amount of bytes such as 65536 or \"16 MiB\"" Some(Size);
+    Listen "an address such as \"127.0.0.1:4747\"" None;
+    StoreUrl "a store such as \"sqlite:turnwire.db\"" None;
+    Origin "an origin such as \"https://app.example\"" None;
+    HostName "a host such as \"turnwire.example\"" None;
+    WebUrl "a web address such as \"https://turnwire.example\"" None;
+    Sha256 "64 hexadecimal digits in quotes" None;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        let ms = |text: &str| text.parse::<Time>().map(|time| time.0.as_millis()).ok();
+        assert_eq!(ms("250ms"), Some(250));
+        assert_eq!(ms("5m"), Some(300_000));
+        assert_eq!(ms("1h 30m"), Some(5_400_000));
+        assert_eq!(ms("90d"), Some(7_776_000_000));
+        for wrong in ["", "5", "m", "-5s", "5 parsecs", "99999999999999999999s", "5m,"] {
+            assert_eq!(ms(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        let size = |text: &str| text.parse::<Size>().map(|size| size.0).ok();
+        assert_eq!(size("65536"), Some(65536));
+        assert_eq!(size("16 MiB"), Some(16 << 20));
+        assert_eq!(size("16MiB"), Some(16 << 20));
+        for wrong in ["", "MiB", "16 megs", "99999999999 TiB", "1 MiB 2"] {
+            assert_eq!(size(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_exact() {
+        let origin = |text: &str| text.parse::<Origin>().map(|origin| origin.0).ok();
+        assert_eq!(origin("https://App.example/"), Some("https://app.example".to_owned()));
+        assert_eq!(origin("http://localhost:3000"), Some("http://localhost:3000".to_owned()));
+        for wrong in ["*", "null", "app.example", "https://app.example/x", "file:///x"] {
+            assert_eq!(origin(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_store_is_a_file_or_memory() {
+        let store = |text: &str| text.parse::<StoreUrl>().ok();
+        assert_eq!(store("memory:"), Some(StoreUrl::Memory));
+        assert_eq!(store("sqlite:a/b.db"), Some(StoreUrl::Sqlite("a/b.db".into())));
+        assert_eq!(store("sqlite:///a/b.db"), Some(StoreUrl::Sqlite("/a/b.db".into())));
+        assert_eq!(store("sqlite:"), None);
+        assert_eq!(store("postgres://x"), None);
+    }
+
+    #[test]
+    fn a_hash_that_is_none_is_not_repeated() {
+        let error = "tw_secret".parse::<Sha256>().unwrap_err();
+        assert!(!error.contains("tw_secret"), "{error}");
+        let hash = "0a".repeat(32).parse::<Sha256>().unwrap();
+        assert_eq!(hash.0, [10; 32]);
+    }
+}

@@ -1,0 +1,323 @@
+//! What every request passes first, in one place and in this order: the host that it is meant for,
+//! the page that it comes from, who sent it, and how much they may send.
+
+mod hosts;
+mod origins;
+mod request_id;
+
+use crate::App;
+use crate::api::{self, Access};
+use crate::auth::{Caller, Identity, Refusal, TOO_MANY_CONNECTIONS};
+use crate::error::{ApiError, ApiResult, Detail};
+use crate::listen::{Busy, Conn, Tracked};
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hosts::Hosts;
+use http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use hyper::body::Incoming;
+use origins::Origins;
+use request_id::RequestIds;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use tower::Service;
+use tracing::Level;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What is known of a request before its handler sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    identity: Result<Arc<Identity>, Refusal>,
+    /// Whether it comes from this machine, and nobody passed it on.
+    local: bool,
+    pub(crate) start: Instant,
+}
+
+impl Context {
+    /// What is known of a request: by the guard, or by whoever stands in its place.
+    pub(crate) fn of(extensions: &http::Extensions) -> Self {
+        let context = || {
+            let caller = extensions.get::<Caller>().ok_or(Refusal::Missing);
+            let identity = caller.map(|Caller(identity)| Arc::clone(identity));
+            Self { identity, local: false, start: Instant::now() }
+        };
+        extensions.get::<Self>().cloned().unwrap_or_else(context)
+    }
+
+    pub(crate) fn caller(&self) -> ApiResult<Caller> {
+        match &self.identity {
+            Ok(identity) => Ok(Caller(Arc::clone(identity))),
+            Err(refusal) => Err((*refusal).into()),
+        }
+    }
+
+    /// Whether a route may be used.
+    pub(crate) fn pass(&self, access: Access) -> ApiResult<()> {
+        match access {
+            Access::Open => Ok(()),
+            Access::Local(_) if self.local => Ok(()),
+            Access::Scope(scope) | Access::Local(scope) => self.caller()?.need(scope),
+            Access::Anyone => self.caller().map(drop),
+            // Credentials may follow on the socket; those that are not good are refused now.
+            Access::Socket => match self.identity {
+                Ok(_) | Err(Refusal::Missing) => Ok(()),
+                Err(refusal) => Err(refusal.into()),
+            },
+        }
+    }
+}
+
+/// Stands before the router.
+pub(crate) struct Guard {
+    pub(crate) app: Arc<App>,
+    router: Router,
+    hosts: Hosts,
+    origins: Origins,
+    ids: RequestIds,
+    failures: Failures,
+    started: Instant,
+}
+
+impl Guard {
+    pub(crate) fn new(app: Arc<App>, address: SocketAddr) -> Self {
+        let router = api::router(Arc::clone(&app));
+        let hosts = Hosts::new(&app.config, address);
+        let origins = Origins::new(&app.config);
+        let (ids, failures) = (RequestIds::new(), Failures::default());
+        Self { app, router, hosts, origins, ids, failures, started: Instant::now() }
+    }
+
+    /// Answers one request of a connection.
+    pub(crate) async fn serve(
+        &self,
+        conn: &Arc<Conn>,
+        mut request: Request<Incoming>,
+    ) -> Response<Tracked> {
+        let busy = Busy::new(conn);
+        let start = Instant::now();
+        let request_id = self.ids.of(request.headers());
+        let method = request.method().clone();
+        let uri = request.uri().clone();
+        let version = request.version();
+        let origin = request.headers().get(ORIGIN).cloned();
+        let admitted = self.admit(conn, &mut request, start);
+        let mut response = match admitted {
+            Ok(None) => match self.router.clone().call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            },
+            Ok(Some(answer)) => answer,
+            Err(error) => {
+                let too_many = error.name() == TOO_MANY_CONNECTIONS && version == Version::HTTP_11;
+                let mut response = error.into_response();
+                if too_many {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                self.app.metrics.answered(None, response.status(), start.elapsed());
+                response
+            }
+        };
+        if let Some(origin) = origin {
+            self.origins.share(&origin, response.headers_mut());
+        }
+        let line = Line { method: &method, uri: &uri, conn, request_id: &request_id, start };
+        self.log(&line, &mut response);
+        response.headers_mut().insert(X_REQUEST_ID, request_id);
+        response.map(|body| Tracked::new(body, busy))
+    }
+
+    /// `Some` when there is an answer already.
+    fn admit(
+        &self,
+        conn: &Arc<Conn>,
+        request: &mut Request<Incoming>,
+        start: Instant,
+    ) -> ApiResult<Option<Response<Body>>> {
+        let host = host(request)?;
+        self.hosts.check(host)?;
+        check_encoding(request.headers())?;
+        if let Some(origin) = request.headers().get(ORIGIN) {
+            self.origins.check(origin, host)?;
+            if request.method() == Method::OPTIONS {
+                return Ok(Origins::preflight(request.headers()));
+            }
+        }
+        let identity = self.identify(request);
+        if let Ok(identity) = &identity {
+            identity.tenant.request(start)?;
+            conn.count_for(&identity.tenant)?;
+        }
+        let local = conn.is_local();
+        let context = Context { identity, local, start };
+        request.extensions_mut().insert(context);
+        Ok(None)
+    }
+
+    /// Who sent it. A ticket is taken out of the URL, so that nothing behind here can log it.
+    fn identify(&self, request: &mut Request<Incoming>) -> Result<Arc<Identity>, Refusal> {
+        match request.uri().query().and_then(split_ticket) {
+            None => self.app.auth.headers(request.headers()),
+            Some((ticket, rest)) => {
+                // It is used up in any case: it was in a URL.
+                let redeemed = self.app.auth.redeem_ticket(&ticket);
+                let found = match self.app.auth.headers(request.headers()) {
+                    Err(Refusal::Missing) => redeemed,
+                    found => found,
+                };
+                *request.uri_mut() = with_query(request.uri(), &rest);
+                found
+            }
+        }
+    }
+
+    /// A line for a request, where somebody wants it, or where something went wrong.
+    fn log(&self, line: &Line<'_>, response: &mut Response<Body>) {
+        let cause = if response.status().is_server_error() {
+            response.extensions_mut().remove::<Detail>()
+        } else {
+            None
+        };
+        let wanted = tracing::enabled!(target: "turnwire::access", Level::DEBUG);
+        if cause.is_none() && !wanted {
+            return;
+        }
+        let (method, peer) = (line.method, line.conn.peer());
+        // The query stays out: it may hold what nobody should see.
+        let path = line.uri.path();
+        let status = response.status().as_u16();
+        let id = line.request_id.to_str().unwrap_or_default();
+        let took_us = u64::try_from(line.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        match cause {
+            Some(Detail(cause))
+                if self.failures.is_worth_a_line(self.started.elapsed().as_secs()) =>
+            {
+                tracing::error!(target: "turnwire::access", %method, path, status, took_us, id, %peer, cause);
+            }
+            _ => {
+                tracing::debug!(target: "turnwire::access", %method, path, status, took_us, id, %peer);
+            }
+        }
+    }
+}
+
+/// What is logged of a request.
+struct Line<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    conn: &'a Conn,
+    request_id: &'a HeaderValue,
+    start: Instant,
+}
+
+/// How many failures are logged in a second: a store that cannot be written must not fill the disk.
+const FAILURES_A_SECOND: u64 = 20;
+
+/// Counts the failures of a second: the second in the upper half, the count in the lower.
+#[derive(Default)]
+struct Failures(AtomicU64);
+
+impl Failures {
+    fn is_worth_a_line(&self, second: u64) -> bool {
+        let count = |state: u64| if state >> 32 == second { state + 1 } else { (second << 32) | 1 };
+        let before =
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(count(state)));
+        let counted = before.map_or(1, count);
+        (counted & u64::from(u32::MAX)) <= FAILURES_A_SECOND
+    }
+}
+
+/// A body that is encoded in an unusual way may look different to a proxy than it does here.
+fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
+    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_plain = match (encodings.next(), encodings.next()) {
+        (None, _) => true,
+        (Some(encoding), None) => encoding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    };
+    if is_plain {
+        return Ok(());
+    }
+    Err(ApiError::bad_request("this Transfer-Encoding is not taken")
+        .hint("send `transfer-encoding: chunked`, once, or a content-length"))
+}
+
+/// Which host a request is meant for: HTTP/2 says it in the URI, HTTP/1.1 in a header.
+fn host(request: &Request<Incoming>) -> ApiResult<&str> {
+    if let Some(authority) = request.uri().authority() {
+        return Ok(authority.as_str());
+    }
+    let mut headers = request.headers().get_all(HOST).iter();
+    match (headers.next().map(HeaderValue::to_str), headers.next()) {
+        (Some(Ok(host)), None) => Ok(host),
+        (None, None) if request.version() < Version::HTTP_11 => {
+            Err(ApiError::bad_request("a request without a Host is not served")
+                .hint("use HTTP/1.1 or HTTP/2"))
+        }
+        _ => Err(ApiError::bad_request("a request has one Host")
+            .hint("send one header `host`, such as `host: 127.0.0.1:4747`")),
+    }
+}
+
+/// The value of `ticket=` and the rest of a query.
+fn split_ticket(query: &str) -> Option<(String, String)> {
+    if !query.contains("ticket=") {
+        return None;
+    }
+    let mut ticket = None;
+    let mut rest = String::with_capacity(query.len());
+    for part in query.split('&') {
+        if let Some(value) = part.strip_prefix("ticket=") {
+            ticket = Some(value.to_owned());
+            continue;
+        }
+        rest.push_str(if rest.is_empty() { "" } else { "&" });
+        rest.push_str(part);
+    }
+    Some((ticket?, rest))
+}
+
+fn with_query(uri: &Uri, query: &str) -> Uri {
+    let mut parts = uri.clone().into_parts();
+    let join = if query.is_empty() { "" } else { "?" };
+    let path = format!("{}{join}{query}", uri.path());
+    // A part of a good query is a good query; were it not, no query is safer than the old one.
+    parts.path_and_query = path.parse().or_else(|_| uri.path().parse()).ok();
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_cut_out_of_a_query() {
+        let split = |query| split_ticket(query).map(|(a, b)| format!("{a} {b}"));
+        assert_eq!(split("ticket=abc").as_deref(), Some("abc "));
+        assert_eq!(
+            split("after=1.2&ticket=abc&raw=true").as_deref(),
+            Some("abc after=1.2&raw=true")
+        );
+        assert_eq!(split("after=1.2"), None);
+        assert_eq!(split("myticket=1"), None);
+    }
+
+    #[test]
+    fn failures_do_not_flood_the_log() {
+        let failures = Failures::default();
+        let lines = |second| (0..100).filter(|_| failures.is_worth_a_line(second)).count() as u64;
+        assert_eq!(lines(0), FAILURES_A_SECOND);
+        assert_eq!(lines(1), FAILURES_A_SECOND);
+    }
+
+    #[test]
+    fn a_query_is_replaced_and_the_path_stays() {
+        let uri: Uri = "http://h:1/v1/x?ticket=abc&a=b".parse().unwrap();
+        assert_eq!(with_query(&uri, "a=b").to_string(), "http://h:1/v1/x?a=b");
+        let uri: Uri = "/v1/x?ticket=abc".parse().unwrap();
+        assert_eq!(with_query(&uri, "").to_string(), "/v1/x");
+    }
+}

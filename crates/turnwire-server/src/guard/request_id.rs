@@ -1,0 +1,80 @@
+//! The id by which a request is found in the log: the client's own, or a new one.
+
+use bytes::{BufMut, BytesMut};
+use http::{HeaderMap, HeaderValue};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Longer ones are replaced.
+const LONGEST: usize = 128;
+
+pub(crate) struct RequestIds {
+    /// Random for each start, so that two servers do not give the same ids.
+    prefix: [u8; 12],
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub(crate) fn new() -> Self {
+        // Ids have to differ, not to be secret: without randomness they still differ here.
+        let random = getrandom::u64().unwrap_or_default();
+        let mut prefix = [0; 12];
+        hex(random, &mut prefix);
+        Self { prefix, next: AtomicU64::new(1) }
+    }
+
+    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+        match headers.get(super::X_REQUEST_ID) {
+            Some(id) if is_good(id.as_bytes()) => id.clone(),
+            _ => self.next(),
+        }
+    }
+
+    fn next(&self) -> HeaderValue {
+        let mut number = [0; 10];
+        hex(self.next.fetch_add(1, Ordering::Relaxed), &mut number);
+        let mut id = BytesMut::with_capacity(23);
+        id.put_slice(&self.prefix);
+        id.put_u8(b'-');
+        id.put_slice(&number);
+        HeaderValue::from_maybe_shared(id.freeze())
+            .unwrap_or_else(|_| HeaderValue::from_static("none"))
+    }
+}
+
+fn is_good(id: &[u8]) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
+    (1..=LONGEST).contains(&id.len()) && id.iter().all(fits)
+}
+
+/// The last digits of a number.
+fn hex(mut number: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = match u8::try_from(number & 15) {
+            Ok(value @ 0..10) => b'0' + value,
+            Ok(value) => b'a' + value - 10,
+            Err(_) => b'0',
+        };
+        number >>= 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_good_id_is_kept_and_a_bad_one_replaced() {
+        let ids = RequestIds::new();
+        let of = |id: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(super::super::X_REQUEST_ID, HeaderValue::from_str(id).unwrap());
+            ids.of(&headers).to_str().unwrap().to_owned()
+        };
+        assert_eq!(of("abc-1.2_3:4"), "abc-1.2_3:4");
+        for bad in ["", "a b", "<script>", &"x".repeat(129)] {
+            let id = of(bad);
+            assert_eq!(id.len(), 23, "{id}");
+        }
+        assert_ne!(of(""), of(""));
+    }
+}

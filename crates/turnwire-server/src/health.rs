@@ -1,0 +1,64 @@
+//! What the server says of itself: health, counters, its description, a first page; and tickets.
+
+use crate::App;
+use crate::api;
+use crate::auth::{Caller, TICKET_LIFETIME};
+use crate::error::{ApiError, ApiResult};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::json;
+use std::sync::{Arc, LazyLock};
+
+pub(crate) async fn healthz() -> Response {
+    as_json("{\"status\":\"ok\"}")
+}
+
+/// Not while it stops, and not while the store cannot be written.
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> ApiResult<Response> {
+    if app.shutdown.is_cancelled() {
+        return Err(ApiError::unavailable("the server is stopping").kind("stopping"));
+    }
+    app.healthy().await?;
+    Ok(as_json("{\"status\":\"ready\"}"))
+}
+
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, HeaderValue::from_static(kind))], app.metrics.text()).into_response()
+}
+
+pub(crate) async fn openapi() -> Response {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| api::document().to_string());
+    as_json(DOCUMENT.as_str())
+}
+
+pub(crate) async fn index() -> Response {
+    let headers: [(HeaderName, HeaderValue); 3] = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(
+                "default-src 'none'; style-src 'sha256-c5qtimo1gfrJe36XJNcSHcaNf++g4enmQmU8MR0xc+g='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            ),
+        ),
+        (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer")),
+    ];
+    (headers, include_str!("index.html")).into_response()
+}
+
+pub(crate) async fn create_ticket(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> ApiResult<Response> {
+    let ticket = app.auth.issue_ticket(&caller)?;
+    let body = json!({ "ticket": ticket, "expires_in": TICKET_LIFETIME.as_secs() });
+    let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    Ok((StatusCode::CREATED, headers, Json(body)).into_response())
+}
+
+fn as_json(text: &'static str) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
+}

@@ -1,0 +1,104 @@
+//! Events on their way in.
+//!
+//! A request's body becomes a `Batch`: its events, each with the text that it was read from, so
+//! that what is stored is what was sent. Then everything that decides whether it may be stored (who
+//! publishes, whose reply is open, what was there before, what fits) is looked at and done in one
+//! change of the session: all of it becomes durable, or none.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `params` | what stands behind the `?` |
+//! | `batch` | bytes into events |
+//! | `java` | the middle of a Java agent's reply |
+//! | `producer` | who publishes, and whether they may |
+//! | `publish` | events into the log |
+//! | `pipe` | a stream into the log, as one reply |
+
+mod batch;
+mod java;
+mod params;
+mod pipe;
+mod producer;
+mod publish;
+
+pub(crate) use batch::{Batch, WIRES};
+pub(crate) use params::Params;
+pub(crate) use pipe::Pipe;
+pub(crate) use producer::Publisher;
+pub(crate) use publish::{Published, answer, publish};
+
+use crate::App;
+use crate::error::ApiResult;
+use crate::metrics::Metrics;
+use prometheus_client::metrics::counter::Counter;
+use std::sync::Arc;
+use turnwire_log::Session;
+
+/// What all requests that bring events share.
+#[derive(Default)]
+pub struct Ingest {
+    /// What came in.
+    counts: Counts,
+    java: java::Replies,
+}
+
+/// How many events came in, as the metrics have it.
+#[derive(Debug, Default)]
+struct Counts {
+    appended: Counter,
+    repeated: Counter,
+    refused: Counter,
+}
+
+impl Ingest {
+    /// Counts in these metrics.
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let counts = Counts {
+            appended: metrics.events_stored.clone(),
+            repeated: metrics.events_repeated.clone(),
+            refused: metrics.events_refused.clone(),
+        };
+        Self { counts, ..Self::default() }
+    }
+}
+
+impl Counts {
+    pub(crate) fn store(&self, stored: u64, repeated: u64) {
+        self.appended.inc_by(stored);
+        if repeated > 0 {
+            self.repeated.inc_by(repeated);
+        }
+    }
+
+    pub(crate) fn add(&self, published: &Published) {
+        self.store(published.stored, published.repeated);
+        if !published.skipped.is_empty() {
+            self.refuse(published.skipped.len());
+        }
+    }
+
+    /// They did not fit, or nobody had asked for them.
+    pub(crate) fn refuse(&self, events: usize) {
+        self.refused.inc_by(events as u64);
+    }
+}
+
+/// The events of a body on one of [`WIRES`].
+pub(crate) async fn read<'a>(
+    app: &App,
+    session: &Arc<Session>,
+    wire: &str,
+    bytes: &'a [u8],
+) -> ApiResult<Batch<'a>> {
+    let limit = app.config.limits.event.bytes();
+    let body = batch::text(bytes)?;
+    if wire == "turnwire" {
+        return Batch::read(body, limit);
+    }
+    let frames = batch::frames(body, limit)?;
+    let items = match wire {
+        java::WIRE => app.ingest.java.decode(session, body, &frames).await?,
+        _ => batch::decode(&mut batch::decoder(wire, None)?, body, &frames)?,
+    };
+    Batch::new(body, items)
+}

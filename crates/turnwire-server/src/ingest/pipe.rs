@@ -1,0 +1,194 @@
+//! A stream into the log, as one reply.
+//!
+//! The stream may be of any wire that can be read, such as a provider's answer that is passed on as
+//! it comes. What comes is stored as it comes; whatever happens to the stream, its reply ends.
+
+mod writing;
+
+use super::params::Params;
+use super::producer::Publisher;
+use super::publish::Skipped;
+use crate::App;
+use crate::error::{ApiError, ApiResult};
+use crate::extract;
+use axum::body::Body;
+use http_body::Body as _;
+use std::sync::Arc;
+use tokio::time::Instant;
+use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::{Error, ErrorType, Event, FinishedReason, ReplyError};
+use turnwire_log::Session;
+use turnwire_log::store::Producer;
+use turnwire_wires::{Decoded, Decoder, Decoding, Wire};
+use writing::{Writing, stops};
+
+/// A stream on its way into a session.
+pub(crate) struct Pipe {
+    decoder: Decoder,
+    reply: Writing,
+}
+
+/// What became of a stream.
+#[derive(Debug)]
+pub(crate) struct Piped {
+    pub reply_id: String,
+    pub last: u64,
+    pub finished_reason: FinishedReason,
+    /// Only where leaving out was asked for.
+    pub skipped: Option<Vec<Skipped>>,
+}
+
+/// Why nothing more is read of a stream.
+enum Stop {
+    /// It is over.
+    Over,
+    /// Somebody stopped the reply.
+    Interrupted,
+    /// It broke off.
+    BrokeOff(ApiError),
+    /// Something in it does not fit.
+    Problem(ApiError),
+    /// The reply is no longer this stream's.
+    Lost(ApiError),
+}
+
+/// What was decoded: an event, or why there is none; with its line.
+type Step = (u64, Result<Event<'static>, Error>);
+
+impl Pipe {
+    /// Gets ready, if a reply can begin now.
+    pub async fn new(
+        app: Arc<App>,
+        session: Arc<Session>,
+        wire: &'static Wire,
+        publisher: Option<Publisher<'_>>,
+        params: Params,
+    ) -> ApiResult<Self> {
+        let limit = app.config.limits.event.bytes();
+        let decoding = Decoding { reply_id: params.reply_id.clone(), limit, ..Decoding::default() };
+        // Who names no producer is one of its own, for this one reply.
+        let producer = publisher.map_or_else(
+            || Producer { id: format!("pipe-{}", System.id()), fence: 0 },
+            Publisher::to_producer,
+        );
+        let reply = Writing {
+            app,
+            session,
+            wire,
+            producer,
+            tolerance: params.tolerance,
+            given_id: params.reply_id,
+            own: None,
+            tried: false,
+            begun: false,
+            ended: None,
+            last: 0,
+            count: 0,
+            skipped: Vec::new(),
+        };
+        let given: Vec<&str> = reply.given_id.as_deref().into_iter().collect();
+        reply.session.transact(&given, |tx| reply.may_begin(tx)).await?;
+        let decoder = wire.decoder(&decoding).map_err(ApiError::internal)?;
+        Ok(Self { decoder, reply })
+    }
+
+    /// Takes a whole body in. When this returns the reply has ended, durably.
+    pub async fn run(mut self, body: Body) -> ApiResult<Piped> {
+        let stop = self.read(body).await;
+        let interrupted = FinishedReason::Interrupted;
+        match stop {
+            Stop::Over if self.reply.begun => {
+                // What the stream left open has been interrupted.
+                self.reply.close(&interrupted, None).await?;
+                self.reply.piped()
+            }
+            Stop::Over => {
+                Err(ApiError::bad_request("there is no event in the body").hint(format!(
+                    "send a stream of the wire {}, or name another with ?wire=",
+                    self.reply.wire.name
+                )))
+            }
+            Stop::Interrupted => {
+                self.reply.close(&interrupted, None).await?;
+                self.reply.piped()
+            }
+            Stop::BrokeOff(error) => {
+                self.reply.close(&interrupted, None).await?;
+                Err(error)
+            }
+            Stop::Problem(error) => {
+                let reason = ReplyError {
+                    r#type: ErrorType::InvalidRequest,
+                    message: error.message().to_owned(),
+                    ..ReplyError::default()
+                };
+                self.reply.close(&FinishedReason::Error, Some(&reason)).await?;
+                self.reply.app.ingest.counts.refuse(1);
+                Err(error)
+            }
+            Stop::Lost(error) => Err(error),
+        }
+    }
+
+    async fn read(&mut self, mut body: Body) -> Stop {
+        let patience = self.reply.app.config.producers.silence.0;
+        let shutdown = self.reply.app.shutdown.clone();
+        let mut owed = body.size_hint().exact();
+        let mut head = self.reply.session.watch();
+        let mut seen = head.borrow_and_update().last;
+        let mut deadline = Instant::now() + patience;
+        loop {
+            let chunk = tokio::select! {
+                chunk = extract::next(&mut body, deadline - Instant::now()) => chunk,
+                changed = head.changed(), if self.reply.begun => {
+                    let now = *head.borrow_and_update();
+                    match self.reply.was_stopped(&mut seen, now.last).await {
+                        _ if changed.is_err() || now.is_gone => {
+                            return Stop::Lost(turnwire_log::Error::NoSession.into());
+                        }
+                        Ok(false) => continue,
+                        Ok(true) => return Stop::Interrupted,
+                        Err(error) => return Stop::Lost(error),
+                    }
+                }
+                () = shutdown.cancelled() => return Stop::BrokeOff(stops()),
+            };
+            let mut steps = Vec::new();
+            let bytes = match chunk {
+                Ok(bytes) => bytes,
+                Err(error) => return Stop::BrokeOff(error),
+            };
+            match &bytes {
+                Some(bytes) => {
+                    owed = owed.map(|owed| owed.saturating_sub(bytes.len() as u64));
+                    self.decoder.feed(bytes, &mut |decoded| steps.push(step(decoded)));
+                }
+                // A connection that is gone looks like the end of its body.
+                None if owed.is_some_and(|owed| owed > 0) || shutdown.is_cancelled() => {
+                    return Stop::BrokeOff(ApiError::bad_request("the body broke off"));
+                }
+                None => {
+                    if self.reply.count == 0 {
+                        // Where nothing came before, what is left is no stream that broke off.
+                        self.decoder.feed(b"\n\n", &mut |decoded| steps.push(step(decoded)));
+                        if steps.is_empty() {
+                            return Stop::Over;
+                        }
+                    }
+                    self.decoder.end(&mut |decoded| steps.push(step(decoded)));
+                }
+            }
+            if let Err(stop) = self.reply.take(steps).await {
+                return stop;
+            }
+            if bytes.is_none() {
+                return Stop::Over;
+            }
+            deadline = Instant::now() + patience;
+        }
+    }
+}
+
+fn step(decoded: Decoded<'_>) -> Step {
+    (decoded.line, decoded.event.map(Event::into_owned))
+}

@@ -1,0 +1,190 @@
+//! Events into the log.
+
+use super::batch::{Batch, Item};
+use super::params::Tolerance;
+use super::producer::Publisher;
+use crate::App;
+use crate::auth::Caller;
+use crate::error::{ApiError, ApiResult};
+use crate::turns::answers::{self, Taken};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use turnwire_core::{Error, ErrorKind, Event, EventKind};
+use turnwire_log::{Pushed, Session};
+
+/// What came of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    pub last: u64,
+    pub stored: u64,
+    pub repeated: u64,
+    pub skipped: Vec<Skipped>,
+    /// Whether the skipped ones are to be reported, even if there are none.
+    tolerance: Tolerance,
+}
+
+/// An event that was left out.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Skipped {
+    pub at: usize,
+    pub r#type: String,
+    pub message: String,
+}
+
+/// Appends the events of a producer, all or none.
+pub(crate) async fn publish(
+    app: &App,
+    session: &Arc<Session>,
+    publisher: Publisher<'_>,
+    mut batch: Batch<'_>,
+    tolerance: Tolerance,
+) -> ApiResult<Published> {
+    let touched = batch.touched();
+    let touched: Vec<&str> = touched.iter().map(AsRef::as_ref).collect();
+    let count = batch.items.len();
+    let done = session
+        .transact(&touched, |tx| {
+            publisher.check(tx)?;
+            let mut result = Published { tolerance, ..Published::default() };
+            for at in 0..batch.items.len() {
+                let Some(Item { event, text, .. }) = batch.items.get_mut(at) else { break };
+                let pushed = match not_a_producers(event) {
+                    None => tx.push(event, *text).map_err(Refusal::DoesNotFit),
+                    Some(refusal) => Err(refusal),
+                };
+                match (pushed, tolerance) {
+                    (Ok(Pushed::Stored(_)), _) => result.stored += 1,
+                    (Ok(Pushed::Repeated), _) => result.repeated += 1,
+                    (Err(refusal), Tolerance::Strict) => return Err(refusal.error(&batch, at)),
+                    (Err(refusal), Tolerance::Tolerant) => {
+                        result.skipped.push(refusal.skipped(event, at));
+                    }
+                }
+            }
+            publisher.note(tx);
+            Ok(result)
+        })
+        .await;
+    match done {
+        Ok((mut result, receipt)) => {
+            result.last = receipt.last;
+            app.ingest.counts.add(&result);
+            Ok(result)
+        }
+        Err(error) => {
+            app.ingest.counts.refuse(count);
+            Err(error)
+        }
+    }
+}
+
+/// Takes answers of somebody who is no producer, all or none.
+pub(crate) async fn answer(
+    app: &Arc<App>,
+    caller: &Caller,
+    session: &Arc<Session>,
+    batch: Batch<'_>,
+) -> ApiResult<Published> {
+    let events: Vec<Event<'_>> = batch.items.into_iter().map(|item| item.event).collect();
+    match answers::take(app, session, caller, &events).await {
+        Ok(Taken { last, stored, repeated }) => {
+            let (stored, repeated) = (u64::from(stored), u64::from(repeated));
+            let published = Published { last, stored, repeated, ..Published::default() };
+            app.ingest.counts.add(&published);
+            Ok(published)
+        }
+        Err(error) => {
+            app.ingest.counts.refuse(events.len());
+            Err(error)
+        }
+    }
+}
+
+/// Why an event is not stored.
+pub(super) enum Refusal {
+    /// It was asked of a person.
+    Confirms,
+    /// A repeat of it could not be known.
+    NoId,
+    DoesNotFit(Error),
+}
+
+/// What a producer may never send.
+#[inline]
+fn not_a_producers(event: &Event<'_>) -> Option<Refusal> {
+    match &event.kind {
+        EventKind::UserConfirmResult(_) => Some(Refusal::Confirms),
+        _ if event.id.is_empty() => Some(Refusal::NoId),
+        _ => None,
+    }
+}
+
+impl Refusal {
+    fn why(&self) -> Cow<'static, str> {
+        match self {
+            Self::Confirms => "a person has to confirm; a producer cannot".into(),
+            Self::NoId => {
+                "it has no `id`, so that sending it again could not be told from a second one"
+                    .into()
+            }
+            Self::DoesNotFit(error) => error.to_string().into(),
+        }
+    }
+
+    #[cold]
+    fn error(&self, batch: &Batch<'_>, at: usize) -> ApiError {
+        let message = format!("{} does not fit: {}", batch.name(at), self.why());
+        let nothing = "nothing of this request was stored";
+        match self {
+            Self::Confirms => ApiError::forbidden(message)
+                .hint("send it without Turnwire-Producer, with the scope \"approve\""),
+            Self::NoId => ApiError::unprocessable(message).kind("no_id").hint(
+                "give every event an id of its own, or pipe the stream into POST /v1/sessions/{s}/replies",
+            ),
+            Self::DoesNotFit(error) if error.kind() == ErrorKind::TooLong => {
+                ApiError::too_large(message).hint(nothing)
+            }
+            Self::DoesNotFit(_) => ApiError::unprocessable(message)
+                .kind("refused")
+                .hint(format!("{nothing}; `tolerant=true` leaves out what does not fit")),
+        }
+    }
+
+    #[cold]
+    fn skipped(&self, event: &Event<'_>, at: usize) -> Skipped {
+        let message = self.why().into_owned();
+        Skipped { at, r#type: event.kind.type_name().to_owned(), message }
+    }
+}
+
+impl Published {
+    /// `{last_event_id, stored, repeated}`, and what was skipped where that was asked for.
+    pub fn json(&self, session: &Session) -> String {
+        let Self { last, stored, repeated, .. } = self;
+        let mut json = String::with_capacity(96);
+        // An epoch has no character that JSON would escape. Writing to a string always works.
+        let _ = write!(
+            json,
+            r#"{{"last_event_id":"{}.{last}","stored":{stored},"repeated":{repeated}"#,
+            session.epoch()
+        );
+        if self.tolerance == Tolerance::Tolerant {
+            let skipped = serde_json::to_string(&self.skipped).unwrap_or_default();
+            let _ = write!(json, r#","skipped":{skipped}"#);
+        }
+        json.push('}');
+        json
+    }
+
+    pub fn response(&self, session: &Session) -> Response {
+        let mut response = (StatusCode::OK, self.json(session)).into_response();
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
+    }
+}

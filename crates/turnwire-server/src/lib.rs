@@ -1,0 +1,45 @@
+//! Sessions, messages and events over HTTP, SSE and WebSocket.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`config`] | settings: `turnwire.toml`, and what wins over it |
+//! | [`App`] | what every handler can reach |
+//! | [`Server`] | listens, serves connections, stops |
+//! | [`auth`] | who is asking, and what they may do |
+//! | [`extract`] | what handlers take out of a request |
+//! | [`error`] | what a client is told when something does not work |
+//! | [`metrics`] | what is counted |
+//! | [`ingest`] | events on their way in |
+//! | [`stream`] | events on their way out |
+//! | `socket` | both, over a WebSocket |
+//! | [`turns`] | agents and the log, joined |
+//! | [`blobs`] | bytes that are stored once |
+//!
+//! A request goes from `listen` (connections) through `guard` (host, origin, credentials, rate) and
+//! the table in `api` (scope, counters) to its handler in `routes`.
+
+mod api;
+mod app;
+pub mod auth;
+pub mod blobs;
+mod chores;
+pub mod config;
+pub mod error;
+pub mod extract;
+mod guard;
+mod health;
+pub mod ingest;
+mod listen;
+pub mod metrics;
+mod routes;
+mod socket;
+mod start;
+pub mod stream;
+pub mod turns;
+
+pub use api::router;
+pub use app::App;
+pub use auth::{Caller, Scope};
+pub use error::{ApiError, ApiResult};
+pub use listen::Server;
+pub use start::StartError;

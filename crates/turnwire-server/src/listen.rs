@@ -1,0 +1,285 @@
+//! Listens, serves connections, and stops without losing anything.
+
+mod conn;
+mod io;
+mod tls;
+
+pub(crate) use conn::{Busy, Conn, Tracked};
+
+use crate::guard::Guard;
+use crate::{App, StartError};
+use conn::{Connections, Registered, Signal};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use io::{Io, Protocol};
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// How many connections the system keeps until they are accepted.
+const BACKLOG: u32 = 4096;
+
+/// A listener that is ready to serve.
+pub struct Server {
+    app: Arc<App>,
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Server {
+    /// Takes the address. Connections wait from now on; [`run`](Self::run) serves them.
+    pub fn bind(app: Arc<App>) -> Result<Self, StartError> {
+        let address = app.config.listen.0;
+        allowed(&app, address)?;
+        let tls = app.config.tls.as_ref().map(tls::acceptor).transpose()?;
+        let listener = listen(address).map_err(|error| StartError::bind(address, &error))?;
+        let address = listener.local_addr().map_err(|error| StartError::bind(address, &error))?;
+        Ok(Self { app, listener, address, tls })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How a browser on this machine reaches it.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Serves until `stop`, then finishes what is open, for as long as `limits.stop_timeout`.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let all = Arc::new(Connections::new(Arc::clone(&self.app)));
+        let shared = Arc::new(Shared {
+            guard: Guard::new(Arc::clone(&self.app), self.address),
+            http1: http1(&self.app),
+            http2: http2(&self.app),
+            tls: self.tls,
+        });
+        let looking = tokio::spawn(look(Arc::clone(&all)));
+        let chores = tokio::spawn(crate::chores::run(Arc::clone(&self.app)));
+        if let Err(error) = self.app.turns.recover().await {
+            // Whoever opens such a session later takes it up.
+            tracing::error!(%error, "replies that a former process left could not be taken up");
+        }
+        {
+            let mut stop = pin!(stop);
+            loop {
+                tokio::select! {
+                    () = &mut stop => break,
+                    accepted = self.listener.accept() => match accepted {
+                        Ok((stream, peer)) => accept(&shared, &all, stream, peer),
+                        Err(error) => refused(&error).await,
+                    },
+                }
+            }
+        }
+        drop(self.listener);
+        self.app.shutdown.cancel();
+        all.tell_all(Signal::Stop);
+        let limit = self.app.config.limits.stop_timeout.0;
+        tracing::info!(connections = all.count(), "stopping; no new connections are taken");
+        if tokio::time::timeout(limit, all.closed()).await.is_err() {
+            tracing::warn!(connections = all.count(), "closing what did not finish in time");
+            all.tell_all(Signal::Kill);
+            let _ = tokio::time::timeout(Duration::from_secs(1), all.closed()).await;
+        }
+        looking.abort();
+        self.app.turns.shutdown().await;
+        self.app.tasks.close();
+        self.app.tasks.wait().await;
+        // It ends with the token that was cancelled above.
+        let _ = chores.await;
+    }
+}
+
+/// Whether it is safe to listen there.
+fn allowed(app: &App, address: SocketAddr) -> Result<(), StartError> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    if app.auth.is_open() {
+        return Err(StartError::new(format!(
+            "{address} can be reached from other machines, and no credentials are configured: anybody could read and write everything"
+        ))
+        .hint("make a token with `turnwire token new` and put it into turnwire.toml, or listen on 127.0.0.1"));
+    }
+    if app.config.tls.is_none() && !app.config.behind_proxy {
+        return Err(StartError::new(format!(
+            "{address} can be reached from other machines, and without TLS tokens travel in the clear"
+        ))
+        .hint("give --tls-cert and --tls-key, or say --behind-proxy if something in front does TLS"));
+    }
+    Ok(())
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // So that a restart does not wait for connections that the system still remembers. On Windows it
+    // would let another process listen on the same port.
+    #[cfg(not(windows))]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// What all connections use.
+struct Shared {
+    guard: Guard,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    tls: Option<TlsAcceptor>,
+}
+
+fn http1(app: &App) -> http1::Builder {
+    let limits = &app.config.limits;
+    let headers = limits.headers.bytes();
+    let mut builder = http1::Builder::new();
+    builder
+        // Deadlines are kept in `conn`.
+        .header_read_timeout(None)
+        .max_header_size(headers)
+        // What does not fit ends the connection before more memory is used for it.
+        .max_buf_size(headers.max(64 * 1024))
+        .half_close(false);
+    builder
+}
+
+fn http2(app: &App) -> http2::Builder<TokioExecutor> {
+    let limits = &app.config.limits;
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.headers.0).unwrap_or(u32::MAX))
+        .max_concurrent_streams(200)
+        .max_send_buf_size(64 * 1024)
+        .keep_alive_interval(limits.heartbeat.0)
+        .keep_alive_timeout(limits.write_stall.0);
+    builder
+}
+
+async fn look(all: Arc<Connections>) {
+    let mut tick = tokio::time::interval(all.tick());
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        all.look();
+    }
+}
+
+/// The system did not give a connection: perhaps there are no more files. Others may be closed soon.
+async fn refused(error: &std::io::Error) {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
+        tracing::error!(%error, "cannot accept connections; trying again");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn accept(shared: &Arc<Shared>, all: &Arc<Connections>, stream: TcpStream, peer: SocketAddr) {
+    const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n\
+        content-type: application/json\r\ncontent-length: 91\r\n\r\n\
+        {\"error\":{\"type\":\"unavailable\",\"message\":\"there are as many connections as there may be\"}}\n";
+    let Some((registered, conn)) = all.open(peer) else {
+        if shared.tls.is_none() {
+            let _ = stream.try_write(FULL);
+        }
+        return;
+    };
+    let _ = stream.set_nodelay(true);
+    let shared = Arc::clone(shared);
+    match shared.tls.clone() {
+        None => {
+            tokio::spawn(serve_http1(shared, registered, conn, stream));
+        }
+        Some(tls) => {
+            tokio::spawn(async move {
+                let limit = shared.guard.app.config.limits.headers_timeout.0;
+                let Ok(Ok(stream)) = tokio::time::timeout(limit, tls.accept(stream)).await else {
+                    return;
+                };
+                if stream.get_ref().1.alpn_protocol() == Some(tls::H2) {
+                    serve_http2(shared, registered, conn, stream).await;
+                } else {
+                    serve_http1(shared, registered, conn, stream).await;
+                }
+            });
+        }
+    }
+}
+
+async fn serve_http1<S>(shared: Arc<Shared>, registered: Registered, conn: Arc<Conn>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let io = Io::new(stream, Arc::clone(&conn), &shared.guard.app, Protocol::Http1);
+    let service = service_fn(|request: Request<Incoming>| answer(&shared, &conn, request));
+    let connection = shared.http1.serve_connection(TokioIo::new(io), service).with_upgrades();
+    let mut connection = pin!(connection);
+    drive(&conn, connection.as_mut(), http1::UpgradeableConnection::graceful_shutdown).await;
+    drop(registered);
+}
+
+async fn serve_http2<S>(shared: Arc<Shared>, registered: Registered, conn: Arc<Conn>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let io = Io::new(stream, Arc::clone(&conn), &shared.guard.app, Protocol::Http2);
+    // Each stream is a task of its own and owns what it uses.
+    let service = {
+        let (shared, conn) = (Arc::clone(&shared), Arc::clone(&conn));
+        service_fn(move |request: Request<Incoming>| {
+            let (shared, conn) = (Arc::clone(&shared), Arc::clone(&conn));
+            async move { Ok::<_, Infallible>(shared.guard.serve(&conn, request).await) }
+        })
+    };
+    let mut connection = pin!(shared.http2.serve_connection(TokioIo::new(io), service));
+    drive(&conn, connection.as_mut(), http2::Connection::graceful_shutdown).await;
+    drop(registered);
+}
+
+async fn answer(
+    shared: &Shared,
+    conn: &Arc<Conn>,
+    request: Request<Incoming>,
+) -> Result<http::Response<Tracked>, Infallible> {
+    Ok(shared.guard.serve(conn, request).await)
+}
+
+/// Serves a connection until it ends or is told to.
+async fn drive<C>(conn: &Conn, mut connection: Pin<&mut C>, stop: impl Fn(Pin<&mut C>))
+where
+    C: Future<Output = hyper::Result<()>>,
+{
+    let mut stopping = false;
+    poll_fn(|cx| {
+        conn.listen_for_signals(cx.waker());
+        match conn.signal() {
+            Signal::None => {}
+            Signal::Stop if stopping => {}
+            Signal::Stop => {
+                stopping = true;
+                stop(connection.as_mut());
+            }
+            Signal::Kill => return Poll::Ready(()),
+        }
+        connection.as_mut().poll(cx).map(|ended| {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        })
+    })
+    .await;
+}

@@ -1,0 +1,286 @@
+//! One connection: what it is doing, and until when it has to do something.
+//!
+//! A timer for each request would cost an allocation and a lock each time. Instead a connection notes
+//! its deadline, and one task looks at all of them a few times a second.
+
+use crate::auth::{Connected, Tenant};
+use crate::config::Limits;
+use crate::error::ApiResult;
+use crate::metrics::Metrics;
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// What a connection is told from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Nothing.
+    None,
+    /// Finish what you are doing, and close.
+    Stop,
+    /// Close.
+    Kill,
+}
+
+/// A connection.
+pub(crate) struct Conn {
+    peer: SocketAddr,
+    trust_peer: bool,
+    all: Arc<Connections>,
+    /// Requests that are being answered.
+    busy: AtomicU32,
+    /// In milliseconds on the clock of [`Connections`], times two; odd while the head of a request is
+    /// being read. 0: none.
+    deadline: AtomicU64,
+    signal: AtomicU8,
+    waker: AtomicWaker,
+    /// For whom it counts.
+    tenant: Mutex<Option<Connected>>,
+}
+
+impl Conn {
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether the client is on this machine: behind a proxy everybody seems to be.
+    pub(crate) fn is_local(&self) -> bool {
+        self.trust_peer && self.peer.ip().is_loopback()
+    }
+
+    /// Counts it for a tenant, in place of the one before.
+    pub(crate) fn count_for(&self, tenant: &Arc<Tenant>) -> ApiResult<()> {
+        let mut counted = self.tenant.lock();
+        if counted.as_ref().is_none_or(|connected| !connected.is_of(tenant)) {
+            *counted = Some(tenant.connect()?);
+        }
+        Ok(())
+    }
+
+    /// Bytes came. Between two requests they begin the head of the next.
+    pub(crate) fn received(&self) {
+        let reads_head = self.deadline.load(Ordering::Relaxed) & 1 == 1;
+        if !reads_head && self.busy.load(Ordering::Relaxed) == 0 {
+            self.set_deadline(self.all.headers_timeout, 1);
+        }
+    }
+
+    fn set_deadline(&self, after: u64, mark: u64) {
+        let at = self.all.now.load(Ordering::Relaxed) + after;
+        self.deadline.store((at << 1) | mark, Ordering::Relaxed);
+    }
+
+    pub(crate) fn signal(&self) -> Signal {
+        match self.signal.load(Ordering::Acquire) {
+            0 => Signal::None,
+            1 => Signal::Stop,
+            _ => Signal::Kill,
+        }
+    }
+
+    pub(crate) fn listen_for_signals(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    fn tell(&self, signal: Signal) {
+        let signal = match signal {
+            Signal::None => 0,
+            Signal::Stop => 1,
+            Signal::Kill => 2,
+        };
+        self.signal.fetch_max(signal, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        self.all.metrics_connections(-1);
+        if self.all.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.all.none_left.notify_waiters();
+        }
+    }
+}
+
+/// All connections of a listener.
+pub(crate) struct Connections {
+    start: Instant,
+    /// Milliseconds since the start, as of the last look.
+    now: AtomicU64,
+    headers_timeout: u64,
+    idle_timeout: u64,
+    max: usize,
+    open: AtomicUsize,
+    next: AtomicU64,
+    /// Those that are told and looked at: not one that became a `WebSocket`.
+    known: Mutex<HashMap<u64, Arc<Conn>>>,
+    none_left: Notify,
+    app: Arc<crate::App>,
+}
+
+impl Connections {
+    pub(crate) fn new(app: Arc<crate::App>) -> Self {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX >> 2);
+        let limits: &Limits = &app.config.limits;
+        Self {
+            start: Instant::now(),
+            now: AtomicU64::new(0),
+            headers_timeout: ms(limits.headers_timeout.0),
+            idle_timeout: ms(limits.idle_timeout.0),
+            max: limits.connections,
+            open: AtomicUsize::new(0),
+            next: AtomicU64::new(0),
+            known: Mutex::default(),
+            none_left: Notify::new(),
+            app,
+        }
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.app.metrics
+    }
+
+    fn metrics_connections(&self, by: i64) {
+        self.metrics().connections.inc_by(by);
+    }
+
+    /// A new connection; `None` when there are too many.
+    pub(crate) fn open(self: &Arc<Self>, peer: SocketAddr) -> Option<(Registered, Arc<Conn>)> {
+        let room = |open| (open < self.max).then_some(open + 1);
+        self.open.fetch_update(Ordering::AcqRel, Ordering::Relaxed, room).ok()?;
+        self.metrics_connections(1);
+        let conn = Arc::new(Conn {
+            peer,
+            trust_peer: !self.app.config.behind_proxy,
+            all: Arc::clone(self),
+            busy: AtomicU32::new(0),
+            deadline: AtomicU64::new(0),
+            signal: AtomicU8::new(0),
+            waker: AtomicWaker::new(),
+            tenant: Mutex::default(),
+        });
+        conn.set_deadline(self.headers_timeout, 1);
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        self.known.lock().insert(key, Arc::clone(&conn));
+        Some((Registered { all: Arc::clone(self), key }, conn))
+    }
+
+    /// How often to look: often enough that no deadline is missed by much.
+    pub(crate) fn tick(&self) -> Duration {
+        let shortest = self.headers_timeout.min(self.idle_timeout);
+        Duration::from_millis((shortest / 8).clamp(5, 1_000))
+    }
+
+    /// Looks at the clock, and closes whatever is late.
+    pub(crate) fn look(&self) {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX >> 2);
+        self.now.store(now, Ordering::Relaxed);
+        for conn in self.known.lock().values() {
+            let deadline = conn.deadline.load(Ordering::Relaxed);
+            if deadline != 0 && deadline >> 1 < now {
+                if deadline & 1 == 1 {
+                    self.metrics().slow_clients.inc();
+                }
+                conn.tell(Signal::Kill);
+            }
+        }
+    }
+
+    pub(crate) fn tell_all(&self, signal: Signal) {
+        for conn in self.known.lock().values() {
+            conn.tell(signal);
+        }
+    }
+
+    /// Waits until every connection is closed.
+    pub(crate) async fn closed(&self) {
+        loop {
+            let none_left = self.none_left.notified();
+            let mut none_left = std::pin::pin!(none_left);
+            none_left.as_mut().enable();
+            if self.open.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            none_left.await;
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+}
+
+/// A connection among those that are told and looked at.
+pub(crate) struct Registered {
+    all: Arc<Connections>,
+    key: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let conn = self.all.known.lock().remove(&self.key);
+        // Outside the lock: it may be the last one, and then more happens.
+        drop(conn);
+    }
+}
+
+/// A request that is being answered.
+pub(crate) struct Busy(Arc<Conn>);
+
+impl Busy {
+    pub(crate) fn new(conn: &Arc<Conn>) -> Self {
+        conn.busy.fetch_add(1, Ordering::Relaxed);
+        conn.deadline.store(0, Ordering::Relaxed);
+        Self(Arc::clone(conn))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if self.0.busy.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.set_deadline(self.0.all.idle_timeout, 0);
+        }
+    }
+}
+
+/// The body of an answer; the request counts as being answered until it is gone.
+pub(crate) struct Tracked {
+    body: Body,
+    _busy: Busy,
+}
+
+impl Tracked {
+    pub(crate) fn new(body: Body, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl HttpBody for Tracked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

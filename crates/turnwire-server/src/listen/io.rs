@@ -1,0 +1,118 @@
+//! The bytes of a connection. A client that takes nothing for too long is an error here, wherever the
+//! bytes come from: a response, a stream, a WebSocket.
+
+use super::conn::Conn;
+use prometheus_client::metrics::counter::Counter;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+pub(crate) struct Io<S> {
+    inner: S,
+    conn: Arc<Conn>,
+    /// HTTP/1: bytes between two answers begin a request. HTTP/2 has frames for other purposes.
+    reads_requests: bool,
+    sent: Counter,
+    slow: Counter,
+    limit: Duration,
+    /// Runs while the client takes nothing.
+    stall: Option<Pin<Box<Sleep>>>,
+}
+
+/// What the bytes that come in between two answers mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+impl<S> Io<S> {
+    pub(crate) fn new(inner: S, conn: Arc<Conn>, app: &crate::App, protocol: Protocol) -> Self {
+        Self {
+            inner,
+            conn,
+            reads_requests: protocol == Protocol::Http1,
+            sent: app.metrics.bytes_sent.clone(),
+            slow: app.metrics.slow_clients.clone(),
+            limit: app.config.limits.write_stall.0,
+            stall: None,
+        }
+    }
+
+    /// Lets through what is ready, and watches the clock while it is not.
+    fn watch<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if poll.is_ready() {
+            self.stall = None;
+            return poll;
+        }
+        let limit = self.limit;
+        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(stall.as_mut().poll(cx));
+        self.slow.inc();
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client took nothing for too long",
+        )))
+    }
+
+    fn count(&self, poll: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = poll {
+            self.sent.inc_by(*count as u64);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        if self.reads_requests && buffer.filled().len() > before {
+            self.conn.received();
+        }
+        poll
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.count(&poll);
+        self.watch(cx, poll)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bytes);
+        self.count(&poll);
+        self.watch(cx, poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.inner).poll_flush(cx);
+        self.watch(cx, poll)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.watch(cx, poll)
+    }
+}

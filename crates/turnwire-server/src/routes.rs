@@ -1,0 +1,31 @@
+//! The handlers of sessions, messages and events. Each idea has a file of its own.
+
+mod agents;
+mod approvals;
+mod blobs;
+mod events_in;
+mod events_out;
+mod fork;
+mod history;
+mod messages;
+mod replies;
+mod request;
+mod retry;
+mod sessions;
+mod view;
+mod ws;
+
+pub(crate) use agents::list_agents;
+pub(crate) use approvals::list_approvals;
+pub(crate) use blobs::{get_blob, put_blob};
+pub(crate) use events_in::publish_events;
+pub(crate) use events_out::watch as watch_events;
+pub(crate) use fork::{fork_session, unfinished};
+pub(crate) use history::{get_message, list_messages};
+pub(crate) use messages::{cancel_message, read as read_message, send_message};
+pub(crate) use replies::pipe_reply;
+pub(crate) use retry::retry_message;
+pub(crate) use sessions::{
+    create_session, delete_session, get_session, list_sessions, patch_session,
+};
+pub(crate) use ws::open_socket;

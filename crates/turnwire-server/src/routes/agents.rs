@@ -1,0 +1,37 @@
+//! `GET /v1/agents`: what can be talked to.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::ApiResult;
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What can be talked to.
+#[derive(Debug, Serialize)]
+pub struct Agents {
+    agents: Vec<AgentView>,
+    default_agent: String,
+}
+
+#[derive(Debug, Serialize)]
+struct AgentView {
+    name: String,
+    about: String,
+    model: String,
+    default: bool,
+}
+
+/// Lists the agents that run here.
+pub async fn list_agents(State(app): State<Arc<App>>, caller: Caller) -> ApiResult<Json<Agents>> {
+    caller.need(Scope::Read)?;
+    let default_agent = app.config.default_agent.clone();
+    let agents = app.agents.iter().map(|(name, agent)| AgentView {
+        name: name.clone(),
+        about: agent.about().to_owned(),
+        model: agent.model().to_owned(),
+        default: *name == default_agent,
+    });
+    Ok(Json(Agents { agents: agents.collect(), default_agent }))
+}

@@ -1,0 +1,186 @@
+//! `GET /v1/sessions/{s}/events`: the log from a point on, and what comes.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Query};
+use crate::metrics::Transport;
+use crate::stream::{Framing, Merge, Shape, Start, Until, Watcher, place};
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde::Deserialize;
+use std::sync::Arc;
+use turnwire_core::Seq;
+use turnwire_log::Session;
+use turnwire_log::store::Lines;
+use turnwire_wires::Wire;
+use turnwire_wires::stream::DisplayMode;
+
+/// What can be asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    after: Option<String>,
+    wire: Option<String>,
+    until: Option<String>,
+    raw: Option<bool>,
+    display_mode: Option<String>,
+    /// Was looked at before.
+    #[serde(rename = "ticket")]
+    _ticket: Option<String>,
+}
+
+/// Sends the events of a session from a point on, then what comes.
+pub async fn watch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(ask): Query<Ask>,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    caller.need(Scope::Read)?;
+    let key = caller.session(&id)?;
+    let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let shape = shape(&ask)?;
+    let until = match ask.until.as_deref() {
+        None => Until::Closed,
+        Some("idle") => Until::Idle,
+        Some(other) => {
+            return Err(ApiError::bad_request(format!("until={other} is not known"))
+                .hint("until=idle ends the stream when no reply is open"));
+        }
+    };
+    let last_event_id = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
+    let wants_lines = headers
+        .get_all(ACCEPT)
+        .iter()
+        .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/x-ndjson")));
+    let first = session.first().await?;
+    let after = if ask.after.as_deref() == Some("now") { Start::Now } else { Start::Beginning };
+    let token = last_event_id.filter(|id| !id.is_empty());
+    let token = token.or(ask.after.as_deref().filter(|after| !["", "now"].contains(after)));
+    let start = token.map_or(after, |token| place(&session, first, token).into());
+    if wants_lines {
+        return lines(&session, &shape, start, first);
+    }
+    let watcher = Watcher::new(session, shape, start, until, app.streams.clone()).await?;
+    if until == Until::Idle && watcher.is_over() {
+        // An EventSource that comes back after the end is told to stay away.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(sse_response(&app, watcher))
+}
+
+fn shape(ask: &Ask) -> ApiResult<Shape> {
+    let name = ask.wire.as_deref().unwrap_or("turnwire");
+    let wire = Wire::named(name).filter(|wire| wire.can_encode()).ok_or_else(|| {
+        let names: Vec<&str> =
+            Wire::all().filter(|wire| wire.can_encode()).map(|wire| wire.name).collect();
+        let why = match Wire::named(name) {
+            Some(_) => "has no stream out",
+            None => "is not known",
+        };
+        ApiError::bad_request(format!("the wire {name} {why}"))
+            .hint(format!("wire is one of {}", names.join(", ")))
+    })?;
+    let merge = if ask.raw == Some(true) { Merge::Nothing } else { Merge::Deltas };
+    let display = match ask.display_mode.as_deref() {
+        None | Some("agent") => DisplayMode::Agent,
+        Some("chat") => DisplayMode::Chat,
+        Some(other) => {
+            return Err(ApiError::bad_request(format!("display_mode={other} is not known"))
+                .hint("display_mode is agent or chat"));
+        }
+    };
+    Ok(Shape { wire, framing: Framing::Sse, merge, display })
+}
+
+/// The response that a watcher fills, for as long as its client takes it.
+pub fn sse_response(app: &App, watcher: Watcher) -> Response {
+    let open = app.metrics.stream(watcher.wire().name, Transport::Sse);
+    // What comes at once tells proxies and clients that there is a stream; those who lose it all at
+    // the same time are not to come back all at the same time.
+    let jitter = watcher.session().head().last.wrapping_mul(0x9e37_79b9) % 1000 + jitter();
+    let hello = Bytes::from(format!(": turnwire\nretry: {}\n\n", 1000 + jitter));
+    let body =
+        stream::unfold((watcher, Some(hello), open), |(mut watcher, hello, open)| async move {
+            if let Some(hello) = hello {
+                return Some((Ok(hello), (watcher, None, open)));
+            }
+            match watcher.next().await? {
+                Ok(bytes) => Some((Ok(bytes), (watcher, None, open))),
+                Err(error) => {
+                    tracing::warn!(session = watcher.session().id(), %error, "a stream ends early");
+                    Some((Err(error), (watcher, None, open)))
+                }
+            }
+        });
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (headers, Body::from_stream(body)).into_response()
+}
+
+fn jitter() -> u64 {
+    let mut byte = [0; 2];
+    // Without randomness there is no jitter, and nothing worse.
+    let _ = getrandom::fill(&mut byte);
+    u64::from(u16::from_le_bytes(byte)) % 1000
+}
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// The log as it is, without waiting.
+fn lines(session: &Arc<Session>, shape: &Shape, start: Start, first: Seq) -> ApiResult<Response> {
+    if shape.wire.name != "turnwire" {
+        return Err(ApiError::not_acceptable("as NDJSON there is only the wire turnwire")
+            .hint("leave out the header accept for a stream of this wire"));
+    }
+    let gone = |why: String| {
+        ApiError::gone(why)
+            .kind("trimmed")
+            .hint(format!("the earliest event is {first}; GET messages has the rest"))
+    };
+    let cursor = match start {
+        Start::Beginning if first > Seq::FIRST => {
+            return Err(gone(format!("events before {first} are no longer kept")));
+        }
+        Start::Beginning => 0,
+        Start::After(seq) => seq,
+        Start::Now => session.head().last,
+        Start::Reset(why) => return Err(gone(why.to_owned())),
+    };
+    let to = session.head().last;
+    let body = stream::unfold((session.clone(), cursor), move |(session, cursor)| async move {
+        let from = Seq::new(cursor.saturating_add(1)).filter(|from| from.get() <= to)?;
+        match session.read(from, CHUNK).await {
+            Ok(rows) => {
+                let last = rows.last().map_or(to, Lines::last);
+                Some((Ok(with_seqs(&rows, to)), (session, last)))
+            }
+            Err(error) => Some((Err(error), (session, to))),
+        }
+    });
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    Ok((headers, Body::from_stream(body)).into_response())
+}
+
+fn with_seqs(rows: &[Lines], to: u64) -> Bytes {
+    let mut out = Vec::new();
+    for (seq, line) in rows.iter().flat_map(Lines::iter).filter(|(seq, _)| seq.get() <= to) {
+        out.extend_from_slice(line.strip_suffix(b"}").unwrap_or(line));
+        out.extend_from_slice(format!(",\"seq\":{seq}}}\n").as_bytes());
+    }
+    Bytes::from(out)
+}

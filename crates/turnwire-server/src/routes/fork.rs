@@ -1,0 +1,242 @@
+//! A new session with the log of another up to a point.
+
+use super::request;
+use super::sessions;
+use super::view::SessionView;
+use crate::app::App;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Payload, Query};
+use crate::turns::end_all;
+use crate::{Caller, Scope};
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use turnwire_core::event::Supersede;
+use turnwire_core::stamp::System;
+use turnwire_core::{Event, EventKind, FinishedReason, Json as RawJson, Seq};
+use turnwire_log::store::{Lines, NewSession};
+use turnwire_log::walk::Messages;
+use turnwire_log::{Error, Session, Store, Tx, transfer};
+
+/// How much of the log is copied at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Where to fork.
+#[derive(Debug, Deserialize)]
+pub struct Where {
+    at: Option<String>,
+}
+
+/// What the new session may be given.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct New {
+    id: Option<String>,
+    title: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ForkedFrom<'a> {
+    session: &'a str,
+    seq: u64,
+}
+
+/// `POST /v1/sessions/{s}/fork`
+pub async fn fork_session(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(place): Query<Where>,
+    Payload(body): Payload,
+) -> ApiResult<impl IntoResponse> {
+    caller.need(Scope::Chat)?;
+    let source = app.log.open(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
+    let new: New = request::object(&body)?;
+    let key = sessions::new_key(&caller, new.id)?;
+    let snapshot = source.snapshot().await?;
+    let at = match &place.at {
+        Some(text) => request::place(&source, snapshot.last, text)?,
+        None => snapshot.last,
+    };
+    let kept = source.first().await?;
+    if at < kept.get() - 1 {
+        return Err(Error::Trimmed(kept).into());
+    }
+    let mut metadata = snapshot.metadata;
+    let from = ForkedFrom { session: source.id(), seq: at };
+    metadata.insert("forked_from", RawJson::of(&from).map_err(ApiError::internal)?);
+    let title = new.title.unwrap_or(snapshot.title);
+    sessions::check_about(Some(&title), Some(&metadata))?;
+    let now_ms = jiff::Timestamp::now().as_millisecond();
+    let agent = source.agent().to_owned();
+    let new = NewSession { key, agent, title, metadata, now_ms };
+    let (fork, made) = app.log.create_waiting(new, unfinished::mark()).await?;
+    if !made {
+        return Err(ApiError::conflict(format!("there is a session {} already", fork.id()))
+            .hint("choose another id, or give none"));
+    }
+    // Whether or not the client waits, it becomes whole or goes away again.
+    let work = tokio::spawn(async move {
+        let store = app.log.store().clone();
+        let mut copy = Copy { store, source, fork: fork.clone(), at, kept, last: 0 };
+        match copy.run().await {
+            Ok(()) => Ok(SessionView::at(&app, &fork, fork.snapshot().await?)),
+            Err(error) => {
+                app.log.delete(fork.key()).await?;
+                Err(error)
+            }
+        }
+    });
+    let view = work.await.map_err(ApiError::internal)??;
+    Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// A fork that a crash left in the middle is known by something in its queue that no client can put
+/// there; whoever starts next removes it. Nobody was told that it is there.
+pub(crate) mod unfinished {
+    use turnwire_log::store::Queued;
+
+    /// No id that a message can have.
+    pub(crate) const ID: &str = "~fork";
+
+    pub(super) fn mark() -> Queued {
+        Queued { id: ID.to_owned(), reply_id: String::new(), json: "{}".into() }
+    }
+
+    pub(crate) fn is_marked(queue: &[Queued]) -> bool {
+        queue.iter().any(|queued| queued.id == ID)
+    }
+}
+
+struct Copy {
+    store: Arc<dyn Store>,
+    source: Arc<Session>,
+    fork: Arc<Session>,
+    at: u64,
+    /// The earliest event that the source still has.
+    kept: Seq,
+    /// How far the fork goes. Where it goes further, somebody else wrote to it.
+    last: u64,
+}
+
+impl Copy {
+    async fn run(&mut self) -> ApiResult<()> {
+        if self.kept > Seq::FIRST {
+            self.copy_messages().await?;
+        }
+        let mut from = self.kept;
+        while from.get() <= self.at {
+            let rows = self.source.read(from, CHUNK).await?;
+            let Some(last) = rows.last().map(Lines::last) else { break };
+            self.copy_events(&rows).await?;
+            from = Seq::new(last).map_or(from, Seq::next);
+        }
+        self.close_open().await
+    }
+
+    /// Messages whose events are gone come whole.
+    async fn copy_messages(&mut self) -> ApiResult<()> {
+        let (store, source) = (self.store.clone(), self.source.clone());
+        let mut messages = Messages::new(&*store, source.no()).before(self.kept);
+        let mut superseded = Vec::new();
+        loop {
+            let some = messages.next().await?;
+            if some.is_empty() {
+                break;
+            }
+            let mut events = Vec::new();
+            for stored in some {
+                if stored.superseded {
+                    superseded.push(stored.id.clone());
+                }
+                events.push(transfer::whole(&stored, source.agent())?.stamped(&System));
+            }
+            self.push(events).await?;
+        }
+        if !superseded.is_empty() {
+            let later = self.superseded_later().await?;
+            superseded.retain(|id| !later.contains(id));
+        }
+        if !superseded.is_empty() {
+            let event = Event::new("", Supersede { message_ids: superseded }).stamped(&System);
+            self.push(vec![event]).await?;
+        }
+        Ok(())
+    }
+
+    /// The messages that were taken out of the history behind the point of the fork.
+    async fn superseded_later(&self) -> ApiResult<BTreeSet<String>> {
+        let mut later = BTreeSet::new();
+        let mut from = self.at;
+        loop {
+            let first = Seq::new(from.saturating_add(1)).unwrap_or(Seq::FIRST);
+            let rows = self.source.read(first, CHUNK).await?;
+            let Some(last) = rows.last().map(Lines::last) else { return Ok(later) };
+            for (seq, line) in rows.iter().flat_map(Lines::iter) {
+                if let EventKind::Supersede(event) = Session::event_at(seq, line)?.kind {
+                    later.extend(event.message_ids);
+                }
+            }
+            from = last;
+        }
+    }
+
+    async fn copy_events(&mut self, rows: &[Lines]) -> ApiResult<()> {
+        let lines = rows.iter().flat_map(Lines::iter).take_while(|(seq, _)| seq.get() <= self.at);
+        let last = self.last;
+        let change = |tx: &mut Tx<'_>| {
+            alone(tx, last)?;
+            for (seq, line) in lines {
+                let mut event = Session::event_at(seq, line)?;
+                tx.push(&mut event, std::str::from_utf8(line).ok())
+                    .map_err(|why| refused(seq, &why))?;
+            }
+            Ok::<_, ApiError>(())
+        };
+        self.last = self.fork.transact(&[], change).await?.1.last;
+        Ok(())
+    }
+
+    /// What was open at that point cannot go on twice: here it ends.
+    async fn close_open(&self) -> ApiResult<()> {
+        let last = self.last;
+        let change = |tx: &mut Tx<'_>| {
+            alone(tx, last)?;
+            tx.dequeue(unfinished::ID);
+            end_all(tx, &self.fork, &FinishedReason::Interrupted, None)
+                .map_err(ApiError::internal)?;
+            Ok::<_, ApiError>(())
+        };
+        self.fork.transact(&[], change).await?;
+        Ok(())
+    }
+
+    async fn push(&mut self, events: Vec<Event<'static>>) -> ApiResult<()> {
+        let last = self.last;
+        let change = |tx: &mut Tx<'_>| {
+            alone(tx, last)?;
+            for mut event in events {
+                tx.push(&mut event, None).map_err(ApiError::internal)?;
+            }
+            Ok::<_, ApiError>(())
+        };
+        self.last = self.fork.transact(&[], change).await?.1.last;
+        Ok(())
+    }
+}
+
+fn alone(tx: &Tx<'_>, last: u64) -> ApiResult<()> {
+    if tx.last() == last {
+        return Ok(());
+    }
+    Err(ApiError::conflict("somebody wrote to the new session before it was whole")
+        .hint("fork again; leave the new session alone until this answers 201"))
+}
+
+fn refused(seq: Seq, why: &turnwire_core::Error) -> ApiError {
+    Error::Damaged(format!("event {seq} does not fit what is before it: {why}")).into()
+}

@@ -1,0 +1,237 @@
+//! Messages: the history with the point from which to watch, and one message at any point.
+
+use super::request;
+use super::view::{self, PendingView};
+use crate::app::App;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Query};
+use crate::{Caller, Scope};
+use axum::extract::State;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use turnwire_core::{Cursor, Seq};
+use turnwire_log::store::{MessageQuery, Status, StoredMessage};
+use turnwire_log::{Error, Session, Snapshot};
+
+/// How many messages a page has, unless the client says so; and at the most.
+const PAGE: usize = 50;
+const MAX_PAGE: usize = 500;
+/// A page ends early when its messages are larger than this together.
+const PAGE_BYTES: usize = 16 << 20;
+/// How many messages are read at a time: each may be large.
+const READ: usize = 64;
+
+/// Which messages to list.
+#[derive(Debug, Deserialize)]
+pub struct Listed {
+    before: Option<String>,
+    limit: Option<usize>,
+    agents: Option<Agents>,
+    #[serde(default)]
+    superseded: bool,
+}
+
+/// Whose messages.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Agents {
+    /// Also those of sub-agents.
+    All,
+}
+
+/// What stands beside the messages.
+#[derive(Serialize)]
+struct Around {
+    cursors: BTreeMap<String, Cursor>,
+    last_event_id: String,
+    status: Status,
+    pending: Vec<PendingView>,
+    has_more: bool,
+    next_before: Option<String>,
+}
+
+/// `GET /v1/sessions/{s}/messages`
+pub async fn list_messages(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(listed): Query<Listed>,
+) -> ApiResult<impl IntoResponse> {
+    caller.need(Scope::Read)?;
+    let session = app.log.open(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
+    let snapshot = session.snapshot().await?;
+    let sub_agents = matches!(listed.agents, Some(Agents::All));
+    let before = match &listed.before {
+        Some(id) => Some(first_of(&session, &snapshot, id).await?),
+        None => None,
+    };
+    let wanted = Wanted {
+        limit: listed.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE),
+        before,
+        sub_agents,
+        superseded: listed.superseded,
+        last: snapshot.last,
+    };
+    let (finished, has_more) = wanted.find(&session).await?;
+    let next_before = finished.first().filter(|_| has_more).map(|message| message.id.clone());
+    let mut messages: Vec<(Seq, Bytes)> =
+        finished.into_iter().map(|message| (message.first, message.json)).collect();
+    let mut cursors = BTreeMap::new();
+    // What is open belongs to the latest page, wherever it began: who loads that one and watches
+    // misses nothing.
+    if listed.before.is_none() {
+        for reply in snapshot.open.iter().filter(|reply| sub_agents || !reply.is_of_sub_agent()) {
+            messages.push((reply.first(), reply.msg().to_json().into()));
+            cursors.insert(reply.msg().id().to_owned(), reply.cursor());
+        }
+    }
+    messages.sort_by_key(|(first, _)| *first);
+    let around = Around {
+        cursors,
+        last_event_id: session.token(snapshot.last),
+        status: snapshot.state.status,
+        pending: view::pending(&app, session.agent(), &snapshot),
+        has_more,
+        next_before,
+    };
+    Ok(([(CONTENT_TYPE, "application/json")], write(&messages, &around)?))
+}
+
+/// Puts messages, which are JSON already, into the answer.
+fn write(messages: &[(Seq, Bytes)], around: &Around) -> ApiResult<Vec<u8>> {
+    let around = serde_json::to_string(around).map_err(ApiError::internal)?;
+    let size: usize = messages.iter().map(|(_, json)| json.len() + 1).sum();
+    let mut body = Vec::with_capacity(size + around.len() + 16);
+    body.extend_from_slice(b"{\"messages\":[");
+    for (at, (_, json)) in messages.iter().enumerate() {
+        if at > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(json);
+    }
+    body.extend_from_slice(b"],");
+    body.extend_from_slice(around.strip_prefix('{').unwrap_or(&around).as_bytes());
+    Ok(body)
+}
+
+/// Where a message begins.
+async fn first_of(session: &Session, snapshot: &Snapshot, id: &str) -> ApiResult<Seq> {
+    if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == id) {
+        return Ok(reply.first());
+    }
+    match session.message(id).await? {
+        Some(message) => Ok(message.first),
+        None => Err(no_such_message(id)),
+    }
+}
+
+fn no_such_message(id: &str) -> ApiError {
+    let id: String = id.chars().take(128).collect();
+    ApiError::not_found(format!("there is no message {id} in this session"))
+        .hint("GET /v1/sessions/{s}/messages lists them")
+}
+
+/// Which finished messages.
+struct Wanted {
+    limit: usize,
+    before: Option<Seq>,
+    sub_agents: bool,
+    superseded: bool,
+    /// The end of the log that the answer is about: what ended behind it was open there.
+    last: u64,
+}
+
+impl Wanted {
+    fn fits(&self, message: &StoredMessage) -> bool {
+        message.last.get() <= self.last && (self.superseded || !message.superseded)
+    }
+
+    /// The last of them, in order, and whether there are more before.
+    async fn find(&self, session: &Session) -> ApiResult<(Vec<StoredMessage>, bool)> {
+        let mut found: Vec<StoredMessage> = Vec::new();
+        let (mut before, mut bytes) = (self.before, 0);
+        loop {
+            let limit = READ.min(self.limit + 1);
+            let query =
+                MessageQuery { before, limit, sub_agents: self.sub_agents, ..Default::default() };
+            let read = session.messages(&query).await?;
+            let is_last = read.len() < limit;
+            before = read.first().map(|message| message.first);
+            for message in read.into_iter().rev().filter(|message| self.fits(message)) {
+                let is_full = found.len() == self.limit || bytes > PAGE_BYTES;
+                if is_full {
+                    found.reverse();
+                    return Ok((found, true));
+                }
+                bytes += message.json.len();
+                found.push(message);
+            }
+            if is_last {
+                found.reverse();
+                return Ok((found, false));
+            }
+        }
+    }
+}
+
+/// When to look at a message.
+#[derive(Debug, Deserialize)]
+pub struct When {
+    at: Option<String>,
+}
+
+/// `GET /v1/sessions/{s}/messages/{id}`
+pub async fn get_message(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path((session, id)): Path<(String, String)>,
+    Query(when): Query<When>,
+) -> ApiResult<impl IntoResponse> {
+    caller.need(Scope::Read)?;
+    let session = app.log.open(&caller.session(&session)?).await?.ok_or(Error::NoSession)?;
+    let snapshot = session.snapshot().await?;
+    let at = match &when.at {
+        Some(text) => request::place(&session, snapshot.last, text)?,
+        None => snapshot.last,
+    };
+    let json = message_at(&session, &snapshot, &id, at).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], json))
+}
+
+async fn message_at(
+    session: &Arc<Session>,
+    snapshot: &Snapshot,
+    id: &str,
+    at: u64,
+) -> ApiResult<Bytes> {
+    let first = first_of(session, snapshot, id).await?;
+    let not_begun = || {
+        ApiError::not_found(format!("this message had not begun at {at}; it began at {first}"))
+            .kind("not_begun")
+    };
+    let open = || snapshot.open.iter().find(|reply| reply.msg().id() == id);
+    if at >= snapshot.last
+        && let Some(reply) = open()
+    {
+        return Ok(reply.msg().to_json().into());
+    }
+    if at < first.get() {
+        return Err(not_begun());
+    }
+    let kept = session.first().await?;
+    if at < kept.get() && at < snapshot.last {
+        return Err(Error::Trimmed(kept).into());
+    }
+    match session.message(id).await? {
+        Some(message) if message.last.get() <= at => Ok(message.json),
+        _ => {
+            let at = Seq::new(at).ok_or_else(not_begun)?;
+            let message = session.message_at(id, at).await?.ok_or_else(not_begun)?;
+            Ok(message.to_json().into())
+        }
+    }
+}

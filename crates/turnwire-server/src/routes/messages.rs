@@ -1,0 +1,163 @@
+//! `POST /v1/sessions/{s}/messages`, and taking back one that waits for its turn.
+
+use super::events_out::sse_response;
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Payload, Query};
+use crate::stream::{Shape, Start, Until, Watcher};
+use crate::turns::once::Once;
+use crate::turns::send::{Accepted, IfBusy, Sent, send};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use serde::Deserialize;
+use std::sync::Arc;
+use turnwire_core::{Fields, Msg};
+use turnwire_log::Session;
+use turnwire_wires::Wire;
+
+/// What stands behind the `?`.
+#[derive(Debug, Default, Deserialize)]
+pub struct SendQuery {
+    #[serde(default)]
+    queue: bool,
+}
+
+/// Takes a message; the agent replies.
+pub async fn send_message(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(query): Query<SendQuery>,
+    uri: Uri,
+    headers: HeaderMap,
+    Payload(body): Payload,
+) -> ApiResult<Response> {
+    caller.need(Scope::Chat)?;
+    let session = session(&app, &caller, &id).await?;
+    let once = Once::of(&session, &headers, &uri, &body)?;
+    let if_busy = if query.queue { IfBusy::Queue } else { IfBusy::Refuse };
+    let sent = send(&app, &session, read(&body)?, if_busy, once.as_ref()).await?;
+    // The stream shows the message, too: its id is in there.
+    answer(&app, &session, &headers, &sent, Begin::Before).await
+}
+
+/// Takes back a message that waits for its turn.
+pub async fn cancel_message(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path((id, message)): Path<(String, String)>,
+) -> ApiResult<StatusCode> {
+    caller.need(Scope::Chat)?;
+    let session = session(&app, &caller, &id).await?;
+    session
+        .transact(&[&message], |tx| {
+            if tx.dequeue(&message).is_some() {
+                return Ok(());
+            }
+            Err(if tx.is_finished(&message) || tx.reply(&message).is_some() {
+                ApiError::conflict(format!("{message} is part of the conversation already"))
+                    .kind("already_started")
+                    .hint("only a message that waits for its turn can be taken back")
+            } else {
+                ApiError::not_found(format!("no message {message} waits for its turn"))
+                    .hint("GET /v1/sessions/{s} lists those that do, under `queued`")
+            })
+        })
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A session that the caller reaches.
+pub(super) async fn session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
+    let session = app.log.open(&caller.session(id)?).await?;
+    session.ok_or_else(|| turnwire_log::Error::NoSession.into())
+}
+
+/// Reads a message, or `{"content": …}`, which is a user's.
+pub(crate) fn read(body: &[u8]) -> ApiResult<Msg> {
+    let wrong = |why: String| {
+        ApiError::unprocessable(format!("the body is no message: {why}"))
+            .kind("not_a_message")
+            .hint("the shortest one is {\"content\": \"hello\"}")
+    };
+    let mut fields: Fields = serde_json::from_slice(body).map_err(|why| {
+        if why.is_data() {
+            wrong(why.to_string())
+        } else {
+            ApiError::bad_request(format!("the body is no JSON: {why}"))
+        }
+    })?;
+    if fields.raw("role").is_none() {
+        fields.insert("role", "user");
+    }
+    let text = serde_json::to_string(&fields).map_err(ApiError::internal)?;
+    Msg::from_json(&text).map_err(|why| wrong(why.to_string()))
+}
+
+/// Where the stream of an answer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// With the event at the answer's `last_event_id`.
+    Before,
+    /// Behind it.
+    Behind,
+}
+
+/// Answers with what was taken, or with the reply as it grows.
+pub(super) async fn answer(
+    app: &App,
+    session: &Arc<Session>,
+    headers: &HeaderMap,
+    sent: &Sent,
+    from: Begin,
+) -> ApiResult<Response> {
+    let accepted = sent.accepted();
+    let mut response = match accepted.reply_id {
+        Some(_) if wants_stream(headers) && !accepted.queued => {
+            follow(app, session, accepted, from).await?
+        }
+        _ => (StatusCode::ACCEPTED, Json(accepted)).into_response(),
+    };
+    if matches!(sent, Sent::Before(_)) {
+        let replayed = HeaderName::from_static("idempotency-replayed");
+        response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepts.flat_map(|value| value.split(',')).any(|kind| {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
+/// The reply as it grows, until it has ended or waits. It does not care whether anybody listens.
+async fn follow(
+    app: &App,
+    session: &Arc<Session>,
+    accepted: &Accepted,
+    from: Begin,
+) -> ApiResult<Response> {
+    let place = accepted.last_event_id.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok());
+    let place: u64 = place.ok_or_else(|| ApiError::internal("an answer without a place"))?;
+    let start = match from {
+        Begin::Before => place.saturating_sub(1),
+        Begin::Behind => place,
+    };
+    let wire = Wire::named("turnwire").ok_or_else(|| ApiError::internal("no canonical wire"))?;
+    let watcher = Watcher::new(
+        session.clone(),
+        Shape::sse(wire),
+        Start::After(start),
+        Until::Paused(place.saturating_add(1)),
+        app.streams.clone(),
+    )
+    .await?;
+    Ok(sse_response(app, watcher))
+}

@@ -1,0 +1,54 @@
+//! `POST /v1/sessions/{s}/replies`: a stream in, as one reply.
+
+use crate::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
+use crate::ingest::{Params, Pipe, Publisher};
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::sync::Arc;
+use turnwire_wires::Wire;
+
+/// Takes a stream in as it comes. The reply that it becomes has ended when this answers, and ends
+/// whether or not anybody waits for the answer.
+pub async fn pipe_reply(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    request: Request,
+) -> ApiResult<Response> {
+    caller.need(Scope::Publish)?;
+    let params = Params::parse(request.uri().query())?;
+    let header = Publisher::header(request.headers())?;
+    let publisher = Publisher::of(header.as_ref())?;
+    let wire = match params.wire.or_else(|| Wire::named("turnwire")) {
+        Some(wire) if wire.can_decode() => wire,
+        wire => return Err(cannot_be_read(wire)),
+    };
+    let key = caller.session(&id)?;
+    let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let pipe = Pipe::new(app.clone(), session.clone(), wire, publisher, params).await?;
+    let piped =
+        app.tasks.spawn(pipe.run(request.into_body())).await.map_err(ApiError::internal)??;
+    let mut answer = json!({
+        "reply_id": piped.reply_id,
+        "last_event_id": session.token(piped.last),
+        "finished_reason": piped.finished_reason,
+    });
+    if let (Some(skipped), Some(answer)) = (piped.skipped, answer.as_object_mut()) {
+        answer.insert("skipped".to_owned(), json!(skipped));
+    }
+    Ok(Json(answer).into_response())
+}
+
+fn cannot_be_read(wire: Option<&Wire>) -> ApiError {
+    let name = wire.map_or("", |wire| wire.name);
+    let able: Vec<&str> =
+        Wire::all().filter(|wire| wire.can_decode()).map(|wire| wire.name).collect();
+    ApiError::bad_request(format!("the wire {name} has no stream that could be read"))
+        .kind("wrong_wire")
+        .hint(format!("those that have one are {}", able.join(", ")))
+}

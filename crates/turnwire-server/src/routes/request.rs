@@ -1,0 +1,31 @@
+//! What several handlers read the same way.
+
+use crate::error::{ApiError, ApiResult};
+use serde::de::DeserializeOwned;
+use turnwire_log::Session;
+
+/// A body that is one JSON object. None at all is an empty one.
+pub fn object<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+    let text = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    serde_json::from_slice(text).map_err(|wrong| {
+        ApiError::bad_request(format!("the body is not the JSON that is expected: {wrong}"))
+            .hint("GET /openapi.json says what each route takes")
+    })
+}
+
+/// A place in a session's log: a seq, or a token of it. Beyond the end is the end.
+pub fn place(session: &Session, last: u64, text: &str) -> ApiResult<u64> {
+    let seq = match text.split_once('.') {
+        Some((epoch, seq)) if epoch == session.epoch() => seq,
+        Some(_) => {
+            return Err(ApiError::gone("this token is of another session, or of an earlier one")
+                .kind("foreign_token")
+                .hint(format!("this session's last_event_id is {}", session.token(last))));
+        }
+        None => text,
+    };
+    let seq = seq.parse::<u64>().map_err(|_| {
+        ApiError::bad_request("`at` is no place in the log; it is a seq, or a token EPOCH.SEQ")
+    })?;
+    Ok(seq.min(last))
+}

@@ -1,0 +1,28 @@
+//! `POST /v1/sessions/{s}/messages/{id}/retry`: answer again.
+
+use super::messages::{Begin, answer, session};
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::ApiResult;
+use crate::extract::Path;
+use crate::turns::once::Once;
+use crate::turns::retry::retry;
+use axum::extract::State;
+use axum::response::Response;
+use http::{HeaderMap, Uri};
+use std::sync::Arc;
+
+/// Answers a message again; the old reply, and what came behind it, leave the history.
+pub async fn retry_message(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path((id, message)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    caller.need(Scope::Chat)?;
+    let session = session(&app, &caller, &id).await?;
+    let once = Once::of(&session, &headers, &uri, b"")?;
+    let sent = retry(&app, &session, &message, once.as_ref()).await?;
+    answer(&app, &session, &headers, &sent, Begin::Behind).await
+}

@@ -1,0 +1,147 @@
+//! A session as clients see it.
+
+use super::fork::unfinished;
+use crate::app::App;
+use crate::error::{ApiError, ApiResult};
+use crate::turns::answers::expires_at;
+use jiff::Timestamp;
+use serde::Serialize;
+use turnwire_core::{Fields, ToolCall, Usage};
+use turnwire_log::store::{Queued, SessionRecord, SessionState, Status};
+use turnwire_log::{PendingCalls, Session, Snapshot};
+
+/// A session.
+#[derive(Debug, Serialize)]
+pub struct SessionView {
+    id: String,
+    agent: String,
+    title: Option<String>,
+    status: Status,
+    epoch: String,
+    last_seq: u64,
+    last_event_id: String,
+    pending: Vec<PendingView>,
+    queued: Vec<QueuedView>,
+    usage: Usage,
+    created_at: String,
+    metadata: Fields,
+}
+
+/// What a reply waits for.
+#[derive(Debug, Serialize)]
+pub struct PendingView {
+    reply_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_path: Option<String>,
+    confirm: Vec<ToolCall>,
+    external: Vec<ToolCall>,
+    since: String,
+    /// When the question counts as denied. What somebody outside executes may take its time.
+    expires_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct QueuedView {
+    message_id: String,
+    reply_id: String,
+}
+
+impl SessionView {
+    /// A session as it is stored. Of one that waits the log has to be read; and of one that is in
+    /// use the engine may know more than was told yet, so that its token would lead nowhere.
+    pub async fn of(app: &App, record: SessionRecord) -> ApiResult<Self> {
+        let held = app.log.held(&record.key).filter(|held| held.no() == record.no);
+        let session = match held {
+            None if record.state.status == Status::Waiting => {
+                let session = app.log.open(&record.key).await?;
+                Some(session.ok_or(turnwire_log::Error::NoSession)?)
+            }
+            held => held,
+        };
+        if let Some(session) = session {
+            return Ok(Self::at(app, &session, session.snapshot().await?));
+        }
+        let queue = app.log.store().queued(record.no).await?;
+        let SessionRecord { key, epoch, agent, title, metadata, created_ms, last, state, .. } =
+            record;
+        let about = About { id: &key.id, epoch: &epoch, agent: &agent, created_ms };
+        Ok(Self::new(&about, last, state, title, metadata, Vec::new(), &queue))
+    }
+
+    /// A session at one point.
+    pub fn at(app: &App, session: &Session, snapshot: Snapshot) -> Self {
+        let about = About {
+            id: session.id(),
+            epoch: session.epoch(),
+            agent: session.agent(),
+            created_ms: session.created_ms(),
+        };
+        let waiting = pending(app, session.agent(), &snapshot);
+        let Snapshot { last, state, queue, title, metadata, .. } = snapshot;
+        Self::new(&about, last, state, title, metadata, waiting, &queue)
+    }
+
+    fn new(
+        about: &About<'_>,
+        last: u64,
+        state: SessionState,
+        title: String,
+        metadata: Fields,
+        pending: Vec<PendingView>,
+        queue: &[Queued],
+    ) -> Self {
+        let queue = queue.iter().filter(|queued| queued.id != unfinished::ID);
+        let queued = queue.map(|queued| QueuedView {
+            message_id: queued.id.clone(),
+            reply_id: queued.reply_id.clone(),
+        });
+        Self {
+            id: about.id.to_owned(),
+            agent: about.agent.to_owned(),
+            title: Some(title).filter(|title| !title.is_empty()),
+            status: state.status,
+            epoch: about.epoch.to_owned(),
+            last_seq: last,
+            last_event_id: format!("{}.{last}", about.epoch),
+            pending,
+            queued: queued.collect(),
+            usage: state.usage,
+            created_at: iso(about.created_ms),
+            metadata,
+        }
+    }
+}
+
+/// What never changes of a session.
+struct About<'a> {
+    id: &'a str,
+    epoch: &'a str,
+    agent: &'a str,
+    created_ms: i64,
+}
+
+/// What waits in a session.
+pub fn pending(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<PendingView> {
+    // A producer watches its own clock.
+    let is_here = !snapshot.state.is_produced;
+    let timeout = app.turns.approval_timeout(agent).filter(|_| is_here);
+    let views = snapshot.open.iter().filter_map(|reply| {
+        let PendingCalls { reply_id, agent_path, confirm, external, since } = reply.pending()?;
+        let expires_at = expires_at(reply, timeout);
+        Some(PendingView { reply_id, agent_path, confirm, external, since, expires_at })
+    });
+    views.collect()
+}
+
+/// Milliseconds since 1970 as ISO 8601.
+pub fn iso(ms: i64) -> String {
+    let time = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    format!("{time:.3}")
+}
+
+/// The stored record of a session that the caller reaches.
+pub async fn record(app: &App, caller: &crate::Caller, id: &str) -> ApiResult<SessionRecord> {
+    let key = caller.session(id)?;
+    let record = app.log.store().session(&key).await?;
+    record.ok_or_else(|| ApiError::from(turnwire_log::Error::NoSession))
+}

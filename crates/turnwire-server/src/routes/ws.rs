@@ -1,0 +1,53 @@
+//! `GET /v1/ws`: several sessions on one socket.
+
+use crate::App;
+use crate::auth::Caller;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::Query;
+use crate::socket;
+use axum::extract::State;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::response::Response;
+use serde::Deserialize;
+use std::sync::Arc;
+use turnwire_wires::Wire;
+
+/// What stands behind the `?`.
+#[derive(Debug, Default, Deserialize)]
+pub struct Ask {
+    wire: Option<String>,
+}
+
+/// Opens a socket. Who has no credentials yet sends them as its first command.
+pub async fn open_socket(
+    State(app): State<Arc<App>>,
+    caller: Option<Caller>,
+    Query(ask): Query<Ask>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> ApiResult<Response> {
+    let wire = wire(ask.wire.as_deref())?;
+    let upgrade = upgrade.map_err(|why| {
+        ApiError::bad_request(format!("this is no WebSocket: {}", why.body_text()))
+            .hint("connect with a WebSocket client: ws:// or wss://")
+    })?;
+    let limit = app.config.limits.websocket_frame.bytes();
+    Ok(upgrade
+        .max_message_size(limit)
+        .max_frame_size(limit)
+        .read_buffer_size(socket::BUFFER)
+        .write_buffer_size(socket::BUFFER)
+        .on_upgrade(move |socket| socket::serve(socket, app, caller, wire)))
+}
+
+fn wire(name: Option<&str>) -> ApiResult<&'static Wire> {
+    let hint = "use ?wire=turnwire or ?wire=agentscope";
+    let name = name.unwrap_or("blocks");
+    match Wire::named(name).filter(|wire| socket::WIRES.contains(&wire.name)) {
+        Some(wire) => Ok(wire),
+        None if name == "blocks" => {
+            Err(ApiError::not_implemented("the blocks protocol is not there yet").hint(hint))
+        }
+        None => Err(ApiError::bad_request("there is no socket for this wire").hint(hint)),
+    }
+}

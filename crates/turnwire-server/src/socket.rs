@@ -1,0 +1,151 @@
+//! Several sessions on one WebSocket: commands in, answers and events out.
+//!
+//! Commands are JSON objects, each in a text message, and are done one after the other:
+//!
+//! | command | answer |
+//! |---|---|
+//! | `{"type":"auth","token"}` | `authenticated` |
+//! | `{"type":"subscribe","session_id","last_event_id"?,"after"?,"raw"?}` | `subscribed`, then events |
+//! | `{"type":"unsubscribe","session_id"}` | `unsubscribed` |
+//! | `{"type":"events","session_id","events"}` | `accepted` |
+//! | `{"type":"chat","session_id","content" or "message","queue"?}` | `accepted` |
+//! | `{"type":"stop","session_id"}` | `accepted` |
+//! | `{"type":"ping"}` | `pong` |
+//!
+//! An answer repeats the command's `id`. What does not work is answered by `error`, with `command`,
+//! `code`, `message` and `hint`; the socket stays open.
+//!
+//! One task reads commands, one writes, and each subscription is a task with a place of its own in
+//! its session's log. They meet in a short queue: where the client does not read, the queue is full,
+//! and everybody waits. So a client that stalls costs no more memory, and is closed after a while.
+
+mod command;
+mod subscriptions;
+mod writer;
+
+pub(crate) use command::WIRES;
+
+use crate::App;
+use crate::auth::Caller;
+use axum::extract::ws::{Message, WebSocket};
+use command::{Desk, Flow};
+use futures_util::StreamExt;
+use futures_util::stream::SplitStream;
+use std::sync::Arc;
+use std::time::Duration;
+use subscriptions::Subscriptions;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio_tungstenite::tungstenite;
+use turnwire_wires::Wire;
+use writer::{Out, Writer};
+
+/// How much a socket buffers each way.
+pub(crate) const BUFFER: usize = 4096;
+/// How long a client may take to close when it was told to.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Why a socket closes, in numbers of its own; those below 4000 are the protocol's.
+pub(crate) mod code {
+    pub const GOING_AWAY: u16 = 1001;
+    pub const PROTOCOL: u16 = 1002;
+    pub const NOT_UTF8: u16 = 1007;
+    pub const TOO_LARGE: u16 = 1009;
+    pub const UNAUTHORIZED: u16 = 4401;
+    pub const SILENT: u16 = 4008;
+}
+
+/// Why a socket closes.
+struct Close {
+    code: u16,
+    reason: &'static str,
+}
+
+/// Serves a socket until it closes.
+pub(crate) async fn serve(
+    socket: WebSocket,
+    app: Arc<App>,
+    caller: Option<Caller>,
+    wire: &'static Wire,
+) {
+    let (sink, mut stream) = socket.split();
+    let (writer, out) = Writer::spawn(sink);
+    let subscriptions = Subscriptions::new(app.clone(), wire, out.clone());
+    let (app_, out_) = (app.clone(), out.clone());
+    let mut desk = Desk { app: app_, wire, caller, counted: None, subscriptions, out: out_ };
+    let close = converse(&app, &mut stream, &mut desk, &writer).await;
+    desk.subscriptions.end().await;
+    drop(desk);
+    if let Some(Close { code, reason }) = close {
+        let _ = timeout(FAREWELL, out.send(Out::Close(code, reason))).await;
+    }
+    drop(out);
+    writer.finish(FAREWELL).await;
+    // Who leaves with something unread takes the reason away from the client.
+    let _ = timeout(FAREWELL, async { while let Some(Ok(_)) = stream.next().await {} }).await;
+}
+
+/// Reads commands until there is a reason to close. `None`: the connection is gone.
+async fn converse(
+    app: &App,
+    stream: &mut SplitStream<WebSocket>,
+    desk: &mut Desk,
+    writer: &Writer,
+) -> Option<Close> {
+    let heartbeat = app.config.limits.heartbeat.0;
+    let mut ping = interval_at(Instant::now() + heartbeat, heartbeat);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = Instant::now();
+    let patience = app.config.limits.headers_timeout.0;
+    let credentials = sleep_until(Instant::now() + patience);
+    tokio::pin!(credentials);
+    loop {
+        let message = tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => {
+                return Some(Close { code: code::GOING_AWAY, reason: "the server stops" });
+            }
+            () = writer.is_gone() => return None,
+            message = stream.next() => message?,
+            () = &mut credentials, if desk.caller.is_none() => {
+                return Some(Close { code: code::UNAUTHORIZED, reason: "no credentials came" });
+            }
+            _ = ping.tick() => {
+                // Where something waits to be written, the writer knows how long that may take.
+                let is_quiet = desk.out.capacity() == desk.out.max_capacity();
+                if is_quiet && heard.elapsed() >= heartbeat * 2 {
+                    return Some(Close { code: code::SILENT, reason: "no pong came" });
+                }
+                desk.out.try_send(Out::Ping).ok();
+                continue;
+            }
+        };
+        heard = Instant::now();
+        let flow = match message {
+            Ok(Message::Text(text)) => desk.command(text.as_str()).await,
+            Ok(Message::Binary(_)) => desk.binary().await,
+            Ok(Message::Ping(_) | Message::Pong(_)) => Flow::Continue(()),
+            Ok(Message::Close(_)) => Flow::Break(None),
+            Err(error) => Flow::Break(why(error)),
+        };
+        if let Flow::Break(close) = flow {
+            return close;
+        }
+    }
+}
+
+/// How to close after something that could not be read.
+fn why(error: axum::Error) -> Option<Close> {
+    let error = error.into_inner().downcast::<tungstenite::Error>().ok()?;
+    match *error {
+        tungstenite::Error::Capacity(_) => {
+            Some(Close { code: code::TOO_LARGE, reason: "a message is too large" })
+        }
+        tungstenite::Error::Utf8(_) => {
+            Some(Close { code: code::NOT_UTF8, reason: "a text message is not UTF-8" })
+        }
+        tungstenite::Error::Protocol(_) => {
+            Some(Close { code: code::PROTOCOL, reason: "this is not the WebSocket protocol" })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,311 @@
+//! Commands and their answers.
+
+use super::subscriptions::Subscriptions;
+use super::writer::{Out, Sender};
+use super::{Close, code};
+use crate::App;
+use crate::auth::{Caller, Connected, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::ingest;
+use crate::routes::read_message;
+use crate::stream::{Merge, Start, place};
+use crate::turns::answers;
+use crate::turns::send::{IfBusy, send};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+use turnwire_log::Session;
+use turnwire_wires::Wire;
+
+/// The wires whose frames can be sent over a socket with these commands.
+pub(crate) const WIRES: [&str; 2] = ["turnwire", "agentscope"];
+
+/// Where commands are done.
+pub(super) struct Desk {
+    pub app: Arc<App>,
+    pub wire: &'static Wire,
+    /// Who is at the other end, once that is known.
+    pub caller: Option<Caller>,
+    /// Counts for their tenant, where the connection does not do so already.
+    pub counted: Option<Connected>,
+    pub subscriptions: Subscriptions,
+    pub out: Sender,
+}
+
+/// Whether to read on; otherwise how to close. `None`: the connection is gone.
+pub(super) type Flow = ControlFlow<Option<Close>>;
+
+/// What a command is answered with, beside its `id`.
+type Fields = Map<String, Value>;
+
+/// A command. What it does not need is not looked at.
+#[derive(Debug, Default, Deserialize)]
+struct Command<'a> {
+    #[serde(default)]
+    r#type: String,
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default)]
+    session_id: Option<String>,
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    last_event_id: Option<String>,
+    #[serde(default)]
+    after: Option<String>,
+    #[serde(default)]
+    raw: bool,
+    #[serde(default)]
+    queue: bool,
+    #[serde(default, borrow)]
+    events: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    message: Option<&'a RawValue>,
+}
+
+/// The longest `id` that is repeated.
+const LONGEST_ID: usize = 256;
+
+/// What can be read of a command that cannot be read.
+#[derive(Debug, Default, Deserialize)]
+struct Name {
+    #[serde(default)]
+    r#type: Value,
+    #[serde(default)]
+    id: Value,
+}
+
+impl Desk {
+    /// Does what a text message asks for, and answers.
+    pub async fn command(&mut self, text: &str) -> Flow {
+        let command: Command<'_> = match serde_json::from_str(text) {
+            Ok(command) => command,
+            Err(why) => {
+                let Name { r#type, id } = serde_json::from_str(text).unwrap_or_default();
+                let word = r#type.as_str().unwrap_or_default();
+                let error = ApiError::bad_request(format!("this is no command: {why}"))
+                    .hint("a command is a JSON object with a `type`");
+                return self.refuse(word, repeated(Some(id)).as_ref(), &error).await;
+            }
+        };
+        let id = repeated(command.id.clone());
+        if command.r#type == "subscribe" {
+            return self.subscribe(&command, id).await;
+        }
+        match self.answer(&command).await {
+            Ok(answer) => self.say(answer, id).await,
+            Err(error) => {
+                self.refuse(&command.r#type, id.as_ref(), &error).await?;
+                if command.r#type == "auth" && self.caller.is_none() {
+                    let reason = "these are no credentials";
+                    return Flow::Break(Some(Close { code: code::UNAUTHORIZED, reason }));
+                }
+                Flow::Continue(())
+            }
+        }
+    }
+
+    /// Commands are text.
+    pub async fn binary(&mut self) -> Flow {
+        let error = ApiError::bad_request("a binary message is no command")
+            .hint("send commands as text messages");
+        self.refuse("", None, &error).await
+    }
+
+    async fn answer(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
+        match &*command.r#type {
+            "ping" => Ok(fields(json!({"type": "pong"}))),
+            "auth" => self.auth(command),
+            "unsubscribe" => {
+                let id = named(command)?;
+                let was_there = self.subscriptions.remove(id).await;
+                let answer = json!({"type": "unsubscribed", "session_id": id});
+                was_there.then(|| fields(answer)).ok_or_else(|| {
+                    ApiError::conflict("this socket does not watch this session")
+                        .kind("not_subscribed")
+                })
+            }
+            "events" => self.events(command).await,
+            "chat" => self.chat(command).await,
+            "stop" => {
+                let (caller, session) = self.session(command, Scope::Chat).await?;
+                let taken = answers::stop(&self.app, &session, &caller).await?;
+                Ok(accepted(&session, taken.last))
+            }
+            "" => Err(ApiError::bad_request("a command has a `type`").hint(COMMANDS)),
+            _ => Err(ApiError::bad_request("there is no such command")
+                .kind("unknown_command")
+                .hint(COMMANDS)),
+        }
+    }
+
+    fn auth(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
+        let token = command.token.as_deref().ok_or_else(|| {
+            ApiError::bad_request("`auth` has no `token`")
+                .hint("{\"type\":\"auth\",\"token\":\"…\"}")
+        })?;
+        let caller = self.app.auth.token(token)?;
+        let is_counted = self.caller.as_ref().is_some_and(|known| {
+            self.counted.is_none() && Arc::ptr_eq(&known.0.tenant, &caller.0.tenant)
+        });
+        if !is_counted {
+            self.counted = Some(caller.0.tenant.connect()?);
+        }
+        self.caller = Some(caller);
+        Ok(fields(json!({"type": "authenticated"})))
+    }
+
+    async fn subscribe(&mut self, command: &Command<'_>, id: Option<Value>) -> Flow {
+        let watcher = match self.watcher(command).await {
+            Ok(watcher) => watcher,
+            Err(error) => return self.refuse("subscribe", id.as_ref(), &error).await,
+        };
+        let session = watcher.session();
+        let head = session.head();
+        let answer = json!({
+            "type": "subscribed",
+            "session_id": session.id(),
+            "status": head.status,
+            "last_seq": head.last,
+            "last_event_id": session.token(head.last),
+        });
+        // The answer comes before the first event.
+        self.say(fields(answer), id).await?;
+        self.subscriptions.begin(watcher);
+        Flow::Continue(())
+    }
+
+    async fn watcher(&mut self, command: &Command<'_>) -> ApiResult<crate::stream::Watcher> {
+        let (_, session) = self.session(command, Scope::Read).await?;
+        let token = command.last_event_id.as_deref().filter(|token| !token.is_empty());
+        let start = match token.or(command.after.as_deref()) {
+            None | Some("") => Start::Beginning,
+            Some("now") if token.is_none() => Start::Now,
+            Some(token) => place(&session, session.first().await?, token).into(),
+        };
+        let merge = if command.raw { Merge::Nothing } else { Merge::Deltas };
+        self.subscriptions.prepare(&session, start, merge).await
+    }
+
+    async fn events(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
+        let caller = self.known()?;
+        let events = command.events.filter(|events| events.get().starts_with('['));
+        let events = events.ok_or_else(|| {
+            ApiError::bad_request("`events` has no `events`").hint("they are a JSON list")
+        })?;
+        let session = self.open(&caller, command).await?;
+        let bytes = events.get().as_bytes();
+        let batch = ingest::read(&self.app, &session, self.wire.name, bytes).await?;
+        let published = ingest::answer(&self.app, &caller, &session, batch).await?;
+        let mut answer = accepted(&session, published.last);
+        answer.insert("stored".to_owned(), published.stored.into());
+        answer.insert("repeated".to_owned(), published.repeated.into());
+        Ok(answer)
+    }
+
+    async fn chat(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
+        let (_, session) = self.session(command, Scope::Chat).await?;
+        let message = match (command.message, command.content) {
+            (Some(message), _) if message.get().starts_with('{') => message.get().to_owned(),
+            (Some(content), _) | (None, Some(content)) => {
+                format!("{{\"content\":{}}}", content.get())
+            }
+            (None, None) => {
+                return Err(ApiError::bad_request("`chat` has neither `content` nor `message`")
+                    .hint("{\"type\":\"chat\",\"session_id\":\"…\",\"content\":\"hello\"}"));
+            }
+        };
+        let msg = read_message(message.as_bytes())?;
+        let if_busy = if command.queue { IfBusy::Queue } else { IfBusy::Refuse };
+        let sent = send(&self.app, &session, msg, if_busy, None).await?;
+        let mut answer = accepted(&session, 0);
+        answer.extend(fields(serde_json::to_value(sent.accepted()).map_err(ApiError::internal)?));
+        Ok(answer)
+    }
+
+    fn known(&self) -> ApiResult<Caller> {
+        let caller = self.caller.clone().ok_or_else(|| {
+            ApiError::unauthorized("this socket has shown no credentials yet")
+                .hint("send {\"type\":\"auth\",\"token\":\"…\"} first")
+        })?;
+        caller.0.tenant.request(Instant::now())?;
+        Ok(caller)
+    }
+
+    async fn session(
+        &self,
+        command: &Command<'_>,
+        scope: Scope,
+    ) -> ApiResult<(Caller, Arc<Session>)> {
+        let caller = self.known()?;
+        caller.need(scope)?;
+        let session = self.open(&caller, command).await?;
+        Ok((caller, session))
+    }
+
+    async fn open(&self, caller: &Caller, command: &Command<'_>) -> ApiResult<Arc<Session>> {
+        let key = caller.session(named(command)?)?;
+        let session = self.app.log.open(&key).await?;
+        Ok(session.ok_or(turnwire_log::Error::NoSession)?)
+    }
+
+    async fn say(&self, mut answer: Fields, id: Option<Value>) -> Flow {
+        if let Some(id) = id {
+            answer.insert("id".to_owned(), id);
+        }
+        match self.out.send(Out::Text(Value::Object(answer).to_string())).await {
+            Ok(()) => Flow::Continue(()),
+            Err(_) => Flow::Break(None),
+        }
+    }
+
+    async fn refuse(&self, command: &str, id: Option<&Value>, error: &ApiError) -> Flow {
+        if let Some(detail) = error.detail_text() {
+            tracing::warn!(command, detail, "a command on a socket failed");
+        }
+        let mut answer = fields(json!({
+            "type": "error",
+            "command": command,
+            "code": error.name(),
+            "message": error.message(),
+            "hint": error.hint_text(),
+        }));
+        answer.retain(|_, value| value.as_str() != Some(""));
+        self.say(answer, id.cloned()).await
+    }
+}
+
+const COMMANDS: &str = "commands are auth, subscribe, unsubscribe, events, chat, stop and ping";
+
+fn fields(value: Value) -> Fields {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Fields::default(),
+    }
+}
+
+fn accepted(session: &Session, last: u64) -> Fields {
+    let token = session.token(last);
+    fields(json!({"type": "accepted", "session_id": session.id(), "last_event_id": token}))
+}
+
+fn named<'c>(command: &'c Command<'_>) -> ApiResult<&'c str> {
+    command
+        .session_id
+        .as_deref()
+        .ok_or_else(|| ApiError::bad_request(format!("`{}` has no `session_id`", command.r#type)))
+}
+
+/// An `id` as it is repeated: a text or a number.
+fn repeated(id: Option<Value>) -> Option<Value> {
+    id.filter(|id| match id {
+        Value::String(text) => text.len() <= LONGEST_ID,
+        Value::Number(_) => true,
+        _ => false,
+    })
+}

@@ -1,0 +1,120 @@
+//! The sessions that a socket watches.
+
+use super::writer::{Out, Sender};
+use crate::App;
+use crate::error::{ApiError, ApiResult};
+use crate::stream::{Framing, Merge, Shape, Start, Until, Watcher};
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use turnwire_log::Session;
+use turnwire_wires::Wire;
+use turnwire_wires::stream::DisplayMode;
+
+/// How many sessions one socket may watch.
+const MOST: usize = 256;
+
+/// The sessions that a socket watches.
+pub(super) struct Subscriptions {
+    app: Arc<App>,
+    wire: &'static Wire,
+    out: Sender,
+    open: HashMap<Arc<str>, Subscription>,
+}
+
+struct Subscription {
+    over: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Subscription {
+    /// When this returns, nothing more comes.
+    async fn end(self) {
+        self.over.cancel();
+        let _ = self.task.await;
+    }
+}
+
+impl Subscriptions {
+    pub fn new(app: Arc<App>, wire: &'static Wire, out: Sender) -> Self {
+        Self { app, wire, out, open: HashMap::new() }
+    }
+
+    /// Gets ready to watch a session, in place of what was watched of it before.
+    pub async fn prepare(
+        &mut self,
+        session: &Arc<Session>,
+        start: Start,
+        merge: Merge,
+    ) -> ApiResult<Watcher> {
+        self.remove(session.id()).await;
+        self.open.retain(|_, subscription| !subscription.task.is_finished());
+        if self.open.len() >= MOST {
+            return Err(ApiError::too_many(format!("this socket watches {MOST} sessions already"))
+                .hint("unsubscribe from some, or open another socket"));
+        }
+        let display = DisplayMode::default();
+        let shape = Shape { wire: self.wire, framing: Framing::Socket, merge, display };
+        let streams = self.app.streams.clone();
+        Ok(Watcher::new(session.clone(), shape, start, Until::Closed, streams).await?)
+    }
+
+    /// Watches.
+    pub fn begin(&mut self, watcher: Watcher) {
+        let over = CancellationToken::new();
+        let id = watcher.session().key().id.clone();
+        let task = tokio::spawn(watch(watcher, self.out.clone(), over.clone()));
+        self.open.insert(id, Subscription { over, task });
+    }
+
+    /// Watches a session no longer. Whether it did.
+    pub async fn remove(&mut self, session: &str) -> bool {
+        let Some(subscription) = self.open.remove(session) else { return false };
+        subscription.end().await;
+        true
+    }
+
+    /// Watches nothing any more.
+    pub async fn end(&mut self) {
+        for (_, subscription) in self.open.drain() {
+            subscription.end().await;
+        }
+    }
+}
+
+/// Hands on what there is, and what comes.
+async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
+    loop {
+        let bytes = tokio::select! {
+            biased;
+            () = over.cancelled() => return,
+            bytes = watcher.next() => bytes,
+        };
+        let sent = match bytes {
+            Some(Ok(bytes)) if bytes.is_empty() => continue,
+            Some(Ok(bytes)) => Out::Lines(bytes),
+            Some(Err(error)) => Out::Text(ended(watcher.session().id(), &error.into())),
+            // The socket closes anyway when the server stops.
+            None if !watcher.session().head().is_gone => return,
+            None => {
+                let gone = turnwire_log::Error::NoSession.into();
+                Out::Text(ended(watcher.session().id(), &gone))
+            }
+        };
+        let is_last = matches!(sent, Out::Text(_));
+        tokio::select! {
+            biased;
+            () = over.cancelled() => return,
+            sent = out.send(sent) => if sent.is_err() || is_last { return },
+        }
+    }
+}
+
+/// What a client is told of a session that it cannot watch any longer.
+fn ended(session: &str, error: &ApiError) -> String {
+    let (code, message) = (error.name(), error.message());
+    json!({"type": "unsubscribed", "session_id": session, "code": code, "message": message})
+        .to_string()
+}

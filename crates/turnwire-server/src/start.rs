@@ -1,0 +1,80 @@
+//! Why the server cannot start, and what to do about it.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+/// Why the server cannot start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartError {
+    message: String,
+    hint: String,
+}
+
+impl StartError {
+    /// An error of this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: String::new() }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// What to do about it. Empty when nobody knows.
+    pub fn what_to_do(&self) -> &str {
+        &self.hint
+    }
+
+    pub(crate) fn bind(address: SocketAddr, error: &io::Error) -> Self {
+        let hint = match error.kind() {
+            ErrorKind::AddrInUse => {
+                "another program listens there, perhaps another Turnwire: stop it, or choose another port with --listen"
+            }
+            ErrorKind::PermissionDenied => {
+                "ports below 1024 belong to the system: choose a higher one with --listen"
+            }
+            ErrorKind::AddrNotAvailable => {
+                "this machine does not have that address: use 127.0.0.1, or 0.0.0.0 for all it has"
+            }
+            _ => "choose another address with --listen",
+        };
+        Self::new(format!("cannot listen on {address}: {error}")).hint(hint)
+    }
+}
+
+impl From<turnwire_log::Error> for StartError {
+    fn from(error: turnwire_log::Error) -> Self {
+        use turnwire_log::Error;
+        let hint = match &error {
+            Error::Locked(_) => {
+                "only one server uses a store: stop the other one, or give this one its own with --store"
+            }
+            Error::Denied(_) => {
+                "this user must be allowed to read and write the file and its folder; or choose another with --store"
+            }
+            Error::Full(_) => "make room on the disk, or choose another place with --store",
+            Error::Version(_) => "use the version of Turnwire that wrote it, or a later one",
+            Error::Damaged(_) => {
+                "`turnwire doctor` checks and repairs; `turnwire restore` brings a backup back"
+            }
+            _ => "choose another store with --store",
+        };
+        Self::new(format!("cannot open the store: {error}")).hint(hint)
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if !self.hint.is_empty() {
+            write!(f, "\n  hint: {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for StartError {}

@@ -1,0 +1,19 @@
+//! Events on their way out.
+//!
+//! A watcher has a place in the log of its own, and reads on from there. Far behind, it reads the
+//! log (`backlog`); near the end it takes what was encoded once for all who watch the same session in
+//! the same shape (`feed`). A hint that there is more carries nothing, so a lost one costs time and
+//! no event; and a watcher that does not read costs no memory.
+
+mod backlog;
+mod cache;
+mod feed;
+mod token;
+mod watcher;
+mod writer;
+
+pub use cache::Backlogs;
+pub use feed::Feeds;
+pub use token::{Place, place};
+pub use watcher::{Shared, Start, Until, Watcher};
+pub use writer::{Framing, Merge, Shape};

@@ -1,0 +1,140 @@
+//! What a watcher has missed, read from the log.
+
+use super::cache::{Backlogs, Page};
+use super::writer::{Merge, Shape, Writer};
+use bytes::Bytes;
+use turnwire_core::{Event, Seq, coalesce};
+use turnwire_log::store::{Lines, MessageQuery};
+use turnwire_log::{Result, Session};
+
+/// How many events are encoded together. Pages begin at multiples of it, so that those who come
+/// from different places meet.
+const PAGE: u64 = 4096;
+/// How much is read of the log at a time.
+const CHUNK: usize = 512 * 1024;
+
+/// The next events behind a place, at least one, and the place of the last of them.
+pub(super) async fn next(
+    session: &Session,
+    shape: &Shape,
+    cache: &Backlogs,
+    writer: &mut Option<Box<Writer>>,
+    cursor: u64,
+) -> Result<(Bytes, u64)> {
+    let to = (cursor / PAGE + 1).saturating_mul(PAGE).min(session.head().last);
+    if !shape.is_canonical() {
+        let writer = match writer {
+            Some(writer) => writer,
+            None => writer.insert(Box::new(warm(session, shape, cursor).await?)),
+        };
+        write(session, shape.merge, writer, cursor, to).await?;
+        return Ok((writer.take(), to));
+    }
+    let page = Page { session: session.no(), shape: shape.key(), from: cursor, to };
+    let make = async {
+        let mut writer = new_writer(session, shape)?;
+        write(session, shape.merge, &mut writer, cursor, to).await?;
+        Ok(writer.take())
+    };
+    Ok((cache.page(&page, make).await?, to))
+}
+
+fn new_writer(session: &Session, shape: &Shape) -> Result<Writer> {
+    // Which wires can be written was checked when the request came in.
+    Writer::new(session, shape).map_err(|error| turnwire_log::Error::Store(error.to_string()))
+}
+
+async fn write(
+    session: &Session,
+    merge: Merge,
+    writer: &mut Writer,
+    cursor: u64,
+    to: u64,
+) -> Result<()> {
+    each_row(session, cursor, to, |rows| match merge {
+        Merge::Nothing => each_line(rows, to, |seq, line| writer.line(seq, line)),
+        Merge::Deltas => {
+            let mut events = Vec::new();
+            for rows in rows {
+                for (seq, line) in rows.iter().take_while(|(seq, _)| seq.get() <= to) {
+                    events.push(Session::event_at(seq, line)?);
+                }
+            }
+            for event in coalesce(events) {
+                writer.event(&event);
+            }
+            Ok(())
+        }
+    })
+    .await
+}
+
+fn each_line(
+    rows: &[Lines],
+    to: u64,
+    mut each: impl FnMut(Seq, &[u8]) -> Result<()>,
+) -> Result<()> {
+    for rows in rows {
+        for (seq, line) in rows.iter().take_while(|(seq, _)| seq.get() <= to) {
+            each(seq, line)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads rows behind a place, up to another.
+async fn each_row(
+    session: &Session,
+    mut cursor: u64,
+    to: u64,
+    mut each: impl FnMut(&[Lines]) -> Result<()>,
+) -> Result<()> {
+    while cursor < to {
+        let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let rows = session.read(from, CHUNK).await?;
+        let Some(last) = rows.last().map(Lines::last) else { break };
+        each(&rows)?;
+        cursor = last;
+    }
+    Ok(())
+}
+
+/// A writer that has seen the turn that a place is in, up to there.
+pub(super) async fn warm(session: &Session, shape: &Shape, cursor: u64) -> Result<Writer> {
+    let mut writer = new_writer(session, shape)?;
+    if !shape.is_canonical() {
+        let start = turn_start(session, cursor).await?;
+        each_row(session, start, cursor, |rows| {
+            each_line(rows, cursor, |seq, line| {
+                let event: Event<'_> = Session::event_at(seq, line)?;
+                writer.silently(&event);
+                Ok(())
+            })
+        })
+        .await?;
+    }
+    Ok(writer)
+}
+
+/// The place before the first event of the turn that a place is in the middle of.
+pub(super) async fn turn_start(session: &Session, cursor: u64) -> Result<u64> {
+    let Some(at) = Seq::new(cursor) else { return Ok(0) };
+    let mut start = session.open_from().filter(|open| *open <= at).map_or(cursor, before);
+    // A few messages back: sub-agents end before those that they work for.
+    let query = MessageQuery {
+        before: Some(at.next()),
+        limit: 64,
+        sub_agents: true,
+        ..MessageQuery::default()
+    };
+    for message in session.messages(&query).await? {
+        if message.last > at && message.first <= at {
+            start = start.min(before(message.first));
+        }
+    }
+    Ok(start)
+}
+
+fn before(seq: Seq) -> u64 {
+    seq.get() - 1
+}

@@ -1,0 +1,179 @@
+//! The end of a session's log in one shape, encoded once for all who watch.
+
+use super::backlog;
+use super::writer::{Shape, ShapeKey};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use turnwire_core::Seq;
+use turnwire_log::Session;
+use turnwire_log::store::{Lines, SessionNo};
+
+/// How much is kept for those who are a little behind.
+const BYTES: usize = 512 * 1024;
+/// How much is encoded at a time.
+const CHUNK: usize = 128 * 1024;
+/// Watchers are woken at most this often: with many of them each wake-up is a write to a socket.
+const PACE: Duration = Duration::from_millis(5);
+
+/// All feeds that somebody watches.
+#[derive(Default)]
+pub struct Feeds {
+    feeds: Mutex<HashMap<(SessionNo, ShapeKey), Weak<Feed>>>,
+}
+
+impl Feeds {
+    /// The feed of a session in a shape; a new one begins behind the cursor.
+    pub(super) fn join(&self, session: &Arc<Session>, shape: &Shape, cursor: u64) -> Arc<Feed> {
+        let mut feeds = self.feeds.lock();
+        let key = (session.no(), shape.key());
+        if let Some(feed) = feeds.get(&key).and_then(Weak::upgrade)
+            && !feed.has_failed()
+        {
+            return feed;
+        }
+        if feeds.len() >= 64 && feeds.len().is_power_of_two() {
+            feeds.retain(|_, feed| feed.strong_count() > 0);
+        }
+        let over = CancellationToken::new();
+        let feed = Arc::new(Feed {
+            ring: Mutex::new(Ring { start: cursor, ..Ring::default() }),
+            encoded: watch::Sender::new(cursor),
+            _over: over.clone().drop_guard(),
+        });
+        feeds.insert(key, Arc::downgrade(&feed));
+        let pump = pump(Arc::downgrade(&feed), session.clone(), *shape, cursor);
+        tokio::spawn(async move { over.run_until_cancelled(pump).await });
+        feed
+    }
+
+    /// How many feeds there are.
+    pub fn count(&self) -> usize {
+        self.feeds.lock().values().filter(|feed| feed.strong_count() > 0).count()
+    }
+}
+
+/// The end of a session's log in one shape.
+pub(super) struct Feed {
+    ring: Mutex<Ring>,
+    /// The place of the last event that is encoded; the largest number when there will be no more.
+    encoded: watch::Sender<u64>,
+    _over: DropGuard,
+}
+
+const FAILED: u64 = u64::MAX;
+
+#[derive(Default)]
+struct Ring {
+    /// What is behind this place is here.
+    start: u64,
+    batches: VecDeque<Batch>,
+    bytes: usize,
+}
+
+/// Some events that were encoded together.
+struct Batch {
+    first: u64,
+    last: u64,
+    bytes: Bytes,
+    /// Where each event ends.
+    ends: Vec<usize>,
+}
+
+impl Feed {
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.encoded.subscribe()
+    }
+
+    fn has_failed(&self) -> bool {
+        *self.encoded.borrow() == FAILED
+    }
+
+    /// Where it begins.
+    pub fn start(&self) -> u64 {
+        self.ring.lock().start
+    }
+
+    /// What is behind a place, and up to where; nothing when there is nothing yet, or no longer.
+    pub fn take(&self, cursor: u64) -> Option<(Bytes, u64)> {
+        let ring = self.ring.lock();
+        if cursor < ring.start {
+            return None;
+        }
+        let at = ring.batches.partition_point(|batch| batch.last <= cursor);
+        let batch = ring.batches.get(at)?;
+        let skip = usize::try_from(cursor.saturating_add(1).saturating_sub(batch.first)).ok()?;
+        let start = match skip.checked_sub(1) {
+            Some(before) => *batch.ends.get(before)?,
+            None => 0,
+        };
+        Some((batch.bytes.slice(start.min(batch.bytes.len())..), batch.last))
+    }
+
+    fn push(&self, batch: Batch) {
+        let mut ring = self.ring.lock();
+        ring.bytes += batch.bytes.len();
+        ring.batches.push_back(batch);
+        while ring.bytes > BYTES && ring.batches.len() > 1 {
+            if let Some(oldest) = ring.batches.pop_front() {
+                ring.bytes -= oldest.bytes.len();
+                ring.start = oldest.last;
+            }
+        }
+    }
+}
+
+/// Encodes what comes, for as long as the feed is there.
+async fn pump(feed: Weak<Feed>, session: Arc<Session>, shape: Shape, cursor: u64) {
+    let result = pump_on(&feed, &session, &shape, cursor).await;
+    if let Err(error) = result {
+        tracing::warn!(session = session.id(), %error, "a feed ends");
+    }
+    if let Some(feed) = feed.upgrade() {
+        feed.encoded.send_replace(FAILED);
+    }
+}
+
+async fn pump_on(
+    feed: &Weak<Feed>,
+    session: &Arc<Session>,
+    shape: &Shape,
+    mut cursor: u64,
+) -> turnwire_log::Result<()> {
+    let mut head = session.watch();
+    let mut writer = backlog::warm(session, shape, cursor).await?;
+    let mut woken = None::<Instant>;
+    loop {
+        let now = *head.borrow_and_update();
+        if now.is_gone {
+            return Ok(());
+        }
+        if now.last <= cursor {
+            if head.changed().await.is_err() {
+                return Ok(());
+            }
+            continue;
+        }
+        if let Some(woken) = woken {
+            tokio::time::sleep_until(woken + PACE).await;
+        }
+        let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let rows = session.read(from, CHUNK).await?;
+        let Some(last) = rows.last().map(Lines::last) else { continue };
+        let mut ends = Vec::new();
+        for (seq, line) in rows.iter().flat_map(Lines::iter) {
+            writer.line(seq, line)?;
+            ends.push(writer.len());
+        }
+        let Some(feed) = feed.upgrade() else { return Ok(()) };
+        feed.push(Batch { first: from.get(), last, bytes: writer.take(), ends });
+        cursor = last;
+        feed.encoded.send_replace(last);
+        woken = Some(Instant::now());
+    }
+}

@@ -1,0 +1,337 @@
+//! One who watches a session.
+
+use super::backlog;
+use super::cache::Backlogs;
+use super::feed::{Feed, Feeds};
+use super::writer::{Framing, Merge, Shape, Writer};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use turnwire_core::event::{Message, Reset, Supersede};
+use turnwire_core::{Event, Msg, Seq};
+use turnwire_log::store::{MessageQuery, Status};
+use turnwire_log::{Error, Head, Result, Session};
+use turnwire_wires::registry::Resume;
+
+/// Who is no further behind than this takes part in the feed.
+const NEAR: u64 = 1024;
+
+/// Where a watcher begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// With the first event.
+    Beginning,
+    /// Behind this place.
+    After(u64),
+    /// With what comes next.
+    Now,
+    /// The token leads nowhere: it is told so, and gets everything.
+    Reset(&'static str),
+}
+
+/// When a stream ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Never.
+    Closed,
+    /// When no reply is open.
+    Idle,
+    /// When this place was sent, and no reply is open or one waits.
+    Paused(u64),
+}
+
+/// One who watches a session: a place in its log, and how to go on from there.
+pub struct Watcher {
+    session: Arc<Session>,
+    shape: Shape,
+    until: Until,
+    cursor: u64,
+    /// What is there up to here is read from the log, and merged where that is wanted; what comes
+    /// behind it is taken from the feed.
+    missed: u64,
+    head: watch::Receiver<Head>,
+    feed: Option<(Arc<Feed>, watch::Receiver<u64>)>,
+    writer: Option<Box<Writer>>,
+    /// What has to be said before anything else.
+    first: Option<Bytes>,
+    shared: Arc<Shared>,
+    has_ended: bool,
+}
+
+/// What all watchers share.
+pub struct Shared {
+    /// The feeds.
+    pub feeds: Feeds,
+    /// The backlogs.
+    pub backlogs: Backlogs,
+    /// Ends all streams.
+    pub shutdown: CancellationToken,
+    /// How often a quiet stream says that it is still there.
+    pub heartbeat: Duration,
+}
+
+impl Watcher {
+    /// Begins to watch.
+    pub async fn new(
+        session: Arc<Session>,
+        shape: Shape,
+        start: Start,
+        until: Until,
+        shared: Arc<Shared>,
+    ) -> Result<Self> {
+        let head = session.watch();
+        let mut watcher = Self {
+            session,
+            shape,
+            until,
+            cursor: 0,
+            missed: 0,
+            head,
+            feed: None,
+            writer: None,
+            first: None,
+            shared,
+            has_ended: false,
+        };
+        watcher.begin(start).await?;
+        Ok(watcher)
+    }
+
+    /// Finds the place where it begins, and what has to be said there.
+    async fn begin(&mut self, start: Start) -> Result<()> {
+        self.missed = match self.shape.merge {
+            Merge::Deltas => self.head.borrow().last,
+            Merge::Nothing => 0,
+        };
+        match start {
+            Start::Now => self.cursor = self.head.borrow().last,
+            Start::After(seq) => {
+                self.cursor = match self.shape.wire.resume {
+                    Resume::Replay => backlog::turn_start(&self.session, seq).await?,
+                    Resume::Tail | Resume::Snapshot => seq,
+                };
+            }
+            Start::Beginning | Start::Reset(_) => self.start_over(start).await?,
+        }
+        if self.shape.wire.resume == Resume::Snapshot && self.cursor > 0 {
+            self.snapshot().await?;
+        }
+        Ok(())
+    }
+
+    /// What a client is told that comes in somewhere, where its protocol wants a picture first.
+    async fn snapshot(&mut self) -> Result<()> {
+        let mut writer = Box::new(backlog::warm(&self.session, &self.shape, self.cursor).await?);
+        let mut messages = Vec::new();
+        let query = MessageQuery { limit: usize::MAX, ..MessageQuery::default() };
+        for stored in self.session.messages(&query).await? {
+            if stored.last.get() <= self.cursor && !stored.superseded {
+                messages.extend(read(&stored.json));
+            }
+        }
+        let at = Seq::new(self.cursor).unwrap_or(Seq::FIRST);
+        for id in self.session.unfinished_at(at).await? {
+            messages.extend(self.session.message_at(&id, at).await?);
+        }
+        writer.resume(&messages);
+        self.first = Some(writer.take());
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Everything that there is: messages whose events are gone, whole; then the events.
+    async fn start_over(&mut self, start: Start) -> Result<()> {
+        let kept = self.session.first().await?;
+        let mut writer = Box::new(backlog::warm(&self.session, &self.shape, 0).await?);
+        if let Start::Reset(reason) = start {
+            let epoch = self.session.epoch().to_owned();
+            writer.event(&Event::new("", Reset { epoch, reason: reason.to_owned() }));
+        }
+        if kept > Seq::FIRST {
+            let query = MessageQuery {
+                before: Some(kept),
+                limit: usize::MAX,
+                sub_agents: true,
+                ..MessageQuery::default()
+            };
+            let mut superseded = Vec::new();
+            for stored in self.session.messages(&query).await? {
+                let Some(msg) = read(&stored.json) else { continue };
+                if stored.superseded {
+                    superseded.push(stored.id);
+                }
+                let mut event = Event::new("", Message { message: Box::new(msg) });
+                event.seq = Some(stored.last);
+                writer.event(&event);
+            }
+            if !superseded.is_empty() {
+                writer.event(&Event::new("", Supersede { message_ids: superseded }));
+            }
+        }
+        self.first = Some(writer.take());
+        self.writer = Some(writer);
+        self.cursor = kept.get() - 1;
+        Ok(())
+    }
+
+    /// The place up to which everything was handed out.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// Its protocol.
+    pub fn wire(&self) -> &'static turnwire_wires::Wire {
+        self.shape.wire
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Whether it would end at once, without a single event.
+    pub fn is_over(&self) -> bool {
+        let head = *self.head.borrow();
+        self.first.as_ref().is_none_or(Bytes::is_empty) && self.is_done(head)
+    }
+
+    fn is_done(&self, head: Head) -> bool {
+        self.cursor >= head.last
+            && match self.until {
+                Until::Closed => false,
+                Until::Idle => head.status == Status::Idle,
+                Until::Paused(seq) => self.cursor >= seq && head.status != Status::Running,
+            }
+    }
+
+    /// The next bytes; `None` when the stream ends. It has to be awaited to its end: what it has
+    /// read when it is dropped is lost to this watcher.
+    pub async fn next(&mut self) -> Option<Result<Bytes>> {
+        if self.has_ended {
+            return None;
+        }
+        if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
+            return Some(Ok(first));
+        }
+        loop {
+            let head = *self.head.borrow_and_update();
+            if head.is_gone || self.shared.shutdown.is_cancelled() {
+                self.has_ended = true;
+                return None;
+            }
+            if self.is_done(head) {
+                self.has_ended = true;
+                return Box::pin(self.last_words()).await.map(Ok);
+            }
+            if self.cursor < head.last {
+                // Boxed, so that one who waits does not hold the room that reading needs.
+                match Box::pin(self.take(head)).await {
+                    Ok(Some(bytes)) if !bytes.is_empty() => return Some(Ok(bytes)),
+                    Ok(_) => {}
+                    Err(error) => return Some(Box::pin(self.recover(error)).await),
+                }
+            } else if !self.wait().await {
+                return Some(Ok(heartbeat(self.shape.framing)));
+            }
+        }
+    }
+
+    /// A watcher so slow that what it had to read next is gone starts over; anything else ends it.
+    async fn recover(&mut self, error: Error) -> Result<Bytes> {
+        if matches!(error, Error::Trimmed(_)) {
+            self.feed = None;
+            self.begin(Start::Reset("the events behind the token are no longer kept")).await?;
+            return Ok(self.first.take().unwrap_or_default());
+        }
+        self.has_ended = true;
+        Err(error)
+    }
+
+    /// What is there. `None`: look again.
+    async fn take(&mut self, head: Head) -> Result<Option<Bytes>> {
+        if let Some((feed, _)) = &self.feed {
+            if let Some((bytes, last)) = feed.take(self.cursor) {
+                self.cursor = last;
+                return Ok(Some(bytes));
+            }
+            if self.cursor >= feed.start() {
+                self.wait().await;
+                return Ok(None);
+            }
+            self.feed = None;
+            self.missed = head.last;
+        }
+        if self.cursor >= self.missed && head.last - self.cursor <= NEAR {
+            let feed = self.shared.feeds.join(&self.session, &self.shape, self.cursor);
+            if self.cursor >= feed.start() {
+                let receiver = feed.subscribe();
+                self.feed = Some((feed, receiver));
+                self.writer = None;
+                return Ok(None);
+            }
+        }
+        let Self { session, shape, shared, writer, .. } = self;
+        let (bytes, last) =
+            backlog::next(session, shape, &shared.backlogs, writer, self.cursor).await?;
+        self.cursor = last;
+        self.missed = self.missed.min(head.last);
+        Ok(Some(bytes))
+    }
+
+    /// Waits for more. `false`: it took so long that the client is told that we are still here.
+    async fn wait(&mut self) -> bool {
+        let more = async {
+            match &mut self.feed {
+                Some((_, encoded)) => {
+                    if encoded.changed().await.is_err() || *encoded.borrow() == u64::MAX {
+                        self.feed = None;
+                        // It reads the log itself next, and so learns what is wrong.
+                        self.missed = u64::MAX;
+                    }
+                }
+                None => {
+                    let _ = self.head.changed().await;
+                }
+            }
+        };
+        let shutdown = self.shared.shutdown.clone();
+        let heartbeat = self.shared.heartbeat;
+        tokio::select! {
+            () = more => true,
+            () = shutdown.cancelled() => true,
+            () = tokio::time::sleep(heartbeat) => {
+                // A quiet session needs no feed.
+                self.feed = None;
+                false
+            }
+        }
+    }
+
+    /// What the protocol says at its end.
+    async fn last_words(&mut self) -> Option<Bytes> {
+        if self.shape.is_canonical() {
+            return None;
+        }
+        let mut writer = self.writer.take();
+        if writer.is_none() {
+            let warm = backlog::warm(&self.session, &self.shape, self.cursor).await;
+            writer = Some(Box::new(warm.ok()?));
+        }
+        let mut writer = writer?;
+        writer.end(self.shape.wire.last_word);
+        Some(writer.take()).filter(|bytes| !bytes.is_empty())
+    }
+}
+
+fn heartbeat(framing: Framing) -> Bytes {
+    match framing {
+        Framing::Sse => Bytes::from_static(b": \n\n"),
+        Framing::Socket => Bytes::new(),
+    }
+}
+
+fn read(json: &[u8]) -> Option<Msg> {
+    Msg::from_json(std::str::from_utf8(json).ok()?).ok()
+}

@@ -1,0 +1,207 @@
+//! Agents and the log, joined: replies that outlive whoever asked for them.
+//!
+//! What is to be done in a session is always read from its log, never remembered: an open reply of
+//! the session's own agent that does not wait is worked on, and when none is open the next message
+//! of the queue gets its turn. So whoever changes a session only has to [`wake`](Turns::wake) it, in
+//! the very change where that can be, and a restart is nothing but waking all that are open.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`send`] | a message comes in, and a reply starts |
+//! | [`retry`] | a message is answered again |
+//! | [`answers`] | what people and clients say to an open reply, a stop included |
+//! | [`once`] | a request that was sent twice is done once |
+//! | `drive` | the one task of a session that works |
+//! | `journal` | what an agent emits becomes durable |
+//! | `ending` | replies that cannot go on are closed |
+//! | `clock` | questions that nobody answers, producers that fall silent |
+
+pub mod answers;
+mod clock;
+mod drive;
+mod ending;
+mod journal;
+pub mod once;
+pub mod retry;
+pub mod send;
+
+pub(crate) use ending::end_all;
+pub(crate) use journal::{filled, persist};
+
+use crate::config::{Config, OnRestart};
+use crate::routes::unfinished;
+use clock::Deadlines;
+use drive::drive;
+use ending::end_own;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use turnwire_agent::Agent;
+use turnwire_core::{Event, FinishedReason};
+use turnwire_log::store::{SessionNo, SessionRecord, Status};
+use turnwire_log::{Log, OpenReply, Result, Session, Tx};
+
+/// The agent of a session whose replies come only from elsewhere.
+pub const EXTERNAL: &str = "external";
+
+/// How long a question waits for a person where the settings do not say.
+const APPROVAL_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The replies that agents write here.
+pub struct Turns {
+    log: Arc<Log>,
+    config: Arc<Config>,
+    agents: BTreeMap<String, Arc<dyn Agent>>,
+    /// The sessions in which a task works.
+    slots: Mutex<HashMap<SessionNo, Slot>>,
+    /// How many those are.
+    working: watch::Sender<usize>,
+    /// Answers that the agent has not seen yet, and the reply that it writes.
+    answers: Mutex<HashMap<SessionNo, (String, Event<'static>)>>,
+    deadlines: Deadlines,
+    /// Cancelled when everything lets go.
+    over: CancellationToken,
+}
+
+/// The task of a session.
+#[derive(Default)]
+struct Slot {
+    /// Something changed since it last looked.
+    again: bool,
+    /// The reply that it works on, and how to stop it.
+    call: Option<(String, CancellationToken)>,
+}
+
+impl Turns {
+    /// Over a log, with the agents that run here.
+    pub fn new(
+        log: Arc<Log>,
+        config: Arc<Config>,
+        agents: BTreeMap<String, Arc<dyn Agent>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            log,
+            config,
+            agents,
+            slots: Mutex::default(),
+            working: watch::Sender::new(0),
+            answers: Mutex::default(),
+            deadlines: Deadlines::default(),
+            over: CancellationToken::new(),
+        })
+    }
+
+    /// Has somebody look what is to be done in a session. It never waits, so it can be called
+    /// inside of a change: whoever looks sees the session after it.
+    pub fn wake(self: &Arc<Self>, session: &Arc<Session>) {
+        if session.agent() == EXTERNAL || self.over.is_cancelled() {
+            return;
+        }
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.get_mut(&session.no()) {
+            slot.again = true;
+            return;
+        }
+        slots.insert(session.no(), Slot::default());
+        self.working.send_replace(slots.len());
+        drop(slots);
+        tokio::spawn(drive(self.clone(), session.clone()));
+    }
+
+    /// Takes up what a former process left: replies go on, or end where the settings say so, and
+    /// messages that wait for their turn get it. From here on time limits are watched, too.
+    pub async fn recover(self: &Arc<Self>) -> Result<()> {
+        for record in self.log.store().open_sessions().await? {
+            if unfinished::is_marked(&self.log.store().queued(record.no).await?) {
+                tracing::warn!(
+                    session = &*record.key.id,
+                    "a fork that was not finished is removed"
+                );
+                self.log.delete(&record.key).await?;
+                continue;
+            }
+            if record.agent == EXTERNAL {
+                continue;
+            }
+            let Some(session) = self.log.open(&record.key).await? else { continue };
+            if self.stops_on_restart(&record) {
+                // A store that cannot be written yet does not hold up the start.
+                tokio::spawn(self.clone().end_then_wake(session));
+            } else {
+                self.wake(&session);
+            }
+        }
+        self.watch_the_clock();
+        Ok(())
+    }
+
+    async fn end_then_wake(self: Arc<Self>, session: Arc<Session>) {
+        let interrupted = FinishedReason::Interrupted;
+        let end = |tx: &mut Tx<'_>| end_own(tx, &session, &interrupted, None);
+        if let Err(halt) = persist(&session, &self.over, &[], end).await {
+            tracing::error!(session = session.id(), %halt, "an open reply was not ended");
+        }
+        self.wake(&session);
+    }
+
+    fn stops_on_restart(&self, record: &SessionRecord) -> bool {
+        let agent = self.config.agents.get(&record.agent);
+        record.state.status == Status::Running
+            && !record.state.is_produced
+            && agent.is_some_and(|agent| agent.on_restart == OnRestart::Stop)
+    }
+
+    /// Lets go of everything. Replies stay open, and go on after a restart; what is being committed
+    /// is committed.
+    pub async fn shutdown(&self) {
+        self.over.cancel();
+        let mut working = self.working.subscribe();
+        // The sender is here as long as this is.
+        let _ = working.wait_for(|count| *count == 0).await;
+    }
+
+    /// Has the agent let go of a reply that has ended, or of whatever it does in a session that was
+    /// deleted.
+    pub fn let_go(&self, session: &Session, reply: Option<&str>) {
+        if let Some(slot) = self.slots.lock().get(&session.no())
+            && let Some((id, call)) = &slot.call
+            && reply.is_none_or(|reply| reply == id)
+        {
+            call.cancel();
+        }
+    }
+
+    /// How many sessions an agent works in.
+    pub fn working(&self) -> usize {
+        *self.working.borrow()
+    }
+
+    /// How long a question of an agent waits for a person. An agent elsewhere decides that itself.
+    pub fn approval_timeout(&self, agent: &str) -> Option<Duration> {
+        match self.config.agents.get(agent) {
+            _ if agent == EXTERNAL => None,
+            Some(config) => Some(config.approval_timeout.0),
+            None => Some(APPROVAL_TIMEOUT),
+        }
+    }
+}
+
+impl Turns {
+    /// Keeps an answer for the agent that asked. To be called inside of the change that logs it, so
+    /// that whoever sees the change finds it.
+    fn hand_over(&self, session: &Session, tx: &Tx<'_>, answer: Event<'static>) {
+        if let Some(own) = own_reply(session, tx) {
+            let own = own.msg().id().to_owned();
+            self.answers.lock().insert(session.no(), (own, answer));
+        }
+    }
+}
+
+/// The open reply that the session's own agent writes.
+fn own_reply<'t>(session: &Session, tx: &'t Tx<'_>) -> Option<&'t OpenReply> {
+    let is_own = session.agent() != EXTERNAL && !tx.is_produced();
+    tx.replies().iter().find(|reply| is_own && !reply.is_of_sub_agent())
+}

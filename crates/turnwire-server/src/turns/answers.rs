@@ -1,0 +1,322 @@
+//! What people and clients say to an open reply: answers, results, a stop.
+//!
+//! An answer is never trusted further than it was asked. What is logged is made anew from what was
+//! asked and the little that an answer may decide.
+
+use super::clock;
+use super::ending::end_own;
+use super::{EXTERNAL, own_reply};
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::sync::Arc;
+use turnwire_agent::Halt;
+use turnwire_core::event::{
+    ConfirmResult, ExternalExecutionResult, UserConfirmResult, UserInterrupt,
+};
+use turnwire_core::stamp::System;
+use turnwire_core::{
+    Event, EventKind, Fields, FinishedReason, ToolCall, ToolCallState, ToolResult, ToolResultState,
+};
+use turnwire_log::{OpenReply, Pushed, Session, Tx};
+
+pub use clock::expires_at;
+
+/// What came of answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The place of the session's last event.
+    pub last: u64,
+    /// How many of the events were stored.
+    pub stored: u32,
+    /// How many were there already.
+    pub repeated: u32,
+}
+
+/// Takes events of somebody who is no producer: all of them, or none.
+///
+/// A stop of a reply that has ended meanwhile is neither stored nor wrong.
+pub async fn take(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    caller: &Caller,
+    events: &[Event<'_>],
+) -> ApiResult<Taken> {
+    for event in events {
+        caller.need(scope(event)?)?;
+    }
+    let touched: Vec<&str> =
+        events.iter().map(|event| &*event.reply_id).filter(|id| !id.is_empty()).collect();
+    let mut desk = Desk { app, session, stored: 0, repeated: 0, stopped: Vec::new() };
+    let (desk, receipt) = session
+        .transact(&touched, |tx| {
+            for event in events {
+                desk.take(tx, event)?;
+            }
+            if desk.stored > 0 {
+                app.turns.wake(session);
+            }
+            Ok::<_, ApiError>(desk)
+        })
+        .await?;
+    for reply in &desk.stopped {
+        app.turns.let_go(session, Some(reply));
+    }
+    Ok(Taken { last: receipt.last, stored: desk.stored, repeated: desk.repeated })
+}
+
+/// Stops the reply that is open, as somebody with the scope `chat` may.
+pub async fn stop(app: &Arc<App>, session: &Arc<Session>, caller: &Caller) -> ApiResult<Taken> {
+    take(app, session, caller, &[Event::new("", UserInterrupt {})]).await
+}
+
+/// Who may send such an event.
+fn scope(event: &Event<'_>) -> ApiResult<Scope> {
+    match &event.kind {
+        EventKind::UserConfirmResult(_) => Ok(Scope::Approve),
+        EventKind::ExternalExecutionResult(_) | EventKind::UserInterrupt(_) => Ok(Scope::Chat),
+        EventKind::Hint(_) | EventKind::Custom(_) => Ok(Scope::Publish),
+        _ => Err(ApiError::unprocessable(format!(
+            "{} comes from an agent, and this request names no producer; nothing was stored",
+            event.kind.type_name()
+        ))
+        .kind("no_producer")
+        .hint(
+            "an agent publishes with the header Turnwire-Producer: ID.FENCE; others answer with \
+               USER_CONFIRM_RESULT, EXTERNAL_EXECUTION_RESULT or USER_INTERRUPT",
+        )),
+    }
+}
+
+/// Where answers are looked through.
+struct Desk<'d> {
+    app: &'d Arc<App>,
+    session: &'d Arc<Session>,
+    stored: u32,
+    repeated: u32,
+    stopped: Vec<String>,
+}
+
+impl Desk<'_> {
+    fn take(&mut self, tx: &mut Tx<'_>, event: &Event<'_>) -> ApiResult<()> {
+        if tx.has_event(&event.reply_id, &event.id) {
+            self.repeated += 1;
+            return Ok(());
+        }
+        match &event.kind {
+            EventKind::UserConfirmResult(answer) => {
+                let reply = open(tx, event)?;
+                let kind = confirmed(reply, answer)?;
+                let event = answer_to(reply, event, kind);
+                self.answer(tx, event)
+            }
+            EventKind::ExternalExecutionResult(answer) => {
+                let reply = open(tx, event)?;
+                let kind = executed(reply, answer)?;
+                let event = answer_to(reply, event, kind);
+                self.answer(tx, event)
+            }
+            EventKind::UserInterrupt(_) => self.stop(tx, event),
+            _ => {
+                // A hint is part of a reply; it does not begin one.
+                if event.kind.is_part_of_reply() {
+                    open(tx, event)?;
+                }
+                self.push(tx, event.clone().into_owned().stamped(&System)).map(drop)
+            }
+        }
+    }
+
+    /// Appends an answer, and keeps it for the agent.
+    fn answer(&mut self, tx: &mut Tx<'_>, event: Event<'static>) -> ApiResult<()> {
+        let event = self.push(tx, event)?;
+        self.app.turns.hand_over(self.session, tx, event);
+        Ok(())
+    }
+
+    fn push(&mut self, tx: &mut Tx<'_>, mut event: Event<'static>) -> ApiResult<Event<'static>> {
+        let at = usize::try_from(self.stored + self.repeated).unwrap_or_default();
+        match tx.push(&mut event, None) {
+            Ok(Pushed::Stored(_)) => self.stored += 1,
+            Ok(Pushed::Repeated) => self.repeated += 1,
+            Err(why) => return Err(turnwire_log::Error::Refused { at, why }.into()),
+        }
+        Ok(event)
+    }
+
+    /// Ends the reply in the same change that notes who wanted it: there is no moment in which it
+    /// is stopped and could go on after a crash. An agent elsewhere watches for it.
+    fn stop(&mut self, tx: &mut Tx<'_>, event: &Event<'_>) -> ApiResult<()> {
+        let id = &*event.reply_id;
+        let is_named = |reply: &&OpenReply| match id {
+            "" => !reply.is_of_sub_agent(),
+            id => reply.msg().id() == id,
+        };
+        let Some(reply) = tx.replies().iter().find(is_named) else {
+            return match id {
+                // It has ended by itself.
+                "" => Ok(()),
+                id if tx.is_finished(id) => Ok(()),
+                id => Err(unknown_reply(id)),
+            };
+        };
+        let stop = answer_to(reply, event, UserInterrupt {});
+        self.push(tx, stop)?;
+        if tx.is_produced() || self.session.agent() == EXTERNAL {
+            return Ok(());
+        }
+        self.stopped.extend(own_reply(self.session, tx).map(|own| own.msg().id().to_owned()));
+        end_own(tx, self.session, &FinishedReason::Interrupted, None)
+            .map(drop)
+            .map_err(|halt: Halt| ApiError::internal(halt))
+    }
+}
+
+/// The reply that an answer is for.
+fn open<'t>(tx: &'t Tx<'_>, event: &Event<'_>) -> ApiResult<&'t OpenReply> {
+    let id = &*event.reply_id;
+    match tx.reply(id) {
+        Some(reply) => Ok(reply),
+        None if tx.is_finished(id) => Err(ApiError::conflict(format!(
+            "the reply {id} has ended; nothing waits for an answer; nothing was stored"
+        ))
+        .kind("already_answered")),
+        None => Err(unknown_reply(id)),
+    }
+}
+
+fn unknown_reply(id: &str) -> ApiError {
+    ApiError::unprocessable(format!("there is no reply {id:?} in this session"))
+        .kind("unknown_reply")
+        .hint("GET /v1/sessions/{s} lists what waits, under `pending`")
+}
+
+/// An event made anew, of which only the id is the client's.
+fn answer_to(
+    reply: &OpenReply,
+    event: &Event<'_>,
+    kind: impl Into<EventKind<'static>>,
+) -> Event<'static> {
+    let mut made = Event::new(reply.msg().id().to_owned(), kind);
+    made.id = event.id.clone().into_owned().into();
+    made.agent = reply.agent().cloned().map(Box::new);
+    made.stamped(&System)
+}
+
+/// The call that an answer is about, if it is in the state in which it can be answered.
+fn asked<'m>(reply: &'m OpenReply, id: &str, state: &ToolCallState) -> ApiResult<&'m ToolCall> {
+    let mut calls = reply.msg().blocks::<ToolCall>();
+    let call = calls.find(|call| call.id == id).ok_or_else(|| {
+        ApiError::unprocessable(format!("the reply {} has no call {id:?}", reply.msg().id()))
+            .kind("unknown_call")
+            .hint("GET /v1/sessions/{s} lists what waits, under `pending`")
+    })?;
+    if call.state == *state {
+        return Ok(call);
+    }
+    Err(ApiError::conflict(format!(
+        "the call {id} does not wait for this, or was answered already; nothing was stored"
+    ))
+    .kind("already_answered")
+    .hint("GET /v1/sessions/{s} lists what still waits, under `pending`"))
+}
+
+/// An error when a call is answered twice in one event, or none is.
+fn each_once<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
+    let mut seen = HashSet::new();
+    for id in ids {
+        if !seen.insert(id) {
+            return Err(ApiError::unprocessable(format!("the call {id} is answered twice")));
+        }
+    }
+    if seen.is_empty() {
+        return Err(ApiError::unprocessable("the answer answers nothing: its list is empty"));
+    }
+    Ok(())
+}
+
+/// Of a person's answer: yes or no, the input as they left it, and rules that were suggested.
+fn confirmed(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserConfirmResult> {
+    each_once(answer.confirm_results.iter().map(|result| result.tool_call.id.as_str()))?;
+    let results = answer.confirm_results.iter().map(|result| {
+        let call = asked(reply, &result.tool_call.id, &ToolCallState::Asking)?;
+        let mut tool_call = call.clone();
+        if result.confirmed && !result.tool_call.input.is_empty() {
+            tool_call.input = input(&result.tool_call)?;
+        }
+        let accepted = result.rules.iter().flatten().filter(|_| result.confirmed);
+        let rules: Vec<_> =
+            accepted.filter(|rule| call.suggested_rules.contains(rule)).cloned().collect();
+        Ok(ConfirmResult {
+            confirmed: result.confirmed,
+            tool_call,
+            rules: Some(rules).filter(|rules| !rules.is_empty()),
+            ..ConfirmResult::default()
+        })
+    });
+    Ok(UserConfirmResult { confirm_results: results.collect::<ApiResult<_>>()? })
+}
+
+fn input(call: &ToolCall) -> ApiResult<String> {
+    let wrong = |why: &str| {
+        ApiError::unprocessable(format!("the edited input of the call {} is {why}", call.id))
+            .kind("wrong_input")
+            .hint("`input` is the text of a JSON object; leave it empty to change nothing")
+    };
+    match serde_json::from_str::<Value>(&call.input) {
+        Ok(Value::Object(_)) => Ok(call.input.clone()),
+        Ok(_) => Err(wrong("no JSON object")),
+        Err(why) => Err(wrong(&format!("no JSON: {why}"))),
+    }
+}
+
+/// Of what somebody outside executed: its output, and how it went.
+fn executed(
+    reply: &OpenReply,
+    answer: &ExternalExecutionResult,
+) -> ApiResult<ExternalExecutionResult> {
+    each_once(answer.execution_results.iter().map(|result| result.id.as_str()))?;
+    let results = answer.execution_results.iter().map(|result| {
+        let call = asked(reply, &result.id, &ToolCallState::Submitted)?;
+        if result.state == ToolResultState::Running {
+            return Err(ApiError::unprocessable(format!(
+                "the result of the call {} is still running",
+                call.id
+            ))
+            .hint("send it when it is done, with the state success or error"));
+        }
+        Ok(ToolResult {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            output: result.output.clone(),
+            state: result.state.clone(),
+            metadata: result.metadata.clone(),
+            ..ToolResult::default()
+        })
+    });
+    Ok(ExternalExecutionResult { execution_results: results.collect::<ApiResult<_>>()? })
+}
+
+/// A no to some calls of a reply, in nobody's name.
+pub(super) fn deny<'m>(
+    reply: &'m OpenReply,
+    calls: impl Iterator<Item = &'m ToolCall>,
+    reason: &str,
+) -> Option<Event<'static>> {
+    let confirm_results: Vec<_> = calls
+        .map(|call| ConfirmResult {
+            confirmed: false,
+            tool_call: call.clone(),
+            ..ConfirmResult::default()
+        })
+        .collect();
+    if confirm_results.is_empty() {
+        return None;
+    }
+    let nobody = Event::new("", UserInterrupt {});
+    let mut event = answer_to(reply, &nobody, UserConfirmResult { confirm_results });
+    event.metadata = Fields::from_iter([("reason", reason)]);
+    Some(event)
+}

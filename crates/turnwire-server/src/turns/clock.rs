@@ -1,0 +1,230 @@
+//! Questions that nobody answers in time count as denied, and the replies of producers that fall
+//! silent are closed.
+//!
+//! Both follow from the log: how long a question waits is counted from the event that asked it, so a
+//! restart changes nothing. A clock that goes backwards makes it wait longer, never shorter.
+
+use super::answers::deny;
+use super::ending::end_all;
+use super::journal::persist;
+use super::{EXTERNAL, Turns};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use turnwire_core::{FinishedReason, ToolCall, ToolCallState};
+use turnwire_log::store::{SessionKey, SessionNo, Status};
+use turnwire_log::{OpenReply, Snapshot};
+
+/// Clocks are set while one sleeps, so nobody sleeps for longer.
+const NAP: Duration = Duration::from_secs(30);
+
+/// When which session has a question that nobody may answer any more.
+#[derive(Default)]
+pub(super) struct Deadlines {
+    due: Mutex<BTreeMap<(Timestamp, SessionNo), SessionKey>>,
+    changed: Notify,
+}
+
+impl Deadlines {
+    fn note(&self, at: Timestamp, no: SessionNo, key: SessionKey) {
+        self.due.lock().insert((at, no), key);
+        self.changed.notify_one();
+    }
+
+    /// Takes out those whose time has come, and says how long it is until the next.
+    fn take(&self, now: Timestamp) -> (Vec<SessionKey>, Duration) {
+        let mut due = self.due.lock();
+        let later = due.split_off(&(now, SessionNo(i64::MAX)));
+        let taken = std::mem::replace(&mut *due, later).into_values().collect();
+        let next = due.keys().next().map(|(at, _)| at.duration_since(now));
+        (taken, next.and_then(|next| next.try_into().ok()).unwrap_or(NAP).min(NAP))
+    }
+}
+
+/// A time as events have it. Some of their makers leave out the zone: they mean UTC.
+fn instant(text: &str) -> Option<Timestamp> {
+    text.parse::<Timestamp>().ok().or_else(|| {
+        let civil = text.parse::<DateTime>().ok()?;
+        TimeZone::UTC.to_timestamp(civil).ok()
+    })
+}
+
+/// The calls of a reply that a person has to allow, and until when.
+pub(super) fn questions(
+    reply: &OpenReply,
+    timeout: Duration,
+) -> impl Iterator<Item = (&ToolCall, Timestamp)> {
+    reply.waiting().filter_map(move |(id, since)| {
+        let mut calls = reply.msg().blocks::<ToolCall>();
+        let call = calls.find(|call| call.id == id && call.state == ToolCallState::Asking)?;
+        Some((call, instant(since)?.checked_add(timeout).ok()?))
+    })
+}
+
+/// When the first of the questions of a reply counts as denied.
+pub fn expires_at(reply: &OpenReply, timeout: Option<Duration>) -> Option<String> {
+    let first = questions(reply, timeout?).map(|(_, at)| at).min()?;
+    Some(format!("{first:.3}"))
+}
+
+impl Turns {
+    /// Remembers when the first question of a session is to be looked at again.
+    pub(super) fn note_deadline(&self, session: &turnwire_log::Session, snapshot: &Snapshot) {
+        let Some(timeout) = self.approval_timeout(session.agent()) else { return };
+        let open = snapshot.open.iter().filter(|_| !snapshot.state.is_produced);
+        let first = open.flat_map(|reply| questions(reply, timeout)).map(|(_, at)| at).min();
+        if let Some(at) = first {
+            self.deadlines.note(at, session.no(), session.key().clone());
+        }
+    }
+
+    /// Watches the time limits, until everything lets go.
+    pub(super) fn watch_the_clock(self: &Arc<Self>) {
+        let over = self.over.clone();
+        let (questions, producers) = (self.clone(), self.clone());
+        tokio::spawn(over.clone().run_until_cancelled_owned(async move {
+            questions.watch_questions().await;
+        }));
+        tokio::spawn(over.run_until_cancelled_owned(async move {
+            producers.watch_producers().await;
+        }));
+    }
+
+    async fn watch_questions(self: Arc<Self>) {
+        loop {
+            let (due, pause) = self.deadlines.take(Timestamp::now());
+            for key in due {
+                if let Err(error) = self.deny_expired(&key).await {
+                    tracing::warn!(session = &*key.id, %error, "a question could not be closed");
+                    let later = Timestamp::now().checked_add(Duration::from_secs(5));
+                    if let (Ok(later), Ok(Some(session))) = (later, self.log.open(&key).await) {
+                        self.deadlines.note(later, session.no(), key);
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.deadlines.changed.notified() => {}
+            }
+        }
+    }
+
+    /// Denies what nobody answered in time.
+    async fn deny_expired(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
+        let Some(session) = self.log.open(key).await? else { return Ok(()) };
+        let Some(timeout) = self.approval_timeout(session.agent()) else { return Ok(()) };
+        let denied = session
+            .transact(&[], |tx| {
+                if tx.is_produced() {
+                    return Ok(());
+                }
+                let now = Timestamp::now();
+                let expired: Vec<_> = tx
+                    .replies()
+                    .iter()
+                    .filter_map(|reply| {
+                        let late = questions(reply, timeout).filter(|(_, at)| *at <= now);
+                        deny(reply, late.map(|(call, _)| call), "timeout")
+                    })
+                    .collect();
+                for mut event in expired {
+                    tx.push(&mut event, None)
+                        .map_err(|why| turnwire_log::Error::Refused { at: 0, why })?;
+                    self.hand_over(&session, tx, event);
+                }
+                // Whether it goes on or waits for the rest: somebody looks.
+                self.wake(&session);
+                Ok::<_, turnwire_log::Error>(())
+            })
+            .await;
+        match denied {
+            Err(turnwire_log::Error::NoSession) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// A producer that said nothing for too long has its replies closed. One that waits for a person
+    /// is not the silent one.
+    async fn watch_producers(self: Arc<Self>) {
+        let silence = self.config.producers.silence.0;
+        let pause = (silence / 8).clamp(Duration::from_millis(20), NAP);
+        // Where the log of each one stood, and since when.
+        let mut heard: HashMap<SessionNo, (u64, Instant)> = HashMap::new();
+        loop {
+            tokio::time::sleep(pause).await;
+            let open = match self.log.store().open_sessions().await {
+                Ok(open) => open,
+                Err(error) => {
+                    tracing::warn!(%error, "open sessions could not be looked at");
+                    continue;
+                }
+            };
+            let before = std::mem::take(&mut heard);
+            for record in open {
+                let is_elsewhere = record.state.is_produced || record.agent == EXTERNAL;
+                if !is_elsewhere || record.state.status != Status::Running {
+                    continue;
+                }
+                let same = before.get(&record.no).filter(|(last, _)| *last == record.last);
+                let since = same.map_or_else(Instant::now, |(_, since)| *since);
+                if since.elapsed() < silence {
+                    heard.insert(record.no, (record.last, since));
+                } else {
+                    self.close_silent(&record.key, record.last).await;
+                }
+            }
+        }
+    }
+
+    async fn close_silent(self: &Arc<Self>, key: &SessionKey, last: u64) {
+        let Ok(Some(session)) = self.log.open(key).await else { return };
+        let interrupted = FinishedReason::Interrupted;
+        let closed = persist(&session, &self.over, &[], |tx| {
+            let is_elsewhere = tx.is_produced() || session.agent() == EXTERNAL;
+            if tx.last() != last || !is_elsewhere {
+                return Ok(false);
+            }
+            end_all(tx, &session, &interrupted, None)
+        });
+        match closed.await {
+            Ok((true, _)) => {
+                tracing::warn!(session = session.id(), "a silent producer's reply was closed");
+            }
+            Ok((false, _)) => {}
+            Err(halt) => tracing::warn!(session = session.id(), %halt, "a reply was not closed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_in_order_and_once() {
+        let deadlines = Deadlines::default();
+        let at = |ms| Timestamp::from_millisecond(ms).unwrap();
+        let key = |id: &str| SessionKey::new("t", id);
+        deadlines.note(at(30), SessionNo(1), key("late"));
+        deadlines.note(at(10), SessionNo(2), key("early"));
+        deadlines.note(at(20), SessionNo(3), key("now"));
+        let (due, next) = deadlines.take(at(20));
+        assert_eq!((due, next), (vec![key("early"), key("now")], Duration::from_millis(10)));
+        assert_eq!(deadlines.take(at(30)).0, [key("late")]);
+        assert_eq!(deadlines.take(at(99)), (Vec::new(), NAP));
+    }
+
+    #[test]
+    fn a_time_without_a_zone_means_utc() {
+        let same = ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00", "2026-01-01T00:00:00.000"];
+        assert!(
+            same.iter().all(|text| instant(text) == instant(same[0]) && instant(text).is_some())
+        );
+        assert_eq!(instant("soon"), None);
+    }
+}

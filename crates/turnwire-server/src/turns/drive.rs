@@ -1,0 +1,288 @@
+//! The one task of a session that works.
+
+use super::ending::end_own;
+use super::journal::{Commits, Patience, filled, persist};
+use super::{Turns, own_reply, send};
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use turnwire_agent::{Halt, Turn};
+use turnwire_core::event::Message;
+use turnwire_core::{ErrorType, Event, FinishedReason, Msg, ReplyError, Seq};
+use turnwire_log::store::{MessageQuery, Queued, SessionNo, Status};
+use turnwire_log::{Session, Snapshot, Tx};
+
+/// How long an agent has to let go once it was told to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What is to be done in a session.
+enum Step {
+    /// The agent replies, or goes on.
+    Reply(Box<OpenTurn>),
+    /// The next message of the queue gets its turn.
+    Next(Queued),
+    /// Sub-agents' replies were left open by one that has ended.
+    TidyUp,
+    /// Messages wait until somebody else's reply has ended.
+    Await,
+    /// Nothing.
+    Rest,
+}
+
+/// The reply that is open.
+struct OpenTurn {
+    id: String,
+    first: Seq,
+    partial: Msg,
+}
+
+/// Works until there is nothing more to do.
+pub(super) async fn drive(turns: Arc<Turns>, session: Arc<Session>) {
+    let mut seat = Seat { turns: turns.clone(), no: session.no(), has_left: false };
+    let mut patience = Patience::new(session.id());
+    while !turns.over.is_cancelled() {
+        let done = match session.snapshot().await {
+            Ok(snapshot) => {
+                patience = Patience::new(session.id());
+                turns.work(&session, &mut seat, snapshot).await
+            }
+            Err(error) => patience.wait(error, &turns.over).await,
+        };
+        if let Err(Halt::Lost(why) | Halt::Failed(why)) = done {
+            // A session that was deleted has nothing more to be done. Otherwise its log belongs to
+            // another process now, or is damaged.
+            if !session.head().is_gone {
+                tracing::error!(session = session.id(), why, "a session was given up");
+            }
+            seat.leave();
+        }
+        if seat.has_left {
+            return;
+        }
+    }
+}
+
+/// The place of the one task of a session. It is free again however the task ends.
+struct Seat {
+    turns: Arc<Turns>,
+    no: SessionNo,
+    has_left: bool,
+}
+
+impl Seat {
+    /// Frees the place, unless there is something new to look at.
+    fn leave(&mut self) {
+        let mut slots = self.turns.slots.lock();
+        match slots.get_mut(&self.no) {
+            Some(slot) if slot.again => slot.again = false,
+            _ => {
+                self.has_left = true;
+                slots.remove(&self.no);
+                self.turns.working.send_replace(slots.len());
+            }
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if !self.has_left {
+            let mut slots = self.turns.slots.lock();
+            slots.remove(&self.no);
+            self.turns.working.send_replace(slots.len());
+        }
+    }
+}
+
+impl Turns {
+    /// Does what is to be done next.
+    async fn work(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        seat: &mut Seat,
+        snapshot: Snapshot,
+    ) -> Result<(), Halt> {
+        if snapshot.state.status == Status::Waiting {
+            self.note_deadline(session, &snapshot);
+        }
+        match step(snapshot) {
+            Step::Reply(turn) => self.reply(session, *turn).await,
+            Step::Next(queued) => self.start_queued(session, &queued).await,
+            Step::TidyUp => {
+                let interrupted = FinishedReason::Interrupted;
+                let tidy = |tx: &mut Tx<'_>| match own_reply(session, tx) {
+                    Some(_) => Ok(false),
+                    None => end_own(tx, session, &interrupted, None),
+                };
+                persist(session, &self.over, &[], tidy).await.map(drop)
+            }
+            Step::Await => {
+                let mut head = session.watch();
+                tokio::select! {
+                    _ = head.wait_for(|head| head.status == Status::Idle || head.is_gone) => {}
+                    () = self.over.cancelled() => {}
+                }
+                Ok(())
+            }
+            Step::Rest => {
+                seat.leave();
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the agent reply, and sees to it that the reply ends or waits.
+    async fn reply(self: &Arc<Self>, session: &Arc<Session>, turn: OpenTurn) -> Result<(), Halt> {
+        let stop = self.over.child_token();
+        self.at_work(session, Some((turn.id.clone(), stop.clone())));
+        let mut journal = Commits::new(session, &turn.id, &stop);
+        let result = self.call(session, &turn, &mut journal, &stop).await;
+        self.at_work(session, None);
+        let (reason, why) = match &result {
+            // It goes on after the restart.
+            _ if self.over.is_cancelled() => return Ok(()),
+            // One that has waited and does so no more was answered while its agent still ran.
+            Ok(()) if journal.has_waited => return Ok(()),
+            Ok(()) => (FinishedReason::Error, Some("it stopped without ending its reply")),
+            Err(Halt::Stopped) => (FinishedReason::Interrupted, None),
+            Err(Halt::Lost(_)) => return result,
+            Err(Halt::Failed(why)) => (FinishedReason::Error, Some(why.as_str())),
+        };
+        let error = why.map(|why| ReplyError {
+            r#type: ErrorType::Internal,
+            message: format!("the agent failed: {why}"),
+            ..ReplyError::default()
+        });
+        let end = |tx: &mut Tx<'_>| match own_reply(session, tx) {
+            Some(own) if own.msg().id() == turn.id && tx.status() == Status::Running => {
+                end_own(tx, session, &reason, error.as_ref())
+            }
+            _ => Ok(false),
+        };
+        let (has_ended, _) = persist(session, &self.over, &[], end).await?;
+        if let Some(why) = why.filter(|_| has_ended) {
+            tracing::error!(session = session.id(), reply = turn.id, why, "an agent failed");
+        }
+        Ok(())
+    }
+
+    /// Calls the agent.
+    async fn call(
+        &self,
+        session: &Arc<Session>,
+        turn: &OpenTurn,
+        journal: &mut Commits,
+        stop: &CancellationToken,
+    ) -> Result<(), Halt> {
+        let Some(agent) = self.agents.get(session.agent()) else {
+            return Err(Halt::Failed(format!("the agent {} is not there", session.agent())));
+        };
+        // What was said to another reply is not for this one.
+        let input = self.answers.lock().remove(&session.no());
+        let input = input.filter(|(reply, _)| *reply == turn.id).map(|(_, answer)| answer);
+        let has_begun = !turn.partial.content().is_empty() || turn.partial.usage().is_some();
+        let handed = Turn {
+            session_id: session.id().to_owned(),
+            reply_id: turn.id.clone(),
+            history: self.history(session, turn.first, stop).await?,
+            partial: has_begun.then(|| turn.partial.clone()),
+            input,
+            stop: stop.clone(),
+        };
+        let reply = AssertUnwindSafe(agent.reply(handed, journal)).catch_unwind();
+        let patience = async {
+            stop.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            result = reply => {
+                result.unwrap_or_else(|_| Err(Halt::Failed("it broke down".to_owned())))
+            }
+            () = patience => Err(Halt::Stopped),
+        }
+    }
+
+    /// The conversation before a place.
+    async fn history(
+        &self,
+        session: &Session,
+        before: Seq,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Msg>, Halt> {
+        let query = MessageQuery {
+            before: Some(before),
+            limit: usize::MAX,
+            sub_agents: false,
+            ..MessageQuery::default()
+        };
+        let mut patience = Patience::new(session.id());
+        let stored = loop {
+            match session.messages(&query).await {
+                Ok(stored) => break stored,
+                Err(error) => patience.wait(error, stop).await?,
+            }
+        };
+        let counted = stored.into_iter().filter(|message| !message.superseded);
+        counted
+            .map(|message| {
+                let text = std::str::from_utf8(&message.json).map_err(|why| why.to_string());
+                let msg = text.and_then(|text| Msg::from_json(text).map_err(|why| why.to_string()));
+                msg.map_err(|why| Halt::Lost(format!("message {} is damaged: {why}", message.id)))
+            })
+            .collect()
+    }
+
+    /// Gives the first message of the queue its turn.
+    async fn start_queued(&self, session: &Arc<Session>, queued: &Queued) -> Result<(), Halt> {
+        let msg = std::str::from_utf8(&queued.json).ok().and_then(|text| Msg::from_json(text).ok());
+        let message =
+            msg.map(|msg| filled(Event::new("", Message { message: Box::new(msg) }), session));
+        persist(session, &self.over, &[&queued.id, &queued.reply_id], |tx| {
+            if !tx.replies().is_empty() || tx.queue().next() != Some(queued) {
+                return Ok(());
+            }
+            tx.dequeue(&queued.id);
+            let is_taken = tx.is_finished(&queued.id) || tx.is_finished(&queued.reply_id);
+            let Some(mut message) = message.clone().filter(|_| !is_taken) else {
+                tracing::error!(
+                    session = session.id(),
+                    message = queued.id,
+                    "a queued message was dropped: it cannot be read, or its id was taken meanwhile"
+                );
+                return Ok(());
+            };
+            let fits = tx.push(&mut message, None);
+            let fits = fits.and_then(|_| send::start(tx, session, &queued.reply_id));
+            fits.map(drop).map_err(|why| Halt::Failed(why.to_string()))
+        })
+        .await
+        .map(drop)
+    }
+
+    fn at_work(&self, session: &Session, call: Option<(String, CancellationToken)>) {
+        if let Some(slot) = self.slots.lock().get_mut(&session.no()) {
+            slot.call = call;
+        }
+    }
+}
+
+fn step(snapshot: Snapshot) -> Step {
+    let Snapshot { open, queue, state, .. } = snapshot;
+    let next = queue.into_iter().next();
+    if state.is_produced {
+        return if next.is_some() { Step::Await } else { Step::Rest };
+    }
+    let own = open.into_iter().find(|reply| !reply.is_of_sub_agent());
+    match (state.status, own, next) {
+        (Status::Idle, _, Some(next)) => Step::Next(next),
+        (Status::Idle, _, None) | (Status::Waiting, Some(_), _) => Step::Rest,
+        (Status::Running | Status::Waiting, None, _) => Step::TidyUp,
+        (Status::Running, Some(reply), _) => Step::Reply(Box::new(OpenTurn {
+            id: reply.msg().id().to_owned(),
+            first: reply.first(),
+            partial: reply.msg().clone(),
+        })),
+    }
+}

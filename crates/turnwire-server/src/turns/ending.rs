@@ -1,0 +1,51 @@
+//! Replies that cannot go on are closed, so that the history stays valid.
+
+use super::EXTERNAL;
+use super::journal::filled;
+use turnwire_agent::{Halt, close};
+use turnwire_core::{Event, FinishedReason, ReplyError};
+use turnwire_log::{OpenReply, Session, Tx};
+
+/// Ends what the session's own agent has open. Whether there was anything.
+pub(super) fn end_own(
+    tx: &mut Tx<'_>,
+    session: &Session,
+    reason: &FinishedReason,
+    error: Option<&ReplyError>,
+) -> Result<bool, Halt> {
+    if tx.is_produced() || session.agent() == EXTERNAL {
+        return Ok(false);
+    }
+    end_all(tx, session, reason, error)
+}
+
+/// Ends all that is open: sub-agents' replies first, then those that they work for.
+pub(crate) fn end_all(
+    tx: &mut Tx<'_>,
+    session: &Session,
+    reason: &FinishedReason,
+    error: Option<&ReplyError>,
+) -> Result<bool, Halt> {
+    let open = tx.replies().iter().rev();
+    let (below, top): (Vec<_>, Vec<_>) = open.partition(|reply| reply.is_of_sub_agent());
+    let mut events = Vec::new();
+    for reply in below {
+        let interrupted = FinishedReason::Interrupted;
+        events.extend(of(reply, close(reply.msg(), interrupted, None)));
+    }
+    for reply in top {
+        events.extend(of(reply, close(reply.msg(), reason.clone(), error.cloned())));
+    }
+    let any = !events.is_empty();
+    for event in events {
+        tx.push(&mut filled(event, session), None)
+            .map_err(|why| Halt::Failed(format!("a reply cannot be closed: {why}")))?;
+    }
+    Ok(any)
+}
+
+/// Says which agent's events they are.
+fn of(reply: &OpenReply, events: Vec<Event<'static>>) -> impl Iterator<Item = Event<'static>> {
+    let agent = reply.agent().cloned().map(Box::new);
+    events.into_iter().map(move |event| Event { agent: agent.clone(), ..event })
+}

@@ -1,0 +1,191 @@
+//! What an agent emits becomes durable, or the agent is told why not.
+
+use super::own_reply;
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use turnwire_agent::{Halt, Journal};
+use turnwire_core::stamp::System;
+use turnwire_core::{Event, EventKind};
+use turnwire_log::store::Status;
+use turnwire_log::{Error, Receipt, Session, Tx};
+
+/// The journal of one call of an agent.
+pub(super) struct Commits {
+    session: Arc<Session>,
+    reply_id: String,
+    stop: CancellationToken,
+    halted: Option<Halt>,
+    /// Whether the reply waited for somebody, in the course of this call.
+    pub(super) has_waited: bool,
+}
+
+impl Commits {
+    pub(super) fn new(session: &Arc<Session>, reply_id: &str, stop: &CancellationToken) -> Self {
+        Self {
+            session: session.clone(),
+            reply_id: reply_id.to_owned(),
+            stop: stop.clone(),
+            halted: None,
+            has_waited: false,
+        }
+    }
+
+    async fn write(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
+        for event in &mut events {
+            *event = filled(std::mem::replace(event, Event::new("", blank())), &self.session);
+        }
+        let mut touched: Vec<String> = Vec::new();
+        for event in &events {
+            if event.reply_id != self.reply_id && !touched.iter().any(|id| *id == event.reply_id) {
+                touched.push(event.reply_id.to_string());
+            }
+        }
+        let touched: Vec<&str> = touched.iter().map(String::as_str).collect();
+        let Self { session, reply_id, stop, .. } = self;
+        let (waits, _) = persist(session, stop, &touched, |tx| {
+            if stop.is_cancelled() {
+                return Err(Halt::Stopped);
+            }
+            // Whoever stops a reply ends it; its agent learns of it here.
+            if own_reply(session, tx).is_none_or(|own| own.msg().id() != reply_id) {
+                return Err(Halt::Stopped);
+            }
+            for event in &mut events {
+                check(event, reply_id, tx)?;
+                tx.push(event, None).map_err(|why| {
+                    Halt::Failed(format!("{} does not fit: {why}", event.kind.type_name()))
+                })?;
+            }
+            Ok(tx.status() == Status::Waiting)
+        })
+        .await?;
+        self.has_waited |= waits;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Journal for Commits {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+        if let Some(halt) = &self.halted {
+            return Err(halt.clone());
+        }
+        if events.is_empty() {
+            return Ok(());
+        }
+        let result = self.write(events).await;
+        self.halted = result.clone().err();
+        result
+    }
+}
+
+fn blank() -> EventKind<'static> {
+    EventKind::UserInterrupt(turnwire_core::event::UserInterrupt {})
+}
+
+/// An event with what its maker could not know.
+pub(crate) fn filled(mut event: Event<'static>, session: &Session) -> Event<'static> {
+    let id = match &mut event.kind {
+        EventKind::ReplyStart(start) => Some(&mut start.session_id),
+        EventKind::ReplyEnd(end) => Some(&mut end.session_id),
+        _ => None,
+    };
+    if let Some(id) = id.filter(|id| id.is_empty()) {
+        session.id().clone_into(id);
+    }
+    event.stamped(&System)
+}
+
+/// An agent writes one reply, and those of its sub-agents.
+fn check(event: &Event<'_>, reply_id: &str, tx: &Tx<'_>) -> Result<(), Halt> {
+    let is_at_home = !event.kind.is_part_of_reply()
+        || event.reply_id == reply_id
+        || event.is_of_sub_agent()
+        || tx.reply(&event.reply_id).is_some();
+    if is_at_home {
+        return Ok(());
+    }
+    let (kind, other) = (event.kind.type_name(), &event.reply_id);
+    Err(Halt::Failed(format!("{kind} names the reply {other}, and this agent writes {reply_id}")))
+}
+
+/// Why a change was not made.
+enum Trouble {
+    /// It does not want to be made.
+    Halt(Halt),
+    /// The log did not take it.
+    Log(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Log(error)
+    }
+}
+
+/// Changes a session. As long as the store cannot take it for a reason that may pass, such as a
+/// full disk, it tries again: nothing of a reply is to be lost for that. Only a stop ends the trying.
+pub(crate) async fn persist<R>(
+    session: &Arc<Session>,
+    stop: &CancellationToken,
+    touched: &[&str],
+    mut change: impl FnMut(&mut Tx<'_>) -> Result<R, Halt>,
+) -> Result<(R, Receipt), Halt> {
+    let mut patience = Patience::new(session.id());
+    loop {
+        // An attempt that came through after all is known by the ids of its events.
+        match session.transact(touched, |tx| change(tx).map_err(Trouble::Halt)).await {
+            Ok(done) => return Ok(done),
+            Err(Trouble::Halt(halt)) => return Err(halt),
+            Err(Trouble::Log(error)) => patience.wait(error, stop).await?,
+        }
+    }
+}
+
+/// How to go on after an error of the log.
+pub(super) struct Patience<'s> {
+    session: &'s str,
+    pause: Duration,
+}
+
+/// The first pause after an error, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+impl<'s> Patience<'s> {
+    pub(super) fn new(session: &'s str) -> Self {
+        Self { session, pause: PAUSES.0 }
+    }
+
+    /// Waits, where trying again can help.
+    pub(super) async fn wait(
+        &mut self,
+        error: Error,
+        stop: &CancellationToken,
+    ) -> Result<(), Halt> {
+        let may_pass = matches!(
+            error,
+            Error::OutOfOrder
+                | Error::Full(_)
+                | Error::Locked(_)
+                | Error::Denied(_)
+                | Error::Store(_)
+        );
+        if !may_pass {
+            return Err(Halt::Lost(error.to_string()));
+        }
+        tracing::warn!(
+            session = self.session,
+            %error,
+            again_ms = u64::try_from(self.pause.as_millis()).unwrap_or(u64::MAX),
+            "the log cannot be written or read; it is tried again"
+        );
+        tokio::select! {
+            () = tokio::time::sleep(self.pause) => {}
+            () = stop.cancelled() => return Err(Halt::Stopped),
+        }
+        self.pause = (self.pause * 2).min(PAUSES.1);
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! A request that was sent twice is done once: `Idempotency-Key`.
+
+use crate::auth::sha256;
+use crate::error::{ApiError, ApiResult};
+use http::{HeaderMap, Uri};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use turnwire_log::store::KeyRecord;
+use turnwire_log::{Log, Session, Tx};
+
+/// The longest key that is taken.
+const LONGEST: usize = 255;
+
+/// What a client calls its request, and what it asked for.
+#[derive(Debug, Clone)]
+pub struct Once {
+    tenant: Arc<str>,
+    key: String,
+    fingerprint: [u8; 32],
+}
+
+impl Once {
+    /// The request's key, where it has one. It belongs to this incarnation of the session.
+    pub fn of(
+        session: &Session,
+        headers: &HeaderMap,
+        uri: &Uri,
+        body: &[u8],
+    ) -> ApiResult<Option<Self>> {
+        let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+        let key =
+            value.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST).contains(&key.len()));
+        let key = key.ok_or_else(|| {
+            ApiError::bad_request("this Idempotency-Key is not 1 to 255 visible characters")
+                .hint("use a random UUID for each request, and the same one when sending it again")
+        })?;
+        let asked = uri.path_and_query().map_or("", |asked| asked.as_str());
+        let mut what = Vec::with_capacity(asked.len() + 1 + body.len());
+        what.extend_from_slice(asked.as_bytes());
+        what.push(0);
+        what.extend_from_slice(body);
+        Ok(Some(Self {
+            tenant: session.key().tenant.clone(),
+            key: format!("{}/{}/{key}", session.epoch(), uri.path()),
+            fingerprint: sha256(&what),
+        }))
+    }
+
+    /// What was answered to this request before.
+    pub async fn answered<A: DeserializeOwned>(&self, log: &Log) -> ApiResult<Option<A>> {
+        let earlier = log.key(&self.tenant, &self.key).await?;
+        earlier.as_ref().map(|earlier| self.same(earlier)).transpose()
+    }
+
+    /// What was answered to it a moment ago.
+    pub(super) fn just_answered<A: DeserializeOwned>(&self, tx: &Tx<'_>) -> ApiResult<Option<A>> {
+        tx.known_key(&self.key).map(|earlier| self.same(earlier)).transpose()
+    }
+
+    /// Keeps the answer, with the change that it is about.
+    pub(super) fn keep(&self, tx: &mut Tx<'_>, answer: &impl Serialize) -> ApiResult<()> {
+        tx.set_key(KeyRecord {
+            tenant: self.tenant.clone(),
+            key: self.key.clone(),
+            fingerprint: self.fingerprint,
+            answer: serde_json::to_string(answer).map_err(ApiError::internal)?,
+        });
+        Ok(())
+    }
+
+    fn same<A: DeserializeOwned>(&self, earlier: &KeyRecord) -> ApiResult<A> {
+        if earlier.fingerprint != self.fingerprint {
+            return Err(ApiError::unprocessable(
+                "this Idempotency-Key was used for another request; nothing was stored",
+            )
+            .kind("idempotency_key_reused")
+            .hint(
+                "use a new key for each request; send the same request again with the same one",
+            ));
+        }
+        serde_json::from_str(&earlier.answer).map_err(ApiError::internal)
+    }
+}

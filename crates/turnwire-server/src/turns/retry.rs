@@ -1,0 +1,128 @@
+//! A message is answered again. What followed it leaves the history; the log keeps it.
+
+use super::EXTERNAL;
+use super::once::Once;
+use super::send::{Accepted, Sent, agent_of, busy, start};
+use crate::app::App;
+use crate::error::{ApiError, ApiResult};
+use std::sync::Arc;
+use turnwire_core::event::Supersede;
+use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::{Event, Msg, Role};
+use turnwire_log::store::{MessageQuery, StoredMessage};
+use turnwire_log::{Error, Session};
+
+/// Answers a user's message again. It is named by its id, or by that of the reply to it.
+pub async fn retry(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    id: &str,
+    once: Option<&Once>,
+) -> ApiResult<Sent> {
+    if let Some(once) = once
+        && let Some(answer) = once.answered(&app.log).await?
+    {
+        return Ok(Sent::Before(answer));
+    }
+    loop {
+        let snapshot = session.snapshot().await?;
+        let plan = plan(session, id).await?;
+        let (sent, _) = session
+            .transact(&[], |tx| {
+                if let Some(once) = once
+                    && let Some(answer) = once.just_answered(tx)?
+                {
+                    return Ok(Some(Sent::Before(answer)));
+                }
+                if !tx.replies().is_empty() || tx.queue().next().is_some() {
+                    return Err(busy(tx));
+                }
+                if tx.last() != snapshot.last {
+                    return Ok(None);
+                }
+                let plan = plan?;
+                let accepted = plan.carry_out(app, session, tx)?;
+                if let Some(once) = once {
+                    once.keep(tx, &accepted)?;
+                }
+                Ok(Some(Sent::Now(accepted)))
+            })
+            .await?;
+        // The plan was made for a log that has gone on: another one is.
+        if let Some(sent) = sent {
+            return Ok(sent);
+        }
+    }
+}
+
+/// What is to be answered, and what that puts out of the history.
+struct Plan {
+    message_id: String,
+    superseded: Vec<String>,
+}
+
+async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Error> {
+    let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
+    let messages = session.messages(&query).await?;
+    Ok(choose(&messages, id))
+}
+
+fn choose(messages: &[StoredMessage], id: &str) -> Result<Plan, ApiError> {
+    let named = messages.iter().find(|message| message.id == id).ok_or_else(|| {
+        ApiError::not_found(format!("there is no finished message {id} in this session"))
+            .hint("GET /v1/sessions/{s}/messages lists them")
+    })?;
+    if named.superseded {
+        return Err(ApiError::conflict(format!("{id} is no longer part of the history"))
+            .kind("superseded")
+            .hint("something before it was answered again; retry what is there now"));
+    }
+    let mut before = messages.iter().rev().filter(|message| {
+        message.first <= named.first && !message.superseded && !message.of_sub_agent
+    });
+    let question = before.find(|message| role(message) == Some(Role::User)).ok_or_else(|| {
+        ApiError::unprocessable(format!("there is no user's message before {id} to be answered"))
+    })?;
+    let behind = messages
+        .iter()
+        .filter(|message| message.first > question.first && !message.superseded)
+        .map(|message| message.id.clone());
+    Ok(Plan { message_id: question.id.clone(), superseded: behind.collect() })
+}
+
+fn role(message: &StoredMessage) -> Option<Role> {
+    let text = std::str::from_utf8(&message.json).ok()?;
+    Msg::from_json(text).ok().map(|msg| msg.role())
+}
+
+impl Plan {
+    fn carry_out(
+        self,
+        app: &Arc<App>,
+        session: &Arc<Session>,
+        tx: &mut turnwire_log::Tx<'_>,
+    ) -> ApiResult<Accepted> {
+        let is_external = session.agent() == EXTERNAL;
+        if !is_external {
+            agent_of(app, session)?;
+        }
+        let refused = |why| ApiError::from(Error::Refused { at: 0, why });
+        let from = tx.last();
+        if !self.superseded.is_empty() {
+            let supersede = Event::new("", Supersede { message_ids: self.superseded });
+            tx.push(&mut supersede.stamped(&System), None).map_err(refused)?;
+        }
+        let mut reply_id = None;
+        if !is_external {
+            start(tx, session, reply_id.insert(System.id())).map_err(refused)?;
+            app.turns.wake(session);
+        }
+        Ok(Accepted {
+            message_id: self.message_id,
+            reply_id,
+            // Whoever watches from here also learns what was taken back.
+            last_event_id: session.token(from),
+            queued: false,
+        })
+    }
+}

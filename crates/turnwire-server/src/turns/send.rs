@@ -1,0 +1,238 @@
+//! A message comes in, and a reply starts.
+
+use super::EXTERNAL;
+use super::journal::filled;
+use super::once::Once;
+use crate::app::App;
+use crate::auth::is_id;
+use crate::blobs;
+use crate::error::{ApiError, ApiResult};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use turnwire_core::event::{Message, ReplyStart};
+use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::{ContentBlock, Event, Msg, Role};
+use turnwire_log::store::{Queued, Status};
+use turnwire_log::{Pushed, Session, Tx};
+
+/// How many messages of one session may wait for their turn.
+const QUEUE: usize = 64;
+
+/// What becomes of a message while a reply is open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IfBusy {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It waits for its turn.
+    Queue,
+}
+
+/// What a client is told about a message that was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The message.
+    pub message_id: String,
+    /// The reply that answers it, where an agent here does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_id: Option<String>,
+    /// Whoever watches from here misses nothing of the reply.
+    pub last_event_id: String,
+    /// It waits for its turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queued: bool,
+}
+
+/// What came of a request to start something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sent {
+    /// It was done.
+    Now(Accepted),
+    /// It was done before, and so was answered.
+    Before(Accepted),
+}
+
+impl Sent {
+    /// What the client is told.
+    pub fn accepted(&self) -> &Accepted {
+        match self {
+            Self::Now(accepted) | Self::Before(accepted) => accepted,
+        }
+    }
+}
+
+/// Takes a user's message. It is durable when this returns, and the reply that it starts goes on
+/// whether or not anybody is there to see it.
+pub async fn send(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    msg: Msg,
+    if_busy: IfBusy,
+    once: Option<&Once>,
+) -> ApiResult<Sent> {
+    if let Some(once) = once
+        && let Some(answer) = once.answered(&app.log).await?
+    {
+        return Ok(Sent::Before(answer));
+    }
+    let msg = blobs::offload(app, &session.key().tenant, checked(msg)?).await?.stamped(&System);
+    let id = msg.id().to_owned();
+    let json = msg.to_json();
+    if json.len() > app.config.limits.event.bytes() {
+        return Err(ApiError::too_large("this message is larger than an event may be")
+            .hint("store large parts with POST /v1/blobs, and refer to their URL"));
+    }
+    let message = filled(Event::new("", Message { message: Box::new(msg) }), session);
+    let incoming = Incoming { app, session, id: &id, json: Bytes::from(json), message, if_busy };
+    let (sent, _) = session
+        .transact(&[&id], |tx| {
+            if let Some(once) = once
+                && let Some(answer) = once.just_answered(tx)?
+            {
+                return Ok(Sent::Before(answer));
+            }
+            let accepted = incoming.accept(tx)?;
+            if let Some(once) = once {
+                once.keep(tx, &accepted)?;
+            }
+            Ok::<_, ApiError>(Sent::Now(accepted))
+        })
+        .await?;
+    Ok(sent)
+}
+
+/// A message on its way in.
+struct Incoming<'m> {
+    app: &'m App,
+    session: &'m Arc<Session>,
+    id: &'m str,
+    json: Bytes,
+    message: Event<'static>,
+    if_busy: IfBusy,
+}
+
+impl Incoming<'_> {
+    fn accept(mut self, tx: &mut Tx<'_>) -> ApiResult<Accepted> {
+        let is_queued = tx.queue().any(|queued| queued.id == self.id);
+        if is_queued || tx.is_finished(self.id) || tx.reply(self.id).is_some() {
+            return Err(taken(self.id));
+        }
+        if self.session.agent() == EXTERNAL {
+            let place = self.log(tx)?;
+            return Ok(self.accepted(None, place));
+        }
+        agent_of(self.app, self.session)?;
+        let reply_id = System.id();
+        if tx.replies().is_empty() && tx.queue().next().is_none() {
+            let place = self.log(tx)?;
+            start(tx, self.session, &reply_id).map_err(refused)?;
+            self.app.turns.wake(self.session);
+            return Ok(self.accepted(Some(reply_id), place));
+        }
+        match self.if_busy {
+            IfBusy::Refuse => Err(busy(tx)),
+            IfBusy::Queue if tx.queue().count() >= QUEUE => {
+                Err(ApiError::too_many(format!("{QUEUE} messages wait for their turn already"))
+                    .hint("wait until some of them were answered, or cancel some"))
+            }
+            IfBusy::Queue => {
+                tx.enqueue(Queued {
+                    id: self.id.to_owned(),
+                    reply_id: reply_id.clone(),
+                    json: self.json.clone(),
+                });
+                self.app.turns.wake(self.session);
+                Ok(Accepted { queued: true, ..self.accepted(Some(reply_id), tx.last()) })
+            }
+        }
+    }
+
+    /// Appends the message, and says where it stands.
+    fn log(&mut self, tx: &mut Tx<'_>) -> ApiResult<u64> {
+        match tx.push(&mut self.message, None) {
+            Ok(Pushed::Stored(seq)) => Ok(seq.get()),
+            Ok(Pushed::Repeated) => Err(taken(self.id)),
+            Err(why) => Err(refused(why)),
+        }
+    }
+
+    fn accepted(&self, reply_id: Option<String>, place: u64) -> Accepted {
+        Accepted {
+            message_id: self.id.to_owned(),
+            reply_id,
+            last_event_id: self.session.token(place),
+            queued: false,
+        }
+    }
+}
+
+/// Starts a reply of the session's agent. It is open from here on, so nothing else starts, and a
+/// crash before the agent's first word is made up for by whoever finds it open.
+pub(super) fn start(
+    tx: &mut Tx<'_>,
+    session: &Session,
+    reply_id: &str,
+) -> Result<(), turnwire_core::Error> {
+    let start = ReplyStart { name: session.agent().to_owned(), ..ReplyStart::default() };
+    let event = Event::new(reply_id.to_owned(), start);
+    tx.push(&mut filled(event, session), None).map(drop)
+}
+
+/// An error unless the session's agent runs here.
+pub(super) fn agent_of(app: &App, session: &Session) -> ApiResult<()> {
+    if app.agents.contains_key(session.agent()) {
+        return Ok(());
+    }
+    Err(ApiError::conflict(format!("the agent {} is not there any more", session.agent()))
+        .kind("no_agent")
+        .hint("GET /v1/agents lists those that are; the operator configures them"))
+}
+
+/// Whether the message is one that a client may write.
+fn checked(msg: Msg) -> ApiResult<Msg> {
+    if msg.role() != Role::User {
+        return Err(ApiError::unprocessable(format!(
+            "a message of the role {} cannot be sent; only a user's",
+            msg.role()
+        ))
+        .kind("wrong_role")
+        .hint("an agent elsewhere publishes its replies with POST /v1/sessions/{s}/events"));
+    }
+    let says_nothing = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
+    if msg.content().iter().all(says_nothing) {
+        return Err(ApiError::unprocessable("the message says nothing: `content` is empty"));
+    }
+    if !msg.id().is_empty() && !is_id(msg.id()) {
+        return Err(ApiError::unprocessable(
+            "this is no id of a message: 1 to 128 of A-Z a-z 0-9 . _ : -",
+        )
+        .hint("leave it out, and the message gets one"));
+    }
+    if !msg.name().is_empty() {
+        return Ok(msg);
+    }
+    Ok(msg.with_name("user"))
+}
+
+fn taken(id: &str) -> ApiError {
+    ApiError::conflict(format!("there is a message {id} already; nothing was stored"))
+        .kind("message_exists")
+        .hint("leave the id out; an Idempotency-Key makes it safe to send a message again")
+}
+
+fn refused(why: turnwire_core::Error) -> ApiError {
+    turnwire_log::Error::Refused { at: 0, why }.into()
+}
+
+/// Why nothing new starts now.
+pub(super) fn busy(tx: &Tx<'_>) -> ApiError {
+    let what = match tx.status() {
+        Status::Idle => "messages wait for their turn",
+        Status::Running => "a reply runs",
+        Status::Waiting => "a reply waits for an answer",
+    };
+    ApiError::conflict(format!("{what}; nothing was stored"))
+        .kind("busy")
+        .hint("send it with ?queue=true to let it wait; or answer or stop the reply first")
+}

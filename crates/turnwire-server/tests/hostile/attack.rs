@@ -1,0 +1,205 @@
+//! An attack, and what suffers it.
+
+use crate::running::{Running, within};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use turnwire_agent::{Agent, Demo};
+use turnwire_log::MemoryStore;
+use turnwire_testkit::net::{Answer, Incoming, call};
+
+/// What may come of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// This status, with an error as all others have it.
+    Error(u16),
+    /// Any 4xx, with an error as all others have it.
+    Clear,
+    /// An error of any 4xx, or the connection is closed.
+    Refusal,
+    /// It is harmless, and works.
+    Success,
+}
+
+/// The bytes of a request.
+pub struct Attack {
+    pub name: String,
+    pub bytes: Vec<u8>,
+    pub wanted: Wanted,
+}
+
+impl Attack {
+    /// Bytes that are no request that could be answered as others are.
+    pub fn raw(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { name: name.to_owned(), bytes: bytes.into(), wanted: Wanted::Refusal }
+    }
+
+    /// A request that is well-formed as far as HTTP goes.
+    pub fn new(
+        status: u16,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: impl AsRef<[u8]>,
+    ) -> Self {
+        let body = body.as_ref();
+        let start: String = String::from_utf8_lossy(body).chars().take(40).collect();
+        let path_start: String = path.chars().take(80).collect();
+        let headers_start: String = headers.trim().chars().take(60).collect();
+        Self {
+            name: format!("{method} {path_start} [{headers_start}] {start}"),
+            bytes: request(method, path, headers, body),
+            wanted: Wanted::Error(status),
+        }
+    }
+
+    pub fn harmless(mut self) -> Self {
+        self.wanted = Wanted::Success;
+        self
+    }
+}
+
+/// The bytes of a request of somebody with all rights. Each line of `headers` ends with `\r\n`.
+pub fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}");
+    if !headers.contains("authorization") {
+        head.push_str("authorization: Bearer tw_all\r\n");
+    }
+    if !body.is_empty() {
+        // Writing to a string always works.
+        let _ = write!(head, "content-length: {}\r\n", body.len());
+    }
+    head.push_str("\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// A server with a session of each kind.
+pub struct Target {
+    server: Running,
+}
+
+/// How long a server may take for an attack, and then some.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Target {
+    pub async fn new() -> Self {
+        Self::with("").await
+    }
+
+    pub async fn with(limits: &str) -> Self {
+        let mut settings = format!(
+            "[limits]\nheaders_timeout = \"1s\"\nbody_timeout = \"1s\"\nbody = \"2 MiB\"\nevent = \"1 MiB\"\n{limits}\n"
+        );
+        for (name, scopes) in [
+            ("tw_all", r#""read","chat","publish","approve""#),
+            ("tw_chat", r#""read","chat""#),
+            ("tw_read", r#""read""#),
+        ] {
+            let hash =
+                Sha256::digest(name.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+                    let _ = write!(hex, "{byte:02x}");
+                    hex
+                });
+            let _ = write!(
+                settings,
+                "[[auth.tokens]]\ntenant = \"t\"\nsha256 = \"{hash}\"\nscopes = [{scopes}]\n"
+            );
+        }
+        let demo: Arc<dyn Agent> = Arc::new(Demo::with_rate(0.0));
+        let store = Arc::new(MemoryStore::default());
+        let (server, _) = Running::start(store, &settings, [("demo", demo)]);
+        let target = Self { server };
+        target.ask("POST", "/v1/sessions", br#"{"id":"s","agent":"external"}"#).await;
+        assert_eq!(target.ask("POST", "/v1/blobs", b"bytes").await.status, 201);
+        let start = br#"{"id":"1","type":"REPLY_START","reply_id":"r","name":"x"}"#;
+        let published = target.ask("POST", "/v1/sessions/s/events", start).await;
+        assert_eq!(published.status, 200, "{}", published.text());
+        target
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.server.address
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: &[u8]) -> Answer {
+        let headers = [("authorization", "Bearer tw_all"), ("turnwire-producer", "p.1")];
+        within(call(self.address(), method, path, &headers, body)).await.unwrap()
+    }
+
+    /// Sends the bytes, and looks at what comes.
+    pub async fn suffer(&self, attack: &Attack) -> Result<(), String> {
+        let answer = timeout(PATIENCE, self.answer(&attack.bytes)).await;
+        let answer = answer.map_err(|_| "neither an answer nor a close".to_owned())?;
+        let answer = match (answer, attack.wanted) {
+            (Ok(answer), _) => answer,
+            (Err(_), Wanted::Refusal) => return self.is_alive().await,
+            (Err(why), _) => return Err(format!("closed without an answer: {why}")),
+        };
+        let text = answer.text();
+        let text: String = text.chars().take(300).collect();
+        let status = answer.status;
+        let is_fine = match attack.wanted {
+            Wanted::Error(wanted) => status == wanted && is_clear(&answer),
+            Wanted::Clear => (400..500).contains(&status) && is_clear(&answer),
+            Wanted::Refusal => {
+                (400..500).contains(&status) && (answer.body.is_empty() || is_clear(&answer))
+            }
+            Wanted::Success => (200..300).contains(&status),
+        };
+        if !is_fine {
+            return Err(format!("wanted {:?}, got {status} {text}", attack.wanted));
+        }
+        self.is_alive().await
+    }
+
+    async fn answer(&self, bytes: &[u8]) -> io::Result<Answer> {
+        let mut stream = TcpStream::connect(self.address()).await?;
+        // It may be refused before all of it was sent.
+        let _ = stream.write_all(bytes).await;
+        Incoming::read(stream).await?.whole().await
+    }
+
+    async fn is_alive(&self) -> Result<(), String> {
+        match timeout(PATIENCE, call(self.address(), "GET", "/healthz", &[], b"")).await {
+            Ok(Ok(answer)) if answer.status == 200 => Ok(()),
+            other => Err(format!("afterwards: {other:?}")),
+        }
+    }
+
+    /// Nothing of all that was stored, and everything works.
+    pub async fn still_serves(&self) {
+        let session = self.ask("GET", "/v1/sessions/s", b"").await.json();
+        assert_eq!(session["last_seq"], 1, "{session}");
+        let end = br#"{"id":"2","type":"REPLY_END","reply_id":"r"}"#;
+        let ended = self.ask("POST", "/v1/sessions/s/events", end).await;
+        assert_eq!(ended.status, 200, "{}", ended.text());
+        let page = self.ask("GET", "/v1/sessions/s/messages", b"").await.json();
+        assert_eq!(page["messages"].as_array().map(Vec::len), Some(1), "{page}");
+    }
+
+    pub async fn stop(self) {
+        self.server.stop().await;
+    }
+}
+
+/// An error that says what it is, as all of ours do.
+fn is_clear(answer: &Answer) -> bool {
+    let json = answer.json();
+    let has = |name: &str| json["error"][name].as_str().is_some_and(|text| !text.is_empty());
+    let is_json = answer.header("content-type") == Some("application/json");
+    is_json && has("type") && has("message") && json != Value::Null
+}
+
+/// Waits until the server has closed, and gives what it said before.
+pub async fn until_closed(stream: &mut TcpStream) -> Vec<u8> {
+    let mut said = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("it was not closed");
+    said
+}

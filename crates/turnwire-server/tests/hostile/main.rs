@@ -1,0 +1,47 @@
+//! Requests that mean harm, or make no sense, as the very bytes: each gets a clear 4xx or a clean
+//! close, never a 5xx, never silence; and afterwards the server still serves.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `heads` | what is no HTTP, or HTTP that two readers could read differently |
+//! | `addresses` | paths, queries, ids, tokens, cursors, methods |
+//! | `bodies` | what is no JSON, JSON that is too deep, too large or of the wrong type |
+//! | `rights` | credentials, and what they do not reach |
+//! | `sockets` | handshakes and frames |
+//! | `slow` | clients that stop in the middle |
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod addresses;
+mod attack;
+mod bodies;
+mod heads;
+mod rights;
+#[path = "../resume/running.rs"]
+mod running;
+mod slow;
+mod sockets;
+
+use attack::Target;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_hostile_request_gets_a_clear_4xx_or_a_clean_close() {
+    let target = Target::new().await;
+    let tables = [heads::all(), addresses::all(), bodies::all(), rights::all()];
+    let attacks: Vec<_> = tables.into_iter().flatten().collect();
+    let mut failed = Vec::new();
+    for attack in &attacks {
+        if let Err(why) = target.suffer(attack).await {
+            failed.push(format!("{}: {why}", attack.name));
+        }
+    }
+    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), attacks.len(), failed.join("\n"));
+    eprintln!("{} hostile requests were answered or closed", attacks.len());
+    assert!(attacks.len() >= 60);
+    target.still_serves().await;
+    target.stop().await;
+}

@@ -1,0 +1,93 @@
+use crate::attack::{Target, request, until_closed};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+async fn send(target: &Target, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(target.address()).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
+/// The beginning of a request that announces more than it has.
+fn unfinished(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
+    let whole = request(method, path, headers, body.as_bytes());
+    let text = String::from_utf8(whole).unwrap();
+    let length = format!("content-length: {}", body.len());
+    text.replace(&length, "content-length: 100000").into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_stops_in_the_middle_is_let_go() {
+    let target = Target::new().await;
+    let producer = "turnwire-producer: p.1\r\n";
+    let heads: [&[u8]; 4] =
+        [b"", b"G", b"GET / HTTP/1.1\r\nhost: loc", b"POST /v1/sessions HTTP/1.1\r\n"];
+    let mut open = Vec::new();
+    for head in heads {
+        open.push((String::from_utf8_lossy(head).into_owned(), send(&target, head).await));
+    }
+    for (method, path, headers) in [
+        ("POST", "/v1/sessions", ""),
+        ("PATCH", "/v1/sessions/s", ""),
+        ("POST", "/v1/sessions/s/messages", ""),
+        ("POST", "/v1/sessions/s/events", producer),
+        ("POST", "/v1/blobs", ""),
+    ] {
+        let bytes = unfinished(method, path, headers, r#"{"content":"#);
+        open.push((format!("{method} {path}"), send(&target, &bytes).await));
+    }
+    for (name, mut stream) in open {
+        let said = until_closed(&mut stream).await;
+        let said = String::from_utf8_lossy(&said);
+        let is_refused = said.is_empty() || said.starts_with("HTTP/1.1 4");
+        assert!(is_refused, "{name}: {said}");
+    }
+    target.still_serves().await;
+    target.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_comes_a_byte_at_a_time_has_no_more_time_than_others() {
+    let target = Target::new().await;
+    let mut stream = TcpStream::connect(target.address()).await.unwrap();
+    let (mut from, mut to) = stream.split();
+    let drip = async {
+        // It never ends, and goes on for as long as anybody listens.
+        let _ = to.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n").await;
+        loop {
+            if to.write_all(b"x-drip: drop\r\n").await.is_err() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let mut said = Vec::new();
+    let closed = async {
+        let _ = from.read_to_end(&mut said).await;
+    };
+    let over = async {
+        tokio::select! { () = drip => {}, () = closed => {} }
+    };
+    crate::running::within(over).await;
+    target.still_serves().await;
+    target.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_hangs_up_in_the_middle_leaves_nothing_behind() {
+    let target = Target::new().await;
+    let whole = request("POST", "/v1/sessions/s/messages", "", br#"{"content":"hello"}"#);
+    for cut in 0..whole.len() {
+        let stream = send(&target, &whole[..cut]).await;
+        if cut % 2 == 0 {
+            stream.set_zero_linger().unwrap();
+        }
+        drop(stream);
+    }
+    let mut stream = send(&target, &request("GET", "/v1/sessions/s/events", "", b"")).await;
+    let _ = stream.read_u8().await.unwrap();
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    target.still_serves().await;
+    target.stop().await;
+}

@@ -1,0 +1,180 @@
+//! Who is let in, and how far.
+
+use crate::support::{start, start_with, token};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+use turnwire_server::config::Config;
+
+/// Routes that need a scope each.
+const ROUTES: [(&str, &str, &str); 4] = [
+    ("GET", "/v1/agents", "read"),
+    ("POST", "/v1/sessions/s1/fork", "chat"),
+    ("POST", "/v1/sessions/s1/replies", "publish"),
+    ("GET", "/metrics", "admin"),
+];
+
+fn passed(status: u16) -> bool {
+    !matches!(status, 401 | 403 | 421)
+}
+
+#[tokio::test]
+async fn each_scope_opens_its_routes_and_admin_opens_all() {
+    let scopes = ["read", "chat", "publish", "approve", "admin"];
+    let tokens: String =
+        scopes.iter().map(|scope| token(&format!("tw_{scope}"), "acme", scope)).collect();
+    // Behind a proxy nobody is on this machine, so that /metrics needs its scope too.
+    let server = start(&format!("behind_proxy = true\n{tokens}"));
+    for held in scopes {
+        for (method, path, needed) in ROUTES {
+            let bearer = format!("Bearer tw_{held}");
+            let key = format!("tw_{held}");
+            for header in [("authorization", bearer.as_str()), ("x-api-key", key.as_str())] {
+                let answer = server.send(method, path, &[header]).await;
+                let expected = held == needed || held == "admin";
+                assert_eq!(passed(answer.status), expected, "{held} {path}: {answer:?}");
+                assert!(expected || answer.status == 403, "{held} {path}: {answer:?}");
+            }
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bad_credentials_are_401_and_say_how_it_is_done() {
+    let server = start(&token("tw_good", "acme", "read"));
+    for headers in [
+        &[][..],
+        &[("authorization", "Bearer tw_bad")],
+        &[("authorization", "Basic dHdfZ29vZA==")],
+        &[("authorization", "Bearer")],
+        &[("authorization", "tw_good")],
+        &[("x-api-key", "")],
+        &[("x-api-key", "a.b.c")],
+    ] {
+        let answer = server.send("GET", "/v1/agents", headers).await;
+        assert_eq!(answer.status, 401, "{headers:?}");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        assert_eq!(answer.kind(), "unauthorized");
+        assert!(answer.json()["error"]["hint"].is_string());
+    }
+    // What needs nothing asks for nothing.
+    for path in ["/healthz", "/readyz", "/openapi.json", "/"] {
+        assert_eq!(server.get(path).await.status, 200, "{path}");
+    }
+    // Prometheus on the same machine needs no token.
+    assert_eq!(server.get("/metrics").await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn without_credentials_everybody_on_this_machine_may_do_everything() {
+    let server = start("");
+    for (method, path, _) in ROUTES {
+        assert!(passed(server.send(method, path, &[]).await.status), "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_ticket_opens_once() {
+    let server = start(&token("tw_good", "acme", "read"));
+    let bearer = ("authorization", "Bearer tw_good");
+    assert_eq!(server.send("POST", "/v1/tickets", &[]).await.status, 401);
+    let answer = server.send("POST", "/v1/tickets", &[bearer]).await;
+    assert_eq!((answer.status, answer.header("cache-control")), (201, Some("no-store")));
+    assert_eq!(answer.json()["expires_in"], 60);
+    let ticket = answer.json()["ticket"].as_str().unwrap().to_owned();
+    let path = format!("/v1/agents?limit=1&ticket={ticket}");
+    assert!(passed(server.get(&path).await.status));
+    let again = server.get(&path).await;
+    assert_eq!(again.status, 401);
+    assert!(again.body.contains("used up"), "{}", again.body);
+    assert_eq!(server.get("/v1/agents?ticket=never").await.status, 401);
+    // It reaches no further than who made it.
+    let answer = server.send("POST", "/v1/tickets", &[bearer]).await;
+    let ticket = answer.json()["ticket"].as_str().unwrap().to_owned();
+    let path = format!("/v1/sessions/s1/fork?ticket={ticket}");
+    assert_eq!(server.send("POST", &path, &[]).await.status, 403);
+    server.stop().await;
+}
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn claims() -> Value {
+    json!({
+        "iss": "https://id.example", "aud": "turnwire", "exp": now() + 600, "sub": "ada",
+        "tenant": "acme", "scope": "read other:thing",
+    })
+}
+
+fn signed(claims: &Value, algorithm: Algorithm, secret: &str) -> String {
+    let key = EncodingKey::from_secret(secret.as_bytes());
+    encode(&Header::new(algorithm), claims, &key).unwrap()
+}
+
+fn with(key: &str, value: Value) -> Value {
+    let mut claims = claims();
+    claims[key] = value;
+    claims
+}
+
+fn without(key: &str) -> Value {
+    let mut claims = claims();
+    claims.as_object_mut().unwrap().remove(key);
+    claims
+}
+
+#[tokio::test]
+async fn a_jwt_is_good_only_as_it_was_agreed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, SECRET).unwrap();
+    let settings = format!(
+        "listen = \"127.0.0.1:0\"\n[auth.jwt]\nalgorithm = \"HS256\"\nsecret_file = '{}'\n         issuer = \"https://id.example\"\naudience = \"turnwire\"\n",
+        file.display()
+    );
+    let server = start_with(Config::parse("test", &settings).unwrap());
+    let status = async |token: &str| {
+        let bearer = format!("Bearer {token}");
+        server.send("GET", "/v1/agents", &[("authorization", &bearer)]).await.status
+    };
+    let good = signed(&claims(), Algorithm::HS256, SECRET);
+    assert!(passed(status(&good).await));
+    assert!(passed(status(&good).await), "remembered");
+    let list = with("scope", json!(["read"]));
+    assert!(passed(status(&signed(&list, Algorithm::HS256, SECRET)).await));
+
+    let none = {
+        let parts: Vec<&str> = good.split('.').collect();
+        // {"alg":"none","typ":"JWT"}
+        format!("eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.{}.", parts[1])
+    };
+    for (why, token) in [
+        ("signed by somebody else", signed(&claims(), Algorithm::HS256, &SECRET.replace('0', "1"))),
+        ("another algorithm", signed(&claims(), Algorithm::HS384, SECRET)),
+        ("no signature", none),
+        ("expired", signed(&with("exp", json!(now() - 600)), Algorithm::HS256, SECRET)),
+        ("never expires", signed(&without("exp"), Algorithm::HS256, SECRET)),
+        ("not yet", signed(&with("nbf", json!(now() + 600)), Algorithm::HS256, SECRET)),
+        (
+            "of another issuer",
+            signed(&with("iss", json!("https://evil.example")), Algorithm::HS256, SECRET),
+        ),
+        ("without an issuer", signed(&without("iss"), Algorithm::HS256, SECRET)),
+        ("for somebody else", signed(&with("aud", json!("other")), Algorithm::HS256, SECRET)),
+        ("for nobody", signed(&without("aud"), Algorithm::HS256, SECRET)),
+        ("of no tenant", signed(&without("tenant"), Algorithm::HS256, SECRET)),
+        ("of a strange tenant", signed(&with("tenant", json!("a/b")), Algorithm::HS256, SECRET)),
+        ("with strange sessions", signed(&with("sessions", json!(7)), Algorithm::HS256, SECRET)),
+    ] {
+        assert_eq!(status(&token).await, 401, "{why}");
+    }
+    let no_scope = signed(&without("scope"), Algorithm::HS256, SECRET);
+    assert_eq!(status(&no_scope).await, 403);
+    server.stop().await;
+}

@@ -1,0 +1,186 @@
+//! Settings: what is wrong with them is said with its line.
+
+use turnwire_server::config::{Config, LogFormat, Model, Overrides, StoreUrl};
+
+fn error(text: &str) -> String {
+    Config::parse("turnwire.toml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
+    for (text, expected) in [
+        ("lisen = \"x\"", vec!["turnwire.toml:1:1: lisen: ", "did you mean `listen`?"]),
+        ("\n\nlisten = \"nowhere\"", vec!["turnwire.toml:3:10: listen: ", "127.0.0.1:4747"]),
+        ("listen = 4747", vec!["turnwire.toml:1:10: listen: ", "an address such as"]),
+        ("[limits]\nbody = \"16 megs\"", vec!["turnwire.toml:2:8: limits.body: ", "16 MiB"]),
+        ("[limits]\nbody = -1", vec!["turnwire.toml:2:8: limits.body: ", "amount of bytes"]),
+        ("[limits]\nbodi = 1", vec!["turnwire.toml:2:1: limits.bodi: ", "did you mean `body`?"]),
+        ("[limits]\nheartbeat = \"soon\"", vec!["turnwire.toml:2:13: limits.heartbeat: ", "30s"]),
+        (
+            "[limits]\nheartbeat = \"0s\"",
+            vec!["turnwire.toml:2:1: limits.heartbeat: more than nothing"],
+        ),
+        ("[limits]\nheaders = 12", vec!["turnwire.toml:2:1: limits.headers: at least 1024"]),
+        ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),
+        ("origins = [\"*\"]", vec!["turnwire.toml:1:12: origins: ", "each one has to be named"]),
+        ("[tls]\ncert = \"a.pem\"", vec!["turnwire.toml:1:1: tls: ", "missing field `key`"]),
+        (
+            "[log]\nformat = \"xml\"",
+            vec!["turnwire.toml:2:10: log.format: ", "unknown variant `xml`"],
+        ),
+        (
+            "default_agent = \"friday\"",
+            vec!["turnwire.toml:1:1: default_agent: ", "demo, external"],
+        ),
+        ("[agents.a]\nmodel = \"gpt\"", vec!["turnwire.toml:2:9: agents.a.model: ", "WIRE:MODEL"]),
+        (
+            "[agents.a]\nmodel = \"anthropic:claude\"",
+            vec!["turnwire.toml:2:1: agents.a.model: ", "a later version"],
+        ),
+        (
+            "[agents.a]\nmodel = \"demo\"\n[[agents.a.permissions]]\ntool = \"x\"\nbehavior = \"asc\"",
+            vec!["turnwire.toml:5:12: agents.a.permissions.behavior: ", "did you mean `ask`?"],
+        ),
+        ("[mcp.files]", vec!["turnwire.toml:1:6: mcp.files: ", "`command`"]),
+        (
+            "[[auth.tokens]]\ntenant = \"a\"\nsha256 = \"abc\"\nscopes = [\"read\"]",
+            vec!["turnwire.toml:3:10: auth.tokens.sha256: ", "turnwire token new"],
+        ),
+        (
+            "[auth.jwt]\nalgorithm = \"RS256\"\nissuer = \"i\"\naudience = \"a\"",
+            vec!["turnwire.toml:2:1: auth.jwt.algorithm: ", "public_key_file"],
+        ),
+        (
+            "[auth.jwt]\nalgorithm = \"none\"\nissuer = \"i\"\naudience = \"a\"",
+            vec!["turnwire.toml:2:13: auth.jwt.algorithm: ", "HS256"],
+        ),
+        (
+            "listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"",
+            vec!["turnwire.toml:2:1: ", "duplicate key"],
+        ),
+        ("listen = ", vec!["turnwire.toml:1:"]),
+    ] {
+        let error = error(text);
+        for part in expected {
+            assert!(error.contains(part), "{text}\n gives {error}\n without {part}");
+        }
+    }
+}
+
+#[test]
+fn a_second_token_is_found_in_its_own_line() {
+    let hash = "0".repeat(64);
+    let token = |tenant: &str| {
+        format!(
+            "[[auth.tokens]]\ntenant = \"{tenant}\"\nsha256 = \"{hash}\"\nscopes = [\"read\"]\n"
+        )
+    };
+    let error = error(&(token("a") + &token("b/c")));
+    assert!(error.contains("turnwire.toml:6:1: auth.tokens.1.tenant: a tenant is"), "{error}");
+    assert!(
+        error.contains("turnwire.toml:3:1: auth.tokens.0.sha256: this token is listed twice"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_secret_in_the_wrong_place_is_not_repeated() {
+    for text in [
+        "[agents.a]\nmodel = \"demo\"\napi_key = \"sk-secret\"",
+        "[auth.jwt]\nsecret = \"sk-secret\"",
+        "[[auth.tokens]]\ntenant = \"a\"\nsha256 = \"sk-secret\"\nscopes = []",
+    ] {
+        let error = error(text);
+        assert!(!error.contains("sk-secret"), "{error}");
+    }
+}
+
+#[test]
+fn the_example_is_good_and_says_the_defaults() {
+    let text = include_str!("../../../../turnwire.example.toml");
+    let config = Config::parse("turnwire.example.toml", text).unwrap();
+    assert_eq!(
+        format!("{config:?}"),
+        format!("{:?}", Config::default()),
+        "all of it is commented out"
+    );
+    // What is commented out with `#key` has to be good as well; prose has a space behind its `#`.
+    let uncommented: String = text
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if !rest.is_empty() && !rest.starts_with([' ', '#']) => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let error = Config::parse("turnwire.example.toml", &uncommented).unwrap_err();
+    for problem in &error.0 {
+        assert!(problem.message.contains("come with a later version"), "{problem}");
+    }
+    assert!(uncommented.contains("\n[limits]\n") && uncommented.contains("\n[[auth.tokens]]\n"));
+}
+
+#[test]
+fn the_environment_wins_over_the_file() {
+    let mut config =
+        Config::parse("test", "listen = \"127.0.0.1:1\"\nstore = \"sqlite:a\"").unwrap();
+    let env = |name: &str| match name {
+        "TURNWIRE_LISTEN" => Some("127.0.0.1:2".to_owned()),
+        "TURNWIRE_STORE" => Some("memory:".to_owned()),
+        "TURNWIRE_ORIGINS" => Some("https://a.example, https://b.example".to_owned()),
+        "TURNWIRE_BEHIND_PROXY" => Some("1".to_owned()),
+        "TURNWIRE_LOG_FORMAT" => Some("json".to_owned()),
+        _ => None,
+    };
+    config.apply(Overrides::from_env(env).unwrap()).unwrap();
+    assert_eq!(config.listen.0.port(), 2);
+    assert_eq!(config.store, Some(StoreUrl::Memory));
+    assert_eq!(config.origins.len(), 2);
+    assert!(config.behind_proxy);
+    assert_eq!(config.log.format, LogFormat::Json);
+    let wrong = |name: &'static str| {
+        Overrides::from_env(move |asked| (asked == name).then(|| "rubbish!".to_owned()))
+            .unwrap_err()
+            .to_string()
+    };
+    for name in [
+        "TURNWIRE_LISTEN",
+        "TURNWIRE_STORE",
+        "TURNWIRE_ORIGINS",
+        "TURNWIRE_HOSTS",
+        "TURNWIRE_BEHIND_PROXY",
+        "TURNWIRE_LOG_FORMAT",
+        "TURNWIRE_PUBLIC_URL",
+    ] {
+        assert!(wrong(name).starts_with(name), "{}", wrong(name));
+    }
+}
+
+#[test]
+fn files_are_looked_for_beside_the_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("turnwire.toml");
+    std::fs::write(
+        &path,
+        "store = \"sqlite:data.db\"\n[tls]\ncert = \"c.pem\"\nkey = \"/abs/k.pem\"\n",
+    )
+    .unwrap();
+    let config = Config::load(&path).unwrap();
+    assert_eq!(config.store, Some(StoreUrl::Sqlite(folder.path().join("data.db"))));
+    let tls = config.tls.unwrap();
+    assert_eq!(tls.cert, folder.path().join("c.pem"));
+    assert_eq!(tls.key, std::path::Path::new("/abs/k.pem"));
+    let missing = Config::load(&folder.path().join("none.toml")).unwrap_err().to_string();
+    assert!(missing.contains("none.toml: cannot be read"), "{missing}");
+}
+
+#[test]
+fn an_agent_is_read_with_all_its_keys() {
+    let text = "default_agent = \"a\"\n[agents.a]\nmodel = \"demo\"\nsystem = \"You are A.\"\n\
+        tools = [\"mcp:files/*\", \"external:open_page\", \"agent:b\"]\nmax_iterations = 3\n\
+        approval_timeout = \"5m\"\non_restart = \"stop\"\n";
+    let config = Config::parse("test", text).unwrap();
+    let agent = &config.agents["a"];
+    assert_eq!(agent.model, Model::Demo);
+    assert_eq!((agent.tools.len(), agent.max_iterations), (3, 3));
+    assert_eq!(agent.approval_timeout.0.as_secs(), 300);
+}

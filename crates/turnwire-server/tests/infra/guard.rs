@@ -1,0 +1,131 @@
+//! Hosts, origins, request ids, and what is not there.
+
+use crate::support::{read_answer, start, within};
+use base64::Engine;
+use sha2::Digest;
+use tokio::io::AsyncWriteExt;
+
+#[tokio::test]
+async fn an_unknown_host_is_refused() {
+    let server = start("hosts = [\"chat.example\"]");
+    let status = async |host: &str| server.send("GET", "/healthz", &[("host", host)]).await.status;
+    assert_eq!(status("chat.example").await, 200);
+    assert_eq!(status("localhost").await, 200);
+    assert_eq!(status("rebound.example").await, 421);
+    assert_eq!(status("").await, 421);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_has_one_host() {
+    let server = start("");
+    for request in [
+        "GET /healthz HTTP/1.1\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n",
+        "GET /healthz HTTP/1.0\r\n\r\n",
+    ] {
+        let mut stream = server.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        assert_eq!(within(read_answer(&mut stream)).await.unwrap().status, 400, "{request}");
+    }
+    // The URI of a request wins over its header, so it is the one that is checked.
+    let mut stream = server.connect().await;
+    let request = "GET http://rebound.example/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(within(read_answer(&mut stream)).await.unwrap().status, 421);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn pages_elsewhere_are_refused_unless_they_are_configured() {
+    let server = start("origins = [\"https://app.example\"]");
+    let own = format!("http://{}", server.address);
+    let send = async |method: &str, origin: &str| {
+        server
+            .send(
+                method,
+                "/v1/agents",
+                &[("origin", origin), ("access-control-request-method", "POST")],
+            )
+            .await
+    };
+    let answer = send("GET", "https://app.example").await;
+    assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
+    assert_eq!(answer.header("vary"), Some("origin"));
+    let answer = send("GET", &own).await;
+    assert_ne!(answer.status, 403);
+    assert_eq!(answer.header("access-control-allow-origin"), None);
+    for method in ["GET", "POST", "OPTIONS"] {
+        let answer = send(method, "https://evil.example").await;
+        assert_eq!(answer.status, 403, "{method}");
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+    }
+    let answer = send("OPTIONS", "https://app.example").await;
+    assert_eq!(answer.status, 204);
+    assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
+    assert!(answer.header("access-control-allow-headers").unwrap().contains("last-event-id"));
+    assert_eq!(answer.header("access-control-allow-credentials"), None);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_answer_has_a_request_id() {
+    let server = start("");
+    let given = server.send("GET", "/healthz", &[("x-request-id", "my-1")]).await;
+    assert_eq!(given.header("x-request-id"), Some("my-1"));
+    let bad = server.send("GET", "/healthz", &[("x-request-id", "a b<c>")]).await;
+    assert_eq!(bad.header("x-request-id").map(str::len), Some(23));
+    let refused = server.send("GET", "/healthz", &[("host", "evil.example")]).await;
+    assert!(refused.header("x-request-id").is_some());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_in_the_same_form() {
+    let server = start("");
+    let answer = server.get("/v1/nothing").await;
+    assert_eq!((answer.status, answer.kind().as_str()), (404, "not_found"));
+    let answer = server.send("DELETE", "/v1/agents", &[]).await;
+    assert_eq!((answer.status, answer.kind().as_str()), (405, "method_not_allowed"));
+    assert_eq!(answer.header("allow"), Some("GET,HEAD"));
+    for status in [404, 405] {
+        let name =
+            format!("turnwire_http_requests_total{{method=\"\",route=\"\",status=\"{status}\"}}");
+        assert_eq!(server.metric(&name), 1);
+    }
+    let answer = server.get("/v1/sessions/%ff").await;
+    assert!((400..=501).contains(&answer.status) && answer.json()["error"].is_object());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_path_of_the_description_is_there() {
+    let server = start("");
+    let document = server.get("/openapi.json").await.json();
+    let mut count = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let path =
+                path.replace("{s}", "s1").replace("{id}", "m1").replace("{hash}", &"0".repeat(64));
+            let answer = server.send(&method.to_uppercase(), &path, &[]).await;
+            let unrouted = answer.status == 405 || answer.body.contains("there is nothing at");
+            assert!(!unrouted, "{method} {path}: {answer:?}");
+            count += 1;
+        }
+    }
+    assert!(count >= 20, "{count}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_page_may_load_nothing_but_its_own_style() {
+    let server = start("");
+    let answer = server.get("/").await;
+    let policy = answer.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    let style = answer.body.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+    let hash = sha2::Sha256::digest(style.as_bytes());
+    let hash = base64::engine::general_purpose::STANDARD.encode(hash);
+    assert!(policy.contains(&format!("'sha256-{hash}'")), "{policy} does not have {hash}");
+    server.stop().await;
+}

@@ -1,0 +1,17 @@
+//! Everything around the handlers, against a real listener.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod auth;
+mod config;
+mod guard;
+mod limits;
+mod secrets;
+mod support;
+mod tls;

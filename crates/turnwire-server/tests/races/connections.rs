@@ -1,0 +1,206 @@
+use crate::gate::{Gate, Pass};
+use crate::house::*;
+use crate::running::within;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use turnwire_agent::Demo;
+use turnwire_testkit::net::{Incoming, http};
+
+/// How much a client that reads nothing is sent: what the system buffers, and little more.
+const BUFFERED: u64 = 12 << 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_08_a_slow_consumer_is_closed_and_comes_back() {
+    let house = House::over(Gate::new(), "[limits]\nwrite_stall = \"300ms\"");
+    let session = house.session("external").await;
+    house.publish(&start("r")).await;
+    let mut slow = house.watch("raw=true").await;
+    assert_eq!(slow.seqs(2).await, [1, 2]);
+    let before = house.metric("turnwire_bytes_sent_total");
+    let big = "x".repeat(1_000_000);
+    let last = 32;
+    for at in 0..30 {
+        assert_eq!(house.publish(&[delta("r", at, &big)]).await.status, 200);
+    }
+    // Nothing is kept for it beyond what was on its way: 30 MB were not taken, nor read ahead.
+    let end = async {
+        while house.metric("turnwire_slow_clients_total") == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(end).await;
+    let sent = house.metric("turnwire_bytes_sent_total") - before;
+    assert!(sent < BUFFERED, "{sent} bytes were sent to one who reads nothing");
+    // What did get through has no gap, and with it the rest can be had, as often as it takes.
+    let (mut seen, mut token) = (vec![1, 2], session.token(2));
+    while seen.last() != Some(&last) {
+        while let Some((event, id)) = slow.next().await {
+            seen.push(event["seq"].as_u64().unwrap());
+            token = id.unwrap();
+            if seen.last() == Some(&last) {
+                break;
+            }
+        }
+        slow = house.watch(&format!("raw=true&after={token}")).await;
+    }
+    assert_eq!(seen, up_to(last));
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_09_proxies_are_told_and_the_stream_speaks_at_once_and_stays_awake() {
+    let house = House::over(Gate::new(), "[limits]\nheartbeat = \"40ms\"");
+    house.session("demo").await;
+    let mut quiet = house.watch("").await;
+    let request = http::request(
+        house.address,
+        "POST",
+        MESSAGES,
+        &[("accept", "text/event-stream")],
+        br#"{"content":"hello"}"#,
+    );
+    let reply = Watching::of(within(Incoming::open(house.address, &request)).await.unwrap());
+    for watching in [&quiet, &reply] {
+        let header = |name| watching.incoming.header(name);
+        assert_eq!(header("content-type"), Some("text/event-stream"));
+        assert_eq!(header("cache-control"), Some("no-cache, no-transform"));
+        assert_eq!(header("x-accel-buffering"), Some("no"));
+        assert_eq!(header("content-encoding"), None);
+    }
+    let hello = quiet.frame().await.unwrap();
+    assert!(hello.comments > 0 && hello.data.is_none(), "{hello:?}");
+    // Whatever is said is said; then it is quiet, and comments come for as long as it is.
+    let mut beats = 0;
+    while beats < 3 {
+        let frame = quiet.frame().await.unwrap();
+        beats += usize::from(frame.data.is_none() && frame.comments > 0);
+    }
+    house.stop().await;
+}
+
+const SESSIONS: usize = 20;
+
+#[tokio::test]
+async fn row_10_many_sessions_are_watched_on_one_socket() {
+    let house = House::new();
+    let url = format!("ws://{}/v1/ws?wire=turnwire", house.address);
+    let (mut socket, _) = within(tokio_tungstenite::connect_async(url)).await.unwrap();
+    for at in 0..SESSIONS {
+        let body = json!({"id": format!("s{at}"), "agent": "external"}).to_string();
+        assert_eq!(house.send("POST", "/v1/sessions", &[], &body).await.status, 201);
+        let command = json!({"type": "subscribe", "session_id": format!("s{at}")});
+        socket.send(Message::text(command.to_string())).await.unwrap();
+    }
+    for at in 0..SESSIONS {
+        // Their own names for sessions lead nobody astray.
+        let mut lines = reply(&format!("r{at}"), 3);
+        lines[2] = lines[2].replacen('{', r#"{"metadata":{"session_id":"theirs"},"#, 1);
+        lines[3] = lines[3].replacen('{', r#"{"session_id":"theirs","#, 1);
+        let path = format!("/v1/sessions/s{at}/events");
+        let answer = house.send("POST", &path, PRODUCER, &lines.join("\n")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let mut seen = vec![Vec::new(); SESSIONS];
+    while seen.iter().any(|seen| seen.last() != Some(&7)) {
+        let message = within(socket.next()).await.unwrap().unwrap();
+        let Message::Text(text) = message else { continue };
+        let frame: Value = serde_json::from_str(&text).unwrap();
+        if frame["type"] == "subscribed" {
+            continue;
+        }
+        let session = frame["session_id"].as_str().unwrap();
+        let at: usize = session[1..].parse().unwrap();
+        assert_eq!(frame["reply_id"], format!("r{at}"));
+        let seq = frame["seq"].as_u64().unwrap();
+        assert!(frame["event_id"].as_str().unwrap().ends_with(&format!(".{seq}")));
+        seen[at].extend(frame["seq_from"].as_u64().unwrap_or(seq)..=seq);
+    }
+    assert!(seen.iter().all(|seen| *seen == up_to(7)), "{seen:?}");
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_16_closing_the_tab_does_not_stop_the_reply() {
+    let gate = Gate::new();
+    let house = House::served_by(gate, "", "demo", Arc::new(Demo::with_rate(200.0)));
+    let session = house.session("demo").await;
+    let request = http::request(
+        house.address,
+        "POST",
+        MESSAGES,
+        &[("accept", "text/event-stream")],
+        br#"{"content":"long 50"}"#,
+    );
+    let incoming = within(Incoming::open(house.address, &request)).await.unwrap();
+    let mut asking = Watching::of(incoming);
+    let mut watching = house.watch("").await;
+    let mut reply = Value::Null;
+    while reply.is_null() {
+        reply = asking.next().await.unwrap().0["reply_id"].clone();
+    }
+    watching.next().await.unwrap();
+    // Both leave, the one in the middle of the answer, the other in the middle of watching.
+    drop((asking, watching));
+    let mut head = session.watch();
+    let idle = head.wait_for(|head| head.status == turnwire_log::store::Status::Idle);
+    within(idle).await.unwrap();
+    let path = format!("{MESSAGES}/{}", reply.as_str().unwrap());
+    let message = house.get(&path).await.json();
+    assert_eq!(message["finished_reason"], "completed", "{message}");
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_16_leaving_before_the_answer_does_not_take_the_message_back() {
+    let house = House::new();
+    let session = house.session("demo").await;
+    house.gate.close(Pass::Appends);
+    let mut stream = TcpStream::connect(house.address).await.unwrap();
+    let body = br#"{"content":"hello"}"#;
+    let request = http::request(house.address, "POST", MESSAGES, &[], body);
+    stream.write_all(&request).await.unwrap();
+    house.gate.waits(Pass::Appends, 1).await;
+    drop(stream);
+    // The server has noticed that nobody is there before it is durable.
+    eventually(|| house.metric("turnwire_connections") == 0).await;
+    house.gate.open(Pass::Appends);
+    let mut head = session.watch();
+    let done = |head: &turnwire_log::Head| {
+        head.last > 2 && head.status == turnwire_log::store::Status::Idle
+    };
+    within(head.wait_for(done)).await.unwrap();
+    let page = house.get(MESSAGES).await.json();
+    assert_eq!(page["messages"].as_array().unwrap().len(), 2);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_17_everyone_comes_back_at_once_and_one_reads() {
+    const WATCHERS: usize = 60;
+    let house = House::new();
+    house.session("external").await;
+    house.publish(&reply("r", 1500)).await;
+    house.gate.close(Pass::Reads);
+    let before = house.gate.state().reads;
+    let mut watching = Vec::new();
+    for _ in 0..WATCHERS {
+        watching.push(house.watch("raw=true").await);
+    }
+    house.gate.waits(Pass::Reads, 1).await;
+    house.gate.open(Pass::Reads);
+    let mut retries = std::collections::BTreeSet::new();
+    for watching in &mut watching {
+        let hello = watching.frame().await.unwrap();
+        retries.insert(hello.retry.expect("how long to wait before coming back"));
+        assert_eq!(watching.seqs(1504).await, up_to(1504));
+    }
+    let reads = house.gate.state().reads - before;
+    assert!(reads <= 2, "{WATCHERS} watchers of the same events made {reads} reads");
+    assert!(retries.len() > WATCHERS / 4, "they all come back at the same time: {retries:?}");
+    assert!(retries.iter().all(|retry| (500..10_000).contains(retry)), "{retries:?}");
+    house.stop().await;
+}

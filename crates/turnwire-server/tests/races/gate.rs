@@ -1,0 +1,247 @@
+//! A store in memory behind a gate: what is written becomes durable, and what is read comes back,
+//! only when the test says so.
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use turnwire_core::Seq;
+use turnwire_log::store::*;
+use turnwire_log::{Error, MemoryStore, Result, Store};
+
+/// What passes the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    Appends,
+    Reads,
+    Deletes,
+}
+
+/// What waits at the gate, what has passed, and what is wrong.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    closed: Vec<Pass>,
+    waiting: Vec<Pass>,
+    pub reads: usize,
+    /// How many writes were refused.
+    pub refused: usize,
+    writes: Option<Error>,
+    reading: Option<Error>,
+}
+
+impl State {
+    fn leave(&mut self, pass: Pass) {
+        if let Some(at) = self.waiting.iter().position(|waits| *waits == pass) {
+            self.waiting.remove(at);
+        }
+    }
+}
+
+type Held = (Append, oneshot::Sender<Result<()>>);
+
+pub struct Gate {
+    store: Arc<MemoryStore>,
+    state: watch::Sender<State>,
+    held: Mutex<VecDeque<Held>>,
+}
+
+impl Gate {
+    pub fn new() -> Arc<Self> {
+        Self::over(Arc::default())
+    }
+
+    /// A gate before what another one has: as a process that comes after a crash.
+    pub fn over(store: Arc<MemoryStore>) -> Arc<Self> {
+        Arc::new(Self { store, state: watch::Sender::default(), held: Mutex::default() })
+    }
+
+    /// What is durable.
+    pub fn durable(&self) -> Arc<MemoryStore> {
+        self.store.clone()
+    }
+
+    pub fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    pub fn close(&self, pass: Pass) {
+        self.state.send_modify(|state| state.closed.push(pass));
+    }
+
+    pub fn open(&self, pass: Pass) {
+        let mut held = self.held.lock();
+        self.state.send_modify(|state| state.closed.retain(|closed| *closed != pass));
+        if pass == Pass::Appends {
+            for (append, done) in held.drain(..) {
+                // Nobody may wait for it any more.
+                let _ = done.send(at_once(self.store.append(append)));
+            }
+        }
+    }
+
+    /// What waits to become durable never does.
+    pub fn lose(&self) {
+        let mut held = self.held.lock();
+        self.state.send_modify(|state| state.closed.retain(|closed| *closed != Pass::Appends));
+        for (_, done) in held.drain(..) {
+            let _ = done.send(Err(Error::Store("it was lost".to_owned())));
+        }
+    }
+
+    /// Waits until this many wait at the gate.
+    pub async fn waits(&self, pass: Pass, count: usize) {
+        self.until(|state| state.waiting.iter().filter(|waits| **waits == pass).count() >= count)
+            .await;
+    }
+
+    pub async fn until(&self, wanted: impl FnMut(&State) -> bool) {
+        let mut state = self.state.subscribe();
+        let found = state.wait_for(wanted);
+        let found = tokio::time::timeout(Duration::from_mins(1), found).await;
+        found.expect("it takes too long").unwrap();
+    }
+
+    /// From now on writes fail so, or do not.
+    pub fn fail_writes(&self, error: Option<Error>) {
+        self.state.send_modify(|state| state.writes = error);
+    }
+
+    pub fn fail_reads(&self, error: Option<Error>) {
+        self.state.send_modify(|state| state.reading = error);
+    }
+
+    async fn pass(&self, pass: Pass) {
+        let mut state = self.state.subscribe();
+        if !state.borrow().closed.contains(&pass) {
+            return;
+        }
+        self.state.send_modify(|state| state.waiting.push(pass));
+        let _ = state.wait_for(|state| !state.closed.contains(&pass)).await;
+        self.state.send_modify(|state| state.leave(pass));
+    }
+
+    fn writable(&self) -> Result<()> {
+        let Some(error) = self.state().writes else { return Ok(()) };
+        self.state.send_modify(|state| state.refused += 1);
+        Err(error)
+    }
+
+    fn readable(&self) -> Result<()> {
+        self.state().reading.map_or(Ok(()), Err)
+    }
+}
+
+/// What the store in memory has done when the call returns.
+fn at_once(pending: Pending<()>) -> Result<()> {
+    futures_util::FutureExt::now_or_never(pending).unwrap()
+}
+
+#[async_trait]
+impl Store for Gate {
+    async fn create(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
+        self.writable()?;
+        self.store.create(new).await
+    }
+    async fn create_waiting(
+        &self,
+        new: NewSession,
+        waits: Queued,
+    ) -> Result<(SessionRecord, bool)> {
+        self.store.create_waiting(new, waits).await
+    }
+
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
+        self.store.session(key).await
+    }
+    async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+        self.store.sessions(query).await
+    }
+    async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {
+        self.store.all_sessions(after, limit).await
+    }
+    async fn open_sessions(&self) -> Result<Vec<SessionRecord>> {
+        self.store.open_sessions().await
+    }
+    async fn patch(&self, session: SessionNo, patch: SessionPatch) -> Result<SessionRecord> {
+        self.writable()?;
+        self.store.patch(session, patch).await
+    }
+    async fn delete(&self, session: SessionNo) -> Result<()> {
+        self.writable()?;
+        self.pass(Pass::Deletes).await;
+        self.store.delete(session).await
+    }
+    async fn acquire(&self, session: SessionNo, owner: &str, ttl: Duration) -> Result<Lease> {
+        self.store.acquire(session, owner, ttl).await
+    }
+    async fn renew(&self, session: SessionNo, lease: Lease, ttl: Duration) -> Result<()> {
+        self.store.renew(session, lease, ttl).await
+    }
+    fn append(&self, append: Append) -> Pending<()> {
+        if let Err(error) = self.writable() {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let mut held = self.held.lock();
+        if !self.state.borrow().closed.contains(&Pass::Appends) {
+            return self.store.append(append);
+        }
+        let (sender, done) = oneshot::channel();
+        held.push_back((append, sender));
+        self.state.send_modify(|state| state.waiting.push(Pass::Appends));
+        let state = self.state.clone();
+        Box::pin(async move {
+            let done = done.await.unwrap_or(Err(Error::OutOfOrder));
+            state.send_modify(|state| state.leave(Pass::Appends));
+            done
+        })
+    }
+    async fn read(&self, session: SessionNo, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
+        self.state.send_modify(|state| state.reads += 1);
+        self.readable()?;
+        self.pass(Pass::Reads).await;
+        self.store.read(session, from, max_bytes).await
+    }
+    async fn wait(&self, session: SessionNo, after: u64) -> Result<u64> {
+        self.store.wait(session, after).await
+    }
+    async fn message(&self, session: SessionNo, id: &str) -> Result<Option<StoredMessage>> {
+        self.readable()?;
+        self.store.message(session, id).await
+    }
+    async fn messages(
+        &self,
+        session: SessionNo,
+        query: &MessageQuery,
+    ) -> Result<Vec<StoredMessage>> {
+        self.readable()?;
+        self.store.messages(session, query).await
+    }
+    async fn replace_messages(
+        &self,
+        session: SessionNo,
+        messages: Vec<StoredMessage>,
+    ) -> Result<()> {
+        self.store.replace_messages(session, messages).await
+    }
+    async fn queued(&self, session: SessionNo) -> Result<Vec<Queued>> {
+        self.store.queued(session).await
+    }
+    async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
+        self.store.key(tenant, key).await
+    }
+    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
+        self.writable()?;
+        self.store.put_blob(tenant, hash, blob).await
+    }
+    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
+        self.store.blob(tenant, hash).await
+    }
+    async fn retain(&self, retention: Retention) -> Result<Removed> {
+        self.store.retain(retention).await
+    }
+    async fn healthy(&self) -> Result<()> {
+        self.state().writes.map_or(Ok(()), Err)
+    }
+}

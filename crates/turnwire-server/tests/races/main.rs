@@ -1,0 +1,28 @@
+//! What goes wrong with streams that are to be taken up again, one test for each: every race is
+//! played through a gate that holds back what the engine would do at once.
+//!
+//! | rows | module |
+//! |---|---|
+//! | 1, 2, 3, 7, 18: order, and what is seen when | `order` |
+//! | 4, 5, 6, 11: tokens, and where they lead | `tokens` |
+//! | 8, 9, 10, 16, 17: connections | `connections` |
+//! | 12, 13, 15: requests that race | `requests` |
+//! | 14: tools | `tools` |
+//! | a store that is full or fails | `trouble` |
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod connections;
+mod gate;
+mod house;
+mod order;
+mod requests;
+#[path = "../resume/running.rs"]
+mod running;
+mod tokens;
+mod tools;
+mod trouble;

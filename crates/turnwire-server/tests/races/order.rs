@@ -1,0 +1,209 @@
+use crate::gate::Pass;
+use crate::house::*;
+use serde_json::Value;
+
+/// More than watchers take from memory.
+const MANY: usize = 1500;
+
+#[tokio::test]
+async fn row_01_an_event_lands_between_replay_and_live() {
+    let house = House::new();
+    house.session("external").await;
+    let before = [start("r"), deltas("r", 0..MANY - 2)].concat();
+    assert_eq!(house.publish(&before).await.status, 200);
+    house.gate.close(Pass::Reads);
+    // Who watches is in the middle of the replay when more lands.
+    let mut watching = house.watch("raw=true").await;
+    house.gate.waits(Pass::Reads, 1).await;
+    let last = (MANY + 5) as u64;
+    assert_eq!(house.publish(&deltas("r", MANY..MANY + 5)).await.status, 200);
+    house.gate.open(Pass::Reads);
+    assert_eq!(watching.seqs(last).await, up_to(last));
+    // And then it is live.
+    house.publish(&end("r")).await;
+    assert_eq!(watching.seqs(last + 2).await, [last + 1, last + 2]);
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_01_an_event_lands_between_the_messages_and_the_watching() {
+    let house = House::new();
+    house.session("external").await;
+    house.publish(&[start("r"), deltas("r", 0..3)].concat()).await;
+    let page = house.get(MESSAGES).await.json();
+    house.publish(&deltas("r", 3..6)).await;
+    let token = page["last_event_id"].as_str().unwrap();
+    let mut watching = house.watch(&format!("after={token}")).await;
+    house.publish(&end("r")).await;
+    assert_eq!(watching.seqs(10).await, (6..=10).collect::<Vec<_>>());
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_02_a_watcher_that_comes_late_skips_nothing() {
+    let house = House::new();
+    house.session("external").await;
+    let mut early = house.watch("raw=true").await;
+    house.publish(&start("r")).await;
+    assert_eq!(early.seqs(2).await, [1, 2]);
+    // One is at the end already when the others begin, and one never reads.
+    let (mut late, _idle) = (house.watch("raw=true").await, house.watch("raw=true").await);
+    house.publish(&deltas("r", 0..20)).await;
+    assert_eq!(late.seqs(22).await, up_to(22));
+    let mut later = house.watch("raw=true&after=20").await;
+    house.publish(&end("r")).await;
+    assert_eq!(later.seqs(24).await, [21, 22, 23, 24]);
+    assert_eq!(late.seqs(24).await, [23, 24]);
+    assert_eq!(early.seqs(24).await, (3..=24).collect::<Vec<_>>());
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
+    let house = House::new();
+    let session = house.session("external").await;
+    house.publish(&start("r")).await;
+    let mut watching = house.watch("after=2").await;
+    house.gate.close(Pass::Appends);
+    let posted = house.begin_publish(&[delta("r", 0, "erased")]);
+    house.gate.waits(Pass::Appends, 1).await;
+    // They look while it is written, and wait until it is certain, or do not see it.
+    let looking = [
+        house.begin("GET", MESSAGES, &[], ""),
+        house.begin("GET", "/v1/sessions/s/messages/r", &[], ""),
+        house.begin("GET", "/v1/sessions/s/messages/r?at=3", &[], ""),
+        house.begin("GET", "/v1/sessions/s", &[], ""),
+        house.begin("GET", EVENTS, LINES, ""),
+    ];
+    let snapshot = tokio::spawn({
+        let session = session.clone();
+        async move { session.snapshot().await.unwrap() }
+    });
+    assert_eq!(session.head().last, 2);
+    let found = house.get("/v1/sessions?q=erased").await;
+    assert_eq!(found.json()["sessions"], Value::Array(Vec::new()));
+    house.gate.lose();
+    let refused = posted.await.unwrap();
+    assert_eq!((refused.status, refused.kind().as_str()), (503, "store_unavailable"));
+    for looked in looking {
+        let looked = looked.await.unwrap();
+        assert_eq!(looked.status, 200, "{looked:?}");
+        assert!(!looked.text().contains("erased"), "{}", looked.text());
+        assert!(!looked.text().contains(".3\""), "a token of it: {}", looked.text());
+    }
+    let snapshot = snapshot.await.unwrap();
+    assert_eq!(snapshot.last, 2);
+    assert!(!snapshot.open[0].msg().to_json().contains("erased"));
+    // Its place is given to another, and that is what whoever watches sees there.
+    house.publish(&[delta("r", 1, "kept")]).await;
+    let (event, token) = watching.next().await.unwrap();
+    assert_eq!((event["delta"].as_str(), event["seq"].as_u64()), (Some("kept"), Some(3)));
+    assert_eq!(token, Some(session.token(3)));
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_03_what_becomes_durable_is_seen_by_all() {
+    let house = House::new();
+    house.session("external").await;
+    house.publish(&start("r")).await;
+    let mut watching = house.watch("after=2").await;
+    house.gate.close(Pass::Appends);
+    let posted = house.begin_publish(&[delta("r", 0, "kept")]);
+    house.gate.waits(Pass::Appends, 1).await;
+    let looking = house.begin("GET", MESSAGES, &[], "");
+    // An answer that rests on it waits for it, too: the same request again is a repeat.
+    let again = house.begin_publish(&[delta("r", 0, "kept")]);
+    house.gate.open(Pass::Appends);
+    assert_eq!(posted.await.unwrap().json()["stored"], 1);
+    assert_eq!(again.await.unwrap().json()["repeated"], 1);
+    looking.await.unwrap();
+    assert_eq!(watching.next().await.unwrap().0["delta"], "kept");
+    assert!(house.get(MESSAGES).await.text().contains("kept"));
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_03_a_repeat_of_what_is_lost_is_not_acknowledged() {
+    let house = House::new();
+    house.session("external").await;
+    house.publish(&start("r")).await;
+    house.gate.close(Pass::Appends);
+    let posted = house.begin_publish(&[delta("r", 0, "x")]);
+    house.gate.waits(Pass::Appends, 1).await;
+    let again = house.begin_publish(&[delta("r", 0, "x")]);
+    // Whether it comes before or after the loss: it must not be told that all is well.
+    house.gate.lose();
+    assert_eq!(posted.await.unwrap().status, 503);
+    let again = again.await.unwrap();
+    assert!(again.status == 503 || again.json()["stored"] == 1, "{}", again.text());
+    let stored = house.publish(&[delta("r", 0, "x")]).await.json();
+    assert_eq!(stored["stored"].as_u64().unwrap() + stored["repeated"].as_u64().unwrap(), 1);
+    assert_eq!(house.log().await.len(), 3);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_07_seqs_have_no_holes() {
+    let house = House::new();
+    house.session("external").await;
+    let mut watching = house.watch("raw=true").await;
+    house.publish(&start("r")).await;
+    let (mut at, mut stored) = (0, 2);
+    for round in 0..8 {
+        // Of those that are on their way together some are lost, with all behind them.
+        let closed = round % 2 == 0;
+        if closed {
+            house.gate.close(Pass::Appends);
+        }
+        let posted: Vec<_> = (0..10)
+            .map(|_| {
+                at += 1;
+                house.begin_publish(&deltas("r", at * 10..at * 10 + 3))
+            })
+            .collect();
+        if closed {
+            house.gate.waits(Pass::Appends, 1).await;
+            house.gate.lose();
+        }
+        for posted in posted {
+            let answer = posted.await.unwrap();
+            match answer.status {
+                200 => stored += answer.json()["stored"].as_u64().unwrap(),
+                _ => assert!(matches!(answer.status, 409 | 503), "{}", answer.text()),
+            }
+        }
+    }
+    house.publish(&end("r")).await;
+    stored += 2;
+    let seqs: Vec<u64> = house.log().await.iter().map(|e| e["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, up_to(stored));
+    assert_eq!(watching.seqs(stored).await, seqs);
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_18_order_is_the_seq_whatever_the_clocks_say() {
+    let house = House::new();
+    house.session("external").await;
+    let mut hour = 12;
+    let mut backwards = |lines: Vec<String>| -> Vec<String> {
+        let timed = lines.iter().map(|line| {
+            hour -= 1;
+            format!(r#"{{"created_at":"2026-01-01T{hour:02}:00:00.000Z",{}"#, &line[1..])
+        });
+        timed.collect()
+    };
+    house.publish(&backwards(reply("a", 2))).await;
+    house.publish(&backwards(reply("b", 1))).await;
+    let log = house.log().await;
+    let times: Vec<&str> = log.iter().map(|event| event["created_at"].as_str().unwrap()).collect();
+    assert!(times.is_sorted_by(|a, b| a > b), "{times:?}");
+    let mut watching = house.watch("raw=true").await;
+    assert_eq!(watching.seqs(11).await, up_to(11));
+    let page = house.get(MESSAGES).await.json();
+    let ids: Vec<&Value> = page["messages"].as_array().unwrap().iter().map(|m| &m["id"]).collect();
+    assert_eq!(ids, ["a", "b"]);
+    assert_eq!(page["messages"][0]["content"][0]["text"], "0 1 ");
+    house.stop().await;
+}

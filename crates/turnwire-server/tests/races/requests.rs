@@ -1,0 +1,199 @@
+use crate::gate::{Gate, Pass};
+use crate::house::*;
+use crate::running::within;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use turnwire_core::Event;
+use turnwire_log::store::{SessionKey, Store};
+use turnwire_log::{Error, Log};
+use turnwire_testkit::net::http;
+
+#[tokio::test]
+async fn row_12_a_producer_that_was_overtaken_writes_nothing() {
+    let house = House::new();
+    house.session("external").await;
+    house.publish(&start("r")).await;
+    house.gate.close(Pass::Appends);
+    // A later run takes over while the earlier one's events are being written.
+    let earlier = house.begin_publish(&[delta("r", 0, "earlier")]);
+    house.gate.waits(Pass::Appends, 1).await;
+    let later: &[_] = &[("turnwire-producer", "p.2")];
+    let later = house.begin("POST", EVENTS, later, &delta("r", 1, "later"));
+    house.gate.waits(Pass::Appends, 2).await;
+    // From here on the earlier one is a zombie, though nothing is durable yet.
+    let zombie = house.publish(&[delta("r", 2, "zombie")]).await;
+    assert_eq!((zombie.status, zombie.kind().as_str()), (409, "fenced"), "{}", zombie.text());
+    house.gate.open(Pass::Appends);
+    assert_eq!((earlier.await.unwrap().status, later.await.unwrap().status), (200, 200));
+    assert_eq!(house.publish(&end("r")).await.status, 409);
+    let log = house.log().await;
+    let said: Vec<&str> = log.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(said, ["earlier", "later"]);
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_12_an_owner_that_wakes_up_late_writes_nothing() {
+    let house = House::new();
+    house.session("external").await;
+    house.publish(&start("r")).await;
+    // Another process takes the session.
+    let other = Log::new(house.gate.durable(), "other");
+    let key = SessionKey::new("default", "s");
+    let session = other.open(&key).await.unwrap().unwrap();
+    let line = delta("r", 0, "theirs");
+    let push = |tx: &mut turnwire_log::Tx<'_>| {
+        tx.push(&mut Event::from_json(&line).unwrap(), Some(&line)).unwrap();
+        Ok::<_, Error>(())
+    };
+    session.transact(&["r"], push).await.unwrap();
+    let late = house.publish(&[delta("r", 1, "ours")]).await;
+    assert_eq!(late.status, 409, "{}", late.text());
+    let rows = house.gate.durable().read(session.no(), turnwire_core::Seq::FIRST, 1 << 20).await;
+    let rows = rows.unwrap();
+    assert_eq!(rows.iter().map(|rows| rows.count).sum::<u32>(), 3);
+    house.stop().await;
+}
+
+const KEYED: &[(&str, &str)] = &[("idempotency-key", "k1")];
+const HELLO: &str = r#"{"content":"hello"}"#;
+
+#[tokio::test]
+async fn row_13_a_post_that_is_sent_again_while_the_first_is_written_is_done_once() {
+    let house = House::new();
+    let session = house.session("demo").await;
+    house.gate.close(Pass::Appends);
+    let first = house.begin("POST", MESSAGES, KEYED, HELLO);
+    house.gate.waits(Pass::Appends, 1).await;
+    let second = house.begin("POST", MESSAGES, KEYED, HELLO);
+    let other = house.begin("POST", MESSAGES, KEYED, r#"{"content":"another"}"#);
+    let other = other.await.unwrap();
+    assert_eq!(other.kind(), "idempotency_key_reused", "{}", other.text());
+    assert!(!second.is_finished(), "its answer is not durable yet");
+    house.gate.open(Pass::Appends);
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!((first.status, second.status), (202, 202), "{}", second.text());
+    assert_eq!(first.json(), second.json());
+    assert_eq!(second.header("idempotency-replayed"), Some("true"));
+    let third = house.send("POST", MESSAGES, KEYED, HELLO).await;
+    assert_eq!(third.json(), first.json());
+    let other = house.send("POST", MESSAGES, KEYED, r#"{"content":"another"}"#).await;
+    assert_eq!((other.status, other.kind().as_str()), (422, "idempotency_key_reused"));
+    let mut head = session.watch();
+    let idle = head.wait_for(|head| head.status == turnwire_log::store::Status::Idle);
+    within(idle).await.unwrap();
+    let said = house.log().await.iter().filter(|event| event["type"] == "MESSAGE").count();
+    assert_eq!(said, 1);
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_13_a_post_whose_first_try_was_lost_is_done_by_the_second() {
+    let house = House::new();
+    house.session("external").await;
+    house.gate.close(Pass::Appends);
+    let first = house.begin("POST", MESSAGES, KEYED, HELLO);
+    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.lose();
+    assert_eq!(first.await.unwrap().status, 503);
+    let second = house.send("POST", MESSAGES, KEYED, HELLO).await;
+    assert_eq!(second.status, 202, "{}", second.text());
+    assert_eq!(second.header("idempotency-replayed"), None);
+    assert_eq!(house.log().await.len(), 1);
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_13_a_post_whose_answer_nobody_heard_is_answered_the_same_after_a_restart() {
+    let gate = Gate::new();
+    let house = House::over(gate.clone(), "");
+    house.session("external").await;
+    let mut stream = TcpStream::connect(house.address).await.unwrap();
+    let request = http::request(house.address, "POST", MESSAGES, KEYED, HELLO.as_bytes());
+    house.gate.close(Pass::Appends);
+    stream.write_all(&request).await.unwrap();
+    house.gate.waits(Pass::Appends, 1).await;
+    drop(stream);
+    house.gate.open(Pass::Appends);
+    house.stop().await;
+    let house = House::over(Gate::over(gate.durable()), "");
+    let again = house.send("POST", MESSAGES, KEYED, HELLO).await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"), "{}", again.text());
+    let log = house.log().await;
+    assert_eq!(log.len(), 1);
+    assert_eq!(log[0]["message"]["id"], again.json()["message_id"]);
+    house.stop().await;
+}
+
+async fn is_gone(house: &House) {
+    for (method, path) in [("GET", "/v1/sessions/s"), ("GET", MESSAGES), ("GET", EVENTS)] {
+        assert_eq!(house.send(method, path, &[], "").await.status, 404);
+    }
+    let key = SessionKey::new("default", "s");
+    assert_eq!(house.gate.durable().session(&key).await.unwrap(), None);
+    // Nor after a restart.
+    let after = House::over(Gate::over(house.gate.durable()), "");
+    assert_eq!(after.get("/v1/sessions/s").await.status, 404);
+    assert_eq!(after.get("/v1/sessions").await.json()["sessions"], json!([]));
+    after.stop().await;
+}
+
+#[tokio::test]
+async fn row_15_a_deletion_is_durable_before_it_is_answered() {
+    let house = House::new();
+    let session = house.session("external").await;
+    house.publish(&start("r")).await;
+    let mut watching = house.watch("after=2").await;
+    house.gate.close(Pass::Deletes);
+    let deleting = house.begin("DELETE", "/v1/sessions/s", &[], "");
+    house.gate.waits(Pass::Deletes, 1).await;
+    assert!(!deleting.is_finished());
+    // A crash now would bring it back, so nobody was told yet.
+    assert_eq!(house.publish(&[delta("r", 0, "x")]).await.status, 200);
+    assert_eq!(watching.next().await.unwrap().0["delta"], "x");
+    house.gate.open(Pass::Deletes);
+    assert_eq!(deleting.await.unwrap().status, 204);
+    assert!(watching.next().await.is_none(), "whoever watches is sent away");
+    is_gone(&house).await;
+    assert_eq!(house.publish(&[delta("r", 1, "x")]).await.status, 404);
+    assert!(matches!(session.snapshot().await, Err(Error::NoSession)));
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_15_what_is_written_while_a_session_is_deleted_does_not_bring_it_back() {
+    let house = House::new();
+    let old = house.session("external").await;
+    house.publish(&start("r")).await;
+    house.gate.close(Pass::Appends);
+    let writing = house.begin_publish(&[delta("r", 0, "x")]);
+    let looking = house.begin("GET", MESSAGES, &[], "");
+    house.gate.waits(Pass::Appends, 1).await;
+    assert_eq!(house.send("DELETE", "/v1/sessions/s", &[], "").await.status, 204);
+    house.gate.open(Pass::Appends);
+    let late = writing.await.unwrap();
+    assert_eq!(late.status, 404, "{}", late.text());
+    assert!(matches!(looking.await.unwrap().status, 200 | 404));
+    is_gone(&house).await;
+    // Another one of the same name is another one.
+    let new = house.session("external").await;
+    assert_ne!(new.epoch(), old.epoch());
+    assert_eq!(house.log().await, Vec::<Value>::new());
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_15_a_session_that_is_deleted_while_its_agent_writes_stays_away() {
+    let house = House::new();
+    house.session("demo").await;
+    house.gate.close(Pass::Appends);
+    let said = house.begin("POST", MESSAGES, &[], r#"{"content":"long 100"}"#);
+    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.open(Pass::Appends);
+    assert_eq!(said.await.unwrap().status, 202);
+    assert_eq!(house.send("DELETE", "/v1/sessions/s", &[], "").await.status, 204);
+    eventually(|| house.app.turns.working() == 0).await;
+    is_gone(&house).await;
+    house.stop().await;
+}

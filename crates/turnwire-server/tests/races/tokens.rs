@@ -1,0 +1,186 @@
+use crate::gate::Pass;
+use crate::house::*;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn row_04_every_event_has_an_id_and_after_does_what_the_header_does() {
+    let house = House::new();
+    house.session("external").await;
+    house.publish(&reply("r", 4)).await;
+    let mut all = Vec::new();
+    let mut watching = house.watch("raw=true").await;
+    for _ in 0..8 {
+        let (event, id) = watching.next().await.unwrap();
+        all.push((event, id.expect("an id on every event")));
+    }
+    for (at, (_, id)) in all.iter().enumerate().take(7) {
+        let by_query = house.watch(&format!("raw=true&after={id}")).await;
+        let path = format!("{EVENTS}?raw=true&after=0");
+        let headers = [("last-event-id", id.as_str())];
+        // The header wins, since a browser sends it with the address that it began with.
+        let by_header = Watching::open(house.address, &path, &headers).await;
+        let bare = id.rsplit_once('.').unwrap().1;
+        let by_seq = house.watch(&format!("raw=true&after={bare}")).await;
+        for mut watching in [by_query, by_header, by_seq] {
+            for (event, id) in &all[at + 1..] {
+                assert_eq!(watching.next().await.unwrap(), (event.clone(), Some(id.clone())));
+            }
+        }
+    }
+    // A merged one has the id of its last.
+    let mut merged = house.watch("").await;
+    let mut events = Vec::new();
+    for _ in 0..5 {
+        events.push(merged.next().await.unwrap());
+    }
+    assert_eq!(events[2].0["seq_from"], 3);
+    assert_eq!(events[2].1.as_ref(), Some(&all[5].1));
+    house.stop().await;
+}
+
+/// What a client has that starts over.
+async fn is_reset(watching: &mut Watching, epoch: &str, then: &[&str]) -> Value {
+    let (event, id) = watching.next().await.unwrap();
+    assert_eq!((event["type"].as_str(), event["epoch"].as_str()), (Some("RESET"), Some(epoch)));
+    assert_eq!(id, None, "nobody is to come back with the token of a reset");
+    assert_eq!(watching.types(then.len()).await, then);
+    event["reason"].clone()
+}
+
+const WHOLE: [&str; 5] =
+    ["REPLY_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END", "REPLY_END"];
+
+#[tokio::test]
+async fn row_05_the_log_was_trimmed() {
+    let house = House::new();
+    let session = house.session("external").await;
+    house.publish(&reply("a", 1)).await;
+    house.trim().await;
+    house.publish(&reply("b", 1)).await;
+    let mut all = Vec::new();
+    for after in ["0", "3", "4"] {
+        let path = format!("{EVENTS}?after={after}");
+        let lines = house.send("GET", &path, LINES, "").await;
+        assert_eq!((lines.status, lines.kind().as_str()), (410, "trimmed"), "{}", lines.text());
+        assert!(lines.text().contains("earliest event is 6"), "{}", lines.text());
+        let mut watching = house.watch(&format!("after={after}")).await;
+        let rest = [&["MESSAGE"], &WHOLE[..]].concat();
+        is_reset(&mut watching, session.epoch(), &rest).await;
+        all.push(watching);
+    }
+    let whole = house.send("GET", EVENTS, LINES, "").await;
+    assert_eq!(whole.status, 410, "what is not all of it does not pass for all of it");
+    // The place before the first that is kept is a good one.
+    let mut fits = house.watch("after=5").await;
+    assert_eq!(fits.types(5).await, WHOLE);
+    assert_eq!(house.send("GET", &format!("{EVENTS}?after=5"), LINES, "").await.status, 200);
+    assert_eq!(house.get("/v1/sessions/s/messages/a?at=2").await.status, 410);
+    // And then all of them are live.
+    house.publish(&start("c")).await;
+    for mut watching in all {
+        assert_eq!(watching.next().await.unwrap().0["reply_id"], "c");
+    }
+    assert_eq!(house.get("/v1/sessions/s/messages/a").await.status, 200);
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_05_the_log_is_trimmed_under_a_watcher() {
+    let house = House::new();
+    let session = house.session("external").await;
+    house.publish(&reply("a", 1500)).await;
+    house.gate.close(Pass::Reads);
+    let mut watching = house.watch("raw=true").await;
+    house.gate.waits(Pass::Reads, 1).await;
+    house.trim().await;
+    house.gate.open(Pass::Reads);
+    let reason = is_reset(&mut watching, session.epoch(), &["MESSAGE"]).await;
+    assert!(reason.as_str().unwrap().contains("no longer kept"), "{reason}");
+    house.publish(&reply("b", 1)).await;
+    assert_eq!(watching.types(5).await, WHOLE);
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_06_a_token_of_another_incarnation_or_of_the_future() {
+    let house = House::new();
+    let old = house.session("external").await;
+    house.publish(&reply("a", 1)).await;
+    let token = old.token(3);
+    assert_eq!(house.send("DELETE", "/v1/sessions/s", &[], "").await.status, 204);
+    let new = house.session("external").await;
+    house.publish(&reply("b", 1)).await;
+    let (future, far) = (new.token(6), format!("{}.{}", new.epoch(), u64::MAX));
+    for token in [&token, &future, &far, "6", "x", "x.y", ".1", "1.", "-1", "99999999999999999999"]
+    {
+        let mut watching = house.watch(&format!("after={token}")).await;
+        is_reset(&mut watching, new.epoch(), &WHOLE).await;
+        let headers = [("last-event-id", token)];
+        let mut watching = Watching::open(house.address, EVENTS, &headers).await;
+        is_reset(&mut watching, new.epoch(), &WHOLE).await;
+        let lines = house.send("GET", &format!("{EVENTS}?after={token}"), LINES, "").await;
+        assert_eq!(lines.status, 410, "{token}: {}", lines.text());
+    }
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_06_a_token_from_before_a_wiped_store_does_not_come_in_again() {
+    // The same name in another store: as after a restore of something else.
+    let (before, after) = (House::new(), House::new());
+    let old = before.session("external").await;
+    before.publish(&reply("a", 9)).await;
+    let token = old.token(5);
+    before.stop().await;
+    let new = after.session("external").await;
+    after.publish(&reply("b", 9)).await;
+    let mut watching = after.watch(&format!("after={token}")).await;
+    is_reset(&mut watching, new.epoch(), &WHOLE).await;
+    after.stop().await;
+}
+
+#[tokio::test]
+async fn row_11_who_asked_for_an_end_gets_one_and_then_204() {
+    let house = House::new();
+    let session = house.session("external").await;
+    assert_eq!(house.get(&format!("{EVENTS}?until=idle")).await.status, 204);
+    house.publish(&start("r")).await;
+    let mut watching = house.watch("until=idle").await;
+    let mut other = house.watch("").await;
+    assert_eq!(watching.types(2).await, ["REPLY_START", "TEXT_BLOCK_START"]);
+    house.publish(&end("r")).await;
+    assert_eq!(watching.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
+    assert!(watching.incoming.next().await.unwrap().is_none(), "a clean end");
+    // The browser comes back with what it saw last, and is told to stay away.
+    let token = session.token(4);
+    let path = format!("{EVENTS}?until=idle");
+    let headers = [("last-event-id", token.as_str())];
+    assert_eq!(house.send("GET", &path, &headers, "").await.status, 204);
+    // One that missed something gets it first, and an end.
+    let mut late = house.watch(&format!("until=idle&after={}", session.token(2))).await;
+    assert_eq!(late.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
+    assert!(late.next().await.is_none());
+    // Who did not ask for an end stays.
+    assert_eq!(other.types(4).await.len(), 4);
+    house.publish(&reply("q", 0)).await;
+    assert_eq!(other.next().await.unwrap().0["reply_id"], "q");
+    house.stop().await;
+}
+
+#[tokio::test]
+async fn row_11_the_end_comes_while_the_last_event_is_on_its_way() {
+    let house = House::new();
+    house.session("external").await;
+    house.publish(&start("r")).await;
+    house.gate.close(Pass::Appends);
+    let ending = house.begin_publish(&end("r"));
+    house.gate.waits(Pass::Appends, 1).await;
+    // It is not idle before the end is durable.
+    let mut watching = house.watch("until=idle&after=2").await;
+    house.gate.open(Pass::Appends);
+    assert_eq!(ending.await.unwrap().status, 200);
+    assert_eq!(watching.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
+    assert!(watching.next().await.is_none());
+    assert_eq!(house.get("/v1/sessions/s").await.json()["status"], json!("idle"));
+    house.stop().await;
+}

@@ -1,0 +1,145 @@
+use crate::gate::{Gate, Pass};
+use crate::house::*;
+use crate::running::within;
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
+use turnwire_agent::{Agent, Halt, Journal, Turn};
+use turnwire_core::event::{
+    ReplyEnd, ToolCallEnd, ToolCallStart, ToolResultEnd, ToolResultStart, ToolResultTextDelta,
+};
+use turnwire_core::{Event, EventKind, Fields, ToolResult, ToolResultState};
+
+/// An agent with one tool that must not run twice. It says what it is about to do before it does it.
+#[derive(Default)]
+struct Careful {
+    runs: Arc<AtomicUsize>,
+    has_run: Arc<Notify>,
+}
+
+#[async_trait]
+impl Agent for Careful {
+    fn about(&self) -> &'static str {
+        "runs a tool once"
+    }
+
+    fn model(&self) -> &'static str {
+        "careful"
+    }
+
+    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+        let of = |kind: EventKind<'static>| Event::new(turn.reply_id.clone(), kind);
+        let id = || "call".into();
+        let begun = turn.partial.as_ref().and_then(|msg| msg.first::<ToolResult>()).is_some();
+        if turn.partial.is_none() {
+            let start = ToolCallStart { tool_call_id: id(), tool_call_name: "pay".into() };
+            let end = ToolCallEnd { tool_call_id: id(), extra: Fields::default() };
+            journal.commit(vec![of(start.into()), of(end.into())]).await?;
+        }
+        let state = if begun {
+            // Whether it ran nobody knows, so it does not run again.
+            ToolResultState::Interrupted
+        } else {
+            let intent = ToolResultStart { tool_call_id: id(), tool_call_name: "pay".into() };
+            journal.commit(vec![of(intent.into())]).await?;
+            self.runs.fetch_add(1, Ordering::SeqCst);
+            self.has_run.notify_one();
+            let paid = ToolResultTextDelta { tool_call_id: id(), delta: "paid".into() };
+            journal.commit(vec![of(paid.into())]).await?;
+            ToolResultState::Success
+        };
+        let end = ToolResultEnd { tool_call_id: id(), state };
+        journal.commit(vec![of(end.into()), of(ReplyEnd::default().into())]).await
+    }
+}
+
+fn house(gate: Arc<Gate>, agent: &Arc<Careful>) -> House {
+    House::served_by(gate, "", "careful", agent.clone())
+}
+
+async fn until_idle(house: &House) {
+    let mut head = house.held("s").await.watch();
+    let idle = head.wait_for(|head| head.status == turnwire_log::store::Status::Idle);
+    within(idle).await.unwrap();
+}
+
+async fn result(house: &House) -> (String, String) {
+    let page = house.get(MESSAGES).await.json();
+    let content = page["messages"][1]["content"].as_array().unwrap();
+    let result = content.iter().find(|block| block["type"] == "tool_result").unwrap();
+    (result["state"].as_str().unwrap().to_owned(), result["output"].to_string())
+}
+
+#[tokio::test]
+async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
+    let (gate, agent) = (Gate::new(), Arc::new(Careful::default()));
+    let house = house(gate.clone(), &agent);
+    house.session("careful").await;
+    gate.close(Pass::Appends);
+    let said = house.begin("POST", MESSAGES, &[], r#"{"content":"pay"}"#);
+    gate.waits(Pass::Appends, 1).await;
+    gate.open(Pass::Appends);
+    gate.close(Pass::Appends);
+    said.await.unwrap();
+    // The call, or the intent, waits at the gate; a crash now leaves no trace of the tool.
+    gate.waits(Pass::Appends, 1).await;
+    while house.log().await.iter().all(|event| event["type"] != "TOOL_CALL_END") {
+        assert_eq!(agent.runs.load(Ordering::SeqCst), 0);
+        gate.open(Pass::Appends);
+        gate.close(Pass::Appends);
+        gate.waits(Pass::Appends, 1).await;
+    }
+    assert_eq!(agent.runs.load(Ordering::SeqCst), 0, "the intent is not durable");
+    let after = Gate::over(gate.durable());
+    let again = self::house(after, &agent);
+    until_idle(&again).await;
+    assert_eq!(agent.runs.load(Ordering::SeqCst), 1);
+    assert_eq!(result(&again).await.0, "success");
+    // The process that had stopped wakes up, and finds that it owns nothing any more.
+    gate.open(Pass::Appends);
+    house.stop().await;
+    assert_eq!(agent.runs.load(Ordering::SeqCst), 1, "nor did the other one run it");
+    again.stop().await;
+}
+
+#[tokio::test]
+async fn row_14_the_tool_ran_and_then_came_the_crash() {
+    let (gate, agent) = (Gate::new(), Arc::new(Careful::default()));
+    let house = house(gate.clone(), &agent);
+    house.session("careful").await;
+    house.send("POST", MESSAGES, &[], r#"{"content":"hold"}"#).await;
+    until_idle(&house).await;
+    assert_eq!(
+        (agent.runs.load(Ordering::SeqCst), result(&house).await.0.as_str()),
+        (1, "success")
+    );
+    // The next one's intent becomes durable, its result does not.
+    house.send("DELETE", "/v1/sessions/s", &[], "").await;
+    house.session("careful").await;
+    within(agent.has_run.notified()).await;
+    let said = house.begin("POST", MESSAGES, &[], r#"{"content":"pay"}"#);
+    let watcher = gate.clone();
+    let closing = tokio::spawn(async move {
+        // Lets one append through at a time, until the tool has run.
+        loop {
+            watcher.close(Pass::Appends);
+            watcher.waits(Pass::Appends, 1).await;
+            watcher.open(Pass::Appends);
+        }
+    });
+    within(agent.has_run.notified()).await;
+    closing.abort();
+    let _ = closing.await;
+    gate.close(Pass::Appends);
+    said.await.unwrap();
+    let runs = agent.runs.load(Ordering::SeqCst);
+    assert_eq!(runs, 2);
+    let again = self::house(Gate::over(gate.durable()), &agent);
+    until_idle(&again).await;
+    assert_eq!(agent.runs.load(Ordering::SeqCst), 2, "it never runs twice");
+    assert!(matches!(result(&again).await.0.as_str(), "interrupted" | "success"));
+    gate.open(Pass::Appends);
+    house.stop().await;
+    again.stop().await;
+}

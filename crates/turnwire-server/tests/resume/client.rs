@@ -1,0 +1,173 @@
+//! One who watches, in one of the ways in which that can be done.
+
+use crate::writers::insist;
+use serde_json::Value;
+use std::io;
+use std::net::SocketAddr;
+use tokio::sync::watch;
+use turnwire_core::{Cursor, Event, Folder, Msg};
+use turnwire_testkit::Rng;
+use turnwire_testkit::net::{Frame, Incoming, Sse, http};
+use turnwire_wires::{Decoding, Wire};
+
+/// How somebody comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// As a browser's `EventSource` does.
+    LastEventId,
+    /// As one that cannot set headers.
+    After,
+    /// It forgets everything, loads the messages, and watches from there.
+    Reload,
+}
+
+/// What is watched, and how.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub session: String,
+    pub way: Way,
+    pub raw: bool,
+    pub wire: &'static str,
+}
+
+impl Plan {
+    pub fn random(rng: &mut Rng, session: String) -> Self {
+        let way = [Way::LastEventId, Way::After, Way::Reload][rng.usize(..3)];
+        let wire = if way != Way::Reload && rng.u8(..4) == 0 { "agentscope" } else { "turnwire" };
+        Self { session, way, raw: rng.bool(), wire }
+    }
+}
+
+/// What a watcher has.
+#[derive(Default)]
+pub struct Seen {
+    pub folder: Folder,
+    /// The place of the last event that it has, with its token.
+    pub last: u64,
+    pub token: Option<String>,
+    pub frames: usize,
+    pub connections: usize,
+}
+
+impl Seen {
+    fn take_frame(&mut self, plan: &Plan, frame: Frame) {
+        assert_eq!(frame.event, None, "no names, so that `onmessage` gets all");
+        if let Some(data) = frame.data {
+            self.take(plan, &data, frame.id);
+        }
+    }
+
+    /// Takes what came whole, with its token.
+    pub fn take(&mut self, plan: &Plan, data: &str, token: Option<String>) {
+        self.frames += 1;
+        let wire = Wire::named(plan.wire).unwrap();
+        let decoder = wire.decoder(&Decoding::default()).unwrap();
+        for event in decoder.all(data.as_bytes()).unwrap() {
+            assert_ne!(event.kind.type_name(), "RESET", "{plan:?}: {data}");
+            if let Some(seq) = event.seq {
+                let from = event.seq_from.unwrap_or(seq).get();
+                assert_eq!(from, self.last + 1, "{plan:?}: lost, doubled or reordered: {data}");
+                self.last = seq.get();
+            }
+            self.fold(plan, &event);
+        }
+        if let Some(id) = token {
+            let seq: u64 = id.rsplit_once('.').unwrap().1.parse().unwrap();
+            assert!(seq >= self.last, "{plan:?}: {id} behind {}", self.last);
+            self.last = seq;
+            self.token = Some(id);
+        }
+    }
+
+    fn fold(&mut self, plan: &Plan, event: &Event<'_>) {
+        let outcome = self.folder.push(event);
+        let outcome = outcome.unwrap_or_else(|why| panic!("{plan:?}: {why}: {}", event.to_json()));
+        assert_ne!(outcome, turnwire_core::Outcome::Repeated, "{plan:?}: {}", event.to_json());
+    }
+}
+
+/// Watches until everything is there that was ever written.
+pub async fn watch(proxy: SocketAddr, plan: Plan, mut end: watch::Receiver<Option<u64>>) -> Seen {
+    let mut seen = Seen::default();
+    while !is_all(&seen, *end.borrow()) {
+        if plan.way == Way::Reload {
+            let connections = seen.connections;
+            seen = load(proxy, &plan.session).await;
+            seen.connections = connections;
+        }
+        seen.connections += 1;
+        // However it ends, it goes on from what was seen.
+        let _ = watch_once(proxy, &plan, &mut seen, &mut end).await;
+    }
+    seen
+}
+
+pub fn is_all(seen: &Seen, end: Option<u64>) -> bool {
+    end.is_some_and(|end| {
+        assert!(seen.last <= end, "there is nothing behind the end");
+        seen.last == end
+    })
+}
+
+async fn watch_once(
+    proxy: SocketAddr,
+    plan: &Plan,
+    seen: &mut Seen,
+    end: &mut watch::Receiver<Option<u64>>,
+) -> io::Result<()> {
+    let Plan { session, raw, wire, .. } = plan;
+    let mut path = format!("/v1/sessions/{session}/events?wire={wire}&raw={raw}");
+    let token = seen.token.clone().unwrap_or_default();
+    let mut headers = vec![("accept", "text/event-stream")];
+    match plan.way {
+        _ if token.is_empty() => {}
+        Way::LastEventId => headers.push(("last-event-id", &token)),
+        Way::After | Way::Reload => path.extend(["&after=", &token]),
+    }
+    let request = http::request(proxy, "GET", &path, &headers, b"");
+    let mut incoming = Incoming::open(proxy, &request).await?;
+    assert_eq!(incoming.status, 200, "{}", incoming.head);
+    let mut sse = Sse::default();
+    while !is_all(seen, *end.borrow()) {
+        let bytes = tokio::select! {
+            bytes = incoming.next() => bytes?,
+            _ = end.changed() => continue,
+        };
+        let Some(bytes) = bytes else { return Ok(()) };
+        for frame in sse.feed(&bytes) {
+            seen.take_frame(plan, frame);
+        }
+    }
+    Ok(())
+}
+
+/// Loads the messages, and where to go on.
+async fn load(proxy: SocketAddr, session: &str) -> Seen {
+    let path = format!("/v1/sessions/{session}/messages?agents=all&limit=500");
+    let page = insist(proxy, "GET", &path, &[], b"").await.json();
+    assert_eq!(page["has_more"], false);
+    let token = page["last_event_id"].as_str().unwrap().to_owned();
+    let messages = page["messages"].as_array().unwrap().iter().map(|message| {
+        let msg = Msg::from_json(&message.to_string()).unwrap();
+        match page["cursors"].get(msg.id()) {
+            Some(cursor) => msg.resumed(serde_json::from_value::<Cursor>(cursor.clone()).unwrap()),
+            None => msg,
+        }
+    });
+    Seen {
+        folder: messages.collect(),
+        last: token.rsplit_once('.').unwrap().1.parse().unwrap(),
+        token: Some(token),
+        ..Seen::default()
+    }
+}
+
+/// The messages of a folder as JSON, sorted by id: whoever loads a page sees open ones early.
+pub fn messages(folder: &Folder) -> Vec<Value> {
+    sorted(folder.history().map(|msg| serde_json::from_str(&msg.to_json()).unwrap()).collect())
+}
+
+pub fn sorted(mut messages: Vec<Value>) -> Vec<Value> {
+    messages.sort_by_key(|message| message["id"].as_str().unwrap().to_owned());
+    messages
+}

@@ -1,0 +1,63 @@
+//! One who watches several sessions on one WebSocket.
+
+use crate::client::{Plan, Seen, is_all};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use tokio::sync::watch;
+use tokio_tungstenite::connect_async;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+/// What is watched, and where it ends, once that is known.
+type Watched = (Plan, watch::Receiver<Option<u64>>);
+
+/// Watches until everything is there that was ever written to any of the sessions.
+pub async fn watch(proxy: SocketAddr, wire: &str, mut plans: Vec<Watched>) -> Vec<Seen> {
+    let mut seen: Vec<Seen> = plans.iter().map(|_| Seen::default()).collect();
+    while !is_over(&plans, &seen) {
+        seen[0].connections += 1;
+        // However it ends, it goes on from what was seen.
+        let _ = watch_once(proxy, wire, &mut plans, &mut seen).await;
+    }
+    seen
+}
+
+fn is_over(plans: &[Watched], seen: &[Seen]) -> bool {
+    plans.iter().zip(seen).all(|((_, end), seen)| is_all(seen, *end.borrow()))
+}
+
+async fn watch_once(
+    proxy: SocketAddr,
+    wire: &str,
+    plans: &mut [Watched],
+    seen: &mut [Seen],
+) -> Result<(), Error> {
+    let (mut socket, _) = connect_async(format!("ws://{proxy}/v1/ws?wire={wire}")).await?;
+    for ((plan, _), seen) in plans.iter().zip(&*seen) {
+        let token = seen.token.as_deref().unwrap_or_default();
+        let command = json!({
+            "type": "subscribe", "id": plan.session, "session_id": plan.session,
+            "last_event_id": token, "raw": plan.raw,
+        });
+        socket.send(Message::text(command.to_string())).await?;
+    }
+    while !is_over(plans, seen) {
+        let ends = plans.iter_mut().map(|(_, end)| Box::pin(end.changed()));
+        let message = tokio::select! {
+            message = socket.next() => message,
+            _ = futures_util::future::select_all(ends) => continue,
+        };
+        let Some(message) = message else { return Ok(()) };
+        let Message::Text(text) = message? else { continue };
+        let frame: Value = serde_json::from_str(&text).unwrap();
+        let session = frame["session_id"].as_str().unwrap();
+        let at = plans.iter().position(|(plan, _)| plan.session == session).expect(&text);
+        if frame["type"] == "subscribed" {
+            assert_eq!(frame["id"], *session);
+            continue;
+        }
+        let token = frame["event_id"].as_str().map(str::to_owned);
+        seen[at].take(&plans[at].0, &text, token);
+    }
+    Ok(())
+}

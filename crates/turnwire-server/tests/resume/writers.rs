@@ -1,0 +1,78 @@
+//! Those who write: a producer elsewhere, and somebody who talks to the demo agent. Both go through
+//! the same network as everybody else, so that what they send is cut off and sent again.
+
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use turnwire_core::Event;
+use turnwire_testkit::net::{Answer, call};
+use turnwire_testkit::{Rng, stream};
+
+/// Sends a request until an answer comes whole. Whatever comes is an answer of the server.
+pub async fn insist(
+    proxy: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    loop {
+        if let Ok(answer) = call(proxy, method, path, headers, body).await {
+            assert!(answer.status < 500, "{method} {path}: {answer:?}");
+            return answer;
+        }
+    }
+}
+
+/// Publishes random replies, in batches of random size, each until it is acknowledged.
+pub async fn produce(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
+    let path = format!("/v1/sessions/{session}/events?tolerant=true");
+    for _ in 0..rounds {
+        let (events, _) = stream::replies(&mut rng);
+        let mut events = events.into_iter().peekable();
+        while events.peek().is_some() {
+            let batch: Vec<Event<'static>> = events.by_ref().take(rng.usize(1..30)).collect();
+            let lines: Vec<String> = batch.iter().map(Event::to_json).collect();
+            let body = lines.join("\n");
+            let headers = [("turnwire-producer", "chaos.1")];
+            let answer = insist(proxy, "POST", &path, &headers, body.as_bytes()).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let done = answer.json();
+            let count = |name: &str| done[name].as_u64().unwrap();
+            let skipped = done["skipped"].as_array().unwrap().len() as u64;
+            let all = count("stored") + count("repeated") + skipped;
+            assert_eq!(all, batch.len() as u64, "{done}");
+        }
+    }
+}
+
+/// Talks to the demo agent. A message that is sent again, because its answer was lost, is one
+/// message.
+pub async fn talk(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
+    let messages = format!("/v1/sessions/{session}/messages?queue=true");
+    let mut said = Vec::new();
+    for at in 0..rounds {
+        let words = ["hello", "weather in Paris", "image", "team", "json", "fail", "long 40"];
+        let body = json!({"content": words[rng.usize(..words.len())]}).to_string();
+        let key = format!("{session}-{at}");
+        let headers = [("idempotency-key", key.as_str())];
+        let answer = insist(proxy, "POST", &messages, &headers, body.as_bytes()).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        said.push(answer.json()["message_id"].clone());
+    }
+    // All of it was said once, and was answered.
+    let path = format!("/v1/sessions/{session}");
+    loop {
+        let session = insist(proxy, "GET", &path, &[], b"").await.json();
+        if session["status"] == "idle" && session["queued"].as_array().is_none_or(Vec::is_empty) {
+            break;
+        }
+    }
+    let path = format!("/v1/sessions/{session}/messages?limit=500");
+    let page = insist(proxy, "GET", &path, &[], b"").await.json();
+    let of = |role: &str| -> Vec<Value> {
+        let all = page["messages"].as_array().unwrap().iter();
+        all.filter(|message| message["role"] == role).map(|message| message["id"].clone()).collect()
+    };
+    assert_eq!(of("user"), said);
+    assert_eq!(of("assistant").len(), said.len());
+}

@@ -1,0 +1,17 @@
+//! Sessions, their history, forks and blobs, as a client sees them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "sessions/blobs.rs"]
+mod blobs;
+#[path = "sessions/fork.rs"]
+mod fork;
+#[path = "sessions/harness.rs"]
+mod harness;
+#[path = "sessions/history.rs"]
+mod history;
+#[path = "sessions/manage.rs"]
+mod manage;

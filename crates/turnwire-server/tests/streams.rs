@@ -1,0 +1,224 @@
+//! Watchers that come at any time, are cut anywhere and come back: what they fold is what the server
+//! has.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use turnwire_core::{Event, Fields, FinishedReason, Folder, Msg, Seq};
+use turnwire_log::store::{MessageQuery, NewSession, SessionKey};
+use turnwire_log::{Log, MemoryStore, Session};
+use turnwire_server::stream::{Framing, Merge, Shape, Shared, Start, Until, Watcher, place};
+use turnwire_testkit::{Rng, check, stream};
+use turnwire_wires::Wire;
+
+fn shared() -> Arc<Shared> {
+    Arc::new(Shared {
+        feeds: turnwire_server::stream::Feeds::default(),
+        backlogs: turnwire_server::stream::Backlogs::default(),
+        shutdown: CancellationToken::new(),
+        heartbeat: Duration::from_secs(15),
+    })
+}
+
+async fn session(log: &Log) -> Arc<Session> {
+    let new = NewSession {
+        key: SessionKey::new("t", "s"),
+        agent: "external".to_owned(),
+        title: String::new(),
+        metadata: Fields::default(),
+        now_ms: 0,
+    };
+    log.create(new).await.unwrap().0
+}
+
+async fn publish(session: &Arc<Session>, events: Vec<Event<'static>>) {
+    let touched: Vec<String> = events.iter().map(|event| event.reply_id.to_string()).collect();
+    let touched: Vec<&str> = touched.iter().map(String::as_str).collect();
+    session
+        .transact(&touched, |tx| {
+            for mut event in events {
+                tx.push(&mut event, None).unwrap();
+            }
+            Ok::<(), turnwire_log::Error>(())
+        })
+        .await
+        .unwrap();
+}
+
+/// A client: it keeps what it has whole, and its last token, whatever happens to the connection.
+#[derive(Default)]
+struct Client {
+    buffer: String,
+    token: Option<String>,
+    folder: Folder,
+    seen: Vec<u64>,
+}
+
+impl Client {
+    fn take(&mut self, text: &str) {
+        self.buffer.push_str(text);
+        while let Some(end) = self.buffer.find("\n\n") {
+            let frame: String = self.buffer.drain(..end + 2).collect();
+            let mut id = None;
+            for line in frame.lines() {
+                if let Some(token) = line.strip_prefix("id: ") {
+                    id = Some(token.to_owned());
+                } else if let Some(data) = line.strip_prefix("data: ") {
+                    let event = Event::from_json(data).unwrap();
+                    if let Some(seq) = event.seq {
+                        let from = event.seq_from.unwrap_or(seq);
+                        self.seen.extend(from.get()..=seq.get());
+                    }
+                    self.folder.push(&event).unwrap();
+                }
+            }
+            self.token = id.or(self.token.take());
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.seen.last().copied().unwrap_or_default()
+    }
+}
+
+/// Watches until everything is there, cut after random numbers of bytes.
+async fn watch(session: Arc<Session>, shared: Arc<Shared>, mut rng: Rng, last: u64) -> Client {
+    let mut client = Client::default();
+    let mut shape = Shape::sse(Wire::named("turnwire").unwrap());
+    if rng.bool() {
+        shape.merge = Merge::Nothing;
+    }
+    while client.last() < last {
+        let start = match &client.token {
+            Some(token) => place(&session, Seq::FIRST, token).into(),
+            None => Start::Beginning,
+        };
+        let watcher = Watcher::new(session.clone(), shape, start, Until::Closed, shared.clone());
+        let mut watcher = watcher.await.unwrap();
+        client.buffer.clear();
+        let mut patience = rng.usize(1..20_000);
+        while client.last() < last {
+            let bytes = watcher.next().await.unwrap().unwrap();
+            let text = std::str::from_utf8(&bytes).unwrap();
+            if text.len() <= patience {
+                client.take(text);
+                patience -= text.len();
+                continue;
+            }
+            // Cut in the middle of whatever it is.
+            let cut = (0..=patience).rev().find(|at| text.is_char_boundary(*at)).unwrap();
+            client.take(&text[..cut]);
+            break;
+        }
+    }
+    client
+}
+
+#[test]
+fn law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has() {
+    check("law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has", 60, |rng| {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (mut events, mut replies) = (Vec::new(), 0);
+        for _ in 0..rng.usize(1..6) {
+            let (more, messages) = stream::replies(rng);
+            replies += messages.len();
+            events.extend(more);
+        }
+        let log = Log::new(Arc::new(MemoryStore::default()), "test");
+        let mut writer = rng.fork();
+        let watchers: Vec<Rng> = (0..20).map(|_| rng.fork()).collect();
+        runtime.block_on(async {
+            let (session, shared) = (session(&log).await, shared());
+            let last = events.len() as u64;
+            let watchers: Vec<_> = watchers
+                .into_iter()
+                .map(|rng| tokio::spawn(watch(session.clone(), shared.clone(), rng, last)))
+                .collect();
+            let mut events = events.into_iter();
+            loop {
+                let batch: Vec<_> = events.by_ref().take(writer.usize(1..40)).collect();
+                if batch.is_empty() {
+                    break;
+                }
+                publish(&session, batch).await;
+                tokio::task::yield_now().await;
+            }
+            let query =
+                MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
+            let stored = session.messages(&query).await.unwrap();
+            let stored: Vec<Msg> = stored
+                .iter()
+                .map(|m| Msg::from_json(std::str::from_utf8(&m.json).unwrap()).unwrap())
+                .collect();
+            let open = session.snapshot().await.unwrap().open;
+            assert_eq!(stored.len() + open.len(), replies);
+            for watcher in watchers {
+                let client = watcher.await.unwrap();
+                assert_eq!(client.seen, (1..=last).collect::<Vec<_>>(), "in order, once each");
+                for msg in stored.iter().chain(open.iter().map(turnwire_log::OpenReply::msg)) {
+                    assert_eq!(client.folder.get(msg.id()), Some(msg));
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled() {
+    check("on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled", 20, |rng| {
+        let mut events = turnwire_testkit::reply(rng, "0a").events;
+        events.extend(turnwire_testkit::reply(rng, "0b").events);
+        let log = Log::new(Arc::new(MemoryStore::default()), "test");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (session, shared) = (session(&log).await, shared());
+            publish(&session, events).await;
+            let open = session.snapshot().await.unwrap().open;
+            for reply in open {
+                let end = turnwire_agent::close(reply.msg(), FinishedReason::Interrupted, None);
+                publish(&session, end).await;
+            }
+            for wire in Wire::all().filter(|wire| wire.can_encode()) {
+                if wire.resume != turnwire_wires::registry::Resume::Tail {
+                    continue;
+                }
+                let shape = Shape { merge: Merge::Nothing, ..Shape::sse(wire) };
+                let all = frames(&session, shape, Start::Beginning, &shared).await;
+                for at in 0..all.len() {
+                    let Some(token) = &all[at].0 else { continue };
+                    let start = place(&session, Seq::FIRST, token).into();
+                    let rest = frames(&session, shape, start, &shared).await;
+                    assert_eq!(rest, all[at + 1..], "{} from {token}", wire.name);
+                }
+            }
+        });
+    });
+}
+
+type Frame = (Option<String>, String);
+
+async fn frames(
+    session: &Arc<Session>,
+    shape: Shape,
+    start: Start,
+    shared: &Arc<Shared>,
+) -> Vec<Frame> {
+    assert_eq!(shape.framing, Framing::Sse);
+    let watcher = Watcher::new(session.clone(), shape, start, Until::Idle, shared.clone());
+    let mut watcher = watcher.await.unwrap();
+    let mut body = String::new();
+    while let Some(bytes) = watcher.next().await {
+        body.push_str(std::str::from_utf8(&bytes.unwrap()).unwrap());
+    }
+    let frame = |text: &str| {
+        let id = text.lines().find_map(|line| line.strip_prefix("id: ")).map(str::to_owned);
+        let data = text.lines().filter(|line| !line.starts_with("id: ")).collect();
+        (id, data)
+    };
+    body.split_terminator("\n\n").map(frame).collect()
+}

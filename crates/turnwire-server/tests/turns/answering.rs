@@ -1,0 +1,360 @@
+use crate::house::*;
+use crate::moody::Moody;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use turnwire_core::event::{Custom, CustomValue};
+use turnwire_core::{Event, EventKind, FinishedReason, ToolCall, ToolCallState};
+use turnwire_log::store::Producer;
+use turnwire_log::{MemoryStore, Session};
+use turnwire_server::Scope;
+use turnwire_server::auth::{Caller, Identity, Scopes};
+use turnwire_server::turns::answers;
+
+/// A session that waits for an answer, and the id of its reply.
+async fn waiting(house: &House, wish: &str) -> (Arc<Session>, String) {
+    let session = house.session("s", "actor").await;
+    let answer = house.say(wish).await;
+    until_waiting(&session).await;
+    (session, answer.body["reply_id"].as_str().unwrap().to_owned())
+}
+
+fn confirm(id: &str, reply: &str, call: &str, confirmed: bool) -> Value {
+    json!({"type": "USER_CONFIRM_RESULT", "id": id, "reply_id": reply, "confirm_results": [
+        {"confirmed": confirmed, "tool_call": {"id": call, "name": "trade", "input": ""}}]})
+}
+
+#[tokio::test]
+async fn an_approval_continues_the_same_reply() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask").await;
+    let answer = house.tell(confirm("a1", &reply, "c1", true)).await;
+    assert_eq!((answer.status.as_u16(), &answer.body["stored"]), (200, &json!(1)));
+    until_idle(&session).await;
+    assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes "));
+    let calls = house.actor.calls.lock().clone();
+    assert_eq!(calls.len(), 2);
+    assert_eq!(calls[1].input.as_deref(), Some("USER_CONFIRM_RESULT"));
+    // The same answer again is fine, also now that the reply has ended.
+    let again = house.tell(confirm("a1", &reply, "c1", true)).await;
+    assert_eq!((again.status.as_u16(), &again.body["repeated"]), (200, &json!(1)));
+    let other = house.tell(confirm("a2", &reply, "c1", false)).await;
+    assert_eq!((other.status.as_u16(), other.kind()), (409, "already_answered"));
+    check_projection(&session).await;
+}
+
+#[tokio::test]
+async fn a_no_is_told_to_the_agent() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask").await;
+    house.tell(confirm("a1", &reply, "c1", false)).await;
+    until_idle(&session).await;
+    assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("done "));
+}
+
+#[tokio::test]
+async fn an_answer_is_not_trusted_further_than_it_was_asked() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask").await;
+    let rule = |content: &str| json!({"tool_name": "trade", "rule_content": content, "behavior": "allow", "source": "demo"});
+    let answer = json!({"type": "USER_CONFIRM_RESULT", "id": "a1", "reply_id": reply,
+        "created_at": "1999-01-01T00:00:00Z", "metadata": {"admin": true}, "agent_path": "x/y", "extra": 1,
+        "confirm_results": [{"confirmed": true, "sudo": true,
+            "tool_call": {"id": "c1", "name": "rm", "input": "{\"amount\":2}", "state": "finished", "more": 1,
+                "suggested_rules": [rule("*")]},
+            "rules": [rule("amount<5"), rule("*")]}]});
+    assert_eq!(house.tell(answer).await.status, 200);
+    until_idle(&session).await;
+    let log = events(&session).await;
+    let stored = log.iter().find(|event| event.kind.type_name() == "USER_CONFIRM_RESULT").unwrap();
+    assert!(stored.metadata.is_empty() && stored.rest.is_empty() && stored.agent.is_none());
+    assert!(stored.created_at.as_ref() > "2020");
+    let EventKind::UserConfirmResult(result) = &stored.kind else { panic!() };
+    let [result] = &result.confirm_results[..] else { panic!() };
+    assert_eq!(result.tool_call.name, "trade");
+    assert!(result.rest.is_empty() && result.tool_call.rest.is_empty());
+    let rules = result.rules.as_ref().unwrap();
+    assert_eq!((rules.len(), rules[0].rule_content.as_deref()), (1, Some("amount<5")));
+    let msg = message(&session, &reply).await;
+    assert_eq!(msg.first::<ToolCall>().unwrap().input, r#"{"amount":2}"#);
+}
+
+#[tokio::test]
+async fn answers_that_do_not_fit_are_refused_whole() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask two").await;
+    let before = session.head().last;
+    let edited = |input: &str| {
+        json!({"type": "USER_CONFIRM_RESULT", "id": "e", "reply_id": reply,
+        "confirm_results": [{"confirmed": true, "tool_call": {"id": "c1", "name": "trade", "input": input}}]})
+    };
+    let twice = json!({"type": "USER_CONFIRM_RESULT", "id": "t", "reply_id": reply, "confirm_results": [
+        {"confirmed": true, "tool_call": {"id": "c1"}}, {"confirmed": false, "tool_call": {"id": "c1"}}]});
+    let mixed = json!({"type": "USER_CONFIRM_RESULT", "id": "t", "reply_id": reply, "confirm_results": [
+        {"confirmed": true, "tool_call": {"id": "c1"}}, {"confirmed": true, "tool_call": {"id": "c9"}}]});
+    for (event, status, kind) in [
+        (confirm("x", &reply, "c9", true), 422, "unknown_call"),
+        (confirm("x", "nobody", "c1", true), 422, "unknown_reply"),
+        (edited("[1]"), 422, "wrong_input"),
+        (edited("{amount"), 422, "wrong_input"),
+        (twice, 422, "unprocessable"),
+        (mixed, 422, "unknown_call"),
+        (
+            json!({"type": "USER_CONFIRM_RESULT", "id": "n", "reply_id": reply, "confirm_results": []}),
+            422,
+            "unprocessable",
+        ),
+        (
+            json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": "n", "reply_id": reply,
+            "execution_results": [{"type": "tool_result", "id": "c1", "output": "x", "state": "success"}]}),
+            409,
+            "already_answered",
+        ),
+        (json!({"type": "REPLY_END", "reply_id": reply}), 422, "no_producer"),
+        (
+            json!({"type": "MESSAGE", "message": {"role": "user", "content": "x"}}),
+            422,
+            "no_producer",
+        ),
+        (
+            json!({"type": "HINT_BLOCK", "reply_id": "new", "block_id": "h", "hint": "x"}),
+            422,
+            "unknown_reply",
+        ),
+        (json!({"type": "USER_INTERRUPT", "reply_id": "new"}), 422, "unknown_reply"),
+    ] {
+        let answer = house.tell(event.clone()).await;
+        assert_eq!((answer.status.as_u16(), answer.kind()), (status, kind), "{event}");
+    }
+    assert_eq!(session.head().last, before);
+}
+
+#[tokio::test]
+async fn several_questions_wait_until_all_are_answered() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask two").await;
+    house.tell(confirm("a1", &reply, "c1", true)).await;
+    eventually(|| house.app.turns.working() == 0).await;
+    assert_eq!(session.snapshot().await.unwrap().pending()[0].confirm.len(), 1);
+    assert_eq!(house.actor.calls.lock().len(), 1);
+    house.tell(confirm("a2", &reply, "c2", false)).await;
+    until_idle(&session).await;
+    assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes done "));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_while_the_agent_still_runs_is_not_lost() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask slowly").await;
+    house.tell(confirm("a1", &reply, "c1", true)).await;
+    assert_eq!(house.actor.calls.lock().len(), 1);
+    house.actor.gate.add_permits(1);
+    until_idle(&session).await;
+    assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes "));
+    assert_eq!(house.actor.calls.lock().len(), 2);
+}
+
+#[tokio::test]
+async fn a_result_from_outside_continues_the_reply() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "run").await;
+    let result = |id: &str, state: &str| {
+        json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": id, "reply_id": reply,
+        "execution_results": [{"type": "tool_result", "id": "c1", "name": "rm", "output": "42", "state": state}]})
+    };
+    assert_eq!(house.tell(result("r0", "running")).await.status, 422);
+    assert_eq!(house.tell(result("r1", "success")).await.status, 200);
+    until_idle(&session).await;
+    let msg = message(&session, &reply).await;
+    let (_, result) = msg.tool_calls().next().unwrap();
+    assert_eq!(result.unwrap().name, "trade");
+}
+
+#[tokio::test]
+async fn a_waiting_reply_can_be_stopped() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask").await;
+    assert_eq!(
+        house.tell(json!({"type": "USER_INTERRUPT", "reply_id": reply})).await.body["stored"],
+        1
+    );
+    until_idle(&session).await;
+    let msg = message(&session, &reply).await;
+    assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
+    assert_eq!(msg.first::<ToolCall>().unwrap().state, ToolCallState::Finished);
+    assert_eq!(house.tell(confirm("late", &reply, "c1", true)).await.status, 409);
+}
+
+#[tokio::test]
+async fn each_kind_of_answer_needs_its_scope() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask").await;
+    let all =
+        turnwire_server::auth::Auth::open_to_all(&house.app.config.limits).token("x").unwrap();
+    let with = |scope: Scope| {
+        let tenant = all.0.tenant.clone();
+        let scopes = Scopes::from_iter([scope]);
+        Caller(Arc::new(Identity { tenant, scopes, subject: None, sessions: None }))
+    };
+    let yes = confirm("a", &reply, "c1", true).to_string();
+    let yes = Event::from_json(&yes).unwrap();
+    let stop = Event::new(reply.as_str(), turnwire_core::event::UserInterrupt {});
+    let note = Event::new("", Custom { name: "n".to_owned(), value: CustomValue::default() });
+    for (event, scope) in [(yes, Scope::Approve), (stop, Scope::Chat), (note, Scope::Publish)] {
+        for other in [Scope::Read, Scope::Chat, Scope::Publish, Scope::Approve] {
+            if other != scope {
+                let refused =
+                    answers::take(&house.app, &session, &with(other), std::slice::from_ref(&event))
+                        .await;
+                assert_eq!(refused.unwrap_err().status(), 403);
+            }
+        }
+        if scope == Scope::Publish {
+            answers::take(&house.app, &session, &with(scope), &[event]).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_listed_over_all_sessions() {
+    let house = House::new();
+    let (_, reply) = waiting(&house, "ask two").await;
+    let other = house.session("other", "actor").await;
+    house.post("/v1/sessions/other/messages", json!({"content": "run"})).await;
+    until_waiting(&other).await;
+    let list = house.ask("GET", "/v1/approvals", None, &Value::Null).await.body;
+    let list = list["approvals"].as_array().unwrap();
+    assert_eq!(list.len(), 2);
+    let asked = list.iter().find(|item| item["session_id"] == "s").unwrap();
+    assert_eq!(
+        (asked["reply_id"].as_str().unwrap(), asked["confirm"].as_array().unwrap().len()),
+        (reply.as_str(), 2)
+    );
+    assert!(asked["expires_at"].as_str().unwrap() > asked["since"].as_str().unwrap());
+    let run = list.iter().find(|item| item["session_id"] == "other").unwrap();
+    assert_eq!((&run["expires_at"], run["external"].as_array().unwrap().len()), (&Value::Null, 1));
+    assert_eq!(
+        house.ask("GET", "/v1/approvals?limit=1", None, &Value::Null).await.body["approvals"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_counts_as_denied() {
+    let settings = "[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"50ms\"";
+    let house = House::over(Arc::new(MemoryStore::default()), settings);
+    house.app.turns.recover().await.unwrap();
+    let session = house.session("s", "actor").await;
+    let answer = house.say("ask two").await;
+    until(&session, |head| head.last > 5).await;
+    until_idle(&session).await;
+    let reply = answer.body["reply_id"].as_str().unwrap();
+    assert_eq!(message(&session, reply).await.text("").as_deref(), Some("done done "));
+    let log = events(&session).await;
+    let denied: Vec<_> =
+        log.iter().filter(|event| event.kind.type_name() == "USER_CONFIRM_RESULT").collect();
+    assert_eq!(denied.len(), 1);
+    assert_eq!(denied[0].metadata.get::<String>("reason").unwrap().as_deref(), Some("timeout"));
+}
+
+/// A producer opens a reply, as its route does it.
+async fn produce(session: &Arc<Session>, lines: &[&str]) {
+    session
+        .transact(&["r"], |tx| {
+            for rest in lines {
+                tx.push(
+                    &mut crate::actor::event("r", rest).stamped(&turnwire_core::stamp::System),
+                    None,
+                )
+                .unwrap();
+            }
+            tx.set_producer(Producer { id: "p".to_owned(), fence: 1 });
+            Ok::<_, turnwire_log::Error>(())
+        })
+        .await
+        .unwrap();
+}
+
+const CALL: [&str; 3] = [
+    r#""type":"REPLY_START","name":"x""#,
+    r#""type":"TOOL_CALL_START","tool_call_id":"c1","tool_call_name":"trade""#,
+    r#""type":"REQUIRE_USER_CONFIRM","tool_calls":[{"type":"tool_call","id":"c1","name":"trade","input":"{}"}]"#,
+];
+
+#[tokio::test]
+async fn answers_and_stops_of_a_producers_reply_are_only_logged() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    produce(&session, &CALL).await;
+    assert_eq!(house.say("hello").await.status, 409);
+    assert_eq!(house.tell(confirm("a", "r", "c1", true)).await.status, 200);
+    assert_eq!(house.stop(&session).await.stored, 1);
+    eventually(|| house.app.turns.working() == 0).await;
+    assert!(house.actor.calls.lock().is_empty());
+    assert_eq!(session.snapshot().await.unwrap().open.len(), 1);
+    // What is queued gets its turn when the producer is done.
+    let queued =
+        house.post("/v1/sessions/s/messages?queue=true", json!({"content": "hello"})).await;
+    produce(&session, &[r#""type":"REPLY_END""#]).await;
+    until(&session, |_| house.actor.calls.lock().len() == 1).await;
+    until_idle(&session).await;
+    let reply = message(&session, queued.body["reply_id"].as_str().unwrap()).await;
+    assert_eq!(reply.text("").as_deref(), Some("re: hello"));
+}
+
+#[tokio::test]
+async fn a_silent_producers_reply_is_closed_and_one_that_waits_is_not() {
+    let house = House::over(Arc::new(MemoryStore::default()), "[producers]\nsilence = \"100ms\"");
+    house.app.turns.recover().await.unwrap();
+    let (silent, asking) =
+        (house.session("s", "external").await, house.session("w", "external").await);
+    produce(&asking, &CALL).await;
+    produce(&silent, &CALL[..1]).await;
+    until_idle(&silent).await;
+    assert_eq!(message(&silent, "r").await.finished_reason(), Some(&FinishedReason::Interrupted));
+    assert_eq!(asking.snapshot().await.unwrap().pending().len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_to_a_reply_that_was_stopped_is_not_for_the_next() {
+    let house = House::new();
+    let (session, reply) = waiting(&house, "ask two").await;
+    house.tell(confirm("a1", &reply, "c1", true)).await;
+    house.stop(&session).await;
+    house.say("hello").await;
+    until_idle(&session).await;
+    let calls = house.actor.calls.lock().clone();
+    assert_eq!((calls.len(), &calls[1].input), (2, &None));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_while_somebody_looks_is_looked_at_too() {
+    let store = Arc::new(Moody::default());
+    let house = Arc::new(House::over(store.clone(), ""));
+    let (session, reply) = waiting(&house, "ask").await;
+    eventually(|| house.app.turns.working() == 0).await;
+    let tell = |event: Value| {
+        let house = house.clone();
+        tokio::spawn(async move { house.tell(event).await })
+    };
+    store.is_slow.store(true, Ordering::SeqCst);
+    // Somebody looks, and cannot be sure before this one is durable.
+    let first = tell(json!({"type": "CUSTOM", "id": "x", "name": "x"}));
+    eventually(|| house.app.turns.working() == 1).await;
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    let second = tell(confirm("a1", &reply, "c1", true));
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    store.acknowledge.add_permits(1);
+    assert_eq!(first.await.unwrap().status, 200);
+    store.acknowledge.add_permits(100);
+    assert_eq!(second.await.unwrap().status, 200);
+    until_idle(&session).await;
+    assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes "));
+}

@@ -1,0 +1,120 @@
+//! The agent that everybody has, in every scene, and cut off anywhere.
+
+use crate::house::*;
+use fastrand::Rng;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use turnwire_core::{FinishedReason, Msg};
+use turnwire_log::store::Status;
+use turnwire_log::{MemoryStore, Session};
+use turnwire_testkit::check;
+
+/// Says yes to everything that is asked, and gives a result for what is to be executed outside.
+async fn answer_all(house: &House, session: &Session) {
+    let mut n = 0;
+    loop {
+        let head = until(session, |head| head.status != Status::Running).await;
+        if head.status == Status::Idle {
+            return;
+        }
+        let list = house.ask("GET", "/v1/approvals", None, &serde_json::Value::Null).await.body;
+        for item in list["approvals"].as_array().unwrap() {
+            for call in item["confirm"].as_array().unwrap() {
+                n += 1;
+                let answer = house.tell(json!({"type": "USER_CONFIRM_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
+                    "confirm_results": [{"confirmed": true, "tool_call": {"id": call["id"]}}]})).await;
+                assert_eq!(answer.status, 200, "{}", answer.body);
+            }
+            for call in item["external"].as_array().unwrap() {
+                n += 1;
+                let answer = house.tell(json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
+                    "execution_results": [{"type": "tool_result", "id": call["id"], "name": "x", "output": "done", "state": "success"}]})).await;
+                assert_eq!(answer.status, 200, "{}", answer.body);
+            }
+        }
+    }
+}
+
+const SCENES: [&str; 10] = [
+    "hello", "weather", "approve", "parallel", "browser", "image", "team", "json", "fail",
+    "long 50",
+];
+
+#[tokio::test]
+async fn every_scene_comes_to_its_end() {
+    for scene in SCENES {
+        let house = House::new();
+        let session = house.session("s", "demo").await;
+        let answer = house.say(scene).await;
+        answer_all(&house, &session).await;
+        let msg = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
+        let expected =
+            if scene == "fail" { FinishedReason::Error } else { FinishedReason::Completed };
+        assert_eq!(msg.finished_reason(), Some(&expected), "{scene}: {:?}", msg.error());
+        check_projection(&session).await;
+    }
+}
+
+/// The texts of a message, and of the tools' results: what a person sees.
+fn shown(msg: &Msg) -> String {
+    format!(
+        "{:?} {:?}",
+        msg.text("|"),
+        msg.tool_calls()
+            .map(|(call, result)| (call.name.clone(), result.map(|r| r.state.clone())))
+            .collect::<Vec<_>>()
+    )
+}
+
+/// What an uninterrupted reply shows.
+async fn smooth(scene: &str) -> String {
+    let house = House::new();
+    let session = house.session("s", "demo").await;
+    let answer = house.say(scene).await;
+    answer_all(&house, &session).await;
+    shown(&message(&session, answer.body["reply_id"].as_str().unwrap()).await)
+}
+
+#[test]
+fn every_scene_is_whole_after_crashes_anywhere() {
+    check("crashes in every scene", 5, |rng| {
+        for scene in SCENES {
+            crash(scene, rng);
+        }
+    });
+}
+
+fn crash(scene: &str, rng: &mut Rng) {
+    let store = Arc::new(MemoryStore::default());
+    let mut reply = String::new();
+    for life in 0..=4 {
+        // Nothing runs but what this thread waits for, so it ends where it is told to.
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let house = House::over(store.clone(), "");
+            let session = house.session("s", "demo").await;
+            house.app.turns.recover().await.unwrap();
+            if life == 0 {
+                let answer = house.say(scene).await;
+                answer.body["reply_id"].as_str().unwrap().clone_into(&mut reply);
+            }
+            if life < 4 {
+                let enough = session.head().last + rng.u64(1..8);
+                until(&session, |head| head.last >= enough || head.status != Status::Running).await;
+                return;
+            }
+            answer_all(&house, &session).await;
+            let msg = message(&session, &reply).await;
+            assert_eq!(count(&session, "MESSAGE").await, 1);
+            assert_eq!(count(&session, "REPLY_END").await, 1 + usize::from(scene == "team"));
+            check_projection(&session).await;
+            // A tool that was cut off is never run twice, and the answer tells of it.
+            if !shown(&msg).contains("Interrupted") {
+                assert_eq!(shown(&msg), smooth(scene).await, "{scene}");
+            }
+        });
+        runtime.shutdown_timeout(Duration::from_secs(20));
+    }
+}

@@ -1,0 +1,109 @@
+use crate::house::*;
+use crate::moody::Moody;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use turnwire_core::{ErrorType, FinishedReason};
+
+#[tokio::test]
+async fn an_agent_that_fails_leaves_a_reply_with_an_error() {
+    for (wish, why) in [
+        ("fail", "no luck"),
+        ("panic", "broke down"),
+        ("misfit", "TEXT_BLOCK_DELTA does not fit"),
+        ("foreign", "names the reply another"),
+        ("nothing", "without ending"),
+    ] {
+        let house = House::new();
+        let session = house.session("s", "actor").await;
+        let answer = house.say(wish).await;
+        until_idle(&session).await;
+        let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
+        assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error), "{wish}");
+        let error = reply.error().unwrap();
+        assert_eq!(error.r#type, ErrorType::Internal);
+        assert!(error.message.contains(why), "{wish}: {}", error.message);
+        check_projection(&session).await;
+        // The session goes on.
+        assert_eq!(house.say("hello").await.status, 202);
+        until_idle(&session).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agents_reply_is_closed_before_its_parents() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let answer = house.say("team").await;
+    until(&session, |head| head.last >= 7).await;
+    house
+        .tell(serde_json::json!({"type": "USER_INTERRUPT", "reply_id": answer.body["reply_id"]}))
+        .await;
+    until_idle(&session).await;
+    let ends: Vec<_> = events(&session)
+        .await
+        .into_iter()
+        .filter(|event| event.kind.type_name() == "REPLY_END")
+        .collect();
+    let parent = answer.body["reply_id"].as_str().unwrap();
+    assert_eq!(ends.len(), 2);
+    assert_eq!(ends[0].reply_id, format!("{parent}-sub"));
+    assert_eq!(ends[0].agent.as_ref().unwrap().agent_path.as_deref(), Some("actor/helper"));
+    assert_eq!((&*ends[1].reply_id, &ends[1].agent), (parent, &None));
+    check_projection(&session).await;
+}
+
+#[tokio::test]
+async fn a_sub_agents_reply_that_was_forgotten_is_closed() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let answer = house.say("team orphan").await;
+    until_idle(&session).await;
+    let sub = format!("{}-sub", answer.body["reply_id"].as_str().unwrap());
+    assert_eq!(message(&session, &sub).await.finished_reason(), Some(&FinishedReason::Interrupted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_let_go_does_not_hold_up_the_session() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let answer = house.say("stubborn").await;
+    until(&session, |head| head.last >= 4).await;
+    assert_eq!(house.stop(&session).await.stored, 1);
+    let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
+    assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
+    let next = house.say("hello").await;
+    until_idle(&session).await;
+    assert!(message(&session, next.body["reply_id"].as_str().unwrap()).await.error().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_goes_on_when_a_full_disk_has_room_again() {
+    let store = Arc::new(Moody::default());
+    let house = House::over(store.clone(), "");
+    let session = house.session("s", "actor").await;
+    let answer = house.say("hold").await;
+    until(&session, |head| head.last >= 5).await;
+    store.is_full.store(true, Ordering::SeqCst);
+    house.actor.gate.add_permits(1);
+    // Somebody else is told; the agent waits.
+    assert_eq!(house.tell(serde_json::json!({"type": "CUSTOM", "name": "x"})).await.status, 507);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(session.head().last, 5);
+    store.is_full.store(false, Ordering::SeqCst);
+    until_idle(&session).await;
+    let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
+    assert_eq!(reply.text("").as_deref(), Some("before after"));
+    check_projection(&session).await;
+}
+
+#[tokio::test]
+async fn a_deleted_session_takes_its_agent_with_it() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    house.say("hold").await;
+    until(&session, |head| head.last >= 5).await;
+    house.app.log.delete(session.key()).await.unwrap();
+    house.actor.gate.add_permits(1);
+    eventually(|| house.app.turns.working() == 0).await;
+}

@@ -1,0 +1,20 @@
+//! Replies that outlive whoever asked for them: over the real handlers and a store.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod actor;
+mod answering;
+mod chaos;
+mod demo;
+mod failing;
+mod house;
+mod moody;
+mod races;
+mod restarting;
+mod retrying;
+mod sending;

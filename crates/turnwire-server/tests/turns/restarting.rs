@@ -1,0 +1,255 @@
+//! A crash is a runtime that is gone with all its tasks: nothing is told, nothing is tidied up.
+
+use crate::house::*;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use turnwire_core::{FinishedReason, Msg};
+use turnwire_log::store::Status;
+use turnwire_log::{MemoryStore, Store};
+use turnwire_testkit::check;
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Runs one life of a server, and ends it as a crash does.
+fn life<R>(store: &Arc<MemoryStore>, settings: &str, live: impl AsyncFnOnce(House) -> R) -> R {
+    let runtime = runtime();
+    let store: Arc<dyn Store> = store.clone();
+    let result = runtime.block_on(async {
+        let house = House::over(store, settings);
+        house.app.turns.recover().await.unwrap();
+        live(house).await
+    });
+    runtime.shutdown_timeout(Duration::from_secs(20));
+    result
+}
+
+#[test]
+fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
+    check("crashes in the middle of a reply", 10, |rng| {
+        let store = Arc::new(MemoryStore::default());
+        let reply = life(&store, "", async |house| {
+            house.session("s", "actor").await;
+            let answer = house.say("count").await;
+            answer.body["reply_id"].as_str().unwrap().to_owned()
+        });
+        // It dies again and again, and gets a little further each time.
+        let mut said = 0;
+        while said < 9 {
+            let more = rng.usize(1..4);
+            said += more;
+            life(&store, "", async |house| {
+                let session = house.session("s", "actor").await;
+                house.actor.gate.add_permits(more);
+                eventually(|| {
+                    let is_over = session.head().status == Status::Idle;
+                    is_over || house.actor.gate.available_permits() == 0
+                })
+                .await;
+                if session.head().status == Status::Idle {
+                    return;
+                }
+                let partial = house.actor.calls.lock()[0].partial.clone();
+                assert!(partial.is_none_or(|text| "0123456789".starts_with(&text)));
+            });
+        }
+        life(&store, "", async |house| {
+            let session = house.session("s", "actor").await;
+            house.actor.gate.add_permits(10);
+            until_idle(&session).await;
+            let msg = message(&session, &reply).await;
+            assert_eq!(msg.text("").as_deref(), Some("0123456789"));
+            assert_eq!(msg.finished_reason(), Some(&FinishedReason::Completed));
+            assert_eq!(count(&session, "MESSAGE").await, 1);
+            check_projection(&session).await;
+        });
+    });
+}
+
+#[test]
+fn a_crash_right_after_the_message_starts_its_reply_later() {
+    let store = Arc::new(MemoryStore::default());
+    let reply = life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        // As if it had died between the commit and the agent's first word.
+        house.app.turns.shutdown().await;
+        let answer = house.say("hello").await;
+        assert_eq!(session.head().status, Status::Running);
+        answer.body["reply_id"].as_str().unwrap().to_owned()
+    });
+    life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        until_idle(&session).await;
+        assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("re: hello"));
+        assert_eq!(house.actor.calls.lock()[0].partial, None);
+    });
+}
+
+#[test]
+fn the_queue_survives_a_crash() {
+    let store = Arc::new(MemoryStore::default());
+    life(&store, "", async |house| {
+        house.session("s", "actor").await;
+        house.say("hold").await;
+        for text in ["first", "second"] {
+            house.post("/v1/sessions/s/messages?queue=true", json!({"content": text})).await;
+        }
+    });
+    life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        assert_eq!(session.snapshot().await.unwrap().queue.len(), 2);
+        house.actor.gate.add_permits(1);
+        until(&session, |_| house.actor.calls.lock().len() == 3).await;
+        until_idle(&session).await;
+        let last = house.actor.calls.lock()[2].history.clone();
+        assert_eq!(last[2..], ["first", "re: first", "second"]);
+    });
+}
+
+#[test]
+fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
+    let store = Arc::new(MemoryStore::default());
+    life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        // It died after the reply ended, before the next began.
+        let json = Msg::user("u", "hello").to_builder().id("m").build().unwrap().to_json();
+        let queued =
+            turnwire_log::store::Queued { id: "m".into(), reply_id: "r".into(), json: json.into() };
+        session
+            .transact(&[], |tx| {
+                tx.enqueue(queued);
+                Ok::<_, turnwire_log::Error>(())
+            })
+            .await
+            .unwrap();
+    });
+    life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        until(&session, |head| head.last > 2).await;
+        until_idle(&session).await;
+        assert_eq!(message(&session, "r").await.text("").as_deref(), Some("re: hello"));
+    });
+}
+
+#[test]
+fn an_approval_survives_a_crash_and_is_answered_once() {
+    let store = Arc::new(MemoryStore::default());
+    let reply = life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        let answer = house.say("ask").await;
+        until_waiting(&session).await;
+        answer.body["reply_id"].clone()
+    });
+    let confirm = |id: &str| {
+        json!({"type": "USER_CONFIRM_RESULT", "id": id, "reply_id": reply,
+            "confirm_results": [{"confirmed": true, "tool_call": {"id": "c1"}}]})
+    };
+    life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        let pending = session.snapshot().await.unwrap().pending();
+        assert_eq!(pending[0].confirm[0].id, "c1");
+        assert!(house.actor.calls.lock().is_empty(), "what waits is left alone");
+        assert_eq!(house.tell(confirm("a1")).await.status, 200);
+        // And it dies before anybody knows what came of it.
+    });
+    life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        until_idle(&session).await;
+        assert_eq!(house.tell(confirm("a1")).await.body["repeated"], 1);
+        assert_eq!(house.tell(confirm("a2")).await.status, 409);
+        let msg = message(&session, reply.as_str().unwrap()).await;
+        assert_eq!(msg.text("").as_deref(), Some("yes "));
+        assert_eq!(count(&session, "USER_CONFIRM_RESULT").await, 1);
+        check_projection(&session).await;
+    });
+}
+
+#[test]
+fn the_time_limit_of_a_question_survives_a_crash() {
+    let store = Arc::new(MemoryStore::default());
+    let settings =
+        |time: &str| format!("[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"{time}\"");
+    let reply = life(&store, &settings("1h"), async |house| {
+        let session = house.session("s", "actor").await;
+        let answer = house.say("ask").await;
+        until_waiting(&session).await;
+        answer.body["reply_id"].as_str().unwrap().to_owned()
+    });
+    life(&store, &settings("1ms"), async |house| {
+        let session = house.session("s", "actor").await;
+        until_idle(&session).await;
+        assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("done "));
+    });
+}
+
+#[test]
+fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
+    let store = Arc::new(MemoryStore::default());
+    let settings = "[agents.actor]\nmodel = \"demo\"\non_restart = \"stop\"";
+    let (held, asked) = life(&store, settings, async |house| {
+        let (session, other) =
+            (house.session("s", "actor").await, house.session("w", "actor").await);
+        let held = house.say("hold").await;
+        house.post("/v1/sessions/w/messages", json!({"content": "ask"})).await;
+        until(&session, |head| head.last >= 5).await;
+        until_waiting(&other).await;
+        (held.body["reply_id"].as_str().unwrap().to_owned(), other.head().last)
+    });
+    life(&store, settings, async |house| {
+        let (session, other) =
+            (house.session("s", "actor").await, house.session("w", "actor").await);
+        until_idle(&session).await;
+        let msg = message(&session, &held).await;
+        assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
+        assert_eq!(msg.text("").as_deref(), Some("before "));
+        // What waits for a person goes on waiting.
+        assert_eq!((other.head().status, other.head().last), (Status::Waiting, asked));
+    });
+}
+
+#[test]
+fn a_graceful_stop_leaves_replies_open() {
+    let store = Arc::new(MemoryStore::default());
+    let reply = life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        let answer = house.say("hold").await;
+        until(&session, |head| head.last >= 5).await;
+        house.app.turns.shutdown().await;
+        assert_eq!(house.app.turns.working(), 0);
+        assert_eq!((session.head().status, session.head().last), (Status::Running, 5));
+        answer.body["reply_id"].as_str().unwrap().to_owned()
+    });
+    life(&store, "", async |house| {
+        let session = house.session("s", "actor").await;
+        house.actor.gate.add_permits(1);
+        until_idle(&session).await;
+        assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("before after"));
+    });
+}
+
+#[test]
+fn an_owner_that_was_replaced_writes_nothing_more() {
+    let store = Arc::new(MemoryStore::default());
+    let runtime = runtime();
+    runtime.block_on(async {
+        let old = House::over(store.clone(), "");
+        let session = old.session("s", "actor").await;
+        let answer = old.say("hold").await;
+        until(&session, |head| head.last >= 5).await;
+        // Another process takes over while this one sleeps.
+        let new = House::over(store.clone(), "");
+        new.app.turns.recover().await.unwrap();
+        let taken = new.session("s", "actor").await;
+        eventually(|| new.actor.calls.lock().len() == 1).await;
+        old.actor.gate.add_permits(1);
+        eventually(|| old.app.turns.working() == 0).await;
+        new.actor.gate.add_permits(1);
+        until_idle(&taken).await;
+        let msg = message(&taken, answer.body["reply_id"].as_str().unwrap()).await;
+        assert_eq!(msg.text("").as_deref(), Some("before after"));
+        assert_eq!(count(&taken, "REPLY_END").await, 1);
+    });
+}

@@ -1,0 +1,355 @@
+use crate::house::*;
+use crate::moody::Moody;
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use turnwire_core::{EventKind, FinishedReason, Msg};
+use turnwire_log::Store;
+use turnwire_log::store::Status;
+
+#[tokio::test]
+async fn a_message_is_logged_with_the_start_of_its_reply_and_answered() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let answer = house.say("hello").await;
+    assert_eq!(answer.status, 202, "{}", answer.body);
+    assert_eq!(answer.body["last_event_id"], json!(session.token(1)));
+    until_idle(&session).await;
+    let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
+    assert_eq!((reply.text("").as_deref(), reply.name()), (Some("re: hello"), "actor"));
+    let log = events(&session).await;
+    assert!(
+        matches!(&log[0].kind, EventKind::Message(m) if m.message.id() == answer.body["message_id"])
+    );
+    assert!(matches!(&log[1].kind, EventKind::ReplyStart(start) if start.session_id == "s"));
+    assert!(log.iter().all(|event| !event.id.is_empty() && !event.created_at.is_empty()));
+    check_projection(&session).await;
+}
+
+#[tokio::test]
+async fn the_agent_sees_the_finished_messages_in_order() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    for text in ["one", "two"] {
+        house.say(text).await;
+        until_idle(&session).await;
+    }
+    let calls = house.actor.calls.lock().clone();
+    assert_eq!(calls[1].history, ["one", "re: one", "two"]);
+    assert_eq!((&calls[1].partial, &calls[1].input), (&None, &None));
+}
+
+#[tokio::test]
+async fn what_is_no_users_message_is_refused() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let post = |body: Value| house.post("/v1/sessions/s/messages", body);
+    for (body, status) in [
+        (json!({"role": "assistant", "content": "I am the agent"}), 422),
+        (json!({"role": "system", "content": "obey"}), 422),
+        (json!({"content": []}), 422),
+        (json!({"content": [{"type": "thinking", "thinking": "hm"}]}), 422),
+        (json!({"text": "hello"}), 422),
+        (json!("hello"), 422),
+        (json!({"content": "hi", "id": "a b"}), 422),
+    ] {
+        let answer = post(body.clone()).await;
+        assert_eq!(answer.status, status, "{body} {}", answer.body);
+    }
+    let broken = Request::post("/v1/sessions/s/messages").body(Body::from("{")).unwrap();
+    assert_eq!(house.request(broken).await.status(), 400);
+    assert_eq!(
+        house.post("/v1/sessions/nowhere/messages", json!({"content": "hi"})).await.status,
+        404
+    );
+    assert_eq!(session.head().last, 0);
+}
+
+#[tokio::test]
+async fn a_whole_message_keeps_its_id_name_and_metadata() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let body = json!({"role": "user", "id": "m1", "name": "alice", "metadata": {"x": 1},
+        "content": [{"type": "text", "text": "hello"}]});
+    assert_eq!(house.post("/v1/sessions/s/messages", body.clone()).await.body["message_id"], "m1");
+    until_idle(&session).await;
+    let msg = message(&session, "m1").await;
+    assert_eq!((msg.name(), msg.metadata().get::<u8>("x").unwrap()), ("alice", Some(1)));
+    let again = house.post("/v1/sessions/s/messages", body).await;
+    assert_eq!((again.status.as_u16(), again.kind()), (409, "message_exists"));
+}
+
+#[tokio::test]
+async fn nothing_starts_while_a_reply_runs() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    house.say("hold").await;
+    let refused = house.say("hello").await;
+    assert_eq!((refused.status.as_u16(), refused.kind()), (409, "busy"));
+    house.actor.gate.add_permits(1);
+    until_idle(&session).await;
+    assert_eq!(house.say("hello").await.status, 202);
+    until_idle(&session).await;
+    assert_eq!(count(&session, "MESSAGE").await, 2);
+}
+
+#[tokio::test]
+async fn a_queued_message_enters_the_log_when_its_turn_comes() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    house.say("hold").await;
+    let mut queued = Vec::new();
+    for text in ["first", "second", "third"] {
+        let answer =
+            house.post("/v1/sessions/s/messages?queue=true", json!({"content": text})).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["queued"]), (202, &json!(true)));
+        queued.push(answer.body);
+    }
+    assert_eq!(count(&session, "MESSAGE").await, 1);
+    // One of them is taken back.
+    let id = queued[1]["message_id"].as_str().unwrap();
+    let path = format!("/v1/sessions/s/messages/{id}");
+    assert_eq!(house.ask("DELETE", &path, None, &Value::Null).await.status, 204);
+    assert_eq!(house.ask("DELETE", &path, None, &Value::Null).await.status, 404);
+    house.actor.gate.add_permits(1);
+    until(&session, |_| house.actor.calls.lock().len() == 3).await;
+    until_idle(&session).await;
+    let third = queued[2]["reply_id"].as_str().unwrap();
+    assert_eq!(message(&session, third).await.text("").as_deref(), Some("re: third"));
+    let calls = house.actor.calls.lock().clone();
+    assert_eq!(calls[2].history, ["hold", "before after", "first", "re: first", "third"]);
+    let first = format!("/v1/sessions/s/messages/{}", queued[0]["message_id"].as_str().unwrap());
+    let late = house.ask("DELETE", &first, None, &Value::Null).await;
+    assert_eq!((late.status.as_u16(), late.kind()), (409, "already_started"));
+}
+
+#[tokio::test]
+async fn the_queue_has_an_end() {
+    let house = House::new();
+    house.session("s", "actor").await;
+    house.say("hold").await;
+    let queue = || house.post("/v1/sessions/s/messages?queue=true", json!({"content": "x"}));
+    for _ in 0..64 {
+        assert_eq!(queue().await.status, 202);
+    }
+    assert_eq!(queue().await.status, 429);
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_reply_and_leaves_the_queue() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let held = house.say("hold").await;
+    house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
+    until(&session, |head| head.last >= 5).await;
+    let stopped =
+        house.tell(json!({"type": "USER_INTERRUPT", "reply_id": held.body["reply_id"]})).await;
+    assert_eq!(stopped.body["stored"], 1, "{}", stopped.body);
+    until(&session, |_| house.actor.calls.lock().len() == 2).await;
+    until_idle(&session).await;
+    let reply = message(&session, held.body["reply_id"].as_str().unwrap()).await;
+    assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
+    assert_eq!(reply.text("").as_deref(), Some("before "));
+    assert_eq!(house.actor.calls.lock()[1].history, ["hold", "before ", "next"]);
+    // Nothing runs: nothing to stop.
+    assert_eq!(house.stop(&session).await.stored, 0);
+    check_projection(&session).await;
+}
+
+#[tokio::test]
+async fn the_reply_follows_on_the_same_response() {
+    let house = House::new();
+    house.session("s", "actor").await;
+    let request = Request::post("/v1/sessions/s/messages")
+        .header("accept", "text/event-stream")
+        .body(Body::from(r#"{"content":"hello"}"#))
+        .unwrap();
+    let response = house.request(request).await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    assert_eq!(response.headers()["x-accel-buffering"], "no");
+    let frames = frames(response).await;
+    assert!(matches!(&frames[0].kind, EventKind::Message(_)));
+    let id = frames[1].reply_id.to_string();
+    let mut msg = Msg::reply(id, "");
+    for event in &frames[1..] {
+        msg.append_event(event).unwrap();
+    }
+    assert_eq!(msg.text("").as_deref(), Some("re: hello"));
+    assert!(msg.finished_at().is_some());
+}
+
+#[tokio::test]
+async fn the_stream_ends_where_the_reply_waits() {
+    let house = House::new();
+    house.session("s", "actor").await;
+    let request = Request::post("/v1/sessions/s/messages")
+        .header("accept", "text/event-stream, */*;q=0.1")
+        .body(Body::from(r#"{"content":"ask"}"#))
+        .unwrap();
+    let frames = frames(house.request(request).await).await;
+    assert!(matches!(&frames.last().unwrap().kind, EventKind::RequireUserConfirm(_)));
+}
+
+#[tokio::test]
+async fn a_disconnect_does_not_stop_a_reply() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let request = Request::post("/v1/sessions/s/messages")
+        .header("accept", "text/event-stream")
+        .body(Body::from(r#"{"content":"hold"}"#))
+        .unwrap();
+    drop(house.request(request).await);
+    house.actor.gate.add_permits(1);
+    until(&session, |head| head.last >= 8).await;
+    until_idle(&session).await;
+    let reply = events(&session).await[1].reply_id.to_string();
+    assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("before after"));
+}
+
+#[tokio::test]
+async fn a_session_shows_no_token_that_watchers_would_not_know() {
+    let store = Arc::new(Moody::default());
+    let house = Arc::new(House::over(store.clone(), ""));
+    let session = house.session("s", "external").await;
+    store.is_slow.store(true, Ordering::SeqCst);
+    let ask = |method: &'static str, path: &'static str, body: Value| {
+        let house = house.clone();
+        tokio::spawn(async move { house.ask(method, path, None, &body).await })
+    };
+    let said = ask("POST", "/v1/sessions/s/messages", json!({"content": "hello"}));
+    // The store has it, and has not said so yet.
+    let last = async || store.session(session.key()).await.unwrap().unwrap().last;
+    while last().await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let shown = ask("GET", "/v1/sessions/s", Value::Null);
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    if !shown.is_finished() {
+        store.acknowledge.add_permits(1);
+    }
+    let shown = shown.await.unwrap().body["last_seq"].as_u64().unwrap();
+    assert!(shown <= session.head().last, "{shown} is not known to watchers");
+    store.acknowledge.add_permits(100);
+    assert_eq!(said.await.unwrap().status, 202);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_middle_of_its_request_gets_its_reply() {
+    let store = Arc::new(Moody::default());
+    let house = House::over(store.clone(), "");
+    let session = house.session("s", "actor").await;
+    store.is_slow.store(true, Ordering::SeqCst);
+    let mut request = Box::pin(house.say("hello"));
+    // It is handed to the store, and then its client goes away.
+    let poll = poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx).is_pending()));
+    assert!(poll.await);
+    drop(request);
+    store.is_slow.store(false, Ordering::SeqCst);
+    store.acknowledge.add_permits(1);
+    until(&session, |head| head.last >= 6).await;
+    until_idle(&session).await;
+    assert_eq!(count(&session, "MESSAGE").await, 1);
+}
+
+#[tokio::test]
+async fn for_an_agent_elsewhere_a_message_is_only_logged() {
+    let house = House::new();
+    let session = house.session("s", "external").await;
+    for text in ["one", "two"] {
+        let answer = house.say(text).await;
+        assert_eq!((answer.status.as_u16(), answer.body.get("reply_id")), (202, None));
+    }
+    assert_eq!(types(&session).await, ["MESSAGE", "MESSAGE"]);
+    assert_eq!(house.app.turns.working(), 0);
+}
+
+#[tokio::test]
+async fn the_same_request_again_is_answered_and_not_done_again() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let path = "/v1/sessions/s/messages";
+    let first = house.ask("POST", path, Some("k1"), &json!({"content": "hello"})).await;
+    assert!(!first.headers.contains_key("idempotency-replayed"));
+    until_idle(&session).await;
+    let again = house.ask("POST", path, Some("k1"), &json!({"content": "hello"})).await;
+    assert_eq!((again.status.as_u16(), &again.body), (202, &first.body));
+    assert_eq!(again.headers["idempotency-replayed"], "true");
+    let other = house.ask("POST", path, Some("k1"), &json!({"content": "other"})).await;
+    assert_eq!((other.status.as_u16(), other.kind()), (422, "idempotency_key_reused"));
+    let query = house
+        .ask("POST", "/v1/sessions/s/messages?queue=true", Some("k1"), &json!({"content": "hello"}))
+        .await;
+    assert_eq!(query.status, 422);
+    assert_eq!(count(&session, "MESSAGE").await, 1);
+    let long = "k".repeat(300);
+    assert_eq!(house.ask("POST", path, Some(&long), &json!({"content": "x"})).await.status, 400);
+}
+
+#[tokio::test]
+async fn large_data_is_moved_out_of_the_log() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let (large, small) = ("QUJD".repeat(20_000), "QUJD");
+    let data = |data: &str| json!({"type": "data", "source": {"type": "base64", "data": data, "media_type": "image/png"}});
+    let body = json!({"role": "user", "id": "m", "content": [{"type": "text", "text": "hello"}, data(&large), data(small)]});
+    assert_eq!(house.post("/v1/sessions/s/messages", body).await.status, 202);
+    let msg = message(&session, "m").await;
+    let json: Value = serde_json::from_str(&msg.to_json()).unwrap();
+    let url = json["content"][1]["source"]["url"].as_str().unwrap();
+    let hash = url.strip_prefix("http://127.0.0.1:4747/v1/blobs/").unwrap();
+    assert_eq!(json["content"][1]["source"]["media_type"], "image/png");
+    assert_eq!(json["content"][2]["source"]["data"], small);
+    let bytes: Vec<u8> =
+        (0..32).map(|at| u8::from_str_radix(&hash[2 * at..2 * at + 2], 16).unwrap()).collect();
+    let blob =
+        house.app.log.store().blob("default", bytes.try_into().unwrap()).await.unwrap().unwrap();
+    assert_eq!((blob.media_type.as_str(), blob.bytes.len()), ("image/png", 60_000));
+    let wrong = json!({"role": "user", "content": [data(&"!".repeat(70_000))]});
+    until_idle(&session).await;
+    assert_eq!(house.post("/v1/sessions/s/messages", wrong).await.status, 422);
+}
+
+#[tokio::test]
+async fn agents_are_listed_with_the_default_one() {
+    let house = House::new();
+    let answer = house.ask("GET", "/v1/agents", None, &Value::Null).await;
+    assert_eq!(answer.body["default_agent"], "demo");
+    let names: Vec<_> = answer.body["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|agent| (&agent["name"], &agent["default"]))
+        .collect();
+    assert_eq!(names, [(&json!("actor"), &json!(false)), (&json!("demo"), &json!(true))]);
+}
+
+#[tokio::test]
+async fn a_session_whose_agent_is_gone_says_so() {
+    let house = House::new();
+    house.session("s", "retired").await;
+    let answer = house.say("hello").await;
+    assert_eq!((answer.status.as_u16(), answer.kind()), (409, "no_agent"));
+}
+
+#[tokio::test]
+async fn nobody_gets_ahead_of_those_who_wait_for_their_turn() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    // Nobody looks after the queue.
+    house.app.turns.shutdown().await;
+    house.say("hello").await;
+    house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
+    house.stop(&session).await;
+    assert_eq!(session.head().status, Status::Idle);
+    let refused = house.say("me first").await;
+    assert_eq!((refused.status.as_u16(), refused.kind()), (409, "busy"));
+    let queued = house.post("/v1/sessions/s/messages?queue=true", json!({"content": "last"})).await;
+    assert_eq!(queued.body["queued"], true);
+    assert_eq!(session.snapshot().await.unwrap().queue.len(), 2);
+}
