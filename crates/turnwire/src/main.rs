@@ -1,13 +1,24 @@
 //! The command line of Turnwire.
 
+mod backup;
+mod bench;
+mod config;
 mod convert;
+mod doctor;
 mod fold;
 mod input;
+mod serve;
+mod sessions;
+mod store;
+mod token;
 mod turns;
 mod wires;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The message-and-event layer for AI agents.
 #[derive(Parser)]
@@ -19,16 +30,32 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::Serve),
     Fold(fold::Fold),
     Convert(convert::Convert),
     Wires(wires::Wires),
+    Token(token::Token),
+    Config(config::Settings),
+    Bench(bench::Bench),
+    Sessions(sessions::Sessions),
+    Doctor(doctor::Doctor),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Some(Command::Serve(command)) => command.run(),
         Some(Command::Fold(command)) => command.run(),
         Some(Command::Convert(command)) => command.run(),
         Some(Command::Wires(command)) => command.run(),
+        Some(Command::Token(command)) => command.run(),
+        Some(Command::Config(command)) => command.run(),
+        Some(Command::Bench(command)) => command.run(),
+        Some(Command::Sessions(command)) => command.run(),
+        Some(Command::Doctor(command)) => command.run(),
+        Some(Command::Backup(command)) => command.run(),
+        Some(Command::Restore(command)) => command.run(),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,

@@ -1,0 +1,106 @@
+//! The figures of the server: `make bench-server`, or some of them by name, such as
+//! `cargo bench -p turnwire --bench server -- fanout idle`.
+//!
+//! Each figure has a fresh server and a fresh store on the disk of the target folder. Where Electric's
+//! `durable-streams` server is there (`DURABLE_STREAMS` names it), it takes the same events from the same
+//! load, in alternation.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::print_stderr, reason = "and tells who waits what it is at")]
+
+mod figures;
+mod ingest;
+mod running;
+
+use clap::Parser;
+use figures::Figure;
+use running::Kind;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+/// The figures of the server
+#[derive(Parser)]
+struct Cli {
+    /// Which ones; all if none is named
+    #[arg(value_parser = NAMES)]
+    figures: Vec<String>,
+
+    /// How often each server takes its turn at ingest
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+
+    /// How long each turn is measured
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+
+    /// What `cargo bench` passes to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+const NAMES: [&str; 8] =
+    ["ingest-1", "ingest-64", "fanout", "idle", "stalled", "late-join", "resume-storm", "start"];
+
+fn main() {
+    let cli = Cli::parse();
+    running::allow_open_files();
+    let peer = peer();
+    let kinds = match &peer {
+        Some(peer) => vec![Kind::Turnwire, Kind::DurableStreams(peer.clone())],
+        None => vec![Kind::Turnwire],
+    };
+    let wanted = |name: &str| cli.figures.is_empty() || cli.figures.iter().any(|one| one == name);
+    let mut table = Vec::new();
+    for name in NAMES.into_iter().filter(|name| wanted(name)) {
+        eprintln!("{name} ...");
+        let figures = match name {
+            "ingest-1" => ingest::compare(&kinds, 1, cli.rounds, cli.seconds),
+            "ingest-64" => ingest::compare(&kinds, 64, cli.rounds, cli.seconds),
+            "fanout" => figures::fanout(cli.seconds),
+            "idle" => figures::idle(),
+            "stalled" => figures::stalled(),
+            "late-join" => figures::late_join(),
+            "resume-storm" => figures::resume_storm(),
+            _ => figures::start(),
+        };
+        match figures {
+            Ok(figures) => table.extend(figures),
+            // The other figures are worth having all the same.
+            Err(error) => eprintln!("{name} was not measured: {error}"),
+        }
+    }
+    print(&table);
+}
+
+/// Where the other server is, if it is there.
+fn peer() -> Option<PathBuf> {
+    let path = match std::env::var_os("DURABLE_STREAMS") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../target/peers/durable-streams/bin/durable-streams-server"),
+    };
+    if path.is_file() {
+        return Some(path);
+    }
+    eprintln!(
+        "durable-streams is not at {}: Turnwire is measured alone (`make bench-server` installs it)",
+        path.display()
+    );
+    None
+}
+
+fn print(table: &[Figure]) {
+    let width = |of: fn(&Figure) -> &str| {
+        table.iter().map(|figure| of(figure).chars().count()).max().unwrap_or_default()
+    };
+    let (name, measured, goal) =
+        (width(|one| &one.name), width(|one| &one.measured), width(|one| &one.goal));
+    for figure in table {
+        println!(
+            "{:<name$}  {:>measured$}  {:<goal$}  {}",
+            figure.name, figure.measured, figure.goal, figure.verdict
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! Servers that are started for a measurement, and end with it.
+
+use crate::Result;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The program under test; it has both the server and the load.
+const TURNWIRE: &str = env!("CARGO_BIN_EXE_turnwire");
+/// A server that is not ready by then will not be.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Whose server.
+#[derive(Clone)]
+pub enum Kind {
+    Turnwire,
+    DurableStreams(PathBuf),
+}
+
+impl Kind {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Turnwire => "turnwire",
+            Self::DurableStreams(_) => "durable-streams",
+        }
+    }
+
+    fn command(&self, port: u16, store: &Path) -> Command {
+        let port = port.to_string();
+        match self {
+            Self::Turnwire => {
+                let mut command = Command::new(TURNWIRE);
+                let file = store.join("turnwire.db");
+                command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--store"]);
+                command.arg(format!("sqlite:{}", file.display()));
+                command
+            }
+            // Its default: an append is answered once it is synced.
+            Self::DurableStreams(path) => {
+                let mut command = Command::new(path);
+                command.args(["--port", &port, "--durability", "wal", "--data-dir"]).arg(store);
+                command
+            }
+        }
+    }
+
+    fn ready(&self) -> &'static str {
+        match self {
+            Self::Turnwire => "/readyz",
+            Self::DurableStreams(_) => "/health",
+        }
+    }
+}
+
+/// A folder on disk that goes away with its value.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("server-{}-{nth}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path)?;
+        let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&path).output();
+        if kind.is_ok_and(|kind| kind.stdout.starts_with(b"tmpfs")) {
+            return Err(format!(
+                "{} is in memory, where a sync costs nothing: set CARGO_TARGET_DIR to a disk",
+                path.display()
+            )
+            .into());
+        }
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that runs.
+pub struct Running {
+    child: Child,
+    pub url: String,
+    /// From the start of the process until it said that it was ready.
+    pub ready_after: Duration,
+}
+
+impl Running {
+    pub fn start(kind: &Kind, folder: &Folder) -> Result<Self> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let log = folder.0.join("server.log");
+        let store = folder.0.join("store");
+        fs::create_dir_all(&store)?;
+        let begin = Instant::now();
+        let child = kind
+            .command(port, &store)
+            .stdin(Stdio::null())
+            .stdout(File::create(&log)?)
+            .stderr(File::options().append(true).open(&log)?)
+            .spawn()?;
+        let url = format!("http://127.0.0.1:{port}");
+        let mut running = Self { child, url, ready_after: Duration::ZERO };
+        while !is_ready(port, kind.ready()) {
+            if running.child.try_wait()?.is_some() || begin.elapsed() > PATIENCE {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                return Err(format!("{} did not get ready: {}", kind.name(), said.trim()).into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        running.ready_after = begin.elapsed();
+        Ok(running)
+    }
+
+    /// Runs `turnwire bench` against it, and gives the figures.
+    pub fn bench(&self, args: &[&str]) -> Result<Value> {
+        let output = Command::new(TURNWIRE)
+            .args(["bench", "--url", &self.url, "--json", "--keep"])
+            .args(args)
+            .stderr(Stdio::piped())
+            .output()?;
+        if !output.status.success() {
+            let said = [output.stdout, output.stderr].concat();
+            return Err(String::from_utf8_lossy(&said).trim().to_owned().into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// In MiB.
+    pub fn resident(&self) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib: f64 = line.ok_or("no VmRSS")?.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib / 1024.0)
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub fn stop(mut self) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM)?;
+        let begin = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if begin.elapsed() > PATIENCE {
+                return Err("the server did not stop when asked".into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_ready(port: u16, path: &str) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let host = format!("127.0.0.1:{port}");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+        let mut status = [0; 12];
+        stream.read_exact(&mut status)?;
+        // Electric's server has no such path in this version: any answer will do.
+        Ok(status.ends_with(b" 200") || (path == "/health" && status.ends_with(b" 404")))
+    };
+    ask().unwrap_or_default()
+}
+
+/// Ten thousand watchers are as many files; what is started here may open what we may.
+pub fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit { current: limit.maximum.or(Some(1 << 20)), maximum: limit.maximum },
+    );
+}

@@ -1,0 +1,99 @@
+//! `turnwire backup` and `turnwire restore`: a store as one file, and back.
+
+use crate::input::say;
+use crate::store::{self, Cannot, Mode, Which};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use turnwire_log::sqlite::{Existing, restore};
+
+/// Copy a store to a file, also while a server uses it
+///
+/// The copy is the store as it is at one moment. It never overwrites anything, and is there only when it
+/// is whole. Writing goes on meanwhile.
+#[derive(Args)]
+#[command(after_help = AFTER_BACKUP)]
+pub(crate) struct Backup {
+    /// The file to write; it must not be there yet
+    file: PathBuf,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+const AFTER_BACKUP: &str = "\
+Exit status:
+  0  the copy is there
+  2  there is no store, or the copy cannot be written
+
+Examples:
+  turnwire backup turnwire-2026-01-31.db
+  turnwire backup /mnt/backup/turnwire.db --store sqlite:/var/lib/turnwire/turnwire.db";
+
+impl Backup {
+    pub(crate) fn run(self) -> ExitCode {
+        store::run(async {
+            let store = self.which.open(Mode::Read)?;
+            let bar = store::bar(store::STAGES, Some(0));
+            let done = store.backup(&self.file, store::watch(bar.clone())).await;
+            bar.finish_and_clear();
+            done?;
+            let (from, to) = (store.path().display(), self.file.display());
+            say(format_args!("{from} is copied to {to} ({})", store::size(&self.file)));
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// Make a store from a backup
+///
+/// All of the backup is checked first. Sessions get new epochs: whoever watches them is told to start
+/// over, because the backup may lack what they have seen.
+#[derive(Args)]
+#[command(after_help = AFTER_RESTORE)]
+pub(crate) struct Restore {
+    /// The backup
+    file: PathBuf,
+
+    /// Replace the store that is there; stop its server first
+    #[arg(long)]
+    replace: bool,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+const AFTER_RESTORE: &str = "\
+Exit status:
+  0  the store is there
+  2  it is not: the backup is damaged, or there is a store already, or a server uses it
+
+Examples:
+  turnwire restore turnwire-2026-01-31.db --store sqlite:restored.db
+  turnwire restore turnwire-2026-01-31.db --replace";
+
+impl Restore {
+    pub(crate) fn run(self) -> ExitCode {
+        match self.restore() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(cannot) => cannot.tell(),
+        }
+    }
+
+    fn restore(self) -> Result<(), Cannot> {
+        let to = self.which.file()?;
+        let existing = if self.replace { Existing::Replace } else { Existing::Keep };
+        if existing == Existing::Keep && to.exists() {
+            return Err(Cannot::new(
+                format!("there is a store at {} already", to.display()),
+                "name another place with --store sqlite:PATH, or replace it with --replace",
+            ));
+        }
+        let bar = store::bar(store::STAGES, Some(0));
+        let done = restore(&self.file, &to, existing, store::watch(bar.clone()));
+        bar.finish_and_clear();
+        done?;
+        say(format_args!("{} is restored to {}", self.file.display(), to.display()));
+        Ok(())
+    }
+}

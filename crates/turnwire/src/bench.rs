@@ -1,0 +1,137 @@
+//! `turnwire bench`: load a running server, and print rates and latency percentiles.
+
+mod conn;
+mod failed;
+mod fanout;
+mod fill;
+mod http;
+mod idle;
+mod ingest;
+mod late_join;
+mod latency;
+mod marks;
+mod process;
+mod progress;
+mod report;
+mod resume_storm;
+mod script;
+mod server;
+mod sessions;
+mod stalled;
+mod watchers;
+
+use crate::input::{CANNOT, say};
+use clap::{Args, Subcommand};
+use failed::{Failed, Result};
+use report::Report;
+use server::{Server, Target};
+use sessions::After;
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::runtime::Builder;
+
+/// Load a running server and print rates and latency percentiles
+///
+/// Each measurement makes sessions of its own (`bench-…`), uses them over plain HTTP/1.1 as any client
+/// would, and removes them. The load is built to be cheap, but where it shares the machine with the
+/// server, it takes its part of the processors.
+#[derive(Args)]
+#[command(after_help = AFTER, disable_help_subcommand = true)]
+pub(crate) struct Bench {
+    /// Where the server is
+    #[arg(long, global = true, default_value = "http://127.0.0.1:4747")]
+    url: String,
+
+    /// A token with the scopes to publish, to read and to make sessions; better in the variable
+    /// `TURNWIRE_TOKEN`, which no list of processes shows
+    #[arg(long, global = true)]
+    token: Option<String>,
+
+    /// Print one JSON object instead of lines for people
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Leave the sessions there
+    #[arg(long, global = true)]
+    keep: bool,
+
+    /// How many threads make the load
+    #[arg(long, global = true, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+
+    #[command(subcommand)]
+    measurement: Measurement,
+}
+
+#[derive(Subcommand)]
+enum Measurement {
+    Ingest(ingest::Ingest),
+    Fanout(fanout::Fanout),
+    Idle(idle::Idle),
+    Stalled(stalled::Stalled),
+    LateJoin(late_join::LateJoin),
+    ResumeStorm(resume_storm::ResumeStorm),
+    Fill(fill::Fill),
+}
+
+const AFTER: &str = "\
+Exit status:
+  0  measured
+  1  the server lost, doubled or reordered something
+  2  wrong usage, or it could not be measured: the server is not there, refuses, or breaks off
+
+Examples:
+  turnwire serve &
+  turnwire bench ingest
+  turnwire bench ingest --batch 64 --seconds 30 --json
+  turnwire bench fanout --watchers 1000 --rate 1000
+  turnwire bench idle --watchers 10000 --pid $!";
+
+impl Bench {
+    pub(crate) fn run(self) -> ExitCode {
+        let report = match self.measure() {
+            Ok(report) => report,
+            Err(failed) => {
+                say(format_args!("error: {failed}"));
+                return ExitCode::from(CANNOT);
+            }
+        };
+        let status = u8::from(report.is_failed());
+        let text = if self.json { report.json() + "\n" } else { report.text() };
+        match io::stdout().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::from(status),
+            Err(error) => {
+                say(format_args!("error: cannot write: {error}"));
+                ExitCode::from(CANNOT)
+            }
+        }
+    }
+
+    fn measure(&self) -> Result<Report> {
+        let token = self.token.clone().or_else(|| env::var("TURNWIRE_TOKEN").ok());
+        let target = match &self.measurement {
+            Measurement::Ingest(ingest) => ingest.target,
+            _ => Target::Turnwire,
+        };
+        let server = Arc::new(Server::new(&self.url, token.as_deref(), target)?);
+        let after = if self.keep { After::Keep } else { After::Delete };
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(usize::from(self.threads))
+            .enable_all()
+            .build()
+            .map_err(|error| Failed::new(format!("cannot start threads: {error}")))?;
+        runtime.block_on(async {
+            match &self.measurement {
+                Measurement::Ingest(ingest) => ingest.run(&server, after).await,
+                Measurement::Fanout(fanout) => fanout.run(&server, after).await,
+                Measurement::Idle(idle) => idle.run(&server, after).await,
+                Measurement::Stalled(stalled) => stalled.run(&server, after).await,
+                Measurement::LateJoin(join) => join.run(&server, after).await,
+                Measurement::ResumeStorm(storm) => storm.run(&server, after).await,
+                Measurement::Fill(fill) => fill.run(&server).await,
+            }
+        })
+    }
+}

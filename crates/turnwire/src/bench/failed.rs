@@ -1,0 +1,101 @@
+//! What stops a measurement, told so that one knows what to do next.
+
+use std::fmt;
+use std::io;
+
+/// A result that fails in words for people.
+pub(super) type Result<T> = std::result::Result<T, Failed>;
+
+/// What happened, why, and what to do.
+#[derive(Debug)]
+pub(super) struct Failed(String);
+
+impl Failed {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Nobody answers at the address.
+    pub(super) fn unreachable(url: &str, error: &io::Error) -> Self {
+        Self(format!("cannot reach {url}: {error}. {}", advice(error)))
+    }
+
+    /// The connection broke while something was on its way.
+    pub(super) fn broken(url: &str, error: &io::Error) -> Self {
+        Self(format!(
+            "the connection to {url} broke: {error}. The server's own log says why, if it still runs"
+        ))
+    }
+
+    /// The server answered, but not with what was asked for.
+    pub(super) fn refused(what: &str, status: u16, body: &[u8]) -> Self {
+        let said = said(body);
+        let advice = match status {
+            401 | 403 => ". Give a token with --token, or in the variable TURNWIRE_TOKEN",
+            404 => ". Is that a Turnwire server, and its session still there?",
+            429 => {
+                ". The limits of the server stand below the load: raise them, or use fewer connections"
+            }
+            _ => "",
+        };
+        Self(format!("{what} was answered with {status}{said}{advice}"))
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    // Linux and the BSDs agree on these two numbers.
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    match error.raw_os_error() {
+        Some(EMFILE | ENFILE) => {
+            "No more files can be open at once: raise the hard limit (ulimit -Hn), or use fewer watchers"
+        }
+        _ => "Is the server running? `turnwire serve` starts one; --url says where it is",
+    }
+}
+
+/// What an error body says, in the form of Turnwire's errors or as the text that it is.
+fn said(body: &[u8]) -> String {
+    let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let field = |name: &str| json.as_ref()?.get("error")?.get(name)?.as_str();
+    match (field("message"), field("hint")) {
+        (Some(message), Some(hint)) => format!(": {message}. {hint}"),
+        (Some(message), None) => format!(": {message}"),
+        (None, _) => {
+            let text = String::from_utf8_lossy(body);
+            let line = text.trim().lines().next().unwrap_or_default();
+            let line: String = line.chars().take(200).collect();
+            if line.is_empty() { line } else { format!(": {line}") }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_server_is_told_with_its_hint() {
+        let body = br#"{"error":{"type":"fold","message":"no such block","hint":"Start it."}}"#;
+        let failed = Failed::refused("POST /x", 422, body).to_string();
+        assert_eq!(failed, "POST /x was answered with 422: no such block. Start it.");
+    }
+
+    #[test]
+    fn a_missing_token_is_told_with_the_way_to_give_one() {
+        let failed = Failed::refused("POST /x", 401, b"").to_string();
+        assert!(failed.contains("401") && failed.contains("--token"), "{failed}");
+    }
+
+    #[test]
+    fn a_body_that_is_no_json_is_shown_by_its_first_line() {
+        let failed = Failed::refused("PUT /x", 500, b"it broke\nat line 3").to_string();
+        assert_eq!(failed, "PUT /x was answered with 500: it broke");
+    }
+}

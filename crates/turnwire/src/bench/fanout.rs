@@ -1,0 +1,220 @@
+//! `turnwire bench fanout`: how soon everyone who watches a session sees what is published to it.
+
+use super::conn::{Ended, Streaming};
+use super::failed::{Failed, Result};
+use super::latency::Latency;
+use super::marks::{Marks, Order};
+use super::progress::Progress;
+use super::report::{Report, per_second, thousands};
+use super::script::{Text, now};
+use super::server::Server;
+use super::sessions::{After, Producer, Sessions, all};
+use super::watchers;
+use clap::Args;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// One producer, many watchers of its session
+///
+/// The latency is that from the POST sent to the event received, for each event and each watcher. The
+/// producer keeps the rate: what falls due while a POST is under way goes into the next one. The time
+/// from when an event was due is shown as well. Every watcher must see every event once, in order.
+#[derive(Args)]
+pub(super) struct Fanout {
+    /// How many watch
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    watchers: u32,
+
+    /// How many events a second are published
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: u32,
+
+    /// How long to measure
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=90))]
+    seconds: u32,
+
+    /// How long to run before that, unmeasured
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(..=9))]
+    warm_up: u32,
+}
+
+const DELTAS_PER_REPLY: u64 = 1000;
+/// After the last event is stored, everyone must have it by then.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Shared {
+    begin: Instant,
+    rate: u64,
+    /// The first event that is measured, and the number of all.
+    first: u64,
+    total: u64,
+    /// When each event was sent, in nanoseconds from the begin.
+    sent: Vec<AtomicU64>,
+    received: Arc<AtomicU64>,
+    measured: Mutex<Measured>,
+}
+
+struct Measured {
+    from_sent: Latency,
+    from_due: Latency,
+    wrong: u64,
+}
+
+impl Fanout {
+    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+        super::process::allow_open_files(u64::from(self.watchers))?;
+        let (sessions, producer) =
+            Sessions::create_one(server, Text::Marks, DELTAS_PER_REPLY).await?;
+        let streams =
+            watchers::open(server, self.watchers, |_| server.watch(sessions.name(), "after=now"))
+                .await?;
+
+        let rate = u64::from(self.rate);
+        let first = rate * u64::from(self.warm_up);
+        let total = first + rate * u64::from(self.seconds);
+        let shared = Arc::new(Shared {
+            begin: Instant::now() + Duration::from_millis(100),
+            rate,
+            first,
+            total,
+            sent: (0..total).map(|_| AtomicU64::new(0)).collect(),
+            received: Arc::default(),
+            measured: Mutex::new(Measured {
+                from_sent: Latency::new()?,
+                from_due: Latency::new()?,
+                wrong: 0,
+            }),
+        });
+        let lasts = Duration::from_secs(u64::from(self.warm_up + self.seconds));
+        let bar = Progress::clock("deliveries", lasts, Arc::clone(&shared.received));
+        let mut watching = JoinSet::new();
+        for stream in streams {
+            watching.spawn(watch(Arc::clone(&shared), stream));
+        }
+        let posts = publish(Arc::clone(&shared), producer).await?;
+        tokio::time::timeout(PATIENCE, all(watching)).await.map_err(|_| {
+            Failed::new(format!(
+                "{} s after the last event was stored, not every watcher has it",
+                PATIENCE.as_secs()
+            ))
+        })??;
+        drop(bar);
+        sessions.finish(after).await?;
+        Ok(self.report(&shared, posts))
+    }
+
+    fn report(&self, shared: &Shared, posts: u64) -> Report {
+        let measured = shared.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let Self { watchers, rate, seconds, .. } = self;
+        let mut report = Report::new(
+            "fanout",
+            format!(
+                "fanout: {} watchers of one session, {} events/s, {seconds} s",
+                thousands(u64::from(*watchers)),
+                thousands(u64::from(*rate)),
+            ),
+        );
+        for (key, value) in [("watchers", watchers), ("rate", rate), ("seconds", seconds)] {
+            report.setting(key, *value);
+        }
+        let deliveries = measured.from_sent.count();
+        let deliveries = per_second(deliveries, f64::from(*seconds));
+        report.figure("deliveries_per_second", "deliveries/s", deliveries, 0);
+        report.count("posts", "POSTs in all", posts);
+        report.latency("latency_ms", "ms from the POST", &measured.from_sent);
+        report.latency("latency_from_due_ms", "ms from when due", &measured.from_due);
+        let expected = u64::from(*watchers) * (shared.total - shared.first);
+        let lost = expected.saturating_sub(measured.from_sent.count());
+        report.must_be_zero("lost", "lost", lost);
+        report.must_be_zero("out_of_order", "doubled or out of order", measured.wrong);
+        report
+    }
+}
+
+/// Sends each event when it is due, those together that fell due during the POST before.
+async fn publish(shared: Arc<Shared>, mut producer: Producer) -> Result<u64> {
+    let mut next = 0;
+    let mut posts = 0;
+    while next < shared.total {
+        tokio::time::sleep_until((shared.begin + shared.due(next)).into()).await;
+        let time = now();
+        let from = next;
+        while next < shared.total && shared.due(next) <= shared.begin.elapsed() {
+            producer.script.delta(&time, &mut producer.body);
+            next += 1;
+        }
+        if next == shared.total {
+            producer.script.end(&time, &mut producer.body);
+        }
+        let sent = nanos(shared.begin.elapsed());
+        for slot in shared.sent.iter().take(index(next)).skip(index(from)) {
+            slot.store(sent, Ordering::Relaxed);
+        }
+        producer.send().await?;
+        posts += 1;
+    }
+    Ok(posts)
+}
+
+async fn watch(shared: Arc<Shared>, mut stream: Streaming) -> Result<()> {
+    let mut marks = Marks::default();
+    let mut order = Order::default();
+    let mut seen = Vec::new();
+    let ended = stream
+        .read(|bytes| {
+            if bytes.is_empty() {
+                shared.seen(&mut seen);
+            } else {
+                marks.feed(bytes, &mut |mark| {
+                    order.see(mark);
+                    seen.push(mark);
+                });
+            }
+            if order.next >= shared.total && seen.is_empty() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+        .await?;
+    let mut measured = shared.measured.lock().unwrap_or_else(PoisonError::into_inner);
+    measured.wrong += order.wrong;
+    drop(measured);
+    match ended {
+        Ended::Enough => Ok(()),
+        Ended::ByServer => {
+            Err(Failed::new("the server ended the stream of a watcher while events still came"))
+        }
+    }
+}
+
+impl Shared {
+    /// When an event is due, from the begin.
+    fn due(&self, event: u64) -> Duration {
+        Duration::from_nanos(event * 1_000_000_000 / self.rate)
+    }
+
+    /// Records events that a watcher has just received.
+    fn seen(&self, seen: &mut Vec<u64>) {
+        let now = self.begin.elapsed();
+        self.received.fetch_add(seen.len() as u64, Ordering::Relaxed);
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in seen.drain(..).filter(|event| *event >= self.first) {
+            let Some(sent) = self.sent.get(index(event)) else { continue };
+            let sent = Duration::from_nanos(sent.load(Ordering::Relaxed));
+            measured.from_sent.record(now.saturating_sub(sent));
+            measured.from_due.record(now.saturating_sub(self.due(event)));
+        }
+    }
+}
+
+fn index(event: u64) -> usize {
+    usize::try_from(event).unwrap_or(usize::MAX)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,72 @@
+//! `turnwire bench idle`: what a watcher costs that only waits.
+
+use super::failed::Result;
+use super::process::{allow_open_files, resident_kib};
+use super::report::{Report, thousands};
+use super::server::Server;
+use super::sessions::{After, Sessions};
+use super::watchers;
+use clap::Args;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Many watchers of sessions in which nothing happens: the server's memory for each
+///
+/// The server has to run on this machine (Linux), and may need a higher limit of open files.
+#[derive(Args)]
+pub(super) struct Idle {
+    /// The process of the server
+    #[arg(long)]
+    pid: u32,
+
+    /// How many watch
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    watchers: u32,
+
+    /// Over how many sessions
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    sessions: u32,
+
+    /// How long to hold them before the memory is read
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+}
+
+impl Idle {
+    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+        allow_open_files(u64::from(self.watchers))?;
+        let sessions = Sessions::create(server, self.sessions as usize).await?;
+        let before = resident_kib(self.pid)?;
+        let streams = watchers::open(server, self.watchers, |nth| {
+            let nth = nth as usize % sessions.names.len();
+            let name = sessions.names.get(nth).map(String::as_str).unwrap_or_default();
+            server.watch(name, "after=now")
+        })
+        .await?;
+        tokio::time::sleep(Duration::from_secs(u64::from(self.seconds))).await;
+        let with = resident_kib(self.pid)?;
+        drop(streams);
+        sessions.finish(after).await?;
+
+        let mut report = Report::new(
+            "idle",
+            format!(
+                "idle: {} watchers over {} sessions",
+                thousands(u64::from(self.watchers)),
+                thousands(u64::from(self.sessions))
+            ),
+        );
+        report.setting("watchers", self.watchers);
+        report.setting("sessions", self.sessions);
+        let each = kib(with.saturating_sub(before)) / f64::from(self.watchers);
+        report.figure("kib_per_watcher", "KiB for each watcher", each, 2);
+        report.figure("mib_before", "MiB of the server before", kib(before) / 1024.0, 1);
+        report.figure("mib_with_watchers", "MiB with the watchers", kib(with) / 1024.0, 1);
+        Ok(report)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory is shown with a few digits")]
+pub(super) fn kib(kib: u64) -> f64 {
+    kib as f64
+}

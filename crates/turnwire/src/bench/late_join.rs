@@ -1,0 +1,101 @@
+//! `turnwire bench late-join`: how soon one who comes late has a long reply.
+
+use super::conn::Streaming;
+use super::failed::{Failed, Result};
+use super::latency::Latency;
+use super::marks::{Marks, Order};
+use super::progress::Progress;
+use super::report::{Report, thousands};
+use super::script::Text;
+use super::server::Server;
+use super::sessions::{After, Sessions};
+use super::watchers;
+use clap::Args;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Joins a finished reply of many small deltas from its start
+///
+/// The time is that from connecting to the end of the replay; the bytes are all that came over the
+/// connection, beside those of the message that they make.
+#[derive(Args)]
+pub(super) struct LateJoin {
+    /// How many deltas of 8 bytes the reply has
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..10_000_000))]
+    deltas: u32,
+
+    /// How often to join
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    joins: u32,
+}
+
+impl LateJoin {
+    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+        let deltas = u64::from(self.deltas);
+        let (sessions, mut producer) = Sessions::create_one(server, Text::Marks, deltas).await?;
+        let reply = producer.script.reply_id();
+        producer.publish(deltas).await?;
+        producer.end().await?;
+        let name = sessions.name();
+        let message = server.get(&format!("/v1/sessions/{name}/messages/{reply}"));
+        let message = producer.ask("reading the message", &message).await?.len() as u64;
+
+        let progress = Progress::steps("joins", u64::from(self.joins));
+        let mut latency = Latency::new()?;
+        let mut bytes = 0;
+        let mut wrong = 0;
+        for _ in 0..self.joins {
+            let request = server.watch(name, "until=idle");
+            let begin = Instant::now();
+            let mut stream = watchers::open_one(Arc::clone(server), request).await?;
+            let order = replay(&mut stream).await?;
+            latency.record(begin.elapsed());
+            bytes = bytes.max(stream.bytes);
+            if order.first != Some(0) || order.next != deltas {
+                return Err(Failed::new(format!(
+                    "the replay has deltas {} to {} of {deltas}",
+                    order.first.unwrap_or_default(),
+                    order.next
+                )));
+            }
+            wrong += order.wrong;
+            progress.add(1);
+        }
+        drop(progress);
+        sessions.finish(after).await?;
+
+        let title = format!(
+            "late-join: {} joins to a reply of {} deltas",
+            thousands(u64::from(self.joins)),
+            thousands(deltas)
+        );
+        let mut report = Report::new("late-join", title);
+        report.setting("deltas", self.deltas);
+        report.setting("joins", self.joins);
+        report.latency("latency_ms", "ms to the end", &latency);
+        report.count("bytes", "bytes received", bytes);
+        report.count("message_bytes", "bytes of the message", message);
+        report.figure("ratio", "times the message", ratio(bytes, message), 3);
+        report.must_be_zero("out_of_order", "lost, doubled or out of order", wrong);
+        Ok(report)
+    }
+}
+
+/// Reads a stream to its end.
+async fn replay(stream: &mut Streaming) -> Result<Order> {
+    let mut marks = Marks::default();
+    let mut order = Order::default();
+    stream
+        .read(|bytes| {
+            marks.feed(bytes, &mut |mark| order.see(mark));
+            ControlFlow::Continue(())
+        })
+        .await?;
+    Ok(order)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio is shown with a few digits")]
+fn ratio(bytes: u64, message: u64) -> f64 {
+    bytes as f64 / message.max(1) as f64
+}

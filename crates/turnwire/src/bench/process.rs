@@ -1,0 +1,72 @@
+//! What the system knows: the memory of a process, and how many files this one may open.
+
+use super::failed::{Failed, Result};
+use std::fs;
+
+/// The resident memory of a process, in KiB.
+pub(super) fn resident_kib(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Failed::new(format!(
+            "cannot read {path}: {error}. --pid is the server's process on this machine (Linux only)"
+        ))
+    })?;
+    field(&text, "VmRSS:")
+        .ok_or_else(|| Failed::new(format!("{path} has no VmRSS: process {pid} has ended")))
+}
+
+fn field(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// Lets this process open as many files as it may, and tells if they are too few.
+#[cfg(unix)]
+pub(super) fn allow_open_files(wanted: u64) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // What is open besides the connections.
+    const OTHERS: u64 = 64;
+    let wanted = wanted.saturating_add(OTHERS);
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < wanted) {
+        return Err(Failed::new(format!(
+            "{wanted} open files are needed and {} allowed: raise the hard limit (ulimit -Hn), or use \
+             fewer watchers. The server needs as many",
+            limit.maximum.unwrap_or_default()
+        )));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum })
+        .map_err(|error| Failed::new(format!("cannot raise the limit of open files: {error}")))
+}
+
+/// Elsewhere there is no such limit to raise.
+#[cfg(not(unix))]
+pub(super) fn allow_open_files(_wanted: u64) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resident_memory_is_read_from_the_status() {
+        let status = "Name:\tturnwire\nVmPeak:\t 9 kB\nVmRSS:\t   12345 kB\nThreads:\t3\n";
+        assert_eq!(field(status, "VmRSS:"), Some(12345));
+        assert_eq!(field("Name:\tzombie\n", "VmRSS:"), None);
+    }
+
+    #[test]
+    fn more_files_than_the_system_allows_is_told_beforehand() {
+        assert!(allow_open_files(16).is_ok());
+        let failed = allow_open_files(u64::MAX - 1000);
+        assert!(failed.is_err() || getrlimit_is_unlimited());
+    }
+
+    fn getrlimit_is_unlimited() -> bool {
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.is_none()
+    }
+}

@@ -1,0 +1,169 @@
+//! The sessions that a measurement makes for itself, and takes away again.
+
+use super::conn::{Conn, Window};
+use super::failed::{Failed, Result};
+use super::progress::Progress;
+use super::script::{Script, Text, now};
+use super::server::{Server, with_length};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::task::JoinSet;
+
+/// How many connections make and remove sessions.
+const HANDS: usize = 64;
+
+/// Sessions with names that no other run has.
+pub(super) struct Sessions {
+    server: Arc<Server>,
+    run: u32,
+    pub(super) names: Vec<String>,
+}
+
+impl Sessions {
+    /// Makes so many sessions.
+    pub(super) async fn create(server: &Arc<Server>, count: usize) -> Result<Self> {
+        let run = run_number();
+        let names: Vec<String> = (0..count).map(|nth| format!("bench-{run:08x}-{nth}")).collect();
+        let sessions = Self { server: Arc::clone(server), run, names };
+        sessions.each("sessions", |server, name| ("making a session", server.create(name))).await?;
+        Ok(sessions)
+    }
+
+    /// Makes one session, and a producer for it.
+    pub(super) async fn create_one(
+        server: &Arc<Server>,
+        text: Text,
+        deltas_per_reply: u64,
+    ) -> Result<(Self, Producer)> {
+        let sessions = Self::create(server, 1).await?;
+        let conn = Conn::open(server, Window::Usual).await?;
+        let name = sessions.names.first().map(String::as_str).unwrap_or_default();
+        let producer = Producer {
+            conn,
+            head: server.append(name, "bench-0"),
+            script: sessions.script(0, text, deltas_per_reply),
+            body: Vec::new(),
+            request: Vec::new(),
+        };
+        Ok((sessions, producer))
+    }
+
+    /// The name of the only session.
+    pub(super) fn name(&self) -> &str {
+        self.names.first().map(String::as_str).unwrap_or_default()
+    }
+
+    /// What is to be written to the nth session.
+    pub(super) fn script(&self, nth: usize, text: Text, deltas_per_reply: u64) -> Script {
+        let name = self.names.get(nth).map(String::as_str).unwrap_or_default();
+        let nth = u32::try_from(nth).unwrap_or(u32::MAX);
+        Script::new(name, self.run, nth, text, deltas_per_reply)
+    }
+
+    /// Removes them, unless they shall be kept.
+    pub(super) async fn finish(&self, after: After) -> Result<()> {
+        match after {
+            After::Keep => Ok(()),
+            After::Delete => {
+                self.each("removing", |server, name| ("removing a session", server.delete(name)))
+                    .await
+            }
+        }
+    }
+
+    /// Sends one request for each session, over several connections.
+    async fn each(
+        &self,
+        label: &str,
+        request: fn(&Server, &str) -> (&'static str, Vec<u8>),
+    ) -> Result<()> {
+        let progress = Arc::new(Progress::steps(label, self.names.len() as u64));
+        let mut hands = JoinSet::new();
+        for names in self.names.chunks(self.names.len().div_ceil(HANDS).max(1)) {
+            let server = Arc::clone(&self.server);
+            let progress = Arc::clone(&progress);
+            let names = names.to_vec();
+            hands.spawn(async move {
+                let mut conn = Conn::open(&server, Window::Usual).await?;
+                for name in names {
+                    let (what, request) = request(&server, &name);
+                    conn.expect(what, &request).await?;
+                    progress.add(1);
+                }
+                Ok(())
+            });
+        }
+        all(hands).await
+    }
+}
+
+/// What becomes of the sessions when all is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum After {
+    Delete,
+    Keep,
+}
+
+/// Waits for all tasks; the first that fails ends them.
+pub(super) async fn all(mut tasks: JoinSet<Result<()>>) -> Result<()> {
+    while let Some(done) = tasks.join_next().await {
+        done.map_err(|error| Failed::new(format!("a task of the load broke: {error}")))??;
+    }
+    Ok(())
+}
+
+/// One that writes to one session.
+pub(super) struct Producer {
+    conn: Conn,
+    head: Vec<u8>,
+    pub(super) script: Script,
+    /// Lines that wait to be sent.
+    pub(super) body: Vec<u8>,
+    request: Vec<u8>,
+}
+
+impl Producer {
+    /// Sends the lines that wait, and returns when they are stored.
+    pub(super) async fn send(&mut self) -> Result<()> {
+        self.request.clear();
+        self.request.extend_from_slice(&self.head);
+        with_length(&mut self.request, &self.body);
+        self.body.clear();
+        self.conn.expect("a POST of events", &self.request).await.map(drop)
+    }
+
+    /// Writes so many deltas, many in one request.
+    pub(super) async fn publish(&mut self, deltas: u64) -> Result<()> {
+        const AT_ONCE: u64 = 1000;
+        let progress = Progress::steps("events", deltas);
+        let time = now();
+        let mut left = deltas;
+        while left > 0 {
+            let count = left.min(AT_ONCE);
+            for _ in 0..count {
+                self.script.delta(&time, &mut self.body);
+            }
+            self.send().await?;
+            progress.add(count);
+            left -= count;
+        }
+        Ok(())
+    }
+
+    /// Ends the reply at hand.
+    pub(super) async fn end(&mut self) -> Result<()> {
+        self.script.end(&now(), &mut self.body);
+        self.send().await
+    }
+
+    pub(super) async fn ask(&mut self, what: &str, request: &[u8]) -> Result<&[u8]> {
+        self.conn.expect(what, request).await
+    }
+}
+
+/// Keeps runs apart, also those of one second and of several processes.
+fn run_number() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = u32::try_from(since.as_millis() & u128::from(u32::MAX)).unwrap_or_default();
+    millis ^ std::process::id().rotate_left(20)
+}

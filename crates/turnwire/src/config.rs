@@ -1,0 +1,79 @@
+//! `turnwire config check`: looks at the settings without starting anything.
+
+use crate::input::{Failed, say};
+use crate::serve::{DEFAULT_CONFIG, read_config};
+use crate::store;
+use clap::{Args, Subcommand};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use turnwire_server::auth::Auth;
+use turnwire_server::config::Config;
+
+/// Look at the settings
+#[derive(Args)]
+pub(crate) struct Settings {
+    #[command(subcommand)]
+    command: SettingsCommand,
+}
+
+#[derive(Subcommand)]
+enum SettingsCommand {
+    Check(Check),
+}
+
+/// Check the settings: what they come to, or what is wrong and in which line
+#[derive(Args)]
+struct Check {
+    /// The settings [default: turnwire.toml]
+    file: Option<PathBuf>,
+}
+
+impl Settings {
+    pub(crate) fn run(self) -> ExitCode {
+        let SettingsCommand::Check(check) = self.command;
+        let file = check.file.unwrap_or_else(|| DEFAULT_CONFIG.into());
+        let config = match read_config(Some(&file)) {
+            Ok(config) => config,
+            Err(error) => {
+                say(format_args!("error: {error}"));
+                return ExitCode::FAILURE;
+            }
+        };
+        if let Err(why) = Auth::new(&config, |name| std::env::var(name).ok()) {
+            say(format_args!("error: {}: {why}", file.display()));
+            return ExitCode::FAILURE;
+        }
+        match io::stdout().lock().write_all(summary(&file, &config).as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => Failed::Write(error).tell(Path::new("-")),
+        }
+    }
+}
+
+fn summary(file: &Path, config: &Config) -> String {
+    let store = match config.store.clone().map_or_else(store::default_url, Ok) {
+        Ok(url) => url.to_string(),
+        Err(_) => "-".to_owned(),
+    };
+    let (tokens, jwt) = (config.auth.tokens.len(), config.auth.jwt.as_ref());
+    let credentials = match (tokens, jwt) {
+        (0, None) => "none: only this machine is let in, and may do everything".to_owned(),
+        (count, None) => format!("{count} token(s)"),
+        (count, Some(jwt)) => format!("{count} token(s), and JWT of {}", jwt.issuer),
+    };
+    let names: Vec<&str> = config.agents.keys().map(String::as_str).collect();
+    let agents = if names.is_empty() { "demo, external".to_owned() } else { names.join(", ") };
+    let tls = match (&config.tls, config.behind_proxy) {
+        (Some(_), _) => "yes",
+        (None, true) => "by a proxy in front",
+        (None, false) => "no",
+    };
+    format!(
+        "{}: ok\n  listen       {}\n  store        {store}\n  credentials  {credentials}\n  TLS          {tls}\n  \
+         agents       {agents} (default: {})\n",
+        file.display(),
+        config.listen.0,
+        config.default_agent,
+    )
+}

@@ -1,0 +1,178 @@
+//! `turnwire doctor`: whether a store is healthy, and making it so.
+
+use crate::input::{Failed, say};
+use crate::store::{self, Cannot, Mode, Which};
+use clap::Args;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use turnwire_log::doctor::{self, Finding};
+use turnwire_log::store::{SessionNo, SessionRecord, Store};
+use turnwire_log::{Error, SqliteStore};
+
+/// How many sessions are read from the store at a time.
+const PAGE: usize = 500;
+/// How many sessions are checked at a time.
+const AT_A_TIME: usize = 4;
+
+/// Check a store, and repair what can be repaired
+///
+/// Looks through the whole file: damaged pages and rows, missing events, leftovers. Then it folds the
+/// events of every session again, and compares the messages that are stored with what comes out. Events
+/// are never changed; messages are made from them, so they can be made again.
+#[derive(Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Doctor {
+    /// Make messages and states again that are not what their events say; stop the server first
+    #[arg(long)]
+    repair: bool,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+const AFTER: &str = "\
+Findings are told on standard output, one a line. Without --repair it works beside a server.
+What is damaged in the file itself cannot be repaired: restore a backup, or save what can be read with
+`turnwire sessions export`.
+
+Exit status:
+  0  all is in order, or is again
+  1  something is not
+  2  the store cannot be opened
+
+Examples:
+  turnwire doctor
+  turnwire doctor --repair --store sqlite:/var/lib/turnwire/turnwire.db";
+
+#[derive(Default)]
+struct Summary {
+    sessions: u64,
+    findings: u64,
+    repaired: u64,
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> ExitCode {
+        store::run(self.check())
+    }
+
+    async fn check(self) -> Result<ExitCode, Cannot> {
+        let mode = if self.repair { Mode::Write } else { Mode::Read };
+        let store = self.which.open(mode)?;
+        let mut summary = Summary::default();
+        let bar = store::bar(store::STAGES, Some(0));
+        let found = store.check(store::watch(bar.clone())).await;
+        bar.finish_and_clear();
+        let mut lines: Vec<String> = Vec::new();
+        for finding in found? {
+            summary.findings += 1;
+            let about = finding.session.as_ref().map(|key| format!("{}/{}: ", key.tenant, key.id));
+            lines.push(format!("{}{}", about.unwrap_or_default(), finding.text));
+        }
+        if let Err(error) = print(&lines) {
+            return Ok(Failed::Write(error).tell(Path::new("-")));
+        }
+        if let Err(error) = projections(&store, mode, &mut summary).await? {
+            return Ok(Failed::Write(error).tell(Path::new("-")));
+        }
+        Ok(tell(&store, &summary, mode))
+    }
+}
+
+fn print(lines: &[String]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}
+
+/// Checks all sessions. The inner error is that nobody takes what is told.
+async fn projections(
+    store: &SqliteStore,
+    mode: Mode,
+    summary: &mut Summary,
+) -> Result<io::Result<()>, Cannot> {
+    let bar = store::bar("{spinner} sessions {pos} {per_sec}", None);
+    let mut after = SessionNo(0);
+    loop {
+        let records = store.all_sessions(after, PAGE).await?;
+        let Some(last) = records.last() else { break };
+        after = last.no;
+        let checks = records.iter().map(|record| async move {
+            let found = doctor::check(store, record).await;
+            Ok::<_, Error>((record, found))
+        });
+        let checked: Vec<_> = stream::iter(checks).buffered(AT_A_TIME).try_collect().await?;
+        for (record, found) in checked {
+            summary.sessions += 1;
+            bar.inc(1);
+            let key = &record.key;
+            let found = match found {
+                Ok(found) => found,
+                Err(Error::NoSession) => continue,
+                Err(error) => {
+                    summary.findings += 1;
+                    let line = format!("{}/{}: cannot be checked: {error}", key.tenant, key.id);
+                    if let Err(error) = bar.suspend(|| print(&[line])) {
+                        return Ok(Err(error));
+                    }
+                    continue;
+                }
+            };
+            if found.is_empty() {
+                continue;
+            }
+            summary.findings += found.len() as u64;
+            let about = |finding: &Finding| format!("{}/{}: {finding}", key.tenant, key.id);
+            let lines: Vec<String> = found.iter().map(about).collect();
+            if let Err(error) = bar.suspend(|| print(&lines)) {
+                return Ok(Err(error));
+            }
+            if mode == Mode::Write {
+                summary.repaired += repair(store, record, &found).await?;
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok(Ok(()))
+}
+
+/// Repairs a session, looks again, and says how much is gone.
+async fn repair(
+    store: &SqliteStore,
+    record: &SessionRecord,
+    found: &[Finding],
+) -> Result<u64, Error> {
+    if !found.iter().any(Finding::can_be_repaired) {
+        return Ok(0);
+    }
+    doctor::repair(store, record, found).await?;
+    let Some(record) = store.session(&record.key).await? else { return Ok(0) };
+    let left = doctor::check(store, &record).await?;
+    Ok((found.len() as u64).saturating_sub(left.len() as u64))
+}
+
+fn tell(store: &SqliteStore, summary: &Summary, mode: Mode) -> ExitCode {
+    let Summary { sessions, findings, repaired } = summary;
+    let path = store.path().display();
+    match (findings, mode) {
+        (0, _) => {
+            say(format_args!("{path}: {sessions} sessions, all in order"));
+            ExitCode::SUCCESS
+        }
+        (_, Mode::Read) => {
+            say(format_args!("{path}: {sessions} sessions, {findings} findings"));
+            say("hint: `turnwire doctor --repair` makes messages again, with the server stopped");
+            ExitCode::FAILURE
+        }
+        (_, Mode::Write) => {
+            say(format_args!(
+                "{path}: {sessions} sessions, {findings} findings, {repaired} of them repaired"
+            ));
+            if findings == repaired { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}

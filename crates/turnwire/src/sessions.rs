@@ -1,0 +1,57 @@
+//! `turnwire sessions`: list and search, export and import.
+
+mod export;
+mod import;
+mod list;
+
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// List and search sessions; export and import them
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = AFTER)]
+pub(crate) struct Sessions {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    list: list::List,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Export(export::Export),
+    Import(import::Import),
+}
+
+const AFTER: &str = "\
+Listing and exporting work beside a server.
+
+Exit status:
+  0  it worked
+  2  wrong usage, or the store cannot be opened
+
+Examples:
+  turnwire sessions
+  turnwire sessions --search \"weather in Rome\"
+  turnwire sessions --json --limit 0 | jq -r .id
+  turnwire sessions export chat-1 > chat-1.ndjson
+  turnwire sessions import chat-1.ndjson --store sqlite:other.db";
+
+impl Sessions {
+    pub(crate) fn run(self) -> ExitCode {
+        match self.command {
+            None => self.list.run(),
+            Some(Command::Export(command)) => command.run(),
+            Some(Command::Import(command)) => command.run(),
+        }
+    }
+}
+
+/// What came from outside, on one line of a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+}
+
+/// The tenant of a server without credentials.
+const DEFAULT_TENANT: &str = turnwire_server::auth::DEFAULT_TENANT;

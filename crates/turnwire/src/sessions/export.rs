@@ -1,0 +1,226 @@
+//! `turnwire sessions export`
+
+use super::{DEFAULT_TENANT, plain};
+use crate::input::{Failed, say};
+use crate::store::{self, Cannot, Mode, Which};
+use clap::Args;
+use indicatif::ProgressBar;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use turnwire_log::store::{SessionKey, SessionNo, SessionRecord, Store};
+use turnwire_log::transfer::{self, ExportError};
+use turnwire_log::{Error, SqliteStore};
+
+/// How many sessions are read from the store at a time.
+const PAGE: usize = 500;
+
+/// Write sessions as lines of JSON
+///
+/// A line that says what the session is, then its events as they are stored; messages whose events are
+/// gone come whole. Without ids: all sessions. Blobs and messages that wait for their turn stay behind;
+/// `turnwire backup` has them.
+#[derive(Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Export {
+    /// Which sessions; none: all
+    ids: Vec<String>,
+
+    /// Where to: a file, or - for standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+
+    /// Whose sessions [default: everybody's; with ids, `default`]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+const AFTER: &str = "\
+It works beside a server. A file is there only when it is whole.
+
+Exit status:
+  0    everything was written
+  1    there is no such session; nothing was written
+  2    wrong usage, or the store cannot be read, or the output not be written
+  141  whoever read our output has gone away
+
+Examples:
+  turnwire sessions export -o all.ndjson
+  turnwire sessions export chat-1 chat-2 | gzip > two.ndjson.gz
+  turnwire sessions export chat-1 | tail -n +2 | turnwire fold";
+
+/// Where the lines go.
+enum Out {
+    Stdout(BufWriter<io::Stdout>),
+    /// It gets its name when it is whole.
+    File {
+        file: BufWriter<File>,
+        partial: PathBuf,
+        path: PathBuf,
+    },
+}
+
+impl Out {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self::Stdout(BufWriter::with_capacity(1 << 16, io::stdout())));
+        }
+        let mut partial = path.clone().into_os_string();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let file = BufWriter::with_capacity(1 << 16, File::create(&partial)?);
+        Ok(Self::File { file, partial, path })
+    }
+
+    fn writer(&mut self) -> &mut (dyn Write + Send) {
+        match self {
+            Self::Stdout(out) => out,
+            Self::File { file, .. } => file,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Stdout(mut out) => out.flush(),
+            Self::File { file, partial, path } => {
+                let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+                file.sync_all()?;
+                fs::rename(partial, path)
+            }
+        }
+    }
+
+    fn give_up(self) {
+        if let Self::File { file, partial, .. } = self {
+            drop(file);
+            // What stays has a name that says so.
+            let _ = fs::remove_file(partial);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Written {
+    sessions: u64,
+    events: u64,
+}
+
+impl Export {
+    pub(crate) fn run(self) -> ExitCode {
+        store::run(self.export())
+    }
+
+    async fn export(self) -> Result<ExitCode, Cannot> {
+        let store = self.which.open(Mode::Read)?;
+        let tenant = self.tenant.as_deref();
+        let mut chosen = Vec::new();
+        for id in &self.ids {
+            let key = SessionKey::new(tenant.unwrap_or(DEFAULT_TENANT), id.as_str());
+            let Some(record) = store.session(&key).await? else {
+                let (id, tenant) = (plain(id), plain(&key.tenant));
+                say(format_args!("error: there is no session {id} of tenant {tenant}"));
+                say("hint: `turnwire sessions` lists those that are there");
+                return Ok(ExitCode::FAILURE);
+            };
+            chosen.push(record);
+        }
+        let mut out = match Out::open(self.output.clone()) {
+            Ok(out) => out,
+            Err(error) => return Ok(cannot_write(&self.output, error)),
+        };
+        let bar = store::bar("{spinner} sessions {pos} {per_sec}", None);
+        let done = if self.ids.is_empty() {
+            all(&store, tenant, out.writer(), &bar).await
+        } else {
+            some(&store, &chosen, out.writer(), &bar).await
+        };
+        bar.finish_and_clear();
+        let written = match done {
+            Ok(written) => written,
+            Err(ExportError::Write(error)) => {
+                out.give_up();
+                return Ok(cannot_write(&self.output, error));
+            }
+            Err(ExportError::Log(error)) => {
+                out.give_up();
+                return Err(error.into());
+            }
+        };
+        if let Err(error) = out.finish() {
+            return Ok(cannot_write(&self.output, error));
+        }
+        if self.output != Path::new("-") {
+            let Written { sessions, events } = written;
+            let to = self.output.display();
+            say(format_args!("{sessions} sessions with {events} events written to {to}"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> ExitCode {
+    if path == Path::new("-") {
+        return Failed::Write(error).tell(path);
+    }
+    Cannot::new(format!("cannot write {}: {error}", path.display()), "").tell()
+}
+
+async fn all(
+    store: &SqliteStore,
+    tenant: Option<&str>,
+    out: &mut (dyn Write + Send),
+    bar: &ProgressBar,
+) -> Result<Written, ExportError> {
+    let mut written = Written::default();
+    let mut after = SessionNo(0);
+    loop {
+        let records = store.all_sessions(after, PAGE).await?;
+        let Some(last) = records.last() else { return Ok(written) };
+        after = last.no;
+        let is_wanted =
+            |record: &&SessionRecord| tenant.is_none_or(|tenant| *record.key.tenant == *tenant);
+        for record in records.iter().filter(is_wanted) {
+            one(store, record, out, &mut written).await?;
+            bar.inc(1);
+        }
+    }
+}
+
+async fn some(
+    store: &SqliteStore,
+    records: &[SessionRecord],
+    out: &mut (dyn Write + Send),
+    bar: &ProgressBar,
+) -> Result<Written, ExportError> {
+    let mut written = Written::default();
+    for record in records {
+        one(store, record, out, &mut written).await?;
+        bar.inc(1);
+    }
+    Ok(written)
+}
+
+async fn one(
+    store: &SqliteStore,
+    record: &SessionRecord,
+    out: &mut (dyn Write + Send),
+    written: &mut Written,
+) -> Result<(), ExportError> {
+    let named = |error: Error| match error {
+        Error::Damaged(why) => Error::Damaged(format!("session {}: {why}", record.key.id)),
+        error => error,
+    };
+    match transfer::export(store, record, out).await {
+        Ok(events) => {
+            written.sessions += 1;
+            written.events += events;
+            Ok(())
+        }
+        Err(ExportError::Log(error)) => Err(named(error).into()),
+        Err(error) => Err(error),
+    }
+}

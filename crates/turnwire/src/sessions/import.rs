@@ -1,0 +1,142 @@
+//! `turnwire sessions import`
+
+use super::{DEFAULT_TENANT, plain};
+use crate::input::{CANNOT, say};
+use crate::store::{self, Cannot, Mode, Which};
+use clap::Args;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use turnwire_log::Error;
+use turnwire_log::store::{SessionQuery, Store};
+use turnwire_log::transfer::{self, Existing, Imported, Importing};
+
+/// Read sessions that `export` has written
+///
+/// Sessions keep their ids and get new epochs. One that is there already is left alone and named,
+/// unless an option says otherwise. Of a session with a bad line nothing stays; the others are imported.
+#[derive(Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Import {
+    /// The file, or - for standard input
+    file: PathBuf,
+
+    /// Delete a session that is there already, and import the file's
+    #[arg(long, conflicts_with = "skip_existing")]
+    replace: bool,
+
+    /// Leave a session alone that is there already, and say nothing
+    #[arg(long)]
+    skip_existing: bool,
+
+    /// Whose the sessions become [default: whose they were]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+const AFTER: &str = "\
+The store is made where there is none. A server must not be using it. An import that was cut off can be
+run again with --replace.
+
+Exit status:
+  0  everything was imported, or was there and was to be skipped
+  1  a bad line, or a session that was there already; the others were imported
+  2  wrong usage, or the file cannot be read, or the store not be written
+
+Examples:
+  turnwire sessions import all.ndjson --store sqlite:new.db
+  zcat all.ndjson.gz | turnwire sessions import - --skip-existing";
+
+impl Import {
+    pub(crate) fn run(self) -> ExitCode {
+        store::run(self.import())
+    }
+
+    async fn import(self) -> Result<ExitCode, Cannot> {
+        let (input, size) = open(&self.file).map_err(|error| {
+            Cannot::new(format!("cannot read {}: {error}", self.file.display()), "")
+        })?;
+        let store = self.which.open(Mode::Write)?;
+        let existing = match (self.replace, self.skip_existing) {
+            (true, _) => Existing::Replace,
+            (false, true) => Existing::Skip,
+            (false, false) => Existing::Refuse,
+        };
+        let importing = Importing { existing, tenant: self.tenant.map(Into::into) };
+        let template = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        let bar = store::bar(template, size);
+        let shown = bar.clone();
+        let progress = move |bytes| shown.set_position(bytes);
+        let imported = transfer::import(store.clone(), input, importing, progress).await;
+        bar.finish_and_clear();
+        if imported.sessions > 0 && imported.stopped.is_none() {
+            make_searchable(&*store).await?;
+        }
+        Ok(tell(&self.file, &imported))
+    }
+}
+
+/// Words are found some time after they were written. Whoever only looks cannot make that go faster,
+/// so it is done here: a search by one who can write waits until everything is found.
+async fn make_searchable(store: &dyn Store) -> Result<(), Error> {
+    let bar = store::bar("{spinner} making it searchable {elapsed}", None);
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let query = SessionQuery {
+        tenant: DEFAULT_TENANT.into(),
+        search: Some("turnwire".to_owned()),
+        status: None,
+        after: None,
+        limit: 1,
+    };
+    let found = store.sessions(&query).await;
+    bar.finish_and_clear();
+    found.map(drop)
+}
+
+fn open(file: &Path) -> io::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
+    if file == Path::new("-") {
+        if io::stdin().is_terminal() {
+            say("reading sessions from standard input; end with Ctrl-D, or see --help");
+        }
+        return Ok((Box::new(BufReader::with_capacity(1 << 18, io::stdin())), None));
+    }
+    let file = File::open(file)?;
+    let size = file.metadata().map(|meta| meta.len()).ok();
+    Ok((Box::new(BufReader::with_capacity(1 << 18, file)), size))
+}
+
+fn tell(file: &Path, imported: &Imported) -> ExitCode {
+    let name = file.display();
+    let mut problems: Vec<_> = imported.problems.iter().collect();
+    problems.sort_by_key(|problem| problem.line);
+    for problem in problems {
+        let session = problem.session.as_ref().map(|id| format!("session {}: ", plain(id)));
+        let (line, why) = (problem.line, plain(&problem.why));
+        say(format_args!("error: {name}:{line}: {}{why}", session.unwrap_or_default()));
+    }
+    let more = imported.problem_count.saturating_sub(imported.problems.len() as u64);
+    if more > 0 {
+        say(format_args!("error: and {more} more"));
+    }
+    if imported.problems.iter().any(|problem| problem.why.contains("already")) {
+        say(
+            "hint: --skip-existing leaves such sessions alone, --replace puts these in their place",
+        );
+    }
+    let Imported { sessions, events, skipped, .. } = imported;
+    let skipped = if *skipped > 0 { format!("; {skipped} skipped") } else { String::new() };
+    say(format_args!("{sessions} sessions with {events} events imported{skipped}"));
+    match &imported.stopped {
+        Some(error) => {
+            say(format_args!("error: it went no further: {error}"));
+            ExitCode::from(CANNOT)
+        }
+        None if imported.problem_count > 0 => ExitCode::FAILURE,
+        None => ExitCode::SUCCESS,
+    }
+}

@@ -1,0 +1,205 @@
+//! `turnwire sessions`
+
+use super::{DEFAULT_TENANT, plain};
+use crate::input::{Failed, say};
+use crate::store::{self, Cannot, Mode, Which};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use turnwire_core::{Fields, Usage};
+use turnwire_log::SqliteStore;
+use turnwire_log::store::{SessionNo, SessionQuery, SessionRecord, Status, Store};
+
+/// How many sessions are read from the store at a time.
+const PAGE: usize = 500;
+
+#[derive(Args)]
+pub(crate) struct List {
+    /// Only sessions with a message, or a title, that has these words
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+
+    /// Only sessions that do this
+    #[arg(long, value_parser = PossibleValuesParser::new(["idle", "running", "waiting"]))]
+    status: Option<String>,
+
+    /// Whose sessions
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT)]
+    tenant: String,
+
+    /// How many at the most, those that changed last first; 0: all
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    limit: usize,
+
+    /// One JSON object a line, instead of a table
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+/// A session for programs.
+#[derive(Serialize)]
+struct Line<'a> {
+    tenant: &'a str,
+    id: &'a str,
+    agent: &'a str,
+    title: Option<&'a str>,
+    status: Status,
+    epoch: &'a str,
+    first_seq: u64,
+    last_seq: u64,
+    usage: &'a Usage,
+    created_at: String,
+    updated_at: String,
+    metadata: &'a Fields,
+}
+
+impl List {
+    pub(crate) fn run(self) -> ExitCode {
+        store::run(self.list())
+    }
+
+    async fn list(mut self) -> Result<ExitCode, Cannot> {
+        let store = std::mem::take(&mut self.which).open(Mode::Read)?;
+        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
+        let (records, is_more) = self.find(&store, limit).await?;
+        let text = if self.json { json(&records) } else { table(&records) };
+        if let Err(error) = io::stdout().lock().write_all(text.as_bytes()) {
+            return Ok(Failed::Write(error).tell(Path::new("-")));
+        }
+        if is_more {
+            say(format_args!("there are more: --limit 0 shows all"));
+        }
+        if records.is_empty() {
+            self.say_why_none(&store).await?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn find(
+        &self,
+        store: &SqliteStore,
+        limit: usize,
+    ) -> Result<(Vec<SessionRecord>, bool), Cannot> {
+        let status = self.status.as_deref().map(|status| match status {
+            "running" => Status::Running,
+            "waiting" => Status::Waiting,
+            _ => Status::Idle,
+        });
+        let mut query = SessionQuery {
+            tenant: self.tenant.as_str().into(),
+            search: self.search.clone().filter(|words| !words.trim().is_empty()),
+            status,
+            after: None,
+            limit: PAGE.min(limit.saturating_add(1)),
+        };
+        let mut found: Vec<SessionRecord> = Vec::new();
+        loop {
+            let page = store.sessions(&query).await?;
+            let is_last = page.len() < query.limit;
+            query.after = page.last().map(|record| (record.updated_ms, record.no));
+            found.extend(page);
+            if found.len() > limit {
+                found.truncate(limit);
+                return Ok((found, true));
+            }
+            if is_last {
+                return Ok((found, false));
+            }
+        }
+    }
+
+    async fn say_why_none(&self, store: &SqliteStore) -> Result<(), Cannot> {
+        let some = store.all_sessions(SessionNo(0), 1000).await?;
+        let others = some.iter().find(|record| *record.key.tenant != *self.tenant);
+        let own = some.iter().any(|record| *record.key.tenant == *self.tenant);
+        match others {
+            Some(other) if !own => say(format_args!(
+                "no sessions of tenant {}; there are some of tenant {}, see --tenant",
+                plain(&self.tenant),
+                plain(&other.key.tenant)
+            )),
+            _ if own => say("no session fits"),
+            _ => say(format_args!("no sessions in {}", store.path().display())),
+        }
+        Ok(())
+    }
+}
+
+fn time(ms: i64) -> String {
+    let time = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{time:.3}")
+}
+
+fn json(records: &[SessionRecord]) -> String {
+    let mut text = String::new();
+    for record in records {
+        let line = Line {
+            tenant: &record.key.tenant,
+            id: &record.key.id,
+            agent: &record.agent,
+            title: Some(record.title.as_str()).filter(|title| !title.is_empty()),
+            status: record.state.status,
+            epoch: &record.epoch,
+            first_seq: record.first.get(),
+            last_seq: record.last,
+            usage: &record.state.usage,
+            created_at: time(record.created_ms),
+            updated_at: time(record.updated_ms),
+            metadata: &record.metadata,
+        };
+        // Nothing in it could fail.
+        text.push_str(&serde_json::to_string(&line).unwrap_or_default());
+        text.push('\n');
+    }
+    text
+}
+
+fn table(records: &[SessionRecord]) -> String {
+    if records.is_empty() {
+        return String::new();
+    }
+    let cells = |record: &SessionRecord| {
+        let status = match record.state.status {
+            Status::Idle => "idle",
+            Status::Running => "running",
+            Status::Waiting => "waiting",
+        };
+        // Down to the minute, as people say it.
+        let changed: String = time(record.updated_ms).chars().take(16).collect();
+        [
+            record.key.id.to_string(),
+            plain(&record.agent),
+            status.to_owned(),
+            record.last.to_string(),
+            changed.replace('T', " "),
+            plain(&record.title),
+        ]
+    };
+    let head = ["SESSION", "AGENT", "STATUS", "EVENTS", "CHANGED (UTC)", "TITLE"];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(records.iter().map(cells));
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (width, cell) in widths.iter().zip(row) {
+            // Writing to a string never fails.
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

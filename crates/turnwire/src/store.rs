@@ -1,0 +1,162 @@
+//! The store that a command works on: which one, how it is opened, what is told when it cannot be.
+
+use crate::input::{CANNOT, say};
+use crate::serve::read_config;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use turnwire_log::sqlite::{Options, Progress};
+use turnwire_log::{Error, MemoryStore, SqliteStore, Store};
+use turnwire_server::config::StoreUrl;
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// To look at it, also while a server uses it. It has to be there.
+    Read,
+    /// To change it. It is made where there is none.
+    Write,
+}
+
+/// Opens the store that a URL names.
+pub(crate) fn open(url: &StoreUrl, mode: Mode) -> Result<Arc<dyn Store>, Error> {
+    match url {
+        StoreUrl::Memory => Ok(Arc::new(MemoryStore::default())),
+        StoreUrl::Sqlite(path) => Ok(Arc::new(sqlite(path, mode)?)),
+    }
+}
+
+fn sqlite(path: &Path, mode: Mode) -> Result<SqliteStore, Error> {
+    match mode {
+        Mode::Read => SqliteStore::open_read_only(path),
+        Mode::Write => SqliteStore::open(path, Options::default()),
+    }
+}
+
+/// A file in the user's data folder.
+pub(crate) fn default_url() -> Result<StoreUrl, Error> {
+    let folders = directories::ProjectDirs::from("", "", "turnwire").ok_or_else(|| {
+        Error::Store(
+            "this user has no home, so there is no default place for the store; say where it is: \
+             --store sqlite:PATH"
+                .to_owned(),
+        )
+    })?;
+    Ok(StoreUrl::Sqlite(folders.data_dir().join("turnwire.db")))
+}
+
+/// Which store.
+#[derive(Args, Default)]
+pub(crate) struct Which {
+    /// Where sessions are kept: sqlite:PATH [default: as for `turnwire serve`]
+    #[arg(long, value_name = "URL")]
+    store: Option<StoreUrl>,
+}
+
+impl Which {
+    /// The file: what the option says, or else the environment, or the settings, or the default.
+    pub(crate) fn file(self) -> Result<PathBuf, Cannot> {
+        let url = match self.store {
+            Some(url) => url,
+            None => configured()?.map_or_else(default_url, Ok)?,
+        };
+        match url {
+            StoreUrl::Sqlite(path) => Ok(path),
+            StoreUrl::Memory => Err(Cannot::new(
+                "a store in memory is gone with its server, so there is nothing to work on",
+                "name a file with --store sqlite:PATH",
+            )),
+        }
+    }
+
+    pub(crate) fn open(self, mode: Mode) -> Result<Arc<SqliteStore>, Cannot> {
+        let path = self.file()?;
+        if mode == Mode::Read && !path.exists() {
+            return Err(Cannot::new(
+                format!("there is no store at {}", path.display()),
+                "say where it is with --store sqlite:PATH; `turnwire serve` makes one",
+            ));
+        }
+        Ok(Arc::new(sqlite(&path, mode)?))
+    }
+}
+
+fn configured() -> Result<Option<StoreUrl>, Cannot> {
+    let cannot = |error| Cannot::new(format!("these settings cannot be used\n{error}"), "");
+    Ok(read_config(None).map_err(cannot)?.store)
+}
+
+/// Why a command cannot do its work at all.
+#[derive(Debug)]
+pub(crate) struct Cannot {
+    message: String,
+    hint: Cow<'static, str>,
+}
+
+impl Cannot {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+
+    /// Says so, and gives the exit status.
+    pub(crate) fn tell(&self) -> ExitCode {
+        say(format_args!("error: {}", self.message));
+        if !self.hint.is_empty() {
+            say(format_args!("hint: {}", self.hint));
+        }
+        ExitCode::from(CANNOT)
+    }
+}
+
+impl From<Error> for Cannot {
+    fn from(error: Error) -> Self {
+        let hint = match &error {
+            Error::Locked(_) => {
+                "a server uses it. `turnwire sessions`, `sessions export`, `backup` and `doctor` \
+                 without --repair work beside it"
+            }
+            Error::Version(_) => "use the version of Turnwire that wrote it, or a later one",
+            _ => "",
+        };
+        Self::new(error.to_string(), hint)
+    }
+}
+
+/// Runs what waits for a store.
+pub(crate) fn run(work: impl Future<Output = Result<ExitCode, Cannot>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let done = runtime
+        .map_err(|error| Cannot::new(format!("the system gives no threads: {error}"), ""))
+        .and_then(|runtime| runtime.block_on(work));
+    done.unwrap_or_else(|cannot| cannot.tell())
+}
+
+/// Shows how far a long work has come, where somebody looks at it.
+pub(crate) fn bar(template: &'static str, total: Option<u64>) -> ProgressBar {
+    // Where standard error is no terminal, nothing is drawn.
+    let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Shows what the engine says of its work.
+pub(crate) fn watch(bar: ProgressBar) -> impl FnMut(Progress) + Send + 'static {
+    move |progress| {
+        bar.set_message(progress.stage);
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    }
+}
+
+/// How an engine's work looks.
+pub(crate) const STAGES: &str = "{msg:10} {bar:40} {pos}/{len} {eta}";
+
+/// How large a file is, for people.
+pub(crate) fn size(path: &Path) -> String {
+    let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
+    indicatif::HumanBytes(bytes).to_string()
+}

@@ -1,0 +1,77 @@
+//! Where the server is now, for everybody who uses it.
+
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Tells clients of the server's coming and going.
+#[derive(Default)]
+pub struct Beacon {
+    now: Mutex<Now>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Now {
+    /// Counts the servers.
+    generation: u64,
+    address: Option<String>,
+    is_over: bool,
+}
+
+/// A server that can be reached, or could a moment ago.
+#[derive(Clone)]
+pub struct Place {
+    pub generation: u64,
+    pub address: String,
+}
+
+impl Beacon {
+    /// A server is there.
+    pub fn light(&self, address: &str) {
+        let mut now = self.now.lock().unwrap();
+        now.generation += 1;
+        now.address = Some(address.to_owned());
+        self.changed.notify_all();
+    }
+
+    /// It is gone.
+    pub fn darken(&self) {
+        self.now.lock().unwrap().address = None;
+        self.changed.notify_all();
+    }
+
+    /// Nothing new is to be begun; what was begun is brought to its end.
+    pub fn end(&self) {
+        self.now.lock().unwrap().is_over = true;
+        self.changed.notify_all();
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.now.lock().unwrap().is_over
+    }
+
+    /// Waits for a server.
+    pub fn place(&self) -> Place {
+        let mut now = self.now.lock().unwrap();
+        loop {
+            if let Some(address) = &now.address {
+                return Place { generation: now.generation, address: address.clone() };
+            }
+            now = self.changed.wait(now).unwrap();
+        }
+    }
+
+    /// A pause between two requests, which ends early when the server goes or comes, or all is over.
+    pub fn pause(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut now = self.now.lock().unwrap();
+        let (generation, was_lit) = (now.generation, now.address.is_some());
+        while now.generation == generation && now.address.is_some() == was_lit && !now.is_over {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            now = self.changed.wait_timeout(now, left).unwrap().0;
+        }
+    }
+}

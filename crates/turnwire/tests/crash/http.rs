@@ -1,0 +1,186 @@
+//! A client that speaks HTTP/1.1 over a connection that it keeps, and knows when an answer is whole.
+
+use crate::beacon::{Beacon, Place};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A server that does not answer for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Clone)]
+pub struct Request {
+    pub method: &'static str,
+    pub path: String,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    pub fn new(method: &'static str, path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Self { method, path: path.into(), headers: Vec::new(), body: body.into() }
+    }
+
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new("GET", path, "")
+    }
+
+    pub fn post(path: impl Into<String>, body: &Value) -> Self {
+        Self::new("POST", path, body.to_string())
+    }
+
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+pub struct Answer {
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+}
+
+/// A connection.
+pub struct Conn(BufReader<TcpStream>);
+
+impl Conn {
+    pub fn open(address: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    pub fn send(&mut self, request: &Request) -> io::Result<()> {
+        let Request { method, path, headers, body } = request;
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+        for (name, value) in headers {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        let _ = write!(head, "content-length: {}\r\n\r\n", body.len());
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(body);
+        self.0.get_mut().write_all(&bytes)
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        if !line.ends_with('\n') {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        line.truncate(line.trim_end().len());
+        Ok(line)
+    }
+
+    /// The head of an answer.
+    pub fn head(&mut self) -> io::Result<Answer> {
+        let first = self.line()?;
+        let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| Error::other(format!("no answer: {first}")))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        Ok(Answer { status, headers, body: Vec::new() })
+    }
+
+    /// The next part of a body that comes in parts; `None` at its end.
+    pub fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let size = self.line()?;
+        let size = usize::from_str_radix(&size, 16).map_err(Error::other)?;
+        let mut chunk = vec![0; size];
+        self.0.read_exact(&mut chunk)?;
+        self.line()?;
+        Ok(Some(chunk).filter(|chunk| !chunk.is_empty()))
+    }
+
+    pub fn call(&mut self, request: &Request) -> io::Result<Answer> {
+        self.send(request)?;
+        let mut answer = self.head()?;
+        if let Some(length) = answer.header("content-length") {
+            answer.body = vec![0; length.parse().map_err(Error::other)?];
+            self.0.read_exact(&mut answer.body)?;
+        } else if answer.status != 204 {
+            while let Some(chunk) = self.chunk()? {
+                answer.body.extend_from_slice(&chunk);
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// Somebody who keeps a connection for as long as the server lives.
+pub struct Client {
+    beacon: Arc<Beacon>,
+    conn: Option<(u64, Conn)>,
+    /// How many requests were broken off.
+    pub broken: u64,
+}
+
+impl Client {
+    pub fn new(beacon: &Arc<Beacon>) -> Self {
+        Self { beacon: beacon.clone(), conn: None, broken: 0 }
+    }
+
+    /// Asks once. `None`: the server went away, and nobody knows what came of it.
+    pub fn once(&mut self, request: &Request) -> Option<Answer> {
+        let place = self.beacon.place();
+        let kept = self.conn.take().filter(|(of, _)| *of == place.generation);
+        let conn = kept.map_or_else(|| Conn::open(&place.address), |(_, conn)| Ok(conn));
+        let done = conn.and_then(|mut conn| conn.call(request).map(|answer| (answer, conn)));
+        match done {
+            Ok((answer, conn)) => {
+                self.conn = Some((place.generation, conn));
+                // A server that stops takes nothing new.
+                (answer.status != 503).then_some(answer)
+            }
+            Err(error) => {
+                self.note(&error, request, &place);
+                None
+            }
+        }
+    }
+
+    /// Asks until there is an answer, over as many servers as it takes.
+    pub fn sure(&mut self, request: &Request) -> Answer {
+        loop {
+            if let Some(answer) = self.once(request) {
+                return answer;
+            }
+        }
+    }
+
+    fn note(&mut self, error: &Error, request: &Request, place: &Place) {
+        let hangs = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+        assert!(!hangs, "no answer in {PATIENCE:?}: {} {}", request.method, request.path);
+        if error.kind() != ErrorKind::ConnectionRefused {
+            self.broken += 1;
+        }
+        // Whoever asks faster than the news spreads would only spin.
+        if self.beacon.place().generation == place.generation {
+            self.beacon.pause(Duration::from_millis(2));
+        }
+    }
+}

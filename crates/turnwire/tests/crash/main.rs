@@ -1,0 +1,59 @@
+//! The server is killed at random moments, under load, and started again on the same store: nothing
+//! that was acknowledged is lost, nothing comes twice or in another order, and nobody ever saw
+//! anything that is not there.
+//!
+//! `SOAK_ROUNDS` says how often it is killed, `TURNWIRE_SEED` repeats the choices of an earlier run
+//! (but not its moments).
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `rounds` | the kills, and who uses the server meanwhile |
+//! | `producer`, `chatter`, `janitor` | those who write, and note what was acknowledged |
+//! | `watcher` | those who watch over all restarts |
+//! | `check` | whether the server has what was acknowledged and shown |
+//! | `world` | what was sent, acknowledged and shown |
+//! | `beacon`, `http`, `server` | the server's process, where it is, and how it is asked |
+//! | `starting` | a stop in order, and what keeps a server from starting |
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod beacon;
+mod chatter;
+mod check;
+mod http;
+mod janitor;
+mod producer;
+mod rounds;
+mod server;
+mod starting;
+mod watcher;
+mod world;
+
+use rounds::Ends;
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use world::World;
+
+/// How often the server is killed, unless the environment says so.
+const ROUNDS: u64 = 20;
+
+#[test]
+fn nothing_is_lost_doubled_or_reordered_however_often_the_server_is_killed() {
+    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse().ok());
+    let rounds = number("SOAK_ROUNDS").unwrap_or(ROUNDS);
+    let seed = number("TURNWIRE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("{rounds} rounds, seed {seed}");
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::new(seed);
+    let done =
+        catch_unwind(AssertUnwindSafe(|| rounds::run(folder.path(), &world, rounds, Ends::Killed)));
+    if done.is_err() || !world.is_sound() {
+        let kept = folder.keep();
+        panic!("seed {seed}, the store is kept in {}: {done:?}", kept.display());
+    }
+}

@@ -1,0 +1,138 @@
+//! An agent elsewhere, which publishes random replies and sends again what was not acknowledged.
+
+use crate::chatter::ask;
+use crate::http::{Client, Request};
+use crate::world::{Broken, Kind, Stage, World};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use turnwire_core::EventKind;
+use turnwire_testkit::{Rng, one_in, reply};
+
+/// A session gets so many events, then the next one is begun.
+const EVENTS: usize = 1500;
+
+pub fn run(world: &Arc<World>, name: &str, mut rng: Rng) {
+    let mut client = Client::new(&world.beacon);
+    for number in 0.. {
+        if world.beacon.is_over() {
+            break;
+        }
+        let id = format!("{name}-{number}");
+        world.make(&mut client, &id, Kind::External);
+        let mut producer =
+            Producer { world, client: &mut client, session: id.clone(), fence: 1, made: 0 };
+        producer.fill(&mut rng);
+        world.with(&id, |book| book.stage = Stage::Settled);
+    }
+    world.count("requests broken off", client.broken);
+}
+
+struct Producer<'p> {
+    world: &'p World,
+    client: &'p mut Client,
+    session: String,
+    fence: u64,
+    /// How many replies were begun.
+    made: u64,
+}
+
+impl Producer<'_> {
+    fn fill(&mut self, rng: &mut Rng) {
+        let mut to_do: Vec<String> = Vec::new();
+        let mut sent = 0;
+        while sent < EVENTS && !self.world.beacon.is_over() {
+            let size = rng.usize(1..=64);
+            while to_do.len() < size {
+                self.next_reply(rng, &mut to_do);
+            }
+            sent += self.publish(rng, to_do.drain(..size).collect());
+            if one_in(rng, 12) {
+                let said = Request::post(
+                    format!("/v1/sessions/{}/messages", self.session),
+                    &json!({"id": format!("{}-m{sent}", self.session), "content": "are you there?"}),
+                );
+                ask(self.world, self.client, &self.session, said);
+            }
+            self.world.beacon.pause(Duration::from_micros(rng.u64(..12_000)));
+        }
+        // What was begun is ended.
+        for rest in to_do.chunks(64) {
+            self.publish(rng, rest.to_vec());
+        }
+    }
+
+    /// The events of another reply, with ids that tell their place.
+    fn next_reply(&mut self, rng: &mut Rng, to_do: &mut Vec<String>) {
+        self.made += 1;
+        let id = format!("{}-r{}", self.session, self.made);
+        let made = loop {
+            let made = reply(rng, &id);
+            let can_be_sent = made.events.iter().all(|event| {
+                !matches!(event.kind, EventKind::UserConfirmResult(_) | EventKind::UserInterrupt(_))
+            });
+            if can_be_sent && made.message.finished_at().is_some() {
+                break made;
+            }
+        };
+        for (at, mut event) in made.events.into_iter().enumerate() {
+            event.id = format!("{id}-{at}").into();
+            to_do.push(event.to_json());
+        }
+    }
+
+    /// Sends events until they are acknowledged, sometimes with some that were before.
+    fn publish(&mut self, rng: &mut Rng, events: Vec<String>) -> usize {
+        let count = events.len();
+        let (from, end) = self.world.with(&self.session, |book| {
+            let from = book.published.sent.len();
+            book.published.sent.extend(events);
+            (from, from + count)
+        });
+        let mut attempts = 0;
+        loop {
+            let again = if one_in(rng, 4) { rng.usize(..6).min(from) } else { 0 };
+            let body = self.world.with(&self.session, |book| {
+                book.published.under_way = Some(end);
+                book.published.sent.get(from - again..end).unwrap_or_default().join("\n")
+            });
+            let producer = format!("{}.{}", self.session, self.fence);
+            let request =
+                Request::new("POST", format!("/v1/sessions/{}/events", self.session), body)
+                    .header("turnwire-producer", producer)
+                    .header("content-type", "application/x-ndjson");
+            let Some(answer) = self.client.once(&request) else {
+                attempts += 1;
+                // A producer that comes back may well be another process.
+                self.fence += u64::from(one_in(rng, 3));
+                continue;
+            };
+            let json = answer.json();
+            let (stored, repeated) = (json["stored"].as_u64(), json["repeated"].as_u64());
+            let total = stored.zip(repeated).map(|(stored, repeated)| stored + repeated);
+            if answer.status != 200 || total != Some((count + again) as u64) {
+                let text = answer.text();
+                self.world.report(Broken::Wrong, format!("{}: {text}", self.session));
+                return count;
+            }
+            // Without a crash all of it is new but for what was sent again.
+            if repeated != Some(again as u64) && (attempts == 0 || stored != Some(0)) {
+                let why = format!("{}: sent {count} and {again} again: {json}", self.session);
+                self.world.report(Broken::Wrong, why);
+            }
+            if attempts > 0 {
+                let was = match stored {
+                    Some(0) => "publishes broken off that were durable",
+                    _ => "publishes broken off that were not",
+                };
+                self.world.count(was, 1);
+            }
+            self.world.with(&self.session, |book| {
+                book.published.acknowledged = end;
+                book.published.under_way = None;
+            });
+            self.world.count("events acknowledged", count as u64);
+            return count;
+        }
+    }
+}

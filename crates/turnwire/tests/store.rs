@@ -1,0 +1,284 @@
+//! `turnwire sessions`, `doctor`, `backup` and `restore`, from outside.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use turnwire_log::SqliteStore;
+use turnwire_log::sqlite::Options;
+use turnwire_log::store::{MessageQuery, SessionKey, Store, StoredMessage};
+
+struct Done {
+    out: String,
+    err: String,
+    status: i32,
+}
+
+struct Shell(tempfile::TempDir);
+
+impl Shell {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn run(&self, args: &[&str], input: &str) -> Done {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_turnwire"))
+            .args(args)
+            .current_dir(self.0.path())
+            .env("HOME", self.0.path())
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("TURNWIRE_STORE")
+            .env_remove("TURNWIRE_CONFIG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A program that has read enough closes its input: that is its right.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        Done {
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+            status: output.status.code().unwrap(),
+        }
+    }
+
+    /// Runs it, and it works.
+    fn does(&self, args: &[&str]) -> Done {
+        let done = self.run(args, "");
+        assert_eq!(done.status, 0, "{args:?}: {}", done.err);
+        done
+    }
+
+    /// Runs it, and it ends with this status and a word about it.
+    fn fails(&self, args: &[&str], input: &str, status: i32, word: &str) -> Done {
+        let done = self.run(args, input);
+        assert_eq!(done.status, status, "{args:?}: {}{}", done.out, done.err);
+        assert!(done.err.contains(word), "{args:?}: {}", done.err);
+        done
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A store with two sessions.
+    fn with_sessions(&self) {
+        let done = self.run(&["sessions", "import", "-", "--store", "sqlite:a.db"], &sessions());
+        assert_eq!((done.status, &*done.err), (0, "2 sessions with 6 events imported\n"));
+    }
+}
+
+const A: [&str; 3] = ["--store", "sqlite:a.db", "--json"];
+
+fn sessions() -> String {
+    let mut text = String::new();
+    for (id, title, words) in [("rome", "Trip", "sunny in Rome"), ("paris", "", "rain in Paris")] {
+        let lines = [
+            format!(
+                r#"{{"turnwire":"session","version":1,"tenant":"default","id":"{id}","agent":"demo","title":"{title}","metadata":{{}},"epoch":"x","created_at":"2026-01-31T10:20:30.000Z","first":1,"last":3}}"#
+            ),
+            r#"{"id":"1","reply_id":"r","type":"REPLY_START","name":"friday","seq":1}"#.to_owned(),
+            format!(
+                r#"{{"id":"2","reply_id":"r","type":"BLOCK","block":{{"type":"text","id":"b","text":"{words}"}},"seq":2}}"#
+            ),
+            r#"{"id":"3","reply_id":"r","type":"REPLY_END","seq":3}"#.to_owned(),
+        ];
+        text.push_str(&lines.join("\n"));
+        text.push('\n');
+    }
+    text
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn open(path: &Path) -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::open(path, Options::default()).unwrap())
+}
+
+#[test]
+fn sessions_are_listed_and_searched() {
+    let shell = Shell::new();
+    shell.with_sessions();
+    let table = shell.does(&["sessions", "--store", "sqlite:a.db"]).out;
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 3, "{table}");
+    assert!(lines[0].starts_with("SESSION  AGENT  STATUS  EVENTS"), "{table}");
+    assert!(table.contains("rome     demo   idle    3"), "{table}");
+    let found = shell.does(&[&["sessions", "--search", "rain paris"], &A[..]].concat()).out;
+    let found: serde_json::Value = serde_json::from_str(found.trim()).unwrap();
+    assert_eq!((&found["id"], &found["last_seq"]), (&"paris".into(), &3.into()));
+    assert_eq!(found["created_at"], "2026-01-31T10:20:30.000Z");
+    let none = shell.does(&[&["sessions", "--search", "snow"], &A[..]].concat());
+    assert_eq!((&*none.out, &*none.err), ("", "no session fits\n"));
+    let one = shell.does(&[&["sessions", "--limit", "1"], &A[..]].concat());
+    assert_eq!(one.out.lines().count(), 1);
+    assert!(one.err.contains("--limit 0"), "{}", one.err);
+    let other = shell.does(&[&["sessions", "--tenant", "nobody"], &A[..]].concat());
+    assert!(other.err.contains("some of tenant default"), "{}", other.err);
+}
+
+#[test]
+fn a_store_is_found_as_the_server_finds_it() {
+    let shell = Shell::new();
+    let none = shell.fails(&["sessions"], "", 2, "there is no store at");
+    assert!(none.err.contains("turnwire.db") && none.err.contains("hint: "), "{}", none.err);
+    shell.with_sessions();
+    std::fs::write(shell.path("turnwire.toml"), "store = \"sqlite:a.db\"").unwrap();
+    assert_eq!(shell.does(&["sessions", "--json"]).out.lines().count(), 2);
+    std::fs::write(shell.path("turnwire.toml"), "stor = 1").unwrap();
+    shell.fails(&["sessions"], "", 2, "turnwire.toml:1:1");
+    shell.fails(&["sessions", "--store", "memory:"], "", 2, "nothing to work on");
+    shell.fails(&["sessions", "--store", "x"], "", 2, "is no store");
+}
+
+#[test]
+fn what_is_exported_can_be_imported_and_is_the_same() {
+    let shell = Shell::new();
+    shell.with_sessions();
+    let all = shell.does(&["sessions", "export", "--store", "sqlite:a.db"]).out;
+    assert_eq!(all.lines().count(), 8);
+    let done = shell.does(&["sessions", "export", "rome", "-o", "one", "--store", "sqlite:a.db"]);
+    assert_eq!(done.err, "1 sessions with 3 events written to one\n");
+    assert!(!shell.path("one.partial").exists());
+    shell.does(&["sessions", "import", "one", "--store", "sqlite:b.db", "--tenant", "t"]);
+    let events = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with(r#"{"turnwire""#)).map(str::to_owned).collect()
+    };
+    let again = shell.does(&["sessions", "export", "--tenant", "t", "--store", "sqlite:b.db"]).out;
+    let one = std::fs::read_to_string(shell.path("one")).unwrap();
+    assert_eq!((events(&again), events(&one).len()), (events(&one), 3));
+    assert!(again.contains(r#""tenant":"t","id":"rome""#), "{again}");
+    let folded = shell.run(&["fold"], &events(&one).join("\n"));
+    assert!(folded.out.contains("sunny in Rome"), "{}{}", folded.out, folded.err);
+    let gone = &["sessions", "export", "rome", "none", "--store", "sqlite:a.db", "-o", "x"];
+    shell.fails(gone, "", 1, "there is no session none");
+    assert!(!shell.path("x").exists() && !shell.path("x.partial").exists());
+    shell.fails(&["sessions", "export", "--store", "sqlite:a.db", "-o", "no/x"], "", 2, "no/x");
+}
+
+#[test]
+fn an_import_names_what_it_cannot_take() {
+    let shell = Shell::new();
+    shell.with_sessions();
+    let import = ["sessions", "import", "-", "--store", "sqlite:a.db"];
+    let again = shell.fails(&import, &sessions(), 1, "-:1: session rome: there is a session");
+    assert!(again.err.contains("--skip-existing"), "{}", again.err);
+    let skip = shell.run(&[&import[..], &["--skip-existing"]].concat(), &sessions());
+    assert_eq!((skip.status, &*skip.err), (0, "0 sessions with 0 events imported; 2 skipped\n"));
+    let replace = shell.run(&[&import[..], &["--replace"]].concat(), &sessions());
+    assert_eq!((replace.status, &*replace.err), (0, "2 sessions with 6 events imported\n"));
+    let bad =
+        sessions().replace("\"id\":\"rome\"", "\"id\":\"new\"").replacen("REPLY_END", "NO", 1);
+    let bad = bad.replacen("\"seq\":3", "\"seq\":4", 1).replace("\"paris\"", "\"other\"");
+    shell.fails(&import, &bad, 1, "-:4: session new: ");
+    let ids = shell.does(&[&["sessions"], &A[..]].concat()).out;
+    assert!(ids.contains("\"other\"") && !ids.contains("\"new\""), "{ids}");
+    shell.fails(
+        &["sessions", "import", "none", "--store", "sqlite:a.db"],
+        "",
+        2,
+        "cannot read none",
+    );
+    shell.fails(
+        &[&import[..], &["--skip-existing", "--replace"]].concat(),
+        "",
+        2,
+        "cannot be used",
+    );
+}
+
+#[test]
+fn looking_works_beside_a_server_and_changing_does_not() {
+    let shell = Shell::new();
+    shell.with_sessions();
+    let store = open(&shell.path("a.db"));
+    assert_eq!(shell.does(&[&["sessions"], &A[..]].concat()).out.lines().count(), 2);
+    shell.does(&["sessions", "export", "--store", "sqlite:a.db"]);
+    shell.does(&["doctor", "--store", "sqlite:a.db"]);
+    shell.does(&["backup", "copy.db", "--store", "sqlite:a.db"]);
+    let import = ["sessions", "import", "-", "--store", "sqlite:a.db"];
+    for args in [&import[..], &["doctor", "--repair", "--store", "sqlite:a.db"]] {
+        shell.fails(args, "", 2, "without --repair work beside it");
+    }
+    let restore = ["restore", "copy.db", "--replace", "--store", "sqlite:a.db"];
+    shell.fails(&restore, "", 2, "in use by another process");
+    drop(store);
+    shell.does(&restore);
+}
+
+#[test]
+fn a_backup_becomes_a_store_again() {
+    let shell = Shell::new();
+    shell.with_sessions();
+    shell.does(&["backup", "copy.db", "--store", "sqlite:a.db"]);
+    shell.fails(&["backup", "copy.db", "--store", "sqlite:a.db"], "", 2, "already there");
+    shell.fails(&["backup", "x.db", "--store", "sqlite:none.db"], "", 2, "there is no store");
+    shell.fails(&["restore", "copy.db", "--store", "sqlite:a.db"], "", 2, "--replace");
+    shell.does(&["restore", "copy.db", "--store", "sqlite:b.db"]);
+    let list = |store: &str| {
+        let out = shell.does(&["sessions", "--json", "--store", store]).out;
+        let mut lines: Vec<serde_json::Value> =
+            out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        lines.sort_by_key(|line| line["id"].as_str().unwrap().to_owned());
+        lines
+    };
+    for (mut old, mut new) in list("sqlite:a.db").into_iter().zip(list("sqlite:b.db")) {
+        assert_ne!(old["epoch"].take(), new["epoch"].take());
+        assert_eq!(old, new);
+    }
+    std::fs::write(shell.path("bad.db"), "this is no store").unwrap();
+    shell.fails(&["restore", "bad.db", "--store", "sqlite:c.db"], "", 2, "bad.db");
+    assert!(!shell.path("c.db").exists());
+}
+
+#[test]
+fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
+    let shell = Shell::new();
+    shell.with_sessions();
+    let doctor = ["doctor", "--store", "sqlite:a.db"];
+    let healthy = shell.does(&doctor);
+    assert!(healthy.err.contains("2 sessions, all in order"), "{}", healthy.err);
+    assert_eq!(healthy.out, "");
+    let key = SessionKey::new("default", "rome");
+    let message = |store: Arc<SqliteStore>| async move {
+        let no = store.session(&SessionKey::new("default", "rome")).await.unwrap().unwrap().no;
+        let query = MessageQuery { limit: 1, ..MessageQuery::default() };
+        store.messages(no, &query).await.unwrap().remove(0)
+    };
+    let good: StoredMessage = block_on(async {
+        let store = open(&shell.path("a.db"));
+        let good = message(store.clone()).await;
+        let no = store.session(&key).await.unwrap().unwrap().no;
+        let wrong = StoredMessage { json: "{\"id\":\"r\"}".into(), ..good.clone() };
+        store.replace_messages(no, vec![wrong]).await.unwrap();
+        good
+    });
+    let found = shell.fails(&doctor, "", 1, "--repair");
+    assert_eq!(found.out, "default/rome: message r is not what its events say\n");
+    let repaired = shell.does(&[&doctor[..], &["--repair"]].concat());
+    assert!(repaired.err.contains("1 findings, 1 of them repaired"), "{}", repaired.err);
+    shell.does(&doctor);
+    assert_eq!(block_on(async { message(open(&shell.path("a.db"))).await }), good);
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let shell = Shell::new();
+    for args in [
+        &["sessions"][..],
+        &["sessions", "export"],
+        &["sessions", "import"],
+        &["doctor"],
+        &["backup"],
+        &["restore"],
+    ] {
+        let help = shell.does(&[args, &["--help"]].concat()).out;
+        assert!(help.contains("Examples:\n") && help.contains("Exit status:\n"), "{help}");
+    }
+    shell.fails(&["backup"], "", 2, "FILE");
+}
