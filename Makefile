@@ -5,14 +5,17 @@ SHELL := /bin/bash
 
 PEERS := target/peers
 PYTHON ?= python3
+CHROMIUM ?= /usr/bin/chromium
 FUZZ_SECONDS ?= 600
+SOAK_ROUNDS ?= 1000
 EXAMPLES := $(CURDIR)/target/debug/examples
 
 .PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-anthropic \
-	test-ag-ui test-ai-sdk test-aimock peers-build check bench fuzz clean
+	test-ag-ui test-ai-sdk test-aimock test-server-peers test-eventsource chromium peers-build \
+	check bench bench-server fuzz soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## fold the example stream
 	cargo run --release -- fold examples/weather.ndjson
@@ -26,7 +29,7 @@ test-rust: ## the Rust tests, documentation included
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk test-aimock ## what the real packages say of us
+test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk test-aimock test-server-peers test-eventsource ## what the real packages say of us
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
@@ -50,6 +53,21 @@ test-ai-sdk: tests/peers/node/ai-sdk/node_modules/ready peers-build ## against t
 test-aimock: tests/peers/node/aimock/node_modules/ready peers-build ## our requests against a model server
 	cd tests/peers/node/aimock && REQUESTS="$(EXAMPLES)/requests" node --test --test-reporter=spec
 
+test-server-peers: $(PEERS)/agentscope/ready peers-build ## agentscope's models on all that a server sends; the examples
+	TURNWIRE="$(CURDIR)/target/debug/turnwire" \
+	$(PEERS)/agentscope/bin/python -m pytest -q tests/peers/server
+
+test-eventsource: tests/peers/node/eventsource/node_modules/ready chromium peers-build ## the package eventsource and a real Chromium watch a server
+	cd tests/peers/node/eventsource && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
+	node --test --test-reporter=spec
+
+# A browser is no package of Node's: where it cannot be installed, its tests are skipped, and say so.
+chromium:
+	@if [ -x "$(CHROMIUM)" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	else echo "there is no Chromium at $(CHROMIUM): its tests are skipped (install it, or set CHROMIUM)"; fi
+
 peers-build:
 	cargo build --quiet -p turnwire -p turnwire-wires --bins --examples
 
@@ -61,9 +79,15 @@ check: ## formatting, lints, documentation, licences: run it before each commit
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences and sources were not checked"; fi
 
-bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready ## the figures of the README, beside the packages that others use
+bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready bench-server ## the figures of the README, beside the packages that others use
 	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-core --bench fold
 	PROVIDERS_PYTHON="$(CURDIR)/$(PEERS)/bench/bin/python" cargo bench -p turnwire-wires --bench wires
+
+bench-server: $(PEERS)/durable-streams/ready ## the figures of the server, beside Electric's durable-streams
+	DURABLE_STREAMS="$(CURDIR)/$(PEERS)/durable-streams/bin/durable-streams-server" cargo bench -p turnwire --bench server
+
+soak: ## kill the server SOAK_ROUNDS (1000) times under load: nothing may be lost
+	SOAK_ROUNDS=$(SOAK_ROUNDS) cargo test --release -p turnwire --test crash -- --nocapture nothing_is_lost
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 	fuzz/run $(FUZZ_SECONDS)
@@ -78,6 +102,12 @@ endef
 
 $(PEERS)/bench/ready: tests/bench/requirements.txt
 	$(venv)
+
+# Where it cannot be installed, the server is measured alone.
+$(PEERS)/durable-streams/ready:
+	mkdir -p $(@D)
+	if cargo install --quiet --locked --root $(@D) durable-streams --version 0.1.5; then touch $@; \
+	else echo "durable-streams could not be installed"; fi
 
 $(PEERS)/%/ready: tests/peers/%/requirements.txt
 	$(venv)
