@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::store::{
     Append, Blob, Fence, KeyRecord, Lease, Lines, MessageQuery, NewSession, Pending, Queued,
     Removed, Retention, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord,
-    SessionState, Store, StoredMessage,
+    SessionState, Store, StoredMessage, new_epoch,
 };
 use async_trait::async_trait;
 use kept::Kept;
@@ -85,7 +85,7 @@ impl Data {
         if let Some(no) = self.names.get(&new.key) {
             return Ok((self.get(*no)?.record.clone(), false));
         }
-        let epoch = epoch()?;
+        let epoch = new_epoch()?;
         self.last_no += 1;
         let no = SessionNo(self.last_no);
         let record = SessionRecord {
@@ -143,18 +143,6 @@ impl Data {
         }
         Ok(())
     }
-}
-
-/// 80 random bits as letters and digits.
-fn epoch() -> Result<String> {
-    const ALPHABET: [char; 32] = [
-        'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r',
-        's', 't', 'u', 'v', 'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7',
-    ];
-    let mut random = [0; 16];
-    getrandom::fill(&mut random)
-        .map_err(|error| Error::Store(format!("the system gives no random numbers: {error}")))?;
-    Ok(random.iter().filter_map(|byte| ALPHABET.get(usize::from(byte % 32))).collect())
 }
 
 #[async_trait]

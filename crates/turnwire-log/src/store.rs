@@ -4,7 +4,7 @@
 //! [`Log`](crate::Log) folds, checks and assigns, and hands an engine what is to be durable
 //! together. Every engine passes [`conformance`](mod@crate::conformance).
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -328,6 +328,16 @@ pub struct Removed {
     pub sessions: u64,
     /// Idempotency keys.
     pub keys: u64,
+}
+
+/// A new epoch: 80 random bits, as lower-case letters and digits.
+pub fn new_epoch() -> Result<String> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::Store(format!("the system gives no random numbers: {error}")))?;
+    let alphabet = b"abcdefghijklmnopqrstuvwxyz234567";
+    let letters = random.iter().filter_map(|byte| alphabet.get(usize::from(byte % 32)));
+    Ok(letters.map(|&letter| char::from(letter)).collect())
 }
 
 /// A future that owns all it needs.

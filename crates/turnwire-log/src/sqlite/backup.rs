@@ -3,8 +3,9 @@
 use super::check::{self, Progress};
 use super::fault::{self, Fault};
 use super::file::{self, Found, Lock, Use};
-use super::{SqliteStore, schema, sessions, with};
+use super::{SqliteStore, schema, with};
 use crate::error::{Error, Result};
+use crate::store::new_epoch;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
@@ -167,7 +168,7 @@ fn renew(conn: &Connection) -> Result<(), Fault> {
         for no in &next {
             transaction
                 .prepare_cached("UPDATE sessions SET epoch = ?2 WHERE no = ?1")?
-                .execute(params![no, sessions::epoch()?])?;
+                .execute(params![no, new_epoch()?])?;
         }
     }
     transaction.commit()?;

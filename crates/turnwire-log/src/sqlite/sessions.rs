@@ -7,7 +7,7 @@ use super::tail::Tails;
 use crate::error::Error;
 use crate::store::{
     NewSession, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, SessionState,
-    Status,
+    Status, new_epoch,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -186,7 +186,7 @@ pub(super) fn create(
     .execute(params![
         &*new.key.tenant,
         &*new.key.id,
-        epoch()?,
+        new_epoch()?,
         new.agent,
         new.title,
         to_json(&new.metadata)?,
@@ -222,19 +222,6 @@ pub(super) fn patch(
         search::mark(conn, -session.0)?;
     }
     Ok(by_no(conn, session, ends)?.ok_or(Error::NoSession)?)
-}
-
-/// 80 random bits, as lower-case letters and digits.
-pub(super) fn epoch() -> Result<String, Error> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random)
-        .map_err(|error| Error::Store(format!("the system gives no random numbers: {error}")))?;
-    let alphabet = b"abcdefghijklmnopqrstuvwxyz234567";
-    Ok(random
-        .iter()
-        .filter_map(|byte| alphabet.get(usize::from(byte % 32)))
-        .map(|&letter| char::from(letter))
-        .collect())
 }
 
 #[cfg(test)]
