@@ -2,14 +2,17 @@
 
 use crate::App;
 use crate::error::{ApiError, ApiResult};
-use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
+use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// A whole body, up to `limits.body`.
@@ -25,7 +28,14 @@ impl FromRequest<Arc<App>> for Payload {
 }
 
 /// Reads a whole body, up to a limit; a client that sends nothing for too long is an error.
-pub async fn read_body(request: Request, limit: usize, stall: Duration) -> ApiResult<Bytes> {
+pub async fn read_body<B>(
+    request: http::Request<B>,
+    limit: usize,
+    stall: Duration,
+) -> ApiResult<Bytes>
+where
+    B: HttpBody<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
     let announced = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced = announced.and_then(|length| length.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
@@ -53,15 +63,21 @@ pub async fn read_body(request: Request, limit: usize, stall: Duration) -> ApiRe
 }
 
 /// The next bytes of a body.
-pub async fn next(body: &mut Body, stall: Duration) -> ApiResult<Option<Bytes>> {
-    use http_body::Body as _;
+pub async fn next<B>(body: &mut B, stall: Duration) -> ApiResult<Option<Bytes>>
+where
+    B: HttpBody<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
     loop {
         if body.is_end_stream() {
             return Ok(None);
         }
-        let frame = tokio::time::timeout(stall, body.frame()).await.map_err(|_| {
-            ApiError::timeout("the rest of the body did not come").hint("send it again")
-        })?;
+        // Most bodies come together with their head: those need no timer.
+        let frame = match poll_fn(|cx| Poll::Ready(Pin::new(&mut *body).poll_frame(cx))).await {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => tokio::time::timeout(stall, body.frame()).await.map_err(|_| {
+                ApiError::timeout("the rest of the body did not come").hint("send it again")
+            })?,
+        };
         match frame.transpose() {
             Ok(None) => return Ok(None),
             Ok(Some(frame)) => {
@@ -127,6 +143,7 @@ of_the_head! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
     use futures_util::{StreamExt, stream};
     use std::convert::Infallible;
 

@@ -6,10 +6,11 @@ mod origins;
 mod request_id;
 
 use crate::App;
-use crate::api::{self, Access};
+use crate::api::{self, Access, ROUTES};
 use crate::auth::{Caller, Identity, Refusal, TOO_MANY_CONNECTIONS};
 use crate::error::{ApiError, ApiResult, Detail};
 use crate::listen::{Busy, Conn, Tracked};
+use crate::routes::events_in;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -25,6 +26,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tower::Service;
 use tracing::Level;
+
+/// The route that is not gone to through the router.
+pub(crate) const PUBLISH: &str = "publishEvents";
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -71,10 +75,19 @@ impl Context {
     }
 }
 
+/// What the guard found.
+enum Admitted {
+    Pass(Context),
+    /// There is an answer already.
+    Answered(Response<Body>),
+}
+
 /// Stands before the router.
 pub(crate) struct Guard {
     pub(crate) app: Arc<App>,
     router: Router,
+    /// Where `events_in` stands in the table.
+    publish_route: usize,
     hosts: Hosts,
     origins: Origins,
     ids: RequestIds,
@@ -88,7 +101,9 @@ impl Guard {
         let hosts = Hosts::new(&app.config, address);
         let origins = Origins::new(&app.config);
         let (ids, failures) = (RequestIds::new(), Failures::default());
-        Self { app, router, hosts, origins, ids, failures, started: Instant::now() }
+        let publish_route = ROUTES.iter().position(|route| route.id == PUBLISH);
+        let publish_route = publish_route.unwrap_or(usize::MAX);
+        Self { app, router, publish_route, hosts, origins, ids, failures, started: Instant::now() }
     }
 
     /// Answers one request of a connection.
@@ -106,11 +121,8 @@ impl Guard {
         let origin = request.headers().get(ORIGIN).cloned();
         let admitted = self.admit(conn, &mut request, start);
         let mut response = match admitted {
-            Ok(None) => match self.router.clone().call(request).await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            },
-            Ok(Some(answer)) => answer,
+            Ok(Admitted::Pass(context)) => self.pass(context, request).await,
+            Ok(Admitted::Answered(answer)) => answer,
             Err(error) => {
                 let too_many = error.name() == TOO_MANY_CONNECTIONS && version == Version::HTTP_11;
                 let mut response = error.into_response();
@@ -130,20 +142,56 @@ impl Guard {
         response.map(|body| Tracked::new(body, busy))
     }
 
-    /// `Some` when there is an answer already.
+    /// To the handler. Events are published far more often than anything else is asked, and for a
+    /// small one the way through the router costs as much as all the rest of the request: they go
+    /// straight to theirs.
+    async fn pass(&self, context: Context, mut request: Request<Incoming>) -> Response<Body> {
+        if request.method() == Method::POST
+            && let Some(id) = events_in::session_of(request.uri().path())
+        {
+            let id = id.to_owned();
+            // Boxed, so that a connection that only watches has no room for it.
+            return Box::pin(self.publish(context, id, request)).await;
+        }
+        request.extensions_mut().insert(context);
+        match self.router.clone().call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    async fn publish(
+        &self,
+        context: Context,
+        id: String,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let route = self.publish_route;
+        let access = ROUTES.get(route).map_or(Access::Anyone, |route| route.access);
+        let answer = match context.pass(access).and_then(|()| context.caller()) {
+            Ok(caller) => events_in::publish(&self.app, &caller, &id, request).await,
+            Err(refused) => Err(refused),
+        };
+        let response = answer.unwrap_or_else(IntoResponse::into_response);
+        self.app.metrics.answered(Some(route), response.status(), context.start.elapsed());
+        response
+    }
+
     fn admit(
         &self,
         conn: &Arc<Conn>,
         request: &mut Request<Incoming>,
         start: Instant,
-    ) -> ApiResult<Option<Response<Body>>> {
+    ) -> ApiResult<Admitted> {
         let host = host(request)?;
         self.hosts.check(host)?;
         check_encoding(request.headers())?;
         if let Some(origin) = request.headers().get(ORIGIN) {
             self.origins.check(origin, host)?;
             if request.method() == Method::OPTIONS {
-                return Ok(Origins::preflight(request.headers()));
+                if let Some(answer) = Origins::preflight(request.headers()) {
+                    return Ok(Admitted::Answered(answer));
+                }
             }
         }
         let identity = self.identify(request);
@@ -152,9 +200,7 @@ impl Guard {
             conn.count_for(&identity.tenant)?;
         }
         let local = conn.is_local();
-        let context = Context { identity, local, start };
-        request.extensions_mut().insert(context);
-        Ok(None)
+        Ok(Admitted::Pass(Context { identity, local, start }))
     }
 
     /// Who sent it. A ticket is taken out of the URL, so that nothing behind here can log it.

@@ -3,7 +3,7 @@
 mod agents;
 mod approvals;
 mod blobs;
-mod events_in;
+pub(crate) mod events_in;
 mod events_out;
 mod fork;
 mod history;

@@ -1,12 +1,14 @@
 //! `POST /v1/sessions/{s}/events`: events in.
 
 use crate::App;
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, Scope, is_id};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, read_body};
 use crate::ingest::{self, Params, Publisher};
 use axum::extract::{Request, State};
 use axum::response::Response;
+use bytes::Bytes;
+use http_body::Body;
 use std::sync::Arc;
 use turnwire_wires::Wire;
 
@@ -17,6 +19,24 @@ pub async fn publish_events(
     Path(id): Path<String>,
     request: Request,
 ) -> ApiResult<Response> {
+    publish(&app, &caller, &id, request).await
+}
+
+/// The session whose events a path is about, where nothing in it has to be decoded.
+pub(crate) fn session_of(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/sessions/")?.strip_suffix("/events").filter(|id| is_id(id))
+}
+
+/// The same for a request that was not taken apart: the guard calls it past the router.
+pub(crate) async fn publish<B>(
+    app: &Arc<App>,
+    caller: &Caller,
+    id: &str,
+    request: http::Request<B>,
+) -> ApiResult<Response>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
     let params = Params::parse(request.uri().query())?;
     let header = Publisher::header(request.headers())?;
     let publisher = Publisher::of(header.as_ref())?;
@@ -27,16 +47,16 @@ pub async fn publish_events(
     if !ingest::WIRES.contains(&wire) {
         return Err(cannot_be_retried(wire));
     }
-    let key = caller.session(&id)?;
+    let key = caller.session(id)?;
     let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     let limits = &app.config.limits;
     let bytes = read_body(request, limits.body.bytes(), limits.body_timeout.0).await?;
-    let batch = ingest::read(&app, &session, wire, &bytes).await?;
+    let batch = ingest::read(app, &session, wire, &bytes).await?;
     let result = match publisher {
         Some(publisher) => {
-            ingest::publish(&app, &session, publisher, batch, params.tolerance).await?
+            ingest::publish(app, &session, publisher, batch, params.tolerance).await?
         }
-        None => ingest::answer(&app, &caller, &session, batch).await?,
+        None => ingest::answer(app, caller, &session, batch).await?,
     };
     Ok(result.response(&session))
 }
@@ -53,4 +73,27 @@ fn cannot_be_retried(wire: &str) -> ApiError {
             "send {}; a stream of another wire can be piped into POST /v1/sessions/{{s}}/replies",
             ingest::WIRES.join(", ")
         ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_way_is_for_plain_paths_only() {
+        assert_eq!(session_of("/v1/sessions/a.b:c_d-1/events"), Some("a.b:c_d-1"));
+        for path in [
+            "/v1/sessions//events",
+            "/v1/sessions/a%2Fb/events",
+            "/v1/sessions/a/b/events",
+            "/v1/sessions/a/events/",
+            "/v1/sessions/a/replies",
+            "/v2/sessions/a/events",
+        ] {
+            assert_eq!(session_of(path), None, "{path}");
+        }
+        let is_it = |route: &&crate::api::Route| route.id == crate::guard::PUBLISH;
+        let route = crate::api::ROUTES.iter().find(is_it).unwrap();
+        assert_eq!((route.method.name(), route.path), ("POST", "/v1/sessions/{s}/events"));
+    }
 }
