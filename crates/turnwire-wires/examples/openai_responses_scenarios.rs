@@ -226,11 +226,7 @@ fn scenarios() -> Vec<Scenario> {
                 .add(TextBlockDelta { block_id: "b1".into(), delta: "I was".into() })
                 .model_end(FinishedReason::Interrupted)
                 .end(FinishedReason::Interrupted),
-            expected: with(
-                expected("incomplete", &["I was"], &[], &[]),
-                "incomplete",
-                json!("interrupted"),
-            ),
+            expected: expected("cancelled", &["I was"], &[], &[]),
         },
         Scenario {
             name: "length",

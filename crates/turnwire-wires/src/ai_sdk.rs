@@ -57,7 +57,7 @@ mod step;
 mod subagents;
 mod tool;
 
-pub use request::{ChatRequest, Pending, Trigger};
+pub use request::{ChatRequest, Continued, Pending, Trigger};
 
 use crate::loss::Loss;
 use crate::registry::{Messages, Resume, Wire};

@@ -31,6 +31,7 @@
 //! verbatim in its place, and sent back there. Redacted thinking is a thinking block without text whose
 //! field `redacted_thinking_data` has the bytes.
 
+mod asked;
 mod content;
 mod decode;
 mod encode;
@@ -38,9 +39,14 @@ mod frame;
 mod message;
 mod request;
 mod schema;
+mod whole;
 
 use crate::loss::Loss;
 use crate::registry::{Messages, Resume, Wire};
+use crate::structured;
+
+pub use asked::read as read_request;
+pub use whole::WholeMessage;
 
 const NAME: &str = "anthropic";
 
@@ -102,7 +108,7 @@ pub(crate) static WIRE: Wire = Wire {
     // A client of this protocol has no way to come back.
     resume: Resume::Replay,
     decode: Some(|decoding| Box::new(decode::Decoding::new(decoding))),
-    encode: Some(|encoding| Box::new(encode::Encoding::new(encoding))),
+    encode: Some(|encoding| structured::encoder(encoding, encode::Encoding::new(encoding))),
     messages: Some(Messages { decode: message::decode, encode: message::encode }),
     request: Some(|request| Ok(request::body(request))),
     ..Wire::NONE

@@ -37,14 +37,16 @@
 //!   clients put blocks in the order of their stops.
 //! - A text whose end says that it reads otherwise than its deltas is begun anew (`replaces` has the
 //!   old index), and the old one never ends. Blocks that a model call takes back are named in a frame
-//!   `content_block_discard`; clients that do not know it never see them end.
+//!   `content_block_discard`; clients that do not know it never see them end. If one had ended, the
+//!   turn is written anew behind it, `message_start` and all, each frame with `again`: clients know no
+//!   other way to take something out.
 //! - `tool_use` is written when its input is complete, `tool_result` when the tool is done, each whole
 //!   in its start. An input that is no JSON object is `{"raw_input": "its text"}`. A tool's friendly
 //!   name is the `title` in the metadata of its call's events or in the call's `extra`; without one,
 //!   its name. The artifact is the entry `artifact` of the result's metadata. A result that has not
 //!   ended when its reply ends is an error.
 //! - `approval_request` follows the calls that it is about; its key is `SESSION_COUNT`, where the
-//!   count is that of the questions in the turn ([`ApprovalKey`]). `approval_result` has the decisions
+//!   count is the question's place in the log ([`ApprovalKey`]). `approval_result` has the decisions
 //!   in its start: an input that differs from the call's is an `edit`.
 //! - A sub-agent's blocks carry `subagent` (the last name of its path) and `parent_tool_use_id`. Its
 //!   starts and ends are no frames, its texts are never final, and outside a turn it is left out.

@@ -17,6 +17,7 @@
 //! | [`body`] | the one reader of bodies: JSON lines or server-sent events, cut anywhere |
 //! | [`sse`] | the one writer of server-sent events |
 //! | [`request`] | what a model is asked, in no protocol's words yet |
+//! | [`model`] | an agent in the place of a model: what it is asked, and its answer in one piece |
 //! | the others | one protocol each |
 
 pub mod ag_ui;
@@ -29,6 +30,7 @@ pub mod body;
 pub mod dashscope;
 pub mod gemini;
 pub mod loss;
+pub mod model;
 pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
@@ -37,6 +39,7 @@ pub mod registry;
 pub mod request;
 pub mod sse;
 pub mod stream;
+mod structured;
 mod turnwire;
 
 pub use loss::Loss;

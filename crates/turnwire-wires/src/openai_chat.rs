@@ -23,6 +23,7 @@
 //! A reply ends in words that the protocol does not have: those are in `native_finish_reason`, as
 //! OpenRouter names what a provider said itself, and in the `code` of an error.
 
+mod asked;
 mod blocks;
 mod chunk;
 mod decode;
@@ -32,9 +33,14 @@ mod loose;
 mod message;
 mod parts;
 mod request;
+mod whole;
 
 use crate::loss::Loss;
 use crate::registry::{Messages, Resume, Wire};
+use crate::structured;
+
+pub use asked::read as read_request;
+pub use whole::Completion;
 
 const NAME: &str = "openai-chat";
 
@@ -99,7 +105,7 @@ pub(crate) static WIRE: Wire = Wire {
     resume: Resume::Replay,
     last_word: Some("[DONE]"),
     decode: Some(|decoding| Box::new(decode::ChatDecoder::new(decoding))),
-    encode: Some(|encoding| Box::new(encode::ChatEncoder::new(encoding))),
+    encode: Some(|encoding| structured::encoder(encoding, encode::ChatEncoder::new(encoding))),
     messages: Some(Messages { decode: message::decode, encode: message::encode }),
     request: Some(request::body),
     ..Wire::NONE

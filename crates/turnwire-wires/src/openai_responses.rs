@@ -38,9 +38,13 @@
 //! the last of them had: so a client that comes late may see gaps, but never another number for the
 //! same text. Tool calls are held back, with what follows them, until it is known who executes them:
 //! one that gets a result in this reply was the agent's own, and the client does not see it; the others
-//! are written when the reply ends or pauses (`end`). A block that a repeated model call takes back gets
+//! are written when the reply ends or pauses (`end`). What the reply says after such a pause is another
+//! response, with numbers of its own. A reply that was stopped is a response with the status `cancelled`
+//! in a `response.incomplete`. A block that a repeated model call takes back gets
 //! another `output_item.done` with `discarded: true`, and is missing from the final response. Structured
-//! output that no text has said is a message of its own, with `structured_output: true`.
+//! output that no text has said is a message of its own, with `structured_output: true`. For a client
+//! that asked for JSON (`wants_json`) it is the only text: others wait, and are written only if there
+//! is no structured output.
 
 mod decode;
 mod encode;

@@ -211,10 +211,19 @@ pub struct Encoding {
     pub run_id: Option<String>,
     /// The model, where the protocol names one. Without it: what the model call says.
     pub model: Option<String>,
+    /// What the protocol calls the reply: a response, a completion, a message. Without it: the
+    /// reply's id.
+    pub id: Option<String>,
+    /// Whether the client of `OpenAI`'s Responses asked for an answer in JSON: then text that is none
+    /// waits, and is left out where the structured output takes its place.
+    pub wants_json: bool,
     /// Whether the blocks protocol shows thinking (`agent`) or not (`chat`).
     pub display_mode: DisplayMode,
     /// Whether `OpenAI`'s chat stream ends with a chunk of usage.
     pub usage: bool,
+    /// Whether a client that comes in has messages in another order than they stand in, or with
+    /// gaps between: then AG-UI has it forget them before it is told them.
+    pub forget: bool,
 }
 
 /// How much of an agent's work the blocks protocol shows.

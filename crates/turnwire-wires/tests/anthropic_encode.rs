@@ -154,6 +154,36 @@ fn the_model_that_the_client_asked_for_is_named_at_once() {
 }
 
 #[test]
+fn the_message_has_the_name_that_the_server_gives_it() {
+    let encoding = Encoding { id: Some("msg_1".to_owned()), ..Encoding::default() };
+    let frames = frames_with(&encoding, &[begin(), text("b", "Hi"), end("completed")].concat());
+    assert_eq!(frames[0].1["message"]["id"], "msg_1");
+}
+
+#[test]
+fn a_turn_that_waited_goes_on_as_another_message() {
+    let mut encoder = Wire::named("anthropic").unwrap().encoder(&Encoding::default()).unwrap();
+    let mut frames = Frames::default();
+    let mut play = |events: Vec<Value>| {
+        frames.clear();
+        for mut event in events {
+            event["reply_id"] = "r".into();
+            encoder.event(&Event::from_json(&event.to_string()).unwrap(), &mut frames);
+        }
+        encoder.end(&mut frames);
+        let read = |(_, text): (_, &str)| short(&serde_json::from_str(text).unwrap());
+        frames.iter().map(read).collect::<Vec<_>>()
+    };
+    let waits = play([begin(), model_call([text("a", "One."), call("c", "{}")].concat())].concat());
+    assert_eq!(waits.last().unwrap(), "message_stop");
+    let result = json!({"type": "EXTERNAL_EXECUTION_RESULT", "execution_results":
+        [{"type": "tool_result", "id": "c", "name": "f", "output": "ok", "state": "success"}]});
+    let goes_on = play([vec![result], model_call(text("b", "Two.")), end("completed")].concat());
+    assert_eq!(goes_on[..4], ["start r", "<text", "Two.", ">"]);
+    assert_eq!(goes_on.last().unwrap(), "message_stop");
+}
+
+#[test]
 fn what_the_agent_served_itself_is_left_out_and_tokens_add_up() {
     let events = [
         begin(),

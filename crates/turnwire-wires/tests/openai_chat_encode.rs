@@ -223,6 +223,29 @@ fn a_turn_that_waits_for_the_client_ends_with_its_calls() {
 }
 
 #[test]
+fn a_turn_that_waited_goes_on_as_another_answer() {
+    let encoding = Encoding { id: Some("chatcmpl-2".to_owned()), ..Encoding::default() };
+    let mut encoder = Wire::named("openai-chat").unwrap().encoder(&encoding).unwrap();
+    let mut frames = Frames::default();
+    for event in [vec![start(), model()], call("c", "f", &["{}"]), vec![outside("c")]].concat() {
+        encoder.event(&event, &mut frames);
+    }
+    encoder.end(&mut frames);
+    frames.clear();
+    let answer =
+        ExternalExecutionResult { execution_results: vec![ToolResult::success("c", "ok")] };
+    for event in [vec![event(answer)], text("b", &["Done."]), vec![completed()]].concat() {
+        encoder.event(&event, &mut frames);
+    }
+    encoder.end(&mut frames);
+    let frames: Vec<Value> =
+        frames.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
+    let expected = [role(), json!({"content": "Done."}), json!(["stop", null])];
+    assert_eq!(short(&frames), expected);
+    assert!(frames.iter().all(|frame| frame.get("id") == Some(&json!("chatcmpl-2"))));
+}
+
+#[test]
 fn a_call_that_was_edited_is_written_as_edited_and_a_denied_one_is_not_written() {
     let answer = |id: &str, confirmed: bool, input: &str| ConfirmResult {
         confirmed,

@@ -380,3 +380,95 @@ fn nothing_that_comes_in_between_stops_the_stream() {
         encoder.end(&mut out);
     });
 }
+
+#[test]
+fn a_response_is_called_what_the_server_calls_it() {
+    let encoding = Encoding { id: Some("resp_s~r".to_owned()), ..Encoding::default() };
+    let mut encoder = wire().encoder(&encoding).unwrap();
+    let mut out = Frames::default();
+    start().iter().chain([&end()]).for_each(|event| encoder.event(event, &mut out));
+    let frames: Vec<Value> =
+        out.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(types(&frames), ["response.created", "response.in_progress", "response.completed"]);
+    for frame in frames {
+        assert_eq!(frame["response"]["id"], "resp_s~r");
+    }
+}
+
+#[test]
+fn what_comes_after_a_pause_is_another_response() {
+    let encoding = Encoding { id: Some("second".to_owned()), ..Encoding::default() };
+    let mut encoder = wire().encoder(&encoding).unwrap();
+    let mut out = Frames::default();
+    let mut first: Vec<_> = start().into_iter().chain(text("a", &["One"])).collect();
+    first.extend(call("c"));
+    for event in &first {
+        encoder.event(event, &mut out);
+    }
+    encoder.end(&mut out);
+    out.clear();
+    let result = ToolResultStart { tool_call_id: "c".into(), tool_call_name: "f".into() };
+    let mut then = vec![event(result)];
+    then.extend(text("b", &["Two"]));
+    then.push(end());
+    for event in &then {
+        encoder.event(event, &mut out);
+    }
+    encoder.end(&mut out);
+    let second: Vec<Value> =
+        out.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
+    is_sound(&second);
+    let output = &second.last().unwrap()["response"]["output"];
+    assert_eq!(output[0]["content"][0]["text"], "Two", "{output}");
+    assert_eq!(output.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_stopped_reply_is_a_cancelled_response() {
+    let stop =
+        event(ReplyEnd { finished_reason: FinishedReason::Interrupted, ..ReplyEnd::default() });
+    let events: Vec<_> = start().into_iter().chain(text("b", &["Hi"])).chain([stop]).collect();
+    let frames = frames(&events);
+    let last = frames.last().unwrap();
+    assert_eq!(last["type"], "response.incomplete");
+    assert_eq!(last["response"]["status"], "cancelled");
+    assert_eq!(last["response"]["incomplete_details"], Value::Null);
+}
+
+#[test]
+fn who_asks_for_json_gets_nothing_else() {
+    let told = |events: &[Event<'static>]| {
+        let encoding = Encoding { wants_json: true, ..Encoding::default() };
+        let mut encoder = wire().encoder(&encoding).unwrap();
+        let mut out = Frames::default();
+        for event in events {
+            encoder.event(event, &mut out);
+        }
+        encoder.end(&mut out);
+        let frames: Vec<Value> =
+            out.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
+        is_sound(&frames);
+        let output = &frames.last().unwrap()["response"]["output"];
+        let texts =
+            output.as_array().unwrap().iter().map(|item| item["content"][0]["text"].clone());
+        (texts.collect::<Vec<_>>(), frames.len())
+    };
+    let structured = || {
+        let structured_output = Some(Json::parse(r#"{"a":1}"#).unwrap());
+        event(ReplyEnd { structured_output, ..ReplyEnd::default() })
+    };
+    let with = |blocks: Vec<Event<'static>>, end: Event<'static>| {
+        let events: Vec<_> = start().into_iter().chain(blocks).chain([end]).collect();
+        told(&events)
+    };
+    // Prose gives way to the structured output, and stays where there is none.
+    assert_eq!(with(text("b", &["Here ", "it is"]), structured()).0, [r#"{"a":1}"#]);
+    assert_eq!(with(text("b", &["Here ", "it is"]), end()).0, ["Here it is"]);
+    // JSON is written as it comes, once.
+    let (texts, frames) = with(text("b", &[" ", "{", "\"a\"", ":1}"]), structured());
+    assert_eq!((texts, frames), (vec![json!(r#" {"a":1}"#)], 11));
+    // A response with calls has only these.
+    let blocks: Vec<_> = text("b", &["Let me see"]).into_iter().chain(call("c")).collect();
+    let events: Vec<_> = start().into_iter().chain(blocks).collect();
+    assert_eq!(told(&events).0, [Value::Null]);
+}

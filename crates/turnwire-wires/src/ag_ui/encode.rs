@@ -32,6 +32,8 @@ pub(super) struct Encoder {
     pub(super) aside: Frames,
     /// Whether the next run begins with a client that has to forget everything.
     pub(super) is_anew: bool,
+    /// Whether a client that comes in has to forget what it has, to get it in order.
+    pub(super) forget: bool,
 }
 
 impl Encoder {
@@ -45,6 +47,7 @@ impl Encoder {
             before: Vec::new(),
             aside: Frames::default(),
             is_anew: false,
+            forget: encoding.forget,
         }
     }
 }
@@ -83,6 +86,11 @@ impl Encode for Encoder {
 
     fn end(&mut self, out: &mut Frames) {
         self.break_off(out);
+        // Whatever comes now is the answer to another request, which has the name for it.
+        if self.run_id.is_some() {
+            self.named = false;
+            self.turn.runs = 0;
+        }
     }
 
     fn resume(&mut self, messages: &[Msg], out: &mut Frames) {
@@ -111,6 +119,7 @@ impl Encoder {
     /// An event that is a part of a reply of this turn.
     fn part(&mut self, event: &Event<'_>, out: &mut Frames) {
         use EventKind as K;
+        self.turn.awaits = false;
         match &event.kind {
             K::TextBlockDelta(delta) => {
                 self.delta(Kind::Text, &delta.block_id, &delta.delta, event, out);

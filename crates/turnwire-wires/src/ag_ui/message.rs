@@ -27,6 +27,9 @@ pub(super) enum Detail {
     Full,
 }
 
+/// The entry of a user's metadata under which stands what the client brought to the turn.
+const BROUGHT: &str = "client";
+
 /// Where a message of theirs stands.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
@@ -113,8 +116,10 @@ fn spoken(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Detail) -
         fields.insert("name", msg.name());
     }
     let mut metadata = msg.metadata().clone();
-    if detail == Detail::Full {
-        metadata.insert(OURS, json_of(mark));
+    match detail {
+        Detail::Full => metadata.insert(OURS, json_of(mark)),
+        // What a client brought to the turn: it knows, and others need not.
+        Detail::Shown => drop(metadata.remove(BROUGHT)),
     }
     if !metadata.is_empty() {
         fields.insert("metadata", json_of(&metadata));

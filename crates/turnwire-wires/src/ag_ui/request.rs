@@ -3,11 +3,12 @@
 //! A client sends its whole history every time. What is taken from it are messages of the user that
 //! are not known yet, and answers to what was asked.
 
-use super::message::MESSAGE_ID;
+use super::frame::OURS;
+use super::message::{MESSAGE_ID, shown};
 use super::read::read_list;
 use crate::request::Tool;
-use serde_json::json;
-use std::collections::HashSet;
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, SubAgent, UserConfirmResult};
 use turnwire_core::{
     ContentBlock, Error, ErrorKind, Event, Fields, Json, Msg, Payload, Result, Role, ToolCall,
@@ -83,6 +84,17 @@ pub struct Answers {
     pub unknown: Vec<String>,
 }
 
+/// How what a client has differs from a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// It has everything.
+    None,
+    /// The last messages are not there, or not whole.
+    Behind,
+    /// It has messages that stand behind others which it has not.
+    Gaps,
+}
+
 impl RunInput {
     /// Reads a request.
     pub fn parse(text: &str) -> Result<Self> {
@@ -121,6 +133,44 @@ impl RunInput {
     pub fn history(&self) -> Result<Vec<Msg>> {
         read_list(self.messages.clone())
             .map_err(|error| Error::new(ErrorKind::NotARequest, error.to_string()).at("messages"))
+    }
+
+    /// How what the client has differs from the conversation.
+    ///
+    /// Reasoning and activities do not count: many clients leave them out of what they send.
+    pub fn compare(&self, messages: &[Msg]) -> Difference {
+        let text = |fields: &Fields, key: &str| fields.get::<String>(key).ok().flatten();
+        let theirs: HashMap<String, &Fields> =
+            self.messages.iter().filter_map(|fields| Some((text(fields, "id")?, fields))).collect();
+        let mut found = Difference::None;
+        for ours in messages.iter().flat_map(shown) {
+            let role = text(&ours, "role");
+            if matches!(role.as_deref(), Some("reasoning" | "activity")) {
+                continue;
+            }
+            let Some(has) = text(&ours, "id").and_then(|id| theirs.get(&id).copied()) else {
+                found = Difference::Behind;
+                continue;
+            };
+            if found == Difference::Behind {
+                return Difference::Gaps;
+            }
+            let is_user = role.as_deref() == Some("user");
+            if text(has, "role") != role || (!is_user && Said::of(has) != Said::of(&ours)) {
+                found = Difference::Behind;
+            }
+        }
+        found
+    }
+
+    /// Whether the client has a part of one of these replies.
+    pub fn has_part_of(&self, is_one: impl Fn(&str) -> bool) -> bool {
+        self.messages.iter().any(|fields| {
+            let metadata = fields.get::<Fields>("metadata").ok().flatten();
+            let mark = metadata.and_then(|metadata| metadata.get::<Fields>(OURS).ok().flatten());
+            let reply = mark.and_then(|mark| mark.get::<String>("reply").ok().flatten());
+            reply.is_some_and(|reply| is_one(&reply))
+        })
     }
 
     /// The user's messages whose ids are not known yet, in order. Nothing else that a client says
@@ -222,11 +272,31 @@ impl RunInput {
     }
 }
 
+/// What a message says, whatever else stands in it.
+#[derive(PartialEq)]
+struct Said {
+    content: Option<Value>,
+    calls: Vec<(Value, Value)>,
+}
+
+impl Said {
+    fn of(fields: &Fields) -> Self {
+        let content = fields.get::<Value>("content").ok().flatten();
+        let calls = fields.get::<Vec<Value>>("toolCalls").ok().flatten().unwrap_or_default();
+        let part = |call: &mut Value, key| call.get_mut(key).map(Value::take).unwrap_or_default();
+        let calls = calls.into_iter().map(|mut call| {
+            let id = part(&mut call, "id");
+            (id, part(&mut call, "function"))
+        });
+        Self { content, calls: calls.collect() }
+    }
+}
+
 /// A client's message without what stands there for us: from a client it says nothing.
 fn plain(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     if let Ok(Some(mut metadata)) = fields.get::<Fields>("metadata") {
-        metadata.remove(super::frame::OURS);
+        metadata.remove(OURS);
         fields.insert("metadata", super::message::json_of(&metadata));
     }
     fields

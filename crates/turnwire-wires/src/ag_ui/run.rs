@@ -255,19 +255,23 @@ impl Encoder {
         }
     }
 
-    /// There will be no more of this turn, although it has no end.
+    /// There will be no more of this turn now, although it has no end. Where somebody is waited for
+    /// it goes on when they have answered.
     pub(super) fn break_off(&mut self, out: &mut Frames) {
-        if self.run == Run::Open {
-            if self.turn.pending.is_empty() {
-                self.show_open_data(out);
-                self.close_all(out);
-                let (message, code) = ("the events ended before the reply did", "incomplete");
-                out.push("", &Frame::RunError { message, code, usage: &self.turn.usage });
-                self.run = Run::Idle;
-            } else {
-                self.finish_waiting(out);
-            }
+        if self.run != Run::Open {
+            return;
         }
+        if std::mem::take(&mut self.turn.awaits) {
+            return self.finish_reply(None, None, None, out);
+        }
+        if !self.turn.pending.is_empty() {
+            return self.finish_waiting(out);
+        }
+        self.show_open_data(out);
+        self.close_all(out);
+        let (message, code) = ("the events ended before the reply did", "incomplete");
+        out.push("", &Frame::RunError { message, code, usage: &self.turn.usage });
+        self.run = Run::Idle;
         self.turn.ended = true;
     }
 
@@ -302,6 +306,9 @@ impl Encoder {
         let turn = &self.turn;
         let messages_now =
             turn.shown.snapshot(messages, |id| id == turn.reply || turn.replies.contains_key(id));
+        if self.forget {
+            write_snapshot(beginning(&messages_now), out);
+        }
         write_snapshot(messages_now, out);
         if !self.turn.pending.is_empty() {
             // Nothing of what goes on beside was opened for this client.
@@ -314,6 +321,14 @@ impl Encoder {
             Run::Open => self.open_again(out),
             // Answered, but nothing has come of it yet: this run is the one that goes on.
             Run::Waiting => self.run = Run::Open,
+            // Whoever asked for a run may wait for the answer; the end of the events says if not.
+            Run::Idle
+                if self.run_id.is_some()
+                    && messages.last().is_some_and(|last| last.role() == Role::User) =>
+            {
+                self.run = Run::Open;
+                self.turn.awaits = true;
+            }
             Run::Idle => {
                 let last = messages.iter().rev().find(|msg| msg.role() == Role::Assistant);
                 let reason = last.and_then(Msg::finished_reason);
@@ -344,6 +359,16 @@ impl Encoder {
 /// The messages that there are, instead of those that the client has.
 fn write_snapshot(messages: Vec<Fields>, out: &mut Frames) {
     out.push("", &Frame::MessagesSnapshot { messages, metadata: Authority::OURS });
+}
+
+/// As few messages as make a client forget the others: what it keeps stays where it has it, and
+/// reasoning it keeps unless there is some.
+fn beginning(messages: &[Fields]) -> Vec<Fields> {
+    let is_reasoning = |fields: &Fields| {
+        fields.get::<String>("role").ok().flatten().is_some_and(|role| role == "reasoning")
+    };
+    let first = messages.iter().position(is_reasoning).map_or(0, |at| at + 1);
+    messages.iter().take(first).cloned().collect()
 }
 
 fn interrupt(pending: &Pending) -> Interrupt<'_> {

@@ -35,6 +35,8 @@ pub(super) struct Turn {
     /// The session, as the reply's start has it.
     pub thread: String,
     pub ended: bool,
+    /// Whether a client came in behind a message that nobody has begun to answer.
+    pub awaits: bool,
     /// What the runs are called after, how many there were, and what the last was called.
     pub base: String,
     pub runs: u32,

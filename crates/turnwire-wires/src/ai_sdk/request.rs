@@ -51,6 +51,15 @@ pub enum Trigger {
     Regenerate,
 }
 
+/// A message of the assistant's that the client goes on with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Continued {
+    /// Its id, which is the reply's.
+    pub id: String,
+    /// The calls of its last step that have come to no end there, or to one that the client gave.
+    pub calls: Vec<String>,
+}
+
 /// What a reply waits for.
 #[derive(Debug, Clone, Copy)]
 pub struct Pending<'a> {
@@ -107,6 +116,39 @@ impl ChatRequest {
         }
         new.reverse();
         Ok(new)
+    }
+
+    /// The ids of the user messages behind the last of another role, the last one first. Whether they
+    /// are new the session knows.
+    pub fn last_asked(&self) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for (at, json) in self.messages.iter().enumerate().rev() {
+            let head: Head = json.to().map_err(|_| not_a_message(at))?;
+            if head.role != "user" {
+                break;
+            }
+            ids.push(head.id);
+        }
+        Ok(ids)
+    }
+
+    /// The message that the client goes on with: the one that it names, or else the last.
+    pub fn continued(&self) -> Result<Option<Continued>> {
+        if self.trigger == Trigger::Regenerate {
+            return Ok(None);
+        }
+        for (at, json) in self.messages.iter().enumerate().rev() {
+            let head: Head = json.to().map_err(|_| not_a_message(at))?;
+            let is_last = at + 1 == self.messages.len();
+            let is_named = self.message_id.as_deref() == Some(&*head.id);
+            if head.role == "assistant" && (is_last || is_named) {
+                return Ok(Some(Continued { calls: head.unfinished(), id: head.id }));
+            }
+            if self.message_id.is_none() {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     /// The user message that the client has changed, and behind which it has forgotten everything.
@@ -174,6 +216,20 @@ struct Head {
     role: String,
     #[serde(default)]
     parts: Vec<Fields>,
+}
+
+impl Head {
+    /// The calls of the last step that the stream may still say something about.
+    fn unfinished(&self) -> Vec<String> {
+        let is_step = |part: &&Fields| part.raw("type") == Some(&Json::from("step-start"));
+        let step = self.parts.rsplit(|part| is_step(&part)).next().unwrap_or_default();
+        let tools = step.iter().filter(|part| tool::is_tool(part)).filter(|part| {
+            let state: String = part.get("state").ok().flatten().unwrap_or_default();
+            let is_here = part.raw("providerExecuted") == Some(&Json::from(true));
+            !is_here || !state.starts_with("output-")
+        });
+        tools.filter_map(|part| part.get("toolCallId").ok().flatten()).collect()
+    }
 }
 
 #[cold]

@@ -91,7 +91,7 @@ pub(super) fn call_extra(rest: &Fields) -> Fields {
 
 /// An input as the object that Anthropic wants: arguments that were cut off, or are no object, are
 /// put into one.
-fn input(text: &str) -> Json {
+pub(super) fn input(text: &str) -> Json {
     if text.trim().is_empty() {
         return Json::from(serde_json::Map::new());
     }

@@ -18,6 +18,8 @@ use turnwire_core::{
 
 pub(super) struct Encoding {
     model: Option<String>,
+    /// What the message is called; otherwise it has the reply's id.
+    id: Option<String>,
     turn: Option<Turn>,
     /// The reply that has ended: nothing comes after that.
     ended: String,
@@ -26,6 +28,8 @@ pub(super) struct Encoding {
 /// The message that is being written.
 struct Turn {
     reply_id: String,
+    /// What the message is called.
+    called: String,
     begun: bool,
     queue: Queue,
     usage: TokenCounts,
@@ -35,7 +39,12 @@ struct Turn {
 
 impl Encoding {
     pub(super) fn new(encoding: &stream::Encoding) -> Self {
-        Self { model: encoding.model.clone(), turn: None, ended: String::new() }
+        Self {
+            model: encoding.model.clone(),
+            id: encoding.id.clone(),
+            turn: None,
+            ended: String::new(),
+        }
     }
 }
 
@@ -51,7 +60,8 @@ impl Encode for Encoding {
         if !event.kind.is_part_of_reply() {
             return;
         }
-        let Some(turn) = turn_of(&mut self.turn, &self.ended, event, out) else { return };
+        let called = self.id.as_deref();
+        let Some(turn) = turn_of(&mut self.turn, &self.ended, called, event, out) else { return };
         if !turn.begun {
             turn.begin(&event.kind, self.model.as_deref(), out);
         }
@@ -74,6 +84,7 @@ impl Encode for Encoding {
 fn turn_of<'t>(
     turn: &'t mut Option<Turn>,
     ended: &str,
+    called: Option<&str>,
     event: &Event<'_>,
     out: &mut Frames,
 ) -> Option<&'t mut Turn> {
@@ -84,7 +95,7 @@ fn turn_of<'t>(
             return None;
         }
         leave(turn, out);
-        *turn = Some(Turn::new(id));
+        *turn = Some(Turn::new(id, called));
     }
     turn.as_mut().filter(|turn| turn.reply_id == id)
 }
@@ -117,9 +128,10 @@ fn own_frame(custom: &Custom, out: &mut Frames) {
 }
 
 impl Turn {
-    fn new(reply_id: &str) -> Self {
+    fn new(reply_id: &str, called: Option<&str>) -> Self {
         Self {
             reply_id: reply_id.to_owned(),
+            called: called.unwrap_or(reply_id).to_owned(),
             begun: false,
             queue: Queue::default(),
             usage: TokenCounts::default(),
@@ -146,7 +158,7 @@ impl Turn {
             "message_start",
             &Frame::MessageStart {
                 message: Start {
-                    id: &self.reply_id,
+                    id: &self.called,
                     r#type: "message",
                     role: "assistant",
                     model,

@@ -36,14 +36,15 @@ pub struct Approval {
     pub decisions: Vec<Decision>,
 }
 
-/// Which question of which session: `SESSION_COUNT`. The count is that of the questions in the turn,
-/// from 1, so that whoever has a turn's events comes to the same key.
+/// Which question of which session: `SESSION_COUNT`. The count is the place of the question in the
+/// session's log, so no two questions have the same, and whoever has the key finds the question. In a
+/// stream without places it is that of the questions in the turn, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ApprovalKey {
     /// The session.
     pub session_id: String,
-    /// Which of the turn's questions.
-    pub count: u32,
+    /// Which of the session's questions.
+    pub count: u64,
 }
 
 /// What a person decided about a call.

@@ -58,6 +58,9 @@ struct Frame<'a> {
     delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
     content_block: Option<&'a RawValue>,
+    /// It was there before, and is only for those who began anew.
+    #[serde(borrow, default)]
+    again: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -205,6 +208,9 @@ impl Decode for Decoder {
             Ok(frame) => frame,
             Err(_) => return self.odd_frame(text, out),
         };
+        if frame.again.is_some_and(|again| again.get() == "true") {
+            return Ok(());
+        }
         let id = frame.message_id.as_ref().map(|id| &*id.0);
         let done = match &*frame.r#type.0 {
             "content_block_delta" => {

@@ -15,8 +15,8 @@ use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyEr
 pub(super) struct Encoder {
     session_id: Option<String>,
     mode: DisplayMode,
-    /// What the message of the turn that comes next says.
-    next_mode: Option<DisplayMode>,
+    /// What the last message of the user says. It counts for all turns that answer it.
+    said_mode: Option<DisplayMode>,
     turns: HashMap<String, Open>,
     /// The turn that began last and goes on: sub-agents work for it.
     current: Option<String>,
@@ -109,8 +109,8 @@ impl Encoder {
             let (start, none) = (start_of(event), ReplyStart::default());
             let start = start.unwrap_or(&none);
             let session = self.session_id.as_deref().unwrap_or(&start.session_id);
-            let mode = self.next_mode.take().unwrap_or(self.mode);
-            let turn = Turn::new(id, session, mode, &event.created_at);
+            let mode = self.said_mode.unwrap_or(self.mode);
+            let mut turn = Turn::new(id, session, mode, &event.created_at);
             turn.message_start(&start.name, start.role, out);
             let mut open = Open { turn, own: Reply::new(Who::default()), subs: HashMap::default() };
             if let Some(files) = self.files.take() {
@@ -194,7 +194,7 @@ impl Encoder {
     fn message(&mut self, msg: &Msg, out: &mut Frames) {
         if msg.role() == Role::User {
             let word = msg.metadata().get::<String>("display_mode").ok().flatten();
-            self.next_mode = word.and_then(|word| mode_of(&word));
+            self.said_mode = word.and_then(|word| mode_of(&word));
         }
         for message in &message::encode(std::slice::from_ref(msg)) {
             out.push("", &MessageFrame { r#type: "message", message });

@@ -23,17 +23,39 @@ pub(super) struct Turn {
     pub session_id: String,
     pub mode: DisplayMode,
     /// How often a person was asked in this turn.
-    pub approvals: u32,
+    pub approvals: u64,
     /// The block that tells about files, while it is open.
     pub file: Option<u64>,
     /// A tool was called since the last model call began.
     pub calls_made: bool,
     started: Option<i64>,
-    next: u64,
+    sender: String,
+    role: Role,
+    /// What was written, by its index: it may have to be written again.
+    written: Vec<Written>,
+    /// How often it still may be.
+    chances: u32,
+    /// The blocks that have ended for the client, in that order.
+    ended: Vec<(u64, Option<bool>)>,
     /// Blocks that have ended, but of which it is not yet known whether a tool call follows. Those
     /// behind them wait too: clients put blocks in the order of their stops.
     held: Vec<(u64, Last)>,
     usage: Option<Usage>,
+}
+
+/// How often one turn is written anew: whoever takes something back all the time does not have
+/// everybody's lines filled with it.
+const CHANCES: u32 = 16;
+
+/// A block as the client has it.
+#[derive(Default)]
+struct Written {
+    /// It does not count any more.
+    gone: bool,
+    block: Option<Json>,
+    text: String,
+    thinking: String,
+    deltas: Vec<Json>,
 }
 
 /// What the stop of a block says about its being the last.
@@ -59,6 +81,8 @@ struct MessageStart<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<Role>,
     message_id: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
 }
 
 #[derive(Serialize)]
@@ -67,6 +91,8 @@ struct BlockStart<'a, T> {
     index: u64,
     content_block: &'a T,
     message_id: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
 }
 
 #[derive(Serialize)]
@@ -75,6 +101,8 @@ struct BlockDelta<'a, T> {
     index: u64,
     delta: &'a T,
     message_id: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
 }
 
 #[derive(Serialize)]
@@ -84,6 +112,20 @@ struct BlockStop<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     is_final: Option<bool>,
     message_id: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
+}
+
+#[derive(Serialize)]
+struct TextDelta<'a> {
+    r#type: &'static str,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct ThinkingDelta<'a> {
+    r#type: &'static str,
+    thinking: &'a str,
 }
 
 #[derive(Serialize)]
@@ -122,40 +164,78 @@ impl Turn {
             file: None,
             calls_made: false,
             started: unix_ms(at),
-            next: 0,
+            sender: String::new(),
+            role: Role::default(),
+            written: Vec::new(),
+            chances: CHANCES,
+            ended: Vec::new(),
             held: Vec::new(),
             usage: None,
         }
     }
 
-    pub(super) fn message_start(&self, sender: &str, role: Role, out: &mut Frames) {
+    pub(super) fn message_start(&mut self, sender: &str, role: Role, out: &mut Frames) {
+        sender.clone_into(&mut self.sender);
+        self.role = role;
+        self.write_message_start(false, out);
+    }
+
+    fn write_message_start(&self, again: bool, out: &mut Frames) {
         let frame = MessageStart {
             r#type: "message_start",
             session_id: &self.session_id,
             timestamp: seconds(self.started),
             display_mode: mode_word(self.mode),
             is_new_session_from_share: false,
-            sender,
-            role: Some(role).filter(|role| *role != Role::Assistant),
+            sender: &self.sender,
+            role: Some(self.role).filter(|role| *role != Role::Assistant),
             message_id: &self.message_id,
+            again,
         };
         out.push("", &frame);
     }
 
     /// Begins a block, and says at which index.
     pub(super) fn start<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
-        let index = self.next;
-        self.next += 1;
-        let message_id = &self.message_id;
-        let frame =
-            BlockStart { r#type: "content_block_start", index, content_block: block, message_id };
-        out.push("", &frame);
+        let index = self.written.len() as u64;
+        let block = Json::of(block).ok();
+        self.write_start(index, block.as_ref(), false, out);
+        self.written.push(Written { block, ..Written::default() });
         index
     }
 
-    pub(super) fn delta<T: Serialize>(&self, index: u64, delta: &T, out: &mut Frames) {
+    fn write_start(&self, index: u64, block: Option<&Json>, again: bool, out: &mut Frames) {
         let message_id = &self.message_id;
-        out.push("", &BlockDelta { r#type: "content_block_delta", index, delta, message_id });
+        let r#type = "content_block_start";
+        out.push("", &BlockStart { r#type, index, content_block: &block, message_id, again });
+    }
+
+    /// More of a block that is not text.
+    pub(super) fn delta<T: Serialize>(&mut self, index: u64, delta: &T, out: &mut Frames) {
+        self.write_delta(index, delta, false, out);
+        if let (Some(written), Ok(delta)) = (at(&mut self.written, index), Json::of(delta)) {
+            written.deltas.push(delta);
+        }
+    }
+
+    pub(super) fn text(&mut self, index: u64, text: &str, out: &mut Frames) {
+        self.write_delta(index, &TextDelta { r#type: "text_delta", text }, false, out);
+        if let Some(written) = at(&mut self.written, index) {
+            written.text.push_str(text);
+        }
+    }
+
+    pub(super) fn thinking(&mut self, index: u64, thinking: &str, out: &mut Frames) {
+        self.write_delta(index, &ThinkingDelta { r#type: "thinking_delta", thinking }, false, out);
+        if let Some(written) = at(&mut self.written, index) {
+            written.thinking.push_str(thinking);
+        }
+    }
+
+    fn write_delta<T: Serialize>(&self, index: u64, delta: &T, again: bool, out: &mut Frames) {
+        let message_id = &self.message_id;
+        let r#type = "content_block_delta";
+        out.push("", &BlockDelta { r#type, index, delta, message_id, again });
     }
 
     /// Ends a block, now or once it is known whether it is the last.
@@ -181,30 +261,85 @@ impl Turn {
         }
     }
 
-    fn write_stop(&self, index: u64, last: Last, is_final: bool, out: &mut Frames) {
+    fn write_stop(&mut self, index: u64, last: Last, is_final: bool, out: &mut Frames) {
         let is_final = match last {
             Last::Silent => None,
             Last::No => Some(false),
             Last::Open => Some(is_final),
         };
-        let message_id = &self.message_id;
-        out.push("", &BlockStop { r#type: "content_block_stop", index, is_final, message_id });
+        self.ended.push((index, is_final));
+        self.push_stop("content_block_stop", index, is_final, false, out);
     }
 
-    /// Blocks that do not count any more. Who knows the frame takes them out; who does not, and has
-    /// not seen them end, never shows them.
-    pub(super) fn discard(&mut self, indexes: &[u64], out: &mut Frames) {
-        let gone: HashSet<u64> = indexes.iter().copied().collect();
-        self.held.retain(|(held, _)| !gone.contains(held));
+    fn push_stop(
+        &self,
+        r#type: &'static str,
+        index: u64,
+        is_final: Option<bool>,
+        again: bool,
+        out: &mut Frames,
+    ) {
         let message_id = &self.message_id;
-        for &index in indexes {
-            let frame =
-                BlockStop { r#type: "content_block_discard", index, is_final: None, message_id };
-            out.push("", &frame);
+        out.push("", &BlockStop { r#type, index, is_final, message_id, again });
+    }
+
+    /// A block that another stands for now.
+    pub(super) fn replaced(&mut self, index: u64) {
+        if let Some(written) = at(&mut self.written, index) {
+            *written = Written { gone: true, ..Written::default() };
         }
     }
 
-    pub(super) fn approval_key(&self, count: u32) -> ApprovalKey {
+    /// Blocks that do not count any more. Who knows the frame takes them out; who does not, and has
+    /// not seen them end, never shows them. For who has seen one end, the turn begins anew: there is
+    /// no other way to take something out of what a client shows.
+    pub(super) fn discard(&mut self, indexes: &[u64], out: &mut Frames) {
+        let gone: HashSet<u64> = indexes.iter().copied().collect();
+        self.held.retain(|(held, _)| !gone.contains(held));
+        for &index in indexes {
+            self.replaced(index);
+            self.push_stop("content_block_discard", index, None, false, out);
+        }
+        let had_ended = self.ended.len();
+        self.ended.retain(|(index, _)| !gone.contains(index));
+        if self.ended.len() < had_ended && self.chances > 0 {
+            self.chances -= 1;
+            self.write_again(out);
+        }
+    }
+
+    /// Everything that counts once more, in the order in which it ended.
+    fn write_again(&self, out: &mut Frames) {
+        self.write_message_start(true, out);
+        let ended: HashSet<u64> = self.ended.iter().map(|(index, _)| *index).collect();
+        for (index, is_final) in &self.ended {
+            self.write_block_again(*index, out);
+            self.push_stop("content_block_stop", *index, *is_final, true, out);
+        }
+        for index in (0..self.written.len() as u64).filter(|index| !ended.contains(index)) {
+            self.write_block_again(index, out);
+        }
+    }
+
+    fn write_block_again(&self, index: u64, out: &mut Frames) {
+        let place = usize::try_from(index).ok();
+        let written = place.and_then(|place| self.written.get(place));
+        let Some(written) = written.filter(|written| !written.gone) else { return };
+        self.write_start(index, written.block.as_ref(), true, out);
+        let Written { text, thinking, deltas, .. } = written;
+        if !text.is_empty() {
+            self.write_delta(index, &TextDelta { r#type: "text_delta", text }, true, out);
+        }
+        if !thinking.is_empty() {
+            let delta = ThinkingDelta { r#type: "thinking_delta", thinking };
+            self.write_delta(index, &delta, true, out);
+        }
+        for delta in deltas {
+            self.write_delta(index, delta, true, out);
+        }
+    }
+
+    pub(super) fn approval_key(&self, count: u64) -> ApprovalKey {
         ApprovalKey { session_id: self.session_id.clone(), count }
     }
 
@@ -234,4 +369,8 @@ impl Turn {
         let duration_ms = took.unwrap_or_default().max(0);
         out.push("", &MessageStop { r#type: "message_stop", duration_ms, message_id });
     }
+}
+
+fn at(written: &mut [Written], index: u64) -> Option<&mut Written> {
+    written.get_mut(usize::try_from(index).ok()?)
 }

@@ -51,12 +51,6 @@ struct TextStart<'a> {
 }
 
 #[derive(Serialize)]
-struct TextDelta<'a> {
-    r#type: &'static str,
-    text: &'a str,
-}
-
-#[derive(Serialize)]
 struct ThinkingStart<'a> {
     r#type: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -64,12 +58,6 @@ struct ThinkingStart<'a> {
     thinking: &'static str,
     #[serde(flatten)]
     who: &'a Who,
-}
-
-#[derive(Serialize)]
-struct ThinkingDelta<'a> {
-    r#type: &'static str,
-    thinking: &'a str,
 }
 
 #[derive(Serialize)]
@@ -101,8 +89,7 @@ impl Reply {
             }
             EventKind::ThinkingBlockDelta(delta) => {
                 if let Some(Some(index)) = self.thoughts.get(&*delta.block_id) {
-                    let delta = ThinkingDelta { r#type: "thinking_delta", thinking: &delta.delta };
-                    turn.delta(*index, &delta, out);
+                    turn.thinking(*index, &delta.delta, out);
                 }
             }
             EventKind::ToolCallDelta(delta) => {
@@ -267,11 +254,11 @@ impl Reply {
         self.wrote(id, index);
     }
 
-    fn text_delta(&mut self, turn: &Turn, id: &str, text: &str, out: &mut Frames) {
+    fn text_delta(&mut self, turn: &mut Turn, id: &str, text: &str, out: &mut Frames) {
         let Some(block) = self.texts.get_mut(id) else { return };
         if !text.is_empty() {
             block.is_empty = false;
-            turn.delta(block.index, &TextDelta { r#type: "text_delta", text }, out);
+            turn.text(block.index, text, out);
         }
     }
 
@@ -282,6 +269,7 @@ impl Reply {
             // What was sent cannot be changed. The block is begun anew; the first never ends.
             if !block.is_empty {
                 let old = block.index;
+                turn.replaced(old);
                 self.new_text(turn, id, Some(old), out);
             }
             self.text_delta(turn, id, text, out);
@@ -363,8 +351,7 @@ impl Reply {
             ContentBlock::Thinking(block) => {
                 self.thinking_start(turn, id, out);
                 if let Some(Some(index)) = self.thoughts.remove(id) {
-                    let thinking = &block.thinking;
-                    turn.delta(index, &ThinkingDelta { r#type: "thinking_delta", thinking }, out);
+                    turn.thinking(index, &block.thinking, out);
                     turn.stop(index, Last::Silent, out);
                 }
             }

@@ -16,17 +16,18 @@
 
 use super::approval::{Approval, ApprovalKey, Asked, Decision};
 use super::message;
-use super::words::{mode_of, mode_word};
+use super::words::{mode_of, mode_word, source};
 use crate::stream::DisplayMode;
 use serde::{Serialize, Serializer};
-use turnwire_core::block::UrlSource;
-use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result, Role, Source};
+use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result, Role};
 
 /// A command, and the id that its answer repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incoming {
     /// What the client calls it. Also of a command that cannot be read, where it has one.
     pub id: Option<Json>,
+    /// Its `type`, known or not.
+    pub word: Option<String>,
     /// The command, or why it is none.
     pub command: Result<Command>,
 }
@@ -43,7 +44,7 @@ pub enum Command {
     Subscribe {
         /// Which.
         session_id: String,
-        /// The last that it has; without it, from now on.
+        /// The last that it has; without it, everything from the start.
         last_event_id: Option<String>,
     },
     /// It says something to the agent.
@@ -114,7 +115,24 @@ pub enum Answer {
         code: String,
         /// Why, for a person.
         message: String,
+        /// What to do about it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+        /// Which command.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        command: Option<String>,
+        /// Which session, where no command is the cause.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<String>,
     },
+}
+
+impl Answer {
+    /// Something cannot be done.
+    pub fn error(code: impl Into<String>, message: impl Into<String>) -> Self {
+        let (code, message) = (code.into(), message.into());
+        Self::Error { code, message, hint: None, command: None, session_id: None }
+    }
 }
 
 /// Whether a turn goes on.
@@ -198,10 +216,11 @@ impl Incoming {
     pub fn from_json(text: &str) -> Self {
         let fields = match read(text) {
             Ok(fields) => fields,
-            Err(error) => return Self { id: None, command: Err(error) },
+            Err(error) => return Self { id: None, word: None, command: Err(error) },
         };
         let id = fields.raw("id").filter(|id| !id.is_null()).cloned();
-        Self { id, command: command(&fields) }
+        let word = fields.get::<String>("type").ok().flatten();
+        Self { id, word, command: command(&fields) }
     }
 }
 
@@ -234,6 +253,7 @@ fn command(fields: &Fields) -> Result<Command> {
         "stop" => Command::Stop { session_id: from.need("session_id")? },
         "ping" => Command::Ping,
         _ => {
+            let word: String = word.chars().take(64).collect();
             let message = format!("`{word}` is no command; it is one of {}", known());
             return Err(bad(message));
         }
@@ -283,7 +303,7 @@ impl Reading<'_> {
             .map(|(at, json)| content_url(json).ok_or_else(|| self.at("content_urls", at, "a URL")))
             .collect::<Result<_>>()?;
         let message = self.text("message")?.unwrap_or_default();
-        if message.is_empty() && content_urls.is_empty() {
+        if message.trim().is_empty() && content_urls.is_empty() {
             return Err(bad("chat has no `message`"));
         }
         let display_mode = match self.text("display_mode")? {
@@ -326,26 +346,23 @@ impl Reading<'_> {
 }
 
 fn content_url(json: &Json) -> Option<ContentUrl> {
-    if let Ok(url) = json.to::<String>() {
-        return Some(ContentUrl { url, ..ContentUrl::default() });
-    }
-    let fields: Fields = json.to().ok()?;
-    let text = |field: &str| fields.get::<String>(field).ok().flatten();
-    Some(ContentUrl { url: text("url")?, name: text("name"), mime_type: text("mime_type") })
+    let content = if let Ok(url) = json.to::<String>() {
+        ContentUrl { url, ..ContentUrl::default() }
+    } else {
+        let fields: Fields = json.to().ok()?;
+        let text = |field: &str| fields.get::<String>(field).ok().flatten();
+        ContentUrl { url: text("url")?, name: text("name"), mime_type: text("mime_type") }
+    };
+    Some(content).filter(|content| !content.url.trim().is_empty())
 }
 
 impl Chat {
     /// The message that enters the log: its words, its files, and how much of the work is shown.
     pub fn to_msg(&self) -> Msg {
-        let words = (!self.message.is_empty()).then(|| Part::from(self.message.as_str()));
+        let words = (!self.message.trim().is_empty()).then(|| Part::from(self.message.as_str()));
         let files = self.content_urls.iter().map(|file| {
-            let source = UrlSource {
-                url: file.url.clone(),
-                media_type: file.mime_type.clone(),
-                ..UrlSource::default()
-            };
-            let block = DataBlock::from_source(Source::Url(source));
-            Part::Data(DataBlock { name: file.name.clone(), ..block })
+            let source = source(&file.url, file.mime_type.clone());
+            Part::Data(DataBlock { name: file.name.clone(), ..DataBlock::from_source(source) })
         });
         let msg = Msg::user("user", words.into_iter().chain(files).collect::<Vec<_>>());
         let Some(mode) = self.display_mode else { return msg };

@@ -203,14 +203,7 @@ pub(super) fn data_block(fields: &Fields) -> DataBlock {
     let url = word("url").unwrap_or_default();
     let media_type = word("mime_type");
     let other = fields.get::<Source>("source").ok().flatten();
-    let source = other.unwrap_or_else(|| match base64_of(&url, media_type.as_deref()) {
-        Some((found, data)) => Source::Base64(Base64Source {
-            data: data.to_owned(),
-            media_type: media_type.or(found),
-            ..Base64Source::default()
-        }),
-        None => Source::Url(UrlSource { url, media_type, ..UrlSource::default() }),
-    });
+    let source = other.unwrap_or_else(|| source(&url, media_type));
     DataBlock {
         kind: match word("kind").as_deref() {
             Some("image") => DataKind::Image,
@@ -221,6 +214,18 @@ pub(super) fn data_block(fields: &Fields) -> DataBlock {
         id: word("id").unwrap_or_default(),
         name: word("name"),
         ..DataBlock::from_source(source)
+    }
+}
+
+/// Where bytes are, or the bytes themselves where they are in the URL.
+pub(super) fn source(url: &str, media_type: Option<String>) -> Source {
+    match base64_of(url, media_type.as_deref()) {
+        Some((found, data)) => Source::Base64(Base64Source {
+            data: data.to_owned(),
+            media_type: media_type.or(found),
+            ..Base64Source::default()
+        }),
+        None => Source::Url(UrlSource { url: url.to_owned(), media_type, ..UrlSource::default() }),
     }
 }
 

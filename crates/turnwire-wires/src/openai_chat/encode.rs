@@ -15,6 +15,8 @@ use turnwire_core::{
 
 pub(super) struct ChatEncoder {
     model: Option<String>,
+    /// What the completion is called; otherwise it has the reply's id.
+    id: Option<String>,
     usage: bool,
     turn: Turn,
 }
@@ -55,7 +57,12 @@ enum State {
 
 impl ChatEncoder {
     pub(super) fn new(encoding: &Encoding) -> Self {
-        Self { model: encoding.model.clone(), usage: encoding.usage, turn: Turn::default() }
+        Self {
+            model: encoding.model.clone(),
+            id: encoding.id.clone(),
+            usage: encoding.usage,
+            turn: Turn::default(),
+        }
     }
 }
 
@@ -94,6 +101,8 @@ impl Encode for ChatEncoder {
             ReplyEnd { finished_reason: FinishedReason::ToolCalls, ..ReplyEnd::default() }
         };
         self.finish(&end, out);
+        // When the client has executed them, the same reply goes on as another completion.
+        self.turn = Turn::default();
     }
 }
 
@@ -322,7 +331,7 @@ impl ChatEncoder {
 
     fn chunk(&self, choices: &[Choice<'_>], usage: Option<Usage>, out: &mut Frames) {
         let chunk = Chunk {
-            id: &self.turn.id,
+            id: self.id.as_deref().unwrap_or(&self.turn.id),
             object: "chat.completion.chunk",
             created: self.turn.created,
             model: self.model.as_deref().unwrap_or(&self.turn.model),

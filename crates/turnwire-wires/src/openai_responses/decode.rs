@@ -503,6 +503,8 @@ impl Responses {
     }
 
     fn finish(&mut self, response: &Response<'_>, word: &str, out: &mut Sink<'_>) {
+        // There is no event of its own for it.
+        let word = if &*response.status == "cancelled" { "cancelled" } else { word };
         self.begin(response, out);
         self.final_items(response, out);
         self.close_parts(out);

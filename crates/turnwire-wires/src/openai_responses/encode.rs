@@ -16,6 +16,9 @@ use turnwire_core::{
 
 pub(super) struct Responses {
     model: Option<String>,
+    /// What the response is called.
+    id: Option<String>,
+    wants_json: bool,
     turn: Option<Box<Turn>>,
     /// The reply that ended last: nothing comes after its end.
     ended: String,
@@ -23,7 +26,12 @@ pub(super) struct Responses {
 
 /// One reply on its way out.
 struct Turn {
+    /// The reply.
     id: String,
+    /// What the response is called.
+    name: String,
+    /// Text that is no JSON waits until it is known whether it is needed.
+    wants_json: bool,
     model: String,
     created: i64,
     /// The response was announced.
@@ -63,7 +71,13 @@ enum Family {
 
 impl Responses {
     pub(super) fn new(encoding: &Encoding) -> Self {
-        Self { model: encoding.model.clone(), turn: None, ended: String::new() }
+        Self {
+            model: encoding.model.clone(),
+            id: encoding.id.clone(),
+            wants_json: encoding.wants_json,
+            turn: None,
+            ended: String::new(),
+        }
     }
 
     /// The turn that an event belongs to; `None` where it is not for this wire.
@@ -82,8 +96,10 @@ impl Responses {
             None if event.reply_id.is_empty() || event.reply_id == self.ended => return None,
             None => {}
         }
-        let model = &self.model;
-        let turn = self.turn.get_or_insert_with(|| Box::new(Turn::new(event, model.as_deref())));
+        let (id, model) = (self.id.as_deref(), self.model.as_deref());
+        let turn = self.turn.get_or_insert_with(|| {
+            Box::new(Turn { wants_json: self.wants_json, ..Turn::new(event, id, model) })
+        });
         Some(turn)
     }
 
@@ -107,16 +123,21 @@ impl Encode for Responses {
     /// The reply pauses, for the client to execute calls; or it broke off.
     fn end(&mut self, out: &mut Frames) {
         let Some(turn) = &self.turn else { return };
+        // What broke off was not stopped by anybody.
         let finished_reason =
-            if turn.waits() { FinishedReason::ToolCalls } else { FinishedReason::Interrupted };
+            if turn.waits() { FinishedReason::ToolCalls } else { FinishedReason::Truncated };
         self.finish(&ReplyEnd { finished_reason, ..ReplyEnd::default() }, out);
+        // If the reply goes on, that is another response.
+        self.ended.clear();
     }
 }
 
 impl Turn {
-    fn new(event: &Event<'_>, model: Option<&str>) -> Self {
+    fn new(event: &Event<'_>, name: Option<&str>, model: Option<&str>) -> Self {
         Self {
             id: event.reply_id.to_string(),
+            name: name.unwrap_or(&event.reply_id).to_owned(),
+            wants_json: false,
             model: model.unwrap_or_default().to_owned(),
             created: seconds(&event.created_at),
             announced: false,
@@ -227,7 +248,7 @@ impl Turn {
         }
         for name in ["response.created", "response.in_progress"] {
             let response = Response {
-                id: &self.id,
+                id: &self.name,
                 created_at: self.created,
                 model: &self.model,
                 status: "in_progress",
@@ -299,6 +320,8 @@ impl Turn {
             self.number += merged;
             block.write_delta(self.number, delta, out);
             self.number += 1;
+        } else if self.wants_json {
+            self.release(false, out);
         }
     }
 
@@ -456,7 +479,8 @@ impl Turn {
                 && match &block.kind {
                     Kind::Call { .. } => !at_end,
                     Kind::Data { .. } => !at_end && !block.ended,
-                    Kind::Text | Kind::Thinking | Kind::Item(_) => false,
+                    Kind::Text => self.wants_json && !at_end && !block.looks_like_json(),
+                    Kind::Thinking | Kind::Item(_) => false,
                 };
             if waits {
                 return;
@@ -576,9 +600,16 @@ impl Turn {
                 ("response.completed", "completed")
             }
             FinishedReason::Error => ("response.failed", "failed"),
+            // They have the word, but no event of that name.
+            FinishedReason::Interrupted => ("response.incomplete", "cancelled"),
             _ => ("response.incomplete", "incomplete"),
         };
         let open = if status == "completed" { "completed" } else { "incomplete" };
+        let is_tool_calls = matches!(end.finished_reason, FinishedReason::ToolCalls);
+        if self.wants_json && (end.structured_output.is_some() || is_tool_calls) {
+            let mut texts = self.blocks.iter_mut().filter(|block| matches!(block.kind, Kind::Text));
+            texts.by_ref().filter(|block| !block.looks_like_json()).for_each(Block::drop_held);
+        }
         self.release(true, out);
         for place in 0..self.blocks.len() {
             self.close(place, open, out);
@@ -622,7 +653,7 @@ impl Turn {
         });
         let output: Vec<Json> = std::mem::take(&mut self.output).into_iter().flatten().collect();
         let response = Response {
-            id: &self.id,
+            id: &self.name,
             created_at: self.created,
             model: &self.model,
             status,

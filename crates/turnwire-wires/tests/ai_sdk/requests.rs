@@ -150,3 +150,45 @@ fn what_is_wrong_with_a_request_is_named() {
         "NotARequest: the approval of the call c has no `approved`"
     );
 }
+
+fn named(messages: &Value, message_id: &str) -> ChatRequest {
+    let text = json!({"id": "chat", "messages": messages, "messageId": message_id});
+    ChatRequest::parse(&text.to_string()).unwrap()
+}
+
+#[test]
+fn a_client_goes_on_with_the_message_that_it_names_or_with_the_last() {
+    let waiting = tool("c", &json!({"state": "approval-responded"}));
+    let continued = |request: ChatRequest| request.continued().unwrap().map(|it| it.id);
+    assert_eq!(continued(request(&json!([user("m"), waiting]))).as_deref(), Some("r"));
+    assert_eq!(continued(request(&json!([waiting, user("m")]))), None);
+    assert_eq!(continued(named(&json!([waiting, user("m")]), "r")).as_deref(), Some("r"));
+    assert_eq!(continued(named(&json!([waiting, user("m")]), "m")), None);
+    let text = json!({"id": "chat", "messages": [waiting], "trigger": "regenerate-message"});
+    assert_eq!(continued(ChatRequest::parse(&text.to_string()).unwrap()), None);
+}
+
+#[test]
+fn of_a_message_that_goes_on_only_the_calls_of_its_last_step_count() {
+    let tool = |id: &str, state: &str, is_here: bool| {
+        json!({"type": "dynamic-tool", "toolName": "f", "toolCallId": id, "state": state,
+            "providerExecuted": is_here})
+    };
+    let step = json!({"type": "step-start"});
+    let parts = json!([
+        step, tool("before", "approval-responded", true), step,
+        tool("ended", "output-available", true), tool("answered", "approval-responded", true),
+        tool("asked", "approval-requested", true), tool("given", "output-available", false),
+        {"type": "text", "text": "x"},
+    ]);
+    let message = json!({"id": "r", "role": "assistant", "parts": parts});
+    let continued = request(&json!([message])).continued().unwrap().unwrap();
+    assert_eq!(continued.calls, ["answered", "asked", "given"]);
+}
+
+#[test]
+fn what_was_asked_last_is_named_from_the_end() {
+    let reply = json!({"id": "r", "role": "assistant", "parts": []});
+    let request = request(&json!([user("m1"), reply, user("m2"), user("m3")]));
+    assert_eq!(request.last_asked().unwrap(), ["m3", "m2"]);
+}

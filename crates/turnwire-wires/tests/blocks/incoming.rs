@@ -1,6 +1,6 @@
 //! Frames in.
 
-use crate::make::{call, end, events, frames, result, rich, start, text, thinking};
+use crate::make::{call, end, events, frames, model, result, rich, start, text, thinking};
 use serde_json::json;
 use turnwire_core::{
     ContentBlock, ErrorKind, Event, EventKind, FinishedReason, Folder, Msg, TextBlock, ToolCall,
@@ -223,4 +223,19 @@ fn an_empty_text_keeps_its_place_although_it_ends_late() {
     let msg = fold(&decode(&frames(&events))).remove(0);
     let ids: Vec<&str> = msg.content().iter().map(ContentBlock::id).collect();
     assert_eq!(ids, ["b1", "b2"]);
+}
+
+#[test]
+fn what_is_written_again_is_read_once() {
+    let mut values = start();
+    values.extend(model());
+    values.extend(thinking("b1", &["hm"]));
+    values.push(json!({"type": "MODEL_CALL_END", "discard": ["b1"]}));
+    values.extend(text("b2", &["Hi"]));
+    values.extend(end("completed"));
+    let written = frames(&events(values));
+    assert!(written.iter().any(|frame| frame.contains(r#""again":true"#)));
+    let read = fold(&decode(&written));
+    assert_eq!((read.len(), read[0].content().len()), (1, 1));
+    assert_eq!(read[0].text("").as_deref(), Some("Hi"));
 }

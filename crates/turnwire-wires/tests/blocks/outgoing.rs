@@ -300,7 +300,7 @@ fn an_approval_request_has_a_key_a_time_out_and_stands_between_call_and_answer()
         .collect();
     assert_eq!(types, ["tool_use", "approval_request", "approval_result", "tool_result"]);
     let request = frames.iter().find(|frame| frame["content_block"]["type"] == "approval_request");
-    assert_eq!(request.unwrap()["content_block"]["approval_key"], "abc-123_1");
+    assert_eq!(request.unwrap()["content_block"]["approval_key"], "abc-123_5", "its place");
     assert_eq!(request.unwrap()["content_block"]["reply_id"], "m1");
     let delta = frames.iter().map(|frame| &frame["delta"]).find(|delta| delta.is_object()).unwrap();
     assert_eq!(delta["timeout_seconds"], 300);
@@ -535,4 +535,56 @@ fn taking_back_many_blocks_costs_no_more_each() {
     let frames = frames(&events(values));
     let gone = frames.iter().filter(|frame| frame.contains("content_block_discard")).count();
     assert_eq!(gone, ids.len());
+}
+
+/// A model call that thinks, is broken off by a crash while it speaks, and is made again.
+fn made_again() -> Vec<Value> {
+    let mut values = start();
+    values.extend(model());
+    values.extend(call("t1", "look", &["{}"]));
+    values.extend(model_end());
+    values.extend(result("t1", "look", &["seen"], "success"));
+    values.extend(model());
+    values.extend(thinking("b1", &["hm", "m"]));
+    values.extend(&mut text("b2", &["Hel"]).into_iter().take(2));
+    values.extend(start());
+    values.push(json!({"type": "MODEL_CALL_END", "discard": ["b1", "b2"]}));
+    values.extend(model());
+    values.extend(thinking("b3", &["aha"]));
+    values.extend(text("b4", &["Hello"]));
+    values.extend(model_end());
+    values.extend(end("completed"));
+    values
+}
+
+#[test]
+fn what_had_ended_and_is_taken_back_is_gone_for_a_client_that_does_not_know_of_it() {
+    let written = frames(&events(made_again()));
+    let (mut react, mut flutter) = (React::default(), Flutter::default());
+    for frame in &written {
+        react.take(frame);
+        flutter.take(frame);
+    }
+    let wanted = ["calls look{} gives seen", "thinks aha", "says Hello"];
+    assert_eq!(lines(&react.blocks), wanted);
+    assert_eq!(lines(&flutter.blocks()), wanted);
+    assert!(!react.is_streaming);
+    let again = written.iter().filter(|frame| frame.contains(r#""again":true"#));
+    let again: Vec<Value> =
+        again.map(|frame| serde_json::from_str::<Value>(frame).unwrap()["type"].clone()).collect();
+    let block = ["content_block_start", "content_block_stop"];
+    assert_eq!(again, [&["message_start"][..], &block, &block].concat());
+}
+
+#[test]
+fn nobody_takes_back_for_ever() {
+    let mut values = start();
+    for n in 0..100 {
+        values.extend(model());
+        values.extend(thinking(&format!("b{n}"), &["hm"]));
+        values.push(json!({"type": "MODEL_CALL_END", "discard": [format!("b{n}")]}));
+    }
+    let written = frames(&events(values));
+    let starts = written.iter().filter(|frame| frame.contains("message_start")).count();
+    assert_eq!(starts, 17);
 }

@@ -8,7 +8,7 @@ use super::Reply;
 use crate::stream::Frames;
 use serde::Serialize;
 use turnwire_core::event::{ConfirmResult, RequireUserConfirm, UserConfirmResult};
-use turnwire_core::{Event, Fields, Json, ToolCall, ToolResult, ToolResultState};
+use turnwire_core::{Event, Fields, Json, Seq, ToolCall, ToolResult, ToolResultState};
 
 /// A call: its input only while that comes in.
 pub(super) struct Call {
@@ -23,8 +23,8 @@ pub(super) struct Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallState {
     Going,
-    /// Asking, and in which question of the turn.
-    Asking(u32),
+    /// Asking, and in which question.
+    Asking(u64),
     Over,
 }
 
@@ -197,15 +197,16 @@ impl Reply {
             return;
         }
         turn.approvals += 1;
+        let count = event.seq.map_or_else(|| told(event).unwrap_or(turn.approvals), Seq::get);
         for asked in &open {
             self.call_end(turn, &asked.id, None, out);
             if let Some(call) = self.calls.get_mut(&asked.id) {
-                call.state = CallState::Asking(turn.approvals);
+                call.state = CallState::Asking(count);
             }
         }
         let seconds = event.metadata.get::<u64>("timeout_seconds").ok().flatten();
         let asked = Asked::of(open, seconds.unwrap_or(APPROVAL_SECONDS));
-        let approval_key = turn.approval_key(turn.approvals);
+        let approval_key = turn.approval_key(count);
         let who = &self.who;
         let block = ApprovalStart {
             r#type: "approval_request",
@@ -302,6 +303,12 @@ fn decided(result: &ConfirmResult, print: u64) -> Decision {
     };
     let tool_use_id = Some(result.tool_call.id.clone());
     Decision { tool_use_id, verdict, message: result.rest.get("message").ok().flatten() }
+}
+
+/// The count in the key that a question had in the stream that it was read from.
+fn told(event: &Event<'_>) -> Option<u64> {
+    let key = event.metadata.get::<String>("approval_key").ok().flatten()?;
+    Some(ApprovalKey::parse(&key)?.count)
 }
 
 /// A tool's title is what the protocol shows as its friendly name.

@@ -75,6 +75,11 @@ impl Block {
         }
     }
 
+    /// Whether its text begins as a JSON object or list does.
+    pub(super) fn looks_like_json(&self) -> bool {
+        self.text.trim_start().starts_with(['{', '['])
+    }
+
     pub(super) fn drop_held(&mut self) {
         if matches!(self.state, State::Held) {
             self.state = State::Dropped;

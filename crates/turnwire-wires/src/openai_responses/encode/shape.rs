@@ -276,18 +276,12 @@ pub(super) struct Usage {
 #[derive(Serialize)]
 struct InputDetails {
     cached_tokens: i64,
-    #[serde(skip_serializing_if = "is_zero")]
     cache_write_tokens: i64,
 }
 
 #[derive(Serialize)]
 struct OutputDetails {
     reasoning_tokens: i64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-fn is_zero(count: &i64) -> bool {
-    *count == 0
 }
 
 impl From<TokenCounts> for Usage {

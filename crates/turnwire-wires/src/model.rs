@@ -1,0 +1,160 @@
+//! An agent in the place of a model: what its clients ask, and an answer in one piece.
+//!
+//! ```
+//! use turnwire_wires::openai_chat;
+//!
+//! let asked = openai_chat::read_request(r#"{"model": "friday", "messages": [
+//!     {"role": "system", "content": "Be brief."},
+//!     {"role": "user", "content": "Hi!"},
+//!     {"role": "assistant", "content": "Whatever the client says that we said."},
+//!     {"role": "user", "content": "And now?"}
+//! ]}"#)?;
+//! assert_eq!(asked.instructions.as_deref(), Some("Be brief."));
+//! assert_eq!(asked.said.len(), 2);
+//! assert_eq!(asked.new_messages()[0].text("").as_deref(), Some("And now?"));
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+
+use turnwire_core::{
+    ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, TextBlock, ToolResult,
+};
+
+/// What a client asks of an agent that it takes for a model. What it says that the assistant said is
+/// not in here.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// The model, which is an agent.
+    pub model: String,
+    /// Whether the answer comes as a stream.
+    pub stream: bool,
+    /// Whether the stream ends with the tokens, where a protocol leaves that to the client.
+    pub usage: bool,
+    /// What the client tells the model beforehand.
+    pub instructions: Option<String>,
+    /// The tools that the client executes.
+    pub tools: Vec<AskedTool>,
+    /// The form that the answer is to have: a JSON Schema.
+    pub output_schema: Option<Json>,
+    /// Everything else, by the protocol's own names.
+    pub extra: Fields,
+    /// All messages of the user's, oldest first.
+    pub said: Vec<Msg>,
+    /// How many of them stand before the last message of the assistant's.
+    pub before: usize,
+    /// The results of calls behind the last message of the assistant's.
+    pub results: Vec<ToolResult>,
+}
+
+/// A tool that the client executes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AskedTool {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its input.
+    pub input: Option<Json>,
+}
+
+impl Asked {
+    /// What the user said behind the last message of the assistant's: what lies further back the
+    /// client only repeats.
+    pub fn new_messages(&self) -> &[Msg] {
+        self.said.get(self.before..).unwrap_or_default()
+    }
+
+    /// Takes a message that was read.
+    pub(crate) fn take(&mut self, msg: Msg) {
+        match msg.role() {
+            Role::User => self.said.push(msg),
+            Role::System => self.instruct(&msg.text("\n").unwrap_or_default()),
+            Role::Assistant | Role::Tool => {
+                self.results.extend(msg.content().iter().filter_map(|block| match block {
+                    ContentBlock::ToolResult(result) => Some(result.clone()),
+                    _ => None,
+                }));
+            }
+        }
+    }
+
+    /// Here the client says that the assistant said something.
+    pub(crate) fn assistant(&mut self) {
+        self.before = self.said.len();
+        self.results.clear();
+    }
+
+    pub(crate) fn instruct(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        let instructions = self.instructions.get_or_insert_default();
+        if !instructions.is_empty() {
+            instructions.push_str("\n\n");
+        }
+        instructions.push_str(text);
+    }
+
+    /// An error unless there is something to do, and every message says something.
+    pub(crate) fn checked(self) -> Result<Self> {
+        if self.model.is_empty() {
+            return Err(wrong("`model` is missing: it is the name of an agent"));
+        }
+        if self.said.is_empty() && self.results.is_empty() {
+            return Err(wrong("`messages` has nothing of the user's"));
+        }
+        let is_blank = |block: &ContentBlock| matches!(block, ContentBlock::Text(TextBlock { text, .. }) if text.trim().is_empty());
+        if self.said.iter().any(|msg| msg.content().iter().all(is_blank)) {
+            return Err(wrong("a message of the user's says nothing"));
+        }
+        Ok(self)
+    }
+}
+
+/// A request that cannot be done.
+pub(crate) fn wrong(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::NotARequest, message)
+}
+
+/// A field of a request, with its name in the error.
+pub(crate) fn field<T: serde::de::DeserializeOwned>(
+    fields: &mut Fields,
+    name: &str,
+) -> Result<Option<T>> {
+    match fields.remove(name) {
+        Some(json) if !json.is_null() => {
+            json.to().map(Some).map_err(|error| wrong(format!("`{name}` {}", error.message())))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The frames of a stream, put together as the protocol has an answer in one piece.
+pub trait Whole: Send {
+    /// Takes the next frame.
+    fn frame(&mut self, text: &str);
+
+    /// The answer, or what went wrong.
+    fn end(self: Box<Self>) -> Result<Json, Failed>;
+}
+
+/// A reply that failed, as the protocol tells it without a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failed {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Json,
+}
+
+impl Failed {
+    /// By the protocol's word for what went wrong. That the agent's own key does not open its model's
+    /// door is no fault of the client's.
+    pub(crate) fn new(kind: &str, body: Json) -> Self {
+        let status = match kind {
+            "invalid_request_error" => 400,
+            "rate_limit_error" => 429,
+            _ => 500,
+        };
+        Self { status, body }
+    }
+}

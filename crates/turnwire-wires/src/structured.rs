@@ -1,0 +1,149 @@
+//! For who asked for JSON: the structured output is the text.
+//!
+//! An agent may talk beside the output that it gives. Protocols that have one place for both hand it
+//! to a client that reads it as JSON. So text that is none waits until it is known whether there is
+//! an output.
+
+use crate::stream::{Encode, Encoding, Frames};
+use std::collections::HashSet;
+use turnwire_core::event::Block;
+use turnwire_core::{ContentBlock, Event, EventKind, TextBlock};
+
+/// An encoder that does so where the client asked for JSON.
+pub(crate) fn encoder<E: Encode + 'static>(encoding: &Encoding, inner: E) -> Box<dyn Encode> {
+    if encoding.wants_json {
+        Box::new(Structured { inner, held: Vec::new(), json: HashSet::new(), talk: HashSet::new() })
+    } else {
+        Box::new(inner)
+    }
+}
+
+struct Structured<E> {
+    inner: E,
+    /// The text that waits.
+    held: Vec<Event<'static>>,
+    /// The blocks that are JSON: they are written as they grow.
+    json: HashSet<String>,
+    /// The blocks that are none.
+    talk: HashSet<String>,
+}
+
+impl<E: Encode> Structured<E> {
+    fn release(&mut self, which: impl Fn(&Event<'_>) -> bool, out: &mut Frames) {
+        for event in std::mem::take(&mut self.held) {
+            if which(&event) {
+                self.inner.event(&event, out);
+            } else {
+                self.held.push(event);
+            }
+        }
+    }
+
+    /// A text grows. Its first letter says whether it is an object.
+    fn text(&mut self, event: &Event<'_>, id: &str, delta: &str, out: &mut Frames) {
+        if self.json.contains(id) {
+            return self.inner.event(event, out);
+        }
+        let is_object = match delta.trim_start().chars().next() {
+            Some(first) => self.talk.insert(id.to_owned()) && first == '{',
+            None => false,
+        };
+        if is_object {
+            self.json.insert(id.to_owned());
+            self.release(|held| block_of(held) == Some(id), out);
+            return self.inner.event(event, out);
+        }
+        self.held.push(event.clone().into_owned());
+    }
+}
+
+/// The text block that an event is about.
+fn block_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
+    match &event.kind {
+        EventKind::TextBlockStart(start) => Some(&start.block_id),
+        EventKind::TextBlockDelta(delta) => Some(&delta.block_id),
+        EventKind::TextBlockEnd(end) => Some(&end.block_id),
+        EventKind::Block(block) => match &*block.block {
+            ContentBlock::Text(block) => Some(&block.id),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl<E: Encode> Encode for Structured<E> {
+    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        let id = block_of(event).filter(|_| !event.is_of_sub_agent());
+        match (&event.kind, id) {
+            (EventKind::TextBlockDelta(delta), Some(id)) => {
+                self.text(event, id, &delta.delta, out);
+            }
+            (_, Some(id)) if self.json.contains(id) => self.inner.event(event, out),
+            (_, Some(_)) => self.held.push(event.clone().into_owned()),
+            (EventKind::ReplyEnd(end), None) if !event.is_of_sub_agent() => {
+                if let Some(output) = &end.structured_output {
+                    self.held.clear();
+                    if self.json.is_empty() {
+                        let block = Box::new(TextBlock::new(output.text()).into());
+                        let said = Event::new(event.reply_id.to_string(), Block { block });
+                        self.inner.event(&said, out);
+                    }
+                }
+                self.release(|_| true, out);
+                self.inner.event(event, out);
+            }
+            _ => self.inner.event(event, out),
+        }
+    }
+
+    fn end(&mut self, out: &mut Frames) {
+        self.release(|_| true, out);
+        self.inner.end(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Encoding, Frames, Wire};
+    use turnwire_core::Event;
+
+    /// The text of an answer whose client wants JSON.
+    fn said(wire: &str, texts: &[&str], output: &str) -> String {
+        let encoding = Encoding { wants_json: true, ..Encoding::default() };
+        let mut encoder = Wire::named(wire).unwrap().encoder(&encoding).unwrap();
+        let mut events = vec![r#""type":"REPLY_START","name":"a""#.to_owned()];
+        events.push(r#""type":"TEXT_BLOCK_START","block_id":"b""#.to_owned());
+        for text in texts {
+            let delta = serde_json::to_string(text).unwrap();
+            events.push(format!(r#""type":"TEXT_BLOCK_DELTA","block_id":"b","delta":{delta}"#));
+        }
+        events.push(r#""type":"TEXT_BLOCK_END","block_id":"b""#.to_owned());
+        events.push(format!(
+            r#""type":"REPLY_END","finished_reason":"completed","structured_output":{output}"#
+        ));
+        let mut frames = Frames::default();
+        for event in events {
+            let text = format!(r#"{{"reply_id":"r",{event}}}"#);
+            encoder.event(&Event::from_json(&text).unwrap(), &mut frames);
+        }
+        let texts = frames.iter().filter_map(|(_, text)| {
+            let frame: serde_json::Value = serde_json::from_str(text).ok()?;
+            let found = frame
+                .pointer("/delta/text")
+                .or_else(|| frame.pointer("/choices/0/delta/content"))?;
+            Some(found.as_str()?.to_owned())
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn who_asked_for_json_gets_it_once() {
+        for wire in ["openai-chat", "anthropic"] {
+            let object = r#"{"a":1}"#;
+            assert_eq!(said(wire, &["Here ", "it is: {"], object), object, "{wire}");
+            assert_eq!(said(wire, &["Just ", "words"], "null"), "Just words", "{wire}");
+            assert_eq!(said(wire, &[" \n", "{\"a\":", " 1}"], object), " \n{\"a\": 1}", "{wire}");
+            assert_eq!(said(wire, &[], object), object, "{wire}");
+        }
+    }
+}
