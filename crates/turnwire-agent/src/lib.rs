@@ -53,12 +53,15 @@
 //! |---|---|
 //! | [`agent`] | the trait, and what it is handed |
 //! | [`demo`] | the agent that needs no key and no network |
+//! | [`offer`] | what a client brings to a turn beside its words |
 //! | [`fn@close`] | ending a reply that cannot go on |
 
 pub mod agent;
 mod closing;
 pub mod demo;
+pub mod offer;
 
 pub use agent::{Agent, Halt, Journal, Turn};
 pub use closing::close;
 pub use demo::Demo;
+pub use offer::{ClientTool, Offer};

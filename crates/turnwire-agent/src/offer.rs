@@ -1,0 +1,70 @@
+//! What a client brings to a turn beside its words: tools of its own, the form of the answer, and
+//! whether anybody is there to be asked.
+//!
+//! It is part of the user's message, so it is in the log with it: a reply that goes on after a
+//! restart finds it again.
+//!
+//! ```
+//! use turnwire_agent::{ClientTool, Offer};
+//! use turnwire_core::Msg;
+//!
+//! let tool = ClientTool { name: "open_page".to_owned(), ..ClientTool::default() };
+//! let offer = Offer { tools: vec![tool], ..Offer::default() };
+//! let msg = offer.to_msg(Msg::user("ann", "Show me the news."));
+//! assert_eq!(Offer::of(&msg).tools[0].name, "open_page");
+//! ```
+
+use serde::{Deserialize, Serialize};
+use turnwire_core::{Fields, Json, Msg};
+
+/// The entry of a message's metadata.
+const KEY: &str = "client";
+
+/// What a client brings to a turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Tools that the client executes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ClientTool>,
+    /// The form that the answer is to have: a JSON Schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Json>,
+    /// What the agent is told about where it runs, or how to answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// Whether nobody can be asked: what needs a person's yes is denied at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unattended: bool,
+    /// Whatever else the client sends, by its own names.
+    #[serde(default, skip_serializing_if = "Fields::is_empty")]
+    pub extra: Fields,
+}
+
+/// A tool that the client executes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientTool {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    #[serde(default)]
+    pub description: String,
+    /// The JSON Schema of its input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Json>,
+}
+
+impl Offer {
+    /// What came with a message; nothing when there is nothing, or when it cannot be read.
+    pub fn of(msg: &Msg) -> Self {
+        msg.metadata().get::<Self>(KEY).ok().flatten().unwrap_or_default()
+    }
+
+    /// Puts it into a message.
+    pub fn to_msg(&self, msg: Msg) -> Msg {
+        if *self == Self::default() {
+            return msg;
+        }
+        let Ok(json) = Json::of(self) else { return msg };
+        msg.to_builder().metadata(KEY, json).build().unwrap_or(msg)
+    }
+}
