@@ -9,7 +9,7 @@ pub(crate) use table::ROUTES;
 
 use crate::App;
 use crate::auth::Scope;
-use crate::error;
+use crate::error::{self, Dialect};
 use crate::guard::Context;
 use axum::Router;
 use axum::extract::Request;
@@ -110,7 +110,8 @@ pub(crate) struct Answer {
 pub fn router(app: Arc<App>) -> Router {
     let mut router = Router::new();
     for (index, route) in ROUTES.iter().enumerate() {
-        let gate = Gate { app: Arc::clone(&app), index, access: route.access };
+        let dialect = Dialect::of(route.path);
+        let gate = Gate { app: Arc::clone(&app), index, access: route.access, dialect };
         router = router.route(route.path, (route.handler)().layer(gate));
     }
     router
@@ -125,6 +126,7 @@ struct Gate {
     app: Arc<App>,
     index: usize,
     access: Access,
+    dialect: Dialect,
 }
 
 impl Layer<Inner> for Gate {
@@ -162,7 +164,7 @@ impl Service<Request> for Gated {
                 Err(error) => error.into_response(),
             };
             gate.app.metrics.answered(Some(gate.index), response.status(), start.elapsed());
-            Ok(response)
+            Ok(gate.dialect.translate(response))
         })
     }
 }

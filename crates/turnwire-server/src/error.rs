@@ -11,6 +11,10 @@
 //! );
 //! ```
 
+mod dialect;
+
+pub(crate) use dialect::Dialect;
+
 use crate::App;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -206,12 +210,14 @@ impl IntoResponse for ApiError {
         let mut headers = HeaderMap::with_capacity(4);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut response = (self.0.status, headers, self.json()).into_response();
-        if let Some((name, value)) = self.0.header {
+        if let Some((name, value)) = self.0.header.clone() {
             response.headers_mut().insert(name, value);
         }
-        if let Some(detail) = self.0.detail {
-            response.extensions_mut().insert(Detail(detail));
+        if let Some(detail) = &self.0.detail {
+            response.extensions_mut().insert(Detail(detail.clone()));
         }
+        // For whoever has to say it in another protocol's words.
+        response.extensions_mut().insert(self);
         response
     }
 }

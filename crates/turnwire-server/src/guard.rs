@@ -8,7 +8,7 @@ mod request_id;
 use crate::App;
 use crate::api::{self, Access, ROUTES};
 use crate::auth::{Caller, Identity, Refusal, TOO_MANY_CONNECTIONS};
-use crate::error::{ApiError, ApiResult, Detail};
+use crate::error::{ApiError, ApiResult, Detail, Dialect};
 use crate::listen::{Busy, Conn, Tracked};
 use crate::routes::events_in;
 use axum::Router;
@@ -125,7 +125,8 @@ impl Guard {
             Ok(Admitted::Answered(answer)) => answer,
             Err(error) => {
                 let too_many = error.name() == TOO_MANY_CONNECTIONS && version == Version::HTTP_11;
-                let mut response = error.into_response();
+                let dialect = Dialect::of(uri.path());
+                let mut response = dialect.translate(error.into_response());
                 if too_many {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -188,10 +189,10 @@ impl Guard {
         check_encoding(request.headers())?;
         if let Some(origin) = request.headers().get(ORIGIN) {
             self.origins.check(origin, host)?;
-            if request.method() == Method::OPTIONS {
-                if let Some(answer) = Origins::preflight(request.headers()) {
-                    return Ok(Admitted::Answered(answer));
-                }
+            if request.method() == Method::OPTIONS
+                && let Some(answer) = Origins::preflight(request.headers())
+            {
+                return Ok(Admitted::Answered(answer));
             }
         }
         let identity = self.identify(request);

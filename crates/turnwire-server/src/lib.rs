@@ -13,10 +13,11 @@
 //! | [`stream`] | events on their way out |
 //! | `socket` | both, over a WebSocket |
 //! | [`turns`] | agents and the log, joined |
+//! | `protocols` | the protocols that clients have already |
 //! | [`blobs`] | bytes that are stored once |
 //!
 //! A request goes from `listen` (connections) through `guard` (host, origin, credentials, rate) and
-//! the table in `api` (scope, counters) to its handler in `routes`.
+//! the table in `api` (scope, counters) to its handler in `routes` or `protocols`.
 
 mod api;
 mod app;
@@ -31,6 +32,7 @@ mod health;
 pub mod ingest;
 mod listen;
 pub mod metrics;
+mod protocols;
 mod routes;
 mod socket;
 mod start;

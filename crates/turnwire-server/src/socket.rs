@@ -1,6 +1,7 @@
 //! Several sessions on one WebSocket: commands in, answers and events out.
 //!
-//! Commands are JSON objects, each in a text message, and are done one after the other:
+//! Commands are JSON objects, each in a text message, and are done one after the other. The blocks
+//! protocol has its own (`blocks`); these are around events as they are:
 //!
 //! | command | answer |
 //! |---|---|
@@ -19,16 +20,19 @@
 //! its session's log. They meet in a short queue: where the client does not read, the queue is full,
 //! and everybody waits. So a client that stalls costs no more memory, and is closed after a while.
 
+mod blocks;
 mod command;
+mod desk;
 mod subscriptions;
 mod writer;
 
-pub(crate) use command::WIRES;
+/// The wires whose frames can be sent over a socket.
+pub(crate) const WIRES: [&str; 3] = [blocks::WIRE, "turnwire", "agentscope"];
 
 use crate::App;
 use crate::auth::Caller;
 use axum::extract::ws::{Message, WebSocket};
-use command::{Desk, Flow};
+use desk::{Desk, Flow};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
 use std::sync::Arc;
@@ -98,6 +102,9 @@ async fn converse(
     let patience = app.config.limits.headers_timeout.0;
     let credentials = sleep_until(Instant::now() + patience);
     tokio::pin!(credentials);
+    if let Flow::Break(close) = desk.greet().await {
+        return close;
+    }
     loop {
         let message = tokio::select! {
             biased;
@@ -121,7 +128,7 @@ async fn converse(
         };
         heard = Instant::now();
         let flow = match message {
-            Ok(Message::Text(text)) => desk.command(text.as_str()).await,
+            Ok(Message::Text(text)) => desk.text(text.as_str()).await,
             Ok(Message::Binary(_)) => desk.binary().await,
             Ok(Message::Ping(_) | Message::Pong(_)) => Flow::Continue(()),
             Ok(Message::Close(_)) => Flow::Break(None),

@@ -4,16 +4,22 @@
 //! log (`backlog`); near the end it takes what was encoded once for all who watch the same session in
 //! the same shape (`feed`). A hint that there is more carries nothing, so a lost one costs time and
 //! no event; and a watcher that does not read costs no memory.
+//!
+//! The answer to a request in another protocol is about one reply only, and in its client's words: a
+//! [`Follow`].
 
 mod backlog;
 mod cache;
 mod feed;
+mod follow;
 mod token;
 mod watcher;
+mod whose;
 mod writer;
 
 pub use cache::Backlogs;
 pub use feed::Feeds;
+pub use follow::{Begin, Follow, Next, Pause, Tell};
 pub use token::{Place, place};
 pub use watcher::{Shared, Start, Until, Watcher};
 pub use writer::{Framing, Merge, Shape};

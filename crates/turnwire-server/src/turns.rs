@@ -11,6 +11,7 @@
 //! | [`retry`] | a message is answered again |
 //! | [`answers`] | what people and clients say to an open reply, a stop included |
 //! | [`once`] | a request that was sent twice is done once |
+//! | `waiting` | the sessions in which something waits |
 //! | `drive` | the one task of a session that works |
 //! | `journal` | what an agent emits becomes durable |
 //! | `ending` | replies that cannot go on are closed |
@@ -24,9 +25,10 @@ mod journal;
 pub mod once;
 pub mod retry;
 pub mod send;
+pub(crate) mod waiting;
 
 pub(crate) use ending::end_all;
-pub(crate) use journal::{filled, persist};
+pub(crate) use journal::{filled, persist, seconds};
 
 use crate::config::{Config, OnRestart};
 use crate::routes::unfinished;

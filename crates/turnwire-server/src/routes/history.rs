@@ -13,9 +13,10 @@ use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use turnwire_core::{Cursor, Seq};
+use turnwire_core::{Cursor, Msg, Seq};
 use turnwire_log::store::{MessageQuery, Status, StoredMessage};
 use turnwire_log::{Error, Session, Snapshot};
+use turnwire_wires::Wire;
 
 /// How many messages a page has, unless the client says so; and at the most.
 const PAGE: usize = 50;
@@ -33,6 +34,7 @@ pub struct Listed {
     agents: Option<Agents>,
     #[serde(default)]
     superseded: bool,
+    wire: Option<String>,
 }
 
 /// Whose messages.
@@ -62,6 +64,7 @@ pub async fn list_messages(
     Query(listed): Query<Listed>,
 ) -> ApiResult<impl IntoResponse> {
     caller.need(Scope::Read)?;
+    let wire = listed.wire.as_deref().filter(|name| *name != "turnwire").map(wire).transpose()?;
     let session = app.log.open(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let sub_agents = matches!(listed.agents, Some(Agents::All));
@@ -90,6 +93,11 @@ pub async fn list_messages(
         }
     }
     messages.sort_by_key(|(first, _)| *first);
+    let messages = messages.into_iter().map(|(_, json)| json).collect();
+    let messages = match wire {
+        Some(wire) => translated(wire, messages)?,
+        None => messages,
+    };
     let around = Around {
         cursors,
         last_event_id: session.token(snapshot.last),
@@ -101,13 +109,35 @@ pub async fn list_messages(
     Ok(([(CONTENT_TYPE, "application/json")], write(&messages, &around)?))
 }
 
+/// A protocol that has messages.
+fn wire(name: &str) -> ApiResult<&'static Wire> {
+    Wire::named(name).filter(|wire| wire.has_messages()).ok_or_else(|| {
+        let names: Vec<&str> =
+            Wire::all().filter(|wire| wire.has_messages()).map(|wire| wire.name).collect();
+        ApiError::bad_request("there is no wire of this name that has messages")
+            .kind("unknown_wire")
+            .hint(format!("wire is one of {}", names.join(", ")))
+    })
+}
+
+/// Messages as another protocol has them: one of ours may be several there.
+fn translated(wire: &Wire, messages: Vec<Bytes>) -> ApiResult<Vec<Bytes>> {
+    let read = |json: Bytes| {
+        let text = std::str::from_utf8(&json).map_err(ApiError::internal)?;
+        Msg::from_json(text).map_err(ApiError::internal)
+    };
+    let messages: Vec<Msg> = messages.into_iter().map(read).collect::<ApiResult<_>>()?;
+    let theirs = wire.encode_messages(&messages).map_err(ApiError::internal)?;
+    Ok(theirs.iter().map(|json| Bytes::copy_from_slice(json.text().as_bytes())).collect())
+}
+
 /// Puts messages, which are JSON already, into the answer.
-fn write(messages: &[(Seq, Bytes)], around: &Around) -> ApiResult<Vec<u8>> {
+fn write(messages: &[Bytes], around: &Around) -> ApiResult<Vec<u8>> {
     let around = serde_json::to_string(around).map_err(ApiError::internal)?;
-    let size: usize = messages.iter().map(|(_, json)| json.len() + 1).sum();
+    let size: usize = messages.iter().map(|json| json.len() + 1).sum();
     let mut body = Vec::with_capacity(size + around.len() + 16);
     body.extend_from_slice(b"{\"messages\":[");
-    for (at, (_, json)) in messages.iter().enumerate() {
+    for (at, json) in messages.iter().enumerate() {
         if at > 0 {
             body.push(b',');
         }

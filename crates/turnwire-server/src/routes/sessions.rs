@@ -61,7 +61,7 @@ pub async fn create_session(
 }
 
 /// The name of a session that is to be made.
-pub(super) fn new_key(caller: &Caller, id: Option<String>) -> ApiResult<SessionKey> {
+pub(crate) fn new_key(caller: &Caller, id: Option<String>) -> ApiResult<SessionKey> {
     if let Some(id) = id {
         return caller.session(&id);
     }

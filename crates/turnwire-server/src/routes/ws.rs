@@ -41,13 +41,9 @@ pub async fn open_socket(
 }
 
 fn wire(name: Option<&str>) -> ApiResult<&'static Wire> {
-    let hint = "use ?wire=turnwire or ?wire=agentscope";
-    let name = name.unwrap_or("blocks");
-    match Wire::named(name).filter(|wire| socket::WIRES.contains(&wire.name)) {
-        Some(wire) => Ok(wire),
-        None if name == "blocks" => {
-            Err(ApiError::not_implemented("the blocks protocol is not there yet").hint(hint))
-        }
-        None => Err(ApiError::bad_request("there is no socket for this wire").hint(hint)),
-    }
+    let name = name.filter(|name| !name.is_empty()).unwrap_or("blocks");
+    Wire::named(name).filter(|wire| socket::WIRES.contains(&wire.name)).ok_or_else(|| {
+        ApiError::bad_request("there is no socket for this wire")
+            .hint(format!("wire is one of {}", socket::WIRES.join(", ")))
+    })
 }

@@ -1,10 +1,7 @@
-//! Commands and their answers.
+//! Commands around canonical events, and their answers.
 
-use super::subscriptions::Subscriptions;
-use super::writer::{Out, Sender};
-use super::{Close, code};
-use crate::App;
-use crate::auth::{Caller, Connected, Scope};
+use super::desk::{Desk, Flow};
+use crate::auth::{Caller, Scope};
 use crate::error::{ApiError, ApiResult};
 use crate::ingest;
 use crate::routes::read_message;
@@ -14,29 +11,8 @@ use crate::turns::send::{IfBusy, send};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
 use turnwire_log::Session;
-use turnwire_wires::Wire;
-
-/// The wires whose frames can be sent over a socket with these commands.
-pub(crate) const WIRES: [&str; 2] = ["turnwire", "agentscope"];
-
-/// Where commands are done.
-pub(super) struct Desk {
-    pub app: Arc<App>,
-    pub wire: &'static Wire,
-    /// Who is at the other end, once that is known.
-    pub caller: Option<Caller>,
-    /// Counts for their tenant, where the connection does not do so already.
-    pub counted: Option<Connected>,
-    pub subscriptions: Subscriptions,
-    pub out: Sender,
-}
-
-/// Whether to read on; otherwise how to close. `None`: the connection is gone.
-pub(super) type Flow = ControlFlow<Option<Close>>;
 
 /// What a command is answered with, beside its `id`.
 type Fields = Map<String, Value>;
@@ -101,20 +77,9 @@ impl Desk {
             Ok(answer) => self.say(answer, id).await,
             Err(error) => {
                 self.refuse(&command.r#type, id.as_ref(), &error).await?;
-                if command.r#type == "auth" && self.caller.is_none() {
-                    let reason = "these are no credentials";
-                    return Flow::Break(Some(Close { code: code::UNAUTHORIZED, reason }));
-                }
-                Flow::Continue(())
+                if command.r#type == "auth" { self.after_bad_token() } else { Flow::Continue(()) }
             }
         }
-    }
-
-    /// Commands are text.
-    pub async fn binary(&mut self) -> Flow {
-        let error = ApiError::bad_request("a binary message is no command")
-            .hint("send commands as text messages");
-        self.refuse("", None, &error).await
     }
 
     async fn answer(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
@@ -149,14 +114,7 @@ impl Desk {
             ApiError::bad_request("`auth` has no `token`")
                 .hint("{\"type\":\"auth\",\"token\":\"…\"}")
         })?;
-        let caller = self.app.auth.token(token)?;
-        let is_counted = self.caller.as_ref().is_some_and(|known| {
-            self.counted.is_none() && Arc::ptr_eq(&known.0.tenant, &caller.0.tenant)
-        });
-        if !is_counted {
-            self.counted = Some(caller.0.tenant.connect()?);
-        }
-        self.caller = Some(caller);
+        self.take_token(token)?;
         Ok(fields(json!({"type": "authenticated"})))
     }
 
@@ -198,7 +156,7 @@ impl Desk {
         let events = events.ok_or_else(|| {
             ApiError::bad_request("`events` has no `events`").hint("they are a JSON list")
         })?;
-        let session = self.open(&caller, command).await?;
+        let session = self.open(&caller, named(command)?).await?;
         let bytes = events.get().as_bytes();
         let batch = ingest::read(&self.app, &session, self.wire.name, bytes).await?;
         let published = ingest::answer(&self.app, &caller, &session, batch).await?;
@@ -228,15 +186,6 @@ impl Desk {
         Ok(answer)
     }
 
-    fn known(&self) -> ApiResult<Caller> {
-        let caller = self.caller.clone().ok_or_else(|| {
-            ApiError::unauthorized("this socket has shown no credentials yet")
-                .hint("send {\"type\":\"auth\",\"token\":\"…\"} first")
-        })?;
-        caller.0.tenant.request(Instant::now())?;
-        Ok(caller)
-    }
-
     async fn session(
         &self,
         command: &Command<'_>,
@@ -244,27 +193,18 @@ impl Desk {
     ) -> ApiResult<(Caller, Arc<Session>)> {
         let caller = self.known()?;
         caller.need(scope)?;
-        let session = self.open(&caller, command).await?;
+        let session = self.open(&caller, named(command)?).await?;
         Ok((caller, session))
-    }
-
-    async fn open(&self, caller: &Caller, command: &Command<'_>) -> ApiResult<Arc<Session>> {
-        let key = caller.session(named(command)?)?;
-        let session = self.app.log.open(&key).await?;
-        Ok(session.ok_or(turnwire_log::Error::NoSession)?)
     }
 
     async fn say(&self, mut answer: Fields, id: Option<Value>) -> Flow {
         if let Some(id) = id {
             answer.insert("id".to_owned(), id);
         }
-        match self.out.send(Out::Text(Value::Object(answer).to_string())).await {
-            Ok(()) => Flow::Continue(()),
-            Err(_) => Flow::Break(None),
-        }
+        self.write(Value::Object(answer).to_string()).await
     }
 
-    async fn refuse(&self, command: &str, id: Option<&Value>, error: &ApiError) -> Flow {
+    pub(super) async fn refuse(&self, command: &str, id: Option<&Value>, error: &ApiError) -> Flow {
         if let Some(detail) = error.detail_text() {
             tracing::warn!(command, detail, "a command on a socket failed");
         }

@@ -1,5 +1,6 @@
 //! The sessions that a socket watches.
 
+use super::blocks;
 use super::writer::{Out, Sender};
 use crate::App;
 use crate::error::{ApiError, ApiResult};
@@ -50,15 +51,26 @@ impl Subscriptions {
         merge: Merge,
     ) -> ApiResult<Watcher> {
         self.remove(session.id()).await;
-        self.open.retain(|_, subscription| !subscription.task.is_finished());
-        if self.open.len() >= MOST {
-            return Err(ApiError::too_many(format!("this socket watches {MOST} sessions already"))
-                .hint("unsubscribe from some, or open another socket"));
-        }
+        self.has_room()?;
         let display = DisplayMode::default();
         let shape = Shape { wire: self.wire, framing: Framing::Socket, merge, display };
         let streams = self.app.streams.clone();
         Ok(Watcher::new(session.clone(), shape, start, Until::Closed, streams).await?)
+    }
+
+    /// An error when no more sessions can be watched.
+    pub fn has_room(&mut self) -> ApiResult<()> {
+        self.open.retain(|_, subscription| !subscription.task.is_finished());
+        if self.open.len() < MOST {
+            return Ok(());
+        }
+        Err(ApiError::too_many(format!("this socket watches {MOST} sessions already"))
+            .hint("unsubscribe from some, or open another socket"))
+    }
+
+    /// Whether a session is watched.
+    pub fn watches(&self, session: &str) -> bool {
+        self.open.get(session).is_some_and(|subscription| !subscription.task.is_finished())
     }
 
     /// Watches.
@@ -95,12 +107,12 @@ async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
         let sent = match bytes {
             Some(Ok(bytes)) if bytes.is_empty() => continue,
             Some(Ok(bytes)) => Out::Lines(bytes),
-            Some(Err(error)) => Out::Text(ended(watcher.session().id(), &error.into())),
+            Some(Err(error)) => Out::Text(ended(&watcher, &error.into())),
             // The socket closes anyway when the server stops.
             None if !watcher.session().head().is_gone => return,
             None => {
                 let gone = turnwire_log::Error::NoSession.into();
-                Out::Text(ended(watcher.session().id(), &gone))
+                Out::Text(ended(&watcher, &gone))
             }
         };
         let is_last = matches!(sent, Out::Text(_));
@@ -113,7 +125,11 @@ async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
 }
 
 /// What a client is told of a session that it cannot watch any longer.
-fn ended(session: &str, error: &ApiError) -> String {
+fn ended(watcher: &Watcher, error: &ApiError) -> String {
+    let session = watcher.session().id();
+    if watcher.wire().name == blocks::WIRE {
+        return blocks::ended(session, error);
+    }
     let (code, message) = (error.name(), error.message());
     json!({"type": "unsubscribed", "session_id": session, "code": code, "message": message})
         .to_string()

@@ -3,9 +3,11 @@
 use super::cache::{Backlogs, Page};
 use super::writer::{Merge, Shape, Writer};
 use bytes::Bytes;
-use turnwire_core::{Event, Seq, coalesce};
+use turnwire_core::event::Message;
+use turnwire_core::{Event, Role, Seq, coalesce};
 use turnwire_log::store::{Lines, MessageQuery};
 use turnwire_log::{Result, Session};
+use turnwire_wires::{Encode, Frames};
 
 /// How many events are encoded together. Pages begin at multiples of it, so that those who come
 /// from different places meet.
@@ -102,18 +104,54 @@ async fn each_row(
 /// A writer that has seen the turn that a place is in, up to there.
 pub(super) async fn warm(session: &Session, shape: &Shape, cursor: u64) -> Result<Writer> {
     let mut writer = new_writer(session, shape)?;
-    if !shape.is_canonical() {
+    if let Some(encode) = writer.encode_mut() {
         let start = turn_start(session, cursor).await?;
-        each_row(session, start, cursor, |rows| {
-            each_line(rows, cursor, |seq, line| {
-                let event: Event<'_> = Session::event_at(seq, line)?;
-                writer.silently(&event);
-                Ok(())
-            })
-        })
-        .await?;
+        let start = match shape.wire.name {
+            "blocks" => before_the_turn(session, encode, start).await?,
+            _ => start,
+        };
+        warm_up(session, encode, start, cursor).await?;
     }
     Ok(writer)
+}
+
+/// How many messages are looked at to find what a turn answers: a turn that was done again has those
+/// before it between.
+const BEFORE: usize = 16;
+
+/// Has an encoder see what a turn answers, where the message says how the turn is shown, and says
+/// from where on it has to see the log itself: what stands between, such as what became of files,
+/// belongs to the turn.
+async fn before_the_turn(session: &Session, encode: &mut dyn Encode, start: u64) -> Result<u64> {
+    let Some(before) = Seq::new(start.saturating_add(1)) else { return Ok(start) };
+    let query = MessageQuery { before: Some(before), limit: BEFORE, ..MessageQuery::default() };
+    let messages = session.messages(&query).await?;
+    let Some(last) = messages.last() else { return Ok(start) };
+    let msgs = messages.iter().rev().filter_map(|stored| super::watcher::read(&stored.json));
+    if let Some(msg) = msgs.into_iter().find(|msg| msg.role() == Role::User) {
+        let mut frames = Frames::default();
+        encode.event(&Event::new("", Message { message: Box::new(msg) }), &mut frames);
+    }
+    let kept = session.first().await?.get() - 1;
+    Ok(start.min(last.last.get()).max(kept.min(start)))
+}
+
+/// Has an encoder see the events behind a place up to another, and says nothing.
+pub(super) async fn warm_up(
+    session: &Session,
+    encode: &mut dyn Encode,
+    from: u64,
+    to: u64,
+) -> Result<()> {
+    let mut frames = Frames::default();
+    each_row(session, from, to, |rows| {
+        each_line(rows, to, |seq, line| {
+            encode.event(&Session::event_at(seq, line)?, &mut frames);
+            frames.clear();
+            Ok(())
+        })
+    })
+    .await
 }
 
 /// The place before the first event of the turn that a place is in the middle of.

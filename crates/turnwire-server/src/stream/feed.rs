@@ -1,7 +1,7 @@
 //! The end of a session's log in one shape, encoded once for all who watch.
 
 use super::backlog;
-use super::writer::{Shape, ShapeKey};
+use super::writer::{Shape, ShapeKey, Writer};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -28,8 +28,15 @@ pub struct Feeds {
 }
 
 impl Feeds {
-    /// The feed of a session in a shape; a new one begins behind the cursor.
-    pub(super) fn join(&self, session: &Arc<Session>, shape: &Shape, cursor: u64) -> Arc<Feed> {
+    /// The feed of a session in a shape; a new one begins behind the cursor, and goes on with the writer
+    /// that has come so far: to warm up another costs as much as the turn is long.
+    pub(super) fn join(
+        &self,
+        session: &Arc<Session>,
+        shape: &Shape,
+        cursor: u64,
+        writer: &mut Option<Box<Writer>>,
+    ) -> Arc<Feed> {
         let mut feeds = self.feeds.lock();
         let key = (session.no(), shape.key());
         if let Some(feed) = feeds.get(&key).and_then(Weak::upgrade)
@@ -47,7 +54,7 @@ impl Feeds {
             _over: over.clone().drop_guard(),
         });
         feeds.insert(key, Arc::downgrade(&feed));
-        let pump = pump(Arc::downgrade(&feed), session.clone(), *shape, cursor);
+        let pump = pump(Arc::downgrade(&feed), session.clone(), *shape, cursor, writer.take());
         tokio::spawn(async move { over.run_until_cancelled(pump).await });
         feed
     }
@@ -129,8 +136,14 @@ impl Feed {
 }
 
 /// Encodes what comes, for as long as the feed is there.
-async fn pump(feed: Weak<Feed>, session: Arc<Session>, shape: Shape, cursor: u64) {
-    let result = pump_on(&feed, &session, &shape, cursor).await;
+async fn pump(
+    feed: Weak<Feed>,
+    session: Arc<Session>,
+    shape: Shape,
+    cursor: u64,
+    writer: Option<Box<Writer>>,
+) {
+    let result = pump_on(&feed, &session, &shape, cursor, writer).await;
     if let Err(error) = result {
         tracing::warn!(session = session.id(), %error, "a feed ends");
     }
@@ -144,9 +157,13 @@ async fn pump_on(
     session: &Arc<Session>,
     shape: &Shape,
     mut cursor: u64,
+    writer: Option<Box<Writer>>,
 ) -> turnwire_log::Result<()> {
     let mut head = session.watch();
-    let mut writer = backlog::warm(session, shape, cursor).await?;
+    let mut writer = match writer {
+        Some(writer) => writer,
+        None => Box::new(backlog::warm(session, shape, cursor).await?),
+    };
     let mut woken = None::<Instant>;
     loop {
         let now = *head.borrow_and_update();

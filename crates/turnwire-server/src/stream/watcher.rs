@@ -3,6 +3,7 @@
 use super::backlog;
 use super::cache::Backlogs;
 use super::feed::{Feed, Feeds};
+use super::follow::messages_at;
 use super::writer::{Framing, Merge, Shape, Writer};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -124,18 +125,8 @@ impl Watcher {
     /// What a client is told that comes in somewhere, where its protocol wants a picture first.
     async fn snapshot(&mut self) -> Result<()> {
         let mut writer = Box::new(backlog::warm(&self.session, &self.shape, self.cursor).await?);
-        let mut messages = Vec::new();
-        let query = MessageQuery { limit: usize::MAX, ..MessageQuery::default() };
-        for stored in self.session.messages(&query).await? {
-            if stored.last.get() <= self.cursor && !stored.superseded {
-                messages.extend(read(&stored.json));
-            }
-        }
-        let at = Seq::new(self.cursor).unwrap_or(Seq::FIRST);
-        for id in self.session.unfinished_at(at).await? {
-            messages.extend(self.session.message_at(&id, at).await?);
-        }
-        writer.resume(&messages);
+        let turn = backlog::turn_start(&self.session, self.cursor).await?;
+        writer.resume(&messages_at(&self.session, self.cursor, turn).await?);
         self.first = Some(writer.take());
         self.writer = Some(writer);
         Ok(())
@@ -264,7 +255,8 @@ impl Watcher {
             self.missed = head.last;
         }
         if self.cursor >= self.missed && head.last - self.cursor <= NEAR {
-            let feed = self.shared.feeds.join(&self.session, &self.shape, self.cursor);
+            let Self { session, shape, shared, cursor, writer, .. } = &mut *self;
+            let feed = shared.feeds.join(session, shape, *cursor, writer);
             if self.cursor >= feed.start() {
                 let receiver = feed.subscribe();
                 self.feed = Some((feed, receiver));
@@ -332,6 +324,6 @@ fn heartbeat(framing: Framing) -> Bytes {
     }
 }
 
-fn read(json: &[u8]) -> Option<Msg> {
+pub(super) fn read(json: &[u8]) -> Option<Msg> {
     Msg::from_json(std::str::from_utf8(json).ok()?).ok()
 }

@@ -117,12 +117,9 @@ impl Writer {
         self.write_frames(event.seq);
     }
 
-    /// Takes an event without writing it.
-    pub fn silently(&mut self, event: &Event<'_>) {
-        if let Some(encode) = &mut self.encode {
-            encode.event(event, &mut self.frames);
-            self.frames.clear();
-        }
+    /// What it encodes with, where it is not the canonical form.
+    pub fn encode_mut(&mut self) -> Option<&mut (dyn Encode + 'static)> {
+        self.encode.as_deref_mut()
     }
 
     /// What a client is told that comes in here.

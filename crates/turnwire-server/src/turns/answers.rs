@@ -7,7 +7,7 @@ use super::clock;
 use super::ending::end_own;
 use super::{EXTERNAL, own_reply};
 use crate::app::App;
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, Scope, is_id};
 use crate::error::{ApiError, ApiResult};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -237,7 +237,7 @@ fn each_once<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
     Ok(())
 }
 
-/// Of a person's answer: yes or no, the input as they left it, and rules that were suggested.
+/// Of a person's answer: yes or no, the input as they left it, rules that were suggested, and why.
 fn confirmed(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserConfirmResult> {
     each_once(answer.confirm_results.iter().map(|result| result.tool_call.id.as_str()))?;
     let results = answer.confirm_results.iter().map(|result| {
@@ -249,14 +249,33 @@ fn confirmed(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserCon
         let accepted = result.rules.iter().flatten().filter(|_| result.confirmed);
         let rules: Vec<_> =
             accepted.filter(|rule| call.suggested_rules.contains(rule)).cloned().collect();
+        let mut rest = Fields::default();
+        if let Some(why) = why(result)? {
+            rest.insert("message", why);
+        }
         Ok(ConfirmResult {
             confirmed: result.confirmed,
             tool_call,
             rules: Some(rules).filter(|rules| !rules.is_empty()),
-            ..ConfirmResult::default()
+            rest,
         })
     });
     Ok(UserConfirmResult { confirm_results: results.collect::<ApiResult<_>>()? })
+}
+
+/// The longest reason that is kept, in bytes.
+const WHY: usize = 4096;
+
+/// What a person says to their yes or no: text, for others to read.
+fn why(result: &ConfirmResult) -> ApiResult<Option<String>> {
+    let text = result.rest.get::<String>("message").ok().flatten();
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) if text.len() > WHY => Err(ApiError::unprocessable(format!(
+            "the `message` of the answer to {} is longer than {WHY} bytes",
+            result.tool_call.id
+        ))),
+        text => Ok(text),
+    }
 }
 
 fn input(call: &ToolCall) -> ApiResult<String> {
@@ -293,10 +312,18 @@ fn executed(
             output: result.output.clone(),
             state: result.state.clone(),
             metadata: result.metadata.clone(),
+            rest: named(result),
             ..ToolResult::default()
         })
     });
     Ok(ExternalExecutionResult { execution_results: results.collect::<ApiResult<_>>()? })
+}
+
+/// Of a result's other fields only what its client calls the message that it came in: who has it
+/// under that name is not to get it under another.
+fn named(result: &ToolResult) -> Fields {
+    let id = result.rest.get::<String>("message_id").ok().flatten();
+    id.filter(|id| is_id(id)).map(|id| ("message_id", id)).into_iter().collect()
 }
 
 /// A no to some calls of a reply, in nobody's name.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use turnwire_core::{FinishedReason, ToolCall, ToolCallState};
 use turnwire_log::store::{SessionKey, SessionNo, Status};
-use turnwire_log::{OpenReply, Snapshot};
+use turnwire_log::{OpenReply, Session, Snapshot};
 
 /// Clocks are set while one sleeps, so nobody sleeps for longer.
 const NAP: Duration = Duration::from_secs(30);
@@ -74,7 +74,7 @@ pub fn expires_at(reply: &OpenReply, timeout: Option<Duration>) -> Option<String
 
 impl Turns {
     /// Remembers when the first question of a session is to be looked at again.
-    pub(super) fn note_deadline(&self, session: &turnwire_log::Session, snapshot: &Snapshot) {
+    pub(super) fn note_deadline(&self, session: &Session, snapshot: &Snapshot) {
         let Some(timeout) = self.approval_timeout(session.agent()) else { return };
         let open = snapshot.open.iter().filter(|_| !snapshot.state.is_produced);
         let first = open.flat_map(|reply| questions(reply, timeout)).map(|(_, at)| at).min();
@@ -118,27 +118,49 @@ impl Turns {
     async fn deny_expired(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
         let Some(session) = self.log.open(key).await? else { return Ok(()) };
         let Some(timeout) = self.approval_timeout(session.agent()) else { return Ok(()) };
+        let now = Timestamp::now();
+        self.deny(&session, "timeout", |reply| {
+            let late = questions(reply, timeout).filter(|(_, at)| *at <= now);
+            late.map(|(call, _)| call).collect()
+        })
+        .await
+    }
+
+    /// Denies everything that a person would have to allow: there is none.
+    pub(super) async fn deny_all(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+    ) -> turnwire_log::Result<()> {
+        self.deny(session, "unattended", |reply| {
+            let calls = reply.msg().blocks::<ToolCall>();
+            calls.filter(|call| call.state == ToolCallState::Asking).collect()
+        })
+        .await
+    }
+
+    async fn deny(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        reason: &str,
+        of: impl Fn(&OpenReply) -> Vec<&ToolCall>,
+    ) -> turnwire_log::Result<()> {
         let denied = session
             .transact(&[], |tx| {
                 if tx.is_produced() {
                     return Ok(());
                 }
-                let now = Timestamp::now();
-                let expired: Vec<_> = tx
+                let denied: Vec<_> = tx
                     .replies()
                     .iter()
-                    .filter_map(|reply| {
-                        let late = questions(reply, timeout).filter(|(_, at)| *at <= now);
-                        deny(reply, late.map(|(call, _)| call), "timeout")
-                    })
+                    .filter_map(|reply| deny(reply, of(reply).into_iter(), reason))
                     .collect();
-                for mut event in expired {
+                for mut event in denied {
                     tx.push(&mut event, None)
                         .map_err(|why| turnwire_log::Error::Refused { at: 0, why })?;
-                    self.hand_over(&session, tx, event);
+                    self.hand_over(session, tx, event);
                 }
                 // Whether it goes on or waits for the rest: somebody looks.
-                self.wake(&session);
+                self.wake(session);
                 Ok::<_, turnwire_log::Error>(())
             })
             .await;

@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Halt, Turn};
+use turnwire_agent::{Halt, Offer, Turn};
 use turnwire_core::event::Message;
 use turnwire_core::{ErrorType, Event, FinishedReason, Msg, ReplyError, Seq};
 use turnwire_log::store::{MessageQuery, Queued, SessionNo, Status};
@@ -105,7 +105,12 @@ impl Turns {
         snapshot: Snapshot,
     ) -> Result<(), Halt> {
         if snapshot.state.status == Status::Waiting {
-            self.note_deadline(session, &snapshot);
+            if self.is_unattended(session, &snapshot).await? {
+                let denied = self.deny_all(session).await;
+                denied.map_err(|error| Halt::Lost(error.to_string()))?;
+            } else {
+                self.note_deadline(session, &snapshot);
+            }
         }
         match step(snapshot) {
             Step::Reply(turn) => self.reply(session, *turn).await,
@@ -137,7 +142,8 @@ impl Turns {
     async fn reply(self: &Arc<Self>, session: &Arc<Session>, turn: OpenTurn) -> Result<(), Halt> {
         let stop = self.over.child_token();
         self.at_work(session, Some((turn.id.clone(), stop.clone())));
-        let mut journal = Commits::new(session, &turn.id, &stop);
+        let patience = self.approval_timeout(session.agent());
+        let mut journal = Commits::new(session, &turn.id, &stop, patience);
         let result = self.call(session, &turn, &mut journal, &stop).await;
         self.at_work(session, None);
         let (reason, why) = match &result {
@@ -186,7 +192,7 @@ impl Turns {
         let handed = Turn {
             session_id: session.id().to_owned(),
             reply_id: turn.id.clone(),
-            history: self.history(session, turn.first, stop).await?,
+            history: self.history(session, turn.first, usize::MAX, stop).await?,
             partial: has_begun.then(|| turn.partial.clone()),
             input,
             stop: stop.clone(),
@@ -204,16 +210,28 @@ impl Turns {
         }
     }
 
-    /// The conversation before a place.
+    /// Whether a question waits in a turn whose client said that nobody can be asked.
+    async fn is_unattended(&self, session: &Session, snapshot: &Snapshot) -> Result<bool, Halt> {
+        let asks = snapshot.pending().iter().any(|pending| !pending.confirm.is_empty());
+        let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
+        let Some(own) = own.filter(|_| asks && !snapshot.state.is_produced) else {
+            return Ok(false);
+        };
+        let history = self.history(session, own.first(), 1, &self.over).await?;
+        Ok(history.last().is_some_and(|msg| Offer::of(msg).unattended))
+    }
+
+    /// The conversation before a place, or the last messages of it.
     async fn history(
         &self,
         session: &Session,
         before: Seq,
+        limit: usize,
         stop: &CancellationToken,
     ) -> Result<Vec<Msg>, Halt> {
         let query = MessageQuery {
             before: Some(before),
-            limit: usize::MAX,
+            limit,
             sub_agents: false,
             ..MessageQuery::default()
         };

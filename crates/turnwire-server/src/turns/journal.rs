@@ -17,17 +17,25 @@ pub(super) struct Commits {
     reply_id: String,
     stop: CancellationToken,
     halted: Option<Halt>,
+    /// How long a person has to answer a question, in seconds.
+    timeout_seconds: Option<u64>,
     /// Whether the reply waited for somebody, in the course of this call.
     pub(super) has_waited: bool,
 }
 
 impl Commits {
-    pub(super) fn new(session: &Arc<Session>, reply_id: &str, stop: &CancellationToken) -> Self {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        reply_id: &str,
+        stop: &CancellationToken,
+        approval_timeout: Option<Duration>,
+    ) -> Self {
         Self {
             session: session.clone(),
             reply_id: reply_id.to_owned(),
             stop: stop.clone(),
             halted: None,
+            timeout_seconds: approval_timeout.map(seconds),
             has_waited: false,
         }
     }
@@ -35,6 +43,12 @@ impl Commits {
     async fn write(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
         for event in &mut events {
             *event = filled(std::mem::replace(event, Event::new("", blank())), &self.session);
+            // Who is asked is told how long the answer may take: by the clock here, not the agent's.
+            if let (EventKind::RequireUserConfirm(_), Some(seconds)) =
+                (&event.kind, self.timeout_seconds)
+            {
+                event.metadata.insert("timeout_seconds", seconds);
+            }
         }
         let mut touched: Vec<String> = Vec::new();
         for event in &events {
@@ -79,6 +93,11 @@ impl Journal for Commits {
         self.halted = result.clone().err();
         result
     }
+}
+
+/// Whole seconds, rounded up: nobody is told of less time than there is.
+pub(crate) fn seconds(timeout: Duration) -> u64 {
+    timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0)
 }
 
 fn blank() -> EventKind<'static> {

@@ -1,8 +1,9 @@
-//! A message is answered again. What followed it leaves the history; the log keeps it.
+//! A message is answered again, as it is or in other words. What followed it leaves the history; the
+//! log keeps it.
 
 use super::EXTERNAL;
 use super::once::Once;
-use super::send::{Accepted, Sent, agent_of, busy, start};
+use super::send::{Accepted, Sent, Taken, agent_of, busy, start};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use std::sync::Arc;
@@ -12,11 +13,37 @@ use turnwire_core::{Event, Msg, Role};
 use turnwire_log::store::{MessageQuery, StoredMessage};
 use turnwire_log::{Error, Session};
 
+/// What the metadata of an edited message call the one that it stands for. Ids are given once, so
+/// the new words have an id of their own; whoever knows only the old one is led here.
+const REPLACES: &str = "replaces";
+
 /// Answers a user's message again. It is named by its id, or by that of the reply to it.
 pub async fn retry(
     app: &Arc<App>,
     session: &Arc<Session>,
     id: &str,
+    once: Option<&Once>,
+) -> ApiResult<Sent> {
+    again(app, session, id, None, once).await
+}
+
+/// Puts other words in the place of a user's message, and answers those. Of `msg` everything counts
+/// but its id.
+pub async fn edit(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    id: &str,
+    msg: Msg,
+    once: Option<&Once>,
+) -> ApiResult<Sent> {
+    again(app, session, id, Some(msg), once).await
+}
+
+async fn again(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    id: &str,
+    words: Option<Msg>,
     once: Option<&Once>,
 ) -> ApiResult<Sent> {
     if let Some(once) = once
@@ -26,7 +53,10 @@ pub async fn retry(
     }
     loop {
         let snapshot = session.snapshot().await?;
-        let plan = plan(session, id).await?;
+        let plan = match plan(session, id).await? {
+            Ok(plan) => plan.with(app, session, words.as_ref()).await,
+            Err(error) => Err(error),
+        };
         let (sent, _) = session
             .transact(&[], |tx| {
                 if let Some(once) = once
@@ -59,6 +89,8 @@ pub async fn retry(
 struct Plan {
     message_id: String,
     superseded: Vec<String>,
+    /// What is said in place of the message.
+    words: Option<Taken>,
 }
 
 async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Error> {
@@ -68,7 +100,7 @@ async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Err
 }
 
 fn choose(messages: &[StoredMessage], id: &str) -> Result<Plan, ApiError> {
-    let named = messages.iter().find(|message| message.id == id).ok_or_else(|| {
+    let named = current(messages, id).ok_or_else(|| {
         ApiError::not_found(format!("there is no finished message {id} in this session"))
             .hint("GET /v1/sessions/{s}/messages lists them")
     })?;
@@ -87,15 +119,58 @@ fn choose(messages: &[StoredMessage], id: &str) -> Result<Plan, ApiError> {
         .iter()
         .filter(|message| message.first > question.first && !message.superseded)
         .map(|message| message.id.clone());
-    Ok(Plan { message_id: question.id.clone(), superseded: behind.collect() })
+    Ok(Plan { message_id: question.id.clone(), superseded: behind.collect(), words: None })
+}
+
+/// The message of an id, or the one that was put in its place.
+fn current<'m>(messages: &'m [StoredMessage], id: &str) -> Option<&'m StoredMessage> {
+    let mut named = messages.iter().find(|message| message.id == id)?;
+    while named.superseded {
+        // Only what came later can stand for it, so this comes to an end.
+        let later = messages.iter().rev().take_while(|message| message.first > named.first);
+        let Some(next) = later.into_iter().find(|message| replaces(message, &named.id)) else {
+            break;
+        };
+        named = next;
+    }
+    Some(named)
+}
+
+fn replaces(message: &StoredMessage, id: &str) -> bool {
+    read(message).and_then(|msg| replaced(&msg)).is_some_and(|other| other == id)
+}
+
+/// The message that this one was put in the place of.
+pub(crate) fn replaced(msg: &Msg) -> Option<String> {
+    msg.metadata().get(REPLACES).ok().flatten()
 }
 
 fn role(message: &StoredMessage) -> Option<Role> {
-    let text = std::str::from_utf8(&message.json).ok()?;
-    Msg::from_json(text).ok().map(|msg| msg.role())
+    read(message).map(|msg| msg.role())
+}
+
+fn read(message: &StoredMessage) -> Option<Msg> {
+    Msg::from_json(std::str::from_utf8(&message.json).ok()?).ok()
 }
 
 impl Plan {
+    /// The same with other words in the place of the message.
+    async fn with(
+        mut self,
+        app: &Arc<App>,
+        session: &Arc<Session>,
+        words: Option<&Msg>,
+    ) -> ApiResult<Self> {
+        if let Some(msg) = words {
+            let msg = msg.to_builder().id("").metadata(REPLACES, self.message_id.as_str()).build();
+            let msg = msg.map_err(ApiError::internal)?;
+            let taken = Taken::new(app, session, msg).await?;
+            self.superseded.insert(0, std::mem::replace(&mut self.message_id, taken.id.clone()));
+            self.words = Some(taken);
+        }
+        Ok(self)
+    }
+
     fn carry_out(
         self,
         app: &Arc<App>,
@@ -111,6 +186,9 @@ impl Plan {
         if !self.superseded.is_empty() {
             let supersede = Event::new("", Supersede { message_ids: self.superseded });
             tx.push(&mut supersede.stamped(&System), None).map_err(refused)?;
+        }
+        if let Some(words) = &self.words {
+            words.log(tx)?;
         }
         let mut reply_id = None;
         if !is_external {

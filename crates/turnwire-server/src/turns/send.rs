@@ -62,6 +62,19 @@ impl Sent {
     }
 }
 
+/// What somebody says to an agent.
+#[derive(Debug, Default)]
+pub struct Say<'a> {
+    /// Messages of the user's, oldest first. The last of them is answered.
+    pub messages: Vec<Msg>,
+    /// What belongs to the turn and comes before the reply, such as what became of files.
+    pub events: Vec<Event<'static>>,
+    /// What becomes of it while a reply is open.
+    pub if_busy: IfBusy,
+    /// What the client calls its request.
+    pub once: Option<&'a Once>,
+}
+
 /// Takes a user's message. It is durable when this returns, and the reply that it starts goes on
 /// whether or not anybody is there to see it.
 pub async fn send(
@@ -71,22 +84,27 @@ pub async fn send(
     if_busy: IfBusy,
     once: Option<&Once>,
 ) -> ApiResult<Sent> {
+    say(app, session, Say { messages: vec![msg], events: Vec::new(), if_busy, once }).await
+}
+
+/// Takes what somebody says: all of it, or nothing.
+pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiResult<Sent> {
+    let Say { messages, events, if_busy, once } = say;
     if let Some(once) = once
         && let Some(answer) = once.answered(&app.log).await?
     {
         return Ok(Sent::Before(answer));
     }
-    let msg = blobs::offload(app, &session.key().tenant, checked(msg)?).await?.stamped(&System);
-    let id = msg.id().to_owned();
-    let json = msg.to_json();
-    if json.len() > app.config.limits.event.bytes() {
-        return Err(ApiError::too_large("this message is larger than an event may be")
-            .hint("store large parts with POST /v1/blobs, and refer to their URL"));
+    let mut taken = Vec::with_capacity(messages.len());
+    for msg in messages {
+        taken.push(Taken::new(app, session, msg).await?);
     }
-    let message = filled(Event::new("", Message { message: Box::new(msg) }), session);
-    let incoming = Incoming { app, session, id: &id, json: Bytes::from(json), message, if_busy };
+    let last = taken.pop().ok_or_else(|| ApiError::unprocessable("there is nothing to answer"))?;
+    let earlier = taken;
+    let ids: Vec<&str> = earlier.iter().chain([&last]).map(|taken| taken.id.as_str()).collect();
+    let incoming = Incoming { app, session, earlier: &earlier, last: &last, events, if_busy };
     let (sent, _) = session
-        .transact(&[&id], |tx| {
+        .transact(&ids, |tx| {
             if let Some(once) = once
                 && let Some(answer) = once.just_answered(tx)?
             {
@@ -102,21 +120,52 @@ pub async fn send(
     Ok(sent)
 }
 
-/// A message on its way in.
+/// A message that may be logged.
+pub(super) struct Taken {
+    pub(super) id: String,
+    json: Bytes,
+    event: Event<'static>,
+}
+
+impl Taken {
+    pub(super) async fn new(app: &Arc<App>, session: &Session, msg: Msg) -> ApiResult<Self> {
+        let msg = blobs::offload(app, &session.key().tenant, checked(msg)?).await?.stamped(&System);
+        let (id, json) = (msg.id().to_owned(), msg.to_json());
+        if json.len() > app.config.limits.event.bytes() {
+            return Err(ApiError::too_large("this message is larger than an event may be")
+                .hint("store large parts with POST /v1/blobs, and refer to their URL"));
+        }
+        let event = filled(Event::new("", Message { message: Box::new(msg) }), session);
+        Ok(Self { id, json: json.into(), event })
+    }
+
+    /// Appends the message, and says where it stands.
+    pub(super) fn log(&self, tx: &mut Tx<'_>) -> ApiResult<u64> {
+        match tx.push(&mut self.event.clone(), None) {
+            Ok(Pushed::Stored(seq)) => Ok(seq.get()),
+            Ok(Pushed::Repeated) => Err(taken(&self.id)),
+            Err(why) => Err(refused(why)),
+        }
+    }
+}
+
+/// What is on its way in.
 struct Incoming<'m> {
     app: &'m App,
     session: &'m Arc<Session>,
-    id: &'m str,
-    json: Bytes,
-    message: Event<'static>,
+    earlier: &'m [Taken],
+    last: &'m Taken,
+    events: Vec<Event<'static>>,
     if_busy: IfBusy,
 }
 
 impl Incoming<'_> {
-    fn accept(mut self, tx: &mut Tx<'_>) -> ApiResult<Accepted> {
-        let is_queued = tx.queue().any(|queued| queued.id == self.id);
-        if is_queued || tx.is_finished(self.id) || tx.reply(self.id).is_some() {
-            return Err(taken(self.id));
+    fn accept(self, tx: &mut Tx<'_>) -> ApiResult<Accepted> {
+        for Taken { id, .. } in self.earlier.iter().chain([self.last]) {
+            let is_queued = tx.queue().any(|queued| queued.id == *id);
+            if is_queued || tx.is_finished(id) || tx.reply(id).is_some() {
+                return Err(taken(id));
+            }
         }
         if self.session.agent() == EXTERNAL {
             let place = self.log(tx)?;
@@ -132,34 +181,36 @@ impl Incoming<'_> {
         }
         match self.if_busy {
             IfBusy::Refuse => Err(busy(tx)),
+            // One message is one turn.
+            IfBusy::Queue if !self.earlier.is_empty() || !self.events.is_empty() => Err(busy(tx)),
             IfBusy::Queue if tx.queue().count() >= QUEUE => {
                 Err(ApiError::too_many(format!("{QUEUE} messages wait for their turn already"))
                     .hint("wait until some of them were answered, or cancel some"))
             }
             IfBusy::Queue => {
-                tx.enqueue(Queued {
-                    id: self.id.to_owned(),
-                    reply_id: reply_id.clone(),
-                    json: self.json.clone(),
-                });
+                let (id, json) = (self.last.id.clone(), self.last.json.clone());
+                tx.enqueue(Queued { id, reply_id: reply_id.clone(), json });
                 self.app.turns.wake(self.session);
                 Ok(Accepted { queued: true, ..self.accepted(Some(reply_id), tx.last()) })
             }
         }
     }
 
-    /// Appends the message, and says where it stands.
-    fn log(&mut self, tx: &mut Tx<'_>) -> ApiResult<u64> {
-        match tx.push(&mut self.message, None) {
-            Ok(Pushed::Stored(seq)) => Ok(seq.get()),
-            Ok(Pushed::Repeated) => Err(taken(self.id)),
-            Err(why) => Err(refused(why)),
+    /// Appends everything, and says where the last message stands.
+    fn log(&self, tx: &mut Tx<'_>) -> ApiResult<u64> {
+        for earlier in self.earlier {
+            earlier.log(tx)?;
         }
+        let place = self.last.log(tx)?;
+        for event in &self.events {
+            tx.push(&mut filled(event.clone(), self.session), None).map_err(refused)?;
+        }
+        Ok(place)
     }
 
     fn accepted(&self, reply_id: Option<String>, place: u64) -> Accepted {
         Accepted {
-            message_id: self.id.to_owned(),
+            message_id: self.last.id.clone(),
             reply_id,
             last_event_id: self.session.token(place),
             queued: false,
@@ -190,7 +241,7 @@ pub(super) fn agent_of(app: &App, session: &Session) -> ApiResult<()> {
 }
 
 /// Whether the message is one that a client may write.
-fn checked(msg: Msg) -> ApiResult<Msg> {
+pub(crate) fn checked(msg: Msg) -> ApiResult<Msg> {
     if msg.role() != Role::User {
         return Err(ApiError::unprocessable(format!(
             "a message of the role {} cannot be sent; only a user's",
@@ -201,7 +252,8 @@ fn checked(msg: Msg) -> ApiResult<Msg> {
     }
     let says_nothing = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
     if msg.content().iter().all(says_nothing) {
-        return Err(ApiError::unprocessable("the message says nothing: `content` is empty"));
+        return Err(ApiError::unprocessable("the message says nothing: `content` is empty")
+            .hint("it is to have text, or a file"));
     }
     if !msg.id().is_empty() && !is_id(msg.id()) {
         return Err(ApiError::unprocessable(

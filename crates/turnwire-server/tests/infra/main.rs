@@ -12,6 +12,5 @@ mod auth;
 mod config;
 mod guard;
 mod limits;
-mod secrets;
 mod support;
 mod tls;

@@ -428,7 +428,7 @@ async fn what_is_no_socket_gets_an_answer() {
         stream.write_all(head.as_bytes()).await.unwrap();
         answer(stream).await
     };
-    get("/v1/ws", "").await.is(501, "not_implemented", &["blocks"]);
+    get("/v1/ws", "").await.is(400, "bad_request", &["no WebSocket"]);
     get("/v1/ws?wire=ag-ui", "").await.is(400, "bad_request", &[]);
     get("/v1/ws?wire=turnwire", "").await.is(400, "bad_request", &["no WebSocket"]);
 }

@@ -1,9 +1,22 @@
-//! What the log must never hold.
+//! What the log must never hold. It is a program of its own: who listens to the log of one test beside
+//! others, on other threads, misses lines now and then.
 
-use crate::support::{start, token};
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "../infra/support.rs"]
+#[expect(dead_code, reason = "its neighbours need more of it")]
+mod support;
+
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
+use support::{start, token};
 use tracing_subscriber::fmt::MakeWriter;
 
 #[derive(Clone, Default)]

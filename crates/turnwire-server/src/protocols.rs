@@ -1,0 +1,136 @@
+//! The protocols that clients have already, over the same sessions.
+//!
+//! | module | protocol | its session |
+//! |---|---|---|
+//! | `ag_ui` | AG-UI 1.0 | the `threadId` |
+//! | `ai_sdk` | the AI SDK's UI messages | the chat's `id` |
+//! | `blocks` | content blocks: the history; the socket is in `socket` | `session_id` |
+//! | `openai` | chat completions, Responses, models | a new one, or [`SESSION`], or `previous_response_id` |
+//! | `anthropic` | Messages | a new one, or [`SESSION`] |
+//! | `model` | what chat completions and Messages have in common | |
+//!
+//! They have in common: only new words of the user and answers to what waits are taken from what a
+//! client sends, through the same doors as everybody's ([`crate::turns`]); and what comes back is a
+//! [`Follow`] of the one reply.
+
+pub(crate) mod ag_ui;
+pub(crate) mod ai_sdk;
+pub(crate) mod anthropic;
+pub(crate) mod blocks;
+mod model;
+pub(crate) mod openai;
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::error::{ApiError, ApiResult};
+use crate::metrics::Transport;
+use crate::routes::new_key;
+use crate::stream::{Follow, Tell};
+use crate::turns::EXTERNAL;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::sync::Arc;
+use turnwire_log::Session;
+use turnwire_log::store::{NewSession, SessionKey};
+
+/// The header that names a session, both ways, where the protocol has no word for it.
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("turnwire-session");
+
+/// The session that a client of an agent talks in. It is made where it is not there yet; without an
+/// id it is a new one.
+pub(crate) async fn session(
+    app: &App,
+    caller: &Caller,
+    id: Option<&str>,
+    agent: &str,
+) -> ApiResult<Arc<Session>> {
+    let key = new_key(caller, id.map(str::to_owned))?;
+    if let Some(session) = app.log.open(&key).await? {
+        return of_agent(session, agent);
+    }
+    // Somebody else may make it in this very moment.
+    of_agent(make(app, key, agent).await?, agent)
+}
+
+/// Makes a session; who comes second gets the one that is there.
+pub(crate) async fn make(app: &App, key: SessionKey, agent: &str) -> ApiResult<Arc<Session>> {
+    known_agent(app, agent)?;
+    let new = NewSession {
+        key,
+        agent: agent.to_owned(),
+        title: String::new(),
+        metadata: turnwire_core::Fields::default(),
+        now_ms: jiff::Timestamp::now().as_millisecond(),
+    };
+    let (session, _) = app.log.create(new).await?;
+    Ok(session)
+}
+
+/// An error unless the session is this agent's.
+pub(crate) fn of_agent(session: Arc<Session>, agent: &str) -> ApiResult<Arc<Session>> {
+    if session.agent() == agent {
+        return Ok(session);
+    }
+    Err(ApiError::conflict(format!(
+        "the session {} is of the agent {}, not of {agent}; nothing was stored",
+        session.id(),
+        session.agent()
+    ))
+    .kind("wrong_agent")
+    .hint("talk to that agent, or begin another session"))
+}
+
+/// An error unless there is such an agent.
+pub(crate) fn known_agent(app: &App, agent: &str) -> ApiResult<()> {
+    if app.agents.contains_key(agent) || agent == EXTERNAL {
+        return Ok(());
+    }
+    let names: Vec<&str> = app.agents.keys().map(String::as_str).collect();
+    Err(ApiError::not_found(format!("there is no agent \"{agent}\""))
+        .kind("no_such_agent")
+        .hint(format!("there are: {}", names.join(", "))))
+}
+
+/// The session that the header names.
+pub(crate) fn named(headers: &HeaderMap) -> ApiResult<Option<&str>> {
+    let Some(value) = headers.get(SESSION) else { return Ok(None) };
+    let id = value.to_str().map_err(|_| ApiError::bad_request("this is no Turnwire-Session"))?;
+    Ok(Some(id).filter(|id| !id.is_empty()))
+}
+
+/// The reply as it grows, as the answer to a request.
+pub(crate) async fn follow(app: &App, session: &Arc<Session>, tell: Tell) -> ApiResult<Follow> {
+    Ok(Follow::new(session.clone(), tell, app.streams.clone()).await?)
+}
+
+/// The response that a reply fills, for as long as its client takes it. When the client goes, the
+/// reply goes on.
+pub(crate) fn sse(app: &App, follow: Follow) -> Response {
+    let open = app.metrics.stream(follow.wire().name, Transport::Sse);
+    let id = follow.session().id().to_owned();
+    let body = stream::unfold((follow, open), |(mut follow, open)| async move {
+        let bytes: Result<Bytes, turnwire_log::Error> = follow.next_bytes().await?;
+        if let Err(error) = &bytes {
+            tracing::debug!(session = follow.session().id(), %error, "an answer breaks off");
+        }
+        Some((bytes, (follow, open)))
+    });
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    in_session(&id, (headers, Body::from_stream(body)).into_response())
+}
+
+/// Says which session an answer is of.
+pub(crate) fn in_session(id: &str, mut response: Response) -> Response {
+    if let Ok(id) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(SESSION, id);
+    }
+    response
+}

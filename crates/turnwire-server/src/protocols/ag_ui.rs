@@ -1,0 +1,384 @@
+//! AG-UI: `POST /ag-ui/{agent}`, and a stop.
+//!
+//! A client sends everything it has with each request. What is new in it decides what the request is:
+//! words of the user start a reply, answers let one go on, and with nothing new the client has come
+//! back and is told how the conversation stands. So a request that is sent again is no double.
+
+use super::{follow, known_agent, of_agent, session as open_or_make, sse};
+use crate::app::App;
+use crate::auth::{Caller, Scope, is_id};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Payload};
+use crate::stream::{Begin, Pause, Tell};
+use crate::turns::EXTERNAL;
+use crate::turns::answers;
+use crate::turns::send::{Say, say};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use std::collections::HashSet;
+use std::sync::Arc;
+use turnwire_agent::{ClientTool, Offer};
+use turnwire_core::{ContentBlock, Event, Fields, Json, Msg, Role, ToolCall};
+use turnwire_log::store::MessageQuery;
+use turnwire_log::{PendingCalls, Session, Snapshot};
+use turnwire_wires::ag_ui::{Difference, RunInput, Waiting, ends_run};
+use turnwire_wires::{Encoding, Frames, Wire, sse as lines};
+
+/// How often a request is looked at anew because somebody else was faster.
+const TRIES: usize = 3;
+
+/// A run: new words, answers, or coming back.
+pub async fn run(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(agent): Path<String>,
+    Payload(body): Payload,
+) -> ApiResult<Response> {
+    caller.need(Scope::Chat)?;
+    let text = std::str::from_utf8(&body)
+        .map_err(|_| ApiError::bad_request("the body is no UTF-8").hint(SHORTEST))?;
+    let input = RunInput::parse(text).map_err(|why| wrong(&why))?;
+    let asked = Asked { app: &app, caller: &caller, agent: &agent, input: &input };
+    let Some(session) = asked.session().await? else { return asked.nothing_there() };
+    let mut tries = 1;
+    loop {
+        let thread = Thread::of(&session).await?;
+        match asked.answer(&session, &thread).await {
+            // The same message or another answer came in this moment: look what it is now.
+            Err(error) if is_late(&error) && tries < TRIES => tries += 1,
+            done => return done,
+        }
+    }
+}
+
+/// Stops what runs in a thread. Whoever watches it sees the run end as cancelled.
+pub async fn stop(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path((agent, thread)): Path<(String, String)>,
+) -> ApiResult<StatusCode> {
+    caller.need(Scope::Chat)?;
+    let session = app.log.open(&caller.session(&thread)?).await?;
+    let session = session.ok_or(turnwire_log::Error::NoSession)?;
+    answers::stop(&app, &of_agent(session, &agent)?, &caller).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+const SHORTEST: &str = "the shortest one is {\"threadId\": \"t\", \"runId\": \"r\", \"messages\": \
+                        [{\"id\": \"m\", \"role\": \"user\", \"content\": \"hello\"}]}";
+
+fn wrong(why: &turnwire_core::Error) -> ApiError {
+    ApiError::unprocessable(format!("the body is no RunAgentInput: {why}; nothing was stored"))
+        .kind("not_a_run_input")
+        .hint(SHORTEST)
+}
+
+/// Whether a request lost a race, so that what it asks for is something else now.
+fn is_late(error: &ApiError) -> bool {
+    matches!(error.name(), "message_exists" | "already_answered")
+}
+
+/// What a client asks for.
+struct Asked<'a> {
+    app: &'a Arc<App>,
+    caller: &'a Caller,
+    agent: &'a str,
+    input: &'a RunInput,
+}
+
+impl Asked<'_> {
+    /// The thread's session. It is made when somebody says something in it, not when somebody looks.
+    async fn session(&self) -> ApiResult<Option<Arc<Session>>> {
+        let id = &self.input.thread_id;
+        if let Some(session) = self.app.log.open(&self.caller.session(id)?).await? {
+            return of_agent(session, self.agent).map(Some);
+        }
+        if self.new_messages(&HashSet::new())?.is_empty() {
+            known_agent(self.app, self.agent)?;
+            return Ok(None);
+        }
+        open_or_make(self.app, self.caller, Some(id), self.agent).await.map(Some)
+    }
+
+    /// The run of a thread in which nothing was said.
+    fn nothing_there(&self) -> ApiResult<Response> {
+        let mut encoder = wire()?.encoder(&self.encoding()).map_err(ApiError::internal)?;
+        let mut frames = Frames::default();
+        encoder.resume(&[], &mut frames);
+        let mut body = String::new();
+        lines::write(&frames, None, &mut body);
+        Ok(([(CONTENT_TYPE, "text/event-stream")], body).into_response())
+    }
+
+    /// What the user says that is not known yet, if it may be said.
+    fn new_messages(&self, known: &HashSet<String>) -> ApiResult<Vec<Msg>> {
+        let new = self.input.new_messages(|id| known.contains(id)).map_err(|why| wrong(&why))?;
+        let mut ids = HashSet::new();
+        for msg in &new {
+            if !is_id(msg.id()) || !ids.insert(msg.id()) {
+                return Err(ApiError::unprocessable(
+                    "a new message needs an id of its own: 1 to 128 of A-Z a-z 0-9 . _ : -; \
+                     nothing was stored",
+                )
+                .hint("by its id a message is known when the request is sent again"));
+            }
+            let says_nothing = |block: &ContentBlock| matches!(block, ContentBlock::Text(block) if block.text.trim().is_empty());
+            if msg.content().iter().all(says_nothing) {
+                return Err(ApiError::unprocessable(format!(
+                    "the message {} says nothing; nothing was stored",
+                    msg.id()
+                )));
+            }
+        }
+        Ok(new)
+    }
+
+    async fn answer(&self, session: &Arc<Session>, thread: &Thread) -> ApiResult<Response> {
+        let new = self.new_messages(&thread.known)?;
+        let answers = self.input.answers(&thread.waiting()).map_err(|why| wrong(&why))?;
+        if !new.is_empty() {
+            if let Some(error) = self.busy(thread) {
+                return Err(error);
+            }
+            return self.say(session, thread, new).await;
+        }
+        if !answers.events.is_empty() {
+            return self.go_on(session, thread, &answers.events).await;
+        }
+        self.come_back(session, thread).await
+    }
+
+    /// New words: a reply starts.
+    async fn say(
+        &self,
+        session: &Arc<Session>,
+        thread: &Thread,
+        mut messages: Vec<Msg>,
+    ) -> ApiResult<Response> {
+        if let Some(last) = messages.pop() {
+            messages.push(offer(self.input).to_msg(last));
+        }
+        let said = say(self.app, session, Say { messages, ..Say::default() }).await;
+        let sent = said.map_err(|error| match error.name() {
+            "busy" => self.busy_with("a reply runs"),
+            _ => error,
+        })?;
+        let accepted = sent.accepted();
+        let begin = match (self.difference(thread), &accepted.reply_id) {
+            (Difference::None, Some(_)) => Begin::Replay,
+            // Nobody here answers: what is published from now on is the reply.
+            (Difference::None, None) => Begin::Behind(session.head().last),
+            _ => Begin::Picture,
+        };
+        // The new words stand behind whatever the client has not got.
+        self.tell(session, accepted.reply_id.clone(), begin, Difference::Gaps).await
+    }
+
+    /// Answers: the reply goes on.
+    async fn go_on(
+        &self,
+        session: &Arc<Session>,
+        thread: &Thread,
+        events: &[Event<'static>],
+    ) -> ApiResult<Response> {
+        let taken = answers::take(self.app, session, self.caller, events).await?;
+        let place = taken.last.saturating_sub(u64::from(taken.stored));
+        // What went on beside while somebody was asked, the client has not seen.
+        let difference = self.difference(thread);
+        let begin = if place == thread.snapshot.last && difference == Difference::None {
+            Begin::Behind(place)
+        } else {
+            Begin::Picture
+        };
+        self.tell(session, thread.open_reply(), begin, difference).await
+    }
+
+    /// Nothing new: how it stands, and what comes.
+    async fn come_back(&self, session: &Arc<Session>, thread: &Thread) -> ApiResult<Response> {
+        self.caller.need(Scope::Read)?;
+        let reply = if session.agent() == EXTERNAL && thread.is_unanswered() {
+            None
+        } else {
+            Some(thread.open_reply().or_else(|| thread.last_reply()).unwrap_or_default())
+        };
+        self.tell(session, reply, Begin::Picture, self.difference(thread)).await
+    }
+
+    /// How what the client has differs from how it stands, as far as it may be told.
+    fn difference(&self, thread: &Thread) -> Difference {
+        if !self.caller.may(Scope::Read) {
+            return Difference::None;
+        }
+        if self.input.has_part_of(|reply| thread.superseded.contains(reply)) {
+            return Difference::Gaps;
+        }
+        self.input.compare(&thread.messages)
+    }
+
+    /// The run: of a reply, or of the one that somebody elsewhere will publish.
+    async fn tell(
+        &self,
+        session: &Arc<Session>,
+        reply_id: Option<String>,
+        begin: Begin,
+        difference: Difference,
+    ) -> ApiResult<Response> {
+        let pause = if reply_id.is_some() { Pause::Any } else { Pause::Unbegun };
+        let tell = Tell {
+            wire: wire()?,
+            encoding: Encoding { forget: difference == Difference::Gaps, ..self.encoding() },
+            reply_id: reply_id.unwrap_or_default(),
+            begin,
+            pause,
+            is_last: Some(ends_run),
+        };
+        Ok(sse(self.app, follow(self.app, session, tell).await?))
+    }
+
+    fn encoding(&self) -> Encoding {
+        Encoding {
+            session_id: Some(self.input.thread_id.clone()),
+            run_id: Some(self.input.run_id.clone()),
+            ..Encoding::default()
+        }
+    }
+
+    /// Why nothing can be said now.
+    fn busy(&self, thread: &Thread) -> Option<ApiError> {
+        if thread.snapshot.open.is_empty() && thread.snapshot.queue.is_empty() {
+            return None;
+        }
+        let ids = |calls: fn(&PendingCalls) -> &Vec<ToolCall>| -> String {
+            let all = thread.pending.iter().flat_map(calls);
+            all.map(|call| call.id.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (interrupts, results) = (ids(|calls| &calls.confirm), ids(|calls| &calls.external));
+        Some(if !interrupts.is_empty() {
+            self.busy_with(&format!("interrupts are not answered yet ({interrupts})"))
+                .kind("unanswered")
+                .hint("answer all of them with `resume` first, or stop the reply")
+        } else if !results.is_empty() {
+            self.busy_with(&format!("calls have no result yet ({results})"))
+                .kind("unanswered")
+                .hint("send the tools' messages first, without a new one, or stop the reply")
+        } else if thread.snapshot.open.is_empty() {
+            self.busy_with("messages wait for their turn")
+        } else {
+            self.busy_with("a reply runs")
+        })
+    }
+
+    fn busy_with(&self, what: &str) -> ApiError {
+        ApiError::conflict(format!("{what}; nothing was stored")).kind("busy").hint(format!(
+            "the same request without the new message watches the reply; \
+             POST /ag-ui/{}/{}/stop stops it",
+            self.agent, self.input.thread_id
+        ))
+    }
+}
+
+fn wire() -> ApiResult<&'static Wire> {
+    Wire::named("ag-ui").ok_or_else(|| ApiError::internal("there is no wire ag-ui"))
+}
+
+/// How a thread stands.
+struct Thread {
+    snapshot: Snapshot,
+    /// What waits for somebody.
+    pending: Vec<PendingCalls>,
+    /// The conversation, what grows included.
+    messages: Vec<Msg>,
+    /// The ids of all messages that were ever there.
+    known: HashSet<String>,
+    /// Those that do not count any more.
+    superseded: HashSet<String>,
+}
+
+impl Thread {
+    async fn of(session: &Arc<Session>) -> ApiResult<Self> {
+        let snapshot = session.snapshot().await?;
+        let query = MessageQuery { limit: usize::MAX, ..MessageQuery::default() };
+        let stored = session.messages(&query).await?;
+        let mut known: HashSet<String> = stored.iter().map(|stored| stored.id.clone()).collect();
+        known.extend(snapshot.queue.iter().map(|queued| queued.id.clone()));
+        known.extend(snapshot.open.iter().map(|reply| reply.msg().id().to_owned()));
+        let mut messages = Vec::new();
+        let mut superseded = HashSet::new();
+        for stored in stored {
+            if stored.superseded {
+                superseded.insert(stored.id);
+            } else if stored.last.get() <= snapshot.last {
+                let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
+                messages.push(Msg::from_json(text).map_err(ApiError::internal)?);
+            }
+        }
+        let open = snapshot.open.iter().filter(|reply| !reply.is_of_sub_agent());
+        messages.extend(open.map(|reply| reply.msg().clone()));
+        let pending = snapshot.pending();
+        Ok(Self { snapshot, pending, messages, known, superseded })
+    }
+
+    /// What waits, as answers are looked for.
+    fn waiting(&self) -> Vec<Waiting<'_>> {
+        let waiting = self.pending.iter().map(|pending| {
+            let reply = self.snapshot.open.iter().find(|open| open.msg().id() == pending.reply_id);
+            Waiting {
+                reply_id: &pending.reply_id,
+                agent: reply.and_then(|reply| reply.agent()),
+                confirm: &pending.confirm,
+                external: &pending.external,
+            }
+        });
+        waiting.collect()
+    }
+
+    /// The reply that is open: the agent's own, and not one of those that work for it.
+    fn open_reply(&self) -> Option<String> {
+        let own = self.snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
+        own.or(self.snapshot.open.first()).map(|reply| reply.msg().id().to_owned())
+    }
+
+    /// The last reply that has ended.
+    fn last_reply(&self) -> Option<String> {
+        let last = self.messages.iter().rev().find(|msg| msg.role() == Role::Assistant);
+        last.map(|msg| msg.id().to_owned())
+    }
+
+    /// Whether the user had the last word.
+    fn is_unanswered(&self) -> bool {
+        self.messages.last().is_some_and(|last| last.role() == Role::User)
+    }
+}
+
+/// What the client brings to the turn.
+fn offer(input: &RunInput) -> Offer {
+    let tools = input.tools.iter().map(|tool| ClientTool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        input: Some(tool.input.clone()),
+    });
+    let context: Vec<String> = input
+        .context
+        .iter()
+        .map(|context| format!("{}:\n{}", context.description, context.value))
+        .collect();
+    let mut extra = Fields::default();
+    for (key, value) in [("state", &input.state), ("forwardedProps", &input.forwarded_props)] {
+        if let Some(value) = value.as_ref().filter(|value| says_something(value)) {
+            extra.insert(key, value.clone());
+        }
+    }
+    Offer {
+        tools: tools.collect(),
+        instructions: Some(context.join("\n\n")).filter(|text| !text.is_empty()),
+        extra,
+        ..Offer::default()
+    }
+}
+
+/// A client that has no state sends an empty one.
+fn says_something(json: &Json) -> bool {
+    !matches!(json.text(), "null" | "{}" | "[]" | "\"\"")
+}

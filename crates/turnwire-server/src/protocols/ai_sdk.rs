@@ -1,0 +1,368 @@
+//! The AI SDK: `POST /ai-sdk/{agent}`, its resume, and a stop.
+//!
+//! A client posts its whole history; the session has its own. What is new decides what a request is:
+//!
+//! | what the request has | what it is |
+//! |---|---|
+//! | user messages at its end that the session does not know | something is said |
+//! | a message of the user's that the session knows, by name, at its end | that one is edited |
+//! | the trigger `regenerate-message` | the last, or the one named, is answered again |
+//! | a message of the assistant's that it goes on with | answers to what the reply asks (`answering`) |
+//! | nothing of these, and a reply runs | the request was lost on its way; here is its reply |
+//!
+//! One response is one answer of the protocol: it ends where the reply does, or where it waits.
+
+mod answering;
+
+use super::{follow, of_agent, session, sse};
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Payload};
+use crate::stream::{Begin, Pause, Tell};
+use crate::turns::answers;
+use crate::turns::once::Once;
+use crate::turns::retry::{edit, replaced, retry};
+use crate::turns::send::{Accepted, Say, checked, say};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use std::sync::Arc;
+use turnwire_agent::Offer;
+use turnwire_core::{ContentBlock, Msg, Role, Seq};
+use turnwire_log::store::{MessageQuery, StoredMessage};
+use turnwire_log::{OpenReply, Session, Snapshot};
+use turnwire_wires::ai_sdk::{ChatRequest, Trigger};
+use turnwire_wires::{Encoding, Wire};
+
+/// How many messages one request may bring.
+const MESSAGES: usize = 64;
+
+/// The header by which clients know the protocol.
+const VERSION: HeaderName = HeaderName::from_static("x-vercel-ai-ui-message-stream");
+
+/// `POST /ai-sdk/{agent}`
+pub async fn chat(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(agent): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    Payload(body): Payload,
+) -> ApiResult<Response> {
+    caller.need(Scope::Chat)?;
+    let text = std::str::from_utf8(&body)
+        .map_err(|why| ApiError::bad_request(format!("the body is no UTF-8: {why}")))?;
+    let request = ChatRequest::parse(text).map_err(not_a_request)?;
+    let Some(known) = open(&app, &caller, &request.chat_id, &agent).await? else {
+        // Nothing is made for a request that says nothing.
+        let messages = Messages::of(&request, |_| false)?.ready()?;
+        let new = session(&app, &caller, Some(&request.chat_id), &agent).await?;
+        let once = Once::of(&new, &headers, &uri, &body)?;
+        return Chat { app: &app, session: new, once }.say(messages).await;
+    };
+    let once = Once::of(&known, &headers, &uri, &body)?;
+    let chat = Chat { app: &app, session: known, once };
+    if let Some(once) = &chat.once
+        && let Some(before) = once.answered::<Accepted>(&app.log).await?
+    {
+        return chat.reply(&before).await;
+    }
+    chat.take(&caller, &request).await
+}
+
+/// `GET /ai-sdk/{agent}/{chat}/stream`
+pub async fn resume(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path((agent, chat)): Path<(String, String)>,
+) -> ApiResult<Response> {
+    caller.need(Scope::Read)?;
+    // A chat that was never used is one in which nothing runs.
+    let Some(session) = open(&app, &caller, &chat, &agent).await? else { return Ok(nothing()) };
+    let Some(reply) = own(&session.snapshot().await?).map(|reply| reply.msg().id().to_owned())
+    else {
+        return Ok(nothing());
+    };
+    Chat { app: &app, session, once: None }.tell(reply, Begin::Replay).await
+}
+
+/// `POST /ai-sdk/{agent}/{chat}/stop`
+pub async fn stop(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path((agent, chat)): Path<(String, String)>,
+) -> ApiResult<Response> {
+    caller.need(Scope::Chat)?;
+    if let Some(session) = open(&app, &caller, &chat, &agent).await? {
+        answers::stop(&app, &session, &caller).await?;
+    }
+    Ok(nothing())
+}
+
+fn nothing() -> Response {
+    StatusCode::NO_CONTENT.into_response()
+}
+
+/// The chat's session, if there is one.
+async fn open(
+    app: &App,
+    caller: &Caller,
+    chat: &str,
+    agent: &str,
+) -> ApiResult<Option<Arc<Session>>> {
+    let session = app.log.open(&caller.session(chat)?).await?;
+    session.map(|session| of_agent(session, agent)).transpose()
+}
+
+/// The reply that the chat is about.
+fn own(snapshot: &Snapshot) -> Option<&OpenReply> {
+    snapshot.open.iter().find(|reply| !reply.is_of_sub_agent())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what an error becomes")]
+fn not_a_request(why: turnwire_core::Error) -> ApiError {
+    ApiError::unprocessable(format!("the body is no chat request: {why}; nothing was stored"))
+        .kind("not_a_request")
+        .hint("it is what DefaultChatTransport posts: {id, messages, trigger, messageId?}")
+}
+
+/// What a request brings that the session does not have.
+struct Messages<'r> {
+    request: &'r ChatRequest,
+    messages: Vec<Msg>,
+}
+
+impl<'r> Messages<'r> {
+    fn of(request: &'r ChatRequest, is_known: impl Fn(&str) -> bool) -> ApiResult<Self> {
+        let messages = request.new_messages(is_known).map_err(not_a_request)?;
+        Ok(Self { request, messages })
+    }
+
+    /// The messages as they may be said, with what the application sends along.
+    fn ready(self) -> ApiResult<Vec<Msg>> {
+        if self.messages.len() > MESSAGES {
+            return Err(ApiError::unprocessable(format!(
+                "{} new messages in one request, and {MESSAGES} is the most; nothing was stored",
+                self.messages.len()
+            ))
+            .kind("too_many_messages")
+            .hint("send them one by one"));
+        }
+        let mut ready = Vec::with_capacity(self.messages.len());
+        for msg in self.messages {
+            ready.push(checked(msg)?);
+        }
+        let Some(last) = ready.pop() else { return Err(nothing_new()) };
+        ready.push(offered(self.request, last));
+        Ok(ready)
+    }
+}
+
+/// A message with what the application sends along.
+fn offered(request: &ChatRequest, msg: Msg) -> Msg {
+    Offer { extra: request.rest.clone(), ..Offer::default() }.to_msg(msg)
+}
+
+fn nothing_new() -> ApiError {
+    ApiError::unprocessable("there is nothing new in this request, and no reply runs")
+        .kind("nothing_new")
+        .hint(
+            "the last message is to be a user's with an id that the session does not know; or use \
+             the trigger regenerate-message; GET /v1/sessions/{s}/messages?wire=ai-sdk has the \
+             messages as they are",
+        )
+}
+
+/// Says what to do in the words of this protocol.
+fn hinted(error: ApiError) -> ApiError {
+    if error.name() == "busy" {
+        return error.hint(
+            "GET /ai-sdk/{agent}/{chat}/stream (resumeStream) shows the reply; answer what it asks, \
+             or stop it with POST /ai-sdk/{agent}/{chat}/stop, and send this again",
+        );
+    }
+    error
+}
+
+fn busy() -> ApiError {
+    hinted(ApiError::conflict("another reply runs; nothing was stored").kind("busy"))
+}
+
+fn read(message: &StoredMessage) -> Option<Msg> {
+    Msg::from_json(std::str::from_utf8(&message.json).ok()?).ok()
+}
+
+/// Whether a client may call a message so.
+fn is_named(msg: &Msg, name: Option<&str>) -> bool {
+    name == Some(msg.id()) || (name.is_some() && name == replaced(msg).as_deref())
+}
+
+/// Whether two messages have the same content, as far as a client wrote it.
+fn says_the_same(a: &Msg, b: &Msg) -> bool {
+    let is_same = |(a, b): (&ContentBlock, &ContentBlock)| match (a, b) {
+        (ContentBlock::Text(a), ContentBlock::Text(b)) => a.text == b.text,
+        (ContentBlock::Data(a), ContentBlock::Data(b)) => a.source == b.source && a.name == b.name,
+        (ContentBlock::Other(a), ContentBlock::Other(b)) => a == b,
+        _ => false,
+    };
+    a.content().len() == b.content().len() && a.content().iter().zip(b.content()).all(is_same)
+}
+
+/// One request to a chat.
+struct Chat<'a> {
+    app: &'a Arc<App>,
+    session: Arc<Session>,
+    once: Option<Once>,
+}
+
+impl Chat<'_> {
+    /// Does what the request asks for.
+    async fn take(&self, caller: &Caller, request: &ChatRequest) -> ApiResult<Response> {
+        let asked = request.last_asked().map_err(not_a_request)?;
+        let known = self.known(&asked).await?;
+        let is_known = |id: &str| known.as_deref() == Some(id);
+        let continued = request.continued().map_err(not_a_request)?;
+        let messages = Messages::of(request, is_known)?;
+        if let Some(continued) = continued {
+            return self.go_on(caller, request, &continued).await;
+        }
+        // Also where it is to be answered again: the request before this one did not arrive.
+        if !messages.messages.is_empty() {
+            return self.say(messages.ready()?).await;
+        }
+        if request.trigger == Trigger::Regenerate {
+            let id = match request.message_id.clone().or(known) {
+                Some(id) => id,
+                None => self.last().await?.ok_or_else(nothing_new)?,
+            };
+            let sent = retry(self.app, &self.session, &id, self.once.as_ref()).await;
+            return self.reply(sent.map_err(hinted)?.accepted()).await;
+        }
+        if let Some(msg) = request.edited(is_known).map_err(not_a_request)? {
+            return self.edit(offered(request, checked(msg)?)).await;
+        }
+        self.found_again(|question| is_named(question, known.as_deref())).await
+    }
+
+    /// Puts other words in the place of a message. A client that asks once more for an answer to a
+    /// message as it is sends the same.
+    async fn edit(&self, msg: Msg) -> ApiResult<Response> {
+        let is_same = |known: &Msg| is_named(known, Some(msg.id())) && says_the_same(known, &msg);
+        let once = self.once.as_ref();
+        let sent = if own(&self.session.snapshot().await?).is_some() {
+            return self.found_again(is_same).await;
+        } else if self.message(msg.id()).await?.is_some_and(|known| is_same(&known)) {
+            retry(self.app, &self.session, msg.id(), once).await
+        } else {
+            let id = msg.id().to_owned();
+            edit(self.app, &self.session, &id, msg, once).await
+        };
+        self.reply(sent.map_err(hinted)?.accepted()).await
+    }
+
+    /// A message of the conversation.
+    async fn message(&self, id: &str) -> ApiResult<Option<Msg>> {
+        let stored = self.session.message(id).await?;
+        Ok(stored.filter(|stored| !stored.superseded).as_ref().and_then(read))
+    }
+
+    /// The last of these messages that the session has.
+    async fn known(&self, ids: &[String]) -> ApiResult<Option<String>> {
+        let snapshot = self.session.snapshot().await?;
+        // Beyond so many new ones the request is refused.
+        for id in ids.iter().take(MESSAGES + 1).filter(|id| !id.is_empty()) {
+            let is_queued = snapshot.queue.iter().any(|queued| queued.id == *id);
+            if is_queued || self.session.message(id).await?.is_some() {
+                return Ok(Some(id.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last message of the conversation.
+    async fn last(&self) -> ApiResult<Option<String>> {
+        Ok(self.before(None).await?.next().map(|msg| msg.id().to_owned()))
+    }
+
+    /// The latest messages before a place that count, the last one first.
+    async fn before(&self, place: Option<Seq>) -> ApiResult<impl Iterator<Item = Msg>> {
+        let query = MessageQuery { before: place, limit: MESSAGES, ..MessageQuery::default() };
+        let stored = self.session.messages(&query).await?;
+        let counted = stored.into_iter().rev().filter(|message| !message.superseded);
+        Ok(counted.filter_map(|message| read(&message)))
+    }
+
+    async fn say(&self, messages: Vec<Msg>) -> ApiResult<Response> {
+        let what = Say { messages, once: self.once.as_ref(), ..Say::default() };
+        let sent = say(self.app, &self.session, what).await.map_err(hinted)?;
+        self.reply(sent.accepted()).await
+    }
+
+    /// There is nothing new in the request. If the reply to its last message runs, the client has
+    /// missed it.
+    async fn found_again(&self, is_asked: impl Fn(&Msg) -> bool) -> ApiResult<Response> {
+        let snapshot = self.session.snapshot().await?;
+        let reply = own(&snapshot).ok_or_else(nothing_new)?;
+        let mut before = self.before(Some(reply.first())).await?;
+        let question = before.find(|msg| msg.role() == Role::User);
+        if !question.is_some_and(|question| is_asked(&question)) {
+            return Err(busy());
+        }
+        self.tell(reply.msg().id().to_owned(), Begin::Replay).await
+    }
+
+    /// The reply that was started, or is to come.
+    async fn reply(&self, accepted: &Accepted) -> ApiResult<Response> {
+        let reply = match &accepted.reply_id {
+            Some(reply) => reply.clone(),
+            None => self.elsewhere(&accepted.last_event_id).await?,
+        };
+        self.tell(reply, Begin::Replay).await
+    }
+
+    /// The next reply of an agent that runs elsewhere: it comes when that agent gets to it.
+    async fn elsewhere(&self, token: &str) -> ApiResult<String> {
+        let place = token.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok()).unwrap_or(0);
+        let mut head = self.session.watch();
+        loop {
+            let is_gone = head.borrow_and_update().is_gone;
+            if is_gone {
+                return Err(turnwire_log::Error::NoSession.into());
+            }
+            let snapshot = self.session.snapshot().await?;
+            if let Some(reply) = own(&snapshot).filter(|reply| reply.first().get() > place) {
+                return Ok(reply.msg().id().to_owned());
+            }
+            let query =
+                MessageQuery { after: Seq::new(place), limit: MESSAGES, ..MessageQuery::default() };
+            let later = self.session.messages(&query).await?;
+            let mut later = later.iter().filter_map(read);
+            if let Some(reply) = later.find(|msg| msg.role() == Role::Assistant) {
+                return Ok(reply.id().to_owned());
+            }
+            tokio::select! {
+                _ = head.changed() => {}
+                () = self.app.streams.shutdown.cancelled() => {
+                    return Err(ApiError::unavailable("the server stops").hint("send it again"));
+                }
+            }
+        }
+    }
+
+    /// The response that the reply fills.
+    async fn tell(&self, reply_id: String, begin: Begin) -> ApiResult<Response> {
+        let wire = Wire::named("ai-sdk").ok_or_else(|| ApiError::internal("no such wire"))?;
+        let tell = Tell {
+            wire,
+            encoding: Encoding::default(),
+            reply_id,
+            begin,
+            pause: Pause::Any,
+            is_last: None,
+        };
+        let mut response = sse(self.app, follow(self.app, &self.session, tell).await?);
+        response.headers_mut().insert(VERSION, HeaderValue::from_static("v1"));
+        Ok(response)
+    }
+}

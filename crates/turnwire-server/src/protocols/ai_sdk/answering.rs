@@ -1,0 +1,128 @@
+//! A client goes on with a message that waited for it.
+//!
+//! It has the message up to the question, and takes whatever comes behind that: so the response
+//! begins where the first of its calls was answered, by this client or by anybody else.
+
+use super::{Chat, busy, not_a_request, nothing_new, own};
+use crate::auth::Caller;
+use crate::error::{ApiError, ApiResult};
+use crate::stream::Begin;
+use crate::turns::answers;
+use axum::response::Response;
+use turnwire_core::{Event, EventKind, Seq};
+use turnwire_log::Session;
+use turnwire_log::store::Lines;
+use turnwire_wires::ai_sdk::{ChatRequest, Continued, Pending};
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+impl Chat<'_> {
+    /// Takes the client's answers, and goes on with the reply. What was answered meanwhile counts as
+    /// it was answered; the client is told.
+    pub(super) async fn go_on(
+        &self,
+        caller: &Caller,
+        request: &ChatRequest,
+        continued: &Continued,
+    ) -> ApiResult<Response> {
+        let snapshot = self.session.snapshot().await?;
+        let Some(reply) = own(&snapshot) else { return Err(self.too_late(continued).await?) };
+        let (id, first) = (reply.msg().id().to_owned(), reply.first());
+        if id != continued.id {
+            // The client shows another message: it would put what comes now into that one.
+            return Err(busy());
+        }
+        let waiting = snapshot.pending();
+        let pending: Vec<Pending<'_>> = waiting
+            .iter()
+            .map(|one| Pending {
+                reply_id: &one.reply_id,
+                confirm: &one.confirm,
+                external: &one.external,
+            })
+            .collect();
+        let events = request.answers(&pending).map_err(not_a_request)?;
+        let mut taken = None;
+        if !events.is_empty() {
+            match answers::take(self.app, &self.session, caller, &events).await {
+                Ok(done) => taken = Some(done.last.saturating_sub(done.stored.into())),
+                // In this very moment.
+                Err(error) if error.name() == "already_answered" => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let is_pending = |call: &String| {
+            let mut calls = waiting.iter().flat_map(|one| one.confirm.iter().chain(&one.external));
+            calls.any(|waits| waits.id == *call)
+        };
+        let place = match taken {
+            Some(place) if continued.calls.iter().all(is_pending) => Some(place),
+            // Somebody else has answered some of them before.
+            Some(place) => {
+                let earlier = answered(&self.session, first, &continued.calls).await?;
+                Some(earlier.map_or(place, |earlier| earlier.min(place)))
+            }
+            None => answered(&self.session, first, &continued.calls).await?,
+        };
+        match place {
+            Some(place) => self.tell(id, Begin::Behind(place)).await,
+            None => Err(unanswered(!waiting.is_empty())),
+        }
+    }
+
+    /// What to say when no reply is open.
+    async fn too_late(&self, continued: &Continued) -> ApiResult<ApiError> {
+        let is_known = self.session.message(&continued.id).await?.is_some();
+        if !is_known || continued.calls.is_empty() {
+            return Ok(nothing_new());
+        }
+        Ok(ApiError::conflict(format!(
+            "the reply {} has ended; nothing waits for an answer; nothing was stored",
+            continued.id
+        ))
+        .kind("already_answered")
+        .hint("load the messages again: GET /v1/sessions/{s}/messages?wire=ai-sdk"))
+    }
+}
+
+fn unanswered(waits: bool) -> ApiError {
+    let error = if waits {
+        ApiError::unprocessable("the reply waits, and the request answers nothing")
+            .hint("the part of the call is to be in the state approval-responded, output-available or output-error")
+    } else {
+        ApiError::conflict("the reply runs, and there is nothing new in this request")
+            .hint("GET /ai-sdk/{agent}/{chat}/stream (resumeStream) shows the reply")
+    };
+    error.kind("nothing_new")
+}
+
+/// The place before the first answer to one of these calls.
+async fn answered(session: &Session, first: Seq, calls: &[String]) -> ApiResult<Option<u64>> {
+    let (mut from, last) = (first, session.head().last);
+    while from.get() <= last {
+        let rows = session.read(from, CHUNK).await?;
+        for (seq, line) in rows.iter().flat_map(Lines::iter) {
+            if is_answer(&Session::event_at(seq, line)?, calls) {
+                return Ok(Some(seq.get() - 1));
+            }
+        }
+        let Some(end) = rows.last().map(Lines::last) else { break };
+        let Some(next) = Seq::new(end.saturating_add(1)) else { break };
+        from = next;
+    }
+    Ok(None)
+}
+
+fn is_answer(event: &Event<'_>, calls: &[String]) -> bool {
+    let is_one = |id: &str| calls.iter().any(|call| call == id);
+    match &event.kind {
+        EventKind::UserConfirmResult(answer) => {
+            answer.confirm_results.iter().any(|one| is_one(&one.tool_call.id))
+        }
+        EventKind::ExternalExecutionResult(answer) => {
+            answer.execution_results.iter().any(|one| is_one(&one.id))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,173 @@
+//! The content-block protocol's history, and its questions: `GET /v2/sessions/{s}/history`.
+//!
+//! The history is the conversation up to the turn that is open: its `last_event_id` is the place
+//! before that turn, so whoever subscribes from there gets the turn from its `message_start` on. A
+//! client of this protocol cannot go on with a block that it has not seen begin.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
+use crate::turns::seconds;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use memchr::memmem;
+use std::sync::Arc;
+use turnwire_core::{EventKind, FinishedReason, Msg, Role, Seq, ToolCall};
+use turnwire_log::store::{Lines, MessageQuery, Status};
+use turnwire_log::{OpenReply, Session, Snapshot};
+use turnwire_wires::blocks::{
+    self, APPROVAL_SECONDS, ApprovalKey, Asked, History, PendingApproval,
+};
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// `GET /v2/sessions/{s}/history`
+pub async fn history(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> ApiResult<Response> {
+    caller.need(Scope::Read)?;
+    let session = app.log.open(&caller.session(&id)?).await?;
+    let session = session.ok_or(turnwire_log::Error::NoSession)?;
+    let snapshot = session.snapshot().await?;
+    let open_from = snapshot.open.iter().map(OpenReply::first).min();
+    let place = open_from.map_or(snapshot.last, |first| first.get() - 1);
+    let messages = messages(&session, place).await?;
+    let history = History {
+        status: status(&snapshot, &messages),
+        pending_approval: pending(&app, &session, &snapshot).await?,
+        workspace: snapshot.metadata.raw("workspace").cloned(),
+        agent_status: Some(word(snapshot.state.status).to_owned()),
+        last_event_id: Some(session.token(place)),
+        ..History::of(session.id(), &messages)
+    };
+    Ok(([(CONTENT_TYPE, "application/json")], history.to_json()).into_response())
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Idle => "idle",
+        Status::Running => "running",
+        Status::Waiting => "waiting",
+    }
+}
+
+/// The messages that had ended at a place.
+async fn messages(session: &Session, place: u64) -> ApiResult<Vec<Msg>> {
+    let query = MessageQuery { limit: usize::MAX, ..MessageQuery::default() };
+    let stored = session.messages(&query).await?;
+    let counted =
+        stored.iter().filter(|message| message.last.get() <= place && !message.superseded);
+    counted
+        .map(|message| {
+            let text = std::str::from_utf8(&message.json).map_err(ApiError::internal)?;
+            Msg::from_json(text).map_err(ApiError::internal)
+        })
+        .collect()
+}
+
+/// How the last turn stands.
+fn status(snapshot: &Snapshot, messages: &[Msg]) -> blocks::Status {
+    if snapshot.pending().iter().any(|pending| !pending.confirm.is_empty()) {
+        return blocks::Status::WaitingApproval;
+    }
+    if snapshot.state.status != Status::Idle {
+        return blocks::Status::Running;
+    }
+    let last = messages.iter().rev().find(|msg| msg.role() == Role::Assistant);
+    match last.and_then(Msg::finished_reason) {
+        Some(FinishedReason::Interrupted) => blocks::Status::Cancelled,
+        Some(FinishedReason::Error) => blocks::Status::Error,
+        _ => blocks::Status::Completed,
+    }
+}
+
+/// The first question that waits for a person, with those of its calls that still do.
+async fn pending(
+    app: &App,
+    session: &Arc<Session>,
+    snapshot: &Snapshot,
+) -> ApiResult<Option<PendingApproval>> {
+    let asking = snapshot.pending().into_iter().find(|pending| !pending.confirm.is_empty());
+    let Some(asking) = asking else { return Ok(None) };
+    let reply = snapshot.open.iter().find(|reply| reply.msg().id() == asking.reply_id);
+    let from = reply.map_or(Seq::FIRST, OpenReply::first);
+    let Some(first) = asking.confirm.first() else { return Ok(None) };
+    let Some((at, question)) = last_question(session, from, snapshot.last, &first.id).await? else {
+        return Ok(None);
+    };
+    let is_asked = |call: &&ToolCall| question.calls.iter().any(|asked| asked.id == call.id);
+    let timeout = question.timeout_seconds.unwrap_or_else(|| {
+        app.turns.approval_timeout(session.agent()).map_or(APPROVAL_SECONDS, seconds)
+    });
+    Ok(Some(PendingApproval {
+        approval_key: ApprovalKey { session_id: session.id().to_owned(), count: at.get() },
+        reply_id: asking.reply_id,
+        asked: Asked::of(asking.confirm.iter().filter(is_asked), timeout),
+    }))
+}
+
+/// What a person is asked.
+pub(crate) struct Question {
+    /// The reply that asks.
+    pub reply_id: String,
+    /// The calls.
+    pub calls: Vec<ToolCall>,
+    /// How long the answer may take.
+    timeout_seconds: Option<u64>,
+}
+
+/// The question at a place of the log.
+pub(crate) async fn question(session: &Session, place: u64) -> ApiResult<Question> {
+    let unknown = || {
+        ApiError::unprocessable("there is no question with this `approval_key`; nothing was stored")
+            .kind("unknown_approval")
+            .hint("the key is in the block `approval_request`, and in the history")
+    };
+    let at = Seq::new(place).filter(|_| place <= session.head().last).ok_or_else(unknown)?;
+    let rows = match session.read(at, 1).await {
+        Err(turnwire_log::Error::Trimmed(_)) => return Err(unknown()),
+        rows => rows?,
+    };
+    let found = rows.iter().flat_map(Lines::iter).find(|(seq, _)| *seq == at);
+    let read = found.map(|(seq, line)| read(seq, line)).transpose()?.flatten();
+    read.ok_or_else(unknown)
+}
+
+fn read(seq: Seq, line: &[u8]) -> ApiResult<Option<Question>> {
+    let event = Session::event_at(seq, line)?;
+    let timeout_seconds = event.metadata.get::<u64>("timeout_seconds").ok().flatten();
+    let EventKind::RequireUserConfirm(ask) = event.kind else { return Ok(None) };
+    let reply_id = event.reply_id.into_owned();
+    Ok(Some(Question { reply_id, calls: ask.tool_calls, timeout_seconds }))
+}
+
+/// The last question about a call, and where it is.
+async fn last_question(
+    session: &Session,
+    from: Seq,
+    to: u64,
+    call: &str,
+) -> ApiResult<Option<(Seq, Question)>> {
+    let finder = memmem::Finder::new("REQUIRE_USER_CONFIRM");
+    let (mut from, mut found) = (from, None);
+    while from.get() <= to {
+        let rows = session.read(from, CHUNK).await?;
+        let Some(last) = rows.last().map(Lines::last) else { break };
+        for (seq, line) in rows.iter().flat_map(Lines::iter).filter(|(seq, _)| seq.get() <= to) {
+            if finder.find(line).is_none() {
+                continue;
+            }
+            let asked = read(seq, line)?;
+            let asked = asked.filter(|asked| asked.calls.iter().any(|asked| asked.id == call));
+            found = asked.map(|asked| (seq, asked)).or(found);
+        }
+        let Some(next) = Seq::new(last.saturating_add(1)) else { break };
+        from = next;
+    }
+    Ok(found)
+}

@@ -1,0 +1,183 @@
+//! An agent in the place of a model: what chat completions and Messages have in common.
+//!
+//! A request says something new, or brings the results of calls that a reply waits for. Either way
+//! the answer is one reply, or the part of it up to where it waits for the client again. Whoever asks
+//! this way cannot be asked back: what needs a person's yes is denied.
+
+mod results;
+mod words;
+
+use super::{SESSION, follow, in_session, sse};
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::stream::{Begin, Follow, Pause, Tell};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use std::sync::Arc;
+use turnwire_core::{Event, EventKind};
+use turnwire_log::Session;
+use turnwire_wires::model::{Asked, Failed, Whole};
+use turnwire_wires::{Encoding, Wire};
+
+/// The longest key that is taken.
+const LONGEST_KEY: usize = 255;
+
+/// How an agent speaks to clients that take it for a model.
+pub(crate) struct Manner {
+    /// The wire.
+    pub(crate) wire: &'static str,
+    /// What the ids of its answers begin with.
+    pub(crate) prefix: &'static str,
+    /// Reads what the client asks.
+    pub(crate) read: fn(&str) -> turnwire_core::Result<Asked>,
+    /// Puts an answer together that is no stream.
+    pub(crate) whole: fn() -> Box<dyn Whole>,
+}
+
+/// A request.
+pub(crate) struct Request {
+    pub(crate) app: Arc<App>,
+    pub(crate) caller: Caller,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// What is told to the client: a reply, or a part of it.
+struct Turn {
+    session: Arc<Session>,
+    reply_id: String,
+    begin: Begin,
+    /// Whether the request was there before, and this is what it got then.
+    replayed: bool,
+}
+
+/// Answers a request.
+pub(crate) async fn answer(request: Request, manner: &Manner) -> ApiResult<Response> {
+    request.caller.need(Scope::Chat)?;
+    let text = std::str::from_utf8(&request.body)
+        .map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
+    let asked = (manner.read)(text).map_err(|error| {
+        ApiError::bad_request(error.to_string())
+            .kind("not_a_request")
+            .hint("`model` is the name of an agent, and `messages` end with what is new")
+    })?;
+    known_model(&request.app, &asked.model)?;
+    let turn = if asked.results.is_empty() {
+        words::say(&request, &asked).await?
+    } else {
+        results::bring(&request, &asked).await?
+    };
+    let mut response = tell(&request.app, &asked, &turn, manner).await?;
+    if turn.replayed {
+        let replayed = HeaderName::from_static("idempotency-replayed");
+        response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// An error unless the model is an agent that runs here.
+fn known_model(app: &App, model: &str) -> ApiResult<()> {
+    if app.agents.contains_key(model) {
+        return Ok(());
+    }
+    let names: Vec<&str> = app.agents.keys().map(String::as_str).collect();
+    Err(ApiError::not_found(format!("there is no model \"{model}\""))
+        .kind("model_not_found")
+        .hint(format!("a model is an agent here; there are: {}", names.join(", "))))
+}
+
+async fn tell(app: &App, asked: &Asked, turn: &Turn, manner: &Manner) -> ApiResult<Response> {
+    let (prefix, reply) = (manner.prefix, &turn.reply_id);
+    let id = match turn.begin {
+        Begin::Behind(place) => format!("{prefix}{reply}.{place}"),
+        Begin::Replay | Begin::Picture => format!("{prefix}{reply}"),
+    };
+    let wire = Wire::named(manner.wire).ok_or_else(|| ApiError::internal("there is no wire"))?;
+    let tell = Tell {
+        wire,
+        encoding: Encoding {
+            model: Some(asked.model.clone()),
+            id: Some(id),
+            usage: asked.usage || !asked.stream,
+            wants_json: asked.output_schema.is_some(),
+            ..Encoding::default()
+        },
+        reply_id: turn.reply_id.clone(),
+        begin: turn.begin,
+        pause: Pause::External,
+        is_last: None,
+    };
+    // The results of calls begin another answer, also when this one is told again.
+    let is_result = |event: &Event<'_>| matches!(event.kind, EventKind::ExternalExecutionResult(_));
+    let follow = follow(app, &turn.session, tell).await?.until(is_result);
+    if asked.stream {
+        return Ok(sse(app, follow));
+    }
+    let response = in_one_piece(follow, (manner.whole)()).await?;
+    Ok(in_session(turn.session.id(), response))
+}
+
+/// The answer when all of it is there.
+async fn in_one_piece(follow: Follow, mut whole: Box<dyn Whole>) -> ApiResult<Response> {
+    let done = follow.collect(|_, text| whole.frame(text)).await;
+    done.map_err(|error| match error {
+        turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_) => error.into(),
+        other => ApiError::unavailable("the answer broke off; the reply itself goes on")
+            .hint("ask again with the same Idempotency-Key, or read it in its session")
+            .detail(other),
+    })?;
+    let (status, body) = match whole.end() {
+        Ok(body) => (StatusCode::OK, body),
+        Err(Failed { status, body }) => {
+            (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
+        }
+    };
+    let json = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let mut response = (status, json, Body::from(body.text().to_owned())).into_response();
+    if !status.is_success() {
+        // The question and what came of it are in the session. These clients ask again by
+        // themselves, and that would be a second question.
+        let header = HeaderName::from_static("x-should-retry");
+        response.headers_mut().insert(header, HeaderValue::from_static("false"));
+    }
+    Ok(response)
+}
+
+/// The key that makes a request safe to send again. One that cannot be taken is refused before
+/// anything is made in its name.
+fn key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let key =
+        value.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
+    key.map(Some).ok_or_else(|| {
+        ApiError::bad_request("this Idempotency-Key is not 1 to 255 visible characters")
+            .hint("use a random UUID for each request, and the same one when sending it again")
+    })
+}
+
+/// Something that is the same whenever a request comes again with its key.
+fn derived(request: &Request, key: &str) -> String {
+    let what = format!("{}\0{key}", request.uri.path());
+    let hash = crate::auth::sha256(what.as_bytes());
+    hash.iter().take(16).fold(String::with_capacity(32), |mut hex, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// What to do where a client cannot put it right in its own protocol.
+fn in_the_session(error: ApiError) -> ApiError {
+    match error.name() {
+        "busy" => error.hint(format!(
+            "ask again when the reply has ended; or leave out the header {SESSION} to begin another \
+             session"
+        )),
+        _ => error,
+    }
+}

@@ -1,0 +1,228 @@
+//! A request that brings the results of calls which a reply waits for.
+
+use super::{Request, Turn, derived, key};
+use crate::auth::Scope;
+use crate::error::{ApiError, ApiResult};
+use crate::protocols::{SESSION, named, of_agent};
+use crate::stream::Begin;
+use crate::turns::answers;
+use crate::turns::waiting::each_waiting;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use turnwire_core::event::{ExternalExecutionResult, Hint};
+use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
+use turnwire_log::store::{Lines, MessageQuery};
+use turnwire_log::{PendingCalls, Session, Snapshot};
+use turnwire_wires::model::Asked;
+
+/// How many messages back a call is looked for that does not wait any more.
+const LOOK_BACK: usize = 32;
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// Takes the results. The same reply goes on, and the answer is what comes of it from here.
+pub(super) async fn bring(request: &Request, asked: &Asked) -> ApiResult<Turn> {
+    let ids = each_once(&asked.results)?;
+    let session = session(request, asked, &ids).await?;
+    let snapshot = session.snapshot().await?;
+    let pending = snapshot.pending();
+    let waiting: HashSet<&str> = external(&pending).map(|call| call.id.as_str()).collect();
+    if let Some(other) = ids.iter().find(|id| !waiting.contains(**id)) {
+        return not_waiting(request, session, other).await;
+    }
+    let left_out: Vec<&str> = waiting.into_iter().filter(|id| !ids.contains(id)).collect();
+    if !left_out.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the reply waits for these calls, too: {}; nothing was stored",
+            left_out.join(", ")
+        ))
+        .kind("missing_results")
+        .hint("send the results of all calls of an answer in one request"));
+    }
+    let own = own_reply(&snapshot)?;
+    let mut events = events(&pending, &asked.results);
+    // The agent's own goes last: it is the first that the client is told of.
+    events.sort_by_key(|event| event.reply_id == own);
+    events.extend(hint(request, asked, own)?);
+    name(request, &mut events)?;
+    let taken = answers::take(&request.app, &session, &request.caller, &events).await?;
+    if taken.stored == 0 {
+        // The same request came a moment ago.
+        return not_waiting(request, session, ids.first().copied().unwrap_or_default()).await;
+    }
+    let place = taken.last.saturating_sub(u64::from(taken.stored));
+    let (reply_id, begin) = (own.to_owned(), Begin::Behind(place));
+    Ok(Turn { session, reply_id, begin, replayed: false })
+}
+
+fn each_once(results: &[ToolResult]) -> ApiResult<Vec<&str>> {
+    let mut ids: Vec<&str> = Vec::with_capacity(results.len());
+    for result in results {
+        if ids.contains(&result.id.as_str()) {
+            return Err(ApiError::bad_request(format!("the call {} has two results", result.id)));
+        }
+        ids.push(&result.id);
+    }
+    Ok(ids)
+}
+
+fn external(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
+    pending.iter().flat_map(|pending| &pending.external)
+}
+
+/// The session that the client names, or the one that waits for these results.
+async fn session(request: &Request, asked: &Asked, ids: &[&str]) -> ApiResult<Arc<Session>> {
+    if let Some(id) = named(&request.headers)? {
+        let session = request.app.log.open(&request.caller.session(id)?).await?;
+        return of_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model);
+    }
+    let mut found = waiting_for(request, &asked.model, ids).await?;
+    match (found.pop(), found.pop()) {
+        (Some(session), None) => Ok(session),
+        (Some(_), Some(_)) => Err(ApiError::bad_request(
+            "several sessions wait for the results of such calls; nothing was stored",
+        )
+        .kind("ambiguous_call")
+        .hint(format!("name the session in the header {SESSION}"))),
+        (None, _) => Err(unknown(ids.first().copied().unwrap_or_default())),
+    }
+}
+
+fn unknown(id: &str) -> ApiError {
+    ApiError::bad_request(format!("nothing waits for the result of a call {id:?}"))
+        .kind("unknown_call")
+        .hint(format!(
+            "the ids of calls are in the answer before; its header {SESSION} names the session, and \
+             the request may name it, too"
+        ))
+}
+
+/// The sessions of an agent, among those that the caller reaches, that wait for one of these calls.
+async fn waiting_for(request: &Request, agent: &str, ids: &[&str]) -> ApiResult<Vec<Arc<Session>>> {
+    let Request { app, caller, .. } = request;
+    let mut found = Vec::new();
+    each_waiting(app, caller, |session, snapshot| {
+        let is_asked = || external(&snapshot.pending()).any(|call| ids.contains(&call.id.as_str()));
+        if session.agent() == agent && is_asked() {
+            found.push(session);
+        }
+        ControlFlow::Continue(())
+    })
+    .await?;
+    Ok(found)
+}
+
+/// The reply that goes on.
+fn own_reply(snapshot: &Snapshot) -> ApiResult<&str> {
+    let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
+    own.map(|reply| reply.msg().id()).ok_or_else(|| ApiError::internal("no reply is open"))
+}
+
+/// The answers, one for each reply that asked.
+fn events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<'static>> {
+    let of_reply = |pending: &PendingCalls| {
+        let is_asked =
+            |result: &&ToolResult| pending.external.iter().any(|call| call.id == result.id);
+        let execution_results: Vec<_> = results.iter().filter(is_asked).cloned().collect();
+        (!execution_results.is_empty()).then(|| {
+            Event::new(pending.reply_id.clone(), ExternalExecutionResult { execution_results })
+        })
+    };
+    pending.iter().filter_map(of_reply).collect()
+}
+
+/// What the user says beside the results: the reply that goes on is told, as part of it.
+fn hint(request: &Request, asked: &Asked, reply: &str) -> ApiResult<Option<Event<'static>>> {
+    let said = asked.new_messages();
+    if said.is_empty() {
+        return Ok(None);
+    }
+    request.caller.need(Scope::Publish).map_err(|_| {
+        ApiError::bad_request(
+            "the user's words cannot be put into a reply that goes on; nothing was stored",
+        )
+        .kind("words_beside_results")
+        .hint(
+            "send the results alone, and the words when the reply has ended; or use credentials \
+             with the scope `publish`",
+        )
+    })?;
+    let hint = Payload::Parts(said.iter().flat_map(Msg::content).filter_map(part).collect());
+    let block_id = System.id();
+    let hint = Hint { block_id, source: Some("user".to_owned()), hint };
+    Ok(Some(Event::new(reply.to_owned(), hint)))
+}
+
+fn part(block: &ContentBlock) -> Option<Part> {
+    match block {
+        ContentBlock::Text(block) => Some(Part::Text(block.clone())),
+        ContentBlock::Data(block) => Some(Part::Data(block.clone())),
+        ContentBlock::Other(item) => Some(Part::Other(item.clone())),
+        _ => None,
+    }
+}
+
+/// Gives the events ids by which they are known when the request comes again.
+fn name(request: &Request, events: &mut [Event<'static>]) -> ApiResult<()> {
+    let Some(key) = key(&request.headers)? else { return Ok(()) };
+    let id = derived(request, key);
+    for (at, event) in events.iter_mut().enumerate() {
+        event.id = format!("{id}-{at}").into();
+    }
+    Ok(())
+}
+
+/// A call does not wait for its result. When this very request was there before, what it got then is
+/// told again.
+async fn not_waiting(request: &Request, session: Arc<Session>, id: &str) -> ApiResult<Turn> {
+    let Some((reply_id, first)) = reply_with(&session, id).await? else {
+        return Err(unknown(id));
+    };
+    if let Some(key) = key(&request.headers)? {
+        let wanted = format!("{}-0", derived(request, key));
+        if let Some(seq) = place_of(&session, first, &wanted).await? {
+            let begin = Begin::Behind(seq.get() - 1);
+            return Ok(Turn { session, reply_id, begin, replayed: true });
+        }
+    }
+    Err(ApiError::conflict(format!(
+        "the call {id} does not wait for a result, or has one already; nothing was stored"
+    ))
+    .kind("already_answered")
+    .hint("a request that is sent again needs the same Idempotency-Key to get the same answer"))
+}
+
+/// The reply that has a call, and where it begins.
+async fn reply_with(session: &Arc<Session>, id: &str) -> ApiResult<Option<(String, Seq)>> {
+    let has = |msg: &Msg| msg.blocks::<ToolCall>().any(|call| call.id == id);
+    let snapshot = session.snapshot().await?;
+    let mut open = snapshot.open.iter().filter(|reply| !reply.is_of_sub_agent());
+    if let Some(reply) = open.find(|reply| has(reply.msg())) {
+        return Ok(Some((reply.msg().id().to_owned(), reply.first())));
+    }
+    let query = MessageQuery { limit: LOOK_BACK, ..MessageQuery::default() };
+    let mut stored = session.messages(&query).await?.into_iter().rev();
+    Ok(stored.find_map(|stored| {
+        let text = std::str::from_utf8(&stored.json).ok()?;
+        has(&Msg::from_json(text).ok()?).then_some((stored.id, stored.first))
+    }))
+}
+
+/// Where an event stands that has this id, from a place on.
+async fn place_of(session: &Session, mut from: Seq, id: &str) -> ApiResult<Option<Seq>> {
+    loop {
+        let rows = session.read(from, CHUNK).await?;
+        for (seq, line) in rows.iter().flat_map(Lines::iter) {
+            if Session::event_at(seq, line)?.id == id {
+                return Ok(Some(seq));
+            }
+        }
+        let next = rows.last().and_then(|rows| Seq::new(rows.last() + 1));
+        let Some(next) = next.filter(|next| next.get() <= session.head().last) else {
+            return Ok(None);
+        };
+        from = next;
+    }
+}

@@ -1,0 +1,71 @@
+//! A request that says something new.
+
+use super::{Request, Turn, derived, in_the_session, key};
+use crate::error::{ApiError, ApiResult};
+use crate::protocols::{named, session};
+use crate::stream::Begin;
+use crate::turns::once::Once;
+use crate::turns::send::{Accepted, IfBusy, Say, Sent, say as send};
+use std::sync::Arc;
+use turnwire_agent::{ClientTool, Offer};
+use turnwire_core::Msg;
+use turnwire_log::Session;
+use turnwire_wires::model::Asked;
+
+/// Takes what is new, in the session that the client names or in a new one. A key names a session,
+/// too: so a request that comes again finds the reply that it has started.
+pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
+    let Request { app, caller, uri, headers, body } = request;
+    let of_key = key(headers)?.map(|key| format!("once-{}", derived(request, key)));
+    let id = named(headers)?.or(of_key.as_deref());
+    let session = session(app, caller, id, &asked.model).await?;
+    let once = Once::of(&session, headers, uri, body)?;
+    if let Some(once) = &once
+        && let Some(accepted) = once.answered(&app.log).await?
+    {
+        return turn(session, &Sent::Before(accepted));
+    }
+    let messages = messages(asked, &session)?;
+    let say = Say { messages, events: Vec::new(), if_busy: IfBusy::Refuse, once: once.as_ref() };
+    let sent = send(app, &session, say).await.map_err(in_the_session)?;
+    turn(session, &sent)
+}
+
+fn turn(session: Arc<Session>, sent: &Sent) -> ApiResult<Turn> {
+    let replayed = matches!(sent, Sent::Before(_));
+    let Accepted { reply_id, .. } = sent.accepted().clone();
+    let reply_id = reply_id.ok_or_else(|| ApiError::internal("nobody replies"))?;
+    Ok(Turn { session, reply_id, begin: Begin::Replay, replayed })
+}
+
+/// The messages that the session does not have yet.
+fn messages(asked: &Asked, session: &Session) -> ApiResult<Vec<Msg>> {
+    let is_fresh = session.head().last == 0;
+    let new = if is_fresh { &asked.said[..] } else { asked.new_messages() };
+    let Some((last, earlier)) = new.split_last() else {
+        return Err(ApiError::bad_request(
+            "nothing is new: there is nothing of the user's behind the last message of the \
+             assistant's; nothing was stored",
+        )
+        .kind("nothing_new")
+        .hint("end the messages with what the user says now"));
+    };
+    let mut messages = earlier.to_vec();
+    messages.push(offer(asked).to_msg(last.clone()));
+    Ok(messages)
+}
+
+fn offer(asked: &Asked) -> Offer {
+    let tools = asked.tools.iter().map(|tool| ClientTool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        input: tool.input.clone(),
+    });
+    Offer {
+        tools: tools.collect(),
+        output_schema: asked.output_schema.clone(),
+        instructions: asked.instructions.clone(),
+        unattended: true,
+        extra: asked.extra.clone(),
+    }
+}

@@ -1,0 +1,5 @@
+//! An agent as an OpenAI-style model.
+
+pub(crate) mod chat;
+pub(crate) mod models;
+pub(crate) mod responses;

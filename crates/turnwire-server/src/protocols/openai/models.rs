@@ -1,0 +1,84 @@
+//! `GET /v1/models`: the agents, as models.
+//!
+//! The same list is read by OpenAI's clients and by Anthropic's: each finds its own fields.
+
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// When an agent was made is not known. Both protocols then say the beginning of time.
+const CREATED: i64 = 0;
+const CREATED_AT: &str = "1970-01-01T00:00:00Z";
+
+/// What can be talked to.
+#[derive(Debug, Serialize)]
+pub struct Models {
+    object: &'static str,
+    data: Vec<Model>,
+    has_more: bool,
+    first_id: Option<String>,
+    last_id: Option<String>,
+}
+
+/// An agent, as a model.
+#[derive(Debug, Serialize)]
+pub struct Model {
+    id: String,
+    object: &'static str,
+    created: i64,
+    owned_by: &'static str,
+    r#type: &'static str,
+    display_name: String,
+    created_at: &'static str,
+}
+
+impl Model {
+    fn new(name: &str) -> Self {
+        Self {
+            id: name.to_owned(),
+            object: "model",
+            created: CREATED,
+            owned_by: "turnwire",
+            r#type: "model",
+            display_name: name.to_owned(),
+            created_at: CREATED_AT,
+        }
+    }
+}
+
+/// Lists the agents that run here.
+pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> ApiResult<Json<Models>> {
+    caller.need(Scope::Read)?;
+    let data: Vec<Model> = app.agents.keys().map(|name| Model::new(name)).collect();
+    let id = |model: Option<&Model>| model.map(|model| model.id.clone());
+    let (first_id, last_id) = (id(data.first()), id(data.last()));
+    Ok(Json(Models { object: "list", data, has_more: false, first_id, last_id }))
+}
+
+/// One agent.
+pub async fn get(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> ApiResult<Json<Model>> {
+    caller.need(Scope::Read)?;
+    known(&app, &name)?;
+    Ok(Json(Model::new(&name)))
+}
+
+/// An error unless there is such a model. One whose agent runs elsewhere is none: nobody here could
+/// say when it answers.
+pub(super) fn known(app: &App, name: &str) -> ApiResult<()> {
+    if app.agents.contains_key(name) {
+        return Ok(());
+    }
+    let names: Vec<&str> = app.agents.keys().map(String::as_str).collect();
+    Err(ApiError::not_found(format!("The model `{name}` does not exist"))
+        .kind("model_not_found")
+        .hint(format!("a model is an agent; there are: {}", names.join(", "))))
+}

@@ -1,0 +1,164 @@
+//! `/v1/responses`: create, retrieve, cancel.
+//!
+//! A reply is a response, from its beginning to its end, or to where it waits for the client to
+//! execute calls. What it says when it has the results is the next response. Whatever the client does
+//! meanwhile, the reply goes on; so every response is one in the background, and can be read again.
+
+mod asking;
+mod name;
+mod request;
+mod standing;
+
+use super::models;
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Payload, Query};
+use crate::protocols::{self, in_session};
+use crate::stream::{Begin, Follow, Pause, Tell};
+use crate::turns::answers;
+use asking::Asking;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Uri};
+use name::{Found, Name, brings_results};
+use request::Asked;
+use serde::Deserialize;
+use serde_json::Value;
+use standing::{response_in, standing};
+use std::sync::Arc;
+use turnwire_core::Event;
+use turnwire_core::event::UserInterrupt;
+use turnwire_wires::{Encoding, Wire};
+
+fn wire() -> ApiResult<&'static Wire> {
+    Wire::named("openai-responses").ok_or_else(|| ApiError::internal("a wire is missing"))
+}
+
+/// What the encoder of a response is told.
+fn encoding(found: &Found) -> Encoding {
+    Encoding {
+        session_id: Some(found.session.id().to_owned()),
+        model: Some(found.session.agent().to_owned()),
+        id: Some(found.name.to_string()),
+        wants_json: found.wants_json,
+        ..Encoding::default()
+    }
+}
+
+/// Takes what the user says, or the results of calls, and answers with what the agent replies.
+pub async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    uri: Uri,
+    headers: HeaderMap,
+    Payload(body): Payload,
+) -> ApiResult<Response> {
+    caller.need(Scope::Chat)?;
+    let asked = Asked::read(&body)?;
+    models::known(&app, &asked.model)?;
+    let asking = Asking { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
+    let (stream, background) = (asked.stream, asked.background);
+    let found = asking.take(asked).await?;
+    if stream {
+        return Ok(protocols::sse(&app, follow(&app, &found).await?.unmerged()));
+    }
+    if background {
+        return Ok(whole(&found, standing(&found).await?));
+    }
+    let mut last = String::new();
+    let each = |_: &str, text: &str| text.clone_into(&mut last);
+    follow(&app, &found).await?.collect(each).await?;
+    Ok(whole(&found, response_in(&last)?))
+}
+
+/// What stands behind the `?`.
+#[derive(Debug, Default, Deserialize)]
+pub struct RetrieveQuery {
+    #[serde(default)]
+    stream: bool,
+    starting_after: Option<u64>,
+}
+
+/// A response as it stands, or its events: all of them again, or only those behind a number.
+pub async fn retrieve(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(query): Query<RetrieveQuery>,
+) -> ApiResult<Response> {
+    caller.need(Scope::Read)?;
+    let found = find(&app, &caller, &id).await?;
+    if !query.stream {
+        return Ok(whole(&found, standing(&found).await?));
+    }
+    let follow = follow(&app, &found).await?.unmerged();
+    Ok(match query.starting_after {
+        Some(after) => {
+            let is_behind = move |frame: &str| number(frame).is_none_or(|number| number > after);
+            protocols::sse(&app, follow.only(is_behind))
+        }
+        None => protocols::sse(&app, follow),
+    })
+}
+
+/// Stops a response. One that has ended stays as it is.
+pub async fn cancel(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> ApiResult<Response> {
+    caller.need(Scope::Chat)?;
+    let found = find(&app, &caller, &id).await?;
+    let stop = Event::new(found.name.reply.clone(), UserInterrupt {});
+    answers::take(&app, &found.session, &caller, &[stop]).await?;
+    Ok(whole(&found, standing(&found).await?))
+}
+
+fn whole(found: &Found, response: Value) -> Response {
+    in_session(found.session.id(), Json(response).into_response())
+}
+
+/// A response as it grows.
+async fn follow(app: &App, found: &Found) -> ApiResult<Follow> {
+    let tell = Tell {
+        wire: wire()?,
+        encoding: encoding(found),
+        reply_id: found.name.reply.clone(),
+        begin: found.name.results.map_or(Begin::Replay, |seq| Begin::Behind(seq.get() - 1)),
+        pause: Pause::External,
+        is_last: None,
+    };
+    Ok(protocols::follow(app, &found.session, tell).await?.until(brings_results))
+}
+
+/// A response that the caller reaches.
+async fn find(app: &App, caller: &Caller, id: &str) -> ApiResult<Found> {
+    let found = Name::find(id, app, caller).await?.ok_or_else(|| {
+        ApiError::not_found(format!("Response with id '{id}' not found."))
+            .kind("response_not_found")
+            .hint("the `id` of a response says where it is; its session may have been deleted")
+    })?;
+    if found.is_kept {
+        return Ok(found);
+    }
+    Err(ApiError::gone(format!("the events of the response {id} are no longer kept"))
+        .kind("trimmed")
+        .hint(format!("GET /v1/sessions/{}/messages still has the message", found.session.id())))
+}
+
+/// The number of a frame.
+fn number(frame: &str) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        sequence_number: u64,
+    }
+    let quick = || {
+        let (_, rest) = frame.strip_prefix(r#"{"type":""#)?.split_once('"')?;
+        let rest = rest.strip_prefix(r#","sequence_number":"#)?;
+        rest.split_once([',', '}'])?.0.parse().ok()
+    };
+    let slow = || serde_json::from_str(frame).ok().map(|frame: Numbered| frame.sequence_number);
+    quick().or_else(slow)
+}

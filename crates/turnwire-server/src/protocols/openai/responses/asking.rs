@@ -1,0 +1,267 @@
+//! A request for a response on its way in: in which session, and what of it is new.
+
+use super::name::{Found, Name, brings_results};
+use super::request::{Asked, invalid};
+use crate::app::App;
+use crate::auth::{Caller, sha256};
+use crate::error::{ApiError, ApiResult};
+use crate::protocols::{self, named, of_agent};
+use crate::turns::answers;
+use crate::turns::once::Once;
+use crate::turns::send::{IfBusy, Say, say};
+use crate::turns::waiting::each_waiting;
+use http::{HeaderMap, Uri};
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use turnwire_core::event::ExternalExecutionResult;
+use turnwire_core::{Event, Seq, ToolResult};
+use turnwire_log::store::Lines;
+use turnwire_log::{PendingCalls, Session, Snapshot};
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// A request on its way in.
+pub(super) struct Asking<'r> {
+    pub app: &'r Arc<App>,
+    pub caller: &'r Caller,
+    pub uri: &'r Uri,
+    pub headers: &'r HeaderMap,
+    pub body: &'r [u8],
+}
+
+impl Asking<'_> {
+    /// Does what was asked for, and says which response that is.
+    pub async fn take(&self, asked: Asked) -> ApiResult<Found> {
+        let previous = self.previous(&asked).await?;
+        let name = named(self.headers)?;
+        let session = match (&previous, name) {
+            (Some(previous), Some(name)) if previous.session.id() != name => {
+                return Err(invalid(format!(
+                    "the previous response is of the session {}, not of {name}",
+                    previous.session.id()
+                ))
+                .hint("leave one of the two out"));
+            }
+            (Some(previous), _) => Some(previous.session.clone()),
+            (None, Some(name)) => self.app.log.open(&self.caller.session(name)?).await?,
+            (None, None) => None,
+        };
+        let session = session.map(|session| of_agent(session, &asked.model)).transpose()?;
+        if asked.outputs().next().is_some()
+            && let Some(found) = self.answer(&asked, session.as_ref(), previous.as_ref()).await?
+        {
+            return Ok(found);
+        }
+        self.say(asked, session, name).await
+    }
+
+    /// The response that this one goes on from.
+    async fn previous(&self, asked: &Asked) -> ApiResult<Option<Found>> {
+        let Some(id) = &asked.previous else { return Ok(None) };
+        let found = Name::find(id, self.app, self.caller).await?;
+        found.map(Some).ok_or_else(|| {
+            invalid(format!("Previous response with id '{id}' not found."))
+                .kind("previous_response_not_found")
+                .hint("its session may have been deleted")
+        })
+    }
+
+    /// Takes what the user says.
+    async fn say(
+        &self,
+        asked: Asked,
+        session: Option<Arc<Session>>,
+        name: Option<&str>,
+    ) -> ApiResult<Found> {
+        let is_fresh = session.as_ref().is_none_or(|session| session.head().last == 0);
+        let agent = asked.model.clone();
+        let messages = asked.messages(is_fresh);
+        if messages.is_empty() {
+            return Err(invalid("there is nothing new in `input` that could be answered")
+                .hint("it ends with what the user says, or with the results of calls"));
+        }
+        let session = if let Some(session) = session {
+            session
+        } else {
+            let name = name.map(str::to_owned).or_else(|| self.name_of_key());
+            protocols::session(self.app, self.caller, name.as_deref(), &agent).await?
+        };
+        let once = Once::of(&session, self.headers, self.uri, self.body)?;
+        let said = Say { messages, if_busy: IfBusy::Refuse, once: once.as_ref(), ..Say::default() };
+        let sent = say(self.app, &session, said).await?;
+        let reply = sent.accepted().reply_id.clone();
+        let reply = reply.ok_or_else(|| ApiError::internal("a message without a reply"))?;
+        self.found(&session, reply, None).await
+    }
+
+    /// The session of a request that names none, but has a key: sent again, it is found again.
+    fn name_of_key(&self) -> Option<String> {
+        let key = self.headers.get("idempotency-key")?;
+        let what = [self.uri.path().as_bytes(), b"\0", key.as_bytes()].concat();
+        Some(format!("key-{}", hex(&what)))
+    }
+
+    /// A response that is there: somebody has just started it.
+    async fn found(
+        &self,
+        session: &Arc<Session>,
+        reply: String,
+        results: Option<Seq>,
+    ) -> ApiResult<Found> {
+        let name = Name { session: session.id().to_owned(), reply, results };
+        let found = Name::find(&name.to_string(), self.app, self.caller).await?;
+        found.ok_or_else(|| turnwire_log::Error::NoSession.into())
+    }
+
+    /// Takes the results of calls that wait for them. `None`: they are all of earlier turns.
+    async fn answer(
+        &self,
+        asked: &Asked,
+        session: Option<&Arc<Session>>,
+        previous: Option<&Found>,
+    ) -> ApiResult<Option<Found>> {
+        let key = self.headers.get("idempotency-key");
+        let key = key.map(|key| hex(&[key.as_bytes(), b"\0", self.body].concat()));
+        if let (Some(key), Some(previous)) = (&key, previous)
+            && let Some(seq) = answered(previous, key).await?
+        {
+            let reply = previous.name.reply.clone();
+            return self.found(&previous.session, reply, Some(seq)).await.map(Some);
+        }
+        let place = match session {
+            Some(session) => Some((session.clone(), session.snapshot().await?)),
+            None => self.waiting(asked).await?,
+        };
+        let pending = place.as_ref().map(|(_, snapshot)| snapshot.pending()).unwrap_or_default();
+        let answers = Answers::new(asked, &pending)?;
+        let Some((session, snapshot)) = place.filter(|_| !answers.list.is_empty()) else {
+            return Ok(None);
+        };
+        answers.are_all(asked, &pending)?;
+        let main = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
+        let main = main.map(|reply| reply.msg().id().to_owned());
+        let main = main.ok_or_else(|| ApiError::internal("nothing that could wait"))?;
+        let events = answers.events(key.as_deref().unwrap_or_default());
+        let taken = answers::take(self.app, &session, self.caller, &events).await?;
+        let first = taken.last.saturating_add(1).saturating_sub(u64::from(taken.stored));
+        self.found(&session, main, Seq::new(first)).await.map(Some)
+    }
+
+    /// The session that waits for one of the results, where the request names none.
+    async fn waiting(&self, asked: &Asked) -> ApiResult<Option<(Arc<Session>, Snapshot)>> {
+        let mut found: Vec<(Arc<Session>, Snapshot)> = Vec::new();
+        each_waiting(self.app, self.caller, |session, snapshot| {
+            let pending = snapshot.pending();
+            let is_asked =
+                || asked.outputs().any(|output| waits(&pending, &output.result.id).is_some());
+            if session.agent() == asked.model && is_asked() {
+                found.push((session, snapshot));
+            }
+            if found.len() > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .await?;
+        if let [(one, _), (other, _)] = found.as_slice() {
+            return Err(ApiError::conflict(format!(
+                "the sessions {} and {} both wait for these results; nothing was stored",
+                one.id(),
+                other.id()
+            ))
+            .kind("ambiguous_call")
+            .hint("name one: `previous_response_id`, or the header Turnwire-Session"));
+        }
+        Ok(found.pop())
+    }
+}
+
+/// The reply that waits for the result of a call.
+fn waits<'p>(pending: &'p [PendingCalls], call: &str) -> Option<&'p PendingCalls> {
+    pending.iter().find(|pending| pending.external.iter().any(|waiting| waiting.id == call))
+}
+
+/// The results that something waits for, by reply.
+struct Answers {
+    list: Vec<(String, Vec<ToolResult>)>,
+}
+
+impl Answers {
+    /// An error when there is a new result that nothing waits for.
+    fn new(asked: &Asked, pending: &[PendingCalls]) -> ApiResult<Self> {
+        let mut list: Vec<(String, Vec<ToolResult>)> = Vec::new();
+        for output in asked.outputs() {
+            let Some(pending) = waits(pending, &output.result.id) else {
+                if output.is_last {
+                    return Err(stray(&output.result.id));
+                }
+                continue;
+            };
+            let result = output.result.clone();
+            match list.iter_mut().find(|(reply, _)| *reply == pending.reply_id) {
+                Some((_, results)) => results.push(result),
+                None => list.push((pending.reply_id.clone(), vec![result])),
+            }
+        }
+        Ok(Self { list })
+    }
+
+    /// An error unless every call that waits gets its result, and nothing else is asked for.
+    fn are_all(&self, asked: &Asked, pending: &[PendingCalls]) -> ApiResult<()> {
+        if asked.has_news() {
+            return Err(invalid(
+                "results of calls and words of the user cannot come together; nothing was stored",
+            )
+            .hint("send the results first, and what the user says when the response is there"));
+        }
+        let is_given = |id: &str| self.list.iter().flat_map(|(_, list)| list).any(|r| r.id == id);
+        let mut calls = pending.iter().flat_map(|pending| &pending.external);
+        calls.find(|call| !is_given(&call.id)).map_or(Ok(()), |call| {
+            Err(invalid(format!("No tool output found for function call {}.", call.id))
+                .hint("send the results of all calls of a response together"))
+        })
+    }
+
+    fn events(self, id: &str) -> Vec<Event<'static>> {
+        let event = |(reply, execution_results)| {
+            let mut event = Event::new(reply, ExternalExecutionResult { execution_results });
+            event.id = id.to_owned().into();
+            event
+        };
+        self.list.into_iter().map(event).collect()
+    }
+}
+
+fn stray(id: &str) -> ApiError {
+    ApiError::conflict(format!(
+        "no call {id:?} waits for a result: there is none, or it was answered already; nothing \
+         was stored"
+    ))
+    .kind("already_answered")
+    .hint("go on with the `previous_response_id` of the response that has the call")
+}
+
+/// Where results were taken that came with a key.
+async fn answered(previous: &Found, key: &str) -> ApiResult<Option<Seq>> {
+    let last = previous.session.head().last;
+    let mut from = previous.first;
+    while from.get() <= last {
+        let rows = previous.session.read(from, CHUNK).await?;
+        for (seq, line) in rows.iter().flat_map(Lines::iter) {
+            let event = Session::event_at(seq, line)?;
+            if event.id == key && brings_results(&event) {
+                return Ok(Some(seq));
+            }
+        }
+        let Some(next) = rows.last().and_then(|rows| Seq::new(rows.last() + 1)) else { break };
+        from = next;
+    }
+    Ok(None)
+}
+
+fn hex(what: &[u8]) -> String {
+    sha256(what).iter().take(16).fold(String::with_capacity(32), |mut hex, byte| {
+        // A string takes whatever is written.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

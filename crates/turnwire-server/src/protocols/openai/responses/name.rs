@@ -1,0 +1,142 @@
+//! What a response is called: `resp_SESSION~REPLY`, or `resp_SESSION~REPLY~SEQ` for what a reply says
+//! after the client has given the results of its calls, which stand at that place of the log.
+//!
+//! So a name says where everything is, and nothing has to be kept for it.
+
+use crate::app::App;
+use crate::auth::{Caller, is_id};
+use crate::error::ApiResult;
+use std::fmt;
+use std::sync::Arc;
+use turnwire_agent::Offer;
+use turnwire_core::{Event, EventKind, Msg, Seq};
+use turnwire_log::Session;
+use turnwire_log::store::{Lines, MessageQuery};
+
+/// What stands in front of every name.
+const PREFIX: &str = "resp_";
+
+/// Which response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Name {
+    pub session: String,
+    pub reply: String,
+    /// The place of the results that it begins with.
+    pub results: Option<Seq>,
+}
+
+/// A response that is there.
+pub(super) struct Found {
+    pub session: Arc<Session>,
+    pub name: Name,
+    /// The place of the reply's first event.
+    pub first: Seq,
+    /// Whether the user's message asked for an answer in JSON.
+    pub wants_json: bool,
+    /// Whether its events are all there.
+    pub is_kept: bool,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}~{}", self.session, self.reply)?;
+        self.results.map_or(Ok(()), |seq| write!(f, "~{seq}"))
+    }
+}
+
+impl Name {
+    /// Reads a name.
+    pub fn read(text: &str) -> Option<Self> {
+        let mut parts = text.strip_prefix(PREFIX)?.split('~');
+        let (session, reply) = (parts.next()?, parts.next()?);
+        let results = match parts.next() {
+            Some(seq) => Some(Seq::new(seq.parse().ok()?)?),
+            None => None,
+        };
+        let is_whole = parts.next().is_none() && is_id(session) && !reply.is_empty();
+        is_whole.then(|| Self { session: session.to_owned(), reply: reply.to_owned(), results })
+    }
+
+    /// The response, if the caller reaches it.
+    pub async fn find(text: &str, app: &App, caller: &Caller) -> ApiResult<Option<Found>> {
+        let Some(name) = Self::read(text) else { return Ok(None) };
+        if !caller.0.reaches(&name.session) {
+            return Ok(None);
+        }
+        let Some(session) = app.log.open(&caller.session(&name.session)?).await? else {
+            return Ok(None);
+        };
+        let snapshot = session.snapshot().await?;
+        let open = snapshot.open.iter().find(|reply| reply.msg().id() == name.reply);
+        let (first, last, is_ours) = if let Some(reply) = open {
+            (reply.first(), snapshot.last, !reply.is_of_sub_agent())
+        } else if let Some(stored) = session.message(&name.reply).await? {
+            // A message that came whole is no reply.
+            let is_reply = stored.event_id.is_empty();
+            (stored.first, stored.last.get(), is_reply && !stored.of_sub_agent)
+        } else {
+            return Ok(None);
+        };
+        if !is_ours {
+            return Ok(None);
+        }
+        if let Some(seq) = name.results {
+            let is_inside = seq > first && seq.get() <= last;
+            if !is_inside || !has_results(&session, seq).await? {
+                return Ok(None);
+            }
+        }
+        let wants_json = wants_json(&session, first).await?;
+        Ok(Some(Found { is_kept: first >= snapshot.first, session, name, first, wants_json }))
+    }
+}
+
+/// Whether an event brings the results of calls that a client executed. Another response begins with
+/// it.
+pub(super) fn brings_results(event: &Event<'_>) -> bool {
+    matches!(event.kind, EventKind::ExternalExecutionResult(_))
+}
+
+/// Whether the message before a reply asks for an answer in JSON.
+async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
+    let query = MessageQuery { before: Some(reply), limit: 1, ..MessageQuery::default() };
+    let messages = session.messages(&query).await?;
+    let json = messages.last().and_then(|stored| std::str::from_utf8(&stored.json).ok());
+    let msg = json.and_then(|json| Msg::from_json(json).ok());
+    Ok(msg.is_some_and(|msg| Offer::of(&msg).output_schema.is_some()))
+}
+
+async fn has_results(session: &Session, seq: Seq) -> ApiResult<bool> {
+    let rows = session.read(seq, 1).await?;
+    let at = rows.iter().flat_map(Lines::iter).find(|(place, _)| *place == seq);
+    let event = at.map(|(place, line)| Session::event_at(place, line)).transpose()?;
+    Ok(event.is_some_and(|event| brings_results(&event)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_back() {
+        for text in ["resp_s~r", "resp_a.b:c-d_e~r~17"] {
+            assert_eq!(Name::read(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "resp_",
+            "resp_s",
+            "resp_~r",
+            "resp_s~",
+            "s~r",
+            "resp_s~r~0",
+            "resp_s~r~x",
+            "resp_s~r~1~2",
+            "resp_s/..~r",
+            "resp_s~r~",
+            "resp_s~r~-1",
+        ] {
+            assert_eq!(Name::read(text), None, "{text}");
+        }
+    }
+}

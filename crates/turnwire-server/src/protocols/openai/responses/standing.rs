@@ -1,0 +1,119 @@
+//! A response as it stands, without waiting for more of it.
+
+use super::name::{Found, brings_results};
+use super::{encoding, wire};
+use crate::error::{ApiError, ApiResult};
+use serde_json::Value;
+use turnwire_core::{Event, EventKind, Seq, coalesce};
+use turnwire_log::Session;
+use turnwire_log::store::Lines;
+use turnwire_wires::{Encode, Frames};
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// Reads a response.
+pub(super) async fn standing(found: &Found) -> ApiResult<Value> {
+    let snapshot = found.session.snapshot().await?;
+    let encode = wire()?.encoder(&encoding(found));
+    let mut reading = Reading {
+        encode: encode.map_err(ApiError::internal)?,
+        frames: Frames::default(),
+        found,
+        told: false,
+        is_over: false,
+    };
+    let mut from = found.first;
+    while !reading.is_over && from.get() <= snapshot.last {
+        let rows = found.session.read(from, CHUNK).await?;
+        let Some(last) = rows.last().map(Lines::last) else { break };
+        let mut events = Vec::new();
+        let lines = rows.iter().flat_map(Lines::iter);
+        for (seq, line) in lines.take_while(|(seq, _)| seq.get() <= snapshot.last) {
+            events.push(Session::event_at(seq, line)?);
+        }
+        reading.take(events);
+        from = Seq::new(last.saturating_add(1)).unwrap_or(from);
+    }
+    let pending = snapshot.pending();
+    let waits = pending.iter().any(|pending| !pending.external.is_empty());
+    let is_open = snapshot.open.iter().any(|reply| reply.msg().id() == found.name.reply);
+    reading.encode.end(&mut reading.frames);
+    let mut response = reading.response()?;
+    if is_open && !waits && !reading.is_over {
+        still_going(&mut response);
+    }
+    Ok(response)
+}
+
+struct Reading<'f> {
+    encode: Box<dyn Encode>,
+    frames: Frames,
+    found: &'f Found,
+    told: bool,
+    /// It has ended, or was given what it waited for.
+    is_over: bool,
+}
+
+impl Reading<'_> {
+    fn take(&mut self, events: Vec<Event<'_>>) {
+        for event in coalesce(events) {
+            let seq = event.seq;
+            if seq.is_some() && seq == self.found.name.results {
+                // What came before belongs to an earlier response.
+                self.encode.end(&mut self.frames);
+                self.frames.clear();
+                self.told = false;
+            } else if self.told && self.found.name.results <= seq && brings_results(&event) {
+                self.is_over = true;
+                return;
+            }
+            // Only the last frame counts.
+            self.told |= !self.frames.is_empty();
+            self.frames.clear();
+            self.encode.event(&event, &mut self.frames);
+            self.told |= !self.frames.is_empty();
+            let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
+            if is_end && event.reply_id == self.found.name.reply {
+                self.is_over = true;
+                return;
+            }
+        }
+    }
+
+    fn response(&self) -> ApiResult<Value> {
+        let last = self.frames.iter().last();
+        response_in(last.map_or("", |(_, text)| text))
+    }
+}
+
+/// The response that the last frame of it holds.
+pub(super) fn response_in(frame: &str) -> ApiResult<Value> {
+    #[derive(serde::Deserialize)]
+    struct Last {
+        response: Value,
+    }
+    let last: Last = serde_json::from_str(frame).map_err(ApiError::internal)?;
+    Ok(last.response)
+}
+
+/// What is said of an end that has not come is taken out. Calls are shown when it is known who
+/// executes them.
+fn still_going(response: &mut Value) {
+    let Some(fields) = response.as_object_mut() else { return };
+    fields.insert("status".to_owned(), "in_progress".into());
+    fields.insert("incomplete_details".to_owned(), Value::Null);
+    fields.insert("usage".to_owned(), Value::Null);
+    let Some(Value::Array(output)) = fields.get_mut("output") else { return };
+    output.retain(|item| {
+        !matches!(
+            item.get("type").and_then(Value::as_str),
+            Some("function_call" | "custom_tool_call")
+        )
+    });
+    for item in output {
+        if let Some(status) = item.get_mut("status").filter(|status| *status == "incomplete") {
+            *status = "in_progress".into();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Where a socket's commands are done, whichever protocol they are in.
+
+use super::subscriptions::Subscriptions;
+use super::writer::{Out, Sender};
+use super::{Close, blocks, code};
+use crate::App;
+use crate::auth::{Caller, Connected};
+use crate::error::{ApiError, ApiResult};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+use turnwire_log::Session;
+use turnwire_wires::Wire;
+
+/// Where commands are done.
+pub(super) struct Desk {
+    pub app: Arc<App>,
+    pub wire: &'static Wire,
+    /// Who is at the other end, once that is known.
+    pub caller: Option<Caller>,
+    /// Counts for their tenant, where the connection does not do so already.
+    pub counted: Option<Connected>,
+    pub subscriptions: Subscriptions,
+    pub out: Sender,
+}
+
+/// Whether to read on; otherwise how to close. `None`: the connection is gone.
+pub(super) type Flow = ControlFlow<Option<Close>>;
+
+impl Desk {
+    /// The socket is open.
+    pub async fn greet(&self) -> Flow {
+        if self.speaks_blocks() { self.write(blocks::greeting()).await } else { Flow::Continue(()) }
+    }
+
+    /// Does what a text message asks for, and answers.
+    pub async fn text(&mut self, text: &str) -> Flow {
+        if self.speaks_blocks() { self.blocks(text).await } else { self.command(text).await }
+    }
+
+    /// Commands are text.
+    pub async fn binary(&mut self) -> Flow {
+        let error = ApiError::bad_request("a binary message is no command")
+            .hint("send commands as text messages");
+        if self.speaks_blocks() {
+            self.refuse_blocks(None, None, &error).await
+        } else {
+            self.refuse("", None, &error).await
+        }
+    }
+
+    fn speaks_blocks(&self) -> bool {
+        self.wire.name == blocks::WIRE
+    }
+
+    /// Takes credentials.
+    pub fn take_token(&mut self, token: &str) -> ApiResult<()> {
+        let caller = self.app.auth.token(token)?;
+        let is_counted = self.caller.as_ref().is_some_and(|known| {
+            self.counted.is_none() && Arc::ptr_eq(&known.0.tenant, &caller.0.tenant)
+        });
+        if !is_counted {
+            self.counted = Some(caller.0.tenant.connect()?);
+        }
+        self.caller = Some(caller);
+        Ok(())
+    }
+
+    /// Whether to read on after credentials that are none.
+    pub fn after_bad_token(&self) -> Flow {
+        if self.caller.is_some() {
+            return Flow::Continue(());
+        }
+        let reason = "these are no credentials";
+        Flow::Break(Some(Close { code: code::UNAUTHORIZED, reason }))
+    }
+
+    /// Who is at the other end. Each command counts as a request.
+    pub fn known(&self) -> ApiResult<Caller> {
+        let caller = self.caller.clone().ok_or_else(|| {
+            ApiError::unauthorized("this socket has shown no credentials yet")
+                .hint("send {\"type\":\"auth\",\"token\":\"…\"} first")
+        })?;
+        caller.0.tenant.request(Instant::now())?;
+        Ok(caller)
+    }
+
+    /// A session that is there, and that the caller may see.
+    pub async fn open(&self, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
+        let session = self.app.log.open(&caller.session(id)?).await?;
+        Ok(session.ok_or(turnwire_log::Error::NoSession)?)
+    }
+
+    /// Sends a message.
+    pub async fn write(&self, text: String) -> Flow {
+        match self.out.send(Out::Text(text)).await {
+            Ok(()) => Flow::Continue(()),
+            Err(_) => Flow::Break(None),
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! One reply as one answer: what a client of another protocol gets for its request.
+//!
+//! A watcher of a session sees everything that happens there, and shares what is encoded with all
+//! who watch in the same shape. The answer to a request is about one reply, in words of its own (what
+//! the client calls its run, which model it asked for), and it ends when the reply does, or when the
+//! reply waits for somebody.
+
+use super::backlog::warm_up;
+use super::whose::Whose;
+use bytes::Bytes;
+use std::sync::Arc;
+use tokio::sync::watch;
+use turnwire_core::{Event, EventKind, Msg, Seq, coalesce};
+use turnwire_log::store::{Lines, MessageQuery, Status, StoredMessage};
+use turnwire_log::{Error, Head, Result, Session, Snapshot};
+use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// How an answer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// With the first event of the reply: everything comes again.
+    Replay,
+    /// Behind this place. What was before it the client has had in earlier answers.
+    Behind(u64),
+    /// With a picture of the conversation as it stands, where the protocol has one; then what comes.
+    Picture,
+}
+
+/// What a reply may wait for without the answer coming to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// Nothing: whatever it waits for, the client is told and answers.
+    Any,
+    /// A person's yes or no, which somebody else will give: the client of this protocol cannot.
+    External,
+    /// Its own beginning: somebody elsewhere is to publish it, and while no reply is named the first
+    /// that comes is the one. After that as with `Any`.
+    Unbegun,
+}
+
+/// What is to be told, and how.
+pub struct Tell {
+    /// The protocol.
+    pub wire: &'static Wire,
+    /// What its encoder is told.
+    pub encoding: Encoding,
+    /// The reply.
+    pub reply_id: String,
+    /// Where to begin.
+    pub begin: Begin,
+    /// At which pauses to end.
+    pub pause: Pause,
+    /// Whether a frame is the last of an answer. Without it only the reply's end and its pauses are.
+    pub is_last: Option<fn(&str) -> bool>,
+}
+
+/// One reply on its way to one client.
+pub struct Follow {
+    session: Arc<Session>,
+    shared: Arc<super::Shared>,
+    wire: &'static Wire,
+    encode: Box<dyn Encode>,
+    whose: Whose,
+    reply_id: String,
+    pause: Pause,
+    is_last: Option<fn(&str) -> bool>,
+    /// Whether an event begins another answer: this one ends before it.
+    begins_another: Option<fn(&Event<'_>) -> bool>,
+    /// Every event is told by itself.
+    unmerged: bool,
+    /// Something was told.
+    told: bool,
+    /// Which frames the client gets.
+    only: Option<Keep>,
+    cursor: u64,
+    head: watch::Receiver<Head>,
+    frames: Frames,
+    state: State,
+}
+
+/// Whether a client gets a frame.
+type Keep = Box<dyn Fn(&str) -> bool + Send>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// There are frames before the first event.
+    Begun,
+    Going,
+    Ended,
+}
+
+/// What comes next.
+pub enum Next<'f> {
+    /// Frames, at least one.
+    Frames(&'f Frames),
+    /// Nothing for so long that the client is told that we are still here.
+    Quiet,
+}
+
+impl Follow {
+    /// Begins to tell.
+    pub async fn new(
+        session: Arc<Session>,
+        tell: Tell,
+        shared: Arc<super::Shared>,
+    ) -> Result<Self> {
+        let encode = tell.wire.encoder(&tell.encoding);
+        let encode = encode.map_err(|error| Error::Store(error.to_string()))?;
+        let head = session.watch();
+        let mut follow = Self {
+            session,
+            shared,
+            wire: tell.wire,
+            encode,
+            whose: Whose::default(),
+            reply_id: tell.reply_id,
+            pause: tell.pause,
+            is_last: tell.is_last,
+            begins_another: None,
+            unmerged: false,
+            told: false,
+            only: None,
+            cursor: 0,
+            head,
+            frames: Frames::default(),
+            state: State::Begun,
+        };
+        follow.begin(tell.begin).await?;
+        Ok(follow)
+    }
+
+    async fn begin(&mut self, begin: Begin) -> Result<()> {
+        let session = &self.session;
+        let snapshot = session.snapshot().await?;
+        let first = first_of(session, &snapshot, &self.reply_id).await?;
+        // Of a reply whose events are gone there is only the message.
+        let start = first.filter(|first| *first >= snapshot.first).map(|first| first.get() - 1);
+        self.cursor = match begin {
+            Begin::Replay => start.unwrap_or(0),
+            Begin::Behind(place) => {
+                if let Some(start) = start.filter(|start| place > *start) {
+                    warm_up(session, &mut *self.encode, start, place).await?;
+                    // The answer before this one ended here.
+                    self.encode.end(&mut self.frames);
+                    self.frames.clear();
+                }
+                place
+            }
+            Begin::Picture => {
+                let place = snapshot.last;
+                let start = start.map_or(place, |start| start.min(place));
+                warm_up(session, &mut *self.encode, start, place).await?;
+                let mut messages = finished_at(session, place, start).await?;
+                messages.extend(snapshot.open.iter().map(|reply| reply.msg().clone()));
+                self.encode.resume(&messages, &mut self.frames);
+                place
+            }
+        };
+        Ok(())
+    }
+
+    /// Ends before an event that another answer begins with, however soon it comes. What comes before
+    /// anything was told belongs to this one.
+    #[must_use]
+    pub fn until(mut self, begins_another: fn(&Event<'_>) -> bool) -> Self {
+        self.begins_another = Some(begins_another);
+        self
+    }
+
+    /// Tells every event by itself, so that the same frames come every time.
+    #[must_use]
+    pub fn unmerged(mut self) -> Self {
+        self.unmerged = true;
+        self
+    }
+
+    /// Leaves out of the body what the client has already.
+    #[must_use]
+    pub fn only(mut self, keep: impl Fn(&str) -> bool + Send + 'static) -> Self {
+        self.only = Some(Box::new(keep));
+        self
+    }
+
+    /// The protocol.
+    pub fn wire(&self) -> &'static Wire {
+        self.wire
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The next frames; `None` when the answer has ended. An error breaks it off: the client is to
+    /// come back.
+    pub async fn next(&mut self) -> Option<Result<Next<'_>>> {
+        if self.state == State::Begun {
+            self.state = State::Going;
+            self.look_for_the_last();
+            if !self.frames.is_empty() {
+                return Some(Ok(Next::Frames(&self.frames)));
+            }
+        }
+        self.frames.clear();
+        if self.state == State::Ended {
+            return None;
+        }
+        match Box::pin(self.advance()).await {
+            Ok(true) if self.frames.is_empty() => None,
+            Ok(true) => Some(Ok(Next::Frames(&self.frames))),
+            Ok(false) => Some(Ok(Next::Quiet)),
+            Err(error) => {
+                self.state = State::Ended;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Goes on until there are frames, or the end. `false`: there is nothing to say.
+    async fn advance(&mut self) -> Result<bool> {
+        while self.frames.is_empty() && self.state == State::Going {
+            let head = *self.head.borrow_and_update();
+            if head.is_gone {
+                return Err(Error::NoSession);
+            }
+            if self.shared.shutdown.is_cancelled() {
+                return Err(Error::Store("the server stops".to_owned()));
+            }
+            if self.cursor < head.last {
+                self.take(head.last).await?;
+            } else if !self.is_unbegun() && is_paused(&self.session, head, self.pause).await? {
+                self.finish();
+            } else if !self.wait().await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what is there, up to the end of the reply.
+    async fn take(&mut self, to: u64) -> Result<()> {
+        let from = Seq::new(self.cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
+        let rows = self.session.read(from, CHUNK).await?;
+        let mut events = Vec::new();
+        for (seq, line) in rows.iter().flat_map(Lines::iter).take_while(|(seq, _)| seq.get() <= to)
+        {
+            events.push(Session::event_at(seq, line)?);
+        }
+        self.cursor = rows.last().map_or(to, |rows| rows.last().min(to));
+        if self.unmerged {
+            self.tell(events);
+        } else {
+            self.tell(coalesce(events));
+        }
+        Ok(())
+    }
+
+    fn tell<'e>(&mut self, events: impl IntoIterator<Item = Event<'e>>) {
+        for event in events {
+            if self.told && self.begins_another.is_some_and(|is| is(&event)) {
+                self.finish();
+                return;
+            }
+            if self.is_unbegun() && event.kind.is_part_of_reply() && !event.is_of_sub_agent() {
+                self.reply_id = event.reply_id.to_string();
+            }
+            self.whose.see(&event);
+            self.encode.event(&event, &mut self.frames);
+            self.told |= !self.frames.is_empty();
+            let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
+            if is_end && event.reply_id == self.reply_id {
+                self.finish();
+            }
+            self.look_for_the_last();
+            if self.state == State::Ended {
+                return;
+            }
+        }
+    }
+
+    /// Whether the reply is still to come, and nobody knows its name.
+    fn is_unbegun(&self) -> bool {
+        self.pause == Pause::Unbegun && self.reply_id.is_empty()
+    }
+
+    fn look_for_the_last(&mut self) {
+        if let Some(is_last) = self.is_last
+            && self.frames.iter().last().is_some_and(|(_, text)| is_last(text))
+        {
+            self.state = State::Ended;
+        }
+    }
+
+    /// Says what the protocol says at its end.
+    fn finish(&mut self) {
+        if self.pause == Pause::External {
+            self.whose.tell(&self.reply_id, &mut *self.encode, &mut self.frames);
+        }
+        self.encode.end(&mut self.frames);
+        if let Some(word) = self.wire.last_word {
+            self.frames.push_text("", word);
+        }
+        self.state = State::Ended;
+    }
+
+    /// Waits for more. `false`: it took long.
+    async fn wait(&mut self) -> bool {
+        let shutdown = self.shared.shutdown.clone();
+        tokio::select! {
+            _ = self.head.changed() => true,
+            () = shutdown.cancelled() => true,
+            () = tokio::time::sleep(self.shared.heartbeat) => false,
+        }
+    }
+
+    /// The next bytes of a body of server-sent events.
+    pub async fn next_bytes(&mut self) -> Option<Result<Bytes>> {
+        let mut out = String::new();
+        let only = self.only.take();
+        while out.is_empty() {
+            match self.next().await? {
+                Ok(Next::Frames(frames)) => match &only {
+                    Some(keep) => sse::write(&kept(frames, keep), None, &mut out),
+                    None => sse::write(frames, None, &mut out),
+                },
+                Ok(Next::Quiet) => sse::comment("", &mut out),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.only = only;
+        Some(Ok(Bytes::from(out)))
+    }
+
+    /// Takes everything to the end, frame by frame: for an answer in one piece.
+    pub async fn collect(mut self, mut each: impl FnMut(&str, &str)) -> Result<()> {
+        while let Some(next) = self.next().await {
+            if let Next::Frames(frames) = next? {
+                for (name, text) in frames.iter() {
+                    each(name, text);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kept(frames: &Frames, keep: &Keep) -> Frames {
+    let mut kept = Frames::default();
+    for (name, text) in frames.iter().filter(|(_, text)| keep(text)) {
+        kept.push_text(name, text);
+    }
+    kept
+}
+
+/// Whether the reply waits for this client, or has ended without being seen to.
+async fn is_paused(session: &Arc<Session>, head: Head, pause: Pause) -> Result<bool> {
+    match (head.status, pause) {
+        (Status::Running, _) => Ok(false),
+        (Status::Waiting, Pause::External) => {
+            let snapshot = session.snapshot().await?;
+            Ok(snapshot.pending().iter().any(|pending| !pending.external.is_empty()))
+        }
+        (Status::Idle | Status::Waiting, _) => Ok(true),
+    }
+}
+
+/// The first event of a reply, if it is there.
+async fn first_of(session: &Session, snapshot: &Snapshot, reply_id: &str) -> Result<Option<Seq>> {
+    if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == reply_id) {
+        return Ok(Some(reply.first()));
+    }
+    Ok(session.message(reply_id).await?.map(|message| message.first))
+}
+
+/// The messages of the conversation as they stood at a place in a turn that began behind `turn`:
+/// those that are finished, without the ones that were superseded, and those that grow. Sub-agents'
+/// are among them as far as they are of this turn.
+pub(super) async fn messages_at(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
+    let mut messages = finished_at(session, place, turn).await?;
+    let at = Seq::new(place).unwrap_or(Seq::FIRST);
+    for id in session.unfinished_at(at).await? {
+        messages.extend(session.message_at(&id, at).await?);
+    }
+    Ok(messages)
+}
+
+async fn finished_at(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
+    let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
+    let stored = session.messages(&query).await?;
+    let is_there = |stored: &StoredMessage| {
+        stored.last.get() <= place
+            && !stored.superseded
+            && (!stored.of_sub_agent || stored.first.get() > turn)
+    };
+    let there = stored.iter().filter(|stored| is_there(stored));
+    Ok(there.filter_map(|stored| super::watcher::read(&stored.json)).collect())
+}

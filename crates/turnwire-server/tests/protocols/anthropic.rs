@@ -1,0 +1,64 @@
+//! `POST /v1/messages`: what no client of Anthropic's would send.
+
+use crate::asking::{self, Words};
+use serde_json::{Value, json};
+
+const WORDS: Words = Words {
+    path: "/v1/messages",
+    results: |results| {
+        let blocks: Vec<Value> = results
+            .iter()
+            .map(|(id, text)| json!({"type": "tool_result", "tool_use_id": id, "content": text}))
+            .collect();
+        vec![json!({"role": "user", "content": blocks})]
+    },
+    calls: |answer| {
+        let blocks = answer["content"].as_array().unwrap().iter();
+        let calls = blocks.filter(|block| block["type"] == "tool_use");
+        calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
+    },
+    text: |answer| {
+        let blocks = answer["content"].as_array().unwrap().iter();
+        blocks.filter_map(|block| block["text"].as_str()).collect()
+    },
+};
+
+#[tokio::test]
+async fn nonsense_is_refused() {
+    asking::nonsense_is_refused(&WORDS).await;
+}
+
+#[tokio::test]
+async fn sessions_are_their_owners() {
+    asking::sessions_are_their_owners(&WORDS).await;
+}
+
+#[tokio::test]
+async fn results_fit_or_are_refused() {
+    asking::results_fit_or_are_refused(&WORDS).await;
+}
+
+#[tokio::test]
+async fn a_call_of_several_sessions_needs_a_name() {
+    asking::a_call_of_several_sessions_needs_a_name(&WORDS).await;
+}
+
+#[tokio::test]
+async fn questions_are_somebody_elses() {
+    asking::questions_are_somebody_elses(&WORDS).await;
+}
+
+#[tokio::test]
+async fn a_sub_agents_call_is_the_clients() {
+    asking::a_sub_agents_call_is_the_clients(&WORDS).await;
+}
+
+#[tokio::test]
+async fn a_key_makes_one_of_two() {
+    asking::a_key_makes_one_of_two(&WORDS).await;
+}
+
+#[test]
+fn the_page_names_every_loss() {
+    asking::the_page_names_every_loss(include_str!("../../../../docs/anthropic.md"), "anthropic");
+}

@@ -1,0 +1,60 @@
+//! `POST /v1/chat/completions`: what no client of `OpenAI`'s would send.
+
+use crate::asking::{self, Words};
+use serde_json::json;
+
+const WORDS: Words = Words {
+    path: "/v1/chat/completions",
+    results: |results| {
+        let message = |(id, text): &(&str, &str)| json!({"role": "tool", "tool_call_id": id, "content": text});
+        results.iter().map(message).collect()
+    },
+    calls: |answer| {
+        let calls = answer["choices"][0]["message"]["tool_calls"].as_array().unwrap().iter();
+        calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
+    },
+    text: |answer| answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
+};
+
+#[tokio::test]
+async fn nonsense_is_refused() {
+    asking::nonsense_is_refused(&WORDS).await;
+}
+
+#[tokio::test]
+async fn sessions_are_their_owners() {
+    asking::sessions_are_their_owners(&WORDS).await;
+}
+
+#[tokio::test]
+async fn results_fit_or_are_refused() {
+    asking::results_fit_or_are_refused(&WORDS).await;
+}
+
+#[tokio::test]
+async fn a_call_of_several_sessions_needs_a_name() {
+    asking::a_call_of_several_sessions_needs_a_name(&WORDS).await;
+}
+
+#[tokio::test]
+async fn questions_are_somebody_elses() {
+    asking::questions_are_somebody_elses(&WORDS).await;
+}
+
+#[tokio::test]
+async fn a_sub_agents_call_is_the_clients() {
+    asking::a_sub_agents_call_is_the_clients(&WORDS).await;
+}
+
+#[tokio::test]
+async fn a_key_makes_one_of_two() {
+    asking::a_key_makes_one_of_two(&WORDS).await;
+}
+
+#[test]
+fn the_page_names_every_loss() {
+    asking::the_page_names_every_loss(
+        include_str!("../../../../docs/chat-completions.md"),
+        "openai-chat",
+    );
+}

@@ -1,0 +1,15 @@
+//! The routes of the other protocols, and what no client of theirs would send.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod ag_ui;
+mod ai_sdk;
+mod anthropic;
+mod asking;
+mod blocks;
+mod chat;
+mod responses;

@@ -1,0 +1,363 @@
+//! OpenAI's Responses and models.
+
+use axum::body::Body;
+use axum::{Extension, Router};
+use http::{Request, StatusCode};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tower::ServiceExt;
+use turnwire_agent::{Agent, Demo};
+use turnwire_log::store::{MessageQuery, SessionKey, SessionQuery};
+use turnwire_log::{Log, MemoryStore, Session};
+use turnwire_server::auth::Auth;
+use turnwire_server::config::Config;
+use turnwire_server::{App, Caller};
+use turnwire_wires::Wire;
+
+/// Nothing here takes so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct House {
+    app: Arc<App>,
+    caller: Caller,
+}
+
+struct Answer {
+    status: StatusCode,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// The code of an error, in whosever words it is told.
+    fn code(&self) -> String {
+        let error = &self.json()["error"];
+        let code = error["code"].as_str().or(error["type"].as_str());
+        code.unwrap_or_default().to_owned()
+    }
+
+    fn frames(&self) -> Vec<Value> {
+        assert_eq!(self.status, 200, "{}", self.text);
+        let lines = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let numbers = self.frames();
+        numbers.iter().map(|frame| frame["sequence_number"].as_u64().unwrap()).collect()
+    }
+}
+
+impl House {
+    fn new() -> Self {
+        let config = Config::parse("test", "").unwrap();
+        let caller = Auth::open_to_all(&config.limits).token("anybody").unwrap();
+        let demo: Arc<dyn Agent> = Arc::new(Demo::with_rate(0.0));
+        let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
+        let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
+        Self { app: App::new(config, log, agents).unwrap(), caller }
+    }
+
+    async fn ask(&self, request: Request<Body>) -> Answer {
+        let router: Router = turnwire_server::router(self.app.clone());
+        let router = router.layer(Extension(self.caller.clone()));
+        let response = router.oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX);
+        let bytes = tokio::time::timeout(PATIENCE, body).await.expect("it hangs").unwrap();
+        Answer { status, text: String::from_utf8(bytes.to_vec()).unwrap() }
+    }
+
+    async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
+        self.ask(Request::post(path).body(body.into()).unwrap()).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    async fn create(&self, body: &Value) -> Answer {
+        self.post("/v1/responses", body.to_string()).await
+    }
+
+    async fn create_in(&self, session: &str, body: &Value) -> Answer {
+        let request = Request::post("/v1/responses").header("turnwire-session", session);
+        self.ask(request.body(body.to_string().into()).unwrap()).await
+    }
+
+    /// How many sessions there are.
+    async fn sessions(&self) -> usize {
+        let query = SessionQuery {
+            tenant: self.caller.tenant().clone(),
+            search: None,
+            status: None,
+            after: None,
+            limit: 1000,
+        };
+        self.app.log.list(&query).await.unwrap().len()
+    }
+
+    async fn session(&self, id: &str) -> Arc<Session> {
+        self.app.log.open(&SessionKey::new("default", id)).await.unwrap().unwrap()
+    }
+
+    /// An agent elsewhere asks the clients of a session to execute these calls.
+    async fn calls(&self, session: &str, reply: &str, calls: &[&str]) {
+        let made =
+            self.post("/v1/sessions", json!({"id": session, "agent": "demo"}).to_string()).await;
+        assert!(made.status.is_success(), "{}", made.text);
+        let mut events = vec![json!({"type": "REPLY_START", "reply_id": reply, "name": "demo"})];
+        let mut blocks = Vec::new();
+        for call in calls {
+            events.extend([
+                json!({"type": "TOOL_CALL_START", "reply_id": reply, "tool_call_id": call, "tool_call_name": "f"}),
+                json!({"type": "TOOL_CALL_DELTA", "reply_id": reply, "tool_call_id": call, "delta": "{}"}),
+                json!({"type": "TOOL_CALL_END", "reply_id": reply, "tool_call_id": call}),
+            ]);
+            blocks.push(json!({"type": "tool_call", "id": call, "name": "f", "input": "{}"}));
+        }
+        events.push(
+            json!({"type": "REQUIRE_EXTERNAL_EXECUTION", "reply_id": reply, "tool_calls": blocks}),
+        );
+        for (at, event) in events.iter_mut().enumerate() {
+            event["id"] = json!(format!("{reply}-{at}"));
+        }
+        let request = Request::post(format!("/v1/sessions/{session}/events"))
+            .header("turnwire-producer", "p.1")
+            .header("content-type", "application/json");
+        let taken = self.ask(request.body(json!(events).to_string().into()).unwrap()).await;
+        assert_eq!(taken.status, 200, "{}", taken.text);
+    }
+}
+
+fn output(call: &str) -> Value {
+    json!({"type": "function_call_output", "call_id": call, "output": format!("result of {call}")})
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_and_makes_nothing() {
+    let house = House::new();
+    let with = |key: &str, value: Value| {
+        let mut body = json!({"model": "demo", "input": "hi"});
+        body[key] = value;
+        body.to_string()
+    };
+    let input = |value: Value| with("input", value);
+    let bodies = [
+        String::new(),
+        "{".to_owned(),
+        "[]".to_owned(),
+        "null".to_owned(),
+        "{}".to_owned(),
+        json!({"model": "demo"}).to_string(),
+        json!({"input": "hi"}).to_string(),
+        with("model", json!("")),
+        with("model", json!(7)),
+        with("stream", json!("yes")),
+        with("background", json!(1)),
+        with("instructions", json!([1])),
+        with("conversation", json!({"id": "c"})),
+        with("previous_response_id", json!(7)),
+        with("previous_response_id", json!("resp_s~r")),
+        with("previous_response_id", json!("../../etc")),
+        with("tools", json!("f")),
+        with("tools", json!([{"type": "function"}])),
+        with("tools", json!([{"type": "function", "name": "f", "parameters": [1]}])),
+        with("tools", json!([{"type": "mcp", "server_url": "http://127.0.0.1"}])),
+        with("text", json!("json")),
+        with("text", json!({"format": {"type": "xml"}})),
+        with("text", json!({"format": {"type": "json_schema"}})),
+        with("text", json!({"format": {"type": "json_schema", "schema": "s"}})),
+        input(Value::Null),
+        input(json!(7)),
+        input(json!({"role": "user", "content": "hi"})),
+        input(json!("")),
+        input(json!("   ")),
+        input(json!([])),
+        input(json!([null])),
+        input(json!(["hi"])),
+        input(json!([{}])),
+        input(json!([{"content": "hi"}])),
+        input(json!([{"type": 7}])),
+        input(json!([{"role": "user"}])),
+        input(json!([{"role": "user", "content": []}])),
+        input(json!([{"role": "user", "content": 7}])),
+        input(json!([{"role": "user", "content": [7]}])),
+        input(json!([{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}])),
+        input(json!([{"role": "user", "content": [
+            {"type": "input_image", "image_url": "data:image/png;base64,!!!"}
+        ]}])),
+        input(json!([{"role": "user", "content": [{"type": "tool_call", "id": "c"}]}])),
+        input(json!([{"role": "tool", "content": "hi"}])),
+        input(json!([{"role": "system", "content": "only this"}])),
+        input(json!([{"role": "assistant", "content": "I said so"}])),
+        input(json!([{"role": "user", "content": "hi"}, {"type": "function_call_output"}])),
+        input(json!([output("nobody")])),
+        input(json!([{"type": "reasoning", "summary": []}])),
+    ];
+    for body in bodies {
+        let answer = house.post("/v1/responses", body.clone()).await;
+        assert!(answer.status.is_client_error(), "{body}: {} {}", answer.status, answer.text);
+        assert!(!answer.code().is_empty(), "{body}: {}", answer.text);
+        assert_eq!(house.sessions().await, 0, "{body}");
+    }
+    assert_eq!(house.post("/v1/responses", vec![0xff, 0xfe]).await.status, 400);
+    let named = house.create_in("a/b", &json!({"model": "demo", "input": "hi"})).await;
+    assert_eq!((named.status.as_u16(), house.sessions().await), (400, 0));
+    let elsewhere = house.create(&json!({"model": "external", "input": "hi"})).await;
+    assert_eq!((elsewhere.status.as_u16(), elsewhere.code().as_str()), (404, "model_not_found"));
+}
+
+#[tokio::test]
+async fn only_a_response_is_found_by_its_name() {
+    let house = House::new();
+    let made = house.create_in("s", &json!({"model": "demo", "input": "team"})).await.json();
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(house.get(&format!("/v1/responses/{id}")).await.json(), made);
+    let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
+    let messages = house.session("s").await.messages(&query).await.unwrap();
+    let (user, sub) = (&messages[0], messages.iter().find(|msg| msg.of_sub_agent).unwrap());
+    for wrong in [
+        format!("resp_s~{}", user.id),
+        format!("resp_s~{}", sub.id),
+        "resp_s~nobody".to_owned(),
+        "resp_other~r".to_owned(),
+        id.trim_start_matches("resp_").to_owned(),
+        format!("{id}~1"),
+        format!("{id}~3"),
+        format!("{id}~99999999999999999999"),
+        format!("{id}~18446744073709551615"),
+        format!("{id}~"),
+        "x".repeat(5000),
+        "%00".to_owned(),
+        "resp_%2e%2e~r".to_owned(),
+    ] {
+        for answer in [
+            house.get(&format!("/v1/responses/{wrong}")).await,
+            house.get(&format!("/v1/responses/{wrong}?stream=true")).await,
+            house.post(&format!("/v1/responses/{wrong}/cancel"), "").await,
+        ] {
+            assert_eq!(answer.code(), "response_not_found", "{wrong}: {}", answer.text);
+            assert_eq!(answer.status, 404);
+        }
+    }
+    for query in ["stream=true&starting_after=x", "stream=true&starting_after=-1", "stream=maybe"] {
+        let answer = house.get(&format!("/v1/responses/{id}?{query}")).await;
+        assert_eq!(answer.status, 400, "{query}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn the_events_behind_a_number_are_the_rest() {
+    let house = House::new();
+    let all = house.create(&json!({"model": "demo", "input": "long 30", "stream": true})).await;
+    let frames = all.frames();
+    let id = frames[0]["response"]["id"].as_str().unwrap();
+    let count = frames.len() as u64;
+    assert_eq!(all.numbers(), (0..count).collect::<Vec<_>>());
+    for after in [0, 1, 2, 7, count - 2, count - 1, count, u64::MAX] {
+        let path = format!("/v1/responses/{id}?stream=true&starting_after={after}");
+        let rest = house.get(&path).await.frames();
+        let expected = frames.iter().skip(usize::try_from(after.min(count)).unwrap() + 1);
+        assert_eq!(rest, expected.cloned().collect::<Vec<_>>(), "{after}");
+    }
+}
+
+#[tokio::test]
+async fn all_calls_of_a_response_are_answered_together() {
+    let house = House::new();
+    house.calls("s", "r", &["a", "b"]).await;
+    let shown = house.get("/v1/responses/resp_s~r").await.json();
+    assert_eq!(shown["status"], "completed");
+    assert_eq!(shown["output"].as_array().unwrap().len(), 2);
+    let session = house.session("s").await;
+    let before = session.head().last;
+    let send = |items: Value| json!({"model": "demo", "input": items, "background": true});
+    for (items, status) in [
+        (json!([output("a")]), 400),
+        (json!([output("a"), output("a")]), 400),
+        (json!([output("a"), output("b"), output("b")]), 422),
+        (json!([output("a"), output("b"), output("c")]), 409),
+        (json!([output("a"), output("b"), {"role": "user", "content": "hi"}]), 400),
+        (json!([{"role": "user", "content": "hi"}]), 409),
+    ] {
+        let answer = house.create_in("s", &send(items.clone())).await;
+        assert_eq!(answer.status.as_u16(), status, "{items}: {}", answer.text);
+        assert_eq!(session.head().last, before, "{items}");
+    }
+    // A client that repeats its history puts each result behind its call.
+    let call =
+        |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
+    let items =
+        json!([{"role": "user", "content": "x"}, call("a"), output("a"), call("b"), output("b")]);
+    let going = house.create(&send(items)).await.json();
+    assert_eq!(going["status"], "in_progress", "{going}");
+    let id = going["id"].as_str().unwrap();
+    assert_eq!(id, format!("resp_s~r~{}", before + 1));
+    assert_eq!(house.get("/v1/responses/resp_s~r").await.json(), shown, "it is what it was");
+    let again = house.create_in("s", &send(json!([output("a"), output("b")]))).await;
+    assert_eq!((again.status.as_u16(), again.code().as_str()), (409, "already_answered"));
+}
+
+#[tokio::test]
+async fn a_result_never_goes_to_one_of_two_sessions() {
+    let house = House::new();
+    house.calls("one", "r1", &["call_0"]).await;
+    house.calls("two", "r2", &["call_0"]).await;
+    let body = json!({"model": "demo", "input": [output("call_0")], "background": true});
+    let unclear = house.create(&body).await;
+    assert_eq!((unclear.status.as_u16(), unclear.code().as_str()), (409, "ambiguous_call"));
+    // Another agent's sessions do not count.
+    let twin = json!({"model": "twin", "input": [output("call_0")], "background": true});
+    assert_eq!(house.create(&twin).await.code(), "already_answered");
+    let mut named = body.clone();
+    named["previous_response_id"] = json!("resp_two~r2");
+    let taken = house.create(&named).await;
+    assert!(taken.json()["id"].as_str().unwrap().starts_with("resp_two~r2~"), "{}", taken.text);
+    assert_eq!(house.session("one").await.snapshot().await.unwrap().pending().len(), 1);
+    assert_eq!(house.create(&body).await.status, 200, "now there is only one");
+}
+
+#[tokio::test]
+async fn a_session_stays_with_its_agent_and_its_name() {
+    let house = House::new();
+    let made = house.create_in("s", &json!({"model": "demo", "input": "hello"})).await.json();
+    let session = house.session("s").await;
+    let before = session.head().last;
+    let mut body = json!({"model": "twin", "input": "hello", "previous_response_id": made["id"]});
+    assert_eq!(house.create(&body).await.code(), "wrong_agent");
+    assert_eq!(house.create_in("s", &body).await.code(), "wrong_agent");
+    body["model"] = json!("demo");
+    let elsewhere = house.create_in("other", &body).await;
+    assert_eq!((elsewhere.status.as_u16(), house.sessions().await), (400, 1));
+    assert_eq!(session.head().last, before);
+}
+
+#[tokio::test]
+async fn models_are_read_by_both_protocols_clients() {
+    let house = House::new();
+    let list = house.get("/v1/models").await.json();
+    assert_eq!((&list["first_id"], &list["last_id"]), (&json!("demo"), &json!("twin")));
+    assert_eq!(list["data"][0], house.get("/v1/models/demo").await.json());
+    assert_eq!(
+        list["data"][1],
+        json!({
+            "id": "twin", "object": "model", "created": 0, "owned_by": "turnwire",
+            "type": "model", "display_name": "twin", "created_at": "1970-01-01T00:00:00Z",
+        })
+    );
+    assert_eq!(house.get("/v1/models/external").await.code(), "model_not_found");
+}
+
+#[test]
+fn the_page_names_everything_that_is_lost() {
+    let page = include_str!("../../../../docs/openai.md");
+    for loss in Wire::named("openai-responses").unwrap().stream_losses {
+        assert!(page.contains(loss.about()), "docs/openai.md does not say: {}", loss.about());
+    }
+}
