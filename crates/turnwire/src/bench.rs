@@ -19,6 +19,7 @@ mod server;
 mod sessions;
 mod stalled;
 mod watchers;
+mod wires;
 
 use crate::input::{CANNOT, say};
 use clap::{Args, Subcommand};
@@ -73,6 +74,7 @@ enum Measurement {
     Stalled(stalled::Stalled),
     LateJoin(late_join::LateJoin),
     ResumeStorm(resume_storm::ResumeStorm),
+    Wires(wires::Wires),
     Fill(fill::Fill),
 }
 
@@ -130,6 +132,7 @@ impl Bench {
                 Measurement::Stalled(stalled) => stalled.run(&server, after).await,
                 Measurement::LateJoin(join) => join.run(&server, after).await,
                 Measurement::ResumeStorm(storm) => storm.run(&server, after).await,
+                Measurement::Wires(wires) => wires.run(&server, after).await,
                 Measurement::Fill(fill) => fill.run(&server).await,
             }
         })

@@ -102,6 +102,28 @@ pub fn resume_storm() -> Result<Vec<Figure>> {
     ])
 }
 
+/// What each protocol costs beside the canonical one, and how soon a client of it is back.
+pub fn wires() -> Result<Vec<Figure>> {
+    let folder = Folder::new()?;
+    let running = Running::start(&Kind::Turnwire, &folder)?;
+    let pid = running.pid().to_string();
+    let figures = running.bench(&["wires", "--pid", &pid])?;
+    let entries = figures.as_object().ok_or("the figures are no object")?;
+    let mut table = Vec::new();
+    for (key, value) in entries {
+        if let (Some(wire), Some(times)) = (key.strip_prefix("replay_times_"), value.as_f64()) {
+            let name = format!("{wire}: processor time of an event, times the canonical stream's");
+            table.push(Figure::at_most(name, format!("{times:.2}"), times, 3.0, "3"));
+        }
+        if let Some(wire) = key.strip_prefix("return_ms_") {
+            let most = number(value, "/max")?;
+            let name = format!("{wire}: back in the middle of 10,000 deltas, the slowest of 20");
+            table.push(Figure::at_most(name, format!("{most:.1} ms"), most, 20.0, "20 ms"));
+        }
+    }
+    Ok(table)
+}
+
 pub fn start() -> Result<Vec<Figure>> {
     let folder = Folder::new()?;
     let running = Running::start(&Kind::Turnwire, &folder)?;

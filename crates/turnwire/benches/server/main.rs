@@ -40,8 +40,17 @@ struct Cli {
     bench: bool,
 }
 
-const NAMES: [&str; 8] =
-    ["ingest-1", "ingest-64", "fanout", "idle", "stalled", "late-join", "resume-storm", "start"];
+const NAMES: [&str; 9] = [
+    "ingest-1",
+    "ingest-64",
+    "fanout",
+    "idle",
+    "stalled",
+    "late-join",
+    "resume-storm",
+    "wires",
+    "start",
+];
 
 fn main() {
     let cli = Cli::parse();
@@ -63,6 +72,7 @@ fn main() {
             "stalled" => figures::stalled(),
             "late-join" => figures::late_join(),
             "resume-storm" => figures::resume_storm(),
+            "wires" => figures::wires(),
             _ => figures::start(),
         };
         match figures {

@@ -2,6 +2,7 @@
 
 use super::failed::{Failed, Result};
 use std::fs;
+use std::time::Duration;
 
 /// The resident memory of a process, in KiB.
 pub(super) fn resident_kib(pid: u32) -> Result<u64> {
@@ -13,6 +14,24 @@ pub(super) fn resident_kib(pid: u32) -> Result<u64> {
     })?;
     field(&text, "VmRSS:")
         .ok_or_else(|| Failed::new(format!("{path} has no VmRSS: process {pid} has ended")))
+}
+
+/// The processor time that a process has used, all its threads together.
+pub(super) fn processor_time(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/task");
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Failed::new(format!(
+            "cannot read {path}: {error}. --pid is the server's process on this machine (Linux only)"
+        ))
+    };
+    let mut nanos = 0;
+    for task in fs::read_dir(&path).map_err(|error| unreadable(&error))? {
+        let task = task.map_err(|error| unreadable(&error))?.path().join("schedstat");
+        // A thread that has just ended is not there any more.
+        let Ok(text) = fs::read_to_string(task) else { continue };
+        nanos += text.split(' ').next().and_then(|ran| ran.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(Duration::from_nanos(nanos))
 }
 
 fn field(status: &str, name: &str) -> Option<u64> {

@@ -63,15 +63,20 @@ impl Server {
         self.bare("GET", path, "")
     }
 
+    /// A request with a body of JSON.
+    pub(super) fn post(&self, path: &str, body: &str) -> Vec<u8> {
+        let mut request = Vec::new();
+        self.with_body(path, "application/json", "", &mut request);
+        with_length(&mut request, body.as_bytes());
+        request
+    }
+
     /// Makes a session.
     pub(super) fn create(&self, session: &str) -> Vec<u8> {
         match self.target {
             Target::Turnwire => {
                 let body = format!(r#"{{"id":"{session}","agent":"external"}}"#);
-                let mut request = Vec::new();
-                self.with_body("/v1/sessions", "application/json", "", &mut request);
-                with_length(&mut request, body.as_bytes());
-                request
+                self.post("/v1/sessions", &body)
             }
             Target::DurableStreams => {
                 let headers = format!("Content-Type: {NDJSON}\r\nContent-Length: 0\r\n");

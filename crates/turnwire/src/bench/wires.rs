@@ -1,0 +1,265 @@
+//! `turnwire bench wires`: what each protocol costs beside the canonical one, and how soon a client of
+//! it is back in the middle of a long reply.
+
+use super::conn::Ended;
+use super::failed::{Failed, Result};
+use super::latency::Latency;
+use super::process::processor_time;
+use super::progress::Progress;
+use super::report::{Report, thousands};
+use super::script::Text;
+use super::server::Server;
+use super::sessions::{After, Producer, Sessions};
+use super::watchers;
+use clap::Args;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use turnwire_wires::Wire;
+
+/// What each protocol costs, and how soon one comes back in it
+///
+/// Three figures for each: the server's processor time for an event of a long reply that is read from
+/// the log (every event by itself, nothing kept from before), the same for one that is watched while it
+/// is published, both beside the canonical stream; and the time from the request to the first event
+/// when a client comes back in the middle of a reply that is open. Where a protocol has a way of its
+/// own to come back, that is what is asked. The server has to run on this machine (Linux).
+#[derive(Args)]
+pub(super) struct Wires {
+    /// The process of the server
+    #[arg(long)]
+    pid: u32,
+
+    /// How many deltas the reply has in the middle of which one comes back
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..1_000_000))]
+    deltas: u32,
+
+    /// How often one comes back
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    returns: u32,
+
+    /// How many events are read and watched to see what they cost
+    #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1000..10_000_000))]
+    events: u32,
+}
+
+/// How often each wire is watched live.
+const ROUNDS: u32 = 3;
+
+/// The canonical stream, with which the others are compared.
+const OURS: &str = "turnwire";
+
+impl Wires {
+    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+        let title = format!(
+            "wires: {} events read and watched; {} returns in the middle of {} deltas",
+            thousands(u64::from(self.events)),
+            self.returns,
+            thousands(u64::from(self.deltas))
+        );
+        let mut report = Report::new("wires", title);
+        report.setting("deltas", self.deltas);
+        report.setting("returns", self.returns);
+        report.setting("events", self.events);
+        let names: Vec<&'static str> =
+            Wire::all().filter(|wire| wire.can_encode()).map(|wire| wire.name).collect();
+        self.replays(server, after, &names, &mut report).await?;
+        self.live(server, after, &names, &mut report).await?;
+        self.returns(server, after, &names, &mut report).await?;
+        Ok(report)
+    }
+
+    /// What an event costs that is read from the log.
+    async fn replays(
+        &self,
+        server: &Arc<Server>,
+        after: After,
+        names: &[&'static str],
+        report: &mut Report,
+    ) -> Result<()> {
+        let deltas = u64::from(self.events);
+        let (sessions, mut producer) = Sessions::create_one(server, Text::Words, deltas).await?;
+        producer.publish(deltas).await?;
+        producer.end().await?;
+        let progress = Progress::steps("replays", names.len() as u64);
+        let mut costs = Costs::default();
+        for &name in names {
+            let query = format!("wire={name}&raw=true&until=idle");
+            let request = server.watch(sessions.name(), &query);
+            let before = processor_time(self.pid)?;
+            let mut stream = watchers::open_one(Arc::clone(server), request).await?;
+            stream.read(|_| ControlFlow::Continue(())).await?;
+            costs.add(name, processor_time(self.pid)?.saturating_sub(before), deltas);
+            progress.add(1);
+        }
+        costs.tell("replay", "read", report);
+        sessions.finish(after).await
+    }
+
+    /// What an event costs that is watched as it comes, beside what it costs to take it in.
+    async fn live(
+        &self,
+        server: &Arc<Server>,
+        after: After,
+        names: &[&'static str],
+        report: &mut Report,
+    ) -> Result<()> {
+        let deltas = u64::from(self.events);
+        let progress = Progress::steps("live", u64::from(ROUNDS) * (names.len() as u64 + 1));
+        let mut unwatched = Duration::MAX;
+        let mut watched = vec![Duration::MAX; names.len()];
+        // What the machine does beside this only ever adds to the time: the least is the truest.
+        for _ in 0..ROUNDS {
+            unwatched = unwatched.min(self.live_one(server, after, None).await?);
+            progress.add(1);
+            for (&name, least) in names.iter().zip(&mut watched) {
+                *least = (*least).min(self.live_one(server, after, Some(name)).await?);
+                progress.add(1);
+            }
+        }
+        let mut costs = Costs::default();
+        for (&name, least) in names.iter().zip(watched) {
+            costs.add(name, least.saturating_sub(unwatched), deltas);
+        }
+        costs.tell("live", "watched", report);
+        Ok(())
+    }
+
+    async fn live_one(
+        &self,
+        server: &Arc<Server>,
+        after: After,
+        wire: Option<&str>,
+    ) -> Result<Duration> {
+        let deltas = u64::from(self.events);
+        let (sessions, mut producer) = Sessions::create_one(server, Text::Words, deltas).await?;
+        producer.publish(1).await?;
+        let watcher = match wire {
+            None => None,
+            Some(wire) => {
+                let request = server.watch(sessions.name(), &format!("wire={wire}&until=idle"));
+                let mut stream = watchers::open_one(Arc::clone(server), request).await?;
+                Some(tokio::spawn(async move {
+                    stream.read(|_| ControlFlow::Continue(())).await.map(drop)
+                }))
+            }
+        };
+        let before = processor_time(self.pid)?;
+        publish_evenly(&mut producer, deltas - 1).await?;
+        producer.end().await?;
+        if let Some(watcher) = watcher {
+            watcher.await.map_err(|error| Failed::new(error.to_string()))??;
+        }
+        let took = processor_time(self.pid)?.saturating_sub(before);
+        sessions.finish(after).await?;
+        Ok(took)
+    }
+
+    /// How soon one is back.
+    async fn returns(
+        &self,
+        server: &Arc<Server>,
+        after: After,
+        names: &[&'static str],
+        report: &mut Report,
+    ) -> Result<()> {
+        let deltas = u64::from(self.deltas);
+        let (sessions, mut producer) = Sessions::create_one(server, Text::Words, deltas).await?;
+        let reply = producer.script.reply_id();
+        producer.publish(deltas).await?;
+        let progress = Progress::steps("returns", names.len() as u64);
+        for &name in names {
+            let request = back(server, name, sessions.name(), &reply, deltas / 2);
+            let mut latency = Latency::new()?;
+            for _ in 0..self.returns {
+                let begin = Instant::now();
+                let mut stream = watchers::open_one(Arc::clone(server), request.clone()).await?;
+                first_event(&mut stream).await?;
+                latency.record(begin.elapsed());
+            }
+            let label = format!("{name}: ms until one is back");
+            report.latency(&format!("return_ms_{}", name.replace('-', "_")), &label, &latency);
+            progress.add(1);
+        }
+        drop(progress);
+        producer.end().await?;
+        sessions.finish(after).await
+    }
+}
+
+/// How a client of a protocol comes back behind an event of a reply.
+fn back(server: &Server, wire: &str, session: &str, reply: &str, seq: u64) -> Vec<u8> {
+    match wire {
+        "ag-ui" => {
+            let body = format!(
+                r#"{{"threadId":"{session}","runId":"back","messages":[],"tools":[],"context":[],"state":{{}}}}"#
+            );
+            server.post("/ag-ui/external", &body)
+        }
+        "ai-sdk" => server.get(&format!("/ai-sdk/external/{session}/stream")),
+        "openai-responses" => server
+            .get(&format!("/v1/responses/resp_{session}~{reply}?stream=true&starting_after={seq}")),
+        _ => server.watch(session, &format!("wire={wire}&after={seq}")),
+    }
+}
+
+/// Waits for the first event: comments and other fields are none.
+async fn first_event(stream: &mut super::conn::Streaming) -> Result<()> {
+    let mut text = Vec::new();
+    let ended = stream
+        .read(|bytes| {
+            text.extend_from_slice(bytes);
+            let is_there =
+                text.starts_with(b"data:") || memchr::memmem::find(&text, b"\ndata:").is_some();
+            if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .await?;
+    match ended {
+        Ended::Enough => Ok(()),
+        Ended::ByServer => Err(Failed::new("a stream ended before its first event")),
+    }
+}
+
+/// Publishes as an agent elsewhere does that sends a few deltas at a time.
+async fn publish_evenly(producer: &mut Producer, deltas: u64) -> Result<()> {
+    const AT_ONCE: u64 = 64;
+    let time = super::script::now();
+    let mut left = deltas;
+    while left > 0 {
+        let count = left.min(AT_ONCE);
+        for _ in 0..count {
+            producer.script.delta(&time, &mut producer.body);
+        }
+        producer.send().await?;
+        left -= count;
+    }
+    Ok(())
+}
+
+/// What an event costs on each wire.
+#[derive(Default)]
+struct Costs(Vec<(&'static str, f64)>);
+
+impl Costs {
+    #[expect(clippy::cast_precision_loss, reason = "a cost is shown with a few digits")]
+    fn add(&mut self, name: &'static str, took: Duration, events: u64) {
+        self.0.push((name, took.as_secs_f64() * 1e6 / events.max(1) as f64));
+    }
+
+    fn tell(&self, key: &str, what: &str, report: &mut Report) {
+        let ours = self.0.iter().find(|(name, _)| *name == OURS).map_or(0.0, |(_, cost)| *cost);
+        for (name, cost) in &self.0 {
+            let word = name.replace('-', "_");
+            report.figure(
+                &format!("{key}_us_{word}"),
+                &format!("{name}: µs an event {what}"),
+                *cost,
+                3,
+            );
+            if *name != OURS && ours > 0.0 {
+                let label = format!("{name}: times the canonical stream, {what}");
+                report.figure(&format!("{key}_times_{word}"), &label, cost / ours, 2);
+            }
+        }
+    }
+}
