@@ -11,7 +11,7 @@ SOAK_ROUNDS ?= 1000
 EXAMPLES := $(CURDIR)/target/debug/examples
 
 .PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-anthropic \
-	test-ag-ui test-ai-sdk test-aimock test-server-peers test-eventsource chromium peers-build \
+	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource chromium peers-build \
 	check bench bench-server fuzz soak clean
 
 help: ## list the targets
@@ -29,26 +29,34 @@ test-rust: ## the Rust tests, documentation included
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk test-aimock test-server-peers test-eventsource ## what the real packages say of us
+test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource ## what the real packages say of us
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
 	$(PEERS)/agentscope/bin/python -m pytest -q tests/peers/agentscope
 
 test-openai: $(PEERS)/openai/ready peers-build ## against the real openai package
-	SCENARIOS_CHAT="$(EXAMPLES)/openai_chat_scenarios" \
+	TURNWIRE="$(CURDIR)/target/debug/turnwire" SCENARIOS_CHAT="$(EXAMPLES)/openai_chat_scenarios" \
 	SCENARIOS_RESPONSES="$(EXAMPLES)/openai_responses_scenarios" \
 	$(PEERS)/openai/bin/python -m pytest -q tests/peers/openai
 
 test-anthropic: $(PEERS)/anthropic/ready peers-build ## against the real anthropic package
-	SCENARIOS_ANTHROPIC="$(EXAMPLES)/anthropic_scenarios" \
+	TURNWIRE="$(CURDIR)/target/debug/turnwire" SCENARIOS_ANTHROPIC="$(EXAMPLES)/anthropic_scenarios" \
 	$(PEERS)/anthropic/bin/python -m pytest -q tests/peers/anthropic
 
 test-ag-ui: tests/peers/node/ag-ui/node_modules/ready peers-build ## against the real @ag-ui/client package
-	cd tests/peers/node/ag-ui && SCENARIOS="$(EXAMPLES)/ag_ui_scenarios" node --test --test-reporter=spec
+	cd tests/peers/node/ag-ui && TURNWIRE="$(CURDIR)/target/debug/turnwire" \
+	SCENARIOS="$(EXAMPLES)/ag_ui_scenarios" node --test --test-reporter=spec
 
 test-ai-sdk: tests/peers/node/ai-sdk/node_modules/ready peers-build ## against the real ai package
-	cd tests/peers/node/ai-sdk && SCENARIOS="$(EXAMPLES)/ai_sdk_scenarios" node --test --test-reporter=spec
+	cd tests/peers/node/ai-sdk && TURNWIRE="$(CURDIR)/target/debug/turnwire" \
+	SCENARIOS="$(EXAMPLES)/ai_sdk_scenarios" node --test --test-reporter=spec
+
+test-blocks: tests/peers/node/blocks/node_modules/ready peers-build ## the content-block protocol's own handler, over a real WebSocket
+	cd tests/peers/node/blocks && TURNWIRE="$(CURDIR)/target/debug/turnwire" node --test --test-reporter=spec
+
+test-together: $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,ag-ui ai-sdk blocks)) peers-build ## clients of several protocols in one conversation
+	cd tests/peers/node/together && TURNWIRE="$(CURDIR)/target/debug/turnwire" node --test --test-reporter=spec
 
 test-aimock: tests/peers/node/aimock/node_modules/ready peers-build ## our requests against a model server
 	cd tests/peers/node/aimock && REQUESTS="$(EXAMPLES)/requests" node --test --test-reporter=spec

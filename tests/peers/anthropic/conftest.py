@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from typing import Any
 
 import anthropic
 import pytest
+
+# What several clients share is in the folder above.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 Json = dict[str, Any]
 

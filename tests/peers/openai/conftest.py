@@ -4,12 +4,17 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+from running import Running
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -30,6 +35,22 @@ def scenarios_of(variable: str, example: str) -> dict[str, Json]:
     # Only a line feed ends a line: a text may well hold a U+2028.
     found = [json.loads(line) for line in done.stdout.decode().split("\n") if line]
     return {scenario["name"]: scenario for scenario in found}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server whose agent says everything at once."""
+    running = Running(tmp_path_factory.mktemp("server"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server whose agent takes its time, so that something can happen meanwhile."""
+    running = Running(tmp_path_factory.mktemp("slow"), rate=200)
+    yield running
+    running.stop()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
-import { PATIENCE, STORES, checkWhole, program, proxy, random, seed, serve, until } from "./server.mjs";
+import { PATIENCE, STORES, checkWhole, program, proxy, random, seed, serve, until } from "../serving.mjs";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const skip = existsSync(executablePath)

@@ -11,7 +11,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
-export const program = process.env.TURNWIRE ?? `${here}/../../../../target/debug/turnwire`;
+export const program = process.env.TURNWIRE ?? `${here}/../../../target/debug/turnwire`;
 
 /** What takes longer than this hangs. */
 export const PATIENCE = 60_000;
@@ -72,6 +72,13 @@ export class Server {
     await this.start(new URL(this.url).host);
   }
 
+  /** Another process on the same address, after the first was killed: in the middle of whatever it did. */
+  async crash() {
+    this.child.kill("SIGKILL");
+    await this.ended;
+    await this.start(new URL(this.url).host);
+  }
+
   async ask(method, path, body, headers = {}) {
     const response = await fetch(`${this.url}${path}`, {
       method,
@@ -97,10 +104,20 @@ export class Server {
 
   /** The session when nothing runs any more. */
   idle(id) {
+    return this.when(id, "idle");
+  }
+
+  /** The session when it is `idle`, `running` or `waiting`. */
+  when(id, status) {
     return until(async () => {
       const session = await this.session(id);
-      return session.status === "idle" && session;
-    }, `${id} does not become idle`);
+      return session.status === status && session;
+    }, `${id} does not become ${status}`);
+  }
+
+  /** The messages as the server has them, oldest first. */
+  async messages(id, query = "") {
+    return (await this.ask("GET", `/v1/sessions/${id}/messages?limit=500${query}`)).messages;
   }
 
   /** The log as it was written. */
