@@ -28,6 +28,7 @@
 //! | [`block`] | content blocks |
 //! | [`event`] | events, every kind in one table |
 //! | [`fold`] | one reply's events into its message |
+//! | [`calls`] | how far the model calls of a reply have come |
 //! | [`folder`] | a stream with many replies |
 //! | [`mod@coalesce`] | merging deltas for who comes late |
 //! | [`partial`] | tool input while it streams |
@@ -38,6 +39,7 @@
 
 mod base64;
 pub mod block;
+pub mod calls;
 pub mod coalesce;
 pub mod error;
 pub mod event;
@@ -56,6 +58,7 @@ pub use block::{
     BlockKind, BlockType, ContentBlock, DataBlock, HintBlock, Part, Payload, PermissionRule,
     Source, TextBlock, ThinkingBlock, ToolCall, ToolResult,
 };
+pub use calls::ModelCalls;
 pub use coalesce::coalesce;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, EventKind};

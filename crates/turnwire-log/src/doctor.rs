@@ -301,9 +301,13 @@ impl Folding {
 
     /// The state as the events have it. What they do not say is left as it is.
     fn state(&self, record: &SessionRecord) -> SessionState {
-        let SessionState { status, open_from, usage, .. } = self.live.state.clone();
-        // Tokens of replies whose events are gone are known from the state alone.
-        let usage = if record.first == Seq::FIRST { usage } else { record.state.usage.clone() };
-        SessionState { status, open_from, usage, ..record.state.clone() }
+        let SessionState { status, open_from, usage, rules, .. } = self.live.state.clone();
+        let folded = SessionState { status, open_from, ..record.state.clone() };
+        if record.first != Seq::FIRST {
+            // Tokens of replies, and rules that were accepted in them, are known from the state alone
+            // once their events are gone.
+            return folded;
+        }
+        SessionState { usage, rules, ..folded }
     }
 }

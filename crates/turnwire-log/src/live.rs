@@ -14,7 +14,8 @@ use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{
-    Error, ErrorKind, Event, EventIds, EventKind, Msg, Seq, ToolCall, ToolCallState, Usage,
+    Error, ErrorKind, Event, EventIds, EventKind, ModelCalls, Msg, Seq, ToolCall, ToolCallState,
+    Usage,
 };
 
 /// A reply that has not ended.
@@ -27,6 +28,7 @@ pub struct OpenReply {
     pub(crate) of_sub_agent: bool,
     /// The calls that wait, and since when.
     pub(crate) waiting: Vec<(String, String)>,
+    pub(crate) calls: ModelCalls,
 }
 
 impl OpenReply {
@@ -38,7 +40,13 @@ impl OpenReply {
             agent: event.agent.clone(),
             of_sub_agent: event.is_of_sub_agent(),
             waiting: Vec::new(),
+            calls: ModelCalls::default(),
         }
+    }
+
+    /// How far its model calls have come.
+    pub fn model_calls(&self) -> &ModelCalls {
+        &self.calls
     }
 
     /// The message as far as it goes.
@@ -84,6 +92,7 @@ impl OpenReply {
 
     /// Notes which calls wait, after an event that may have changed it.
     fn note_waiting(&mut self, event: &Event<'_>) {
+        self.calls.see(event);
         let waits = |msg: &Msg, id: &str| {
             msg.blocks::<ToolCall>().any(|call| {
                 call.id == id
@@ -283,7 +292,8 @@ impl Live {
 
     /// What changes most often of the state. The rest changes with a message that ends, or is noted.
     fn shown(&self) -> Shown {
-        (self.state.status, self.state.open_from, self.state.is_produced)
+        let SessionState { status, open_from, is_produced, rules, .. } = &self.state;
+        (*status, *open_from, *is_produced, rules.len())
     }
 
     /// What the session is doing.
@@ -298,7 +308,7 @@ impl Live {
     }
 }
 
-type Shown = (Status, Option<Seq>, bool);
+type Shown = (Status, Option<Seq>, bool, usize);
 
 /// Where an event belongs.
 pub(crate) enum Class {
@@ -531,6 +541,7 @@ impl<'s> Tx<'s> {
             return Err(error);
         }
         reply.note_waiting(event);
+        live.state.accept(event);
         let has_ended = reply.msg.finished_at().is_some();
         let at = match fresh {
             Some(reply) => {

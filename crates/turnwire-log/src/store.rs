@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_core::{Fields, Seq, Usage};
+use turnwire_core::{Event, EventKind, Fields, PermissionRule, Seq, Usage};
 
 /// Names a session: its tenant, and its id within it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,7 +100,25 @@ pub struct SessionState {
     /// one origin: the session's own agent, or one producer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_produced: bool,
+    /// Rules that people accepted while they answered questions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<PermissionRule>,
 }
+
+impl SessionState {
+    /// Notes the rules that a person accepted.
+    pub(crate) fn accept(&mut self, event: &Event<'_>) {
+        let EventKind::UserConfirmResult(answer) = &event.kind else { return };
+        for rule in answer.confirm_results.iter().flat_map(|result| result.rules.iter().flatten()) {
+            if !self.rules.contains(rule) && self.rules.len() < MOST_RULES {
+                self.rules.push(rule.clone());
+            }
+        }
+    }
+}
+
+/// How many accepted rules a session keeps.
+const MOST_RULES: usize = 256;
 
 /// An agent elsewhere, and its own fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

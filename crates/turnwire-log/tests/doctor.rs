@@ -144,9 +144,18 @@ async fn a_state_that_is_wrong_is_put_right() {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let store = &**log.store();
     let session = session(&log).await;
-    let start = r#"{"id":"1","reply_id":"r","type":"REPLY_START","name":"friday"}"#;
-    publish(&session, &[said("u"), Event::from_json(start).unwrap().into_owned()]).await;
+    publish(&session, &[said("u")]).await;
+    let lines = [
+        r#"{"id":"1","reply_id":"r","type":"REPLY_START","name":"friday"}"#,
+        r#"{"id":"2","reply_id":"r","type":"TOOL_CALL_START","tool_call_id":"c","tool_call_name":"t"}"#,
+        r#"{"id":"3","reply_id":"r","type":"TOOL_CALL_END","tool_call_id":"c"}"#,
+        r#"{"id":"4","reply_id":"r","type":"REQUIRE_USER_CONFIRM","tool_calls":[{"type":"tool_call","id":"c","name":"t","input":"{}"}]}"#,
+        r#"{"id":"5","reply_id":"r","type":"USER_CONFIRM_RESULT","confirm_results":[{"confirmed":true,"tool_call":{"type":"tool_call","id":"c","name":"t","input":"{}"},"rules":[{"tool_name":"t","behavior":"allow"}]}]}"#,
+    ];
+    let events = lines.map(|line| Event::from_json(line).unwrap().into_owned());
+    publish(&session, &events).await;
     let healthy = record(store).await;
+    assert_eq!(healthy.state.rules.len(), 1);
     assert_eq!((healthy.state.status, healthy.state.open_from), (Status::Running, Seq::new(2)));
     let lease = store.acquire(session.no(), "x", std::time::Duration::from_secs(9)).await.unwrap();
     let append = turnwire_log::store::Append {

@@ -185,6 +185,7 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
         usage,
         former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7 }],
         is_produced: true,
+        rules: Vec::new(),
         producer: Some(Producer { id: "p \"1\"".to_owned(), fence: u64::MAX }),
     };
     let append = owner.events(2);

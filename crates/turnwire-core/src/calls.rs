@@ -1,0 +1,129 @@
+//! How far the model calls of a reply have come: what its message does not say, and what somebody
+//! needs who goes on with it after a crash.
+//!
+//! ```
+//! use turnwire_core::{Event, ModelCalls};
+//!
+//! let mut calls = ModelCalls::default();
+//! for line in [
+//!     r#"{"type":"MODEL_CALL_START","reply_id":"r"}"#,
+//!     r#"{"type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#,
+//! ] {
+//!     calls.see(&Event::from_json(line)?);
+//! }
+//! // The process died here: the call is to be made again, without what it said the first time.
+//! assert_eq!(calls.open.as_deref(), Some(&["b".to_owned()][..]));
+//! assert_eq!(calls.ended, 0);
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+
+use crate::event::{Event, EventKind};
+use crate::msg::ReplyError;
+use crate::names::FinishedReason;
+
+/// How far the model calls of a reply have come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelCalls {
+    /// How many began.
+    pub started: u32,
+    /// How many came to their end; not those that were interrupted, or whose blocks were discarded.
+    pub ended: u32,
+    /// How the last of them ended.
+    pub reason: Option<FinishedReason>,
+    /// What went wrong in the last of them.
+    pub error: Option<ReplyError>,
+    /// The tool calls that the last of them made.
+    pub made: Vec<String>,
+    /// The blocks that a call has begun which has not ended. `None`: there is no such call.
+    pub open: Option<Vec<String>>,
+    /// Those of them that are tool calls.
+    making: Vec<String>,
+}
+
+impl ModelCalls {
+    /// Takes the next event of the reply. Repeats do no harm.
+    pub fn see(&mut self, event: &Event<'_>) {
+        match &event.kind {
+            EventKind::ModelCallStart(_) if self.open.is_none() => {
+                self.open = Some(Vec::new());
+                self.started += 1;
+            }
+            EventKind::ModelCallEnd(end) => {
+                let making = std::mem::take(&mut self.making);
+                let is_whole =
+                    end.discard.is_empty() && end.finished_reason != FinishedReason::Interrupted;
+                if self.open.take().is_some() && is_whole {
+                    self.ended += 1;
+                    self.reason = Some(end.finished_reason.clone());
+                    self.error.clone_from(&end.error);
+                    self.made = making;
+                }
+            }
+            EventKind::TextBlockStart(start) => self.block(&start.block_id),
+            EventKind::ThinkingBlockStart(start) => self.block(&start.block_id),
+            EventKind::DataBlockStart(start) => self.block(&start.block_id),
+            EventKind::ToolCallStart(start) => {
+                self.block(&start.tool_call_id);
+                if self.open.is_some() {
+                    push_once(&mut self.making, &start.tool_call_id);
+                }
+            }
+            EventKind::Block(block) => self.block(block.block.id()),
+            _ => {}
+        }
+    }
+
+    fn block(&mut self, id: &str) {
+        if let Some(open) = &mut self.open {
+            push_once(open, id);
+        }
+    }
+}
+
+fn push_once(ids: &mut Vec<String>, id: &str) {
+    if !id.is_empty() && ids.iter().all(|known| known != id) {
+        ids.push(id.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(lines: &[&str]) -> ModelCalls {
+        let mut calls = ModelCalls::default();
+        for line in lines {
+            calls.see(&Event::from_json(line).unwrap());
+        }
+        calls
+    }
+
+    const START: &str = r#"{"type":"MODEL_CALL_START","reply_id":"r"}"#;
+    const TEXT: &str = r#"{"type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#;
+    const CALL: &str =
+        r#"{"type":"TOOL_CALL_START","reply_id":"r","tool_call_id":"c","tool_call_name":"t"}"#;
+    const END: &str = r#"{"type":"MODEL_CALL_END","reply_id":"r","finished_reason":"tool_calls"}"#;
+    const DISCARD: &str =
+        r#"{"type":"MODEL_CALL_END","reply_id":"r","finished_reason":"error","discard":["b","c"]}"#;
+
+    #[test]
+    fn a_call_that_ended_says_what_it_made() {
+        let calls = after(&[START, TEXT, CALL, CALL, END]);
+        assert_eq!((calls.ended, calls.open), (1, None));
+        assert_eq!(calls.made, ["c"]);
+        assert_eq!(calls.reason, Some(FinishedReason::ToolCalls));
+    }
+
+    #[test]
+    fn a_call_that_was_taken_back_did_not_happen() {
+        let calls = after(&[START, TEXT, CALL, DISCARD]);
+        assert_eq!(calls, ModelCalls { started: 1, ..ModelCalls::default() });
+        let calls = after(&[START, TEXT, CALL, DISCARD, START, END]);
+        assert_eq!((calls.started, calls.ended, calls.made.len()), (2, 1, 0));
+    }
+
+    #[test]
+    fn blocks_between_calls_belong_to_none() {
+        assert_eq!(after(&[TEXT, CALL]), ModelCalls::default());
+    }
+}
