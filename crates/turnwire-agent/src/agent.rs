@@ -1,134 +1,355 @@
-//! The trait: history, the partial reply and an input in; events out, committed through a journal.
+//! An agent of your own: a model, what it is told, and tools.
 //!
 //! ```
-//! use async_trait::async_trait;
-//! use turnwire_agent::{Agent, Halt, Journal, Turn};
-//! use turnwire_core::event::{ReplyEnd, ReplyStart, TextBlockDelta, TextBlockEnd, TextBlockStart};
-//! use turnwire_core::{Event, EventKind, Fields, Role};
+//! use turnwire_agent::Agent;
+//! use turnwire_agent::model::script::{Line, Script};
+//! use turnwire_core::Msg;
 //!
-//! /// Says what was said.
-//! struct Echo;
-//!
-//! #[async_trait]
-//! impl Agent for Echo {
-//!     fn about(&self) -> &str {
-//!         "Says what was said"
-//!     }
-//!
-//!     fn model(&self) -> &str {
-//!         "echo"
-//!     }
-//!
-//!     async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
-//!         let heard = turn.history.last().and_then(|msg| msg.text("\n")).unwrap_or_default();
-//!         let (session_id, id) = (turn.session_id, format!("{}-1", turn.reply_id));
-//!         let block_id = || id.clone().into();
-//!         let start = ReplyStart { session_id, name: "echo".to_owned(), role: Role::Assistant };
-//!         let kinds: [EventKind<'_>; 5] = [
-//!             start.into(),
-//!             TextBlockStart { block_id: block_id() }.into(),
-//!             TextBlockDelta { block_id: block_id(), delta: heard.into() }.into(),
-//!             TextBlockEnd { block_id: block_id(), text: None, extra: Fields::default() }.into(),
-//!             ReplyEnd::default().into(),
-//!         ];
-//!         // One commit: a crash leaves all of the reply or none, so there is nothing to go on from.
-//!         let events = kinds.map(|kind| Event::new(turn.reply_id.clone(), kind));
-//!         journal.commit(events.into()).await
-//!     }
-//! }
-//! # struct Nowhere;
-//! # #[async_trait]
-//! # impl Journal for Nowhere {
-//! #     async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
-//! #         let mut msg = turnwire_core::Msg::reply("r", "");
-//! #         for event in &events {
-//! #             msg.append_event(event).unwrap();
-//! #         }
-//! #         assert_eq!(msg.text("").as_deref(), Some("hi"));
-//! #         Ok(())
-//! #     }
-//! # }
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
-//! #     let turn = Turn {
-//! #         session_id: "s".to_owned(),
-//! #         reply_id: "r".to_owned(),
-//! #         history: vec![turnwire_core::Msg::user("alice", "hi")],
-//! #         partial: None,
-//! #         input: None,
-//! #         stop: tokio_util::sync::CancellationToken::new(),
-//! #     };
-//! #     Echo.reply(turn, &mut Nowhere).await.unwrap();
+//! # async fn main() -> Result<(), turnwire_agent::Halt> {
+//! let friday = Agent::builder("friday")
+//!     .model(Script::new([vec![Line::text("Hello, Ann.")]]))
+//!     .system("You are Friday.")
+//!     .build();
+//! let reply = friday.call([Msg::user("ann", "Hi!")]).await?;
+//! assert_eq!(reply.text("").as_deref(), Some("Hello, Ann."));
+//! # Ok(())
 //! # }
 //! ```
 
+use crate::core::Core;
+use crate::cut::RESULT_LIMIT;
+use crate::hints::{Hints, Mailbox};
+use crate::middleware::Middleware;
+use crate::model::{Model, Tuning};
+use crate::permission::{Permissions, Rule};
+use crate::replier::{Halt, Journal, Replier, Turn};
+use crate::run::Run;
+use crate::structured::{CallError, Shape};
+use crate::tool::Tool;
 use async_trait::async_trait;
-use std::fmt;
-use tokio_util::sync::CancellationToken;
-use turnwire_core::{Event, Msg};
+use futures_util::stream::{self, BoxStream, StreamExt};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::{Event, Json, ModelCalls, Msg, ToolCallState};
+use turnwire_wires::request::Agents;
 
-/// What an agent is asked to do: begin a reply, or go on with one.
-#[derive(Debug, Clone)]
-pub struct Turn {
-    /// The session.
-    pub session_id: String,
-    /// The reply: the id of the message that it becomes.
-    pub reply_id: String,
-    /// The conversation before this reply, without what was superseded. The last message is the one
-    /// to answer.
-    pub history: Vec<Msg>,
-    /// The reply as the log has it. `None`: nothing of it was emitted yet.
-    pub partial: Option<Msg>,
-    /// What it was waiting for: a `USER_CONFIRM_RESULT` or an `EXTERNAL_EXECUTION_RESULT` that is in
-    /// the log, and in `partial`, already. `None` at the start, and after a restart.
-    pub input: Option<Event<'static>>,
-    /// Cancelled when the reply is to stop. An agent lets go of what it does; whoever called it
-    /// closes the reply.
-    pub stop: CancellationToken,
+/// How many model calls one reply may take, where nobody says so.
+pub const MAX_ITERATIONS: u32 = 10;
+
+/// An agent. It is cheap to clone, and keeps nothing between two replies.
+#[derive(Clone)]
+pub struct Agent {
+    core: Arc<Core>,
 }
 
-/// Where the events go.
-#[async_trait]
-pub trait Journal: Send {
-    /// Appends events, all or none, and returns when they are durable. Ids and times are filled in
-    /// where they are missing. An event whose id an open reply has already is a repeat: it is passed
-    /// over, the others count. After an error nothing more can be committed: return it.
-    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt>;
+/// An agent in the making.
+pub struct Builder {
+    core: Core,
+    middleware: Vec<Arc<dyn Middleware>>,
 }
 
-/// Why an agent cannot go on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Halt {
-    /// Somebody asked it to stop.
-    Stopped,
-    /// The session belongs to somebody else now, or the log cannot be written.
-    Lost(String),
-    /// The agent itself failed, or emitted something that does not fit.
-    Failed(String),
-}
+/// The events of a reply, as they come.
+pub type Events = BoxStream<'static, Result<Event<'static>, Halt>>;
 
-impl fmt::Display for Halt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stopped => f.write_str("stopped"),
-            Self::Lost(why) => write!(f, "the log was lost: {why}"),
-            Self::Failed(why) => write!(f, "the agent failed: {why}"),
+impl Agent {
+    /// Begins an agent of this name.
+    pub fn builder(name: impl Into<String>) -> Builder {
+        Builder {
+            core: Core {
+                name: name.into(),
+                about: String::new(),
+                model: Arc::new(crate::model::script::Script::default()),
+                system: String::new(),
+                tools: Vec::new(),
+                permissions: Permissions::default(),
+                max_iterations: MAX_ITERATIONS,
+                output_schema: None,
+                middleware: Arc::new([]),
+                hints: Arc::new(Mailbox::default()),
+                result_limit: RESULT_LIMIT,
+                window: None,
+                tuning: Tuning::default(),
+            },
+            middleware: Vec::new(),
         }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// The events of a reply to these messages, as they come. Whoever drops the stream stops the reply.
+    pub fn reply(&self, messages: impl IntoIterator<Item = Msg>) -> Events {
+        self.start("", messages, None)
+    }
+
+    /// The same in a session: hints that come after the end of one reply are read by the next.
+    pub fn reply_in(
+        &self,
+        session_id: impl Into<String>,
+        messages: impl IntoIterator<Item = Msg>,
+    ) -> Events {
+        self.start(session_id, messages, None)
+    }
+
+    fn start(
+        &self,
+        session_id: impl Into<String>,
+        messages: impl IntoIterator<Item = Msg>,
+        shape: Option<Arc<Shape>>,
+    ) -> Events {
+        let stop = CancellationToken::new();
+        let turn = Turn {
+            session_id: session_id.into(),
+            reply_id: System.id(),
+            history: messages.into_iter().collect(),
+            partial: None,
+            calls: ModelCalls::default(),
+            subs: Vec::new(),
+            rules: Vec::new(),
+            input: None,
+            stop: stop.clone(),
+        };
+        let (sender, receiver) = mpsc::channel(16);
+        let agent = self.clone();
+        tokio::spawn(async move {
+            let mut journal = Pipe(sender.clone());
+            if let Err(halt) = agent.run(turn, &mut journal, shape).await {
+                // Where nobody listens, nobody needs to know.
+                let _ = sender.send(Err(halt)).await;
+            }
+        });
+        let state: (mpsc::Receiver<Result<Vec<Event<'static>>, Halt>>, DropGuard) =
+            (receiver, stop.drop_guard());
+        stream::unfold(state, |(mut receiver, guard)| async move {
+            let events = receiver.recv().await?;
+            Some((events, (receiver, guard)))
+        })
+        .flat_map(|events| match events {
+            Ok(events) => stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(halt) => stream::iter(vec![Err(halt)]),
+        })
+        .boxed()
+    }
+
+    async fn run(
+        &self,
+        mut turn: Turn,
+        journal: &mut dyn Journal,
+        shape: Option<Arc<Shape>>,
+    ) -> Result<(), Halt> {
+        // What the middleware stops is this call, and nothing of whoever made it.
+        turn.stop = turn.stop.child_token();
+        let run = Run::new(&self.core, &turn, journal);
+        match shape {
+            Some(shape) => run.shaped(shape).go().await,
+            None => run.go().await,
+        }
+    }
+
+    /// The whole reply to these messages. One that waits for a person comes as far as it goes.
+    pub async fn call(&self, messages: impl IntoIterator<Item = Msg>) -> Result<Msg, Halt> {
+        self.folded(self.reply(messages)).await
+    }
+
+    /// The whole reply, and the data in it.
+    ///
+    /// ```
+    /// use schemars::JsonSchema;
+    /// use serde::Deserialize;
+    /// use turnwire_agent::Agent;
+    /// use turnwire_agent::model::script::{Line, Script};
+    /// use turnwire_core::Msg;
+    ///
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct TaskPlan {
+    ///     goal: String,
+    ///     steps: Vec<String>,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnwire_agent::structured::CallError> {
+    /// let said = r#"{"goal": "tea", "steps": ["boil water", "pour"]}"#;
+    /// let friday = Agent::builder("friday").model(Script::new([vec![Line::text(said)]])).build();
+    /// let (reply, plan) = friday.call_as::<TaskPlan>([Msg::user("ann", "How is tea made?")]).await?;
+    /// assert_eq!((plan.goal.as_str(), plan.steps.len()), ("tea", 2));
+    /// assert!(reply.has_structured());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn call_as<T: DeserializeOwned + JsonSchema>(
+        &self,
+        messages: impl IntoIterator<Item = Msg>,
+    ) -> Result<(Msg, T), CallError> {
+        let failed = |why: String| CallError::Halt(Halt::Failed(why));
+        let schema = Json::of(&schemars::schema_for!(T)).map_err(|why| failed(why.to_string()))?;
+        let reads = |json: &Json| json.to::<T>().map(drop).map_err(|error| error.to_string());
+        let shape = Shape::new(&schema).map_err(failed)?.checked(Arc::new(reads));
+        let reply = self.folded(self.start("", messages, Some(Arc::new(shape)))).await?;
+        let why = match reply.structured::<T>() {
+            Ok(Some(data)) => return Ok((reply, data)),
+            Ok(None) => why_there_is_none(&reply),
+            Err(error) => error.to_string(),
+        };
+        Err(CallError::NoOutput { reply: Box::new(reply), why })
+    }
+
+    async fn folded(&self, mut events: Events) -> Result<Msg, Halt> {
+        let mut reply: Option<Msg> = None;
+        while let Some(event) = events.next().await {
+            let event = event?;
+            let reply = reply.get_or_insert_with(|| Msg::reply(&*event.reply_id, &*self.core.name));
+            if event.reply_id == reply.id() {
+                reply.append_event_tolerant(&event);
+            }
+        }
+        reply.ok_or_else(|| Halt::Failed("the agent said nothing".to_owned()))
     }
 }
 
-impl std::error::Error for Halt {}
+/// Why a reply has no data.
+fn why_there_is_none(reply: &Msg) -> String {
+    if let Some(error) = reply.error() {
+        return error.message.clone();
+    }
+    let waits =
+        |state: &ToolCallState| matches!(state, ToolCallState::Asking | ToolCallState::Submitted);
+    match reply.finished_reason() {
+        Some(reason) => format!("the reply ended: {reason}"),
+        None if reply.tool_calls().any(|(call, _)| waits(&call.state)) => {
+            "the reply waits for somebody".to_owned()
+        }
+        None => "the reply has no end".to_owned(),
+    }
+}
 
-/// Something that replies.
+/// Passes on what is committed.
+struct Pipe(mpsc::Sender<Result<Vec<Event<'static>>, Halt>>);
+
 #[async_trait]
-pub trait Agent: Send + Sync + 'static {
-    /// What it is, in a line for people.
-    fn about(&self) -> &str;
+impl Journal for Pipe {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+        let events = events.into_iter().map(|event| event.stamped(&System)).collect();
+        self.0.send(Ok(events)).await.map_err(|_| Halt::Stopped)
+    }
+}
 
-    /// The model behind it, as `WIRE:MODEL`, or a word such as `demo`.
-    fn model(&self) -> &str;
+#[async_trait]
+impl Replier for Agent {
+    fn about(&self) -> &str {
+        &self.core.about
+    }
 
-    /// Replies, or goes on replying. Returns when the reply has ended (a `REPLY_END` was committed),
-    /// or when it waits (a `REQUIRE_…` was): then it is called again with the answer.
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt>;
+    fn model(&self) -> &str {
+        self.core.model.name()
+    }
+
+    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+        self.run(turn, journal, None).await
+    }
+}
+
+impl Builder {
+    /// The model that it asks.
+    #[must_use]
+    pub fn model(mut self, model: impl Model) -> Self {
+        self.core.model = Arc::new(model);
+        self
+    }
+
+    /// What the model is told before everything else.
+    #[must_use]
+    pub fn system(mut self, text: impl Into<String>) -> Self {
+        self.core.system = text.into();
+        self
+    }
+
+    /// A line about it, for people.
+    #[must_use]
+    pub fn about(mut self, text: impl Into<String>) -> Self {
+        self.core.about = text.into();
+        self
+    }
+
+    /// Something that it can do.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool) -> Self {
+        self.core.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Who may call what: the first rule that fits wins.
+    #[must_use]
+    pub fn permissions(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.core.permissions = Permissions::new(rules);
+        self
+    }
+
+    /// How many model calls one reply may take.
+    #[must_use]
+    pub fn max_iterations(mut self, limit: u32) -> Self {
+        self.core.max_iterations = limit;
+        self
+    }
+
+    /// The form that every answer must have: a JSON Schema. What a client asks for wins.
+    #[must_use]
+    pub fn output_schema(mut self, schema: impl Into<Json>) -> Self {
+        self.core.output_schema = Some(schema.into());
+        self
+    }
+
+    /// Something that stands around its model, its tools and its events; behind those added before.
+    #[must_use]
+    pub fn middleware(mut self, middleware: impl Middleware) -> Self {
+        self.middleware.push(Arc::new(middleware));
+        self
+    }
+
+    /// Where hints for its sessions wait. Without it they are kept in memory.
+    #[must_use]
+    pub fn hints(mut self, hints: Arc<dyn Hints>) -> Self {
+        self.core.hints = hints;
+        self
+    }
+
+    /// How many characters of a tool's result the model is sent; the log has all of them.
+    #[must_use]
+    pub fn result_limit(mut self, characters: usize) -> Self {
+        self.core.result_limit = characters;
+        self
+    }
+
+    /// How many tokens the model can read. The oldest part of a longer conversation is summed up.
+    #[must_use]
+    pub fn window(mut self, tokens: u32) -> Self {
+        self.core.window = Some(tokens);
+        self
+    }
+
+    /// How the model is to answer, where its own settings are not to count.
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.core.tuning = tuning;
+        self
+    }
+
+    /// Several agents speak in its conversations; the model is told who said what.
+    #[must_use]
+    pub fn among(mut self, agents: Agents) -> Self {
+        self.core.tuning.agents = agents;
+        self
+    }
+
+    /// The agent.
+    pub fn build(self) -> Agent {
+        let core = Core { middleware: self.middleware.into(), ..self.core };
+        Agent { core: Arc::new(core) }
+    }
 }

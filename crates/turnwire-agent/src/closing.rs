@@ -85,6 +85,26 @@ pub fn close(
     closing.events
 }
 
+/// The events that end all open blocks of a reply, and nothing else.
+pub(crate) fn end_blocks(partial: &Msg) -> Vec<Event<'static>> {
+    let mut closing = Closing { reply_id: partial.id(), events: Vec::new() };
+    for block in within_reach(partial) {
+        closing.end_block(block);
+    }
+    closing.events
+}
+
+/// The events that end the result of a call as interrupted.
+pub(crate) fn interrupt(partial: &Msg, result: &ToolResult) -> Vec<Event<'static>> {
+    let mut closing = Closing { reply_id: partial.id(), events: Vec::new() };
+    closing.fill_up_parts(result);
+    if is_empty(&result.output) {
+        closing.explain(&result.id);
+    }
+    closing.end_result(&result.id);
+    closing.events
+}
+
 /// What a model reads of a tool that gave nothing.
 const INTERRUPTED: &str = "interrupted";
 

@@ -32,7 +32,7 @@ mod tools;
 mod wish;
 mod writer;
 
-use crate::agent::{Agent, Halt, Journal, Turn};
+use crate::replier::{Halt, Journal, Replier, Turn};
 use async_trait::async_trait;
 use pace::Pace;
 use std::fmt;
@@ -104,7 +104,7 @@ impl fmt::Display for BadRate {
 impl std::error::Error for BadRate {}
 
 #[async_trait]
-impl Agent for Demo {
+impl Replier for Demo {
     fn about(&self) -> &'static str {
         "Answers offline, to the same words in the same way. Try: weather, approve, parallel, \
          browser, image, team, json, fail, long 100"

@@ -8,8 +8,8 @@
 //! ```
 //! use async_trait::async_trait;
 //! use tokio_util::sync::CancellationToken;
-//! use turnwire_agent::{Agent, Demo, Halt, Journal, Turn};
-//! use turnwire_core::{Event, Folder, Msg};
+//! use turnwire_agent::{Demo, Halt, Journal, Replier, Turn};
+//! use turnwire_core::{Event, Folder, ModelCalls, Msg};
 //!
 //! /// Keeps the events, and folds them into messages.
 //! #[derive(Default)]
@@ -37,6 +37,9 @@
 //!     reply_id: "r".to_owned(),
 //!     history: vec![Msg::user("alice", "How is the weather?")],
 //!     partial: None,
+//!     calls: ModelCalls::default(),
+//!     subs: Vec::new(),
+//!     rules: Vec::new(),
 //!     input: None,
 //!     stop: CancellationToken::new(),
 //! };
@@ -51,17 +54,48 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`agent`] | the trait, and what it is handed |
+//! | [`agent`] | an agent of your own |
+//! | [`talk`] | a conversation with it, in memory |
+//! | [`plan`], `run` | the loop: what to do next, from the log alone; and doing it |
+//! | [`model`], [`tool`], [`permission`] | what it asks, what it can do, what it may do |
+//! | [`mcp`] | tools of MCP servers |
+//! | [`subagent`] | an agent as a tool of another |
+//! | [`structured`] | answers that have a form |
+//! | [`middleware`] | what stands around the model, the tools and the events |
+//! | [`hints`] | what a reply is told from outside |
+//! | [`compact`] | conversations that are longer than the model's window |
+//! | [`replier`] | what anything that replies is to the server |
 //! | [`demo`] | the agent that needs no key and no network |
 //! | [`offer`] | what a client brings to a turn beside its words |
 //! | [`fn@close`] | ending a reply that cannot go on |
 
 pub mod agent;
 mod closing;
+pub mod compact;
+mod core;
+mod cut;
 pub mod demo;
+pub mod hints;
+pub mod mcp;
+pub mod middleware;
+pub mod model;
+mod names;
 pub mod offer;
+pub mod permission;
+pub mod plan;
+pub mod replier;
+mod run;
+pub mod structured;
+pub mod subagent;
+pub mod talk;
+pub mod tool;
 
-pub use agent::{Agent, Halt, Journal, Turn};
+pub use agent::{Agent, Builder};
 pub use closing::close;
+pub use cut::RESULT_LIMIT;
 pub use demo::Demo;
+pub use mcp::McpServer;
 pub use offer::{ClientTool, Offer};
+pub use replier::{Halt, Journal, Replier, SubReply, Turn};
+pub use subagent::AgentTool;
+pub use talk::Talk;

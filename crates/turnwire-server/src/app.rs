@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use turnwire_agent::Agent;
+use turnwire_agent::Replier;
 use turnwire_log::Log;
 
 /// The state of the server. Handlers get it as `State<Arc<App>>`.
@@ -24,7 +24,7 @@ pub struct App {
     /// Everybody's credentials.
     pub auth: Auth,
     /// The agents that run here, by their names.
-    pub agents: BTreeMap<String, Arc<dyn Agent>>,
+    pub agents: BTreeMap<String, Arc<dyn Replier>>,
     /// The replies that they write.
     pub turns: Arc<Turns>,
     /// What all watchers share.
@@ -44,7 +44,7 @@ impl App {
     pub fn new(
         config: Config,
         log: Arc<Log>,
-        agents: BTreeMap<String, Arc<dyn Agent>>,
+        agents: BTreeMap<String, Arc<dyn Replier>>,
     ) -> Result<Arc<Self>, StartError> {
         let auth = Auth::new(&config, |name| std::env::var(name).ok()).map_err(|why| {
             StartError::new(why).hint("`turnwire config check` looks at all settings")
@@ -58,7 +58,7 @@ impl App {
         });
         let metrics = Metrics::new();
         let config = Arc::new(config);
-        let turns = Turns::new(log.clone(), config.clone(), agents.clone());
+        let turns = Turns::new(log.clone(), config.clone(), agents.clone(), metrics.agents.clone());
         Ok(Arc::new(Self {
             log,
             config,

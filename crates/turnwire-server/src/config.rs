@@ -18,8 +18,8 @@ mod value;
 
 pub use access::{AuthConfig, JwtAlgorithm, JwtConfig, TlsConfig, TokenConfig};
 pub use agents::{
-    AgentConfig, Behavior, ExternalTool, McpConfig, Model, OnRestart, Permission, ToolPattern,
-    ToolSource,
+    AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, Model, OnRestart, Permission, Prices,
+    Timeouts, ToolPattern, ToolSource,
 };
 pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
 pub use problem::{ConfigError, Problem};
@@ -28,6 +28,7 @@ pub use value::{HostName, Listen, Origin, Sha256, Size, StoreUrl, Time, WebUrl};
 use problem::Source;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -67,6 +68,9 @@ pub struct Config {
     pub producers: Producers,
     /// The server's own log.
     pub log: LogConfig,
+    /// Where all this was read.
+    #[serde(skip)]
+    read_from: ReadFrom,
 }
 
 impl Default for Config {
@@ -88,7 +92,29 @@ impl Default for Config {
             retention: Retention::default(),
             producers: Producers::default(),
             log: LogConfig::default(),
+            read_from: ReadFrom::default(),
         }
+    }
+}
+
+/// The text of a file of settings, to find lines in.
+#[derive(Clone, Default)]
+struct ReadFrom {
+    name: String,
+    text: String,
+}
+
+impl ReadFrom {
+    fn source(&self) -> Source<'_> {
+        let name = if self.name.is_empty() { "settings" } else { &self.name };
+        Source { name, text: &self.text }
+    }
+}
+
+/// The text may hold what nobody should see.
+impl fmt::Debug for ReadFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReadFrom")
     }
 }
 
@@ -126,8 +152,9 @@ impl Config {
     /// Reads and checks the text of a file; `name` is how errors call it.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         let source = Source { name, text };
-        let config: Self =
+        let mut config: Self =
             toml::from_str(text).map_err(|error| ConfigError(vec![source.problem(&error)]))?;
+        config.read_from = ReadFrom { name: name.to_owned(), text: text.to_owned() };
         let problems = check::check(&config, &source);
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
@@ -154,10 +181,23 @@ impl Config {
         }
         for agent in self.agents.values_mut() {
             agent.api_key_file.iter_mut().for_each(&mut each);
+            let fallback = agent.fallback.iter_mut();
+            fallback.flat_map(|fallback| &mut fallback.api_key_file).for_each(&mut each);
         }
         if let Some(StoreUrl::Sqlite(path)) = &mut self.store {
             each(path);
         }
+    }
+
+    /// What may be meant otherwise, or will fail later: settings with it can be used. `env` reads the
+    /// environment.
+    pub fn warnings(&self, env: impl Fn(&str) -> Option<String>) -> Vec<Problem> {
+        check::warnings(self, &self.read_from.source(), &env)
+    }
+
+    /// Something that is wrong with a key, with its line in the file that these settings are from.
+    pub fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
+        self.read_from.source().problem_of(path, message)
     }
 
     /// Puts in what wins over the file.
@@ -191,8 +231,7 @@ impl Config {
                 return Err(ConfigError::one("--tls-key", "a key needs its --tls-cert"));
             }
         };
-        let source = Source { name: "settings", text: "" };
-        let problems = check::check(self, &source);
+        let problems = check::check(self, &Source { name: "settings", text: "" });
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
     }
 }

@@ -11,6 +11,10 @@
 //! assert!(metrics.text().contains("turnwire_events_stored_total 3\n"));
 //! ```
 
+mod agents;
+
+pub use agents::{AgentMetrics, Running};
+
 use crate::api;
 use http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -42,6 +46,8 @@ pub struct Metrics {
     pub connections: Gauge,
     /// Connections that were closed because the client was too slow.
     pub slow_clients: Counter,
+    /// What agents do.
+    pub agents: AgentMetrics,
     streams: Family<StreamLabels, Gauge>,
     memory: Gauge,
 }
@@ -128,6 +134,7 @@ impl Metrics {
         registry.register("connections", "Connections that are open", connections.clone());
         let streams = Family::<StreamLabels, Gauge>::default();
         registry.register("streams", "Streams of events that are open", streams.clone());
+        let agents = AgentMetrics::new(&mut registry);
         let memory = Gauge::default();
         registry.register_with_unit(
             "process_resident_memory",
@@ -146,6 +153,7 @@ impl Metrics {
             bytes_sent,
             connections,
             slow_clients,
+            agents,
             streams,
             memory,
         }

@@ -14,11 +14,13 @@
 //! | `waiting` | the sessions in which something waits |
 //! | `drive` | the one task of a session that works |
 //! | `journal` | what an agent emits becomes durable |
+//! | `counts` | what is counted of what becomes durable |
 //! | `ending` | replies that cannot go on are closed |
 //! | `clock` | questions that nobody answers, producers that fall silent |
 
 pub mod answers;
 mod clock;
+mod counts;
 mod drive;
 mod ending;
 mod journal;
@@ -31,6 +33,7 @@ pub(crate) use ending::end_all;
 pub(crate) use journal::{filled, persist, seconds};
 
 use crate::config::{Config, OnRestart};
+use crate::metrics::AgentMetrics;
 use crate::routes::unfinished;
 use clock::Deadlines;
 use drive::drive;
@@ -41,7 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::Agent;
+use turnwire_agent::Replier;
 use turnwire_core::{Event, FinishedReason};
 use turnwire_log::store::{SessionNo, SessionRecord, Status};
 use turnwire_log::{Log, OpenReply, Result, Session, Tx};
@@ -56,7 +59,8 @@ const APPROVAL_TIMEOUT: Duration = Duration::from_mins(5);
 pub struct Turns {
     log: Arc<Log>,
     config: Arc<Config>,
-    agents: BTreeMap<String, Arc<dyn Agent>>,
+    agents: BTreeMap<String, Arc<dyn Replier>>,
+    metrics: AgentMetrics,
     /// The sessions in which a task works.
     slots: Mutex<HashMap<SessionNo, Slot>>,
     /// How many those are.
@@ -82,12 +86,14 @@ impl Turns {
     pub fn new(
         log: Arc<Log>,
         config: Arc<Config>,
-        agents: BTreeMap<String, Arc<dyn Agent>>,
+        agents: BTreeMap<String, Arc<dyn Replier>>,
+        metrics: AgentMetrics,
     ) -> Arc<Self> {
         Arc::new(Self {
             log,
             config,
             agents,
+            metrics,
             slots: Mutex::default(),
             working: watch::Sender::new(0),
             answers: Mutex::default(),
@@ -143,8 +149,12 @@ impl Turns {
     async fn end_then_wake(self: Arc<Self>, session: Arc<Session>) {
         let interrupted = FinishedReason::Interrupted;
         let end = |tx: &mut Tx<'_>| end_own(tx, &session, &interrupted, None);
-        if let Err(halt) = persist(&session, &self.over, &[], end).await {
-            tracing::error!(session = session.id(), %halt, "an open reply was not ended");
+        match persist(&session, &self.over, &[], end).await {
+            Ok((true, _)) => self.metrics.ended(session.agent(), &interrupted),
+            Ok((false, _)) => {}
+            Err(halt) => {
+                tracing::error!(session = session.id(), %halt, "an open reply was not ended");
+            }
         }
         self.wake(&session);
     }
@@ -173,6 +183,13 @@ impl Turns {
             && reply.is_none_or(|reply| reply == id)
         {
             call.cancel();
+        }
+    }
+
+    /// Counts replies that were stopped.
+    fn count_stopped(&self, session: &Session, replies: usize) {
+        for _ in 0..replies {
+            self.metrics.ended(session.agent(), &FinishedReason::Interrupted);
         }
     }
 

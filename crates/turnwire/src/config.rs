@@ -1,7 +1,7 @@
 //! `turnwire config check`: looks at the settings without starting anything.
 
 use crate::input::{Failed, say};
-use crate::serve::{DEFAULT_CONFIG, read_config};
+use crate::serve::{DEFAULT_CONFIG, agents, read_config};
 use crate::store;
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
@@ -44,6 +44,16 @@ impl Settings {
             say(format_args!("error: {}: {why}", file.display()));
             return ExitCode::FAILURE;
         }
+        let warnings = match agents(&config, None) {
+            Ok((_, warnings)) => warnings,
+            Err(error) => {
+                say(format_args!("error: {error}"));
+                return ExitCode::FAILURE;
+            }
+        };
+        for warning in warnings {
+            say(format_args!("warning: {warning}"));
+        }
         match io::stdout().lock().write_all(summary(&file, &config).as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => Failed::Write(error).tell(Path::new("-")),
@@ -62,7 +72,8 @@ fn summary(file: &Path, config: &Config) -> String {
         (count, None) => format!("{count} token(s)"),
         (count, Some(jwt)) => format!("{count} token(s), and JWT of {}", jwt.issuer),
     };
-    let names: Vec<&str> = config.agents.keys().map(String::as_str).collect();
+    let names: Vec<String> =
+        config.agents.iter().map(|(name, agent)| format!("{name} ({})", agent.model)).collect();
     let agents = if names.is_empty() { "demo, external".to_owned() } else { names.join(", ") };
     let tls = match (&config.tls, config.behind_proxy) {
         (Some(_), _) => "yes",

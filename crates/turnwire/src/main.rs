@@ -2,11 +2,14 @@
 
 mod backup;
 mod bench;
+mod chat;
+mod client;
 mod config;
 mod convert;
 mod doctor;
 mod fold;
 mod input;
+mod replay;
 mod serve;
 mod sessions;
 mod store;
@@ -31,6 +34,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Chat(chat::Chat),
+    Replay(replay::Replay),
     Fold(fold::Fold),
     Convert(convert::Convert),
     Wires(wires::Wires),
@@ -46,6 +51,8 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Some(Command::Serve(command)) => command.run(),
+        Some(Command::Chat(command)) => command.run(),
+        Some(Command::Replay(command)) => command.run(),
         Some(Command::Fold(command)) => command.run(),
         Some(Command::Convert(command)) => command.run(),
         Some(Command::Wires(command)) => command.run(),

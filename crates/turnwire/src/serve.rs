@@ -1,9 +1,13 @@
 //! `turnwire serve`: the server, from its settings to its end.
 
+mod agents;
+
+pub(crate) use agents::{agents, far_tools};
+
 use crate::input::{CANNOT, say};
 use crate::store::{self, Mode};
 use clap::Args;
-use std::collections::BTreeMap;
+use std::fmt;
 #[cfg(unix)]
 use std::future::poll_fn;
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +16,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 #[cfg(unix)]
 use std::task::{Context, Poll};
-use turnwire_agent::{Agent, Demo};
 use turnwire_log::Log;
 use turnwire_server::config::{
     Config, ConfigError, HostName, Listen, LogConfig, LogFormat, Origin, Overrides, StoreUrl,
@@ -64,9 +67,18 @@ pub(crate) struct Serve {
 }
 
 /// What keeps the server from starting.
-enum Cannot {
+pub(crate) enum Cannot {
     Config(ConfigError),
     Start(StartError),
+}
+
+impl fmt::Display for Cannot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Start(error) => error.fmt(f),
+        }
+    }
 }
 
 impl From<ConfigError> for Cannot {
@@ -94,7 +106,7 @@ impl Serve {
             Err(Cannot::Config(error)) => {
                 say(format_args!("error: these settings cannot be used\n{error}"));
             }
-            Err(Cannot::Start(error)) => say(format_args!("error: {error}")),
+            Err(error) => say(format_args!("error: {error}")),
         }
         ExitCode::from(CANNOT)
     }
@@ -116,7 +128,11 @@ impl Serve {
             let store = store::open(&url, Mode::Write)?;
             // One process writes to a store at a time: its number names it.
             let log = Arc::new(Log::new(store, format!("pid-{}", std::process::id())));
-            let agents = agents(&config)?;
+            let far = far_tools(&config).await?;
+            let (agents, warnings) = agents(&config, Some(&far))?;
+            for warning in warnings {
+                tracing::warn!("{warning}");
+            }
             let app = App::new(config, log, agents)?;
             let server = Server::bind(app)?;
             let (version, address) = (env!("CARGO_PKG_VERSION"), server.url());
@@ -145,15 +161,6 @@ impl Serve {
             log_format: None,
         }
     }
-}
-
-/// The agents that run here.
-fn agents(config: &Config) -> Result<BTreeMap<String, Arc<dyn Agent>>, StartError> {
-    let demo = Demo::from_env().map_err(|error| StartError::new(error.to_string()))?;
-    let demo: Arc<dyn Agent> = Arc::new(demo);
-    // Settings that name another model were refused when they were read.
-    let names = config.agents.keys().map(String::as_str).chain(["demo"]);
-    Ok(names.map(|name| (name.to_owned(), demo.clone())).collect())
 }
 
 /// The file's settings, and the environment's over them.

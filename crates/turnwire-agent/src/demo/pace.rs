@@ -1,6 +1,6 @@
 //! When an event goes out: deltas in their time, everything else at once.
 
-use crate::agent::{Halt, Journal};
+use crate::replier::{Halt, Journal};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;

@@ -6,7 +6,7 @@ use super::said::Said;
 use super::tools::{Call, Outcome, Tool, WEATHER};
 use super::wish::{Asked, LONGEST, words};
 use super::writer::Writer;
-use crate::agent::Halt;
+use crate::replier::Halt;
 use serde_json::json;
 use turnwire_core::event::ToolResultTextDelta;
 use turnwire_core::{ErrorType, FinishedReason, ReplyError, ToolResultState};

@@ -3,7 +3,7 @@
 use super::chunks::Chunks;
 use super::quote;
 use super::writer::Writer;
-use crate::agent::Halt;
+use crate::replier::Halt;
 use serde::Deserialize;
 use turnwire_core::event::{
     RequireExternalExecution, RequireUserConfirm, ToolResultEnd, ToolResultStart,

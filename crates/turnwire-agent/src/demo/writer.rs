@@ -4,7 +4,7 @@ use super::pace::Pace;
 use super::said::Said;
 use super::scenes::MODEL;
 use super::tools::{Call, Tool};
-use crate::agent::{Halt, Turn};
+use crate::replier::{Halt, Turn};
 use turnwire_core::event::{
     ModelCallEnd, ModelCallStart, ReplyEnd, ReplyStart, SubAgent, TokenCounts,
 };

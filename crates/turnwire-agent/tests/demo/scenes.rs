@@ -3,7 +3,7 @@
 use crate::session::{Answer, REPLY, Session, history, played};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Agent, Demo, Halt, Journal, Turn, close};
+use turnwire_agent::{Demo, Halt, Journal, Replier, Turn, close};
 use turnwire_core::{
     DataBlock, ErrorType, Event, EventKind, FinishedReason, Msg, TextBlock, ThinkingBlock,
     ToolCall, ToolCallState, ToolResult, ToolResultState,
@@ -260,6 +260,9 @@ async fn more_than_a_million_deltas_are_a_million() {
         reply_id: REPLY.to_owned(),
         history: history("long 4000000"),
         partial: None,
+        calls: turnwire_core::ModelCalls::default(),
+        subs: Vec::new(),
+        rules: Vec::new(),
         input: None,
         stop: CancellationToken::new(),
     };
@@ -306,6 +309,9 @@ async fn a_session_without_a_question_gets_an_answer_too() {
         reply_id: REPLY.to_owned(),
         history: Vec::new(),
         partial: None,
+        calls: turnwire_core::ModelCalls::default(),
+        subs: Vec::new(),
+        rules: Vec::new(),
         input: None,
         stop: CancellationToken::new(),
     };

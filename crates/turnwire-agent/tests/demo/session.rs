@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Agent, Demo, Halt, Journal, Turn};
+use turnwire_agent::{Demo, Halt, Journal, Replier, Turn};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
 use turnwire_core::{
     Event, EventKind, Fixed, Folder, Msg, Outcome, Stamp, ToolCall, ToolCallState, ToolResult,
@@ -106,6 +106,9 @@ impl Session {
             reply_id: REPLY.to_owned(),
             history: history(question),
             partial: self.partial(),
+            calls: turnwire_core::ModelCalls::default(),
+            subs: Vec::new(),
+            rules: Vec::new(),
             input: self.log.last().filter(|event| is_answer(event)).cloned(),
             stop: self.stop.clone(),
         };

@@ -1,10 +1,16 @@
 //! `[agents.*]` and what they can use.
 
 use super::value::{Time, WebUrl};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
+use turnwire_agent::permission::{Rule, is_like};
+use turnwire_agent::tool::ToolSpec;
+use turnwire_core::event::TokenCounts;
+use turnwire_core::{Json, Usage};
 
 /// `[agents.NAME]`
 #[derive(Debug, Clone, Deserialize)]
@@ -37,10 +43,152 @@ pub struct AgentConfig {
     #[serde(default)]
     pub on_restart: OnRestart,
     /// The model that is asked when the first one fails.
-    pub fallback: Option<Model>,
+    pub fallback: Option<Fallback>,
+    /// The most tokens that one answer of the model may have.
+    pub max_tokens: Option<u32>,
+    /// How much chance there is in an answer.
+    pub temperature: Option<f64>,
+    /// How often a model that fails is asked again.
+    #[serde(default = "retries")]
+    pub retries: u32,
+    /// How long the model may take.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// What a million tokens cost, in any currency.
+    pub price_per_million: Option<Prices>,
     /// Who may call what: the first match wins.
     #[serde(default)]
     pub permissions: Vec<Permission>,
+}
+
+fn retries() -> u32 {
+    2
+}
+
+/// `[agents.NAME.timeouts]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// Until the model's server is reached.
+    pub connect: Time,
+    /// Until the model says something.
+    pub first_token: Time,
+    /// Until it says something more.
+    pub between_tokens: Time,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minutes = |count| Time(std::time::Duration::from_mins(count));
+        Self {
+            connect: Time(std::time::Duration::from_secs(10)),
+            first_token: minutes(5),
+            between_tokens: minutes(5),
+        }
+    }
+}
+
+/// What a million tokens of each kind cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// What the model reads.
+    pub input: f64,
+    /// What it writes.
+    pub output: f64,
+    /// What it reads out of its cache; where this is not set, as `input`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_input: Option<f64>,
+    /// What it puts into its cache; where this is not set, as `input`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_creation_input: Option<f64>,
+}
+
+impl AgentConfig {
+    /// What all the tokens of a session or of a reply cost, where prices are set.
+    pub fn cost_of(&self, usage: &Usage) -> Option<f64> {
+        self.cost(TokenCounts {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cache_input_tokens: usage.cache_input_tokens,
+            cache_creation_input_tokens: usage.cache_creation_input_tokens,
+        })
+    }
+
+    /// What tokens cost, where prices are set.
+    pub fn cost(&self, tokens: TokenCounts) -> Option<f64> {
+        let prices = self.price_per_million?;
+        #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53 tokens")]
+        let millions = |tokens: i64| tokens.max(0) as f64 / 1e6;
+        let TokenCounts {
+            input_tokens,
+            output_tokens,
+            cache_input_tokens: cached,
+            cache_creation_input_tokens: created,
+        } = tokens;
+        // Anthropic counts what is in the cache beside the input, the others as a part of it.
+        let fresh = match self.model {
+            Model::Wire { wire: "anthropic", .. } => input_tokens,
+            Model::Wire { .. } | Model::Demo => input_tokens.saturating_sub(cached),
+        };
+        Some(
+            millions(fresh) * prices.input
+                + millions(cached) * prices.cache_input.unwrap_or(prices.input)
+                + millions(created) * prices.cache_creation_input.unwrap_or(prices.input)
+                + millions(output_tokens) * prices.output,
+        )
+    }
+}
+
+/// The model that is asked when the first one fails: its name, or all that there is to say of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fallback {
+    /// The model.
+    pub model: Model,
+    /// Where it is, if not at its maker's.
+    pub base_url: Option<WebUrl>,
+    /// The environment variable that has its key.
+    pub api_key_env: Option<String>,
+    /// The file that has its key.
+    pub api_key_file: Option<std::path::PathBuf>,
+}
+
+impl<'de> Deserialize<'de> for Fallback {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Whole {
+            model: Model,
+            base_url: Option<WebUrl>,
+            api_key_env: Option<String>,
+            api_key_file: Option<std::path::PathBuf>,
+        }
+
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Fallback;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a model such as \"openai:gpt-mini\", or { model, base_url, api_key_env }",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Fallback, E> {
+                let model = text.parse().map_err(E::custom)?;
+                Ok(Fallback { model, base_url: None, api_key_env: None, api_key_file: None })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Fallback, A::Error> {
+                let Whole { model, base_url, api_key_env, api_key_file } =
+                    Whole::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Fallback { model, base_url, api_key_env, api_key_file })
+            }
+        }
+
+        from.deserialize_any(Either)
+    }
 }
 
 fn max_iterations() -> u32 {
@@ -65,24 +213,35 @@ pub enum Model {
     },
 }
 
-impl<'de> Deserialize<'de> for Model {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+/// Another name of a wire, for those who know its maker's.
+const OPENAI: &str = "openai";
+
+impl FromStr for Model {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
         if text == "demo" {
             return Ok(Self::Demo);
         }
-        let wires = || turnwire_wires::Wire::all().filter(|wire| wire.can_request());
+        let wires = turnwire_wires::Wire::all().filter(|wire| wire.can_request());
+        let names: Vec<&'static str> =
+            [OPENAI].into_iter().chain(wires.map(|wire| wire.name)).collect();
         let found = text.split_once(':').and_then(|(name, model)| {
-            let wire = wires().find(|wire| wire.name == name)?;
-            (!model.is_empty()).then(|| Self::Wire { wire: wire.name, model: model.to_owned() })
+            let wire = *names.iter().find(|wire| **wire == name)?;
+            (!model.is_empty()).then(|| Self::Wire { wire, model: model.to_owned() })
         });
         found.ok_or_else(|| {
-            let names: Vec<&str> = wires().map(|wire| wire.name).collect();
-            D::Error::custom(format!(
+            format!(
                 "\"{text}\" is no model; write \"demo\" or WIRE:MODEL, where WIRE is one of {}",
                 names.join(", ")
-            ))
+            )
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for Model {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -102,6 +261,35 @@ pub struct ToolPattern {
     pub source: ToolSource,
     /// Which one there; `*` stands for anything.
     pub pattern: String,
+}
+
+impl ToolPattern {
+    /// Whether a tool of that source is meant; at an MCP server its name is `SERVER/TOOL`.
+    pub fn fits(&self, source: ToolSource, name: &str) -> bool {
+        self.source == source && is_like(name, &self.pattern)
+    }
+
+    /// Whether a tool of an MCP server may be meant.
+    pub fn may_fit_server(&self, server: &str) -> bool {
+        let name = self.pattern.split_once('/').map(|(server, _)| server);
+        self.source == ToolSource::Mcp && name.is_some_and(|name| is_like(server, name))
+    }
+
+    /// Whether it stands for more than one.
+    pub fn has_star(&self) -> bool {
+        self.pattern.contains('*')
+    }
+}
+
+impl fmt::Display for ToolPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match self.source {
+            ToolSource::Mcp => "mcp",
+            ToolSource::External => "external",
+            ToolSource::Agent => "agent",
+        };
+        write!(f, "{source}:{}", self.pattern)
+    }
 }
 
 /// Where a tool is.
@@ -153,6 +341,9 @@ pub enum OnRestart {
 pub struct Permission {
     /// Which tools; `*` stands for anything.
     pub tool: String,
+    /// Only where these fields of the input look like this; `*` stands for anything.
+    #[serde(default)]
+    pub input: BTreeMap<String, String>,
     /// What to do.
     pub behavior: Behavior,
 }
@@ -169,14 +360,46 @@ pub enum Behavior {
     Ask,
 }
 
+impl From<&Permission> for Rule {
+    fn from(permission: &Permission) -> Self {
+        let behavior = match permission.behavior {
+            Behavior::Allow => turnwire_core::Behavior::Allow,
+            Behavior::Deny => turnwire_core::Behavior::Deny,
+            Behavior::Ask => turnwire_core::Behavior::Ask,
+        };
+        let rule = Self::new(permission.tool.clone(), behavior);
+        let each = permission.input.iter();
+        each.fold(rule, |rule, (field, pattern)| rule.input(field.clone(), pattern.clone()))
+    }
+}
+
 /// `[mcp.NAME]`: one of the two.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpConfig {
     /// A program and its arguments.
     pub command: Option<Vec<String>>,
+    /// The environment variables that the program gets beside the usual ones.
+    #[serde(default)]
+    pub env: Vec<String>,
     /// A server elsewhere.
     pub url: Option<WebUrl>,
+    /// The environment variable with the token for it.
+    pub token_env: Option<String>,
+    /// How long it may take to start and to say what it can do.
+    #[serde(default = "start_timeout")]
+    pub start_timeout: Time,
+    /// How long a call may give no sign.
+    #[serde(default = "call_timeout")]
+    pub call_timeout: Time,
+}
+
+fn start_timeout() -> Time {
+    Time(std::time::Duration::from_secs(20))
+}
+
+fn call_timeout() -> Time {
+    Time(std::time::Duration::from_mins(2))
 }
 
 /// `[external_tools.NAME]`: executed by the client.
@@ -187,4 +410,14 @@ pub struct ExternalTool {
     pub description: String,
     /// The JSON schema of its input.
     pub input: BTreeMap<String, toml::Value>,
+}
+
+impl ExternalTool {
+    /// What it is to an agent.
+    pub fn spec(&self, name: &str) -> ToolSpec {
+        let input = serde_json::to_value(&self.input).ok();
+        let input = input.and_then(|input| Json::of(&input).ok());
+        let input = input.unwrap_or_else(|| serde_json::Map::new().into());
+        ToolSpec::of_client(name, self.description.clone(), input)
+    }
 }

@@ -1,7 +1,8 @@
 //! What cannot be seen from one value alone.
 
+mod agents;
+
 use super::Config;
-use super::agents::Model;
 use super::limits::Limits;
 use super::problem::{Problem, Source};
 
@@ -9,54 +10,24 @@ pub(crate) fn check(config: &Config, source: &Source<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut wrong =
         |path: &[&str], message: String| problems.push(source.problem_of(path, message));
-    agents(config, &mut wrong);
+    agents::check(config, &mut wrong);
     credentials(config, &mut wrong);
     limits(&config.limits, &mut wrong);
     problems
 }
 
-type Wrong<'a> = dyn FnMut(&[&str], String) + 'a;
-
-fn agents(config: &Config, wrong: &mut Wrong<'_>) {
-    let known = |name: &str| config.agents.contains_key(name) || Config::BUILT_IN.contains(&name);
-    if !known(&config.default_agent) {
-        let names: Vec<&str> =
-            config.agents.keys().map(String::as_str).chain(Config::BUILT_IN).collect();
-        let (agent, names) = (&config.default_agent, names.join(", "));
-        wrong(&["default_agent"], format!("there is no agent \"{agent}\"; there are {names}"));
-    }
-    for (name, agent) in &config.agents {
-        if name == "external" {
-            wrong(
-                &["agents", name],
-                "\"external\" is for agents elsewhere; name it otherwise".into(),
-            );
-        }
-        if agent.api_key_env.is_some() && agent.api_key_file.is_some() {
-            let message = "the key is in the environment or in a file, not in both";
-            wrong(&["agents", name, "api_key_file"], message.into());
-        }
-        if agent.max_iterations == 0 {
-            wrong(&["agents", name, "max_iterations"], "at least 1".into());
-        }
-        for (key, model) in [("model", Some(&agent.model)), ("fallback", agent.fallback.as_ref())] {
-            if let Some(model @ Model::Wire { .. }) = model {
-                wrong(
-                    &["agents", name, key],
-                    format!(
-                        "agents with a model such as \"{model}\" come with a later version; this one \
-                         runs \"demo\", and takes the events of agents elsewhere (agent \"external\")"
-                    ),
-                );
-            }
-        }
-    }
-    for (name, mcp) in &config.mcp {
-        if mcp.command.as_ref().is_none_or(Vec::is_empty) == mcp.url.is_none() {
-            wrong(&["mcp", name], "either `command` (a program and its arguments) or `url`".into());
-        }
-    }
+pub(crate) fn warnings(
+    config: &Config,
+    source: &Source<'_>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut warn = |path: &[&str], message: String| found.push(source.problem_of(path, message));
+    agents::warnings(config, env, &mut warn);
+    found
 }
+
+type Wrong<'a> = dyn FnMut(&[&str], String) + 'a;
 
 fn credentials(config: &Config, wrong: &mut Wrong<'_>) {
     for (index, token) in config.auth.tokens.iter().enumerate() {

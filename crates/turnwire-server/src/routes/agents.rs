@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::auth::{Caller, Scope};
+use crate::config::Prices;
 use crate::error::ApiResult;
 use axum::Json;
 use axum::extract::State;
@@ -21,6 +22,9 @@ struct AgentView {
     about: String,
     model: String,
     default: bool,
+    /// What a million of its tokens cost, where the settings say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_per_million: Option<Prices>,
 }
 
 /// Lists the agents that run here.
@@ -32,6 +36,7 @@ pub async fn list_agents(State(app): State<Arc<App>>, caller: Caller) -> ApiResu
         about: agent.about().to_owned(),
         model: agent.model().to_owned(),
         default: *name == default_agent,
+        price_per_million: app.config.agents.get(name).and_then(|agent| agent.price_per_million),
     });
     Ok(Json(Agents { agents: agents.collect(), default_agent }))
 }

@@ -23,6 +23,9 @@ pub struct SessionView {
     pending: Vec<PendingView>,
     queued: Vec<QueuedView>,
     usage: Usage,
+    /// What all its tokens cost by the prices of its agent, where it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<f64>,
     created_at: String,
     metadata: Fields,
 }
@@ -65,7 +68,7 @@ impl SessionView {
         let SessionRecord { key, epoch, agent, title, metadata, created_ms, last, state, .. } =
             record;
         let about = About { id: &key.id, epoch: &epoch, agent: &agent, created_ms };
-        Ok(Self::new(&about, last, state, title, metadata, Vec::new(), &queue))
+        Ok(Self::new(app, &about, last, state, title, metadata, Vec::new(), &queue))
     }
 
     /// A session at one point.
@@ -78,10 +81,12 @@ impl SessionView {
         };
         let waiting = pending(app, session.agent(), &snapshot);
         let Snapshot { last, state, queue, title, metadata, .. } = snapshot;
-        Self::new(&about, last, state, title, metadata, waiting, &queue)
+        Self::new(app, &about, last, state, title, metadata, waiting, &queue)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "all that a session is to a client")]
     fn new(
+        app: &App,
         about: &About<'_>,
         last: u64,
         state: SessionState,
@@ -105,6 +110,7 @@ impl SessionView {
             last_event_id: format!("{}.{last}", about.epoch),
             pending,
             queued: queued.collect(),
+            cost: app.config.agents.get(about.agent).and_then(|agent| agent.cost_of(&state.usage)),
             usage: state.usage,
             created_at: iso(about.created_ms),
             metadata,

@@ -61,6 +61,7 @@ pub async fn take(
             Ok::<_, ApiError>(desk)
         })
         .await?;
+    app.turns.count_stopped(session, desk.stopped.len());
     for reply in &desk.stopped {
         app.turns.let_go(session, Some(reply));
     }

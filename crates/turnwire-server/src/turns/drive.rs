@@ -1,5 +1,6 @@
 //! The one task of a session that works.
 
+use super::counts::Counts;
 use super::ending::end_own;
 use super::journal::{Commits, Patience, filled, persist};
 use super::{Turns, own_reply, send};
@@ -8,9 +9,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Halt, Offer, Turn};
+use turnwire_agent::{Halt, Offer, SubReply, Turn};
 use turnwire_core::event::Message;
-use turnwire_core::{ErrorType, Event, FinishedReason, Msg, ReplyError, Seq};
+use turnwire_core::{
+    ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Seq,
+};
 use turnwire_log::store::{MessageQuery, Queued, SessionNo, Status};
 use turnwire_log::{Session, Snapshot, Tx};
 
@@ -36,6 +39,9 @@ struct OpenTurn {
     id: String,
     first: Seq,
     partial: Msg,
+    calls: ModelCalls,
+    subs: Vec<SubReply>,
+    rules: Vec<PermissionRule>,
 }
 
 /// Works until there is nothing more to do.
@@ -143,8 +149,11 @@ impl Turns {
         let stop = self.over.child_token();
         self.at_work(session, Some((turn.id.clone(), stop.clone())));
         let patience = self.approval_timeout(session.agent());
-        let mut journal = Commits::new(session, &turn.id, &stop, patience);
+        let counts = Counts::new(&self.metrics, &self.config, session.agent(), &turn.id);
+        let mut journal = Commits::new(session, &turn.id, &stop, patience, counts);
+        let running = self.metrics.runs(session.agent());
         let result = self.call(session, &turn, &mut journal, &stop).await;
+        drop(running);
         self.at_work(session, None);
         let (reason, why) = match &result {
             // It goes on after the restart.
@@ -168,6 +177,9 @@ impl Turns {
             _ => Ok(false),
         };
         let (has_ended, _) = persist(session, &self.over, &[], end).await?;
+        if has_ended {
+            self.metrics.ended(session.agent(), &reason);
+        }
         if let Some(why) = why.filter(|_| has_ended) {
             tracing::error!(session = session.id(), reply = turn.id, why, "an agent failed");
         }
@@ -194,6 +206,9 @@ impl Turns {
             reply_id: turn.id.clone(),
             history: self.history(session, turn.first, usize::MAX, stop).await?,
             partial: has_begun.then(|| turn.partial.clone()),
+            calls: turn.calls.clone(),
+            subs: turn.subs.clone(),
+            rules: turn.rules.clone(),
             input,
             stop: stop.clone(),
         };
@@ -292,6 +307,11 @@ fn step(snapshot: Snapshot) -> Step {
     if state.is_produced {
         return if next.is_some() { Step::Await } else { Step::Rest };
     }
+    let subs = open.iter().filter_map(|reply| {
+        let agent = reply.agent().filter(|_| reply.is_of_sub_agent())?.clone();
+        Some(SubReply { msg: reply.msg().clone(), calls: reply.model_calls().clone(), agent })
+    });
+    let subs = subs.collect();
     let own = open.into_iter().find(|reply| !reply.is_of_sub_agent());
     match (state.status, own, next) {
         (Status::Idle, _, Some(next)) => Step::Next(next),
@@ -301,6 +321,9 @@ fn step(snapshot: Snapshot) -> Step {
             id: reply.msg().id().to_owned(),
             first: reply.first(),
             partial: reply.msg().clone(),
+            calls: reply.model_calls().clone(),
+            subs,
+            rules: state.rules.clone(),
         })),
     }
 }

@@ -1,5 +1,6 @@
 //! What an agent emits becomes durable, or the agent is told why not.
 
+use super::counts::Counts;
 use super::own_reply;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub(super) struct Commits {
     halted: Option<Halt>,
     /// How long a person has to answer a question, in seconds.
     timeout_seconds: Option<u64>,
+    counts: Counts,
     /// Whether the reply waited for somebody, in the course of this call.
     pub(super) has_waited: bool,
 }
@@ -29,6 +31,7 @@ impl Commits {
         reply_id: &str,
         stop: &CancellationToken,
         approval_timeout: Option<Duration>,
+        counts: Counts,
     ) -> Self {
         Self {
             session: session.clone(),
@@ -36,6 +39,7 @@ impl Commits {
             stop: stop.clone(),
             halted: None,
             timeout_seconds: approval_timeout.map(seconds),
+            counts,
             has_waited: false,
         }
     }
@@ -76,6 +80,7 @@ impl Commits {
         })
         .await?;
         self.has_waited |= waits;
+        self.counts.see(&events);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
-use turnwire_agent::{Agent, Demo, Halt, Journal, Turn};
+use turnwire_agent::{Demo, Halt, Journal, Replier, Turn};
 use turnwire_core::{Event, Msg, ToolCall, ToolCallState, ToolResult};
 use turnwire_log::store::{SessionQuery, Status};
 use turnwire_log::{Log, MemoryStore, Session};
@@ -70,7 +70,7 @@ impl House {
         );
         let config = Config::parse("test", &settings).unwrap();
         let auth = Auth::new(&config, |_| None).unwrap();
-        let agents: [(_, Arc<dyn Agent>); 2] =
+        let agents: [(_, Arc<dyn Replier>); 2] =
             [("asker", Arc::new(Asker)), ("demo", Arc::new(Demo::with_rate(0.0)))];
         let agents: BTreeMap<_, _> =
             agents.into_iter().map(|(name, agent)| (name.to_owned(), agent)).collect();
@@ -148,7 +148,7 @@ impl House {
 struct Asker;
 
 #[async_trait]
-impl Agent for Asker {
+impl Replier for Asker {
     fn about(&self) -> &'static str {
         "Asks"
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
-use turnwire_agent::{Agent, Demo};
+use turnwire_agent::{Demo, Replier};
 use turnwire_core::Event;
 use turnwire_log::Session;
 use turnwire_log::store::{Retention, SessionKey};
@@ -34,7 +34,7 @@ impl House {
         gate: Arc<Gate>,
         settings: &str,
         name: &'static str,
-        agent: Arc<dyn Agent>,
+        agent: Arc<dyn Replier>,
     ) -> Self {
         let (server, app) = Running::start(gate.clone(), settings, [(name, agent)]);
         Self { gate, app, address: server.address, server }

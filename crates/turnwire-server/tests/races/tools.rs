@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
-use turnwire_agent::{Agent, Halt, Journal, Turn};
+use turnwire_agent::{Halt, Journal, Replier, Turn};
 use turnwire_core::event::{
     ReplyEnd, ToolCallEnd, ToolCallStart, ToolResultEnd, ToolResultStart, ToolResultTextDelta,
 };
@@ -19,7 +19,7 @@ struct Careful {
 }
 
 #[async_trait]
-impl Agent for Careful {
+impl Replier for Careful {
     fn about(&self) -> &'static str {
         "runs a tool once"
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use turnwire_agent::Agent;
+use turnwire_agent::Replier;
 use turnwire_log::{Log, Store};
 use turnwire_server::config::Config;
 use turnwire_server::{App, Server};
@@ -26,11 +26,11 @@ impl Running {
     pub fn start(
         store: Arc<dyn Store>,
         settings: &str,
-        agents: impl IntoIterator<Item = (&'static str, Arc<dyn Agent>)>,
+        agents: impl IntoIterator<Item = (&'static str, Arc<dyn Replier>)>,
     ) -> (Self, Arc<App>) {
         let settings = format!("listen = \"127.0.0.1:0\"\n{settings}");
         let config = Config::parse("test", &settings).unwrap();
-        let agents: BTreeMap<String, Arc<dyn Agent>> =
+        let agents: BTreeMap<String, Arc<dyn Replier>> =
             agents.into_iter().map(|(name, agent)| (name.to_owned(), agent)).collect();
         let app = App::new(config, Arc::new(Log::new(store, "test")), agents).unwrap();
         let server = Server::bind(app.clone()).unwrap();

@@ -53,7 +53,7 @@ impl Server {
     pub fn with(settings: &str) -> Self {
         let config = Config::parse("turnwire.toml", settings).unwrap();
         let caller = everybody(&config);
-        let agent: Arc<dyn turnwire_agent::Agent> = Arc::new(Silent);
+        let agent: Arc<dyn turnwire_agent::Replier> = Arc::new(Silent);
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
         let app = App::new(config, log, BTreeMap::from([("demo".to_owned(), agent)])).unwrap();
         let router = turnwire_server::router(app.clone());
@@ -116,7 +116,7 @@ impl Server {
 struct Silent;
 
 #[async_trait::async_trait]
-impl turnwire_agent::Agent for Silent {
+impl turnwire_agent::Replier for Silent {
     fn about(&self) -> &'static str {
         "says nothing"
     }

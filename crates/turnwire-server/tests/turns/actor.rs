@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use turnwire_agent::{Agent, Halt, Journal, Turn};
+use turnwire_agent::{Halt, Journal, Replier, Turn};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, ToolCall, ToolCallState};
 
@@ -77,7 +77,7 @@ const BLOCK: &str = r#""type":"TEXT_BLOCK_START","block_id":"b""#;
 const END: &str = r#""type":"REPLY_END","finished_reason":"completed""#;
 
 #[async_trait]
-impl Agent for Actor {
+impl Replier for Actor {
     fn about(&self) -> &'static str {
         "Does as it is told"
     }

@@ -12,7 +12,7 @@ use turnwire_log::{MemoryStore, Session};
 use turnwire_testkit::check;
 
 /// Says yes to everything that is asked, and gives a result for what is to be executed outside.
-async fn answer_all(house: &House, session: &Session) {
+pub async fn answer_all(house: &House, session: &Session) {
     let mut n = 0;
     loop {
         let head = until(session, |head| head.status != Status::Running).await;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
-use turnwire_agent::{Agent, Demo};
+use turnwire_agent::{Demo, Replier};
 use turnwire_core::{Event, EventKind, Fields, Msg, Seq};
 use turnwire_log::store::{NewSession, SessionKey, Status};
 use turnwire_log::{Head, Log, MemoryStore, Session, Store};
@@ -48,11 +48,20 @@ impl House {
 
     /// A server over a store, with these settings. It has recovered nothing yet.
     pub fn over(store: Arc<dyn Store>, settings: &str) -> Self {
+        Self::with(store, settings, Vec::new())
+    }
+
+    /// The same, with more agents.
+    pub fn with(
+        store: Arc<dyn Store>,
+        settings: &str,
+        more: Vec<(&str, Arc<dyn Replier>)>,
+    ) -> Self {
         let actor = Actor::new();
-        let agents: [(_, Arc<dyn Agent>); 2] =
+        let agents: [(_, Arc<dyn Replier>); 2] =
             [("actor", actor.clone()), ("demo", Arc::new(Demo::with_rate(0.0)))];
         let agents: BTreeMap<_, _> =
-            agents.into_iter().map(|(name, agent)| (name.to_owned(), agent)).collect();
+            agents.into_iter().chain(more).map(|(name, agent)| (name.to_owned(), agent)).collect();
         let config = Config::parse("test", settings).unwrap();
         let app = App::new(config, Arc::new(Log::new(store, "test")), agents).unwrap();
         let caller = Auth::open_to_all(&Limits::default()).token("anybody").unwrap();

@@ -18,3 +18,4 @@ mod races;
 mod restarting;
 mod retrying;
 mod sending;
+mod subagents;

@@ -1,0 +1,59 @@
+//! Approval: a tool that asks first. The reply waits; a person says yes, no, or something else.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::permission::Rule;
+use turnwire_agent::tool::{ToolError, function};
+use turnwire_agent::{Agent, Talk};
+use turnwire_core::Behavior;
+
+#[derive(Deserialize, JsonSchema)]
+struct Order {
+    stock: String,
+    shares: u32,
+}
+
+async fn buy(Order { stock, shares }: Order) -> Result<String, ToolError> {
+    Ok(format!("bought {shares} of {stock}"))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), turnwire_agent::Halt> {
+    let model = Script::new([
+        vec![
+            Line::call("1", "buy", r#"{"stock":"ACME","shares":1000}"#),
+            Line::call("2", "buy", r#"{"stock":"HOOLI","shares":5}"#),
+            Line::call("3", "buy", r#"{"stock":"JUNK","shares":1}"#),
+        ],
+        vec![Line::text("That is settled.")],
+    ]);
+    let broker = Agent::builder("broker")
+        .model(model)
+        .tool(function("buy", "Buys shares", buy).asks())
+        // The first rule that fits wins; without one, the tool asks.
+        .permissions([Rule::new("buy", Behavior::Deny).input("stock", "JUNK")])
+        .build();
+
+    let mut talk = Talk::new(broker);
+    talk.say("Invest my money.").await?;
+    let reactions = talk.questions().into_iter().map(|question| {
+        println!("May I {} {}?", question.call.name, question.call.input);
+        if question.call.input.contains("ACME") {
+            question.edited(r#"{"stock":"ACME","shares":10}"#)
+        } else {
+            question.no()
+        }
+    });
+    let reactions: Vec<_> = reactions.collect();
+    let reply = talk.answer(reactions).await?;
+
+    for (call, result) in reply.tool_calls() {
+        let output = result.map(|result| result.output.text("")).unwrap_or_default();
+        println!("{} -> {output}", call.input);
+    }
+    println!("{}", reply.text("").unwrap_or_default());
+    Ok(())
+}

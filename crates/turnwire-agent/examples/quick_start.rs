@@ -1,0 +1,28 @@
+//! The smallest agent: a model, what it is told, and an answer that streams.
+//!
+//! The model here says what it was told to say, so that this runs anywhere.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use futures_util::StreamExt;
+use turnwire_agent::Agent;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_core::{EventKind, Msg};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), turnwire_agent::Halt> {
+    let words = ["Hello", ", Ann", "! How can", " I help?"].map(str::to_owned);
+    let friday = Agent::builder("friday")
+        .model(Script::new([vec![Line::Text(words.into())]]))
+        .system("You are Friday.")
+        .build();
+
+    let mut events = friday.reply([Msg::user("ann", "Hi!")]);
+    while let Some(event) = events.next().await {
+        match event?.kind {
+            EventKind::TextBlockDelta(delta) => println!("… {}", delta.delta),
+            other => println!("{}", other.type_name()),
+        }
+    }
+    Ok(())
+}

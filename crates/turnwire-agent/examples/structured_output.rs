@@ -1,0 +1,37 @@
+//! Structured output: an answer that has a type.
+//!
+//! The first answer here does not fit. The model is told why, once, and puts it right.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use turnwire_agent::Agent;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::structured::CallError;
+use turnwire_core::{HintBlock, Msg};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct TaskPlan {
+    goal: String,
+    steps: Vec<String>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), CallError> {
+    let model = Script::new([
+        vec![Line::text(r#"{"goal": "a cup of tea", "steps": "boil water, pour"}"#)],
+        vec![Line::text(r#"{"goal": "a cup of tea", "steps": ["boil water", "pour"]}"#)],
+    ]);
+    let planner = Agent::builder("planner").model(model).build();
+
+    let (reply, plan) = planner.call_as::<TaskPlan>([Msg::user("ann", "How is tea made?")]).await?;
+    for hint in reply.blocks::<HintBlock>() {
+        println!("(told: {})", hint.hint.text(""));
+    }
+    println!("{} in {} steps:", plan.goal, plan.steps.len());
+    for (at, step) in plan.steps.iter().enumerate() {
+        println!("{}. {step}", at + 1);
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! Two agents talk. Each reads what everybody has said, with the names of those who said it.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use turnwire_agent::Agent;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_core::Msg;
+use turnwire_wires::request::Agents;
+
+fn debater(name: &str, words: &[&str]) -> Agent {
+    Agent::builder(name)
+        .model(Script::new(words.iter().map(|text| vec![Line::text(text)])))
+        .system(format!("You are {name}. Argue your side in one sentence."))
+        .among(Agents::History)
+        .build()
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), turnwire_agent::Halt> {
+    let cat = debater("cat", &["Sleep is the point of a day.", "Running ends in a nap, too."]);
+    let dog = debater("dog", &["A day without a run is no day.", "Then let us run first!"]);
+
+    let mut talk = vec![Msg::user("ann", "What is a good day?")];
+    for agent in [&cat, &dog, &cat, &dog] {
+        let said = agent.call(talk.iter().cloned()).await?;
+        println!("{}: {}", said.name(), said.text("").unwrap_or_default());
+        talk.push(said);
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! MCP servers that are children of ours.
+
+use super::Child;
+use futures_util::StreamExt;
+use process_wrap::tokio::{CommandWrap, KillOnDrop};
+use rmcp::transport::TokioChildProcess;
+use std::io;
+use std::process::Stdio;
+use tokio::process::{ChildStderr, Command};
+use tokio_util::codec::{FramedRead, LinesCodec};
+
+/// What a child gets of our environment unasked.
+const INHERITED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    // Windows does not start programs without these.
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+    "WINDIR",
+];
+
+/// The longest line of a child's standard error that is traced.
+const LONGEST_LINE: usize = 4096;
+
+/// Starts it.
+pub(super) fn start(name: &str, child: &Child) -> io::Result<TokioChildProcess> {
+    let Some((program, arguments)) = child.command.split_first() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear();
+    let inherited = INHERITED.iter().copied().chain(child.inherited.iter().map(String::as_str));
+    for name in inherited {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.envs(child.env.iter().map(|(name, value)| (name, value)));
+    if let Some(folder) = &child.folder {
+        command.current_dir(folder);
+    }
+    let mut command = CommandWrap::from(command);
+    command.wrap(KillOnDrop);
+    // Its own children end with it, and a Ctrl-C in our terminal is for us to act on.
+    #[cfg(unix)]
+    command.wrap(process_wrap::tokio::ProcessGroup::leader());
+    #[cfg(windows)]
+    command.wrap(process_wrap::tokio::JobObject);
+    let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;
+    if let Some(stderr) = stderr {
+        tokio::spawn(trace(name.to_owned(), stderr));
+    }
+    Ok(process)
+}
+
+/// Traces what it says until it ends.
+async fn trace(server: String, stderr: ChildStderr) {
+    let mut lines = FramedRead::new(stderr, LinesCodec::new_with_max_length(LONGEST_LINE));
+    while let Some(line) = lines.next().await {
+        match line {
+            Ok(line) => tracing::debug!(server, line, "an MCP server says"),
+            Err(error) => tracing::debug!(server, %error, "an MCP server says what is no line"),
+        }
+    }
+}

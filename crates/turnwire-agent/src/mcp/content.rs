@@ -1,0 +1,67 @@
+//! What a server gives, as parts of a result.
+
+use crate::tool::{Given, ToolError};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use turnwire_core::{DataBlock, Part, TextBlock};
+
+/// What a server gives for a call.
+pub(super) fn given(result: CallToolResult) -> Result<Given, ToolError> {
+    let is_error = result.is_error == Some(true);
+    let mut parts: Vec<Part> = result.content.into_iter().map(part).collect();
+    // Where there are words, they say the same.
+    if parts.is_empty()
+        && let Some(structured) = result.structured_content
+    {
+        parts.push(text(structured.to_string()));
+    }
+    if !is_error {
+        return Ok(Given::of(parts));
+    }
+    let words: Vec<String> = parts
+        .into_iter()
+        .filter_map(|part| match part {
+            Part::Text(block) => Some(block.text),
+            _ => None,
+        })
+        .collect();
+    let words = words.join("\n");
+    Err(ToolError::new(if words.is_empty() { "The call failed.".to_owned() } else { words }))
+}
+
+fn part(block: ContentBlock) -> Part {
+    match block {
+        ContentBlock::Text(block) => text(block.text),
+        ContentBlock::Image(image) => data(image.data, image.mime_type),
+        ContentBlock::Audio(audio) => data(audio.data, audio.mime_type),
+        ContentBlock::Resource(resource) => match resource.resource {
+            ResourceContents::TextResourceContents { uri, text: contents, .. } => {
+                text(format!("{uri}\n{contents}"))
+            }
+            ResourceContents::BlobResourceContents { blob, mime_type, .. } => {
+                data(blob, mime_type.unwrap_or_else(|| "application/octet-stream".to_owned()))
+            }
+            _ => text("(a resource of an unknown kind)"),
+        },
+        // Only the server can say what is behind its address.
+        ContentBlock::ResourceLink(link) => {
+            let title = link.title.unwrap_or(link.name);
+            let about = link.description.map(|about| format!(": {about}")).unwrap_or_default();
+            text(format!("{title} <{}>{about}", link.uri))
+        }
+        _ => text("(something of an unknown kind)"),
+    }
+}
+
+fn text(text: impl Into<String>) -> Part {
+    Part::Text(TextBlock::new(text))
+}
+
+/// Bytes. What is no base64 would not fit into a message.
+fn data(data: String, media_type: String) -> Part {
+    match STANDARD.decode(data) {
+        Ok(bytes) => Part::Data(DataBlock::bytes(bytes, media_type)),
+        Err(_) => text(format!("({media_type} that cannot be read)")),
+    }
+}

@@ -1,0 +1,194 @@
+//! The connection to a server, made again when it has ended.
+
+use super::listening::Listening;
+use super::{McpError, McpServer, Way, child, remote};
+use rmcp::ServiceExt;
+use rmcp::model::{ClientRequest, PingRequest, Tool};
+use rmcp::service::{
+    ClientInitializeError, PeerRequestOptions, RoleClient, RunningService, ServiceError,
+};
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// A connection that was made.
+pub(super) type Live = Arc<RunningService<RoleClient, Listening>>;
+
+/// How long a server that gave no sign may take to say that it is there.
+const SIGN_LIMIT: Duration = Duration::from_secs(5);
+
+/// The connection to a server.
+pub(super) struct Link {
+    server: McpServer,
+    state: Mutex<State>,
+    /// Whether something went wrong since it was last known to be well.
+    is_doubtful: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    live: Option<Live>,
+    /// When it could last not be made, and why.
+    failed: Option<(Instant, McpError)>,
+}
+
+impl Link {
+    pub(super) fn new(server: McpServer) -> Self {
+        Self { server, state: Mutex::default(), is_doubtful: AtomicBool::new(false) }
+    }
+
+    pub(super) fn server(&self) -> &str {
+        &self.server.name
+    }
+
+    /// The connection, made anew if it has ended.
+    pub(super) async fn live(&self) -> Result<Live, McpError> {
+        let asked = Instant::now();
+        let mut state = self.state.lock().await;
+        // Who waited while somebody else tried in vain need not try as well.
+        if let Some((at, why)) = &state.failed
+            && *at >= asked
+        {
+            return Err(why.clone());
+        }
+        if let Some(live) = &state.live {
+            if self.is_well(live).await {
+                return Ok(live.clone());
+            }
+            tracing::warn!(
+                server = self.server(),
+                "an MCP server is gone; it is started or reached again"
+            );
+            state.live = None;
+        }
+        let opened = tokio::time::timeout(self.server.start_limit, self.open()).await;
+        let opened = opened.unwrap_or_else(|_| Err(self.too_late()));
+        match opened {
+            Ok(live) => {
+                state.live = Some(live.clone());
+                Ok(live)
+            }
+            Err(why) => {
+                state.failed = Some((Instant::now(), why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    /// Something went wrong: before the next call it is asked whether it is there.
+    pub(super) fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::Relaxed);
+    }
+
+    async fn is_well(&self, live: &Live) -> bool {
+        if live.is_transport_closed() {
+            self.is_doubtful.store(false, Ordering::Relaxed);
+            return false;
+        }
+        if !self.is_doubtful.swap(false, Ordering::Relaxed) {
+            return true;
+        }
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        let limit = SIGN_LIMIT.min(self.server.call_limit);
+        let options = PeerRequestOptions::with_timeout(limit);
+        let sign =
+            async { live.send_request_with_option(ping, options).await?.await_response().await };
+        // One that does not know the question is there to say so.
+        let sign = tokio::time::timeout(limit, sign).await;
+        matches!(sign, Ok(Ok(_) | Err(ServiceError::McpError(_))))
+    }
+
+    /// What the server can do. To start and to say so may take as long as a start.
+    pub(super) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
+        let latest = Instant::now() + self.server.start_limit;
+        let live = self.live().await?;
+        let listed = tokio::time::timeout_at(latest, live.list_all_tools()).await;
+        match listed {
+            Ok(Ok(tools)) => Ok(tools),
+            // It has nothing of the kind.
+            Ok(Err(ServiceError::McpError(error))) if error.code.0 == METHOD_NOT_FOUND => {
+                Ok(Vec::new())
+            }
+            Ok(Err(error)) => Err(McpError::new(self.server(), broken(&error))),
+            Err(_) => Err(self.too_late()),
+        }
+    }
+
+    fn too_late(&self) -> McpError {
+        let limit = self.server.start_limit;
+        McpError::new(self.server(), format!("did not start within {limit:?}"))
+    }
+
+    async fn open(&self) -> Result<Live, McpError> {
+        let name = self.server();
+        let service = Listening::default();
+        let live = match &self.server.way {
+            Way::Child(child) => {
+                let process = child::start(name, child)
+                    .map_err(|error| McpError::new(name, format!("cannot be started: {error}")))?;
+                service.serve(process).await
+            }
+            Way::Remote(remote) => {
+                let way = remote::reach(remote).map_err(|why| McpError::new(name, why))?;
+                service.serve(way).await
+            }
+        };
+        live.map(Arc::new).map_err(|error| McpError::new(name, unopened(&error)))
+    }
+}
+
+/// The code of JSON-RPC.
+const METHOD_NOT_FOUND: i32 = -32601;
+
+/// Why there is no connection. What the libraries say may have the address in it, which may be secret.
+fn unopened(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => format!("refuses: {}", error.message),
+        ClientInitializeError::ConnectionClosed(_) => "ended before it was ready".to_owned(),
+        ClientInitializeError::TransportError { error, .. } => {
+            let error: &(dyn Error + 'static) = &*error.error;
+            match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+                Some(io::ErrorKind::BrokenPipe) => "ended before it was ready".to_owned(),
+                _ => unreached(error),
+            }
+        }
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            "speaks no version of the protocol that is known here".to_owned()
+        }
+        _ => "does not answer as an MCP server does".to_owned(),
+    }
+}
+
+/// Why a request came to nothing.
+pub(super) fn broken(error: &ServiceError) -> String {
+    match error {
+        ServiceError::McpError(error) => format!("says: {}", error.message),
+        ServiceError::TransportSend(error) => unreached(&*error.error),
+        ServiceError::TransportClosed => "is gone".to_owned(),
+        ServiceError::Timeout { timeout } => format!("gave no answer within {timeout:?}"),
+        _ => "gave an answer that cannot be understood".to_owned(),
+    }
+}
+
+fn unreached(error: &(dyn Error + 'static)) -> String {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+            return match error.status() {
+                Some(status) => format!("answers with status {}", status.as_u16()),
+                None if error.is_timeout() => "cannot be reached: it takes too long".to_owned(),
+                None if error.is_connect() => "cannot be reached".to_owned(),
+                None => "cannot be reached: the connection broke".to_owned(),
+            };
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return format!("cannot be reached: {}", error.kind());
+        }
+        cause = error.source();
+    }
+    "cannot be reached".to_owned()
+}

@@ -1,0 +1,114 @@
+//! What a server says unasked while it works.
+
+use parking_lot::Mutex;
+use rmcp::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
+};
+use rmcp::service::{NotificationContext, RoleClient};
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, ready};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// How much progress is kept for a call that is only just being made, over all calls.
+const EARLY: usize = 64;
+
+/// How much progress of one call may wait to be read. It is not worth more.
+const WAITING: usize = 64;
+
+/// Our side of a connection: it can do nothing for the server, and hears of progress.
+#[derive(Default)]
+pub(super) struct Listening {
+    ears: Arc<Mutex<Ears>>,
+}
+
+#[derive(Default)]
+struct Ears {
+    open: HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>,
+    /// Of a call it is not known what its progress is called until it is on its way.
+    early: VecDeque<ProgressNotificationParam>,
+}
+
+/// The progress of one call.
+pub(super) struct Progress {
+    token: ProgressToken,
+    steps: mpsc::Receiver<ProgressNotificationParam>,
+    ears: Arc<Mutex<Ears>>,
+    furthest: f64,
+}
+
+impl Listening {
+    /// Listens for the progress of a call.
+    pub(super) fn listen(&self, token: ProgressToken) -> Progress {
+        let (sender, steps) = mpsc::channel(WAITING);
+        let mut ears = self.ears.lock();
+        let (own, others) = std::mem::take(&mut ears.early)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|step| step.progress_token == token);
+        ears.early = others;
+        for step in own {
+            let _ = sender.try_send(step);
+        }
+        ears.open.insert(token.clone(), sender);
+        drop(ears);
+        Progress { token, steps, ears: self.ears.clone(), furthest: f64::NEG_INFINITY }
+    }
+
+    fn hear(&self, step: ProgressNotificationParam) {
+        let mut ears = self.ears.lock();
+        if let Some(sender) = ears.open.get(&step.progress_token) {
+            let _ = sender.try_send(step);
+            return;
+        }
+        if ears.early.len() == EARLY {
+            ears.early.pop_front();
+        }
+        ears.early.push_back(step);
+    }
+}
+
+impl Progress {
+    /// The next step: what it says, which may be nothing.
+    pub(super) async fn next(&mut self) -> Option<String> {
+        let step = self.steps.recv().await?;
+        Some(self.said(step))
+    }
+
+    /// The next step that is there already.
+    pub(super) fn rest(&mut self) -> Option<String> {
+        let step = self.steps.try_recv().ok()?;
+        Some(self.said(step))
+    }
+
+    /// Progress grows. What arrives behind something later is of no use any more.
+    fn said(&mut self, step: ProgressNotificationParam) -> String {
+        if step.progress <= self.furthest {
+            return String::new();
+        }
+        self.furthest = step.progress;
+        step.message.unwrap_or_default()
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.ears.lock().open.remove(&self.token);
+    }
+}
+
+impl ClientHandler for Listening {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new("turnwire", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), own)
+    }
+
+    fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) -> impl Future<Output = ()> + Send + '_ {
+        self.hear(params);
+        ready(())
+    }
+}

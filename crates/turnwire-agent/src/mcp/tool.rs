@@ -1,0 +1,151 @@
+//! A tool of a server.
+
+use super::link::{Link, Live, broken};
+use super::{McpError, content};
+use crate::tool::{Given, Out, Tool, ToolError, ToolSpec};
+use async_trait::async_trait;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientRequest, RequestId, ServerResult, Tool as Described,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use turnwire_core::{Json, ToolCall};
+
+/// A tool of a server.
+pub(super) struct McpTool {
+    spec: ToolSpec,
+    /// What its server calls it.
+    name: String,
+    link: Arc<Link>,
+    limit: Duration,
+}
+
+impl McpTool {
+    pub(super) fn new(server: &str, tool: Described, link: Arc<Link>, limit: Duration) -> Self {
+        let input = Json::of(&*tool.input_schema);
+        let input = input.unwrap_or_else(|_| serde_json::Map::new().into());
+        let description = tool.description.as_deref().unwrap_or_default();
+        let hints = tool.annotations.unwrap_or_default();
+        let spec = ToolSpec {
+            title: tool.title.or(hints.title),
+            idempotent: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
+            ..ToolSpec::new(format!("{server}/{}", tool.name), description, input)
+        };
+        Self { spec, name: tool.name.into_owned(), link, limit }
+    }
+
+    async fn send(
+        &self,
+        live: &Live,
+        params: CallToolRequestParams,
+    ) -> Result<RequestHandle<RoleClient>, ServiceError> {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        live.send_cancellable_request(request, PeerRequestOptions::no_options()).await
+    }
+
+    /// What went wrong on the way, for the model.
+    fn failed(&self, error: &ServiceError) -> ToolError {
+        let server = self.link.server();
+        match error {
+            // The server is well, and says what is wrong with the call.
+            ServiceError::McpError(error) => ToolError::new(error.message.to_string()),
+            ServiceError::TransportClosed => {
+                let why = "broke off; whether the call was carried out is not known";
+                McpError::new(server, why).into()
+            }
+            error => {
+                self.link.doubt();
+                McpError::new(server, broken(error)).into()
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+        let input = if call.input.trim_ascii().is_empty() { "{}" } else { call.input.as_str() };
+        let arguments = serde_json::from_str(input)
+            .map_err(|error| ToolError::new(format!("the input is no JSON object: {error}")))?;
+        let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
+        let mut live = self.link.live().await?;
+        let sent = match self.send(&live, params.clone()).await {
+            // It ended since: this call has not been made, so it can be.
+            Err(ServiceError::TransportClosed) => {
+                live = self.link.live().await?;
+                self.send(&live, params).await
+            }
+            sent => sent,
+        };
+        let RequestHandle { mut rx, id, peer, progress_token, .. } =
+            sent.map_err(|error| self.failed(&error))?;
+        let mut open = OpenCall(Some((peer, id)));
+        let mut progress = live.service().listen(progress_token);
+        let mut limit = pin!(tokio::time::sleep(self.limit));
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut rx => break answer.unwrap_or(Err(ServiceError::TransportClosed)),
+                Some(step) = progress.next() => {
+                    limit.as_mut().reset(Instant::now() + self.limit);
+                    show(&out, step).await;
+                }
+                () = &mut limit => {
+                    self.link.doubt();
+                    let why = format!("gave no sign for {:?}; the call was given up", self.limit);
+                    return Err(McpError::new(self.link.server(), why).into());
+                }
+            }
+        };
+        open.0 = None;
+        while let Some(step) = progress.rest() {
+            show(&out, step).await;
+        }
+        match answer {
+            Ok(ServerResult::CallToolResult(result)) => content::given(result),
+            Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
+                let why = "wants to be talked to before it answers, which is not possible here";
+                Err(McpError::new(self.link.server(), why).into())
+            }
+            // Of a newer kind: the model may make something of it.
+            Ok(ServerResult::CustomResult(result)) => Ok(Given::Text(result.0.to_string())),
+            Ok(_) => Err(self.failed(&ServiceError::UnexpectedResponse)),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+}
+
+/// Shows a step, where it says something.
+async fn show(out: &Out, step: String) {
+    if !step.is_empty() {
+        out.text(step + "\n").await;
+    }
+}
+
+/// A call that was made and not answered. Whoever lets go of it, by a stop or a time limit, tells the
+/// server.
+struct OpenCall(Option<(Peer<RoleClient>, RequestId)>);
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let (Some((peer, id)), Ok(runtime)) =
+            (self.0.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        runtime.spawn(async move {
+            let params = CancelledNotificationParam::new(Some(id), Some("stopped".to_owned()));
+            let cancelled = CancelledNotification::new(params);
+            // A server that is gone has stopped by itself.
+            let _ = peer.send_notification(cancelled.into()).await;
+        });
+    }
+}

@@ -1,0 +1,342 @@
+//! Middleware: what stands around the model, the tools and the events of an agent.
+//!
+//! Several are asked in the order in which they were added; around a tool the first is the outermost.
+//! They keep the log honest: what they change or drop is not in it, and so nobody has seen it. After a
+//! crash they are asked again, so they should answer the same.
+//!
+//! ```
+//! use async_trait::async_trait;
+//! use turnwire_agent::Agent;
+//! use turnwire_agent::middleware::{Context, Middleware, Request};
+//! use turnwire_agent::model::script::{Line, Script};
+//! use turnwire_core::{FinishedReason, Msg};
+//!
+//! /// Lets nobody talk about the weather.
+//! struct NoWeather;
+//!
+//! #[async_trait]
+//! impl Middleware for NoWeather {
+//!     async fn model(&self, request: &mut Request, context: &Context) {
+//!         let last = request.messages.last().and_then(|msg| msg.text(""));
+//!         if last.is_some_and(|text| text.contains("weather")) {
+//!             context.stop("not about the weather");
+//!         }
+//!         request.tuning.temperature = Some(0.0);
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), turnwire_agent::Halt> {
+//! let friday = Agent::builder("friday")
+//!     .model(Script::new([vec![Line::text("Sunny.")]]))
+//!     .middleware(NoWeather)
+//!     .build();
+//! let reply = friday.call([Msg::user("ann", "How is the weather?")]).await?;
+//! assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::model::Tuning;
+use crate::tool::{Given, Out, Tool, ToolError, ToolSpec};
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::fmt;
+use std::mem::discriminant;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use turnwire_core::{Event, EventKind, HintBlock, Msg, ToolCall};
+use turnwire_wires::request::{Output, Tool as ModelTool, ToolChoice};
+
+/// What a model is about to be asked.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What it is told, the conversation, and the reply so far.
+    pub messages: Vec<Msg>,
+    /// The tools that it may call.
+    pub tools: Vec<ModelTool>,
+    /// Whether it has to.
+    pub tool_choice: ToolChoice,
+    /// The form that the answer must have, for a model with a mode for that.
+    pub output: Option<Output>,
+    /// How it is to answer.
+    pub tuning: Tuning,
+}
+
+/// What becomes of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is committed as it now is.
+    Keep,
+    /// It never happened. With the start of a block or of a call all of it goes. What holds a reply
+    /// together (its start and end, those of results, questions to people) stays all the same.
+    Drop,
+}
+
+/// What stands around an agent. Everything here does nothing until it is written anew.
+#[async_trait]
+pub trait Middleware: Send + Sync + 'static {
+    /// What the model is to be told before the next call: each becomes a `HINT_BLOCK`.
+    async fn hints(&self, reply: &Msg, context: &Context) -> Vec<HintBlock> {
+        let _ = (reply, context);
+        Vec::new()
+    }
+
+    /// The model is about to be asked; this may change what.
+    async fn model(&self, request: &mut Request, context: &Context) {
+        let _ = (request, context);
+    }
+
+    /// A tool is about to run. It runs by `next`, or not at all.
+    async fn tool(
+        &self,
+        call: ToolCall,
+        out: Out,
+        next: Next<'_>,
+        context: &Context,
+    ) -> Result<Given, ToolError> {
+        let _ = context;
+        next.run(call, out).await
+    }
+
+    /// An event is about to be committed; this may change what it says, not its type and not its ids.
+    fn event(&self, event: &mut Event<'static>, context: &Context) -> Verdict {
+        let _ = (event, context);
+        Verdict::Keep
+    }
+}
+
+/// Which reply it is about, and how to stop it.
+#[derive(Clone)]
+pub struct Context {
+    about: Arc<About>,
+}
+
+struct About {
+    agent: String,
+    session_id: String,
+    reply_id: String,
+    stop: CancellationToken,
+    /// Why it is to stop.
+    why: Mutex<Option<String>>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        agent: &str,
+        session_id: &str,
+        reply_id: &str,
+        stop: CancellationToken,
+    ) -> Self {
+        let about = About {
+            agent: agent.to_owned(),
+            session_id: session_id.to_owned(),
+            reply_id: reply_id.to_owned(),
+            stop,
+            why: Mutex::new(None),
+        };
+        Self { about: Arc::new(about) }
+    }
+
+    /// The agent's name.
+    pub fn agent(&self) -> &str {
+        &self.about.agent
+    }
+
+    /// The session; empty where there is none.
+    pub fn session_id(&self) -> &str {
+        &self.about.session_id
+    }
+
+    /// The reply.
+    pub fn reply_id(&self) -> &str {
+        &self.about.reply_id
+    }
+
+    /// Stops the reply: what runs is let go, and the reply ends with a `REQUEST_STOP` that says why.
+    pub fn stop(&self, why: impl Into<String>) {
+        self.about.why.lock().get_or_insert_with(|| why.into());
+        self.about.stop.cancel();
+    }
+
+    /// Why it is to stop, if it is.
+    pub(crate) fn why(&self) -> Option<String> {
+        self.about.why.lock().clone()
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("reply_id", &self.about.reply_id).finish_non_exhaustive()
+    }
+}
+
+/// Several, in their order.
+pub(crate) type Chain = Arc<[Arc<dyn Middleware>]>;
+
+/// What comes behind a middleware around a tool: the next one, and at last the tool.
+pub struct Next<'n> {
+    rest: &'n [Arc<dyn Middleware>],
+    tool: &'n dyn Tool,
+    context: &'n Context,
+}
+
+impl Next<'_> {
+    /// The tool.
+    pub fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    /// Runs it.
+    pub async fn run(self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+        match self.rest.split_first() {
+            Some((first, rest)) => first.tool(call, out, Next { rest, ..self }, self.context).await,
+            None => self.tool.run(call, out).await,
+        }
+    }
+}
+
+/// A tool with middleware around it.
+pub(crate) struct Wrapped {
+    pub tool: Arc<dyn Tool>,
+    pub chain: Chain,
+    pub context: Context,
+}
+
+#[async_trait]
+impl Tool for Wrapped {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+        let next = Next { rest: &self.chain, tool: &*self.tool, context: &self.context };
+        next.run(call, out).await
+    }
+}
+
+/// Events on their way through the middleware.
+#[derive(Default)]
+pub(crate) struct Sieve {
+    /// Blocks whose start was dropped.
+    dropped: HashSet<String>,
+}
+
+impl Sieve {
+    /// What is left of events.
+    pub(crate) fn pass(
+        &mut self,
+        chain: &[Arc<dyn Middleware>],
+        context: &Context,
+        events: Vec<Event<'static>>,
+    ) -> Vec<Event<'static>> {
+        if chain.is_empty() {
+            return events;
+        }
+        // What agents below say went through their own middleware.
+        let one = |event: Event<'static>| match &event.agent {
+            Some(_) => Some(event),
+            None => self.one(chain, context, event),
+        };
+        events.into_iter().filter_map(one).collect()
+    }
+
+    fn one(
+        &mut self,
+        chain: &[Arc<dyn Middleware>],
+        context: &Context,
+        mut event: Event<'static>,
+    ) -> Option<Event<'static>> {
+        let part = part(&event.kind);
+        if let Part::Start(id) | Part::Piece(id) | Part::End(id) = part
+            && self.dropped.contains(id)
+        {
+            return None;
+        }
+        for middleware in chain {
+            let mut changed = event.clone();
+            let verdict = middleware.event(&mut changed, context);
+            if verdict == Verdict::Drop {
+                match self::part(&event.kind) {
+                    Part::Start(id) => {
+                        self.dropped.insert(id.to_owned());
+                        return None;
+                    }
+                    Part::Piece(_) | Part::Whole => return None,
+                    Part::End(_) | Part::Frame => {}
+                }
+            }
+            if is_same(&event, &changed) {
+                event = changed;
+            }
+        }
+        Some(event)
+    }
+}
+
+/// What an event is to the block that it is about.
+enum Part<'e> {
+    Start(&'e str),
+    Piece(&'e str),
+    End(&'e str),
+    /// It stands by itself.
+    Whole,
+    /// It holds the reply together.
+    Frame,
+}
+
+fn part<'e>(kind: &'e EventKind<'_>) -> Part<'e> {
+    match kind {
+        EventKind::TextBlockStart(start) => Part::Start(&start.block_id),
+        EventKind::ThinkingBlockStart(start) => Part::Start(&start.block_id),
+        EventKind::DataBlockStart(start) => Part::Start(&start.block_id),
+        EventKind::ToolCallStart(start) => Part::Start(&start.tool_call_id),
+        EventKind::TextBlockDelta(delta) => Part::Piece(&delta.block_id),
+        EventKind::ThinkingBlockDelta(delta) => Part::Piece(&delta.block_id),
+        EventKind::DataBlockDelta(delta) => Part::Piece(&delta.block_id),
+        EventKind::ToolCallDelta(delta) => Part::Piece(&delta.tool_call_id),
+        EventKind::TextBlockEnd(end) => Part::End(&end.block_id),
+        EventKind::ThinkingBlockEnd(end) => Part::End(&end.block_id),
+        EventKind::DataBlockEnd(end) => Part::End(&end.block_id),
+        EventKind::ToolCallEnd(end) => Part::End(&end.tool_call_id),
+        EventKind::ToolResultTextDelta(_)
+        | EventKind::ToolResultDataDelta(_)
+        | EventKind::Hint(_)
+        | EventKind::Block(_)
+        | EventKind::Custom(_) => Part::Whole,
+        _ => Part::Frame,
+    }
+}
+
+/// Whether it is still the same event, whatever it says now.
+fn is_same(before: &Event<'_>, after: &Event<'_>) -> bool {
+    before.id == after.id
+        && before.reply_id == after.reply_id
+        && before.agent == after.agent
+        && discriminant(&before.kind) == discriminant(&after.kind)
+        && ids(&before.kind) == ids(&after.kind)
+}
+
+/// The ids in an event.
+fn ids<'e>(kind: &'e EventKind<'_>) -> Vec<&'e str> {
+    match kind {
+        EventKind::ToolResultStart(start) => vec![&start.tool_call_id],
+        EventKind::ToolResultTextDelta(delta) => vec![&delta.tool_call_id],
+        EventKind::ToolResultDataDelta(delta) => vec![&delta.tool_call_id, &delta.block_id],
+        EventKind::ToolResultEnd(end) => vec![&end.tool_call_id],
+        EventKind::Hint(hint) => vec![&hint.block_id],
+        EventKind::Block(block) => vec![block.block.id()],
+        EventKind::ModelCallEnd(end) => end.discard.iter().map(String::as_str).collect(),
+        EventKind::RequireUserConfirm(ask) => {
+            ask.tool_calls.iter().map(|call| call.id.as_str()).collect()
+        }
+        EventKind::RequireExternalExecution(ask) => {
+            ask.tool_calls.iter().map(|call| call.id.as_str()).collect()
+        }
+        kind => match part(kind) {
+            Part::Start(id) | Part::Piece(id) | Part::End(id) => vec![id],
+            Part::Whole | Part::Frame => Vec::new(),
+        },
+    }
+}

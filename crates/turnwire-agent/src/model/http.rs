@@ -1,0 +1,269 @@
+//! Models over HTTP: a provider is a wire and an HTTP call.
+//!
+//! ```
+//! use std::time::Duration;
+//! use turnwire_agent::Agent;
+//! use turnwire_agent::model::http::{HttpModel, Key};
+//!
+//! # fn main() -> Result<(), turnwire_agent::model::ModelError> {
+//! // Anything that speaks one of the protocols; without a base URL, the provider itself.
+//! let spare = HttpModel::builder("ollama:qwen3").build()?;
+//! let model = HttpModel::builder("anthropic:claude-sonnet-4-5")
+//!     .base_url("http://127.0.0.1:4010")
+//!     .key(Key::env("ANTHROPIC_API_KEY"))
+//!     .max_tokens(2048)
+//!     .retries(3)
+//!     .fallback(spare)
+//!     .build()?;
+//! let friday = Agent::builder("friday").model(model).build();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | name | asks at | its key goes into |
+//! |---|---|---|
+//! | `openai:`, `openai-chat:` | `/v1/chat/completions` | `Authorization: Bearer` |
+//! | `openai-responses:` | `/v1/responses` | `Authorization: Bearer` |
+//! | `anthropic:` | `/v1/messages` | `x-api-key` |
+//! | `gemini:` | `/v1beta/models/MODEL:streamGenerateContent` | `x-goog-api-key` |
+//! | `dashscope:` | `/api/v1/services/aigc/…/generation` | `Authorization: Bearer` |
+//! | `ollama:` | `/api/chat` | `Authorization: Bearer` |
+//!
+//! What fails before the model has said anything is tried again: a provider that was not reached, the
+//! statuses 408, 409, 429 and from 500 on, and an answer that breaks off at once. A `Retry-After` is
+//! obeyed, unless it is longer than the longest pause; then, and after the last try, the fallback is
+//! asked. Once anything was passed on, nothing is tried again.
+//!
+//! Redirects are not followed: a key must not travel. For https, the proxies of the environment
+//! (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) are used; a plain http address is reached directly. The
+//! certificates are those that the system trusts.
+
+mod answer;
+mod builder;
+mod client;
+mod failure;
+mod key;
+mod pauses;
+mod provider;
+
+pub use builder::{HttpModelBuilder, RETRIES};
+pub use key::Key;
+
+use super::{Answer, Ask, Model, ModelError};
+use answer::Incoming;
+use async_trait::async_trait;
+use builder::Settings;
+use futures_util::StreamExt;
+use http::header;
+use key::Secret;
+use provider::Provider;
+use std::fmt;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use turnwire_core::ErrorType;
+use turnwire_wires::Wire;
+use turnwire_wires::request::Request;
+use turnwire_wires::stream::{Decoding, Scope};
+use url::Url;
+
+/// How long the body of a failure may take.
+const FAILURE_TIME: Duration = Duration::from_secs(5);
+
+/// A model over HTTP.
+pub struct HttpModel {
+    name: String,
+    provider: &'static Provider,
+    wire: &'static Wire,
+    model: String,
+    address: Url,
+    client: reqwest::Client,
+    settings: Settings,
+    has_schema_mode: bool,
+    key: Key,
+}
+
+impl HttpModel {
+    /// Begins a model of this name, as `WIRE:MODEL`.
+    pub fn builder(name: impl Into<String>) -> HttpModelBuilder {
+        HttpModelBuilder::new(name.into())
+    }
+
+    /// Why its key cannot be read now, where it needs one. Nothing is asked.
+    pub fn missing_key(&self) -> Option<String> {
+        self.key.read().err().map(|error| error.message)
+    }
+
+    /// The body of a request.
+    fn body(&self, ask: &Ask<'_>) -> Result<String, ModelError> {
+        let (set, tuning) = (&self.settings, ask.tuning);
+        let mut extra = set.extra.clone();
+        for (key, value) in &tuning.extra {
+            extra.insert(key, value.clone());
+        }
+        let request = Request {
+            model: &self.model,
+            messages: ask.messages,
+            tools: ask.tools,
+            tool_choice: ask.tool_choice.clone(),
+            output: ask.output,
+            max_tokens: tuning.max_tokens.or(set.max_tokens),
+            temperature: tuning.temperature.or(set.temperature),
+            agents: tuning.agents,
+            stream: true,
+            extra,
+        };
+        let wrong = |why: &dyn fmt::Display| {
+            let message = format!("{} cannot be asked this: {why}", self.name);
+            ModelError::new(ErrorType::InvalidRequest, message)
+        };
+        let body = self.wire.request(&request).map_err(|error| wrong(&error))?;
+        Ok(body.map_err(|error| wrong(&error))?.text().to_owned())
+    }
+
+    /// Asks once.
+    async fn once(&self, ask: &Ask<'_>, url: &Url, body: &Body) -> Result<Incoming, ModelError> {
+        let secret = self.key.read()?;
+        let until = Instant::now() + self.settings.first_token;
+        let request = self
+            .client
+            .post(url.clone())
+            .headers(self.provider.headers(&secret))
+            .body(body.clone());
+        let response = match timeout_at(until, request.send()).await {
+            Err(_) => return Err(self.slow()),
+            Ok(Err(error)) => {
+                return Err(failure::of_send(&self.name, &self.place(), &error.without_url()));
+            }
+            Ok(Ok(response)) => response,
+        };
+        if !response.status().is_success() {
+            return Err(self.refused(response, &secret).await);
+        }
+        let media_type = response.headers().get(header::CONTENT_TYPE);
+        if media_type.is_some_and(|it| it.as_bytes().starts_with(b"text/html")) {
+            let message = format!(
+                "{} answered with a page for browsers: {} may not be its base URL",
+                self.name,
+                self.place(),
+            );
+            return Err(ModelError::new(ErrorType::Upstream, message));
+        }
+        let decoding = Decoding {
+            reply_id: Some(ask.reply_id.to_owned()),
+            block_prefix: Some(ask.block_prefix.to_owned()),
+            scope: Scope::ModelCall,
+            limit: self.settings.event_limit,
+        };
+        let decoder = self.wire.decoder(&decoding).map_err(|error| {
+            ModelError::new(ErrorType::Internal, format!("{} cannot be read: {error}", self.name))
+        })?;
+        let (who, model) = (self.name.clone(), self.model.clone());
+        let mut answer = Incoming::new(who, model, secret, decoder, response.into());
+        match timeout_at(until, answer.begin()).await {
+            Err(_) => return Err(self.slow()),
+            Ok(begun) => begun?,
+        }
+        answer.limit_silence(self.settings.between_tokens);
+        Ok(answer)
+    }
+
+    fn slow(&self) -> ModelError {
+        let limit = self.settings.first_token;
+        let message = format!("{} said nothing for {limit:?}", self.name);
+        ModelError::passing(ErrorType::Upstream, message)
+    }
+
+    /// Why a provider did not answer.
+    async fn refused(&self, mut response: reqwest::Response, secret: &Secret) -> ModelError {
+        let mut body = Vec::new();
+        let read = async {
+            while let Ok(Some(bytes)) = response.chunk().await {
+                let room = failure::MOST.saturating_sub(body.len());
+                body.extend_from_slice(bytes.get(..room).unwrap_or(&bytes));
+                if body.len() == failure::MOST {
+                    return;
+                }
+            }
+        };
+        // What has come by then is enough: the status says the most.
+        let _ = tokio::time::timeout(FAILURE_TIME, read).await;
+        let (status, headers) = (response.status(), response.headers());
+        let mut error = failure::of_status(&self.name, status, headers, &body, secret);
+        let hint = match status.as_u16() {
+            401 => Some(self.key.hint()),
+            404 => Some(format!("check the model and the base URL, {}", self.place())),
+            _ => None,
+        };
+        if let Some(hint) = hint {
+            error.message = format!("{} ({hint})", error.message);
+        }
+        error
+    }
+
+    /// Where it is asked, for people: without what may be secret in it.
+    fn place(&self) -> String {
+        self.address.origin().ascii_serialization()
+    }
+
+    /// Asks until there is an answer, or until it is not worth to ask again.
+    async fn tried(&self, ask: &Ask<'_>) -> Result<Incoming, ModelError> {
+        let body = self.body(ask)?;
+        let url = self.provider.address_for(&self.address, &self.model, &body);
+        let body = Body::from(body);
+        let mut again = 0;
+        loop {
+            let error = match self.once(ask, &url, &body).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let Settings { retries, pauses, .. } = &self.settings;
+            let pause = pauses.after(again, error.retry_after, pauses::chance());
+            match pause.filter(|_| error.is_passing && again < *retries) {
+                None => return Err(error),
+                Some(pause) => {
+                    tracing::warn!(model = %self.name, %error, ?pause, "the model is asked again");
+                    tokio::time::sleep(pause).await;
+                    again += 1;
+                }
+            }
+        }
+    }
+}
+
+/// A request's body: each try sends the same bytes.
+type Body = bytes::Bytes;
+
+#[async_trait]
+impl Model for HttpModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn has_schema_mode(&self) -> bool {
+        let fallback = self.settings.fallback.as_ref();
+        self.has_schema_mode && fallback.is_none_or(|fallback| fallback.has_schema_mode())
+    }
+
+    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+        let error = match self.tried(&ask).await {
+            Ok(answer) => return Ok(answer.boxed()),
+            Err(error) => error,
+        };
+        let Some(fallback) = &self.settings.fallback else { return Err(error) };
+        tracing::warn!(model = %self.name, %error, fallback = fallback.name(), "the fallback is asked");
+        fallback.ask(ask).await.map_err(|second| ModelError {
+            message: format!("{}; before that: {}", second.message, error.message),
+            ..second
+        })
+    }
+}
+
+impl fmt::Debug for HttpModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpModel")
+            .field("name", &self.name)
+            .field("place", &self.place())
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}

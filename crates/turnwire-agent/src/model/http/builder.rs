@@ -1,0 +1,179 @@
+//! A model in the making.
+
+use super::pauses::Pauses;
+use super::{HttpModel, Key, client, provider};
+use crate::model::{Model, ModelError};
+use std::time::Duration;
+use turnwire_core::Fields;
+
+/// The tries after the first, where nobody says how many.
+pub const RETRIES: u32 = 2;
+/// The most bytes of one event: a large image in one piece.
+const EVENT_LIMIT: usize = 32 << 20;
+/// A longer time is as good as none, and can be added to any.
+const LONGEST_TIME: Duration = Duration::from_hours(24 * 365);
+
+/// A model in the making.
+pub struct HttpModelBuilder {
+    name: String,
+    base_url: Option<String>,
+    key: Option<Key>,
+    has_schema_mode: Option<bool>,
+    connect: Duration,
+    settings: Settings,
+}
+
+/// What is the same for every request.
+pub(super) struct Settings {
+    pub max_tokens: Option<u32>,
+    pub temperature: Option<f64>,
+    pub extra: Fields,
+    pub first_token: Duration,
+    pub between_tokens: Duration,
+    pub retries: u32,
+    pub pauses: Pauses,
+    pub fallback: Option<Box<dyn Model>>,
+    pub event_limit: usize,
+}
+
+impl HttpModelBuilder {
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            name,
+            base_url: None,
+            key: None,
+            has_schema_mode: None,
+            connect: Duration::from_secs(10),
+            settings: Settings {
+                max_tokens: None,
+                temperature: None,
+                extra: Fields::default(),
+                first_token: Duration::from_mins(5),
+                between_tokens: Duration::from_mins(5),
+                retries: RETRIES,
+                pauses: Pauses::default(),
+                fallback: None,
+                event_limit: EVENT_LIMIT,
+            },
+        }
+    }
+
+    /// Any server that speaks the same protocol. It may have a path, or be the whole address. The key
+    /// of the provider itself does not go there unless [`key`](Self::key) says so.
+    #[must_use]
+    pub fn base_url(mut self, url: impl Into<String>) -> Self {
+        self.base_url = Some(url.into());
+        self
+    }
+
+    /// Where the key is. Without it: in the variable that the provider's own programs read.
+    #[must_use]
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// The most tokens that it may write.
+    #[must_use]
+    pub fn max_tokens(mut self, most: u32) -> Self {
+        self.settings.max_tokens = Some(most);
+        self
+    }
+
+    /// How much chance there is in the answer.
+    #[must_use]
+    pub fn temperature(mut self, temperature: f64) -> Self {
+        self.settings.temperature = Some(temperature);
+        self
+    }
+
+    /// Whatever else the provider takes, by its own names. It wins over everything else.
+    #[must_use]
+    pub fn extra(mut self, extra: Fields) -> Self {
+        self.settings.extra = extra;
+        self
+    }
+
+    /// How long it may take to be reached (10 s), to say something (5 min; a sign of life is not
+    /// enough), and to go on (5 min without a byte).
+    #[must_use]
+    pub fn time_limits(
+        mut self,
+        connect: Duration,
+        first_token: Duration,
+        between_tokens: Duration,
+    ) -> Self {
+        self.connect = connect.min(LONGEST_TIME);
+        self.settings.first_token = first_token.min(LONGEST_TIME);
+        self.settings.between_tokens = between_tokens.min(LONGEST_TIME);
+        self
+    }
+
+    /// How often it is tried again ([`RETRIES`] times).
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.settings.retries = retries;
+        self
+    }
+
+    /// How long to wait before it is tried again: `first` (half a second), then twice as long each
+    /// time, up to `longest` (a minute). A provider that wants more than that is not waited for.
+    #[must_use]
+    pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
+        let longest = longest.min(LONGEST_TIME);
+        self.settings.pauses = Pauses { first, longest };
+        self
+    }
+
+    /// The model that is asked when this one gives no answer.
+    #[must_use]
+    pub fn fallback(mut self, model: impl Model) -> Self {
+        self.settings.fallback = Some(Box::new(model));
+        self
+    }
+
+    /// It can be held to a JSON Schema by itself. Where nobody says so, providers can under their own
+    /// address, and of those that speak their protocols under another only those that mostly can.
+    #[must_use]
+    pub fn with_schema_mode(mut self) -> Self {
+        self.has_schema_mode = Some(true);
+        self
+    }
+
+    /// It cannot.
+    #[must_use]
+    pub fn without_schema_mode(mut self) -> Self {
+        self.has_schema_mode = Some(false);
+        self
+    }
+
+    /// The most bytes that one event of the answer may have (32 MiB).
+    #[must_use]
+    pub fn event_limit(mut self, bytes: usize) -> Self {
+        self.settings.event_limit = bytes;
+        self
+    }
+
+    /// The model. No request is made, and no key is read.
+    pub fn build(self) -> Result<HttpModel, ModelError> {
+        let Self { name, base_url, key, has_schema_mode, connect, settings } = self;
+        let (provider, wire, model) = provider::find(&name)?;
+        let base = base_url.as_deref();
+        let address = provider.address(base, model)?;
+        let key = key.unwrap_or_else(|| provider.usual_key(base));
+        if !key.is_none() && !provider::is_private(&address) {
+            tracing::warn!(model = %name, "the key travels in the clear: the base URL is not https");
+        }
+        Ok(HttpModel {
+            provider,
+            wire,
+            model: model.to_owned(),
+            client: client::client(&address, connect)?,
+            address,
+            settings,
+            has_schema_mode: has_schema_mode.unwrap_or_else(|| provider.has_schema_mode(base)),
+            key,
+            name,
+        })
+    }
+}

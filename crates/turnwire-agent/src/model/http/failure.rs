@@ -1,0 +1,231 @@
+//! What went wrong, for people and for whoever decides whether to try again.
+
+use super::key::Secret;
+use crate::model::ModelError;
+use http::{HeaderMap, StatusCode, header};
+use serde_json::Value;
+use std::error::Error;
+use std::time::{Duration, SystemTime};
+use turnwire_core::ErrorType;
+
+/// How much of a body that tells of a failure is read.
+pub(super) const MOST: usize = 64 << 10;
+/// How much of it is passed on, in characters.
+const SHOWN: usize = 500;
+
+/// An answer that is none: its status, its headers, and what its body says.
+pub(super) fn of_status(
+    who: &str,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    secret: &Secret,
+) -> ModelError {
+    let (kind, is_passing) = kind_of(status);
+    let reason = status.canonical_reason().unwrap_or("no reason");
+    let mut message = format!("{who} answered {} ({reason})", status.as_u16());
+    if status.is_redirection() {
+        message.push_str(", which is not followed: the base URL has to be the place itself");
+        if let Some(place) = headers.get(header::LOCATION).and_then(|it| it.to_str().ok()) {
+            let place = place.split(['?', '#']).next().unwrap_or_default();
+            message = format!("{message} (perhaps {})", said(place, secret));
+        }
+    }
+    let body = String::from_utf8_lossy(body);
+    let told = told(&body);
+    if !told.is_empty() {
+        message = format!("{message}: {}", said(&told, secret));
+    }
+    let retry_after = retry_after(headers).or_else(|| delay_in(&body));
+    ModelError { kind, message, is_passing, retry_after: retry_after.filter(|_| is_passing) }
+}
+
+fn kind_of(status: StatusCode) -> (ErrorType, bool) {
+    match status.as_u16() {
+        300..=399 => (ErrorType::Setup, false),
+        401 => (ErrorType::Authentication, false),
+        // Not paid for.
+        402 | 403 => (ErrorType::Permission, false),
+        429 => (ErrorType::RateLimit, true),
+        408 | 409 | 500.. => (ErrorType::Upstream, true),
+        _ => (ErrorType::InvalidRequest, false),
+    }
+}
+
+/// A provider that was not reached, or went away before it answered.
+pub(super) fn of_send(who: &str, place: &str, error: &reqwest::Error) -> ModelError {
+    let why = innermost(error);
+    if error.is_builder() {
+        return ModelError::new(ErrorType::Setup, format!("{who} cannot be asked: {why}"));
+    }
+    let message = if error.is_timeout() {
+        format!("{who} was not reached at {place} in time")
+    } else if error.is_connect() {
+        format!("{who} was not reached at {place}: {why}")
+    } else {
+        format!("{who} went away before it answered: {why}")
+    };
+    ModelError::passing(ErrorType::Connection, message)
+}
+
+/// What lies behind an error. The words around it have addresses in them.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut inner: &dyn Error = match error.source() {
+        Some(source) => source,
+        None => return "no reason is known".to_owned(),
+    };
+    while let Some(next) = inner.source() {
+        inner = next;
+    }
+    cut(&inner.to_string())
+}
+
+/// What a provider said, without the key, on one line, and not too long.
+pub(super) fn said(text: &str, secret: &Secret) -> String {
+    let plain = |one: char| if one.is_control() { ' ' } else { one };
+    cut(secret.redacted(text.chars().map(plain).collect()).trim())
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// What a body says of a failure; empty where it says nothing to people.
+pub(super) fn told(body: &str) -> String {
+    let body = body.trim();
+    match serde_json::from_str::<Value>(body) {
+        Ok(value) => message_in(&value).unwrap_or(body).to_owned(),
+        // A page is for browsers.
+        Err(_) if body.starts_with('<') => String::new(),
+        Err(_) => body.to_owned(),
+    }
+}
+
+/// The sentence in what providers write: `{"error":{"message"}}`, `{"error":"…"}`, `{"message"}`,
+/// `{"detail"}`, or a list of those.
+fn message_in(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Array(list) => list.iter().find_map(message_in),
+        Value::Object(fields) => ["error", "message", "detail", "msg"]
+            .into_iter()
+            .find_map(|key| fields.get(key).and_then(message_in)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// When a provider says that it may be asked again.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let seconds = |text: &str| Duration::try_from_secs_f64(text.trim().parse().ok()?).ok();
+    // OpenAI's, which is finer.
+    let milliseconds = text("retry-after-ms").and_then(seconds).map(|time| time / 1000);
+    milliseconds.or_else(|| {
+        let value = text("retry-after")?;
+        seconds(value).or_else(|| {
+            let then = httpdate::parse_http_date(value).ok()?;
+            // By the provider's own clock, as far as it tells the time.
+            let now = text("date").and_then(|now| httpdate::parse_http_date(now).ok());
+            let now = now.unwrap_or_else(SystemTime::now);
+            Some(then.duration_since(now).unwrap_or_default())
+        })
+    })
+}
+
+/// Gemini says it in the body.
+fn delay_in(body: &str) -> Option<Duration> {
+    let value: Value = serde_json::from_str(body).ok()?;
+    let error = value.get("error").or_else(|| value.get(0)?.get("error"))?;
+    let details = error.get("details")?.as_array()?;
+    let delay = details.iter().find_map(|one| one.get("retryDelay")?.as_str())?;
+    Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::http::key::Key;
+
+    fn failure(status: u16, headers: &[(&'static str, &str)], body: &str) -> ModelError {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()));
+        let secret = Key::given("sk-1").read().unwrap();
+        let status = StatusCode::from_u16(status).unwrap();
+        of_status("x:m", status, &headers.collect(), body.as_bytes(), &secret)
+    }
+
+    #[test]
+    fn each_status_has_its_kind_and_only_some_may_pass() {
+        for (status, kind, is_passing) in [
+            (301, ErrorType::Setup, false),
+            (400, ErrorType::InvalidRequest, false),
+            (401, ErrorType::Authentication, false),
+            (402, ErrorType::Permission, false),
+            (403, ErrorType::Permission, false),
+            (404, ErrorType::InvalidRequest, false),
+            (408, ErrorType::Upstream, true),
+            (409, ErrorType::Upstream, true),
+            (413, ErrorType::InvalidRequest, false),
+            (422, ErrorType::InvalidRequest, false),
+            (429, ErrorType::RateLimit, true),
+            (500, ErrorType::Upstream, true),
+            (503, ErrorType::Upstream, true),
+            (529, ErrorType::Upstream, true),
+        ] {
+            let error = failure(status, &[], "");
+            assert_eq!((error.kind, error.is_passing), (kind, is_passing), "{status}");
+        }
+    }
+
+    #[test]
+    fn the_sentence_is_found_in_what_each_provider_writes() {
+        for (body, expected) in [
+            (r#"{"error":{"message":"no","type":"t"}}"#, "no"),
+            (r#"{"type":"error","error":{"type":"overloaded_error","message":"no"}}"#, "no"),
+            (r#"[{"error":{"code":400,"message":"no"}}]"#, "no"),
+            (r#"{"error":"no"}"#, "no"),
+            (r#"{"code":"InvalidApiKey","message":"no","request_id":"r"}"#, "no"),
+            (r#"{"detail":[{"loc":["body"],"msg":"no"}]}"#, "no"),
+            ("no\n", "no"),
+            ("<html>no</html>", ""),
+            ("", ""),
+            ("{\"a\":1}", "{\"a\":1}"),
+        ] {
+            assert_eq!(told(body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_one_line_not_too_long_and_without_the_key() {
+        let error = failure(401, &[], r#"{"error":{"message":"bad key\nsk-1"}}"#);
+        assert_eq!(error.message, "x:m answered 401 (Unauthorized): bad key [key]");
+        let error = failure(500, &[], &"é".repeat(600));
+        assert!(error.message.ends_with("éé…") && error.message.chars().count() < 550);
+        let moved = failure(307, &[("location", "https://h/?key=sk-1")], "");
+        assert!(moved.message.ends_with("(perhaps https://h/)"), "{moved}");
+    }
+
+    #[test]
+    fn when_to_ask_again_is_read_in_every_form() {
+        let after = |headers: &[(&'static str, &str)], body: &str| {
+            failure(429, headers, body).retry_after.map(|time| time.as_millis())
+        };
+        assert_eq!(after(&[("retry-after", "2")], ""), Some(2000));
+        assert_eq!(after(&[("retry-after", "0.5")], ""), Some(500));
+        assert_eq!(after(&[("retry-after", "2"), ("retry-after-ms", "150")], ""), Some(150));
+        let noon = ("date", "Wed, 21 Oct 2015 12:00:00 GMT");
+        let later = ("retry-after", "Wed, 21 Oct 2015 12:00:07 GMT");
+        assert_eq!(after(&[noon, later], ""), Some(7000));
+        assert_eq!(after(&[later], ""), Some(0), "a time that is over");
+        for odd in ["-1", "soon", "nan", "1e300", ""] {
+            assert_eq!(after(&[("retry-after", odd)], ""), None, "{odd}");
+        }
+        let gemini = r#"{"error":{"message":"no","details":[{"@type":"x"},{"retryDelay":"17s"}]}}"#;
+        assert_eq!(after(&[], gemini), Some(17_000));
+        assert_eq!(failure(400, &[("retry-after", "2")], "").retry_after, None);
+    }
+}

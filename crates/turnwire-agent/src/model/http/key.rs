@@ -1,0 +1,174 @@
+//! Keys: named, read when they are needed, and never shown.
+
+use crate::model::ModelError;
+use http::HeaderValue;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use turnwire_core::ErrorType;
+
+/// A longer file holds no key.
+const LONGEST: u64 = 16 << 10;
+
+/// Where the key of a provider is. It is read for each request, so a new one counts at once.
+#[derive(Clone)]
+pub struct Key(Place);
+
+#[derive(Clone)]
+enum Place {
+    Env(String),
+    File(PathBuf),
+    Given(Secret),
+    None,
+}
+
+impl Key {
+    /// In an environment variable.
+    pub fn env(variable: impl Into<String>) -> Self {
+        Self(Place::Env(variable.into()))
+    }
+
+    /// In a file; spaces and line ends around it do not count.
+    pub fn file(path: impl AsRef<Path>) -> Self {
+        Self(Place::File(path.as_ref().to_owned()))
+    }
+
+    /// This one, from a store of keys that only the program knows.
+    pub fn given(key: impl Into<String>) -> Self {
+        Self(Place::Given(Secret(key.into())))
+    }
+
+    /// There is none, and none is sent.
+    pub fn none() -> Self {
+        Self(Place::None)
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_none(&self) -> bool {
+        matches!(self.0, Place::None)
+    }
+
+    /// Reads it.
+    pub(super) fn read(&self) -> Result<Secret, ModelError> {
+        let text = match &self.0 {
+            Place::Env(name) => std::env::var(name).map_err(|error| match error {
+                std::env::VarError::NotPresent => format!("{name} is not set"),
+                std::env::VarError::NotUnicode(_) => format!("{name} holds no text"),
+            }),
+            Place::File(path) => read_file(path),
+            Place::Given(secret) => Ok(secret.0.clone()),
+            Place::None => return Ok(Secret::default()),
+        };
+        let usable = text.and_then(|text| match text.trim() {
+            "" => Err(format!("{self} is empty")),
+            key if key.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Secret(key.to_owned())),
+            _ => Err(format!("{self} holds something that no header can carry")),
+        });
+        usable.map_err(|why| {
+            let message = format!("there is no key for the model: {why}");
+            ModelError::new(ErrorType::Authentication, message)
+        })
+    }
+
+    /// What to do about a key that was refused.
+    pub(super) fn hint(&self) -> String {
+        match self.0 {
+            Place::None => "no key is configured".to_owned(),
+            Place::Env(_) | Place::File(_) | Place::Given(_) => format!("check {self}"),
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    let why = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    let mut text = String::new();
+    File::open(path).map_err(why)?.take(LONGEST).read_to_string(&mut text).map_err(why)?;
+    Ok(text)
+}
+
+/// Where the key is, never what it is.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Env(name) => f.write_str(name),
+            Place::File(path) => write!(f, "the file {}", path.display()),
+            Place::Given(_) => f.write_str("the key that the program gave"),
+            Place::None => f.write_str("no key"),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// A key. Whoever prints it sees nothing.
+#[derive(Clone, Default)]
+pub(super) struct Secret(String);
+
+impl Secret {
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of the header that carries it.
+    pub fn header(&self, scheme: &str) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&format!("{scheme}{}", self.0)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// Whether a text has it.
+    pub fn is_in(&self, text: &str) -> bool {
+        !self.is_none() && text.contains(&self.0)
+    }
+
+    /// A text without it: providers echo what they were sent.
+    pub fn redacted(&self, text: String) -> String {
+        if self.is_in(&text) { text.replace(&self.0, "[key]") } else { text }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_never_printed() {
+        let key = Key::given("sk-hidden");
+        let secret = key.read().unwrap();
+        let header = secret.header("Bearer ").unwrap();
+        let printed = format!("{key:?} {key} {secret:?} {header:?} {}", key.hint());
+        assert!(!printed.contains("sk-hidden"), "{printed}");
+        assert_eq!(header.as_bytes(), b"Bearer sk-hidden");
+    }
+
+    #[test]
+    fn what_is_no_key_is_named_by_its_place() {
+        let missing = Key::env("TURNWIRE_NO_SUCH_KEY").read().unwrap_err();
+        assert_eq!(missing.kind, ErrorType::Authentication);
+        assert!(missing.message.contains("TURNWIRE_NO_SUCH_KEY is not set"), "{missing}");
+        assert!(Key::given(" \n").read().unwrap_err().message.contains("is empty"));
+        let odd = Key::given("two words").read().unwrap_err();
+        assert!(!odd.message.contains("two words"), "{odd}");
+        let file = Key::file("/no/such/file").read().unwrap_err();
+        assert!(file.message.contains("/no/such/file cannot be read"), "{file}");
+    }
+
+    #[test]
+    fn an_echo_is_taken_out_and_no_key_takes_nothing_out() {
+        let key = Key::given("sk-1").read().unwrap();
+        assert_eq!(key.redacted("bad sk-1, sk-1!".to_owned()), "bad [key], [key]!");
+        assert_eq!(Secret::default().redacted("bad".to_owned()), "bad");
+    }
+}

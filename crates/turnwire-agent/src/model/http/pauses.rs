@@ -1,0 +1,61 @@
+//! How long to wait before the next try.
+
+use std::time::Duration;
+
+/// The time between tries.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pauses {
+    /// Before the second try; before each further one twice as long.
+    pub first: Duration,
+    /// No pause is longer, and a provider that wants a longer one is not waited for.
+    pub longest: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(500), longest: Duration::from_mins(1) }
+    }
+}
+
+impl Pauses {
+    /// How long to wait after so many tries again; nothing where it is not worth it. `chance` is
+    /// between 0 and 1: those who failed together do not come back together.
+    pub fn after(&self, again: u32, wanted: Option<Duration>, chance: f64) -> Option<Duration> {
+        if wanted.is_some_and(|wanted| wanted > self.longest) {
+            return None;
+        }
+        let doubled = self.first.saturating_mul(1_u32.checked_shl(again).unwrap_or(u32::MAX));
+        let pause = doubled.min(self.longest).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
+        Some(pause.max(wanted.unwrap_or_default()))
+    }
+}
+
+/// A number between 0 and 1. Where the system has no chance to give, all wait alike.
+pub(super) fn chance() -> f64 {
+    getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_vary_by_half() {
+        let pauses = Pauses::default();
+        let millis = |again, chance| pauses.after(again, None, chance).unwrap().as_millis();
+        assert_eq!([millis(0, 1.0), millis(1, 1.0), millis(2, 1.0)], [500, 1000, 2000]);
+        assert_eq!([millis(0, 0.0), millis(1, 0.5)], [250, 750]);
+        assert_eq!([millis(20, 1.0), millis(99, 1.0)], [60_000, 60_000]);
+        assert!((0.0..=1.0).contains(&chance()));
+    }
+
+    #[test]
+    fn what_the_provider_wants_is_obeyed_or_not_waited_for() {
+        let pauses = Pauses::default();
+        let seconds = |wanted| pauses.after(0, Some(Duration::from_secs(wanted)), 1.0);
+        assert_eq!(seconds(7), Some(Duration::from_secs(7)));
+        assert_eq!(seconds(60), Some(Duration::from_mins(1)));
+        assert_eq!(seconds(61), None);
+        assert_eq!(seconds(0), Some(pauses.first), "at once is not at the same time");
+    }
+}

@@ -1,0 +1,211 @@
+//! A model that says what it was told to say: for tests, examples and benchmarks.
+//!
+//! ```
+//! use turnwire_agent::model::script::{Line, Script};
+//!
+//! let model = Script::new([
+//!     vec![Line::call("c1", "get_weather", r#"{"city":"Paris"}"#)],
+//!     vec![Line::text("Sunny.")],
+//! ]);
+//! assert_eq!(model.asked().len(), 0);
+//! ```
+
+use super::{Answer, Ask, Model, ModelError};
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
+use std::time::Duration;
+use turnwire_core::event::{
+    ModelCallEnd, ModelCallStart, TextBlockDelta, TextBlockEnd, TextBlockStart, ThinkingBlockDelta,
+    ThinkingBlockEnd, ThinkingBlockStart, TokenCounts, ToolCallDelta, ToolCallEnd, ToolCallStart,
+};
+use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg};
+
+/// Something that the model says.
+#[derive(Debug, Clone)]
+pub enum Line {
+    /// A text, delta by delta.
+    Text(Vec<String>),
+    /// Reasoning, delta by delta.
+    Thinking(Vec<String>),
+    /// A call of a tool.
+    Call {
+        /// Its id.
+        id: String,
+        /// Which tool.
+        name: String,
+        /// Its input, delta by delta.
+        input: Vec<String>,
+    },
+    /// Breaks off.
+    Fail(ModelError),
+    /// Says nothing for a while.
+    Wait(Duration),
+    /// Ends for this reason.
+    End(FinishedReason),
+}
+
+impl Line {
+    /// A text in one delta.
+    pub fn text(text: &str) -> Self {
+        Self::Text(vec![text.to_owned()])
+    }
+
+    /// Reasoning in one delta.
+    pub fn thinking(text: &str) -> Self {
+        Self::Thinking(vec![text.to_owned()])
+    }
+
+    /// A call with its input in one delta.
+    pub fn call(id: &str, name: &str, input: &str) -> Self {
+        Self::Call { id: id.to_owned(), name: name.to_owned(), input: vec![input.to_owned()] }
+    }
+}
+
+/// A model that says what it was told to say, one answer for each call.
+#[derive(Debug, Default)]
+pub struct Script {
+    answers: Vec<Vec<Line>>,
+    asked: Mutex<Vec<Vec<Msg>>>,
+    name: String,
+    /// Which answer is next follows from the conversation, not from how often it was asked: so a call
+    /// that is repeated gets the same answer.
+    by_history: bool,
+    has_schema_mode: bool,
+}
+
+impl Script {
+    /// These answers, one after the other; behind the last there is nothing more to say.
+    pub fn new(answers: impl IntoIterator<Item = Vec<Line>>) -> Self {
+        Self {
+            answers: answers.into_iter().collect(),
+            name: "script".to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The answer is chosen by how many results the last message has: a call that is made again after
+    /// a crash gets the same answer as the first time.
+    #[must_use]
+    pub fn by_history(self) -> Self {
+        Self { by_history: true, ..self }
+    }
+
+    /// It can be held to a JSON Schema by itself.
+    #[must_use]
+    pub fn schema_mode(self) -> Self {
+        Self { has_schema_mode: true, ..self }
+    }
+
+    /// What it was asked so far: the messages of each call.
+    pub fn asked(&self) -> Vec<Vec<Msg>> {
+        self.asked.lock().clone()
+    }
+
+    fn answer(&self, messages: &[Msg]) -> Vec<Line> {
+        let mut asked = self.asked.lock();
+        let nth = if self.by_history {
+            let rounds =
+                |msg: &Msg| msg.tool_calls().filter(|(_, result)| result.is_some()).count();
+            messages.last().map_or(0, rounds)
+        } else {
+            asked.len()
+        };
+        asked.push(messages.to_vec());
+        self.answers.get(nth).cloned().unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl Model for Script {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn has_schema_mode(&self) -> bool {
+        self.has_schema_mode
+    }
+
+    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+        let lines = self.answer(ask.messages);
+        if let Some(Line::Fail(error)) = lines.first() {
+            return Err(error.clone());
+        }
+        let steps = steps(lines, ask.reply_id, ask.block_prefix, &self.name);
+        Ok(stream::iter(steps)
+            .then(|step| async {
+                match step {
+                    Step::Say(event) => Some(Ok(event)),
+                    Step::Fail(error) => Some(Err(error)),
+                    Step::Wait(time) => {
+                        tokio::time::sleep(time).await;
+                        None
+                    }
+                }
+            })
+            .filter_map(|said| async { said })
+            .boxed())
+    }
+}
+
+enum Step {
+    Say(Event<'static>),
+    Fail(ModelError),
+    Wait(Duration),
+}
+
+fn steps(lines: Vec<Line>, reply: &str, prefix: &str, model: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let event = |kind: EventKind<'static>| Step::Say(Event::new(reply.to_owned(), kind));
+    steps.push(event(ModelCallStart { model_name: model.to_owned() }.into()));
+    let (mut calls, mut tokens, mut said) = (false, 0, None);
+    for (at, line) in lines.into_iter().enumerate() {
+        let block = format!("{prefix}{at}");
+        let extra = Fields::default();
+        match line {
+            Line::Text(deltas) => {
+                steps.push(event(TextBlockStart { block_id: block.clone().into() }.into()));
+                for delta in deltas {
+                    tokens += 1;
+                    let (block_id, delta) = (block.clone().into(), delta.into());
+                    steps.push(event(TextBlockDelta { block_id, delta }.into()));
+                }
+                steps
+                    .push(event(TextBlockEnd { block_id: block.into(), text: None, extra }.into()));
+            }
+            Line::Thinking(deltas) => {
+                steps.push(event(ThinkingBlockStart { block_id: block.clone().into() }.into()));
+                for delta in deltas {
+                    tokens += 1;
+                    let (block_id, delta) = (block.clone().into(), delta.into());
+                    steps.push(event(ThinkingBlockDelta { block_id, delta }.into()));
+                }
+                steps.push(event(ThinkingBlockEnd { block_id: block.into(), extra }.into()));
+            }
+            Line::Call { id, name, input } => {
+                calls = true;
+                let tool_call_id = || id.clone().into();
+                let start =
+                    ToolCallStart { tool_call_id: tool_call_id(), tool_call_name: name.into() };
+                steps.push(event(start.into()));
+                for delta in input {
+                    tokens += 1;
+                    let delta = ToolCallDelta { tool_call_id: tool_call_id(), delta: delta.into() };
+                    steps.push(event(delta.into()));
+                }
+                steps.push(event(ToolCallEnd { tool_call_id: tool_call_id(), extra }.into()));
+            }
+            Line::Fail(error) => {
+                steps.push(Step::Fail(error));
+                return steps;
+            }
+            Line::Wait(time) => steps.push(Step::Wait(time)),
+            Line::End(reason) => said = Some(reason),
+        }
+    }
+    let usual = if calls { FinishedReason::ToolCalls } else { FinishedReason::Completed };
+    let finished_reason = said.unwrap_or(usual);
+    let usage = TokenCounts { input_tokens: 1, output_tokens: tokens, ..TokenCounts::default() };
+    steps.push(event(ModelCallEnd { usage, finished_reason, ..ModelCallEnd::default() }.into()));
+    steps
+}

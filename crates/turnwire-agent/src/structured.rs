@@ -1,0 +1,350 @@
+//! Structured output: an answer that has the form of a JSON Schema.
+//!
+//! A model that has a mode for it is told the schema. Any other is made to call a tool whose input has
+//! that form; in the events, and so in the message, what it says there is a text like that of the former.
+//! So the log looks the same, and a reply goes on from it wherever it stands.
+//!
+//! What the model said is checked. If it does not fit, the model is told why, once, by a hint; then the
+//! reply fails. What fits is the `structured_output` of the `REPLY_END`.
+//!
+//! ```
+//! use turnwire_agent::structured::Shape;
+//! use turnwire_core::{Json, Msg};
+//!
+//! let schema = Json::parse(r#"{"type":"object","properties":{"steps":{"type":"integer"}}}"#)?;
+//! let shape = Shape::new(&schema).unwrap();
+//! let good = Msg::assistant("friday", "```json\n{\"steps\": 3}\n```");
+//! assert_eq!(shape.read(&good).unwrap().text(), r#"{"steps":3}"#);
+//! let bad = Msg::assistant("friday", r#"{"steps": "three"}"#);
+//! assert!(shape.read(&bad).unwrap_err().contains("integer"));
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+
+use crate::replier::Halt;
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use turnwire_core::event::{TextBlockDelta, TextBlockEnd, TextBlockStart};
+use turnwire_core::{
+    ContentBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg, TextBlock,
+};
+use turnwire_wires::request::{Output, Tool};
+
+/// The source of the hint by which a model is told that its answer does not fit.
+pub const SOURCE: &str = "structured_output";
+
+/// What providers are told the form is called.
+const NAME: &str = "final_answer";
+
+/// The field that holds an answer which is no object: providers take only objects.
+const WRAPPED: &str = "answer";
+
+/// How much of what is wrong a model is told.
+const MOST_ERRORS: usize = 5;
+const MOST_BYTES: usize = 2000;
+
+/// A check beyond the schema.
+pub(crate) type Check = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
+
+/// The form that an answer must have.
+pub struct Shape {
+    output: Output,
+    validator: Validator,
+    check: Option<Check>,
+}
+
+impl Shape {
+    /// The form that a JSON Schema describes, or why it describes none. Nothing is fetched.
+    pub fn new(schema: &Json) -> Result<Self, String> {
+        let wrong = |why: &dyn fmt::Display| format!("the output schema is of no use: {why}");
+        let value: Value = schema.to().map_err(|error| wrong(&error))?;
+        // Patterns may come from a client: this engine takes no longer than the text is long.
+        let validator = jsonschema::options()
+            .with_pattern_options(PatternOptions::regex())
+            .build(&value)
+            .map_err(|error| wrong(&error))?;
+        let output = Output { name: NAME.to_owned(), schema: as_object(schema, value) };
+        Ok(Self { output, validator, check: None })
+    }
+
+    /// The same, with a check beyond the schema.
+    pub(crate) fn checked(self, check: Check) -> Self {
+        Self { check: Some(check), ..self }
+    }
+
+    /// What a provider is told.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// The tool that a model is made to call which has no mode of its own.
+    pub(crate) fn tool(&self, others: &[Tool]) -> Tool {
+        let mut name = NAME.to_owned();
+        while others.iter().any(|tool| tool.name == name) {
+            name.push('_');
+        }
+        let description = "Gives the final answer. Call it once, when everything else is done.";
+        Tool { name, description: description.to_owned(), input: self.output.schema.clone() }
+    }
+
+    /// What a reply has answered last, if it has this form; otherwise why not.
+    pub fn read(&self, reply: &Msg) -> Result<Json, String> {
+        let behind = |block: &&ContentBlock| {
+            !matches!(block, ContentBlock::ToolResult(_) | ContentBlock::Hint(_))
+        };
+        let blocks = reply.content().iter().rev().take_while(behind);
+        let texts = blocks.filter_map(|block| match block {
+            ContentBlock::Text(TextBlock { text, .. }) => Some(bare(text)),
+            _ => None,
+        });
+        let mut wrong = None;
+        for text in texts.filter(|text| !text.is_empty()) {
+            match self.read_text(text) {
+                Ok(json) => return Ok(json),
+                // The last words count: what is wrong with those before them helps nobody.
+                Err(why) => wrong = wrong.or(Some(why)),
+            }
+        }
+        Err(wrong.unwrap_or_else(|| "there is no answer".to_owned()))
+    }
+
+    fn read_text(&self, text: &str) -> Result<Json, String> {
+        let not_json = |why: &dyn fmt::Display| format!("it is not JSON: {why}");
+        let value: Value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
+        let inner = value.as_object().filter(|fields| fields.len() == 1);
+        let inner = inner.and_then(|fields| fields.get(WRAPPED)).filter(|_| !self.fits(&value));
+        let (value, json) = match inner {
+            Some(inner) => (inner, Json::from(inner.clone())),
+            None => (&value, Json::parse(text).map_err(|error| not_json(&error))?),
+        };
+        let errors = self.validator.iter_errors(value).take(MOST_ERRORS);
+        let errors: Vec<String> = errors
+            .map(|error| match error.instance_path().as_str() {
+                "" => error.to_string(),
+                path => format!("at {path}: {error}"),
+            })
+            .collect();
+        if !errors.is_empty() {
+            let mut why = errors.join("; ");
+            let end = why.floor_char_boundary(MOST_BYTES);
+            why.truncate(end);
+            return Err(why);
+        }
+        self.check.as_ref().map_or(Ok(()), |check| check(&json))?;
+        Ok(json)
+    }
+
+    fn fits(&self, value: &Value) -> bool {
+        self.validator.is_valid(value)
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shape").field("output", &self.output).finish_non_exhaustive()
+    }
+}
+
+/// The schema itself where it is one of objects; else that of an object that holds the answer.
+fn as_object(schema: &Json, value: Value) -> Json {
+    let Value::Object(mut fields) = value else { return schema.clone() };
+    if fields.get("type").is_some_and(|kind| kind == "object") || fields.contains_key("properties")
+    {
+        return schema.clone();
+    }
+    // What is referred to from the root has to stay there.
+    let mut root = Map::new();
+    for word in ["$defs", "definitions"] {
+        if let Some(shared) = fields.remove(word) {
+            root.insert(word.to_owned(), shared);
+        }
+    }
+    root.insert("type".to_owned(), json!("object"));
+    root.insert("properties".to_owned(), json!({ WRAPPED: fields }));
+    root.insert("required".to_owned(), json!([WRAPPED]));
+    root.insert("additionalProperties".to_owned(), json!(false));
+    Value::Object(root).into()
+}
+
+/// A text without the fence that models like to put around JSON.
+fn bare(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
+}
+
+/// What a model is told whose answer does not fit.
+pub(crate) fn told(why: &str) -> String {
+    format!(
+        "Your answer does not have the form that it must have: {why}. Answer again, with nothing \
+         but JSON that fits the schema."
+    )
+}
+
+/// Whether a reply was told already that its answer does not fit.
+pub(crate) fn is_mended(reply: &Msg) -> bool {
+    reply.blocks::<HintBlock>().any(is_mending)
+}
+
+/// Whether this hint says that an answer does not fit.
+pub(crate) fn is_mending(hint: &HintBlock) -> bool {
+    hint.source.as_deref() == Some(SOURCE)
+}
+
+/// Makes the calls of the tool for the answer what they are to everybody: text.
+pub(crate) struct Veil {
+    tool: String,
+    prefix: String,
+    /// The blocks that its calls have become.
+    blocks: HashMap<String, String>,
+    has_others: bool,
+}
+
+impl Veil {
+    pub(crate) fn new(tool: String, prefix: &str) -> Self {
+        Self { tool, prefix: format!("{prefix}answer-"), blocks: HashMap::new(), has_others: false }
+    }
+
+    pub(crate) fn cover(&mut self, mut event: Event<'static>) -> Event<'static> {
+        event.kind = self.kind(event.kind);
+        event
+    }
+
+    fn kind(&mut self, kind: EventKind<'static>) -> EventKind<'static> {
+        match kind {
+            EventKind::ToolCallStart(start) if start.tool_call_name == self.tool => {
+                let block = format!("{}{}", self.prefix, self.blocks.len());
+                self.blocks.insert(start.tool_call_id.into_owned(), block.clone());
+                TextBlockStart { block_id: block.into() }.into()
+            }
+            EventKind::ToolCallStart(start) => {
+                self.has_others = true;
+                start.into()
+            }
+            EventKind::ToolCallDelta(part) => match self.blocks.get(&*part.tool_call_id) {
+                Some(block) => {
+                    TextBlockDelta { block_id: block.clone().into(), delta: part.delta }.into()
+                }
+                None => part.into(),
+            },
+            EventKind::ToolCallEnd(end) => match self.blocks.get(&*end.tool_call_id) {
+                Some(block) => {
+                    let (block_id, extra) = (block.clone().into(), Fields::default());
+                    TextBlockEnd { block_id, text: None, extra }.into()
+                }
+                None => end.into(),
+            },
+            EventKind::ModelCallEnd(mut end) => {
+                let only_this = !self.has_others && !self.blocks.is_empty();
+                if only_this && end.finished_reason == FinishedReason::ToolCalls {
+                    end.finished_reason = FinishedReason::Completed;
+                }
+                EventKind::ModelCallEnd(end)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Why a call gave no data.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallError {
+    /// The agent could not go on.
+    Halt(Halt),
+    /// It replied, and the reply has no data: it failed, waits for somebody, or its answer does not
+    /// fit, also after it was told so.
+    NoOutput {
+        /// The reply.
+        reply: Box<Msg>,
+        /// What happened.
+        why: String,
+    },
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Halt(halt) => halt.fmt(f),
+            Self::NoOutput { why, .. } => write!(f, "there is no structured output: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<Halt> for CallError {
+    fn from(halt: Halt) -> Self {
+        Self::Halt(halt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(schema: &str) -> Shape {
+        Shape::new(&Json::parse(schema).unwrap()).unwrap()
+    }
+
+    fn read(shape: &Shape, text: &str) -> Result<String, String> {
+        shape.read(&Msg::assistant("a", text)).map(|json| json.text().to_owned())
+    }
+
+    #[test]
+    fn what_is_no_object_is_wrapped_for_the_provider_and_unwrapped_again() {
+        let list = shape(
+            r##"{"type":"array","items":{"$ref":"#/$defs/n"},"$defs":{"n":{"type":"integer"}}}"##,
+        );
+        let told: Value = list.output().schema.to().unwrap();
+        assert_eq!(told.pointer("/properties/answer/type"), Some(&json!("array")));
+        assert_eq!(told.pointer("/$defs/n/type"), Some(&json!("integer")));
+        assert_eq!(read(&list, r#"{"answer":[1,2]}"#).unwrap(), "[1,2]");
+        assert_eq!(read(&list, "[3]").unwrap(), "[3]");
+        assert!(read(&list, r#"{"answer":["x"]}"#).unwrap_err().contains("/0"));
+    }
+
+    #[test]
+    fn a_field_that_is_called_answer_is_a_field() {
+        let own = shape(r#"{"type":"object","required":["answer"]}"#);
+        assert_eq!(read(&own, r#"{"answer":{"answer":1}}"#).unwrap(), r#"{"answer":{"answer":1}}"#);
+    }
+
+    #[test]
+    fn the_last_words_count() {
+        let any = shape(r#"{"type":"object"}"#);
+        let talk: Vec<ContentBlock> = vec!["Here: {".into(), r#"{"a":1}"#.into()];
+        assert_eq!(any.read(&Msg::assistant("a", talk)).unwrap().text(), r#"{"a":1}"#);
+        let before: Vec<ContentBlock> = vec![r#"{"a":1}"#.into(), HintBlock::new("no").into()];
+        assert_eq!(any.read(&Msg::assistant("a", before)).unwrap_err(), "there is no answer");
+    }
+
+    #[test]
+    fn a_schema_that_is_none_or_would_be_fetched_is_refused() {
+        for schema in [
+            "3",
+            r#"{"type":"nothing"}"#,
+            r#"{"$ref":"http://127.0.0.1:1/schema"}"#,
+            r##"{"$ref":"#/$defs/missing"}"##,
+            r#"{"pattern":"("}"#,
+        ] {
+            let refused = Shape::new(&Json::parse(schema).unwrap());
+            assert!(refused.is_err(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_goes_round_in_circles_does_no_harm() {
+        for schema in [
+            r##"{"$ref":"#"}"##,
+            r##"{"allOf":[{"$ref":"#"}]}"##,
+            r##"{"properties":{"a":{"$ref":"#"}}}"##,
+            r##"{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}"##,
+        ] {
+            if let Ok(shape) = Shape::new(&Json::parse(schema).unwrap()) {
+                let _ = read(&shape, r#"{"a":{"a":{}}}"#);
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The journal of an agent that works for another: everything goes through the one above.
+
+use crate::closing::close;
+use crate::replier::{Halt, Journal, SubReply, Turn};
+use crate::tool::{Given, Out, Piece, Said, ToolError};
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+use turnwire_core::event::SubAgent;
+use turnwire_core::stamp::System;
+use turnwire_core::{
+    ContentBlock, ErrorType, Event, EventKind, FinishedReason, ModelCalls, Msg, Part, ReplyError,
+    TextBlock, ToolCall, ToolCallState,
+};
+
+/// The log of one agent that works for another, as far as it is its own.
+pub(super) struct SubLog {
+    out: Out,
+    /// The name of the agent.
+    name: String,
+    /// Whose its events are.
+    agent: SubAgent,
+    /// Its reply as far as it goes.
+    reply: Msg,
+    has_begun: bool,
+    calls: ModelCalls,
+    /// Open replies of agents that work for this one.
+    below: Vec<SubReply>,
+    /// The end of its reply, kept until there is a result.
+    last: Vec<Event<'static>>,
+}
+
+impl SubLog {
+    /// From where the log has left it.
+    pub(super) fn new(name: &str, call_id: String, out: Out) -> Self {
+        let above = out.above.clone();
+        let agent = SubAgent {
+            agent_path: Some(format!("{}/{name}", above.name)),
+            parent_tool_call_id: Some(call_id),
+        };
+        let id = &out.sub_reply_id;
+        let known = above.subs.iter().find(|sub| sub.msg.id() == id);
+        // Whoever works for this one has a longer name of the same beginning.
+        let is_below = |sub: &&SubReply| {
+            sub.msg.id().strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        };
+        Self {
+            reply: known.map_or_else(|| Msg::reply(&**id, name), |known| known.msg.clone()),
+            has_begun: known.is_some(),
+            calls: known.map(|known| known.calls.clone()).unwrap_or_default(),
+            below: above.subs.iter().filter(is_below).cloned().collect(),
+            last: Vec::new(),
+            name: name.to_owned(),
+            agent,
+            out,
+        }
+    }
+
+    /// What the agent is asked. It sees its task, and nothing of the conversation above.
+    pub(super) fn turn(&self, task: String) -> Turn {
+        let above = &self.out.above;
+        let id = self.reply.id();
+        let is_for_it = |input: &&Event<'_>| input.reply_id.starts_with(id);
+        // Each agent names those below it from itself on.
+        let subs = self.below.iter().cloned().map(|mut sub| {
+            let path = sub.agent.agent_path.take();
+            sub.agent.agent_path = path
+                .map(|path| path.split_once('/').map_or(path.clone(), |(_, own)| own.to_owned()));
+            sub
+        });
+        Turn {
+            session_id: above.session_id.clone(),
+            reply_id: id.to_owned(),
+            history: vec![Msg::user(above.name.clone(), task)],
+            partial: self.has_begun.then(|| self.reply.clone()),
+            calls: self.calls.clone(),
+            subs: subs.collect(),
+            rules: above.rules.clone(),
+            input: above.input.as_ref().filter(is_for_it).cloned(),
+            stop: self.out.stop.clone(),
+        }
+    }
+
+    /// What came of it, for the agent above. Whatever is open and does not wait is closed.
+    pub(super) async fn end(mut self, outcome: Result<(), Halt>) -> Result<Given, ToolError> {
+        if !self.last.is_empty() {
+            let last = std::mem::take(&mut self.last);
+            self.out.say(Said::Last(last)).await;
+            return self.given();
+        }
+        let why = match outcome {
+            Ok(()) if self.waits() => return Ok(Given::Waits),
+            Ok(()) => "it stopped without ending its reply".to_owned(),
+            Err(Halt::Failed(why)) => why,
+            // The one above is about to learn of it by itself.
+            Err(halt @ (Halt::Stopped | Halt::Lost(_))) => halt.to_string(),
+        };
+        let closing = self.closing(&why);
+        self.out.say(Said::Last(closing)).await;
+        Err(ToolError::new(format!("{} could not finish: {why}.", self.name)))
+    }
+
+    /// Whether somebody is to answer: this agent's question, or one of those below.
+    fn waits(&self) -> bool {
+        let is_open = |call: &ToolCall| {
+            matches!(call.state, ToolCallState::Asking | ToolCallState::Submitted)
+        };
+        let mut replies = self.below.iter().map(|sub| &sub.msg).chain([&self.reply]);
+        replies.any(|msg| msg.blocks::<ToolCall>().any(is_open))
+    }
+
+    /// The events that end this reply and those below it.
+    fn closing(&self, why: &str) -> Vec<Event<'static>> {
+        let mut events = Vec::new();
+        for sub in self.below.iter().rev() {
+            let closing = close(&sub.msg, FinishedReason::Interrupted, None);
+            events.extend(closing.into_iter().map(|event| of(event, &sub.agent)));
+        }
+        if self.has_begun {
+            let error = ReplyError {
+                r#type: ErrorType::Internal,
+                message: format!("the agent failed: {why}"),
+                ..ReplyError::default()
+            };
+            let closing = close(&self.reply, FinishedReason::Error, Some(error));
+            events.extend(closing.into_iter().map(|event| of(event, &self.agent)));
+        }
+        events
+    }
+
+    /// The result that a finished reply is.
+    fn given(&self) -> Result<Given, ToolError> {
+        let name = &self.name;
+        match self.reply.finished_reason() {
+            Some(FinishedReason::Error) => {
+                let why = self.reply.error().map_or("it failed", |error| &error.message);
+                Err(ToolError::new(format!("{name} could not finish: {why}.")))
+            }
+            Some(FinishedReason::Interrupted) => {
+                Err(ToolError::new(format!("{name} was interrupted.")))
+            }
+            _ => Ok(said(&self.reply)),
+        }
+    }
+
+    /// An event, with whose it is.
+    fn marked(&self, mut event: Event<'static>) -> Result<Event<'static>, Halt> {
+        let agent = match event.agent.take() {
+            None if event.kind.is_part_of_reply() && event.reply_id != self.reply.id() => {
+                let (kind, other, own) = (event.kind.type_name(), &event.reply_id, self.reply.id());
+                return Err(Halt::Failed(format!(
+                    "{kind} names the reply {other}, and this agent writes {own}"
+                )));
+            }
+            None => self.agent.clone(),
+            // One below it says where it stands from this agent on.
+            Some(below) => {
+                let own = self.agent.agent_path.as_deref().unwrap_or_default();
+                let path = match below.agent_path.as_deref().and_then(|path| path.split_once('/')) {
+                    Some((_, rest)) => format!("{own}/{rest}"),
+                    None => own.to_owned(),
+                };
+                SubAgent { agent_path: Some(path), ..*below }
+            }
+        };
+        Ok(of(event, &agent))
+    }
+
+    /// Takes note of events on their way.
+    fn see(&mut self, events: &[Event<'static>]) {
+        for event in events.iter().filter(|event| event.kind.is_part_of_reply()) {
+            if event.reply_id == self.reply.id() {
+                self.has_begun = true;
+                self.reply.append_event_tolerant(event);
+                continue;
+            }
+            let at = self.below.iter().position(|sub| sub.msg.id() == event.reply_id);
+            let at = at.unwrap_or_else(|| {
+                self.below.push(SubReply {
+                    msg: Msg::reply(&*event.reply_id, ""),
+                    calls: ModelCalls::default(),
+                    agent: event.agent.as_deref().cloned().unwrap_or_default(),
+                });
+                self.below.len() - 1
+            });
+            let Some(sub) = self.below.get_mut(at) else { continue };
+            sub.msg.append_event_tolerant(event);
+            if sub.msg.finished_at().is_some() {
+                self.below.remove(at);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for SubLog {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        if !self.last.is_empty() {
+            return Err(Halt::Failed("the reply has ended".to_owned()));
+        }
+        let events = events.into_iter().map(|event| self.marked(event));
+        let events = events.collect::<Result<Vec<_>, _>>()?;
+        let is_end = |event: &Event<'_>| {
+            matches!(event.kind, EventKind::ReplyEnd(_)) && event.reply_id == self.reply.id()
+        };
+        if events.iter().any(is_end) {
+            self.see(&events);
+            self.last = events;
+            return Ok(());
+        }
+        // From here on they are on their way, whether or not anybody waits for them.
+        let place = self.out.sender.clone().reserve_owned().await.map_err(|_| Halt::Stopped)?;
+        self.see(&events);
+        let (durable, told) = oneshot::channel();
+        let call_id = self.out.call_id.clone();
+        place.send(Piece { call_id, said: Said::Events(events, durable) });
+        told.await.map_err(|_| Halt::Stopped)
+    }
+
+    fn depth(&self) -> u32 {
+        self.out.above.depth + 1
+    }
+}
+
+/// Says whose an event is. It gets its id and its time here: what is folded is what is logged.
+fn of(event: Event<'static>, agent: &SubAgent) -> Event<'static> {
+    Event { agent: Some(Box::new(agent.clone())), ..event }.stamped(&System)
+}
+
+/// What an agent said at its end: behind its last call; where that is nothing, all that it said.
+fn said(reply: &Msg) -> Given {
+    let is_call = |block: &ContentBlock| {
+        matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_))
+    };
+    let content = reply.content();
+    let from = content.iter().rposition(is_call).map_or(0, |at| at + 1);
+    let given = match Given::of(parts(content.get(from..).unwrap_or_default())) {
+        Given::Nothing => Given::of(parts(content)),
+        given => given,
+    };
+    match (given, reply.structured_output()) {
+        (Given::Nothing, Some(output)) => Given::Text(output.text().to_owned()),
+        (given, _) => given,
+    }
+}
+
+fn parts(blocks: &[ContentBlock]) -> impl Iterator<Item = Part> {
+    blocks.iter().filter_map(|block| match block {
+        ContentBlock::Text(block) => Some(Part::Text(TextBlock::new(block.text.clone()))),
+        ContentBlock::Data(block) => Some(Part::Data(block.clone())),
+        _ => None,
+    })
+}

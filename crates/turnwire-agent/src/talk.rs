@@ -1,0 +1,291 @@
+//! A conversation with an agent, in memory: for programs that have no server, and for tests.
+//!
+//! ```
+//! use schemars::JsonSchema;
+//! use serde::Deserialize;
+//! use turnwire_agent::model::script::{Line, Script};
+//! use turnwire_agent::tool::{ToolError, function};
+//! use turnwire_agent::{Agent, Talk};
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Order {
+//!     shares: u32,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), turnwire_agent::Halt> {
+//! let buy = async |Order { shares }| Ok::<_, ToolError>(format!("bought {shares}"));
+//! let friday = Agent::builder("friday")
+//!     .model(Script::new([
+//!         vec![Line::call("c", "buy", r#"{"shares":1000}"#)],
+//!         vec![Line::text("Done.")],
+//!     ]))
+//!     .tool(function("buy", "Buys shares", buy).asks())
+//!     .build();
+//!
+//! let mut talk = Talk::new(friday);
+//! talk.say("Buy some shares.").await?;
+//! let less = talk.questions().into_iter().map(|question| question.edited(r#"{"shares":10}"#));
+//! let reply = talk.answer(less.collect::<Vec<_>>()).await?;
+//! assert_eq!(reply.text("").as_deref(), Some("Done."));
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::agent::Agent;
+use crate::replier::{Halt, Journal, Replier, SubReply, Turn};
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
+use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::{
+    ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, ToolCall,
+    ToolCallState, ToolResult,
+};
+
+/// A conversation with an agent.
+pub struct Talk {
+    agent: Agent,
+    log: Memory,
+    /// The session that it is, for hints that come late.
+    session_id: String,
+}
+
+/// Whoever wants to see events as they come.
+type Watcher = Box<dyn FnMut(&Event<'static>) + Send>;
+
+#[derive(Default)]
+struct Memory {
+    history: Vec<Msg>,
+    /// The reply that has not ended.
+    open: Option<(Msg, ModelCalls)>,
+    subs: Vec<SubReply>,
+    rules: Vec<PermissionRule>,
+    watcher: Option<Watcher>,
+    stop: CancellationToken,
+}
+
+/// A call that waits for a person's yes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The call, with the rules that the person may accept.
+    pub call: ToolCall,
+    reply_id: String,
+}
+
+/// What a person said to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reaction {
+    reply_id: String,
+    result: ConfirmResult,
+}
+
+impl Question {
+    /// Yes.
+    pub fn yes(self) -> Reaction {
+        let result =
+            ConfirmResult { confirmed: true, tool_call: self.call, ..ConfirmResult::default() };
+        Reaction { reply_id: self.reply_id, result }
+    }
+
+    /// No.
+    pub fn no(self) -> Reaction {
+        let mut reaction = self.yes();
+        reaction.result.confirmed = false;
+        reaction
+    }
+
+    /// Yes, and always from now on in this conversation.
+    pub fn always(self) -> Reaction {
+        let rules = self.call.suggested_rules.clone();
+        let mut reaction = self.yes();
+        reaction.result.rules = Some(rules);
+        reaction
+    }
+
+    /// Yes, with another input.
+    pub fn edited(mut self, input: impl Into<String>) -> Reaction {
+        self.call.input = input.into();
+        self.yes()
+    }
+}
+
+impl Talk {
+    /// Begins a conversation.
+    pub fn new(agent: Agent) -> Self {
+        Self { agent, log: Memory::default(), session_id: System.id() }
+    }
+
+    /// Goes on with one.
+    #[must_use]
+    pub fn with_history(mut self, history: impl IntoIterator<Item = Msg>) -> Self {
+        self.log.history = history.into_iter().collect();
+        self
+    }
+
+    /// Shows every event as it comes.
+    #[must_use]
+    pub fn watched(mut self, watcher: impl FnMut(&Event<'static>) + Send + 'static) -> Self {
+        self.log.watcher = Some(Box::new(watcher));
+        self
+    }
+
+    /// What was said so far, without the reply that has not ended.
+    pub fn history(&self) -> &[Msg] {
+        &self.log.history
+    }
+
+    /// Says something, and returns the reply: to its end, or as far as it goes without somebody's
+    /// answer. A reply that still waited for one ends here.
+    pub async fn say(&mut self, text: impl Into<String>) -> Result<Msg, Halt> {
+        self.send(Msg::user("user", text.into())).await
+    }
+
+    /// The same with a whole message.
+    pub async fn send(&mut self, msg: Msg) -> Result<Msg, Halt> {
+        self.log.close(&FinishedReason::Interrupted, None);
+        self.log.history.push(msg.stamped(&System));
+        self.log.open = Some((Msg::reply(System.id(), self.agent.name()), ModelCalls::default()));
+        self.run(None).await
+    }
+
+    /// What waits for a person's yes.
+    pub fn questions(&self) -> Vec<Question> {
+        let own = self.log.open.iter().map(|(reply, _)| reply);
+        let replies = own.chain(self.log.subs.iter().map(|sub| &sub.msg));
+        let questions = replies.flat_map(|reply| {
+            let asking = |call: &&ToolCall| call.state == ToolCallState::Asking;
+            let calls = reply.blocks::<ToolCall>().filter(asking).cloned();
+            calls.map(|call| Question { call, reply_id: reply.id().to_owned() })
+        });
+        questions.collect()
+    }
+
+    /// Answers questions, and goes on with the reply. It waits on where some are left.
+    pub async fn answer(
+        &mut self,
+        reactions: impl IntoIterator<Item = Reaction>,
+    ) -> Result<Msg, Halt> {
+        let mut last = None;
+        for Reaction { reply_id, result } in reactions {
+            self.log.rules.extend(result.rules.iter().flatten().cloned());
+            let event = Event::new(reply_id, UserConfirmResult { confirm_results: vec![result] });
+            last = Some(self.log.take(event)?);
+        }
+        self.run(last).await
+    }
+
+    /// Hands in the results of calls that are executed here, and goes on with the reply.
+    pub async fn hand_in(&mut self, results: Vec<ToolResult>) -> Result<Msg, Halt> {
+        let reply_id = self.log.open.as_ref().map(|(reply, _)| reply.id().to_owned());
+        let reply_id = reply_id.ok_or_else(nothing_waits)?;
+        let event = Event::new(reply_id, ExternalExecutionResult { execution_results: results });
+        let event = self.log.take(event)?;
+        self.run(Some(event)).await
+    }
+
+    /// Stops the reply when it is cancelled.
+    pub fn stop(&self) -> CancellationToken {
+        self.log.stop.clone()
+    }
+
+    async fn run(&mut self, input: Option<Event<'static>>) -> Result<Msg, Halt> {
+        let Some((reply, calls)) = self.log.open.clone() else { return Err(nothing_waits()) };
+        if self.log.stop.is_cancelled() {
+            self.log.stop = CancellationToken::new();
+        }
+        let turn = Turn {
+            session_id: self.session_id.clone(),
+            reply_id: reply.id().to_owned(),
+            history: self.log.history.clone(),
+            partial: (calls != ModelCalls::default()).then_some(reply),
+            calls,
+            subs: self.log.subs.clone(),
+            rules: self.log.rules.clone(),
+            input,
+            stop: self.log.stop.clone(),
+        };
+        let done = Replier::reply(&self.agent, turn, &mut self.log).await;
+        match done {
+            Ok(()) => {}
+            Err(Halt::Stopped) => self.log.close(&FinishedReason::Interrupted, None),
+            Err(Halt::Failed(why) | Halt::Lost(why)) => {
+                let error = ReplyError {
+                    r#type: ErrorType::Internal,
+                    message: why.clone(),
+                    ..ReplyError::default()
+                };
+                self.log.close(&FinishedReason::Error, Some(&error));
+                return Err(Halt::Failed(why));
+            }
+        }
+        let open = self.log.open.as_ref().map(|(reply, _)| reply);
+        open.or(self.log.history.last()).cloned().ok_or_else(nothing_waits)
+    }
+}
+
+fn nothing_waits() -> Halt {
+    Halt::Failed("there is no reply that waits for this".to_owned())
+}
+
+impl Memory {
+    /// Takes an event in, and says what became of it.
+    fn take(&mut self, event: Event<'static>) -> Result<Event<'static>, Halt> {
+        let event = event.stamped(&System);
+        let wrong = |error: turnwire_core::Error| Halt::Failed(error.to_string());
+        if let Some(watcher) = &mut self.watcher {
+            watcher(&event);
+        }
+        match &mut self.open {
+            Some((reply, calls)) if event.reply_id == reply.id() => {
+                reply.append_event(&event).map_err(wrong)?;
+                calls.see(&event);
+                if reply.finished_at().is_some()
+                    && let Some((reply, _)) = self.open.take()
+                {
+                    self.history.push(reply);
+                }
+            }
+            _ => {
+                let known = self.subs.iter_mut().position(|sub| event.reply_id == sub.msg.id());
+                let at = known.or_else(|| {
+                    let agent = event.agent.as_deref().filter(|_| event.is_of_sub_agent())?;
+                    let msg = Msg::reply(&*event.reply_id, "");
+                    let calls = ModelCalls::default();
+                    self.subs.push(SubReply { msg, calls, agent: agent.clone() });
+                    Some(self.subs.len() - 1)
+                });
+                if let Some(sub) = at.and_then(|at| self.subs.get_mut(at)) {
+                    sub.msg.append_event(&event).map_err(wrong)?;
+                    sub.calls.see(&event);
+                }
+                self.subs.retain(|sub| sub.msg.finished_at().is_none());
+            }
+        }
+        Ok(event)
+    }
+
+    /// Closes what is open.
+    fn close(&mut self, reason: &FinishedReason, error: Option<&ReplyError>) {
+        let subs = std::mem::take(&mut self.subs);
+        let own = self.open.iter().map(|(reply, _)| reply);
+        let replies = subs.iter().map(|sub| &sub.msg).chain(own);
+        let events: Vec<_> =
+            replies.flat_map(|reply| crate::close(reply, reason.clone(), error.cloned())).collect();
+        self.subs = subs;
+        for event in events {
+            // What closes a reply fits it.
+            let _ = self.take(event);
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for Memory {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+        for event in events {
+            self.take(event)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Functions as tools.
+
+use super::{Given, Out, Tool, ToolError, ToolSpec};
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::time::Duration;
+use turnwire_core::{Behavior, Json, ToolCall};
+
+/// A function as a tool.
+pub struct Function<A, F> {
+    spec: ToolSpec,
+    run: F,
+    takes: PhantomData<fn(A)>,
+}
+
+/// A tool out of an async function.
+pub fn function<A, G, F, Fut>(
+    name: &str,
+    description: &str,
+    function: F,
+) -> Function<A, impl Fn(A, Out) -> Fut + Send + Sync + 'static>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    G: Into<Given>,
+    F: Fn(A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<G, ToolError>> + Send + 'static,
+{
+    streaming(name, description, move |argument, _| function(argument))
+}
+
+/// A tool out of an async function that says what it finds while it works.
+pub fn streaming<A, G, F, Fut>(name: &str, description: &str, function: F) -> Function<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    G: Into<Given>,
+    F: Fn(A, Out) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<G, ToolError>> + Send + 'static,
+{
+    let schema = schemars::schema_for!(A);
+    let input = Json::of(&schema).unwrap_or_else(|_| serde_json::Map::new().into());
+    Function { spec: ToolSpec::new(name, description, input), run: function, takes: PhantomData }
+}
+
+impl<A, F> Function<A, F> {
+    /// It may run again after a crash.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.spec.idempotent = true;
+        self
+    }
+
+    /// It runs by itself, not beside others.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.spec.concurrent = false;
+        self
+    }
+
+    /// It may take so long.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.spec.time_limit = Some(limit);
+        self
+    }
+
+    /// A person is asked first, unless a rule says otherwise.
+    #[must_use]
+    pub fn asks(mut self) -> Self {
+        self.spec.behavior = Behavior::Ask;
+        self
+    }
+
+    /// What it is called for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.spec.title = Some(title.into());
+        self
+    }
+}
+
+#[async_trait]
+impl<A, G, F, Fut> Tool for Function<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    G: Into<Given>,
+    F: Fn(A, Out) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<G, ToolError>> + Send + 'static,
+{
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+        let input = if call.input.trim_ascii().is_empty() { "{}" } else { call.input.as_str() };
+        let argument: A = serde_json::from_str(input).map_err(|error| {
+            ToolError::new(format!("the input does not fit the schema: {error}"))
+        })?;
+        (self.run)(argument, out).await.map(Into::into)
+    }
+}

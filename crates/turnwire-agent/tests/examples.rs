@@ -1,0 +1,62 @@
+//! The examples run, offline, and show what they promise.
+#![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+/// What an example prints.
+fn shown(name: &str) -> String {
+    let mut path = std::env::current_exe().expect("a test knows where it is");
+    path.pop();
+    path.set_file_name("examples");
+    path.push(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    let output = Command::new(&path).output();
+    let Ok(output) = output else {
+        panic!(
+            "{} is not there; `cargo test` builds it, or `cargo build --examples`",
+            path.display()
+        )
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} fails: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn check(name: &str, expected: &[&str]) {
+    let shown = shown(name);
+    let mut rest = shown.as_str();
+    for line in expected {
+        let Some((_, behind)) = rest.split_once(line) else {
+            panic!("{name} does not show {line:?} in its place:\n{shown}")
+        };
+        rest = behind;
+    }
+}
+
+#[test]
+fn quick_start() {
+    check("quick_start", &["REPLY_START\n", "… Hello\n", "… , Ann\n", "REPLY_END\n"]);
+}
+
+#[test]
+fn tools() {
+    check(
+        "tools",
+        &["18 °C and sunny", "no station in Atlantis", "the museum of Paris", "the tower"],
+    );
+}
+
+#[test]
+fn approval() {
+    let lines = ["May I buy", "ACME", "bought 10 of ACME", "did not allow", "rules", "settled"];
+    check("approval", &lines);
+}
+
+#[test]
+fn structured_output() {
+    check("structured_output", &["(told:", "/steps", "a cup of tea in 2 steps", "2. pour"]);
+}
+
+#[test]
+fn two_agents() {
+    check("two_agents", &["cat: Sleep", "dog: A day", "cat: Running", "dog: Then"]);
+}

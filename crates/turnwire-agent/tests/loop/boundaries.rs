@@ -1,0 +1,110 @@
+//! The process dies after each commit, and goes on from the log.
+
+use crate::house::{House, yes};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::tool::{Out, ToolError, streaming};
+use turnwire_agent::{Agent, Halt};
+use turnwire_core::{FinishedReason, Msg};
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+/// What tools did outside.
+#[derive(Default)]
+struct Effects {
+    once: AtomicU32,
+    again: AtomicU32,
+    asked: AtomicU32,
+}
+
+fn agent(effects: &Arc<Effects>) -> Agent {
+    let lines = |texts: &[&str]| Line::Text(texts.iter().map(|&text| text.to_owned()).collect());
+    let model = Script::new([
+        vec![
+            lines(&["Let ", "me ", "see."]),
+            Line::call("a", "once", "{}"),
+            Line::call("b", "again", "{}"),
+        ],
+        vec![],
+        vec![lines(&["And "]), Line::call("c", "asked", "{}")],
+        vec![lines(&["All ", "done."])],
+    ])
+    .by_history();
+    let tool = |name: &str, count: fn(&Effects) -> &AtomicU32| {
+        let effects = effects.clone();
+        streaming(name, "", move |_: Nothing, out: Out| {
+            let effects = effects.clone();
+            async move {
+                count(&effects).fetch_add(1, Ordering::Relaxed);
+                out.text("one ").await;
+                out.text("two").await;
+                Ok::<_, ToolError>(())
+            }
+        })
+    };
+    Agent::builder("friday")
+        .model(model)
+        .tool(tool("once", |effects| &effects.once))
+        .tool(tool("again", |effects| &effects.again).idempotent())
+        .tool(tool("asked", |effects| &effects.asked).asks())
+        .build()
+}
+
+/// Runs to the end, and dies as often as it is told to.
+async fn play(dies_after: Option<usize>) -> (House, Arc<Effects>, usize) {
+    let effects = Arc::new(Effects::default());
+    let mut house = House::new("go");
+    house.dies_after = dies_after;
+    let mut runs = 0;
+    while house.reply().finished_at().is_none() {
+        runs += 1;
+        assert!(runs < 20, "{:?}", house.types());
+        // Another process: nothing is remembered but the log.
+        match house.run(&agent(&effects)).await {
+            Ok(()) => {
+                house.answer(yes);
+            }
+            Err(Halt::Lost(_)) => house.dies_after = None,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    (house, effects, runs)
+}
+
+/// What a person reads.
+fn words(reply: &Msg) -> String {
+    reply.text("|").unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_reply_goes_on_after_any_crash() {
+    let (whole, effects, _) = play(None).await;
+    assert_eq!(words(&whole.reply()), "Let me see.|And |All done.");
+    assert_eq!(effects.once.load(Ordering::Relaxed), 1);
+    let mut crashes = 0;
+    for dies_after in 0.. {
+        let (house, effects, _) = play(Some(dies_after)).await;
+        if house.dies_after.is_some() {
+            break;
+        }
+        crashes += 1;
+        let reply = house.reply();
+        assert_eq!(words(&reply), words(&whole.reply()), "after {dies_after}: {:?}", house.types());
+        assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
+        assert!(effects.once.load(Ordering::Relaxed) <= 1, "after {dies_after}");
+        assert!(effects.asked.load(Ordering::Relaxed) <= 1, "after {dies_after}");
+        for (call, result) in reply.tool_calls() {
+            let text = result.unwrap().output.text("");
+            assert!(
+                ["one two", "one ", "interrupted"].contains(&text.as_str()),
+                "{}: {text}",
+                call.id
+            );
+        }
+    }
+    assert!(crashes > 15, "{crashes}");
+}

@@ -1,0 +1,187 @@
+//! Conversations that are longer than the model's window.
+
+use crate::house::House;
+use crate::kit::{Asked, Told, crash_everywhere};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+use turnwire_agent::Agent;
+use turnwire_agent::compact::Reach;
+use turnwire_agent::model::ModelError;
+use turnwire_agent::model::script::Line;
+use turnwire_agent::tool::{ToolError, function};
+use turnwire_core::stamp::Fixed;
+use turnwire_core::{ErrorType, FinishedReason, HintBlock, Msg, ToolCall, ToolResult};
+
+#[derive(Deserialize, JsonSchema)]
+struct Page {
+    page: u32,
+}
+
+fn agent(model: &Arc<Told>) -> Agent {
+    let read = |Page { page }: Page| async move {
+        Ok::<_, ToolError>(format!("page {page}: {}", "words ".repeat(100)))
+    };
+    Agent::builder("friday")
+        .model(model.clone())
+        .tool(function("read", "Reads", read))
+        .window(500)
+        .build()
+}
+
+/// A conversation of twelve messages, each of about 120 tokens.
+fn long(question: &str) -> House {
+    let mut house = House::new(question);
+    let stamp = Fixed::default();
+    let turns = (1..=6).flat_map(|turn| {
+        let call = ToolCall::new(format!("old-{turn}"), "read", "{}");
+        let result = ToolResult::success(format!("old-{turn}"), "x".repeat(240));
+        [
+            Msg::user("ann", format!("question {turn} {}", "y".repeat(460))),
+            Msg::assistant("friday", [call.into(), result.into(), format!("answer {turn}").into()]),
+        ]
+    });
+    house.history = turns.chain(house.history).map(|msg| msg.stamped(&stamp)).collect();
+    house
+}
+
+fn is_summing_up(asked: &Asked) -> bool {
+    let first = asked.messages.first().and_then(|msg| msg.text(""));
+    first.is_some_and(|text| text.starts_with("You sum up"))
+}
+
+fn choose(asked: &Asked) -> Vec<Line> {
+    if is_summing_up(asked) { vec![Line::text("They talked.")] } else { vec![Line::text("Hello.")] }
+}
+
+fn summaries(reply: &Msg) -> Vec<Reach> {
+    reply.blocks::<HintBlock>().filter_map(Reach::of).collect()
+}
+
+#[tokio::test]
+async fn the_oldest_part_becomes_a_summary_that_is_logged() {
+    let model = Told::new(choose);
+    let friday = agent(&model);
+    let mut house = long("And now?");
+    house.run(&friday).await.unwrap();
+    assert_eq!(
+        house.types()[..5],
+        ["REPLY_START", "MODEL_CALL_START", "MODEL_CALL_END", "HINT_BLOCK", "MODEL_CALL_START"]
+    );
+    let [summing, asking] = &model.asked()[..] else { panic!("two calls") };
+    assert!(summing.text().contains("question 1"), "all that goes is summed up");
+    assert!(summing.tools.is_empty());
+    let first = asking.messages[0].text("").unwrap();
+    assert!(first.contains("They talked."), "{first}");
+    assert!(!asking.text().contains("question 1 "));
+    assert!(asking.text().contains("question 6 "), "what is new stays as it is");
+    assert_eq!(asking.messages.last().unwrap().text("").unwrap(), "And now?");
+    // The reply is what it would have been; the tokens of the summary are counted.
+    let reply = house.reply();
+    assert_eq!(reply.text("").as_deref(), Some("Hello."));
+    assert_eq!(reply.usage().unwrap().input_tokens, 2);
+    assert_eq!(summaries(&reply).len(), 1);
+
+    // The next turn finds it in the log, and makes none.
+    let mut history = house.history.clone();
+    history.push(reply);
+    history.push(Msg::user("ann", "And then?").stamped(&turnwire_core::stamp::System));
+    let mut next = House::new("");
+    next.history = history;
+    next.run(&friday).await.unwrap();
+    let asked = model.asked();
+    assert_eq!(asked.len(), 3);
+    assert!(asked[2].text().contains("They talked.") && !asked[2].text().contains("question 1 "));
+    assert_eq!(asked[2].text().matches("They talked.").count(), 1);
+}
+
+#[tokio::test]
+async fn a_reply_that_grows_too_long_is_cut_between_its_rounds() {
+    let model = Told::new(|asked| {
+        if is_summing_up(asked) {
+            return vec![Line::text("They read.")];
+        }
+        let calls = asked.messages.last().unwrap().blocks::<ToolCall>();
+        let page = calls.map(|call| call.id[1..].parse::<u32>().unwrap()).max().unwrap_or(0) + 1;
+        if page > 6 {
+            return vec![Line::text("All read.")];
+        }
+        vec![Line::call(&format!("p{page}"), "read", &format!(r#"{{"page":{page}}}"#))]
+    });
+    let mut house = House::new("Read the book.");
+    house.history = house.history.into_iter().map(|msg| msg.stamped(&Fixed::default())).collect();
+    house.run(&agent(&model)).await.unwrap();
+    let reply = house.reply();
+    assert_eq!(reply.text("").as_deref(), Some("All read."));
+    assert!(!summaries(&reply).is_empty());
+    assert_eq!(reply.blocks::<ToolResult>().count(), 6, "the log keeps everything");
+    for asked in model.asked().iter().filter(|asked| !is_summing_up(asked)) {
+        assert!(asked.text().contains("Read the book."), "the question stays");
+        let last = asked.messages.last().unwrap();
+        for (call, result) in last.tool_calls() {
+            assert!(result.is_some(), "{} was torn from its result", call.id);
+        }
+        assert_eq!(last.blocks::<ToolCall>().count(), last.blocks::<ToolResult>().count());
+        assert!(asked.text().len() < 6000, "{}", asked.text().len());
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_follows_from_the_log_after_a_crash() {
+    let crashes = crash_everywhere(
+        || long("And now?"),
+        || agent(&Told::new(choose)),
+        |crashed, whole| {
+            assert_eq!(summaries(&crashed.reply()), summaries(&whole.reply()));
+            assert_eq!(crashed.reply().text(""), whole.reply().text(""));
+        },
+    )
+    .await;
+    assert!(crashes >= 5, "{crashes}");
+    // Each process that begins behind the summary sends the same.
+    for dies_after in 2..4 {
+        let model = Told::new(choose);
+        crate::kit::play(long("And now?"), &|| agent(&model), Some(dies_after)).await;
+        let asked = model.asked();
+        assert_eq!(asked.iter().filter(|asked| is_summing_up(asked)).count(), 1);
+        let sent: Vec<_> = asked.iter().filter(|asked| !is_summing_up(asked)).collect();
+        assert!(sent.iter().all(|asked| asked.messages == sent[0].messages));
+    }
+}
+
+#[tokio::test]
+async fn without_a_summary_the_model_gets_everything() {
+    let broken = ModelError::new(ErrorType::Upstream, "no");
+    let model = Told::new(move |asked| {
+        let line =
+            if is_summing_up(asked) { Line::Fail(broken.clone()) } else { Line::text("Hello.") };
+        vec![line]
+    });
+    let mut house = long("And now?");
+    house.run(&agent(&model)).await.unwrap();
+    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+    assert_eq!(model.asked()[1].messages.len(), 13);
+}
+
+#[tokio::test]
+async fn a_summary_is_no_round_of_the_reply() {
+    let model = Told::new(choose);
+    let friday = Agent::builder("friday")
+        .model(model.clone())
+        .tool(function("read", "", async |_: Page| Ok::<_, ToolError>("")))
+        .window(500)
+        .max_iterations(1)
+        .build();
+    let mut house = long("And now?");
+    house.run(&friday).await.unwrap();
+    assert_eq!(model.asked()[1].tools, ["read"], "this is not its last word yet");
+    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+}
+
+#[tokio::test]
+async fn what_fits_is_left_alone() {
+    let model = Told::new(choose);
+    let mut house = House::new("Hi.");
+    house.run(&agent(&model)).await.unwrap();
+    assert_eq!(model.asked().len(), 1);
+}

@@ -1,0 +1,226 @@
+//! Every way in which a reply or a call can end, event by event.
+
+use crate::house::House;
+use crate::kit::{Told, result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use turnwire_agent::model::script::Line;
+use turnwire_agent::tool::{Out, ToolError, function, streaming};
+use turnwire_agent::{Agent, Halt};
+use turnwire_core::{
+    DataBlock, EventKind, FinishedReason, Part, Payload, ToolResult, ToolResultState,
+};
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+
+fn agent(model: &Arc<Told>) -> Agent {
+    let limited = |_: Nothing| async {
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        Ok::<_, ToolError>("late")
+    };
+    let slow = |_: Nothing, out: Out| async move {
+        for word in ["one ", "two ", "three"] {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            out.text(word).await;
+        }
+        Ok::<_, ToolError>(())
+    };
+    let picture = |_: Nothing| async {
+        Ok::<_, ToolError>(vec![Part::from("Look:"), DataBlock::bytes(PNG, "image/png").into()])
+    };
+    let huge = |_: Nothing| async { Ok::<_, ToolError>(format!("head{}tail", "x".repeat(60_000))) };
+    Agent::builder("friday")
+        .model(model.clone())
+        .tool(function("limited", "", limited).time_limit(Duration::from_secs(1)))
+        .tool(function("forever", "", limited))
+        .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("")).asks())
+        .tool(streaming("slow", "", slow))
+        .tool(function("picture", "", picture))
+        .tool(function("huge", "", huge))
+        .build()
+}
+
+/// A reply in which the model says these lines, and then "Well.".
+fn saying(lines: Vec<Line>) -> Arc<Told> {
+    Told::new(move |asked| match asked.results() {
+        0 => lines.clone(),
+        _ => vec![Line::text("Well.")],
+    })
+}
+
+/// The types, without those of words and of the frame that all replies have.
+async fn types(lines: Vec<Line>) -> (House, Vec<String>) {
+    let mut house = House::new("go");
+    house.run(&agent(&saying(lines))).await.unwrap();
+    let types = house.types();
+    (house, types)
+}
+
+const WORDS: [&str; 3] = ["TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END"];
+const CALL: [&str; 3] = ["TOOL_CALL_START", "TOOL_CALL_DELTA", "TOOL_CALL_END"];
+
+/// A reply of these parts.
+fn sequence(parts: &[&[&'static str]]) -> Vec<&'static str> {
+    parts.iter().flat_map(|part| part.iter().copied()).collect()
+}
+
+fn a_call(results: &[&'static str]) -> Vec<&'static str> {
+    sequence(&[
+        &["REPLY_START", "MODEL_CALL_START"],
+        &CALL,
+        &["MODEL_CALL_END", "TOOL_RESULT_START"],
+        results,
+        &["TOOL_RESULT_END", "MODEL_CALL_START"],
+        &WORDS,
+        &["MODEL_CALL_END", "REPLY_END"],
+    ])
+}
+
+#[tokio::test]
+async fn a_model_that_stops_early_ends_the_reply_and_says_why() {
+    for reason in [
+        FinishedReason::Refusal,
+        FinishedReason::Length,
+        FinishedReason::ContentFilter,
+        FinishedReason::Truncated,
+    ] {
+        let (house, types) = types(vec![Line::text("I "), Line::End(reason.clone())]).await;
+        let expected = sequence(&[
+            &["REPLY_START", "MODEL_CALL_START"],
+            &WORDS,
+            &["MODEL_CALL_END", "REPLY_END"],
+        ]);
+        assert_eq!(types, expected);
+        assert_eq!(house.reply().finished_reason(), Some(&reason));
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_model_that_declined_is_not_made() {
+    let lines = vec![Line::call("c", "huge", "{}"), Line::End(FinishedReason::Refusal)];
+    let (house, types) = types(lines).await;
+    let expected = sequence(&[
+        &["REPLY_START", "MODEL_CALL_START"],
+        &CALL,
+        &["MODEL_CALL_END", "TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END"],
+        &["REPLY_END"],
+    ]);
+    assert_eq!(types, expected);
+    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
+}
+
+/// Runs, and is stopped after a while.
+async fn stopped(lines: Vec<Line>) -> House {
+    let mut house = House::new("go");
+    let stop = house.stop.clone();
+    let friday = agent(&saying(lines));
+    let (ended, ()) = tokio::join!(house.run(&friday), async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        stop.cancel();
+    });
+    assert_eq!(ended, Err(Halt::Stopped));
+    house.close();
+    let reply = house.reply();
+    assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
+    house
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_in_the_model() {
+    let wait = Line::Wait(Duration::from_hours(1));
+    let house = stopped(vec![Line::text("Let me"), wait, Line::text("see")]).await;
+    let expected = sequence(&[&["REPLY_START", "MODEL_CALL_START"], &WORDS, &["REPLY_END"]]);
+    assert_eq!(house.types(), expected);
+    assert_eq!(house.reply().text("").as_deref(), Some("Let me"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_in_a_tool() {
+    let house = stopped(vec![Line::call("c", "forever", "{}")]).await;
+    let expected = sequence(&[
+        &["REPLY_START", "MODEL_CALL_START"],
+        &CALL,
+        &["MODEL_CALL_END", "TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END"],
+        &["REPLY_END"],
+    ]);
+    assert_eq!(house.types(), expected);
+    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
+}
+
+#[tokio::test]
+async fn stopped_while_it_waits() {
+    let (mut house, _) = types(vec![Line::call("c", "asks", "{}")]).await;
+    house.close();
+    let expected = sequence(&[
+        &["REPLY_START", "MODEL_CALL_START"],
+        &CALL,
+        &["MODEL_CALL_END", "REQUIRE_USER_CONFIRM"],
+        &["TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END", "REPLY_END"],
+    ]);
+    assert_eq!(house.types(), expected);
+    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_takes_too_long() {
+    let (house, types) = types(vec![Line::call("c", "limited", "{}")]).await;
+    assert_eq!(types, a_call(&["TOOL_RESULT_TEXT_DELTA"]));
+    let (state, why) = result(&house.reply(), "c");
+    assert_eq!(state, ToolResultState::Error);
+    assert!(why.contains("1s"), "{why}");
+}
+
+#[tokio::test]
+async fn an_unknown_tool_and_an_input_that_is_no_json() {
+    for (tool, input, why) in [("nothing", "{}", "no tool"), ("huge", "{\"a\":", "not JSON")] {
+        let (house, types) = types(vec![Line::call("c", tool, input)]).await;
+        assert_eq!(types, a_call(&["TOOL_RESULT_TEXT_DELTA"]));
+        let (state, said) = result(&house.reply(), "c");
+        assert_eq!(state, ToolResultState::Error);
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_huge_result_is_whole_in_the_log_and_cut_for_the_model() {
+    let model = saying(vec![Line::call("c", "huge", "{}")]);
+    let mut house = House::new("go");
+    house.run(&agent(&model)).await.unwrap();
+    assert_eq!(house.types(), a_call(&["TOOL_RESULT_TEXT_DELTA"]));
+    assert_eq!(result(&house.reply(), "c").1.len(), 60_008);
+    let sent = result(model.asked()[1].messages.last().unwrap(), "c").1;
+    assert!(sent.starts_with("head") && sent.ends_with("tail"));
+    assert!(sent.contains("[10008 characters were left out here]"));
+    assert!(sent.len() < 50_100);
+}
+
+#[tokio::test]
+async fn a_binary_result_passes_through() {
+    let model = saying(vec![Line::call("c", "picture", "{}")]);
+    let mut house = House::new("go");
+    house.run(&agent(&model)).await.unwrap();
+    assert_eq!(house.types(), a_call(&["TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_DATA_DELTA"]));
+    for msg in [&house.reply(), model.asked()[1].messages.last().unwrap()] {
+        let Payload::Parts(parts) = &msg.first::<ToolResult>().unwrap().output else {
+            panic!("parts")
+        };
+        let Part::Data(block) = &parts[1] else { panic!("data") };
+        assert_eq!(block.decoded().unwrap().unwrap(), PNG);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_result_comes_piece_by_piece() {
+    let (house, types) = types(vec![Line::call("c", "slow", "{}")]).await;
+    assert_eq!(types, a_call(&["TOOL_RESULT_TEXT_DELTA"; 3]));
+    let pieces = house.events.iter().filter_map(|event| match &event.kind {
+        EventKind::ToolResultTextDelta(delta) => Some(delta.delta.as_ref()),
+        _ => None,
+    });
+    assert_eq!(pieces.collect::<Vec<_>>(), ["one ", "two ", "three"]);
+}

@@ -1,0 +1,210 @@
+//! A log in memory, and whoever calls the agent.
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use turnwire_agent::{Halt, Journal, Replier, SubReply, Turn, close};
+use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, SubAgent, UserConfirmResult};
+use turnwire_core::stamp::System;
+use turnwire_core::{
+    Event, EventKind, FinishedReason, ModelCalls, Msg, PermissionRule, ToolCall, ToolCallState,
+    ToolResult,
+};
+
+/// A reply in a log, and what was said before it.
+pub struct House {
+    pub history: Vec<Msg>,
+    pub events: Vec<Event<'static>>,
+    pub rules: Vec<PermissionRule>,
+    /// After so many commits the process dies.
+    pub dies_after: Option<usize>,
+    /// When there are so many events, somebody stops the reply.
+    pub stops_after: Option<usize>,
+    /// Stops the reply.
+    pub stop: CancellationToken,
+    commits: usize,
+}
+
+/// A reply in the log: the one that was asked for, or one of a sub-agent.
+pub struct Logged {
+    pub msg: Msg,
+    pub calls: ModelCalls,
+    pub agent: Option<SubAgent>,
+}
+
+pub const REPLY: &str = "reply";
+
+impl House {
+    pub fn new(question: &str) -> Self {
+        let history = vec![Msg::user("ann", question)];
+        Self {
+            history,
+            events: Vec::new(),
+            rules: Vec::new(),
+            dies_after: None,
+            stops_after: None,
+            stop: CancellationToken::new(),
+            commits: 0,
+        }
+    }
+
+    /// Closes a reply that was stopped, as whoever calls an agent does.
+    pub fn close(&mut self) {
+        for event in close(&self.reply(), FinishedReason::Interrupted, None) {
+            self.push(event);
+        }
+    }
+
+    /// All replies as the log has them, in the order of their first events. Everything in them fits,
+    /// strictly, and says whose it is.
+    pub fn replies(&self) -> Vec<Logged> {
+        let mut replies: Vec<Logged> = Vec::new();
+        for event in &self.events {
+            let at = replies.iter().position(|reply| reply.msg.id() == event.reply_id);
+            let at = at.unwrap_or_else(|| {
+                replies.push(Logged {
+                    msg: Msg::reply(&*event.reply_id, ""),
+                    calls: ModelCalls::default(),
+                    agent: event.agent.as_deref().cloned(),
+                });
+                replies.len() - 1
+            });
+            let reply = replies.get_mut(at).unwrap();
+            let outcome = reply.msg.append_event(event);
+            assert!(outcome.is_ok(), "{} does not fit: {outcome:?}", event.to_json());
+            assert_eq!(event.agent.as_deref(), reply.agent.as_ref(), "{}", event.to_json());
+            assert_eq!(event.is_of_sub_agent(), event.reply_id != REPLY, "{}", event.to_json());
+            reply.calls.see(event);
+        }
+        replies
+    }
+
+    /// The reply as the log has it.
+    pub fn reply(&self) -> Msg {
+        let mut replies = self.replies().into_iter();
+        let own = replies.find(|reply| reply.msg.id() == REPLY);
+        own.map_or_else(|| Msg::reply(REPLY, ""), |own| own.msg)
+    }
+
+    pub fn calls(&self) -> ModelCalls {
+        let mut replies = self.replies().into_iter();
+        replies.find(|reply| reply.msg.id() == REPLY).map(|own| own.calls).unwrap_or_default()
+    }
+
+    /// The replies of sub-agents that are open.
+    fn subs(&self) -> Vec<SubReply> {
+        let open = |reply: &Logged| reply.msg.finished_at().is_none();
+        let replies = self.replies().into_iter().filter(open);
+        replies
+            .filter_map(|Logged { msg, calls, agent }| Some(SubReply { msg, calls, agent: agent? }))
+            .collect()
+    }
+
+    /// Ends everything that is open, as a server does when somebody stops a reply.
+    pub fn close_all(&mut self) {
+        let open = |reply: &Logged| reply.msg.finished_at().is_none();
+        for Logged { msg, agent, .. } in self.replies().into_iter().filter(open).rev() {
+            for event in close(&msg, FinishedReason::Interrupted, None) {
+                self.push(Event { agent: agent.clone().map(Box::new), ..event });
+            }
+        }
+    }
+
+    /// Calls the agent once: until the reply ends, or waits, or the process dies.
+    pub async fn run(&mut self, agent: &dyn Replier) -> Result<(), Halt> {
+        let reply = self.reply();
+        let turn = Turn {
+            session_id: "s".to_owned(),
+            reply_id: REPLY.to_owned(),
+            history: self.history.clone(),
+            partial: (!self.events.is_empty()).then_some(reply),
+            calls: self.calls(),
+            subs: self.subs(),
+            rules: self.rules.clone(),
+            input: None,
+            stop: self.stop.clone(),
+        };
+        agent.reply(turn, self).await
+    }
+
+    pub fn types(&self) -> Vec<String> {
+        self.events.iter().map(|event| event.kind.type_name().to_owned()).collect()
+    }
+
+    /// The calls of all replies that are in a state.
+    fn in_state(&self, state: &ToolCallState) -> Vec<(Logged, Vec<ToolCall>)> {
+        let replies = self.replies().into_iter();
+        let calls = |reply: &Logged| -> Vec<ToolCall> {
+            let calls = reply.msg.blocks::<ToolCall>();
+            calls.filter(|call| call.state == *state).cloned().collect()
+        };
+        let with = replies.map(|reply| {
+            let calls = calls(&reply);
+            (reply, calls)
+        });
+        with.filter(|(_, calls)| !calls.is_empty()).collect()
+    }
+
+    /// Answers everything that is asked. Whether there was anything.
+    pub fn answer(&mut self, mut decide: impl FnMut(ToolCall) -> ConfirmResult) -> bool {
+        let asked = self.in_state(&ToolCallState::Asking);
+        let any = !asked.is_empty();
+        for (reply, calls) in asked {
+            let confirm_results: Vec<ConfirmResult> = calls.into_iter().map(&mut decide).collect();
+            let rules = confirm_results.iter().flat_map(|result| result.rules.iter().flatten());
+            self.rules.extend(rules.cloned());
+            self.push_to(&reply, UserConfirmResult { confirm_results });
+        }
+        any
+    }
+
+    /// Gives a result for everything that the client executes. Whether there was anything.
+    pub fn execute(&mut self, give: impl Fn(&ToolCall) -> ToolResult) -> bool {
+        let handed = self.in_state(&ToolCallState::Submitted);
+        let any = !handed.is_empty();
+        for (reply, calls) in handed {
+            let execution_results = calls.iter().map(&give).collect();
+            self.push_to(&reply, ExternalExecutionResult { execution_results });
+        }
+        any
+    }
+
+    fn push_to(&mut self, reply: &Logged, kind: impl Into<EventKind<'static>>) {
+        let mut event = Event::new(reply.msg.id().to_owned(), kind);
+        event.agent = reply.agent.clone().map(Box::new);
+        self.push(event);
+    }
+
+    fn push(&mut self, event: Event<'static>) {
+        self.events.push(event.stamped(&System));
+    }
+}
+
+#[async_trait]
+impl Journal for House {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+        if self.stop.is_cancelled() {
+            return Err(Halt::Stopped);
+        }
+        if self.dies_after == Some(self.commits) {
+            return Err(Halt::Lost("the process died".to_owned()));
+        }
+        self.commits += 1;
+        for event in events {
+            self.push(event);
+        }
+        // Everything fits, at any point.
+        self.replies();
+        if self.stops_after.is_some_and(|most| self.events.len() >= most) {
+            self.stop.cancel();
+        }
+        Ok(())
+    }
+}
+
+pub fn yes(tool_call: ToolCall) -> ConfirmResult {
+    ConfirmResult { confirmed: true, tool_call, rules: None, ..ConfirmResult::default() }
+}
+
+pub fn no(tool_call: ToolCall) -> ConfirmResult {
+    ConfirmResult { confirmed: false, ..yes(tool_call) }
+}

@@ -1,0 +1,16 @@
+//! The loop on a scripted model: what it emits, and how it goes on from the log alone.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod background;
+mod boundaries;
+mod compaction;
+mod endings;
+mod house;
+mod kit;
+mod law10;
+mod middleware;
+mod sequences;
+mod structured;
+mod subagents;
+mod talk;

@@ -1,0 +1,283 @@
+//! What stands around an agent.
+
+use crate::house::House;
+use crate::kit::{Asked, Told, crash_everywhere, result};
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use turnwire_agent::middleware::{Context, Middleware, Next, Request, Verdict};
+use turnwire_agent::model::script::Line;
+use turnwire_agent::tool::{Given, Out, ToolError, function};
+use turnwire_agent::{Agent, Builder};
+use turnwire_core::{
+    Event, EventKind, FinishedReason, HintBlock, Msg, ThinkingBlock, ToolCall, ToolResultState,
+};
+
+#[derive(Deserialize, JsonSchema)]
+struct City {
+    city: String,
+}
+
+fn call(id: &str, tool: &str) -> Line {
+    Line::call(id, tool, r#"{"city":"Rome"}"#)
+}
+
+fn agent(model: &Arc<Told>) -> Builder {
+    let weather = |City { city }: City| async move { Ok::<_, ToolError>(format!("{city}: sunny")) };
+    let forever = |_: City| async move {
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        Ok::<_, ToolError>("late")
+    };
+    Agent::builder("friday")
+        .model(model.clone())
+        .tool(function("weather", "The weather", weather))
+        .tool(function("forever", "Takes long", forever))
+}
+
+fn with_a_tool() -> Arc<Told> {
+    Told::new(|asked: &Asked| match asked.results() {
+        0 => vec![Line::thinking("Hm."), call("c", "weather")],
+        _ => vec![Line::Text(vec!["It is ".to_owned(), "sunny.".to_owned()])],
+    })
+}
+
+/// Writes down when it is asked.
+struct Diary {
+    name: &'static str,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Diary {
+    fn note(&self, what: &str) {
+        self.notes.lock().unwrap().push(format!("{} {what}", self.name));
+    }
+}
+
+#[async_trait]
+impl Middleware for Diary {
+    async fn model(&self, request: &mut Request, _: &Context) {
+        self.note("model");
+        request.tools.retain(|tool| tool.name != "forever");
+        request.messages.push(Msg::user("", format!("(from {})", self.name)));
+        request.tuning.temperature = Some(0.5);
+    }
+
+    async fn tool(
+        &self,
+        mut call: ToolCall,
+        out: Out,
+        next: Next<'_>,
+        context: &Context,
+    ) -> Result<Given, ToolError> {
+        self.note(&format!("before {} of {}", next.spec().name, context.agent()));
+        call.input = call.input.replace("Rome", &format!("Rome {}", self.name));
+        let given = next.run(call, out).await;
+        self.note("after");
+        given
+    }
+}
+
+#[tokio::test]
+async fn several_stand_around_each_other_in_their_order() {
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let model = with_a_tool();
+    let friday = agent(&model)
+        .middleware(Diary { name: "a", notes: notes.clone() })
+        .middleware(Diary { name: "b", notes: notes.clone() })
+        .build();
+    let mut house = House::new("weather?");
+    // The answer depends on the reply, which is not the last message here.
+    house.run(&friday).await.unwrap();
+    let asked = &model.asked()[0];
+    assert_eq!(asked.tools, ["weather"]);
+    assert_eq!(asked.tuning.temperature, Some(0.5));
+    assert!(asked.text().contains("(from a)") && asked.text().contains("(from b)"));
+    let notes = notes.lock().unwrap();
+    assert_eq!(
+        notes[..6],
+        [
+            "a model",
+            "b model",
+            "a before weather of friday",
+            "b before weather of friday",
+            "b after",
+            "a after"
+        ]
+    );
+    assert_eq!(result(&house.reply(), "c").1, "Rome b a: sunny");
+    // What was put into a request is in no log.
+    assert!(!house.reply().to_json().contains("(from"));
+}
+
+/// Changes words, keeps thoughts to itself, and tries what it may not do.
+struct Editor;
+
+impl Middleware for Editor {
+    fn event(&self, event: &mut Event<'static>, _: &Context) -> Verdict {
+        match &mut event.kind {
+            EventKind::TextBlockDelta(delta) => {
+                delta.delta = delta.delta.to_uppercase().into();
+                Verdict::Keep
+            }
+            EventKind::TextBlockStart(start) => {
+                start.block_id = "mine".into();
+                Verdict::Keep
+            }
+            EventKind::ThinkingBlockStart(_)
+            | EventKind::ToolResultStart(_)
+            | EventKind::TextBlockEnd(_)
+            | EventKind::ReplyEnd(_) => Verdict::Drop,
+            _ => Verdict::Keep,
+        }
+    }
+}
+
+#[tokio::test]
+async fn events_are_changed_before_anybody_sees_them() {
+    let model = with_a_tool();
+    let friday = agent(&model).middleware(Editor).build();
+    let mut house = House::new("weather?");
+    house.run(&friday).await.unwrap();
+    let reply = house.reply();
+    assert_eq!(reply.text("").as_deref(), Some("IT IS SUNNY."));
+    assert!(!reply.has::<ThinkingBlock>(), "with the start all of it goes");
+    assert_eq!(result(&reply, "c").0, ToolResultState::Success);
+    assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed), "a frame stays");
+    assert!(!model.asked()[1].text().contains("Hm."), "the model reads what the log has");
+}
+
+/// Tells the model the time, as it were.
+struct Clock;
+
+#[async_trait]
+impl Middleware for Clock {
+    async fn hints(&self, reply: &Msg, _: &Context) -> Vec<HintBlock> {
+        vec![HintBlock::new(format!("{} blocks so far", reply.content().len()))]
+    }
+}
+
+#[tokio::test]
+async fn hints_are_in_the_log_and_told_once_whatever_happens() {
+    let choose = |asked: &Asked| match asked.results() {
+        0 => vec![call("c", "weather")],
+        _ => vec![Line::text("Sunny.")],
+    };
+    let crashes = crash_everywhere(
+        || House::new("weather?"),
+        || agent(&Told::new(choose)).middleware(Clock).build(),
+        |crashed, _| {
+            let reply = crashed.reply();
+            assert_eq!(reply.blocks::<HintBlock>().count(), 2, "{:?}", crashed.types());
+            assert_eq!(reply.text("").as_deref(), Some("Sunny."));
+        },
+    )
+    .await;
+    assert!(crashes > 6, "{crashes}");
+    let model = Told::new(choose);
+    let mut house = House::new("weather?");
+    house.run(&agent(&model).middleware(Clock).build()).await.unwrap();
+    assert_eq!(
+        house.types()[..3],
+        ["REPLY_START", "HINT_BLOCK", "MODEL_CALL_START"].map(str::to_owned)
+    );
+    assert!(model.asked()[0].text().contains("0 blocks so far"));
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    Asking,
+    Saying,
+    Running,
+    Ending,
+}
+
+struct Brake(When);
+
+#[async_trait]
+impl Middleware for Brake {
+    async fn model(&self, _: &mut Request, context: &Context) {
+        if self.0 == When::Asking {
+            context.stop("enough");
+        }
+    }
+
+    async fn tool(
+        &self,
+        call: ToolCall,
+        out: Out,
+        next: Next<'_>,
+        context: &Context,
+    ) -> Result<Given, ToolError> {
+        if self.0 == When::Running {
+            context.stop("enough");
+        }
+        next.run(call, out).await
+    }
+
+    fn event(&self, event: &mut Event<'static>, context: &Context) -> Verdict {
+        match event.kind {
+            EventKind::TextBlockDelta(_) if self.0 == When::Saying => context.stop("enough"),
+            EventKind::ReplyEnd(_) if self.0 == When::Ending => context.stop("enough"),
+            _ => {}
+        }
+        Verdict::Keep
+    }
+}
+
+#[tokio::test]
+async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
+    let lines = || vec![Line::text("Let me"), Line::Wait(Duration::ZERO), call("c", "forever")];
+    for (when, types) in [
+        (When::Asking, vec!["REPLY_START", "REQUEST_STOP", "REPLY_END"]),
+        (
+            When::Saying,
+            vec![
+                "REPLY_START",
+                "MODEL_CALL_START",
+                "TEXT_BLOCK_START",
+                "TEXT_BLOCK_DELTA",
+                "TEXT_BLOCK_END",
+                "MODEL_CALL_END",
+                "REQUEST_STOP",
+                "REPLY_END",
+            ],
+        ),
+        (
+            When::Running,
+            vec![
+                "REPLY_START",
+                "MODEL_CALL_START",
+                "TEXT_BLOCK_START",
+                "TEXT_BLOCK_DELTA",
+                "TEXT_BLOCK_END",
+                "TOOL_CALL_START",
+                "TOOL_CALL_DELTA",
+                "TOOL_CALL_END",
+                "MODEL_CALL_END",
+                "TOOL_RESULT_START",
+                "REQUEST_STOP",
+                "TOOL_RESULT_TEXT_DELTA",
+                "TOOL_RESULT_END",
+                "REPLY_END",
+            ],
+        ),
+    ] {
+        let friday = agent(&Told::new(move |_| lines())).middleware(Brake(when)).build();
+        let mut house = House::new("go");
+        house.run(&friday).await.unwrap();
+        assert_eq!(house.types(), types);
+        assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Interrupted));
+        let stop = house.events.iter().find_map(|event| match &event.kind {
+            EventKind::RequestStop(stop) => stop.reason.clone(),
+            _ => None,
+        });
+        assert_eq!(stop.as_deref(), Some("enough"));
+    }
+    // Too late: it has ended.
+    let friday = agent(&with_a_tool()).middleware(Brake(When::Ending)).build();
+    let mut house = House::new("go");
+    house.run(&friday).await.unwrap();
+    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+}

@@ -1,0 +1,255 @@
+//! What is emitted, event by event.
+
+use crate::house::{House, no, yes};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::time::Duration;
+use turnwire_agent::model::ModelError;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::permission::Rule;
+use turnwire_agent::tool::{Out, ToolError, function, streaming};
+use turnwire_agent::{Agent, Builder, ClientTool, Offer};
+use turnwire_core::event::ConfirmResult;
+use turnwire_core::{
+    Behavior, ErrorType, FinishedReason, Msg, ToolCall, ToolResult, ToolResultState,
+};
+
+#[derive(Deserialize, JsonSchema)]
+struct City {
+    city: String,
+}
+
+fn agent(answers: impl IntoIterator<Item = Vec<Line>>) -> Builder {
+    Agent::builder("friday")
+        .model(Script::new(answers))
+        .tool(streaming("weather", "The weather", async |City { city }: City, out: Out| {
+            out.text(format!("{city}: ")).await;
+            Ok::<_, ToolError>("sunny")
+        }))
+        .tool(function("trade", "Buys", async |_: City| Ok::<_, ToolError>("bought")).asks())
+        .tool(function("broken", "Panics", async |_: City| -> Result<(), ToolError> {
+            panic!("on purpose")
+        }))
+        .tool(
+            function("slow", "Takes long", async |_: City| {
+                tokio::time::sleep(Duration::from_hours(1)).await;
+                Ok::<_, ToolError>("late")
+            })
+            .time_limit(Duration::from_millis(10)),
+        )
+}
+
+fn call(id: &str, tool: &str) -> Line {
+    Line::call(id, tool, r#"{"city":"Paris"}"#)
+}
+
+fn result(reply: &Msg, id: &str) -> (ToolResultState, String) {
+    let (_, result) = reply.tool_calls().find(|(call, _)| call.id == id).unwrap();
+    let result = result.unwrap();
+    (result.state.clone(), result.output.text(""))
+}
+
+#[tokio::test]
+async fn plain_words() {
+    let friday = agent([vec![Line::thinking("Hm."), Line::text("Hello.")]]).build();
+    let mut house = House::new("hi");
+    house.run(&friday).await.unwrap();
+    assert_eq!(
+        house.types(),
+        [
+            "REPLY_START",
+            "MODEL_CALL_START",
+            "THINKING_BLOCK_START",
+            "THINKING_BLOCK_DELTA",
+            "THINKING_BLOCK_END",
+            "TEXT_BLOCK_START",
+            "TEXT_BLOCK_DELTA",
+            "TEXT_BLOCK_END",
+            "MODEL_CALL_END",
+            "REPLY_END",
+        ]
+    );
+    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+}
+
+#[tokio::test]
+async fn a_tool_is_run_and_the_model_reads_its_result() {
+    let model = Script::new([vec![call("c", "weather")], vec![Line::text("Sunny.")]]);
+    let friday = agent([]).model(model).build();
+    let mut house = House::new("weather?");
+    house.run(&friday).await.unwrap();
+    assert_eq!(
+        house.types(),
+        [
+            "REPLY_START",
+            "MODEL_CALL_START",
+            "TOOL_CALL_START",
+            "TOOL_CALL_DELTA",
+            "TOOL_CALL_END",
+            "MODEL_CALL_END",
+            "TOOL_RESULT_START",
+            "TOOL_RESULT_TEXT_DELTA",
+            "TOOL_RESULT_TEXT_DELTA",
+            "TOOL_RESULT_END",
+            "MODEL_CALL_START",
+            "TEXT_BLOCK_START",
+            "TEXT_BLOCK_DELTA",
+            "TEXT_BLOCK_END",
+            "MODEL_CALL_END",
+            "REPLY_END",
+        ]
+    );
+    let reply = house.reply();
+    assert_eq!(result(&reply, "c"), (ToolResultState::Success, "Paris: sunny".to_owned()));
+    assert_eq!(reply.text("").as_deref(), Some("Sunny."));
+}
+
+#[tokio::test]
+async fn a_question_waits_and_each_answer_goes_on() {
+    type Decide = fn(ToolCall) -> ConfirmResult;
+    let edit: Decide = |mut call| {
+        call.input = r#"{"city":"Rome"}"#.to_owned();
+        yes(call)
+    };
+    for (decide, state) in [
+        (yes as Decide, ToolResultState::Success),
+        (no, ToolResultState::Denied),
+        (edit, ToolResultState::Success),
+    ] {
+        let friday = agent([vec![call("c", "trade")], vec![Line::text("Done.")]]).build();
+        let mut house = House::new("trade");
+        house.run(&friday).await.unwrap();
+        assert_eq!(house.types().last().unwrap(), "REQUIRE_USER_CONFIRM");
+        // Nothing happens by itself.
+        let before = house.events.len();
+        house.run(&friday).await.unwrap();
+        assert_eq!(house.events.len(), before);
+        assert!(house.answer(decide));
+        house.run(&friday).await.unwrap();
+        let reply = house.reply();
+        assert_eq!(result(&reply, "c").0, state);
+        assert_eq!(reply.text("").as_deref(), Some("Done."));
+    }
+}
+
+#[tokio::test]
+async fn two_questions_at_once_are_both_kept_and_others_run_beside_them() {
+    let calls = vec![call("a", "trade"), call("w", "weather"), call("b", "trade")];
+    let friday = agent([calls, vec![Line::text("Done.")]]).build();
+    let mut house = House::new("trade");
+    house.run(&friday).await.unwrap();
+    assert_eq!(result(&house.reply(), "w").0, ToolResultState::Success);
+    let mut asked = Vec::new();
+    house.answer(|call| {
+        asked.push(call.id.clone());
+        if call.id == "a" { yes(call) } else { no(call) }
+    });
+    assert_eq!(asked, ["a", "b"]);
+    house.run(&friday).await.unwrap();
+    let reply = house.reply();
+    assert_eq!(result(&reply, "a").0, ToolResultState::Success);
+    assert_eq!(result(&reply, "b").0, ToolResultState::Denied);
+    assert!(reply.finished_at().is_some());
+}
+
+#[tokio::test]
+async fn always_allow_is_remembered() {
+    let friday =
+        agent([vec![call("a", "trade")], vec![call("b", "trade")], vec![Line::text("Done.")]])
+            .build();
+    let mut house = House::new("trade");
+    house.run(&friday).await.unwrap();
+    house.answer(|call| ConfirmResult { rules: Some(call.suggested_rules.clone()), ..yes(call) });
+    house.run(&friday).await.unwrap();
+    assert_eq!(house.reply().text("").as_deref(), Some("Done."));
+}
+
+#[tokio::test]
+async fn a_rule_that_denies_wins_over_an_edit() {
+    let friday = agent([vec![call("c", "trade")], vec![Line::text("Done.")]])
+        .permissions([Rule::new("trade", Behavior::Deny).input("city", "Rome")])
+        .build();
+    let mut house = House::new("trade");
+    house.run(&friday).await.unwrap();
+    house.answer(|mut call| {
+        call.input = r#"{"city":"Rome"}"#.to_owned();
+        yes(call)
+    });
+    house.run(&friday).await.unwrap();
+    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Denied);
+}
+
+#[tokio::test]
+async fn a_tool_of_the_client_waits_for_its_result() {
+    let friday = agent([vec![call("c", "open_page")], vec![Line::text("Seen.")]]).build();
+    let mut house = House::new("browse");
+    let tool = ClientTool { name: "open_page".to_owned(), ..ClientTool::default() };
+    let offer = Offer { tools: vec![tool], ..Offer::default() };
+    house.history = house.history.into_iter().map(|msg| offer.to_msg(msg)).collect();
+    house.run(&friday).await.unwrap();
+    let types = house.types();
+    assert_eq!(types[types.len() - 2..], ["MODEL_CALL_END", "REQUIRE_EXTERNAL_EXECUTION"]);
+    assert!(
+        house.execute(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"))
+    );
+    house.run(&friday).await.unwrap();
+    let reply = house.reply();
+    assert_eq!(result(&reply, "c").1, "a page");
+    assert_eq!(reply.text("").as_deref(), Some("Seen."));
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_told_to_the_model() {
+    let friday = agent([
+        vec![
+            call("unknown", "nothing"),
+            Line::call("no-json", "weather", "{\"city\":"),
+            Line::call("no-object", "weather", "[]"),
+            Line::call("no-field", "weather", "{}"),
+            call("panics", "broken"),
+            call("late", "slow"),
+        ],
+        vec![Line::text("Sorry.")],
+    ])
+    .build();
+    let mut house = House::new("hi");
+    house.run(&friday).await.unwrap();
+    let reply = house.reply();
+    for id in ["unknown", "no-json", "no-object", "no-field", "panics", "late"] {
+        let (state, why) = result(&reply, id);
+        assert_eq!(state, ToolResultState::Error, "{id}");
+        assert!(!why.is_empty(), "{id}");
+    }
+    assert_eq!(reply.text("").as_deref(), Some("Sorry."));
+}
+
+#[tokio::test]
+async fn a_model_that_fails_ends_the_reply_and_leaves_what_it_said() {
+    let error = ModelError::new(ErrorType::Upstream, "overloaded");
+    for lines in [
+        vec![Line::Fail(error.clone())],
+        vec![Line::text("Let me"), Line::Fail(error.clone())],
+        vec![call("c", "weather"), Line::Fail(error.clone())],
+    ] {
+        let friday = agent([lines.clone()]).build();
+        let mut house = House::new("hi");
+        house.run(&friday).await.unwrap();
+        let reply = house.reply();
+        assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error), "{lines:?}");
+        assert_eq!(reply.error().unwrap().r#type, ErrorType::Upstream);
+    }
+}
+
+#[tokio::test]
+async fn who_goes_round_too_often_is_asked_for_a_last_word() {
+    let round = |id: &str| vec![call(id, "weather")];
+    let friday = agent([round("a"), round("b"), vec![Line::text("Enough.")], round("c")])
+        .max_iterations(2)
+        .build();
+    let mut house = House::new("hi");
+    house.run(&friday).await.unwrap();
+    let reply = house.reply();
+    assert_eq!(reply.finished_reason(), Some(&FinishedReason::ExceedMaxIters));
+    assert_eq!(reply.text("").as_deref(), Some("Enough."));
+    assert!(house.types().contains(&"EXCEED_MAX_ITERS".to_owned()));
+}

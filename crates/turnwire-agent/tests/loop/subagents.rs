@@ -1,0 +1,504 @@
+//! Agents that work for another: in the same log, each with a message of its own.
+
+use crate::house::{House, REPLY, no, yes};
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::{Answer, Ask, Model, ModelError};
+use turnwire_agent::subagent::MAX_DEPTH;
+use turnwire_agent::tool::{Given, Out, Tool, ToolError, ToolSpec, function, streaming};
+use turnwire_agent::{Agent, AgentTool, Halt, Journal, Replier, Turn};
+use turnwire_core::event::SubAgent;
+use turnwire_core::{ErrorType, FinishedReason, Msg, ToolCall, ToolResult, ToolResultState};
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+/// A tool that the client executes.
+struct OpenPage(ToolSpec);
+
+#[async_trait]
+impl Tool for OpenPage {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn run(&self, _: ToolCall, _: Out) -> Result<Given, ToolError> {
+        unreachable!("the client executes it")
+    }
+}
+
+fn open_page() -> OpenPage {
+    OpenPage(ToolSpec::of_client("open_page", "Opens a page", serde_json::Map::new().into()))
+}
+
+fn trade(count: &Arc<AtomicU32>) -> impl Tool {
+    let count = count.clone();
+    streaming("trade", "Buys", move |_: Nothing, _: Out| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async { Ok::<_, ToolError>("bought") }
+    })
+    .asks()
+}
+
+/// A model that the test keeps.
+struct Shared(Arc<Script>);
+
+#[async_trait]
+impl Model for Shared {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+        self.0.ask(ask).await
+    }
+}
+
+fn hand(id: &str, agent: &str) -> Line {
+    Line::call(id, agent, r#"{"task":"Look into it."}"#)
+}
+
+fn script(answers: impl IntoIterator<Item = Vec<Line>>) -> Script {
+    Script::new(answers).by_history()
+}
+
+fn researcher(answers: impl IntoIterator<Item = Vec<Line>>) -> turnwire_agent::Builder {
+    Agent::builder("researcher").model(script(answers))
+}
+
+fn main_agent(tool: impl Tool) -> Agent {
+    let answers = [vec![hand("c", "researcher")], vec![Line::text("So it is.")]];
+    Agent::builder("main").model(script(answers)).tool(tool).build()
+}
+
+fn result(reply: &Msg, id: &str) -> (ToolResultState, String) {
+    let (_, result) = reply.tool_calls().find(|(call, _)| call.id == id).unwrap();
+    let result = result.unwrap();
+    (result.state.clone(), result.output.text(""))
+}
+
+/// Who wrote what, in the order of the log.
+fn lines(house: &House) -> Vec<String> {
+    let who = |event: &turnwire_core::Event<'_>| {
+        let agent = event.agent.as_ref().and_then(|agent| agent.agent_path.clone());
+        agent.map(|path| format!("{path} ")).unwrap_or_default()
+    };
+    house.events.iter().map(|event| format!("{}{}", who(event), event.kind.type_name())).collect()
+}
+
+/// Every reply has ended, once.
+fn all_ended(house: &House) {
+    for reply in house.replies() {
+        assert!(reply.msg.finished_at().is_some(), "{} is open", reply.msg.id());
+        let is_end = |event: &&turnwire_core::Event<'_>| {
+            event.reply_id == reply.msg.id() && event.kind.type_name() == "REPLY_END"
+        };
+        assert_eq!(house.events.iter().filter(is_end).count(), 1, "{}", reply.msg.id());
+        for (call, result) in reply.msg.tool_calls() {
+            assert!(result.is_some_and(|result| result.finished_at.is_some()), "{}", call.id);
+        }
+    }
+}
+
+fn the(house: &House, id: &str) -> Msg {
+    let mut replies = house.replies().into_iter();
+    replies.find(|reply| reply.msg.id() == id).unwrap().msg
+}
+
+#[tokio::test]
+async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
+    let model = Arc::new(script([vec![Line::text("Found: 42.")]]));
+    let sub = researcher([]).model(Shared(model.clone())).build();
+    let agent = main_agent(AgentTool::new(sub, "Finds out"));
+    let mut house = House::new("why?");
+    house.run(&agent).await.unwrap();
+    assert_eq!(
+        lines(&house),
+        [
+            "REPLY_START",
+            "MODEL_CALL_START",
+            "TOOL_CALL_START",
+            "TOOL_CALL_DELTA",
+            "TOOL_CALL_END",
+            "MODEL_CALL_END",
+            "TOOL_RESULT_START",
+            "main/researcher REPLY_START",
+            "main/researcher MODEL_CALL_START",
+            "main/researcher TEXT_BLOCK_START",
+            "main/researcher TEXT_BLOCK_DELTA",
+            "main/researcher TEXT_BLOCK_END",
+            "main/researcher MODEL_CALL_END",
+            "main/researcher REPLY_END",
+            "TOOL_RESULT_TEXT_DELTA",
+            "TOOL_RESULT_END",
+            "MODEL_CALL_START",
+            "TEXT_BLOCK_START",
+            "TEXT_BLOCK_DELTA",
+            "TEXT_BLOCK_END",
+            "MODEL_CALL_END",
+            "REPLY_END",
+        ]
+    );
+    all_ended(&house);
+    let [own, sub] = <[_; 2]>::try_from(house.replies()).ok().unwrap();
+    assert_eq!(result(&own.msg, "c"), (ToolResultState::Success, "Found: 42.".to_owned()));
+    assert_eq!(own.msg.text("").as_deref(), Some("So it is."));
+    assert_eq!(sub.msg.text("").as_deref(), Some("Found: 42."));
+    assert_eq!(sub.msg.name(), "researcher");
+    let agent = SubAgent {
+        agent_path: Some("main/researcher".to_owned()),
+        parent_tool_call_id: Some("c".to_owned()),
+    };
+    assert_eq!(sub.agent, Some(agent));
+    // It sees its task, and nothing of the conversation.
+    let asked = model.asked();
+    let seen: Vec<_> = asked[0].iter().map(|msg| msg.text("").unwrap()).collect();
+    assert_eq!(seen, ["Look into it."]);
+}
+
+#[tokio::test]
+async fn only_what_it_says_after_its_last_call_is_the_result() {
+    let look = function("look", "Looks", async |_: Nothing| Ok::<_, ToolError>("seen"));
+    let answers = [
+        vec![Line::text("Let me see."), Line::call("l", "look", "{}")],
+        vec![Line::text("It is red.")],
+    ];
+    let agent = main_agent(AgentTool::new(researcher(answers).tool(look).build(), "Finds out"));
+    let mut house = House::new("why?");
+    house.run(&agent).await.unwrap();
+    assert_eq!(result(&house.reply(), "c").1, "It is red.");
+    all_ended(&house);
+}
+
+#[tokio::test]
+async fn what_it_asks_the_same_person_answers() {
+    for (is_yes, state, count) in
+        [(true, ToolResultState::Success, 1), (false, ToolResultState::Denied, 0)]
+    {
+        let bought = Arc::new(AtomicU32::new(0));
+        let answers = [vec![Line::call("t", "trade", "{}")], vec![Line::text("Done.")]];
+        let sub = researcher(answers).tool(trade(&bought)).build();
+        let agent = main_agent(AgentTool::new(sub, "Finds out"));
+        let mut house = House::new("trade");
+        house.run(&agent).await.unwrap();
+        assert_eq!(lines(&house).last().unwrap(), "main/researcher REQUIRE_USER_CONFIRM");
+        // Nothing happens by itself.
+        let before = house.events.len();
+        house.run(&agent).await.unwrap();
+        assert_eq!(house.events.len(), before);
+        assert!(house.answer(if is_yes { yes } else { no }));
+        house.run(&agent).await.unwrap();
+        all_ended(&house);
+        let [own, sub] = <[_; 2]>::try_from(house.replies()).ok().unwrap();
+        assert_eq!(result(&sub.msg, "t").0, state);
+        assert_eq!(result(&own.msg, "c"), (ToolResultState::Success, "Done.".to_owned()));
+        assert_eq!(bought.load(Ordering::Relaxed), count);
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_was_accepted_holds_below_too() {
+    let bought = Arc::new(AtomicU32::new(0));
+    let answers = [
+        vec![Line::call("t", "trade", "{}")],
+        vec![Line::call("u", "trade", "{}")],
+        vec![Line::text("Done.")],
+    ];
+    let agent =
+        main_agent(AgentTool::new(researcher(answers).tool(trade(&bought)).build(), "Finds out"));
+    let mut house = House::new("trade");
+    house.run(&agent).await.unwrap();
+    house.answer(|call| turnwire_core::event::ConfirmResult {
+        rules: Some(call.suggested_rules.clone()),
+        ..yes(call)
+    });
+    house.run(&agent).await.unwrap();
+    all_ended(&house);
+    assert_eq!(bought.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn what_it_hands_to_the_client_the_client_executes() {
+    let answers = [vec![Line::call("p", "open_page", "{}")], vec![Line::text("Seen.")]];
+    let agent =
+        main_agent(AgentTool::new(researcher(answers).tool(open_page()).build(), "Finds out"));
+    let mut house = House::new("browse");
+    house.run(&agent).await.unwrap();
+    assert_eq!(lines(&house).last().unwrap(), "main/researcher REQUIRE_EXTERNAL_EXECUTION");
+    assert!(
+        house.execute(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"))
+    );
+    house.run(&agent).await.unwrap();
+    all_ended(&house);
+    assert_eq!(result(&house.reply(), "c").1, "Seen.");
+}
+
+/// Two at once; one asks, the other hands over, and each has an agent below it.
+fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
+    let texts = |texts: &[&str]| Line::Text(texts.iter().map(|&text| text.to_owned()).collect());
+    let look = |count: &Arc<AtomicU32>| {
+        let count = count.clone();
+        streaming("look", "Looks", move |_: Nothing, out: Out| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                out.text("one ").await;
+                Ok::<_, ToolError>("two")
+            }
+        })
+    };
+    let helper = || {
+        let answers = [vec![Line::call("x", "look", "{}")], vec![texts(&["Hel", "ped."])]];
+        Agent::builder("helper").model(script(answers)).tool(look(looked)).build()
+    };
+    let researcher = researcher([
+        vec![texts(&["Let ", "me."]), hand("h", "helper"), Line::call("t", "trade", "{}")],
+        vec![],
+        vec![texts(&["Found."])],
+    ])
+    .tool(AgentTool::new(helper(), "Helps"))
+    .tool(trade(bought));
+    let browser = Agent::builder("browser")
+        .model(script([
+            vec![hand("h", "helper"), Line::call("p", "open_page", "{}")],
+            vec![],
+            vec![texts(&["Seen."])],
+        ]))
+        .tool(AgentTool::new(helper(), "Helps"))
+        .tool(open_page());
+    Agent::builder("main")
+        .model(script([
+            vec![hand("r", "researcher"), hand("b", "browser")],
+            vec![],
+            vec![texts(&["All ", "done."])],
+        ]))
+        .tool(AgentTool::new(researcher.build(), "Finds out"))
+        .tool(AgentTool::new(browser.build(), "Browses"))
+        .build()
+}
+
+struct Played {
+    house: House,
+    bought: u32,
+    looked: u32,
+}
+
+/// Runs to the end, and dies when it is told to.
+async fn play(dies_after: Option<usize>) -> Played {
+    let (bought, looked) = (Arc::default(), Arc::default());
+    let mut house = House::new("go");
+    house.dies_after = dies_after;
+    let mut runs = 0;
+    while house.reply().finished_at().is_none() {
+        runs += 1;
+        assert!(runs < 20, "{:?}", lines(&house));
+        // Another process: nothing is remembered but the log.
+        match house.run(&team(&bought, &looked)).await {
+            Ok(()) => {
+                let asked = house.answer(yes);
+                let handed = house.execute(|call| {
+                    ToolResult::success(call.id.as_str(), "page").named("open_page")
+                });
+                assert!(asked || handed || house.reply().finished_at().is_some());
+            }
+            Err(Halt::Lost(_)) => house.dies_after = None,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    all_ended(&house);
+    let [bought, looked] = [bought, looked].map(|count| count.load(Ordering::Relaxed));
+    Played { house, bought, looked }
+}
+
+/// What a person reads of each reply.
+fn words(house: &House) -> Vec<(String, String)> {
+    let mut words: Vec<_> = house
+        .replies()
+        .into_iter()
+        .map(|reply| {
+            let path = reply.agent.and_then(|agent| agent.agent_path).unwrap_or_default();
+            (path, reply.msg.text("|").unwrap_or_default())
+        })
+        .collect();
+    words.sort();
+    words
+}
+
+fn expected() -> Vec<(String, String)> {
+    [
+        ("", "All done."),
+        ("main/browser", "Seen."),
+        ("main/browser/helper", "Helped."),
+        ("main/researcher", "Let me.|Found."),
+        ("main/researcher/helper", "Helped."),
+    ]
+    .map(|(path, text)| (path.to_owned(), text.to_owned()))
+    .into()
+}
+
+#[tokio::test]
+async fn several_at_once_share_one_log() {
+    let Played { house, bought, looked } = play(None).await;
+    assert_eq!(words(&house), expected());
+    assert_eq!((bought, looked), (1, 2));
+    let reply = house.reply();
+    assert_eq!(result(&reply, "r").1, "Found.");
+    assert_eq!(result(&reply, "b").1, "Seen.");
+}
+
+#[tokio::test]
+async fn they_go_on_after_any_crash() {
+    let mut crashes = 0;
+    for dies_after in 0.. {
+        let Played { house, bought, looked } = play(Some(dies_after)).await;
+        if house.dies_after.is_some() {
+            break;
+        }
+        crashes += 1;
+        assert_eq!(words(&house), expected(), "after {dies_after}: {:?}", lines(&house));
+        assert!(bought <= 1 && looked <= 2, "after {dies_after}: {bought} {looked}");
+        for reply in house.replies() {
+            assert_eq!(reply.msg.finished_reason(), Some(&FinishedReason::Completed));
+        }
+        assert_eq!(result(&house.reply(), "r").1, "Found.");
+        assert_eq!(result(&house.reply(), "b").1, "Seen.");
+    }
+    assert!(crashes > 15, "{crashes}");
+}
+
+#[tokio::test]
+async fn a_stop_at_any_point_stops_all_of_them() {
+    let whole = play(None).await.house.events.len();
+    for stops_after in 1..whole {
+        let (bought, looked) = (Arc::default(), Arc::default());
+        let mut house = House::new("go");
+        house.stops_after = Some(stops_after);
+        let outcome = loop {
+            let outcome = house.run(&team(&bought, &looked)).await;
+            let is_answered = house.answer(yes)
+                | house.execute(|call| ToolResult::success(call.id.as_str(), "page").named("x"));
+            if outcome.is_err() || !is_answered {
+                break outcome;
+            }
+        };
+        if outcome.is_ok() {
+            // It was the very last word.
+            assert!(house.reply().finished_at().is_some(), "after {stops_after}");
+            continue;
+        }
+        assert_eq!(outcome, Err(Halt::Stopped));
+        house.close_all();
+        all_ended(&house);
+        assert_eq!(the(&house, REPLY).finished_reason(), Some(&FinishedReason::Interrupted));
+    }
+}
+
+#[tokio::test]
+async fn one_that_fails_is_a_failed_call() {
+    let error = ModelError::new(ErrorType::Upstream, "overloaded");
+    let sub = researcher([vec![Line::text("Let me"), Line::Fail(error)]]).build();
+    let agent = main_agent(AgentTool::new(sub, "Finds out"));
+    let mut house = House::new("why?");
+    house.run(&agent).await.unwrap();
+    all_ended(&house);
+    let (state, why) = result(&house.reply(), "c");
+    assert_eq!(state, ToolResultState::Error);
+    assert!(why.contains("overloaded"), "{why}");
+    assert_eq!(house.reply().text("").as_deref(), Some("So it is."));
+}
+
+/// Begins a reply, and does not end it.
+struct Careless(&'static str);
+
+#[async_trait]
+impl Replier for Careless {
+    fn about(&self) -> &'static str {
+        ""
+    }
+
+    fn model(&self) -> &'static str {
+        ""
+    }
+
+    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+        let event = |reply: &str, rest: &str| {
+            let json = format!(r#"{{"reply_id":"{reply}",{rest}}}"#);
+            turnwire_core::Event::from_json(&json).unwrap().into_owned()
+        };
+        let id = &turn.reply_id;
+        let begin = [
+            event(id, r#""type":"REPLY_START","name":"careless""#),
+            event(id, r#""type":"TEXT_BLOCK_START","block_id":"b""#),
+        ];
+        match self.0 {
+            "nothing" => return Ok(()),
+            "foreign" => {
+                let foreign = event("another", r#""type":"REPLY_START","name":"x""#);
+                return journal.commit(vec![foreign]).await;
+            }
+            _ => journal.commit(begin.into()).await?,
+        }
+        match self.0 {
+            "panics" => panic!("on purpose"),
+            "hangs" => std::future::pending().await,
+            "fails" => Err(Halt::Failed("no luck".to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_it_leaves_open_is_closed() {
+    for what in ["nothing", "foreign", "forgets", "panics", "hangs", "fails"] {
+        let tool = AgentTool::of("researcher", Careless(what), "")
+            .time_limit(Duration::from_millis(if what == "hangs" { 20 } else { 60_000 }));
+        let mut house = House::new("why?");
+        house.run(&main_agent(tool)).await.unwrap();
+        all_ended(&house);
+        let (state, why) = result(&house.reply(), "c");
+        assert_eq!(state, ToolResultState::Error, "{what}");
+        assert!(why.starts_with("researcher could not finish"), "{what}: {why}");
+        assert_eq!(house.reply().text("").as_deref(), Some("So it is."), "{what}");
+        let has_begun = !["nothing", "foreign"].contains(&what);
+        assert_eq!(house.replies().len(), if has_begun { 2 } else { 1 }, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn what_it_cannot_read_is_no_task() {
+    let agent = Agent::builder("main")
+        .model(script([vec![Line::call("c", "researcher", "{}")], vec![Line::text("Sorry.")]]))
+        .tool(AgentTool::new(researcher([]).build(), "Finds out"))
+        .build();
+    let mut house = House::new("why?");
+    house.run(&agent).await.unwrap();
+    all_ended(&house);
+    assert_eq!(house.replies().len(), 1);
+    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Error);
+}
+
+#[tokio::test]
+async fn they_do_not_go_deeper_than_they_may() {
+    let mut agent = Agent::builder("deep").model(script([vec![Line::text("The bottom.")]])).build();
+    for _ in 0..=MAX_DEPTH {
+        agent = Agent::builder("deep")
+            .model(script([vec![hand("c", "deep")], vec![Line::text("Up.")]]))
+            .tool(AgentTool::new(agent, "Goes deeper"))
+            .build();
+    }
+    let mut house = House::new("down");
+    house.run(&agent).await.unwrap();
+    all_ended(&house);
+    let replies = house.replies();
+    assert_eq!(replies.len(), 1 + usize::try_from(MAX_DEPTH).unwrap());
+    let deepest = replies.last().unwrap();
+    let (state, why) = result(&deepest.msg, "c");
+    assert_eq!(state, ToolResultState::Error);
+    assert!(why.contains("deep below each other"), "{why}");
+    let path = deepest.agent.as_ref().unwrap().agent_path.as_deref().unwrap();
+    assert_eq!(path, ["deep"; 6].join("/"));
+}

@@ -1,0 +1,117 @@
+//! A conversation in memory.
+
+use crate::kit::{Asked, Told, result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use turnwire_agent::model::script::Line;
+use turnwire_agent::talk::Question;
+use turnwire_agent::tool::{Given, Out, ToolError, function, streaming};
+use turnwire_agent::{Agent, ClientTool, Halt, Offer, Talk};
+use turnwire_core::{FinishedReason, HintBlock, Msg, ToolResult, ToolResultState};
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+fn friday(model: &Arc<Told>) -> Agent {
+    let background = |_: Nothing, out: Out| async move {
+        let later = out.later().clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            later.hint("Found it.").await;
+        });
+        Ok::<_, ToolError>(Given::Background("searching".to_owned()))
+    };
+    let forever = |_: Nothing| async {
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        Ok::<_, ToolError>("late")
+    };
+    Agent::builder("friday")
+        .model(model.clone())
+        .tool(function("buy", "", async |_: Nothing| Ok::<_, ToolError>("bought")).asks())
+        .tool(function("forever", "", forever))
+        .tool(streaming("search", "", background))
+        .build()
+}
+
+/// Calls the tool that the user names, and then says "Done.".
+fn obeys(asked: &Asked) -> Vec<Line> {
+    let calls = asked.messages.last().map_or(0, |msg| msg.blocks::<ToolResult>().count());
+    let user = asked.messages.iter().rev().find_map(|msg| match msg.name() {
+        "user" => msg.text(""),
+        _ => None,
+    });
+    match user.unwrap().split_once(' ') {
+        Some(("call", tool)) if calls == 0 => {
+            vec![Line::call(&format!("c{}", asked.messages.len()), tool, "{}")]
+        }
+        _ => vec![Line::text("Done.")],
+    }
+}
+
+#[tokio::test]
+async fn an_answer_goes_on_with_the_reply_and_always_is_remembered() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = seen.clone();
+    let mut talk = Talk::new(friday(&Told::new(obeys))).watched(move |event| {
+        notes.lock().unwrap().push(event.kind.type_name().to_owned());
+    });
+    let waits = talk.say("call buy").await.unwrap();
+    assert!(waits.finished_at().is_none());
+    assert_eq!(talk.history().len(), 1);
+    let questions = talk.questions();
+    let reply = talk.answer(questions.into_iter().map(Question::always)).await.unwrap();
+    assert_eq!(result(&reply, "c1"), (ToolResultState::Success, "bought".to_owned()));
+    assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
+    let again = talk.say("call buy").await.unwrap();
+    assert_eq!(result(&again, "c3").0, ToolResultState::Success, "nobody was asked again");
+    assert_eq!(talk.history().len(), 4);
+    assert_eq!(seen.lock().unwrap().iter().filter(|word| *word == "REPLY_END").count(), 2);
+}
+
+#[tokio::test]
+async fn who_says_something_else_lets_the_question_go() {
+    let model = Told::new(obeys);
+    let mut talk = Talk::new(friday(&model));
+    talk.say("call buy").await.unwrap();
+    let reply = talk.say("never mind").await.unwrap();
+    assert_eq!(reply.text("").as_deref(), Some("Done."));
+    assert!(talk.questions().is_empty());
+    let old = &talk.history()[1];
+    assert_eq!(old.finished_reason(), Some(&FinishedReason::Interrupted));
+    assert_eq!(result(old, "c1").0, ToolResultState::Interrupted);
+    assert!(matches!(talk.answer([]).await, Err(Halt::Failed(_))));
+}
+
+#[tokio::test]
+async fn what_the_client_executes_is_handed_in() {
+    let mut talk = Talk::new(friday(&Told::new(obeys)));
+    let tool = ClientTool { name: "page".to_owned(), ..ClientTool::default() };
+    let offer = Offer { tools: vec![tool], ..Offer::default() };
+    talk.send(offer.to_msg(Msg::user("user", "call page"))).await.unwrap();
+    let given = ToolResult::success("c1", "a page").named("page");
+    let reply = talk.hand_in(vec![given]).await.unwrap();
+    assert_eq!(result(&reply, "c1").1, "a page");
+    assert_eq!(reply.text("").as_deref(), Some("Done."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_can_be_stopped_and_goes_on_with_the_next_message() {
+    let mut talk = Talk::new(friday(&Told::new(obeys)));
+    let stop = talk.stop();
+    let (reply, ()) = tokio::join!(talk.say("call forever"), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+    });
+    assert_eq!(reply.unwrap().finished_reason(), Some(&FinishedReason::Interrupted));
+    assert_eq!(talk.say("hi").await.unwrap().text("").as_deref(), Some("Done."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_found_between_two_messages_is_read_with_the_next() {
+    let mut talk = Talk::new(friday(&Told::new(obeys)));
+    assert!(!talk.say("call search").await.unwrap().has::<HintBlock>());
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert!(talk.say("and?").await.unwrap().has::<HintBlock>());
+}

@@ -1,0 +1,166 @@
+//! What tools give, over both ways.
+
+use crate::house::House;
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use turnwire_agent::Agent;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::{Answer, Ask, Model, ModelError};
+use turnwire_agent::tool::Place;
+use turnwire_core::{EventKind, Msg, Part, Payload, ToolResultState};
+
+#[tokio::test]
+async fn a_tool_is_what_its_server_says() {
+    let house = House::child().await;
+    let spec = |name: &str| {
+        let tool = house.tools.iter().find(|tool| tool.spec().name == name);
+        tool.unwrap().spec().clone()
+    };
+    let echo = spec("files/echo");
+    assert_eq!(echo.description, "Says it again");
+    assert_eq!(echo.title.as_deref(), Some("Echo"));
+    assert_eq!(echo.place, Place::Here);
+    assert!(echo.input.text().contains(r#""text""#), "{}", echo.input.text());
+    let may_run_again: Vec<bool> = ["files/echo", "files/again", "files/destroys", "files/fails"]
+        .map(|name| spec(name).idempotent)
+        .into();
+    assert_eq!(may_run_again, [true, true, false, false]);
+}
+
+/// A model that notes by which names it hears of tools.
+struct Hears {
+    script: Script,
+    heard: Arc<Mutex<Vec<Vec<String>>>>,
+}
+
+#[async_trait]
+impl Model for Hears {
+    fn name(&self) -> &str {
+        self.script.name()
+    }
+
+    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+        let calls = ask.messages.iter().flat_map(Msg::tool_calls).flat_map(|(call, result)| {
+            [Some(call.name.clone()), result.map(|result| result.name.clone())]
+        });
+        let offered = ask.tools.iter().map(|tool| tool.name.clone());
+        let offered = offered.filter(|name| name.contains("echo"));
+        self.heard.lock().push(offered.chain(calls.flatten()).collect());
+        self.script.ask(ask).await
+    }
+}
+
+#[tokio::test]
+async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
+    let house = House::child().await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let answers = [vec![Line::call("c", "files__echo", "{}")], vec![Line::text("So.")]];
+    let model = Hears { script: Script::new(answers), heard: heard.clone() };
+    let mut agent = Agent::builder("friday").model(model);
+    for tool in &house.tools {
+        agent = agent.tool(tool.clone());
+    }
+    let reply = agent.build().call([Msg::user("ann", "go")]).await.unwrap();
+    let (call, result) = reply.tool_calls().next().unwrap();
+    assert_eq!((&*call.name, &*result.unwrap().name), ("files/echo", "files/echo"));
+    assert_eq!(*heard.lock(), [vec!["files__echo"], vec!["files__echo"; 3]]);
+}
+
+/// The same over pipes and over HTTP.
+async fn gives_what_it_has(house: House) {
+    // The model says the name that it was told.
+    let echo = house.call("files__echo", r#"{"text":"hello"}"#).await;
+    assert_eq!((echo.state, echo.output.text("")), (ToolResultState::Success, "hello".to_owned()));
+    assert_eq!(echo.name, "files/echo");
+    assert_eq!(house.call("files__echo", "").await.output.text(""), "nothing");
+    let structured = house.call("files__structured", "{}").await;
+    assert_eq!(structured.output.text(""), r#"{"answer":42}"#);
+    for (tool, why) in [("files__fails", "no such file"), ("files__refuses", "text is missing")] {
+        let result = house.call(tool, "{}").await;
+        assert_eq!(
+            (result.state, result.output.text("")),
+            (ToolResultState::Error, why.to_owned())
+        );
+    }
+    let broken = house.call("files__broken", "{}").await;
+    assert_eq!(broken.output.text(""), "(image/png that cannot be read)");
+
+    let Payload::Parts(parts) = house.call("files__show", "{}").await.output else { panic!() };
+    let shown: Vec<String> = parts
+        .iter()
+        .map(|part| match part {
+            Part::Text(block) => block.text.clone(),
+            Part::Data(block) => {
+                let bytes = block.decoded().unwrap().unwrap();
+                format!("{} {bytes:?}", block.media_type().unwrap())
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "one\ntwo",
+            "image/png [0, 1, 2]",
+            "audio/wav [3, 4, 5]",
+            "file:///b.txt\ninside",
+            "application/octet-stream [6, 7, 8]",
+            "a.txt <file:///a.txt>: A file",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn over_pipes_it_gives_what_it_has() {
+    gives_what_it_has(House::child().await).await;
+}
+
+#[tokio::test]
+async fn over_http_it_gives_what_it_has() {
+    gives_what_it_has(House::http().await).await;
+}
+
+#[tokio::test]
+async fn what_it_says_on_its_way_is_streamed() {
+    for house in [House::child().await, House::http().await] {
+        let mut events = house.agent("files__steps", "{}").reply([Msg::user("ann", "go")]);
+        let mut said = String::new();
+        while let Some(event) = events.next().await {
+            if let EventKind::ToolResultTextDelta(delta) = event.unwrap().kind {
+                // It goes on when this was heard, and not before.
+                std::fs::write(house.folder.path().join("heard"), "").unwrap();
+                said.push_str(&delta.delta);
+            }
+        }
+        assert_eq!(said, "one\ndone");
+    }
+}
+
+#[tokio::test]
+async fn many_calls_share_one_server() {
+    for house in [House::child().await, House::http().await] {
+        let calls = (0..20).map(|n| {
+            let house = &house;
+            async move {
+                let input = format!(r#"{{"text":"{n}"}}"#);
+                assert_eq!(house.call("files__echo", &input).await.output.text(""), n.to_string());
+            }
+        });
+        futures_util::future::join_all(calls).await;
+    }
+}
+
+#[tokio::test]
+async fn a_child_gets_little_of_our_environment() {
+    // Cargo gives each test a lot of it.
+    assert!(std::env::vars_os().any(|(name, _)| name.to_str().unwrap().starts_with("CARGO")));
+    let house = House::with(|server| server.env("EXTRA", "1").inherit("CARGO_PKG_NAME")).await;
+    let names = house.call("files__environment", "{}").await.output.text("");
+    let names: Vec<&str> = names.split(' ').collect();
+    for expected in ["EXTRA", "PATH", "CARGO_PKG_NAME"] {
+        assert!(names.contains(&expected), "{expected}: {names:?}");
+    }
+    assert!(!names.contains(&"CARGO_PKG_VERSION"), "{names:?}");
+}

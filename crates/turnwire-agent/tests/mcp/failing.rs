@@ -1,0 +1,153 @@
+//! Servers that are not there, die, hang, or are told to stop.
+
+use crate::house::{House, PATIENCE, child, eventually, serve};
+use futures_util::StreamExt;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use turnwire_agent::McpServer;
+use turnwire_core::{Msg, ToolResultState};
+
+/// Why a server cannot be used.
+async fn refused(server: &McpServer) -> String {
+    let connected = tokio::time::timeout(PATIENCE, server.connect()).await.expect("it hangs");
+    connected.err().expect("there is no server").to_string()
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    for (server, why) in [
+        (McpServer::command(["no-such-program-at-all"]).named("files"), "cannot be started"),
+        (McpServer::command(Vec::<String>::new()).named("files"), "the command is empty"),
+        (McpServer::command(["true"]).named("files"), "ended before it was ready"),
+        (
+            McpServer::url(format!("http://{address}/mcp?key=secret")).named("files"),
+            "cannot be reached",
+        ),
+        (McpServer::url("ftp://localhost").named("files"), "neither http nor https"),
+        (McpServer::url("nowhere").named("files"), "no valid address"),
+    ] {
+        let said = refused(&server).await;
+        assert!(said.starts_with("The MCP server files ") && said.contains(why), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_says_nothing_does_not_hold_up_the_start() {
+    let silent = McpServer::command(["sleep", "1000"]).start_limit(Duration::from_millis(50));
+    assert!(refused(&silent).await.contains("did not start within"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let silent =
+        McpServer::url(format!("http://{address}/")).start_limit(Duration::from_millis(50));
+    assert!(refused(&silent).await.contains("did not start within"));
+}
+
+#[tokio::test]
+async fn one_that_dies_is_started_again() {
+    let house = House::child().await;
+    let before = house.call("files__pid", "{}").await.output.text("");
+    let result = house.call("files__dies", "{}").await;
+    assert_eq!(result.state, ToolResultState::Error);
+    let why = result.output.text("");
+    assert!(why.contains("broke off; whether the call was carried out is not known"), "{why}");
+    let after = house.call("files__pid", "{}").await;
+    assert_eq!(after.state, ToolResultState::Success, "{}", after.output.text(""));
+    assert_ne!(after.output.text(""), before);
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_started_again_is_a_failed_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    let house = House::with(|server| server.folder(&inside)).await;
+    std::fs::remove_dir(&inside).unwrap();
+    house.call("files__dies", "{}").await;
+    let result = house.call("files__pid", "{}").await;
+    assert_eq!(result.state, ToolResultState::Error);
+    assert!(result.output.text("").contains("cannot be started"), "{}", result.output.text(""));
+    // And when it can be, it is.
+    std::fs::create_dir(&inside).unwrap();
+    assert_eq!(house.call("files__pid", "{}").await.state, ToolResultState::Success);
+}
+
+#[tokio::test]
+async fn one_over_http_that_was_restarted_is_reached_again() {
+    let mut house = House::http().await;
+    let address = house.http.as_ref().unwrap().address;
+    house.http = None;
+    // Until the listener is closed, a connection may still be taken.
+    let mut listener = None;
+    eventually(|| {
+        listener = std::net::TcpListener::bind(address).ok();
+        listener.is_some()
+    })
+    .await;
+    drop(listener);
+    let gone = house.call("files__pid", "{}").await;
+    assert_eq!(gone.state, ToolResultState::Error);
+    assert!(gone.output.text("").contains("The MCP server files "), "{}", gone.output.text(""));
+    let listener = TcpListener::bind(address).await.unwrap();
+    house.http = Some(serve(listener, house.folder.path()));
+    let back = house.call("files__pid", "{}").await;
+    assert_eq!(back.state, ToolResultState::Success, "{}", back.output.text(""));
+}
+
+#[tokio::test]
+async fn a_call_that_gives_no_sign_is_given_up_and_the_server_told() {
+    let house = House::with(|server| server.call_limit(Duration::from_secs(4))).await;
+    let before = house.call("files__pid", "{}").await.output.text("");
+    let result = house.call("files__hangs", "{}").await;
+    assert_eq!(result.state, ToolResultState::Error);
+    assert!(result.output.text("").contains("gave no sign for 4s"), "{}", result.output.text(""));
+    house.trace("cancelled").await;
+    // The server is well: it stays.
+    assert_eq!(house.call("files__pid", "{}").await.output.text(""), before);
+}
+
+#[tokio::test]
+async fn one_that_is_frozen_is_started_again() {
+    let house = House::with(|server| server.call_limit(Duration::from_secs(4))).await;
+    let before = house.call("files__pid", "{}").await.output.text("");
+    assert_eq!(house.call("files__freezes", "{}").await.state, ToolResultState::Error);
+    let after = house.call("files__pid", "{}").await;
+    assert_eq!(after.state, ToolResultState::Success, "{}", after.output.text(""));
+    assert_ne!(after.output.text(""), before);
+    // The frozen one is killed, although it does not see that its input has ended.
+    #[cfg(target_os = "linux")]
+    eventually(|| !std::path::Path::new("/proc").join(&before).exists()).await;
+}
+
+#[tokio::test]
+async fn a_stop_reaches_the_server() {
+    for house in [House::child().await, House::http().await] {
+        let mut events = house.agent("files__hangs", "{}").reply([Msg::user("ann", "go")]);
+        while let Some(event) = events.next().await {
+            if event.unwrap().kind.type_name() == "TOOL_RESULT_START" {
+                break;
+            }
+        }
+        house.trace("begun").await;
+        drop(events);
+        house.trace("cancelled").await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_child_ends_with_its_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::child().await;
+    let pid = house.call("files__pid", "{}").await.output.text("");
+    let process = std::path::Path::new("/proc").join(pid);
+    assert!(process.exists());
+    drop(house);
+    eventually(|| !process.exists()).await;
+    // Nothing of it is said by what is shown of it.
+    let shown = format!("{:?}", child(folder.path()).env("KEY", "secret"));
+    assert!(!shown.contains("secret"), "{shown}");
+}

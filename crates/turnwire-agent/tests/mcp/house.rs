@@ -1,0 +1,119 @@
+//! Servers, and an agent that calls one tool.
+
+use crate::server::{FOLDER, Server, TEST};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::tool::Tool;
+use turnwire_agent::{Agent, McpServer};
+use turnwire_core::{Msg, ToolResult};
+
+/// Nothing here takes so long.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server, where it leaves its traces, and what ends it.
+pub struct House {
+    pub folder: TempDir,
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub http: Option<Http>,
+}
+
+/// A server over HTTP.
+pub struct Http {
+    pub address: std::net::SocketAddr,
+    _ends: DropGuard,
+}
+
+/// A server that is a child of this test.
+pub fn child(folder: &Path) -> McpServer {
+    let own = std::env::current_exe().unwrap();
+    let command = [own.to_str().unwrap(), "--exact", TEST, "--ignored", "--nocapture"];
+    McpServer::command(command).named("files").env(FOLDER, folder.to_str().unwrap())
+}
+
+impl House {
+    pub async fn child() -> Self {
+        Self::with(|server| server).await
+    }
+
+    /// A child, with other settings.
+    pub async fn with(settings: impl FnOnce(McpServer) -> McpServer) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = settings(child(folder.path()));
+        let tools = server.connect().await.unwrap();
+        Self { folder, tools, http: None }
+    }
+
+    pub async fn http() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let http = serve(listener, folder.path());
+        let server = McpServer::url(format!("http://{}/mcp", http.address)).named("files");
+        let tools = server.connect().await.unwrap();
+        Self { folder, tools, http: Some(http) }
+    }
+
+    pub fn agent(&self, tool: &str, input: &str) -> Agent {
+        let answers = [vec![Line::call("c", tool, input)], vec![Line::text("So.")]];
+        let mut agent = Agent::builder("friday").model(Script::new(answers));
+        for tool in &self.tools {
+            agent = agent.tool(tool.clone());
+        }
+        agent.build()
+    }
+
+    /// What the agent gets from a tool.
+    pub async fn call(&self, tool: &str, input: &str) -> ToolResult {
+        let agent = self.agent(tool, input);
+        let reply = agent.call([Msg::user("ann", "go")]);
+        let reply = tokio::time::timeout(PATIENCE, reply).await.expect("it hangs").unwrap();
+        assert_eq!(reply.text("").as_deref(), Some("So."), "{:?}", reply.error());
+        let (call, result) = reply.tool_calls().next().unwrap();
+        assert!(call.name.starts_with("files/"), "{}", call.name);
+        result.unwrap().clone()
+    }
+
+    /// Waits until the server has left a trace.
+    pub async fn trace(&self, name: &str) {
+        let path = self.folder.path().join(name);
+        eventually(|| path.exists()).await;
+    }
+}
+
+/// Serves at an address until it is dropped.
+pub fn serve(listener: TcpListener, folder: &Path) -> Http {
+    let address = listener.local_addr().unwrap();
+    let ends = CancellationToken::new();
+    let server = Server { folder: folder.to_owned() };
+    let config = StreamableHttpServerConfig::default().with_cancellation_token(ends.clone());
+    let service = StreamableHttpService::new(
+        move || Ok(server.clone()),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    );
+    let router = axum::Router::new().nest_service("/mcp", service);
+    let until = ends.clone().cancelled_owned();
+    tokio::spawn(async move {
+        tokio::select! {
+            ended = async { axum::serve(listener, router).await } => ended.unwrap(),
+            () = until => {}
+        }
+    });
+    Http { address, _ends: ends.drop_guard() }
+}
+
+/// Waits until something holds, with nothing to be told by.
+pub async fn eventually(mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("it takes too long");
+}

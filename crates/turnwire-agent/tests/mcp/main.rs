@@ -1,0 +1,13 @@
+//! Tools of a real MCP server: as a child over its pipes, and over HTTP.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod calls;
+mod failing;
+mod house;
+mod server;

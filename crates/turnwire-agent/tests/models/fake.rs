@@ -1,0 +1,193 @@
+//! A provider that says what it was told to say, byte by byte.
+
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+/// What it does when it is asked.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Send(Vec<u8>),
+    /// Waits until it may go on.
+    Wait(Arc<Semaphore>),
+    /// Hangs up.
+    HangUp,
+    /// Says nothing more until the other side hangs up.
+    Hold,
+}
+
+/// What it was asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub head: String,
+    pub body: serde_json::Value,
+    /// Which connection it came on.
+    pub connection: usize,
+}
+
+impl Asked {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+/// A server on a port of its own.
+pub struct Fake {
+    pub base: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    hung_up: Arc<Semaphore>,
+}
+
+impl Fake {
+    /// Gives these answers, one after the other; behind the last it hangs up.
+    pub async fn start(answers: impl IntoIterator<Item = Vec<Step>>) -> Self {
+        Self::start_with(None, answers).await
+    }
+
+    /// The same, with TLS.
+    pub async fn start_with(
+        tls: Option<TlsAcceptor>,
+        answers: impl IntoIterator<Item = Vec<Step>>,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let base = match tls {
+            Some(_) => format!("https://localhost:{port}"),
+            None => format!("http://127.0.0.1:{port}"),
+        };
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let hung_up = Arc::new(Semaphore::new(0));
+        let answers: Arc<Mutex<VecDeque<Vec<Step>>>> =
+            Arc::new(Mutex::new(answers.into_iter().collect()));
+        let fake = Self { base, asked: Arc::clone(&asked), hung_up: Arc::clone(&hung_up) };
+        tokio::spawn(async move {
+            for connection in 0.. {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let (asked, answers) = (Arc::clone(&asked), Arc::clone(&answers));
+                let (hung_up, tls) = (Arc::clone(&hung_up), tls.clone());
+                stream.set_nodelay(true).unwrap();
+                tokio::spawn(async move {
+                    match tls {
+                        None => serve(stream, connection, &asked, &answers, &hung_up).await,
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                serve(stream, connection, &asked, &answers, &hung_up).await;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        fake
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().clone()
+    }
+
+    /// Waits until somebody has hung up on it.
+    pub async fn hung_up(&self) {
+        self.hung_up.acquire().await.unwrap().forget();
+    }
+}
+
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    connection: usize,
+    asked: &Mutex<Vec<Asked>>,
+    answers: &Mutex<VecDeque<Vec<Step>>>,
+    hung_up: &Semaphore,
+) {
+    let mut read = Vec::new();
+    while let Some((head, body)) = request(&mut stream, &mut read).await {
+        asked.lock().push(Asked { head, body: serde_json::from_slice(&body).unwrap(), connection });
+        let Some(steps) = answers.lock().pop_front() else { return };
+        for step in steps {
+            match step {
+                Step::Send(bytes) => {
+                    let sent = async {
+                        stream.write_all(&bytes).await?;
+                        stream.flush().await
+                    };
+                    if sent.await.is_err() {
+                        return hung_up.add_permits(1);
+                    }
+                }
+                Step::Wait(gate) => gate.acquire().await.unwrap().forget(),
+                Step::HangUp => return,
+                Step::Hold => {
+                    let mut rest = [0; 64];
+                    while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+                    return hung_up.add_permits(1);
+                }
+            }
+        }
+    }
+}
+
+/// The next request: its head and its body.
+async fn request(
+    stream: &mut (impl AsyncRead + Unpin),
+    read: &mut Vec<u8>,
+) -> Option<(String, Vec<u8>)> {
+    loop {
+        let end = read.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+        if let Some(end) = end {
+            let head = String::from_utf8(read[..end].to_vec()).unwrap();
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(": ")?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().unwrap())
+            });
+            let whole = end + length.unwrap_or(0);
+            if read.len() >= whole {
+                let rest = read.split_off(whole);
+                let body = std::mem::replace(read, rest).split_off(end);
+                return Some((head, body));
+            }
+        }
+        if stream.read_buf(read).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// The head of a stream.
+pub fn begun(media_type: &str) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n";
+    format!("{head}content-type: {media_type}\r\n\r\n").into_bytes()
+}
+
+pub fn chunk(bytes: &[u8]) -> Vec<u8> {
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    chunk
+}
+
+pub const LAST: &[u8] = b"0\r\n\r\n";
+
+/// A whole stream, cut into pieces of so many bytes.
+pub fn stream(body: &str, cut: usize) -> Vec<Step> {
+    let mut steps = open(body, cut);
+    steps.push(Step::Send(LAST.to_vec()));
+    steps
+}
+
+/// One that does not end.
+pub fn open(body: &str, cut: usize) -> Vec<Step> {
+    let mut steps = vec![Step::Send(begun("text/event-stream; charset=utf-8"))];
+    steps.extend(body.as_bytes().chunks(cut).map(|piece| Step::Send(chunk(piece))));
+    steps
+}
+
+/// Another answer than a stream.
+pub fn status(status: &str, headers: &str, body: &str) -> Vec<Step> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
+    vec![Step::Send(head.into_bytes())]
+}

@@ -1,0 +1,234 @@
+//! What is tried again, and what is asked instead.
+
+use crate::bodies::{Scene, body, says, says_all};
+use crate::fake::{Fake, Step, open, status, stream};
+use crate::scenes::{all, ask, at, folded, reason};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use turnwire_agent::model::http::HttpModel;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::{Model, ModelError};
+use turnwire_core::{ErrorType, FinishedReason};
+
+fn hello() -> Vec<Step> {
+    stream(&says_all(&["hello"]), 20)
+}
+
+async fn says_hello(model: &dyn Model) {
+    let (events, error) = all(model).await;
+    assert_eq!(error, None);
+    assert_eq!(folded(&events).text("").as_deref(), Some("hello"));
+}
+
+async fn fails(model: &dyn Model) -> ModelError {
+    let (events, error) = all(model).await;
+    assert!(events.is_empty(), "{events:?}");
+    error.unwrap()
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again_with_the_same_request() {
+    for failure in [
+        status("408 Request Timeout", "", ""),
+        status("409 Conflict", "", ""),
+        status("429 Too Many Requests", "retry-after: 0\r\n", "{}"),
+        status("500 Oh", "", "<html>"),
+        status("503 Busy", "retry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\n", ""),
+        status("529 Overloaded", "", r#"{"error":{"message":"busy"}}"#),
+        // It hangs up: at once, in the head, before the body, in a frame, behind the first frame,
+        // and says that it failed before it said anything.
+        vec![Step::HangUp],
+        vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-".to_vec()), Step::HangUp],
+        [open("", 1), vec![Step::HangUp]].concat(),
+        [open("data: {\"id\":\"x\",\"cho", 99), vec![Step::HangUp]].concat(),
+        [open(&says(&[""]), 99), vec![Step::HangUp]].concat(),
+        stream(&says(&[""]), 99),
+        stream("data: {\"error\":{\"message\":\"busy\",\"type\":\"server_error\"}}\n\n", 99),
+    ] {
+        let told = format!("{failure:?}");
+        let fake = Fake::start([failure.clone(), failure, hello()]).await;
+        let model = at("openai", &fake).build().unwrap();
+        says_hello(&model).await;
+        let asked = fake.asked();
+        assert_eq!(asked.len(), 3, "{told}");
+        assert_eq!(asked[0].body, asked[2].body);
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_breaks_off_is_tried_again() {
+    let whole = body("ollama", Scene::Text);
+    let cut = whole.get(..20).unwrap();
+    let fake = Fake::start([
+        [open(cut, 99), vec![Step::HangUp]].concat(),
+        stream(cut, 99),
+        stream(&whole, 99),
+    ])
+    .await;
+    let (events, error) = all(&at("ollama", &fake).build().unwrap()).await;
+    assert_eq!((reason(&events), error), (FinishedReason::Completed, None));
+}
+
+#[tokio::test]
+async fn an_overloaded_provider_that_says_so_inside_the_stream_is_asked_again() {
+    let busy = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\
+                \"message\":\"Overloaded\"}}\n\n";
+    let begun = "data: {\"type\":\"message_start\",\"message\":{\"id\":\"a\",\"model\":\"m\"}}\n\n";
+    let fake = Fake::start([
+        stream(busy, 9),
+        stream(&format!("{begun}{busy}"), 9),
+        stream(&body("anthropic", Scene::Text), 9),
+    ])
+    .await;
+    let (events, error) = all(&at("anthropic", &fake).build().unwrap()).await;
+    assert_eq!((reason(&events), error), (FinishedReason::Completed, None));
+    assert_eq!(fake.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn what_stays_is_not_tried_again() {
+    for (line, kind) in [
+        ("400 Bad Request", ErrorType::InvalidRequest),
+        ("401 Unauthorized", ErrorType::Authentication),
+        ("403 Forbidden", ErrorType::Permission),
+        ("404 Not Found", ErrorType::InvalidRequest),
+        ("413 Too Large", ErrorType::InvalidRequest),
+        ("422 Unprocessable", ErrorType::InvalidRequest),
+    ] {
+        let no = status(line, "", r#"{"error":{"message":"no, thanks"}}"#);
+        let fake = Fake::start([no, hello()]).await;
+        let error = fails(&at("openai", &fake).build().unwrap()).await;
+        assert_eq!(error.kind, kind, "{line}");
+        assert!(error.message.contains("no, thanks"), "{error}");
+        assert_eq!(fake.asked().len(), 1, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_tried_as_often_as_it_may_be() {
+    let busy = || status("503 Busy", "", "busy");
+    let fake = Fake::start([busy(), busy(), busy(), busy(), hello()]).await;
+    let error = fails(&at("openai", &fake).retries(3).build().unwrap()).await;
+    assert_eq!((error.kind, error.is_passing), (ErrorType::Upstream, true));
+    assert_eq!(fake.asked().len(), 4);
+    let error =
+        fails(&at("openai", &Fake::start([busy()]).await).retries(0).build().unwrap()).await;
+    assert!(error.message.ends_with("answered 503 (Service Unavailable): busy"), "{error}");
+}
+
+#[tokio::test]
+async fn a_provider_that_wants_to_be_left_alone_for_long_is() {
+    let later = status("429 Too Many Requests", "retry-after: 3600\r\n", "");
+    let fake = Fake::start([later, hello()]).await;
+    let error = fails(&at("openai", &fake).build().unwrap()).await;
+    assert_eq!(error.kind, ErrorType::RateLimit);
+    assert_eq!(error.retry_after, Some(Duration::from_hours(1)));
+    assert_eq!(fake.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_is_tried_again_and_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let model = HttpModel::builder("ollama:m")
+        .base_url(&base)
+        .pauses(Duration::from_millis(1), Duration::from_secs(1))
+        .build()
+        .unwrap();
+    let error = fails(&model).await;
+    assert_eq!((error.kind.clone(), error.is_passing), (ErrorType::Connection, true));
+    assert!(error.message.contains(&format!("was not reached at {base}: ")), "{error}");
+}
+
+#[tokio::test]
+async fn once_something_was_passed_on_nothing_is_tried_again() {
+    let steps = [open(&says(&["hel"]), 99), vec![Step::HangUp]].concat();
+    let fake = Fake::start([steps, hello()]).await;
+    let (events, error) = all(&at("openai", &fake).build().unwrap()).await;
+    assert_eq!((reason(&events), error), (FinishedReason::Truncated, None));
+    assert_eq!(folded(&events).text("").as_deref(), Some("hel"));
+    assert_eq!(fake.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn the_fallback_answers_when_the_model_does_not() {
+    for failure in [status("503 Busy", "", ""), status("401 Unauthorized", "", "")] {
+        let fake = Fake::start(vec![failure; 2]).await;
+        let other = Fake::start([stream(&body("anthropic", Scene::Text), 20)]).await;
+        let spare = at("anthropic", &other).build().unwrap();
+        let model = at("openai", &fake).retries(1).fallback(spare).build().unwrap();
+        let (events, error) = all(&model).await;
+        assert_eq!((reason(&events), error), (FinishedReason::Completed, None));
+        assert_eq!(other.asked().len(), 1);
+        assert!(other.asked()[0].head.starts_with("POST /v1/messages"));
+    }
+}
+
+#[tokio::test]
+async fn a_fallback_that_is_not_needed_is_not_asked_and_any_model_can_be_one() {
+    let fake = Fake::start([hello(), status("503 Busy", "", "")]).await;
+    let spare = Script::new([vec![Line::text("spare")]]);
+    let model = at("openai", &fake).retries(0).fallback(spare).build().unwrap();
+    says_hello(&model).await;
+    let (events, _) = all(&model).await;
+    assert_eq!(folded(&events).text("").as_deref(), Some("spare"));
+}
+
+#[tokio::test]
+async fn where_both_fail_both_are_named() {
+    let fake = Fake::start([status("401 Unauthorized", "", "first")]).await;
+    let other = Fake::start([status("400 Bad Request", "", "second")]).await;
+    let spare = at("anthropic", &other).build().unwrap();
+    let error = fails(&at("openai", &fake).fallback(spare).build().unwrap()).await;
+    assert_eq!(error.kind, ErrorType::InvalidRequest);
+    assert!(error.message.contains("second") && error.message.contains("first"), "{error}");
+}
+
+#[tokio::test]
+async fn a_model_that_says_nothing_is_tried_again_and_its_connections_are_closed() {
+    let beats = ": still there\n\n".repeat(3);
+    let silent = [
+        vec![Step::Hold],
+        [open("", 1), vec![Step::Hold]].concat(),
+        // Signs of life are no answer.
+        [open(&beats, 15), vec![Step::Hold]].concat(),
+    ];
+    let fake = Fake::start(silent).await;
+    let long = Duration::from_mins(1);
+    let limit = Duration::from_millis(400);
+    let error = fails(&at("openai", &fake).time_limits(long, limit, long).build().unwrap()).await;
+    assert_eq!((error.kind.clone(), error.is_passing), (ErrorType::Upstream, true));
+    assert!(error.message.contains("said nothing for 400ms"), "{error}");
+    assert_eq!(fake.asked().len(), 3);
+    for _ in 0..3 {
+        fake.hung_up().await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_provider_that_does_not_take_connections_is_given_up() {
+    use tokio::net::{TcpSocket, TcpStream};
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    // Once its queue is full, a further connection hangs.
+    let mut queue = Vec::new();
+    let limit = Duration::from_millis(200);
+    while let Ok(stream) = tokio::time::timeout(limit, TcpStream::connect(address)).await {
+        queue.push(stream.unwrap());
+        assert!(queue.len() < 100, "the queue has no end");
+    }
+    let long = Duration::from_mins(1);
+    let model = HttpModel::builder("ollama:m")
+        .base_url(format!("http://{address}"))
+        .time_limits(Duration::from_millis(50), long, long)
+        .retries(0)
+        .build()
+        .unwrap();
+    let Err(error) = ask(&model).await else { panic!("there is an answer") };
+    assert_eq!(error.kind, ErrorType::Connection);
+    assert!(error.message.contains("in time"), "{error}");
+}

@@ -1,0 +1,155 @@
+//! TLS and proxies. What the environment says is read once, so each case is a process of its own: this
+//! very program, told to run [`asks`] alone.
+
+use crate::bodies::says_all;
+use crate::fake::{Fake, stream};
+use crate::scenes::{all, at, folded};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls_pki_types::PrivateKeyDer;
+use std::io::Write;
+use std::process::Output;
+use std::sync::Arc;
+use tempfile::NamedTempFile;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use turnwire_agent::model::http::{HttpModel, Key};
+use turnwire_core::ErrorType;
+
+/// A server with a certificate of its own, and the file that vouches for it.
+fn tls() -> (TlsAcceptor, NamedTempFile) {
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(cert.pem().as_bytes()).unwrap();
+    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+    let config =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), file)
+}
+
+async fn secure() -> (Fake, NamedTempFile) {
+    let (tls, file) = tls();
+    (Fake::start_with(Some(tls), [stream(&says_all(&["hello"]), 9)]).await, file)
+}
+
+/// What a process of its own is told when it asks this address in this environment.
+async fn asked_elsewhere(base: &str, environment: &[(&str, &str)]) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "tls::asks", "--nocapture"]).env("TEST_BASE_URL", base);
+    for name in
+        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"]
+    {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    let Output { stdout, stderr, .. } =
+        command.envs(environment.iter().copied()).output().await.unwrap();
+    let told = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(told.contains("it was told: "), "{told}");
+    told
+}
+
+#[tokio::test]
+#[ignore = "the other tests here run it, each in an environment of its own"]
+async fn asks() {
+    let model = HttpModel::builder("openai:m")
+        .base_url(std::env::var("TEST_BASE_URL").unwrap())
+        .key(Key::given("sk-secret"))
+        .retries(0)
+        .build();
+    let told = match model {
+        Ok(model) => {
+            let (events, error) = all(&model).await;
+            format!("{}{error:?}", folded(&events).text("").unwrap_or_default())
+        }
+        Err(error) => format!("{error:?}"),
+    };
+    println!("it was told: {told}");
+}
+
+#[tokio::test]
+async fn a_server_that_the_system_trusts_is_asked() {
+    let (fake, file) = secure().await;
+    let path = file.path().display().to_string();
+    let told = asked_elsewhere(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
+    assert!(told.contains("it was told: helloNone"), "{told}");
+    assert_eq!(fake.asked()[0].header("authorization"), Some("Bearer sk-secret"));
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_gets_nothing() {
+    let (fake, _) = secure().await;
+    let (_, other) = tls();
+    let path = other.path().display().to_string();
+    let told = asked_elsewhere(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
+    assert!(told.contains("was not reached") && told.contains("certificate"), "{told}");
+    assert!(fake.asked().is_empty());
+}
+
+#[tokio::test]
+async fn without_any_certificates_a_plain_address_can_be_asked_and_a_secure_one_cannot() {
+    let nothing = [("SSL_CERT_FILE", "/no/such/file"), ("SSL_CERT_DIR", "/no/such/folder")];
+    let fake = Fake::start([stream(&says_all(&["hello"]), 9)]).await;
+    let told = asked_elsewhere(&fake.base, &nothing).await;
+    assert!(told.contains("it was told: helloNone"), "{told}");
+    let told = asked_elsewhere("https://localhost:1", &nothing).await;
+    assert!(told.contains("TLS cannot be used") && told.contains("Setup"), "{told}");
+}
+
+#[tokio::test]
+async fn a_plain_address_is_reached_without_a_proxy() {
+    let fake = Fake::start([stream(&says_all(&["hello"]), 9)]).await;
+    // Nobody listens there.
+    let nowhere = "http://127.0.0.1:1";
+    let proxies = [("HTTP_PROXY", nowhere), ("http_proxy", nowhere), ("ALL_PROXY", nowhere)];
+    let told = asked_elsewhere(&fake.base, &proxies).await;
+    assert!(told.contains("it was told: helloNone"), "{told}");
+}
+
+#[tokio::test]
+async fn a_proxy_of_the_environment_leads_to_a_secure_address_and_sees_no_key() {
+    let (fake, file) = secure().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let seen = tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(client.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        let place = head.split_whitespace().nth(1).unwrap().to_owned();
+        let mut server = TcpStream::connect(place).await.unwrap();
+        client.write_all(b"HTTP/1.1 200 Go ahead\r\n\r\n").await.unwrap();
+        // Whoever hangs up first.
+        let _ = copy_bidirectional(&mut client, &mut server).await;
+        head
+    });
+    let path = file.path().display().to_string();
+    let told =
+        asked_elsewhere(&fake.base, &[("SSL_CERT_FILE", &path), ("HTTPS_PROXY", &proxy)]).await;
+    assert!(told.contains("it was told: helloNone"), "{told}");
+    let head = seen.await.unwrap();
+    let host = fake.base.strip_prefix("https://").unwrap();
+    assert!(head.starts_with(&format!("CONNECT {host} ")), "{head}");
+    assert!(!head.contains("sk-secret"), "{head}");
+}
+
+#[tokio::test]
+async fn a_server_of_ones_own_making_is_not_trusted() {
+    let (fake, _) = secure().await;
+    let Ok(model) = at("openai", &fake).retries(0).build() else {
+        // This machine trusts nobody at all.
+        return;
+    };
+    let (_, error) = all(&model).await;
+    assert_eq!(error.unwrap().kind, ErrorType::Connection);
+    assert!(fake.asked().is_empty());
+}

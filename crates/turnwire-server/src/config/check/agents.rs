@@ -1,0 +1,335 @@
+//! Agents and what they can use: whether everything that is named is there.
+
+use super::Wrong;
+use crate::config::agents::{AgentConfig, Model, ToolPattern, ToolSource};
+use crate::config::{Config, WebUrl};
+use std::collections::BTreeMap;
+use std::path::Path;
+use turnwire_agent::permission::is_like;
+
+pub(super) fn check(config: &Config, wrong: &mut Wrong<'_>) {
+    let known = |name: &str| config.agents.contains_key(name) || Config::BUILT_IN.contains(&name);
+    if !known(&config.default_agent) {
+        let names: Vec<&str> =
+            config.agents.keys().map(String::as_str).chain(Config::BUILT_IN).collect();
+        let (agent, names) = (&config.default_agent, names.join(", "));
+        wrong(&["default_agent"], format!("there is no agent \"{agent}\"; there are {names}"));
+    }
+    for (name, agent) in &config.agents {
+        of_one(name, agent, wrong);
+        tools(config, name, agent, wrong);
+    }
+    cycles(config, wrong);
+    for (name, mcp) in &config.mcp {
+        if mcp.command.as_ref().is_none_or(Vec::is_empty) == mcp.url.is_none() {
+            wrong(&["mcp", name], "either `command` (a program and its arguments) or `url`".into());
+        }
+        if !is_tool_name(name) {
+            wrong(&["mcp", name], NAME.into());
+        }
+        if mcp.url.is_none() && mcp.token_env.is_some() {
+            wrong(&["mcp", name, "token_env"], "a token is for a server with a `url`".into());
+        }
+        if mcp.command.is_none() && !mcp.env.is_empty() {
+            wrong(&["mcp", name, "env"], "only a program (`command`) has an environment".into());
+        }
+        for (key, time) in
+            [("start_timeout", mcp.start_timeout), ("call_timeout", mcp.call_timeout)]
+        {
+            if time.0.is_zero() {
+                wrong(&["mcp", name, key], "more than nothing".into());
+            }
+        }
+    }
+    for (name, tool) in &config.external_tools {
+        if !is_tool_name(name) {
+            wrong(&["external_tools", name], NAME.into());
+        }
+        if tool.input.get("type").and_then(toml::Value::as_str) != Some("object") {
+            let message = "the input of a tool is an object: write type = \"object\"";
+            wrong(&["external_tools", name, "input"], message.into());
+        }
+    }
+}
+
+/// What every provider takes as the name of a tool.
+const NAME: &str = "a model has to call it by this name: write 1 to 64 of A-Z a-z 0-9 _ -";
+
+fn is_tool_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(fits)
+}
+
+fn of_one(name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
+    if name == "external" {
+        wrong(&["agents", name], "\"external\" is for agents elsewhere; name it otherwise".into());
+    } else if !crate::auth::is_id(name) {
+        wrong(&["agents", name], "an agent's name is 1 to 128 of A-Z a-z 0-9 . _ : -".into());
+    }
+    let both = "the key is in the environment or in a file, not in both";
+    if agent.api_key_env.is_some() && agent.api_key_file.is_some() {
+        wrong(&["agents", name, "api_key_file"], both.into());
+    }
+    if agent.max_iterations == 0 {
+        wrong(&["agents", name, "max_iterations"], "at least 1".into());
+    }
+    if agent.max_tokens == Some(0) {
+        wrong(&["agents", name, "max_tokens"], "at least 1".into());
+    }
+    if agent.temperature.is_some_and(|warmth| !(0.0..=2.0).contains(&warmth)) {
+        wrong(&["agents", name, "temperature"], "from 0 to 2".into());
+    }
+    let timeouts = &agent.timeouts;
+    let zero = [
+        ("connect", timeouts.connect),
+        ("first_token", timeouts.first_token),
+        ("between_tokens", timeouts.between_tokens),
+    ];
+    for (key, _) in zero.into_iter().filter(|(_, time)| time.0.is_zero()) {
+        wrong(&["agents", name, "timeouts", key], "more than nothing".into());
+    }
+    if let Some(prices) = agent.price_per_million {
+        let each = [
+            ("input", Some(prices.input)),
+            ("output", Some(prices.output)),
+            ("cache_input", prices.cache_input),
+            ("cache_creation_input", prices.cache_creation_input),
+        ];
+        let is_none = |price: f64| !price.is_finite() || price < 0.0;
+        for (key, _) in each.into_iter().filter(|(_, price)| price.is_some_and(is_none)) {
+            wrong(&["agents", name, "price_per_million", key], "0 or more".into());
+        }
+    }
+    if let Some(fallback) = &agent.fallback {
+        if fallback.api_key_env.is_some() && fallback.api_key_file.is_some() {
+            wrong(&["agents", name, "fallback", "api_key_file"], both.into());
+        }
+        if agent.model == Model::Demo || fallback.model == Model::Demo {
+            let message = "\"demo\" never fails, and stands in for no other model";
+            wrong(&["agents", name, "fallback"], message.into());
+        }
+    }
+}
+
+/// What stands for something that is not there, or for two things of one name.
+fn tools(config: &Config, name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
+    let mut named: BTreeMap<&str, ToolSource> = BTreeMap::new();
+    for (index, pattern) in agent.tools.iter().enumerate() {
+        let index = index.to_string();
+        let path = ["agents", name, "tools", &index];
+        let fitting = fitting(config, name, pattern);
+        if fitting.is_empty() {
+            wrong(&path, nothing(config, name, pattern));
+        }
+        if pattern.source == ToolSource::Mcp {
+            continue;
+        }
+        for tool in fitting {
+            if pattern.source == ToolSource::Agent && !is_tool_name(tool) {
+                wrong(&path, format!("agent \"{tool}\": {NAME}"));
+            }
+            let before = named.insert(tool, pattern.source);
+            if before.is_some_and(|before| before != pattern.source) {
+                let message = format!(
+                    "\"{tool}\" is a tool of the client and an agent: a model could not tell them apart"
+                );
+                wrong(&path, message);
+            }
+        }
+    }
+}
+
+/// What a pattern stands for: agents, tools of the client, or MCP servers.
+fn fitting<'c>(config: &'c Config, name: &str, pattern: &ToolPattern) -> Vec<&'c str> {
+    let strings = |fits: &dyn Fn(&str) -> bool, names: &mut dyn Iterator<Item = &'c String>| {
+        names.map(String::as_str).filter(|name| fits(name)).collect()
+    };
+    match pattern.source {
+        ToolSource::Mcp => {
+            strings(&|server| pattern.may_fit_server(server), &mut config.mcp.keys())
+        }
+        ToolSource::External => strings(
+            &|tool| pattern.fits(ToolSource::External, tool),
+            &mut config.external_tools.keys(),
+        ),
+        ToolSource::Agent => strings(
+            &|agent| {
+                // "All agents" are all others.
+                pattern.fits(ToolSource::Agent, agent) && (agent != name || !pattern.has_star())
+            },
+            &mut config.agents.keys(),
+        ),
+    }
+}
+
+fn nothing(config: &Config, name: &str, pattern: &ToolPattern) -> String {
+    let (what, section, mut names): (_, _, Vec<&str>) = match pattern.source {
+        ToolSource::Mcp => ("MCP server", "mcp", config.mcp.keys().map(String::as_str).collect()),
+        ToolSource::External => (
+            "tool of the client",
+            "external_tools",
+            config.external_tools.keys().map(String::as_str).collect(),
+        ),
+        ToolSource::Agent => {
+            ("other agent", "agents", config.agents.keys().map(String::as_str).collect())
+        }
+    };
+    names.retain(|other| pattern.source != ToolSource::Agent || *other != name);
+    let there = match names.as_slice() {
+        [] => format!("there is no [{section}.NAME]"),
+        names => format!("there are {}", names.join(", ")),
+    };
+    format!("\"{pattern}\" fits no {what}; {there}")
+}
+
+/// The agents that one has as tools.
+fn called<'c>(config: &'c Config, name: &str) -> Vec<&'c str> {
+    let agent = config.agents.get(name);
+    let patterns = agent.into_iter().flat_map(|agent| &agent.tools);
+    let agents = patterns.filter(|pattern| pattern.source == ToolSource::Agent);
+    agents.flat_map(|pattern| fitting(config, name, pattern)).collect()
+}
+
+/// An agent that reaches itself through others would be asked without end.
+fn cycles(config: &Config, wrong: &mut Wrong<'_>) {
+    for name in config.agents.keys() {
+        let Some(way) = way_back(config, name) else { continue };
+        // Each cycle is told of once: at the first of its agents.
+        if way.iter().any(|other| *other < name.as_str()) {
+            continue;
+        }
+        let way = way.join(" → ");
+        let message = format!("these agents call each other without end: {way}");
+        wrong(&["agents", name, "tools"], message);
+    }
+}
+
+/// The shortest way from an agent to itself.
+fn way_back<'c>(config: &'c Config, name: &'c str) -> Option<Vec<&'c str>> {
+    let mut ways = std::collections::VecDeque::from([vec![name]]);
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(way) = ways.pop_front() {
+        for next in way.last().into_iter().flat_map(|last| called(config, last)) {
+            let longer: Vec<&str> = way.iter().copied().chain([next]).collect();
+            if next == name {
+                return Some(longer);
+            }
+            if seen.insert(next) {
+                ways.push_back(longer);
+            }
+        }
+    }
+    None
+}
+
+/// What can be used, and may be meant otherwise.
+pub(super) fn warnings(
+    config: &Config,
+    env: &dyn Fn(&str) -> Option<String>,
+    warn: &mut Wrong<'_>,
+) {
+    for (name, agent) in &config.agents {
+        let place = ["agents", name];
+        let key = (agent.api_key_env.as_deref(), agent.api_key_file.as_deref());
+        keys(&place, key, agent.base_url.as_ref(), env, warn);
+        if let Some(fallback) = &agent.fallback {
+            let key = (fallback.api_key_env.as_deref(), fallback.api_key_file.as_deref());
+            let place = ["agents", name, "fallback"];
+            keys(&place, key, fallback.base_url.as_ref(), env, warn);
+        }
+        let is_told_of =
+            |other: &&str| config.agents.get(*other).is_none_or(|it| !it.about.is_empty());
+        for other in called(config, name).into_iter().filter(|other| !is_told_of(other)) {
+            let message =
+                format!("it is a tool of \"{name}\", which is told nothing of what it is for");
+            warn(&["agents", other, "about"], message);
+        }
+        if agent.model == Model::Demo {
+            let unused = [
+                ("base_url", agent.base_url.is_some()),
+                ("system", !agent.system.is_empty()),
+                ("tools", !agent.tools.is_empty()),
+                ("permissions", !agent.permissions.is_empty()),
+            ];
+            for (key, _) in unused.into_iter().filter(|(_, is_set)| *is_set) {
+                let message = "the model \"demo\" does what it always does: this has no effect";
+                warn(&["agents", name, key], message.into());
+            }
+            continue;
+        }
+        rules(config, name, agent, warn);
+    }
+    unset(config, env, warn);
+}
+
+/// Variables that are named and not there.
+fn unset(config: &Config, env: &dyn Fn(&str) -> Option<String>, warn: &mut Wrong<'_>) {
+    for (name, mcp) in &config.mcp {
+        let is_unset = |variable: &&String| env(variable.as_str()).is_none();
+        for variable in mcp.env.iter().filter(is_unset) {
+            warn(&["mcp", name, "env"], format!("{variable} is not set"));
+        }
+        if let Some(variable) = mcp.token_env.as_ref().filter(is_unset) {
+            let message =
+                format!("{variable} is not set: the server cannot be reached until it is");
+            warn(&["mcp", name, "token_env"], message);
+        }
+    }
+}
+
+fn keys(
+    place: &[&str],
+    (variable, file): (Option<&str>, Option<&Path>),
+    base_url: Option<&WebUrl>,
+    env: &dyn Fn(&str) -> Option<String>,
+    warn: &mut Wrong<'_>,
+) {
+    if let Some(variable) = variable
+        && env(variable).is_none_or(|value| value.trim().is_empty())
+    {
+        let message = format!("{variable} is not set: the model cannot be asked until it is");
+        warn(&[place, &["api_key_env"]].concat(), message);
+    }
+    if let Some(file) = file
+        && let Err(error) = std::fs::File::open(file)
+    {
+        let message = format!("{} cannot be read: {error}", file.display());
+        warn(&[place, &["api_key_file"]].concat(), message);
+    }
+    let is_open = base_url.is_some_and(|url| url.0.scheme() == "http" && !is_near(&url.0));
+    if is_open && (variable.is_some() || file.is_some()) {
+        let message = "without https the key and the conversation travel in the clear";
+        warn(&[place, &["base_url"]].concat(), message.into());
+    }
+}
+
+fn is_near(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        None => true,
+    }
+}
+
+/// A rule that fits nothing forbids nothing.
+fn rules(config: &Config, name: &str, agent: &AgentConfig, warn: &mut Wrong<'_>) {
+    let of = |source| agent.tools.iter().filter(move |pattern| pattern.source == source);
+    let own = |source| of(source).flat_map(|pattern| fitting(config, name, pattern));
+    let names: Vec<&str> = own(ToolSource::External).chain(own(ToolSource::Agent)).collect();
+    let servers: Vec<&str> = own(ToolSource::Mcp).collect();
+    for (index, rule) in agent.permissions.iter().enumerate() {
+        let server = rule.tool.split_once('/').map(|(server, _)| server);
+        let may_be_far = match server {
+            Some(server) => servers.iter().any(|name| is_like(name, server)),
+            None => rule.tool.contains('*') && !servers.is_empty(),
+        };
+        if !may_be_far && !names.iter().any(|name| is_like(name, &rule.tool)) {
+            let message = format!(
+                "\"{}\" fits none of the agent's tools; it counts only for tools that a client brings",
+                rule.tool
+            );
+            warn(&["agents", name, "permissions", &index.to_string(), "tool"], message);
+        }
+    }
+}

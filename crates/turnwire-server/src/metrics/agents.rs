@@ -1,0 +1,135 @@
+//! What the agents that run here are counted by: replies, tokens, what they cost, and how long a model
+//! takes.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use turnwire_core::FinishedReason;
+use turnwire_core::event::TokenCounts;
+
+/// Counters by the name of an agent. Clones count together.
+#[derive(Clone)]
+pub struct AgentMetrics {
+    replies: Family<ReplyLabels, Counter>,
+    running: Family<AgentLabels, Gauge>,
+    tokens: Family<TokenLabels, Counter>,
+    cost: Family<AgentLabels, Counter<f64, AtomicU64>>,
+    first_token: Family<AgentLabels, Histogram, fn() -> Histogram>,
+    duration: Family<AgentLabels, Histogram, fn() -> Histogram>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgentLabels {
+    agent: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReplyLabels {
+    agent: String,
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    agent: String,
+    kind: &'static str,
+}
+
+const BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0];
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+impl AgentMetrics {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let own = Self {
+            replies: Family::default(),
+            running: Family::default(),
+            tokens: Family::default(),
+            cost: Family::default(),
+            first_token: Family::new_with_constructor(histogram),
+            duration: Family::new_with_constructor(histogram),
+        };
+        registry.register("replies", "Replies of agents here that have ended", own.replies.clone());
+        let help = "Replies that an agent works on; one that waits for somebody is none";
+        registry.register("replies_running", help, own.running.clone());
+        registry.register("tokens", "Tokens that models counted", own.tokens.clone());
+        let help = "What the tokens cost, by the prices of the settings";
+        registry.register("cost", help, own.cost.clone());
+        registry.register_with_unit(
+            "model_first_token",
+            "From the moment a model is asked until it says something",
+            Unit::Seconds,
+            own.first_token.clone(),
+        );
+        registry.register_with_unit(
+            "model_call_duration",
+            "From the moment a model is asked until its answer has ended",
+            Unit::Seconds,
+            own.duration.clone(),
+        );
+        own
+    }
+
+    /// A reply has ended.
+    pub fn ended(&self, agent: &str, reason: &FinishedReason) {
+        let labels = ReplyLabels { agent: agent.to_owned(), reason: reason.as_str().to_owned() };
+        self.replies.get_or_create(&labels).inc();
+    }
+
+    /// An agent works on a reply for as long as the result lives.
+    pub fn runs(&self, agent: &str) -> Running {
+        let gauge = self.running.get_or_create(&labels(agent)).clone();
+        gauge.inc();
+        Running(gauge)
+    }
+
+    /// A model counted tokens, and this is what they cost.
+    pub fn tokens(&self, agent: &str, tokens: TokenCounts, cost: Option<f64>) {
+        for (kind, count) in [
+            ("input", tokens.input_tokens),
+            ("output", tokens.output_tokens),
+            ("cache_input", tokens.cache_input_tokens),
+            ("cache_creation_input", tokens.cache_creation_input_tokens),
+        ] {
+            // A provider that counts backwards is not believed.
+            if let Some(count) = u64::try_from(count).ok().filter(|count| *count > 0) {
+                let labels = TokenLabels { agent: agent.to_owned(), kind };
+                self.tokens.get_or_create(&labels).inc_by(count);
+            }
+        }
+        if let Some(cost) = cost.filter(|cost| cost.is_finite() && *cost > 0.0) {
+            self.cost.get_or_create(&labels(agent)).inc_by(cost);
+        }
+    }
+
+    /// A model said its first word after so long.
+    pub fn first_token(&self, agent: &str, after: Duration) {
+        self.first_token.get_or_create(&labels(agent)).observe(after.as_secs_f64());
+    }
+
+    /// A model's answer ended after so long.
+    pub fn model_call(&self, agent: &str, took: Duration) {
+        self.duration.get_or_create(&labels(agent)).observe(took.as_secs_f64());
+    }
+}
+
+fn labels(agent: &str) -> AgentLabels {
+    AgentLabels { agent: agent.to_owned() }
+}
+
+/// A reply that is worked on.
+#[derive(Debug)]
+pub struct Running(Gauge);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

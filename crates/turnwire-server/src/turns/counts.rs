@@ -1,0 +1,103 @@
+//! What is counted of what an agent has committed: tokens, the ends of replies, and how long its model
+//! took.
+
+use crate::config::Config;
+use crate::metrics::AgentMetrics;
+use std::sync::Arc;
+use std::time::Instant;
+use turnwire_core::event::SubAgent;
+use turnwire_core::{Event, EventKind};
+
+/// The counts of one call of an agent.
+pub(super) struct Counts {
+    metrics: AgentMetrics,
+    config: Arc<Config>,
+    agent: String,
+    reply_id: String,
+    /// Since when the agent has had nothing to do but to wait for its model.
+    since: Instant,
+    model: Model,
+}
+
+/// How far the model call of the reply itself has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Model {
+    Silent,
+    Begun,
+    Talks,
+}
+
+impl Counts {
+    pub(super) fn new(
+        metrics: &AgentMetrics,
+        config: &Arc<Config>,
+        agent: &str,
+        reply_id: &str,
+    ) -> Self {
+        Self {
+            metrics: metrics.clone(),
+            config: config.clone(),
+            agent: agent.to_owned(),
+            reply_id: reply_id.to_owned(),
+            since: Instant::now(),
+            model: Model::Silent,
+        }
+    }
+
+    /// Counts events that are durable.
+    pub(super) fn see(&mut self, events: &[Event<'_>]) {
+        for event in events {
+            self.count(event);
+            if event.reply_id == self.reply_id {
+                self.time(event);
+            }
+        }
+    }
+
+    fn count(&self, event: &Event<'_>) {
+        match &event.kind {
+            EventKind::ModelCallEnd(end) => {
+                let agent = self.whose(event.agent.as_deref());
+                let config = self.config.agents.get(agent);
+                let cost = config.and_then(|config| config.cost(end.usage));
+                self.metrics.tokens(agent, end.usage, cost);
+            }
+            EventKind::ReplyEnd(end) => {
+                let agent = self.whose(event.agent.as_deref());
+                self.metrics.ended(agent, &end.finished_reason);
+            }
+            _ => {}
+        }
+    }
+
+    /// The agent whose event it is. One that the settings do not have counts as the one that it works
+    /// for: names that anybody can make up are no labels.
+    fn whose<'s>(&'s self, sub: Option<&'s SubAgent>) -> &'s str {
+        let path = sub.and_then(|sub| sub.agent_path.as_deref());
+        let name = path.and_then(|path| path.rsplit('/').next());
+        name.filter(|name| self.config.agents.contains_key(*name)).unwrap_or(&self.agent)
+    }
+
+    /// A model is asked as soon as everything before is durable.
+    fn time(&mut self, event: &Event<'_>) {
+        self.model = match (&event.kind, self.model) {
+            (EventKind::ModelCallStart(_), _) => Model::Begun,
+            (EventKind::ModelCallEnd(_), before) => {
+                if before != Model::Silent {
+                    self.metrics.model_call(&self.agent, self.since.elapsed());
+                }
+                self.since = Instant::now();
+                Model::Silent
+            }
+            (_, Model::Begun) => {
+                self.metrics.first_token(&self.agent, self.since.elapsed());
+                Model::Talks
+            }
+            (_, Model::Talks) => Model::Talks,
+            (_, Model::Silent) => {
+                self.since = Instant::now();
+                Model::Silent
+            }
+        };
+    }
+}

@@ -1,0 +1,11 @@
+//! A real agent behind a real server, in a process that is killed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod crash;
+mod server;
+mod visitor;

@@ -1,0 +1,223 @@
+//! Agents that work for another, served: one session, one log, one person who is asked.
+
+use crate::demo::answer_all;
+use crate::house::*;
+use async_trait::async_trait;
+use fastrand::Rng;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::{Answer, Ask, Model, ModelError};
+use turnwire_agent::tool::{Given, Out, Tool, ToolError, ToolSpec};
+use turnwire_agent::{Agent, AgentTool, Replier};
+use turnwire_core::{Behavior, FinishedReason, ToolCall};
+use turnwire_log::store::Status;
+use turnwire_log::{MemoryStore, Session};
+use turnwire_testkit::check;
+
+/// A model that the test keeps.
+#[derive(Clone)]
+struct Shared(Arc<Script>);
+
+impl Shared {
+    fn new(answers: impl IntoIterator<Item = Vec<Line>>) -> Self {
+        Self(Arc::new(Script::new(answers).by_history()))
+    }
+}
+
+#[async_trait]
+impl Model for Shared {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+        self.0.ask(ask).await
+    }
+}
+
+/// A tool that gives its own name.
+struct Named(ToolSpec);
+
+#[async_trait]
+impl Tool for Named {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn run(&self, _: ToolCall, _: Out) -> Result<Given, ToolError> {
+        Ok(self.0.name.as_str().into())
+    }
+}
+
+/// Two agents work for `main`: one asks for what it does, the other hands something to the client.
+fn team() -> (Arc<dyn Replier>, Shared) {
+    let hand = |id: &str, agent: &str| Line::call(id, agent, r#"{"task":"Look into it."}"#);
+    let trade = ToolSpec::new("trade", "", serde_json::Map::new().into());
+    let trade = ToolSpec { behavior: Behavior::Ask, ..trade };
+    let page = ToolSpec::of_client("open_page", "", serde_json::Map::new().into());
+    let trader = Agent::builder("trader")
+        .model(Shared::new([vec![Line::call("t", "trade", "{}")], vec![Line::text("Bought.")]]))
+        .tool(Named(trade))
+        .build();
+    let browser = Agent::builder("browser")
+        .model(Shared::new([vec![Line::call("p", "open_page", "{}")], vec![Line::text("Seen.")]]))
+        .tool(Named(page))
+        .build();
+    let model = Shared::new([
+        vec![hand("a", "trader"), hand("b", "browser")],
+        vec![],
+        vec![Line::text("All done.")],
+    ]);
+    let main = Agent::builder("main")
+        .model(model.clone())
+        .tool(AgentTool::new(trader, "Trades"))
+        .tool(AgentTool::new(browser, "Browses"));
+    (Arc::new(main.build()), model)
+}
+
+fn house(store: &Arc<MemoryStore>) -> (House, Shared) {
+    let (main, model) = team();
+    (House::with(store.clone(), "", vec![("main", main)]), model)
+}
+
+/// Each reply of the first turn has ended, as it should.
+async fn check_end(session: &Session, reply: &str) {
+    let msg = message(session, reply).await;
+    assert_eq!(msg.text("").as_deref(), Some("All done."));
+    assert_eq!(msg.finished_reason(), Some(&FinishedReason::Completed));
+    let results: Vec<String> =
+        msg.tool_calls().map(|(_, result)| result.unwrap().output.text("")).collect();
+    assert_eq!(results, ["Bought.", "Seen."]);
+    assert_eq!(count(session, "REPLY_END").await, 3);
+    check_projection(session).await;
+}
+
+#[tokio::test]
+async fn their_questions_reach_the_same_person() {
+    let (house, model) = house(&Arc::default());
+    let session = house.session("s", "main").await;
+    let answer = house.say("go").await;
+    let reply = answer.body["reply_id"].as_str().unwrap().to_owned();
+    // Both wait: what one asks and what the other hands over are there together.
+    let pending = loop {
+        until_waiting(&session).await;
+        let shown = house.ask("GET", "/v1/sessions/s", None, &Value::Null).await;
+        let pending = shown.body["pending"].as_array().unwrap().clone();
+        if pending.len() == 2 {
+            break pending;
+        }
+        tokio::task::yield_now().await;
+    };
+    let mut paths: Vec<&str> =
+        pending.iter().map(|item| item["agent_path"].as_str().unwrap()).collect();
+    paths.sort_unstable();
+    assert_eq!(paths, ["main/browser", "main/trader"]);
+    answer_all(&house, &session).await;
+    check_end(&session, &reply).await;
+
+    let list = |query: &'static str| {
+        let path = format!("/v1/sessions/s/messages{query}");
+        let house = &house;
+        async move {
+            let shown = house.ask("GET", &path, None, &Value::Null).await;
+            shown.body["messages"].as_array().unwrap().len()
+        }
+    };
+    assert_eq!((list("").await, list("?agents=all").await), (2, 4));
+
+    // Their messages are no part of the conversation.
+    house.say("again").await;
+    until_waiting(&session).await;
+    let asked = model.0.asked();
+    let seen: Vec<_> = asked.last().unwrap().iter().map(|msg| msg.name().to_owned()).collect();
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    assert_eq!(seen[1], "main");
+    house.stop(&session).await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_all_of_them() {
+    let (house, _) = house(&Arc::default());
+    let session = house.session("s", "main").await;
+    let answer = house.say("go").await;
+    until_waiting(&session).await;
+    house.stop(&session).await;
+    until_idle(&session).await;
+    let msg = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
+    assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
+    let events = events(&session).await;
+    let replies: BTreeSet<&str> =
+        events.iter().map(|event| &*event.reply_id).filter(|id| !id.is_empty()).collect();
+    assert!(replies.len() > 1, "{replies:?}");
+    assert_eq!(count(&session, "REPLY_END").await, replies.len());
+    check_projection(&session).await;
+    // And the next message finds nothing in its way.
+    assert_eq!(house.say("again").await.status, 202);
+    until_waiting(&session).await;
+    house.stop(&session).await;
+}
+
+#[test]
+fn they_go_on_after_crashes_anywhere() {
+    check("crashes of a team", 10, crash);
+}
+
+fn crash(rng: &mut Rng) {
+    let store = Arc::new(MemoryStore::default());
+    let mut reply = String::new();
+    for life in 0..=4 {
+        // Nothing runs but what this thread waits for, so it ends where it is told to.
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (house, _) = house(&store);
+            let session = house.session("s", "main").await;
+            house.app.turns.recover().await.unwrap();
+            if life == 0 {
+                let answer = house.say("go").await;
+                answer.body["reply_id"].as_str().unwrap().clone_into(&mut reply);
+            }
+            if life < 4 {
+                let enough = session.head().last + rng.u64(1..8);
+                until(&session, |head| head.last >= enough || head.status != Status::Running).await;
+                return;
+            }
+            answer_all(&house, &session).await;
+            check_end(&session, &reply).await;
+        });
+        runtime.shutdown_timeout(Duration::from_secs(20));
+    }
+}
+
+#[tokio::test]
+async fn one_may_be_answered_while_another_still_works() {
+    let (house, _) = house(&Arc::default());
+    let session = house.session("s", "main").await;
+    let answer = house.say("go").await;
+    let mut n = 0;
+    // Whoever asks is answered at once, wherever the others are.
+    while session.head().status != Status::Idle {
+        until(&session, |head| head.status != Status::Running).await;
+        let shown = house.ask("GET", "/v1/sessions/s", None, &Value::Null).await;
+        for item in shown.body["pending"].as_array().unwrap() {
+            n += 1;
+            let about = json!({"id": format!("x{n}"), "reply_id": item["reply_id"]});
+            let mut event = about.as_object().unwrap().clone();
+            if let Some(call) = item["confirm"].get(0) {
+                event.insert("type".to_owned(), json!("USER_CONFIRM_RESULT"));
+                let result = json!([{"confirmed": true, "tool_call": {"id": call["id"]}}]);
+                event.insert("confirm_results".to_owned(), result);
+            } else if let Some(call) = item["external"].get(0) {
+                event.insert("type".to_owned(), json!("EXTERNAL_EXECUTION_RESULT"));
+                let result = json!([{"type": "tool_result", "id": call["id"], "name": "x",
+                    "output": "done", "state": "success"}]);
+                event.insert("execution_results".to_owned(), result);
+            }
+            assert_eq!(house.tell(event.into()).await.status, 200);
+        }
+    }
+    check_end(&session, answer.body["reply_id"].as_str().unwrap()).await;
+}

@@ -1,0 +1,108 @@
+//! Pictures and other files of an answer, kept in a folder.
+
+use super::render::Keep;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// How many files of one name there may be.
+const SAME_NAME: usize = 1000;
+/// How long a name may be.
+const NAME: usize = 100;
+
+/// A folder, made when the first file comes.
+pub(crate) struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// The folder for a session: what was said, or else one in the user's data folder.
+    pub(crate) fn of(chosen: Option<&Path>, session: &str) -> Self {
+        if let Some(path) = chosen {
+            return Self::new(path.to_owned());
+        }
+        let folders = directories::ProjectDirs::from("", "", "turnwire");
+        let base = folders.map_or_else(std::env::temp_dir, |folders| folders.data_dir().to_owned());
+        Self::new(base.join("files").join(safe(session)))
+    }
+}
+
+impl Keep for Folder {
+    fn keep(&mut self, name: Option<&str>, media_type: &str, bytes: &[u8]) -> io::Result<String> {
+        fs::create_dir_all(&self.path)?;
+        let name = name.map(safe).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| format!("file.{}", ending(media_type)));
+        let (stem, ending) = match name.rsplit_once('.') {
+            Some((stem, ending)) if !stem.is_empty() => (stem, format!(".{ending}")),
+            _ => (&*name, String::new()),
+        };
+        for number in 1..SAME_NAME {
+            let number = if number == 1 { String::new() } else { format!("-{number}") };
+            let path = self.path.join(format!("{stem}{number}{ending}"));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(mut file) => {
+                    file.write_all(bytes)?;
+                    return Ok(path.display().to_string());
+                }
+                // The same file, seen again.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if fs::read(&path).is_ok_and(|there| there == bytes) {
+                        return Ok(path.display().to_string());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other("there are too many files of this name"))
+    }
+}
+
+/// A name from outside, as one that stays in its folder.
+fn safe(name: &str) -> String {
+    let is_fine = |char: char| char.is_alphanumeric() || matches!(char, '.' | '-' | '_' | ' ');
+    let name: String =
+        name.chars().take(NAME).map(|char| if is_fine(char) { char } else { '_' }).collect();
+    name.trim_matches(['.', ' ']).to_owned()
+}
+
+fn ending(media_type: &str) -> &str {
+    let kind = media_type.split(';').next().unwrap_or_default().trim();
+    match kind {
+        "image/jpeg" => "jpg",
+        "image/svg+xml" => "svg",
+        "text/plain" => "txt",
+        "audio/mpeg" => "mp3",
+        _ => {
+            let sub = kind.split_once('/').map_or("", |(_, sub)| sub);
+            let is_plain = !sub.is_empty() && sub.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            if is_plain { sub } else { "bin" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_kept_once_and_never_outside_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = Folder::new(folder.path().join("new"));
+        let mut keep = |name, media, bytes: &[u8]| {
+            let path = files.keep(name, media, bytes).unwrap();
+            path.strip_prefix(&format!("{}/", folder.path().join("new").display()))
+                .unwrap_or(&path)
+                .to_owned()
+        };
+        assert_eq!(keep(Some("a.png"), "image/png", b"1"), "a.png");
+        assert_eq!(keep(Some("a.png"), "image/png", b"1"), "a.png");
+        assert_eq!(keep(Some("a.png"), "image/png", b"2"), "a-2.png");
+        assert_eq!(keep(Some("../../etc/passwd"), "text/plain", b"x"), "_.._etc_passwd");
+        assert_eq!(keep(None, "image/jpeg", b"x"), "file.jpg");
+        assert_eq!(keep(Some(".."), "application/x-../y", b"x"), "file.bin");
+    }
+}

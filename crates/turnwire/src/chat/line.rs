@@ -1,0 +1,77 @@
+//! The line editor: what a person types, with the history of what they typed before.
+
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{ColorMode, Config, Editor};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many lines are remembered.
+const REMEMBERED: usize = 1000;
+
+/// What a person did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Typed {
+    Line(String),
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-D, or the terminal has gone.
+    End,
+}
+
+/// The line editor.
+#[derive(Clone)]
+pub(crate) struct Lines {
+    editor: Arc<Mutex<Editor<(), FileHistory>>>,
+    history: Option<PathBuf>,
+}
+
+impl Lines {
+    pub(crate) fn open(colour: bool) -> Result<Self, String> {
+        let colours = if colour { ColorMode::Enabled } else { ColorMode::Disabled };
+        let config = Config::builder()
+            .max_history_size(REMEMBERED)
+            .and_then(|config| config.history_ignore_dups(true))
+            .map_err(|error| error.to_string())?
+            .history_ignore_space(true)
+            .color_mode(colours)
+            .build();
+        let mut editor = Editor::with_config(config).map_err(|error| error.to_string())?;
+        let folders = directories::ProjectDirs::from("", "", "turnwire");
+        let history = folders.map(|folders| folders.data_dir().join("chat_history"));
+        if let Some(path) = &history {
+            // The first time there is none.
+            let _ = editor.load_history(path);
+        }
+        Ok(Self { editor: Arc::new(Mutex::new(editor)), history })
+    }
+
+    /// Asks for a line, in which `begun` stands already.
+    pub(crate) async fn read(&self, prompt: &str, begun: &str) -> Typed {
+        let (editor, prompt, begun) =
+            (Arc::clone(&self.editor), prompt.to_owned(), begun.to_owned());
+        let read = move || {
+            let mut editor = editor.lock().unwrap_or_else(PoisonError::into_inner);
+            editor.readline_with_initial(&prompt, (&begun, ""))
+        };
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(line)) => Typed::Line(line),
+            Ok(Err(ReadlineError::Interrupted)) => Typed::Interrupt,
+            Ok(Err(_)) | Err(_) => Typed::End,
+        }
+    }
+
+    /// Remembers a line, also for the next time.
+    pub(crate) fn remember(&self, line: &str) {
+        let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(editor.add_history_entry(line), Ok(true)) {
+            return;
+        }
+        let Some(path) = &self.history else { return };
+        if let Some(folder) = path.parent() {
+            let _ = std::fs::create_dir_all(folder);
+        }
+        // It works without; the lines are there until one leaves. It is the person's own file.
+        let _ = editor.append_history(path);
+    }
+}

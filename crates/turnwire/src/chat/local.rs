@@ -1,0 +1,134 @@
+//! A server of one's own, in this process, for as long as the conversation lasts.
+
+use crate::client::Place;
+use crate::serve;
+use crate::store::{self, Cannot, Mode};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use turnwire_agent::model::http::HttpModel;
+use turnwire_agent::{Agent, Demo, Replier};
+use turnwire_log::{Error, Log};
+use turnwire_server::auth::{self, Scopes};
+use turnwire_server::config::{
+    AuthConfig, Config, Listen, Overrides, Sha256, StoreUrl, TokenConfig,
+};
+use turnwire_server::{App, Server, StartError};
+
+/// How long a server may take to close what is open.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// The server, and how it is stopped.
+pub(crate) struct Local {
+    pub(crate) place: Place,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<()>,
+}
+
+/// What it is to have.
+pub(crate) struct Wanted<'a> {
+    pub(crate) config: Option<&'a Path>,
+    pub(crate) store: Option<StoreUrl>,
+    /// A model that gets an agent of its own.
+    pub(crate) model: Option<&'a str>,
+}
+
+impl Local {
+    pub(crate) async fn start(wanted: Wanted<'_>) -> Result<Self, Cannot> {
+        let cannot = |error: &dyn std::fmt::Display| {
+            Cannot::new(format!("these settings cannot be used\n{error}"), "")
+        };
+        let mut config = serve::read_config(wanted.config).map_err(|error| cannot(&error))?;
+        let over = Overrides { store: wanted.store, ..Overrides::default() };
+        config.apply(over).map_err(|error| cannot(&error))?;
+        let token = private(&mut config)?;
+        let url = config.store.clone().map_or_else(store::default_url, Ok)?;
+        let log = store::open(&url, Mode::Write).map_err(|error| locked(error, &config))?;
+        let log = Arc::new(Log::new(log, format!("pid-{}", std::process::id())));
+        let far = serve::far_tools(&config).await.map_err(|error| cannot(&error))?;
+        let agents = serve::agents(&config, Some(&far));
+        let (mut agents, warnings) = agents.map_err(|error| Cannot::new(error.to_string(), ""))?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        if let Some(model) = wanted.model {
+            agents.insert(model.to_owned(), agent(model)?);
+        }
+        Self::run(config, log, agents, token).map_err(|error| starting(&error))
+    }
+
+    fn run(
+        mut config: Config,
+        log: Arc<Log>,
+        agents: BTreeMap<String, Arc<dyn Replier>>,
+        token: String,
+    ) -> Result<Self, StartError> {
+        config.listen = Listen(([127, 0, 0, 1], 0).into());
+        let server = Server::bind(App::new(config, log, agents)?)?;
+        let place = Place::new(&server.url(), Some(token)).map_err(StartError::new)?;
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(server.run(async move {
+            let _ = stopped.await;
+        }));
+        Ok(Self { place, stop, running })
+    }
+
+    /// Stops it. A reply that is open goes on the next time that its store is opened.
+    pub(crate) async fn stop(self) {
+        let _ = self.stop.send(());
+        let _ = tokio::time::timeout(CLOSING, self.running).await;
+    }
+}
+
+/// Makes a server that nobody else on this machine can use: its port is open to all who work here,
+/// so it lets in only one random token, which stays in this process.
+fn private(config: &mut Config) -> Result<String, Cannot> {
+    let nothing = || Cannot::new("the system gives no randomness", "");
+    let (token, hash) = auth::new_token().ok_or_else(nothing)?;
+    let sha256: Sha256 = hash.parse().map_err(|_| nothing())?;
+    let tenant = auth::DEFAULT_TENANT.to_owned();
+    let only = TokenConfig { tenant, sha256, scopes: Scopes::all(), subject: None, sessions: None };
+    config.auth = AuthConfig { tokens: vec![only], jwt: None };
+    config.tls = None;
+    config.public_url = None;
+    config.origins = Vec::new();
+    config.limits.stop_timeout.0 = config.limits.stop_timeout.0.min(Duration::from_secs(1));
+    Ok(token)
+}
+
+/// An agent for a model that no settings name.
+fn agent(model: &str) -> Result<Arc<dyn Replier>, Cannot> {
+    if model == "demo" {
+        let demo = Demo::from_env().map_err(|error| Cannot::new(error.to_string(), ""))?;
+        return Ok(Arc::new(demo));
+    }
+    let made = HttpModel::builder(model).build();
+    let made = made.map_err(|error| Cannot::new(error.message, "or write demo"))?;
+    if let Some(why) = made.missing_key() {
+        let hint = "set it, or talk to an agent of turnwire.toml with --agent";
+        return Err(Cannot::new(format!("{model} cannot be asked: {why}"), hint));
+    }
+    Ok(Arc::new(Agent::builder("assistant").model(made).build()))
+}
+
+fn starting(error: &StartError) -> Cannot {
+    Cannot::new(error.to_string(), "")
+}
+
+/// A store that a server uses is reached through that server.
+fn locked(error: Error, config: &Config) -> Cannot {
+    match error {
+        Error::Locked(_) => Cannot::new(
+            error.to_string(),
+            format!(
+                "a server uses it: talk to that one with --url http://{}, or take another store with \
+                 --store sqlite:PATH (or memory:)",
+                config.listen.0
+            ),
+        ),
+        error => error.into(),
+    }
+}

@@ -1,0 +1,446 @@
+//! Markdown as it streams: printed as soon as it is clear what it is, and never taken back.
+//!
+//! What could still turn out to be something else (a star that may open bold text, three back ticks)
+//! is held back until it is clear, at most to the end of its line.
+
+use super::page::{Colour, Page, Style};
+
+/// How much is held back for what may be a bold phrase or a link.
+const HELD: usize = 240;
+
+const CODE: Style = Style { colour: Some(Colour::Cyan), ..Style::PLAIN };
+
+/// A text that comes in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Markdown {
+    /// What has come and is not clear yet.
+    pending: String,
+    /// Something of this line was printed already.
+    is_in_line: bool,
+    /// The fence that closes the code in which we are.
+    fence: Option<String>,
+    base: Style,
+    /// The last letter that was printed, by which `snake_case` is no italics.
+    last: Option<char>,
+}
+
+/// Whether there is more to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum More {
+    Maybe,
+    No,
+}
+
+/// What a line begins with.
+enum Opening {
+    /// It cannot be told yet.
+    Unclear,
+    Heading {
+        level: usize,
+        bytes: usize,
+    },
+    Fence {
+        ticks: usize,
+        bytes: usize,
+    },
+    Bullet {
+        indent: usize,
+        bytes: usize,
+    },
+    Number {
+        indent: usize,
+        bytes: usize,
+    },
+    Quote {
+        bytes: usize,
+    },
+    Rule {
+        bytes: usize,
+    },
+    Text,
+}
+
+impl Markdown {
+    /// Takes the next piece.
+    pub(crate) fn feed(&mut self, piece: &str, page: &mut Page) {
+        self.pending.push_str(piece);
+        self.run(More::Maybe, page);
+    }
+
+    /// There is no more.
+    pub(crate) fn end(&mut self, page: &mut Page) {
+        self.run(More::No, page);
+        page.fresh();
+        *self = Self::default();
+    }
+
+    fn run(&mut self, more: More, page: &mut Page) {
+        while !self.pending.is_empty() {
+            let is_clear = match (&self.fence, self.is_in_line) {
+                (Some(_), _) => self.code(more, page),
+                (None, false) => self.open(more, page),
+                (None, true) => self.inline(more, page),
+            };
+            if !is_clear {
+                return;
+            }
+        }
+    }
+
+    /// Drops so many bytes of what is pending.
+    fn skip(&mut self, bytes: usize) {
+        self.pending.drain(..bytes.min(self.pending.len()));
+    }
+
+    /// Goes on inside a fence; `false`: more is needed.
+    fn code(&mut self, more: More, page: &mut Page) -> bool {
+        let fence = self.fence.clone().unwrap_or_default();
+        let end = self.pending.find('\n');
+        let line = self.pending.get(..end.unwrap_or(self.pending.len())).unwrap_or_default();
+        if !self.is_in_line {
+            let trimmed = line.trim_start_matches(' ');
+            let may_close = fence.starts_with(trimmed) || trimmed.starts_with(&fence);
+            if may_close && end.is_none() && more == More::Maybe && line.len() < HELD {
+                return false;
+            }
+            if trimmed.starts_with(&fence) && trimmed.trim_matches(['`', '~', ' ']).is_empty() {
+                let bytes = line.len() + usize::from(end.is_some());
+                self.skip(bytes);
+                self.fence = None;
+                return true;
+            }
+            page.verbatim(Style::PLAIN, "  ");
+            self.is_in_line = true;
+        }
+        let line = line.to_owned();
+        page.verbatim(CODE, &line);
+        self.skip(line.len() + usize::from(end.is_some()));
+        if end.is_some() {
+            page.end_row();
+            self.is_in_line = false;
+        }
+        true
+    }
+
+    /// Looks at the beginning of a line; `false`: more is needed.
+    fn open(&mut self, more: More, page: &mut Page) -> bool {
+        self.base = Style::PLAIN;
+        self.last = None;
+        let opening = match opening(&self.pending) {
+            Opening::Unclear if more == More::Maybe && self.pending.len() < HELD => return false,
+            Opening::Unclear => Opening::Text,
+            opening => opening,
+        };
+        match opening {
+            Opening::Heading { level, bytes } => {
+                self.base = Style { underline: level == 1, ..Style::BOLD };
+                self.skip(bytes);
+            }
+            Opening::Fence { ticks, bytes } => {
+                let head = self.pending.get(..bytes).unwrap_or_default().trim();
+                self.fence = head.get(..ticks).map(str::to_owned);
+                let language = head.get(ticks..).unwrap_or_default().trim().to_owned();
+                if !language.is_empty() {
+                    page.row(Style::DIM, &format!("  {language}"));
+                }
+                self.skip(bytes);
+                return true;
+            }
+            Opening::Bullet { indent, bytes } => {
+                page.verbatim(Style::PLAIN, &" ".repeat(indent));
+                page.verbatim(Style::DIM, "• ");
+                page.hang(indent + 2);
+                self.skip(bytes);
+            }
+            Opening::Number { indent, bytes } => {
+                let number = self.pending.get(..bytes).unwrap_or_default().trim().to_owned();
+                page.verbatim(Style::PLAIN, &" ".repeat(indent));
+                page.verbatim(Style::DIM, &format!("{number} "));
+                page.hang(indent + number.len() + 1);
+                self.skip(bytes);
+            }
+            Opening::Quote { bytes } => {
+                page.verbatim(Style::DIM, "▏ ");
+                page.hang(2);
+                self.base = Style { italic: true, ..Style::PLAIN };
+                self.skip(bytes);
+            }
+            Opening::Rule { bytes } => {
+                page.row(Style::DIM, &"─".repeat(page.width().min(40)));
+                self.skip(bytes);
+                return true;
+            }
+            Opening::Text | Opening::Unclear => {}
+        }
+        self.is_in_line = true;
+        true
+    }
+
+    /// Goes on inside a line; `false`: more is needed.
+    fn inline(&mut self, more: More, page: &mut Page) -> bool {
+        let Some(char) = self.pending.chars().next() else { return false };
+        if char == '\n' {
+            page.end_row();
+            self.skip(1);
+            self.is_in_line = false;
+            return true;
+        }
+        if !matches!(char, '*' | '_' | '`' | '[' | '\\') {
+            let end = self.pending.find(['*', '_', '`', '[', '\\', '\n']);
+            let text = self.pending.get(..end.unwrap_or(self.pending.len())).unwrap_or_default();
+            page.text(self.base, text);
+            self.last = text.chars().last();
+            let bytes = text.len();
+            self.skip(bytes);
+            return true;
+        }
+        match span(&self.pending, self.last, more) {
+            Span::Unclear if more == More::Maybe && self.pending.len() < HELD => false,
+            Span::Styled { style, text, bytes } => {
+                let style = Style {
+                    bold: self.base.bold || style.bold,
+                    italic: self.base.italic || style.italic,
+                    underline: self.base.underline || style.underline,
+                    dim: style.dim,
+                    colour: style.colour,
+                };
+                page.text(style, &text);
+                self.last = text.chars().last();
+                self.skip(bytes);
+                true
+            }
+            Span::Unclear | Span::Letter => {
+                let text = char.to_string();
+                page.text(self.base, &text);
+                self.last = Some(char);
+                self.skip(text.len());
+                true
+            }
+        }
+    }
+}
+
+fn opening(line: &str) -> Opening {
+    let rest = line.trim_start_matches(' ');
+    let indent = line.len() - rest.len();
+    let Some(first) = rest.chars().next() else { return Opening::Unclear };
+    let run = rest.len() - rest.trim_start_matches(first).len();
+    let behind = rest.get(run..).and_then(|rest| rest.chars().next());
+    let end = rest.find('\n');
+    match first {
+        '#' => match behind {
+            None => Opening::Unclear,
+            Some(' ') if run <= 6 => Opening::Heading { level: run, bytes: indent + run + 1 },
+            Some(_) => Opening::Text,
+        },
+        '`' | '~' => match (run, behind, end) {
+            (0..=2, Some(_), _) => Opening::Text,
+            (0..=2, None, _) | (_, _, None) => Opening::Unclear,
+            (ticks, _, Some(end)) => {
+                let has_more = rest.get(run..end).is_some_and(|rest| rest.contains('`'));
+                if has_more {
+                    Opening::Text
+                } else {
+                    Opening::Fence { ticks, bytes: indent + end + 1 }
+                }
+            }
+        },
+        '-' | '*' | '+' | '_' => match (run, behind) {
+            (1, Some(' ')) if first != '_' => Opening::Bullet { indent, bytes: indent + 2 },
+            (_, None) => Opening::Unclear,
+            (3.., Some('\n')) if first != '+' => Opening::Rule { bytes: indent + run + 1 },
+            _ => Opening::Text,
+        },
+        '>' => match rest.chars().nth(1) {
+            None => Opening::Unclear,
+            Some(' ') => Opening::Quote { bytes: indent + 2 },
+            Some(_) => Opening::Quote { bytes: indent + 1 },
+        },
+        '0'..='9' => {
+            let digits =
+                rest.len() - rest.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+            let mut behind = rest.chars().skip(digits);
+            match (behind.next(), behind.next()) {
+                (None, _) | (Some('.' | ')'), None) if digits < 4 => Opening::Unclear,
+                (Some('.' | ')'), Some(' ')) if digits < 4 => {
+                    Opening::Number { indent, bytes: indent + digits + 2 }
+                }
+                _ => Opening::Text,
+            }
+        }
+        _ => Opening::Text,
+    }
+}
+
+/// What stands at the beginning of a text.
+enum Span {
+    Unclear,
+    Styled {
+        style: Style,
+        text: String,
+        bytes: usize,
+    },
+    /// Just a letter.
+    Letter,
+}
+
+fn span(text: &str, last: Option<char>, more: More) -> Span {
+    // What is not closed in its line is never closed.
+    let (line, is_whole) = match text.find('\n') {
+        Some(end) => (text.get(..end).unwrap_or_default(), true),
+        None => (text, more == More::No),
+    };
+    let open = if is_whole { Span::Letter } else { Span::Unclear };
+    let Some(first) = line.chars().next() else { return Span::Letter };
+    let run = line.len() - line.trim_start_matches(first).len();
+    let rest = line.get(run..).unwrap_or_default();
+    match first {
+        '\\' => match line.chars().nth(1) {
+            None => open,
+            Some(char) if char.is_ascii_punctuation() => {
+                Span::Styled { style: Style::PLAIN, text: char.to_string(), bytes: 2 }
+            }
+            Some(_) => Span::Letter,
+        },
+        '`' => match closing(rest, '`', run) {
+            // A run of ticks may still grow.
+            Some(at) if rest.len() == at + run && !is_whole => open,
+            Some(at) => {
+                let code = rest.get(..at).unwrap_or_default();
+                let inner = code.strip_prefix(' ').and_then(|code| code.strip_suffix(' '));
+                let code = inner.filter(|inner| !inner.trim().is_empty()).unwrap_or(code);
+                Span::Styled { style: CODE, text: code.to_owned(), bytes: 2 * run + at }
+            }
+            None => open,
+        },
+        '[' => link(line).unwrap_or(open),
+        // A star, two stars; more are taken as they are.
+        _ => {
+            let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+            let Some(behind) = rest.chars().next() else { return open };
+            if run > 2 {
+                let text = first.to_string().repeat(run);
+                return Span::Styled { style: Style::PLAIN, text, bytes: run };
+            }
+            if behind.is_whitespace() || (first == '_' && is_word(last)) {
+                return Span::Letter;
+            }
+            let style = match run {
+                1 => Style { italic: true, ..Style::PLAIN },
+                _ => Style::BOLD,
+            };
+            let Some(at) = closing(rest, first, run) else { return open };
+            let after = rest.get(at + run..).and_then(|rest| rest.chars().next());
+            if after.is_none() && !is_whole {
+                return open;
+            }
+            let text = rest.get(..at).unwrap_or_default();
+            if text.ends_with(char::is_whitespace) || (first == '_' && is_word(after)) {
+                return Span::Letter;
+            }
+            // A code span inside: the ticks go, and the phrase stays one style.
+            let text = text.replace('`', "");
+            Span::Styled { style, text, bytes: 2 * run + at }
+        }
+    }
+}
+
+/// Where a run of exactly so many of a letter begins.
+fn closing(text: &str, letter: char, run: usize) -> Option<usize> {
+    let mut at = 0;
+    while let Some(found) = text.get(at..)?.find(letter) {
+        let begin = at + found;
+        let rest = text.get(begin..)?;
+        let length = rest.len() - rest.trim_start_matches(letter).len();
+        if length == run {
+            return Some(begin);
+        }
+        at = begin + length;
+    }
+    None
+}
+
+/// A link, with its address behind it: a terminal has no other place for it.
+fn link(line: &str) -> Option<Span> {
+    let close = line.find(']')?;
+    let text = line.get(1..close)?;
+    match line.get(close + 1..)?.chars().next() {
+        None => None,
+        Some('(') => {
+            let address = line.get(close + 2..)?;
+            let end = address.find(')')?;
+            let (address, bytes) = (address.get(..end)?, close + 2 + end + 1);
+            let text = if text.is_empty() || text == address {
+                address.to_owned()
+            } else {
+                format!("{text} ({address})")
+            };
+            let style = Style { underline: true, ..Style::PLAIN };
+            Some(Span::Styled { style, text, bytes })
+        }
+        Some(_) => Some(Span::Letter),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::Look;
+    use super::*;
+
+    fn shown(pieces: &[&str], colour: bool) -> String {
+        let mut page = Page::new(Look { width: 40, colour });
+        let mut markdown = Markdown::default();
+        for piece in pieces {
+            markdown.feed(piece, &mut page);
+        }
+        markdown.end(&mut page);
+        page.take()
+    }
+
+    const ALL: &str = "# Title\n\nSome **bold words**, *leaning* ones, `code`, 2 ** 3, snake_case_name \
+                       and [a link](https://x.example).\n\n- one\n  - two **b**\n1. first\n10) tenth\n> a quote\n\n\
+                       ```rust\nlet a = b * c; // `x`\n``\n```\n---\n\\*plain\\* ***both*** 3. x\n#no heading\n**open\nend *";
+
+    #[test]
+    fn each_form_is_shown_as_itself() {
+        assert_eq!(
+            shown(&[ALL], false),
+            "Title\n\nSome bold words, leaning ones, code, 2\n** 3, snake_case_name and a link\n\
+             (https://x.example).\n\n• one\n  • two b\n1. first\n10) tenth\n▏ a quote\n\n  rust\n  \
+             let a = b * c; // `x`\n  ``\n────────────────────────────────────────\n*plain* ***both*** 3. x\n#no heading\n**open\nend *\n"
+        );
+    }
+
+    #[test]
+    fn a_text_cut_anywhere_looks_the_same() {
+        let whole = shown(&[ALL], true);
+        let mut letters: Vec<String> = ALL.chars().map(String::from).collect();
+        let pieces: Vec<&str> = letters.iter_mut().map(|letter| &**letter).collect();
+        // Styles may be written again where the text was cut, and never look different.
+        assert_eq!(shown(&pieces, true), whole);
+        for (at, _) in ALL.char_indices() {
+            let (a, b) = ALL.split_at(at);
+            assert_eq!(shown(&[a, b], true), whole, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn bold_code_and_headings_have_their_styles() {
+        assert_eq!(shown(&["## A *b*"], true), "\u{1b}[0;1mA \u{1b}[0;1;3mb\u{1b}[0m\n");
+        assert_eq!(shown(&["**b** `c`"], true), "\u{1b}[0;1mb \u{1b}[0;36mc\u{1b}[0m\n");
+    }
+
+    #[test]
+    fn what_is_clear_is_printed_at_once() {
+        let mut page = Page::new(Look { width: 40, colour: false });
+        let mut markdown = Markdown::default();
+        markdown.feed("Now **this", &mut page);
+        page.end_word();
+        assert_eq!(page.take(), "Now");
+        markdown.feed(" is** it ", &mut page);
+        assert_eq!(page.take(), " this is it");
+        markdown.feed("**never closed", &mut page);
+        markdown.feed("\n", &mut page);
+        assert_eq!(page.take(), " **never closed\n");
+    }
+}

@@ -1,0 +1,354 @@
+//! A page of a terminal that only grows: words are wrapped, rows have a margin, styles end where
+//! they should.
+
+use std::fmt::Write as _;
+use unicode_width::UnicodeWidthChar;
+
+/// How a piece of text looks.
+#[expect(clippy::struct_excessive_bools, reason = "each is on or off, whatever the others are")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Style {
+    pub(crate) bold: bool,
+    pub(crate) dim: bool,
+    pub(crate) italic: bool,
+    pub(crate) underline: bool,
+    pub(crate) colour: Option<Colour>,
+}
+
+/// The colours that every terminal has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Cyan = 36,
+}
+
+impl Style {
+    pub(crate) const PLAIN: Self =
+        Self { bold: false, dim: false, italic: false, underline: false, colour: None };
+    pub(crate) const BOLD: Self = Self { bold: true, ..Self::PLAIN };
+    pub(crate) const DIM: Self = Self { dim: true, ..Self::PLAIN };
+    pub(crate) const RED: Self = Self { colour: Some(Colour::Red), ..Self::PLAIN };
+    pub(crate) const GREEN: Self = Self { colour: Some(Colour::Green), ..Self::PLAIN };
+    pub(crate) const YELLOW: Self = Self { colour: Some(Colour::Yellow), ..Self::PLAIN };
+    pub(crate) const CYAN: Self = Self { colour: Some(Colour::Cyan), ..Self::PLAIN };
+
+    fn write(self, out: &mut String) {
+        let flags = [(self.bold, "1"), (self.dim, "2"), (self.italic, "3"), (self.underline, "4")];
+        out.push_str("\x1b[0");
+        for (_, code) in flags.into_iter().filter(|(is_on, _)| *is_on) {
+            let _ = write!(out, ";{code}");
+        }
+        if let Some(colour) = self.colour {
+            let _ = write!(out, ";{}", colour as u8);
+        }
+        out.push('m');
+    }
+}
+
+/// What is shown, and where it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// How many columns there are.
+    pub(crate) width: usize,
+    pub(crate) colour: bool,
+}
+
+/// The page.
+pub(crate) struct Page {
+    look: Look,
+    out: String,
+    /// The style that the terminal is in.
+    active: Style,
+    column: usize,
+    /// Something stands on this row already, besides what every row begins with.
+    is_begun: bool,
+    /// How many empty rows the page ends with; many where it is empty.
+    empty_rows: usize,
+    /// What every row begins with.
+    margin: String,
+    /// How far rows that a wrap begins are moved in.
+    hanging: usize,
+    /// Spaces that stand before the next word, unless it goes to a new row.
+    spaces: usize,
+    word: Vec<(Style, String)>,
+    word_width: usize,
+}
+
+impl Page {
+    pub(crate) fn new(look: Look) -> Self {
+        Self {
+            // On less nothing can be read anyway.
+            look: Look { width: look.width.max(20), ..look },
+            out: String::new(),
+            active: Style::PLAIN,
+            column: 0,
+            is_begun: false,
+            empty_rows: usize::MAX,
+            margin: String::new(),
+            hanging: 0,
+            spaces: 0,
+            word: Vec::new(),
+            word_width: 0,
+        }
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.look.width.saturating_sub(width(&self.margin))
+    }
+
+    /// Another width, such as after the window was made larger.
+    pub(crate) fn resize(&mut self, width: usize) {
+        self.look.width = width.max(20);
+    }
+
+    /// What has come since the last time. It leaves the terminal in its usual style.
+    pub(crate) fn take(&mut self) -> String {
+        self.style(Style::PLAIN);
+        std::mem::take(&mut self.out)
+    }
+
+    /// Whether the next thing begins a row.
+    pub(crate) fn is_at_start(&self) -> bool {
+        !self.is_begun && self.word.is_empty()
+    }
+
+    /// Text that is wrapped between its words. A line break in it is one.
+    pub(crate) fn text(&mut self, style: Style, text: &str) {
+        for char in text.chars() {
+            match char {
+                '\n' => self.end_row(),
+                ' ' => {
+                    self.end_word();
+                    self.spaces += 1;
+                }
+                '\t' => {
+                    self.end_word();
+                    self.spaces += 4;
+                }
+                char => self.letter(style, shown(char)),
+            }
+        }
+    }
+
+    /// A row of its own, after whatever stands there.
+    pub(crate) fn row(&mut self, style: Style, text: &str) {
+        self.fresh();
+        self.text(style, text);
+        self.end_row();
+    }
+
+    /// Text as it is, such as code: it is cut only where the row ends.
+    pub(crate) fn verbatim(&mut self, style: Style, text: &str) {
+        self.end_word();
+        for char in text.chars() {
+            match char {
+                '\n' => self.end_row(),
+                '\t' => (0..4).for_each(|_| self.put(style, ' ')),
+                char => self.put(style, shown(char)),
+            }
+        }
+    }
+
+    /// Ends the row that is begun, if there is one.
+    pub(crate) fn fresh(&mut self) {
+        self.end_word();
+        self.spaces = 0;
+        if self.is_begun {
+            self.end_row();
+        }
+        self.hanging = 0;
+    }
+
+    /// Ends the row, and leaves one empty, unless there is one already.
+    pub(crate) fn gap(&mut self) {
+        self.fresh();
+        if self.empty_rows == 0 {
+            self.end_row();
+        }
+    }
+
+    /// What rows begin with from now on.
+    pub(crate) fn margin(&mut self, margin: &str) {
+        if self.margin != margin {
+            self.fresh();
+            margin.clone_into(&mut self.margin);
+        }
+    }
+
+    /// How far rows are moved in that a wrap begins, until the next row that is ended.
+    pub(crate) fn hang(&mut self, columns: usize) {
+        self.hanging = columns;
+    }
+
+    /// Something else has written a whole row.
+    pub(crate) fn was_written_to(&mut self) {
+        self.empty_rows = 0;
+    }
+
+    pub(crate) fn end_row(&mut self) {
+        self.end_word();
+        self.spaces = 0;
+        if self.is_begun {
+            self.empty_rows = 0;
+        } else {
+            self.empty_rows = self.empty_rows.saturating_add(1);
+            self.begin_row();
+        }
+        self.break_row();
+        self.hanging = 0;
+    }
+
+    fn break_row(&mut self) {
+        self.style(Style::PLAIN);
+        while self.out.ends_with(' ') {
+            self.out.pop();
+        }
+        self.out.push('\n');
+        self.column = 0;
+        self.is_begun = false;
+    }
+
+    fn begin_row(&mut self) {
+        if self.margin.is_empty() {
+            return;
+        }
+        self.style(Style::DIM);
+        self.out.push_str(&self.margin);
+        self.column = width(&self.margin);
+    }
+
+    fn letter(&mut self, style: Style, char: char) {
+        match self.word.last_mut().filter(|(last, _)| *last == style) {
+            Some((_, text)) => text.push(char),
+            None => self.word.push((style, char.to_string())),
+        }
+        self.word_width += char.width().unwrap_or_default();
+        if self.word_width >= self.look.width {
+            self.end_word();
+        }
+    }
+
+    /// Writes the word that has come so far.
+    pub(crate) fn end_word(&mut self) {
+        if self.word.is_empty() {
+            return;
+        }
+        let spaces = std::mem::take(&mut self.spaces);
+        let needed = self.column + spaces + std::mem::take(&mut self.word_width);
+        if self.is_begun && needed > self.look.width {
+            self.break_row();
+            self.indent(self.hanging);
+        } else {
+            let style = self.word.first().map_or(Style::PLAIN, |(style, _)| *style);
+            let underline = style.underline && self.active.underline;
+            (0..spaces).for_each(|_| self.put(Style { underline, ..self.active }, ' '));
+        }
+        for (style, text) in std::mem::take(&mut self.word) {
+            text.chars().for_each(|char| self.put(style, char));
+        }
+    }
+
+    fn indent(&mut self, columns: usize) {
+        (0..columns).for_each(|_| self.put(Style::PLAIN, ' '));
+    }
+
+    fn put(&mut self, style: Style, char: char) {
+        let wide = char.width().unwrap_or_default();
+        if self.is_begun && self.column + wide > self.look.width {
+            self.break_row();
+        }
+        if !self.is_begun {
+            self.begin_row();
+            self.is_begun = true;
+        }
+        self.style(style);
+        self.out.push(char);
+        self.column += wide;
+    }
+
+    fn style(&mut self, style: Style) {
+        if self.look.colour && self.active != style {
+            style.write(&mut self.out);
+            self.active = style;
+        }
+    }
+}
+
+/// What came from outside must not steer the terminal.
+fn shown(char: char) -> char {
+    if char.is_control() { '\u{fffd}' } else { char }
+}
+
+/// How many columns a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(|char| char.width().unwrap_or_default()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(width: usize, colour: bool) -> Page {
+        Page::new(Look { width, colour })
+    }
+
+    #[test]
+    fn words_are_wrapped_and_rows_that_a_wrap_begins_hang() {
+        let mut page = page(20, false);
+        page.text(Style::PLAIN, "- ");
+        page.hang(2);
+        page.text(Style::PLAIN, "one two three four five\nsix");
+        page.fresh();
+        assert_eq!(page.take(), "- one two three four\n  five\nsix\n");
+    }
+
+    #[test]
+    fn a_word_that_comes_in_pieces_is_one_word() {
+        let mut page = page(20, false);
+        for piece in ["123456789 123456789", "01", "234 x"] {
+            page.text(Style::PLAIN, piece);
+        }
+        page.fresh();
+        assert_eq!(page.take(), "123456789\n12345678901234 x\n");
+    }
+
+    #[test]
+    fn what_is_wider_than_the_page_is_cut_and_wide_letters_count_twice() {
+        let mut page = page(20, false);
+        page.text(Style::PLAIN, &"世".repeat(12));
+        page.fresh();
+        assert_eq!(page.take(), format!("{}\n{}\n", "世".repeat(10), "世".repeat(2)));
+    }
+
+    #[test]
+    fn every_row_has_the_margin_and_a_gap_is_one_row() {
+        let mut page = page(20, false);
+        page.text(Style::PLAIN, "above");
+        page.margin("│ ");
+        page.text(Style::PLAIN, "one two three four five");
+        page.gap();
+        page.gap();
+        page.text(Style::PLAIN, "six");
+        page.margin("");
+        assert_eq!(page.take(), "above\n│ one two three four\n│ five\n│\n│ six\n");
+    }
+
+    #[test]
+    fn styles_change_where_they_must_and_end_with_what_is_taken() {
+        let mut page = page(40, true);
+        page.text(Style::BOLD, "two words");
+        page.text(Style::PLAIN, " plain\n");
+        assert_eq!(page.take(), "\u{1b}[0;1mtwo words \u{1b}[0mplain\n");
+        page.text(Style::RED, "a b");
+        assert_eq!(page.take(), "\u{1b}[0;31ma\u{1b}[0m");
+    }
+
+    #[test]
+    fn nothing_from_outside_steers_the_terminal() {
+        let mut page = page(40, true);
+        page.row(Style::PLAIN, "\u{1b}[2Jx\u{7}\u{9b}1m");
+        assert_eq!(page.take(), "\u{fffd}[2Jx\u{fffd}\u{fffd}1m\n");
+    }
+}

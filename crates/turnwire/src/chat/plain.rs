@@ -1,0 +1,104 @@
+//! Events in, what a pipe gets out: the answer as it is on one side, notes on the other.
+
+use super::render::{Keep, called, data_block, depth, ended};
+use turnwire_core::{DataBlock, Event, EventKind, Folder, ToolCall};
+
+/// What an event adds to a pipe.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Printed {
+    /// The answer.
+    pub(crate) text: String,
+    /// Lines for people, who read the standard error.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Shows events without any style.
+pub(crate) struct Plain {
+    keep: Box<dyn Keep + Send>,
+    folder: Folder,
+    /// What was printed last ended a line, or nothing was printed.
+    is_fresh: bool,
+    /// Something was printed before this block.
+    has_text: bool,
+    /// The block that is being written.
+    current: String,
+}
+
+impl Plain {
+    pub(crate) fn new(keep: Box<dyn Keep + Send>) -> Self {
+        Self {
+            keep,
+            folder: Folder::default(),
+            is_fresh: true,
+            has_text: false,
+            current: String::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, event: &Event<'_>) -> Printed {
+        let mut out = Printed::default();
+        let _ = self.folder.push_tolerant(event);
+        let is_own = depth(event.agent.as_deref()) == 0;
+        match &event.kind {
+            EventKind::TextBlockDelta(delta) if is_own => {
+                if self.current != delta.block_id {
+                    self.current = delta.block_id.to_string();
+                    if self.has_text {
+                        self.end_line(&mut out);
+                        out.text.push('\n');
+                    }
+                }
+                out.text.push_str(&delta.delta);
+                self.has_text |= !delta.delta.is_empty();
+                self.is_fresh =
+                    delta.delta.ends_with('\n') || (self.is_fresh && delta.delta.is_empty());
+            }
+            EventKind::ToolCallEnd(end) => {
+                let msg = self.folder.get(&event.reply_id);
+                let call = msg.and_then(|msg| {
+                    msg.blocks::<ToolCall>().find(|call| call.id == end.tool_call_id)
+                });
+                if let Some(call) = call {
+                    out.notes.push(format!("tool {} {}", called(call), call.input));
+                }
+            }
+            EventKind::ToolResultEnd(end) => {
+                out.notes.push(format!("tool ended: {}", end.state));
+            }
+            EventKind::DataBlockEnd(end) => {
+                let data = data_block(&self.folder, &event.reply_id, &end.block_id);
+                out.notes.extend(data.map(|data| self.data(&data)));
+            }
+            EventKind::ReplyEnd(end) => {
+                if is_own {
+                    self.end_line(&mut out);
+                    self.folder = Folder::default();
+                }
+                out.notes.extend(ended(end).map(|(_, text)| text));
+            }
+            EventKind::Reset(reset) => {
+                out.notes.push(format!("from the start: {}", reset.reason));
+            }
+            _ => {}
+        }
+        out
+    }
+
+    fn end_line(&mut self, out: &mut Printed) {
+        if !std::mem::replace(&mut self.is_fresh, true) {
+            out.text.push('\n');
+        }
+    }
+
+    fn data(&mut self, data: &DataBlock) -> String {
+        let media_type = data.media_type().unwrap_or("application/octet-stream");
+        match data.decoded() {
+            Some(Ok(bytes)) => match self.keep.keep(data.name.as_deref(), media_type, &bytes) {
+                Ok(path) => format!("saved {path} ({media_type})"),
+                Err(error) => format!("{media_type}, which cannot be saved: {error}"),
+            },
+            Some(Err(error)) => format!("{media_type}, which is damaged: {error}"),
+            None => format!("{media_type}, which is elsewhere"),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The input of a call, for people.
+
+use crate::chat::page::width;
+use serde_json::Value;
+
+/// The input in a row, if it fits; else in several. What is no JSON is shown as it is.
+pub(super) fn rows(input: &str, room: usize, most: usize) -> Vec<String> {
+    let text = match serde_json::from_str::<Value>(input) {
+        Ok(value) => {
+            let row = value.to_string();
+            if width(&row) <= room { row } else { format!("{value:#}") }
+        }
+        Err(_) => input.trim().to_owned(),
+    };
+    let mut rows: Vec<String> = text.lines().map(str::to_owned).collect();
+    if rows.len() > most {
+        let more = rows.len() - most;
+        rows.truncate(most);
+        rows.push(format!("… {more} more lines"));
+    }
+    rows
+}

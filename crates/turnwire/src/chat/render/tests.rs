@@ -1,0 +1,230 @@
+//! What recorded events look like. The answers of the demo agent are in `recorded/`, beside what a
+//! terminal of 60 columns shows of them.
+
+use super::super::plain::{Plain, Printed};
+use super::*;
+use turnwire_core::coalesce;
+
+/// Keeps nothing, and says what it was given.
+struct Nowhere;
+
+impl Keep for Nowhere {
+    fn keep(&mut self, name: Option<&str>, _: &str, bytes: &[u8]) -> io::Result<String> {
+        Ok(format!("{}[{}]", name.unwrap_or("?"), bytes.len()))
+    }
+}
+
+fn renderer() -> Renderer {
+    Renderer::new(Look { width: 60, colour: false }, Box::new(Nowhere))
+}
+
+fn events(lines: &str) -> Vec<Event<'static>> {
+    lines.lines().map(|line| Event::from_json(line).unwrap().into_owned()).collect()
+}
+
+fn shown(events: &[Event<'_>]) -> String {
+    let mut renderer = renderer();
+    let mut text: String = events.iter().map(|event| renderer.push(event)).collect();
+    text += &renderer.settle();
+    text
+}
+
+macro_rules! recorded {
+    ($($name:literal)+) => {
+        [$(($name, include_str!(concat!("recorded/", $name, ".ndjson")), include_str!(concat!("recorded/", $name, ".txt")))),+]
+    };
+}
+
+const RECORDED: [(&str, &str, &str); 7] =
+    recorded!("hello" "weather" "parallel" "team" "fail" "browser" "json");
+
+#[test]
+fn recorded_answers_look_as_they_did() {
+    for (name, lines, expected) in RECORDED {
+        let text = shown(&events(lines));
+        // `TURNWIRE_RECORD=1 cargo test` writes them anew, for a person to look at.
+        if std::env::var_os("TURNWIRE_RECORD").is_some() {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/chat/render/recorded");
+            std::fs::write(format!("{folder}/{name}.txt"), &text).unwrap();
+            continue;
+        }
+        assert_eq!(text, expected, "{name}");
+    }
+}
+
+/// The same events with every delta cut into letters.
+fn in_letters(events: &[Event<'static>]) -> Vec<Event<'static>> {
+    let mut out = Vec::new();
+    for event in events {
+        let text = match &event.kind {
+            EventKind::TextBlockDelta(delta) => delta.delta.to_string(),
+            EventKind::ThinkingBlockDelta(delta) => delta.delta.to_string(),
+            EventKind::ToolCallDelta(delta) => delta.delta.to_string(),
+            EventKind::ToolResultTextDelta(delta) => delta.delta.to_string(),
+            _ => {
+                out.push(Event { seq: None, seq_from: None, id: "".into(), ..event.clone() });
+                continue;
+            }
+        };
+        for char in text.chars() {
+            let mut piece = event.clone();
+            (piece.seq, piece.seq_from, piece.id) = (None, None, "".into());
+            match &mut piece.kind {
+                EventKind::TextBlockDelta(delta) => delta.delta = char.to_string().into(),
+                EventKind::ThinkingBlockDelta(delta) => delta.delta = char.to_string().into(),
+                EventKind::ToolCallDelta(delta) => delta.delta = char.to_string().into(),
+                EventKind::ToolResultTextDelta(delta) => delta.delta = char.to_string().into(),
+                _ => {}
+            }
+            out.push(piece);
+        }
+    }
+    out
+}
+
+#[test]
+fn an_answer_looks_the_same_however_it_was_cut() {
+    for (name, lines, _) in RECORDED {
+        let events = events(lines);
+        let letters = in_letters(&events);
+        assert!(letters.len() > events.len());
+        assert_eq!(shown(&letters), shown(&events), "{name}");
+        assert_eq!(shown(&coalesce(letters).collect::<Vec<_>>()), shown(&events), "{name}");
+    }
+}
+
+#[test]
+fn an_answer_is_seen_before_it_has_ended() {
+    let mut renderer = renderer();
+    let mut text = String::new();
+    for line in [
+        r#"{"type":"REPLY_START","reply_id":"r"}"#,
+        r#"{"type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#,
+        r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"It is **18 °C** in Pa"}"#,
+    ] {
+        text += &renderer.push(&Event::from_json(line).unwrap());
+    }
+    assert_eq!(text, "It is 18 °C in");
+    assert_eq!(renderer.status(), None, "no spinner in the middle of a row");
+}
+
+#[test]
+fn a_file_is_kept_and_named() {
+    let text = shown(&events(
+        r#"{"type":"DATA_BLOCK_START","reply_id":"r","block_id":"b","media_type":"image/png","name":"a.png"}
+{"type":"DATA_BLOCK_DELTA","reply_id":"r","block_id":"b","media_type":"image/png","data":"aGVsb"}
+{"type":"DATA_BLOCK_DELTA","reply_id":"r","block_id":"b","media_type":"image/png","data":"G8="}
+{"type":"DATA_BLOCK_END","reply_id":"r","block_id":"b"}"#,
+    ));
+    assert_eq!(text, "▣ saved a.png[5] (image/png, 5 B)\n");
+}
+
+#[test]
+fn an_edit_a_denial_and_a_long_result_are_shown() {
+    let long = (1..=20).map(|n| format!("row {n}\\n")).collect::<Vec<_>>().concat();
+    let text = shown(&events(&format!(
+        r#"{{"type":"TOOL_CALL_START","reply_id":"r","tool_call_id":"c","tool_call_name":"buy"}}
+{{"type":"TOOL_CALL_DELTA","reply_id":"r","tool_call_id":"c","delta":"{{\"n\": 1}}"}}
+{{"type":"TOOL_CALL_END","reply_id":"r","tool_call_id":"c"}}
+{{"type":"REQUIRE_USER_CONFIRM","reply_id":"r","tool_calls":[{{"type":"tool_call","id":"c","name":"buy","input":"{{\"n\": 1}}"}}]}}
+{{"type":"USER_CONFIRM_RESULT","reply_id":"r","confirm_results":[{{"confirmed":true,"tool_call":{{"type":"tool_call","id":"c","name":"buy","input":"{{\"n\":2}}"}}}}]}}
+{{"type":"TOOL_RESULT_START","reply_id":"r","tool_call_id":"c","tool_call_name":"buy"}}
+{{"type":"TOOL_RESULT_TEXT_DELTA","reply_id":"r","tool_call_id":"c","delta":"{long}"}}
+{{"type":"TOOL_RESULT_END","reply_id":"r","tool_call_id":"c","state":"error"}}
+{{"type":"USER_CONFIRM_RESULT","reply_id":"r","metadata":{{"reason":"too late"}},"confirm_results":[{{"confirmed":false,"tool_call":{{"type":"tool_call","id":"d","name":"sell","input":""}}}}]}}
+{{"type":"REPLY_END","reply_id":"r","finished_reason":"interrupted"}}"#
+    )));
+    let rows = (1..=12).map(|n| format!("  ┆ row {n}\n")).collect::<Vec<_>>().concat();
+    assert_eq!(
+        text,
+        format!(
+            "⚙ buy {{\"n\":1}}\n\n? buy waits for a yes or no\n✓ buy was allowed\n  with {{\"n\":2}}\n{rows}  \
+             ┆ … 8 more lines\n  ✗ failed\n✗ sell was not allowed: too late\n\n■ stopped\n"
+        )
+    );
+}
+
+#[test]
+fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
+    for (name, lines, _) in RECORDED {
+        let events = events(lines);
+        let mut folder = Folder::default();
+        for event in &events {
+            folder.push(event).unwrap();
+        }
+        let own = |msg: &&turnwire_core::Msg| msg.name() != "researcher";
+        let again: Vec<Event<'static>> =
+            folder.history().filter(own).flat_map(super::super::again::events).collect();
+        // Questions, tokens and sub-agents are not in the message.
+        let is_in = |line: &&str| {
+            !line.is_empty()
+                && !line.contains(" tokens in")
+                && !line.starts_with("? ")
+                && !line.contains(" was allowed")
+                && !line.starts_with('│')
+                && !line.starts_with("  get_weather:")
+        };
+        let (before, after) = (shown(&events), shown(&again));
+        let rows = |text: &str| -> Vec<String> {
+            let mut rows: Vec<String> = text.lines().filter(is_in).map(str::to_owned).collect();
+            rows.dedup();
+            // What the client executed is a result of its own when it comes.
+            rows
+        };
+        if name != "browser" && name != "parallel" {
+            assert_eq!(rows(&after), rows(&before), "{name}");
+        }
+        assert!(after.contains("›"), "{after}");
+    }
+}
+
+#[test]
+fn a_resumed_reply_goes_on_where_it_was() {
+    let (_, lines, _) = RECORDED[1];
+    let events = in_letters(&events(lines));
+    let whole = shown(&events);
+    for at in 1..events.len() {
+        let mut folder = Folder::default();
+        for event in &events[..at] {
+            folder.push(event).unwrap();
+        }
+        let mut all: Vec<Event<'static>> =
+            folder.history().flat_map(super::super::again::events).collect();
+        all.extend_from_slice(&events[at..]);
+        let text = shown(&all);
+        let text = text.replace(" tokens in", "");
+        let last = |text: &str| {
+            text.lines().filter(|line| line.contains("°C")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(last(&text), last(&whole), "cut at {at}\n{text}");
+    }
+}
+
+#[test]
+fn a_reset_forgets_and_everything_comes_again() {
+    let (_, lines, expected) = RECORDED[0];
+    let again = events(lines);
+    let reset = r#"{"type":"RESET","epoch":"e","reason":"it was restored"}"#;
+    let half: Vec<_> = again.iter().take(6).cloned().collect();
+    let events = [half, events(reset), again].concat();
+    let text = shown(&events);
+    assert!(text.contains("↻ from the start: it was restored\n"), "{text}");
+    assert!(text.trim_end().ends_with(expected.trim()), "{text}");
+}
+
+#[test]
+fn a_pipe_gets_the_answer_alone() {
+    let (_, lines, _) = RECORDED[1];
+    let mut plain = Plain::new(Box::new(Nowhere));
+    let mut all = Printed::default();
+    for event in events(lines) {
+        let printed = plain.push(&event);
+        all.text += &printed.text;
+        all.notes.extend(printed.notes);
+    }
+    let text = "It is **18 °C** in Paris, with light rain. Tomorrow is the day for a walk: 22 °C and sunny.\n";
+    let notes =
+        ["tool get_weather (Look up the weather) {\"city\":\"Paris\"}", "tool ended: success"];
+    let notes = notes.map(str::to_owned).to_vec();
+    assert_eq!(all, Printed { text: text.to_owned(), notes });
+}

@@ -1,0 +1,123 @@
+//! The terminal itself: what is written there, and what it is able to do.
+
+use super::page::{Look, width};
+use std::io::{self, IsTerminal, Write};
+
+/// What turns while one waits.
+const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// Whether somebody sits at the terminal, and what it can show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terminal {
+    /// What is written can be seen at once, and what is typed comes from the same person.
+    pub(crate) is_there: bool,
+    pub(crate) look: Look,
+    /// It can go back in its last row.
+    pub(crate) can_redraw: bool,
+}
+
+impl Terminal {
+    pub(crate) fn find() -> Self {
+        let is_there = io::stdin().is_terminal() && io::stdout().is_terminal();
+        let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb" || term.is_empty());
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let can_redraw = io::stdout().is_terminal() && !is_dumb;
+        let look = Look { width: columns(), colour: can_redraw && !no_colour };
+        Self { is_there, look, can_redraw }
+    }
+}
+
+/// How many columns the terminal has now.
+pub(crate) fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(io::stdout());
+    size.map_or(80, |(width, _)| usize::from(width.0)).max(20)
+}
+
+/// Writes to the terminal. The spinner stands in its last row, and goes before anything else comes.
+pub(crate) struct Screen {
+    can_redraw: bool,
+    frame: usize,
+    spins: bool,
+}
+
+impl Screen {
+    pub(crate) fn new(terminal: Terminal) -> Self {
+        Self { can_redraw: terminal.can_redraw, frame: 0, spins: false }
+    }
+
+    pub(crate) fn write(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        if std::mem::take(&mut self.spins) {
+            out.write_all(b"\r\x1b[K")?;
+        }
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    /// Takes the spinner away.
+    pub(crate) fn rest(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.spins) {
+            let mut out = io::stdout().lock();
+            out.write_all(b"\r\x1b[K")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Turns the spinner on, in one write: nothing flickers.
+    pub(crate) fn spin(&mut self, status: Option<&str>) -> io::Result<()> {
+        let Some(status) = status.filter(|_| self.can_redraw) else { return self.rest() };
+        self.frame = (self.frame + 1) % FRAMES.len();
+        let frame = FRAMES.get(self.frame).copied().unwrap_or_default();
+        let mut row = format!("{frame} {}…", super::one_line(status));
+        while width(&row) >= columns() {
+            row.pop();
+        }
+        self.spins = true;
+        let mut out = io::stdout().lock();
+        write!(out, "\r{row}\x1b[K")?;
+        out.flush()
+    }
+}
+
+/// While it lives, what is typed is not shown: it would stand in the middle of the answer. What was
+/// typed is there for the next question.
+#[cfg(unix)]
+pub(crate) struct Quiet(Option<rustix::termios::Termios>);
+
+#[cfg(unix)]
+impl Quiet {
+    pub(crate) fn new() -> Self {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        let stdin = io::stdin();
+        let Ok(before) = tcgetattr(&stdin) else { return Self(None) };
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        let done = tcsetattr(&stdin, OptionalActions::Now, &quiet);
+        Self(done.is_ok().then_some(before))
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        if let Some(before) = &self.0 {
+            // A terminal that has gone needs no echo.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) struct Quiet;
+
+#[cfg(not(unix))]
+impl Quiet {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+}

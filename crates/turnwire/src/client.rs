@@ -1,0 +1,19 @@
+//! A client of a Turnwire server: requests that are safe to send again, and a stream of events that
+//! comes back by itself.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `http` | one request and its answer |
+//! | `api` | the routes that a conversation needs |
+//! | `watch` | the events of a session, over lost connections and restarts |
+//! | `trouble` | why something did not work |
+
+mod api;
+mod http;
+mod trouble;
+mod watch;
+
+pub(crate) use api::{Client, History, SessionInfo};
+pub(crate) use http::Place;
+pub(crate) use trouble::Trouble;
+pub(crate) use watch::{Notice, Patience, Watch, Watching};

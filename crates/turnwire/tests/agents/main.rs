@@ -1,0 +1,17 @@
+//! Agents of the settings, in the real program, on a model that speaks chat completions over HTTP.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod house;
+mod keeping;
+mod mcp;
+mod provider;
+mod settings;
+mod talking;
+mod wires;

@@ -1,0 +1,101 @@
+//! Tools of an MCP server of the settings. The server is this test, run once more and told to serve.
+
+use crate::house::{House, friday, text_of, turnwire};
+use crate::provider::{Asked, Provider, Said, text};
+use serde_json::{Value, json};
+use std::io::{BufRead, Write};
+
+/// The variable that the server needs: without it the test below is none.
+const SERVE: &str = "TURNWIRE_TEST_MCP_SERVE";
+
+#[test]
+#[ignore = "it is what other tests start"]
+fn serves_when_it_is_told_to() {
+    if std::env::var_os(SERVE).is_none() {
+        return;
+    }
+    // What belongs to nobody does not get here, the key of a model least of all.
+    assert!(std::env::var_os("FAKE_KEY").is_none());
+    for line in std::io::stdin().lock().lines() {
+        let Ok(request) = serde_json::from_str::<Value>(&line.unwrap()) else { continue };
+        let result = match request["method"].as_str() {
+            Some("initialize") => json!({"protocolVersion": request["params"]["protocolVersion"],
+                "capabilities": {"tools": {}}, "serverInfo": {"name": "files", "version": "1"}}),
+            Some("tools/list") => {
+                let input = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+                let tool =
+                    |name: &str| json!({"name": name, "description": "", "inputSchema": input});
+                json!({"tools": [tool("read"), tool("write"), tool("format_disk")]})
+            }
+            Some("tools/call") => {
+                let said = format!("{} has 3 lines", request["params"]["arguments"]["path"]);
+                json!({"content": [{"type": "text", "text": said}]})
+            }
+            _ => continue,
+        };
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "\n{answer}").unwrap();
+        out.flush().unwrap();
+    }
+    std::process::exit(0);
+}
+
+fn settings(tools: &str) -> String {
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    format!(
+        "tools = [{tools}]\npermissions = [{{ tool = \"files/*\", input = {{ path = \"/etc/*\" }}, behavior = \"deny\" }}]\n\
+         [mcp.files]\nenv = [\"{SERVE}\"]\ncommand = [{own:?}, \"--exact\", \"mcp::serves_when_it_is_told_to\", \
+         \"--ignored\", \"--nocapture\"]\n"
+    )
+}
+
+/// Reads whatever file it is told to.
+fn reads(asked: &Asked) -> Vec<Said> {
+    match asked.last()["role"].as_str() {
+        Some("tool") => text(asked.last()["content"].as_str().unwrap()),
+        _ => vec![Said::Call("c", "files__read", json!({"path": asked.last()["content"]}))],
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_an_mcp_server_is_called_by_the_rules() {
+    let provider = Provider::start(reads).await;
+    let house = House::start(&friday(&provider, &settings("\"mcp:files/read\", \"mcp:*/wr*\"")));
+    house.session("s").await;
+    let reply = house.say("s", "/tmp/a").await;
+    house.until("s", "idle").await;
+    let message = house.message("s", &reply).await;
+    assert_eq!(text_of(&message), "\"/tmp/a\" has 3 lines");
+    // The model is told names that it takes; everybody else sees the tool's own.
+    assert_eq!(provider.asked()[0].tools(), ["files__read", "files__write"]);
+    assert_eq!(message["content"][0]["name"], "files/read");
+    let reply = house.say("s", "/etc/passwd").await;
+    house.until("s", "idle").await;
+    let said = text_of(&house.message("s", &reply).await);
+    assert!(said.contains("The rules do not allow this call of files/read"), "{said}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_server_keeps_turnwire_from_starting() {
+    let provider = Provider::start(reads).await;
+    let none = "tools = [\"mcp:files/*\"]\n[mcp.files]\ncommand = [\"/no/such/program\"]\n";
+    for (lines, expected) in [
+        (
+            settings("\"mcp:files/red\""),
+            "turnwire.toml:8:10: agents.friday.tools.0: \"mcp:files/red\" fits no tool; there are files/read, files/write, files/format_disk",
+        ),
+        (none.to_owned(), "turnwire.toml:9:6: mcp.files: The MCP server files"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("turnwire.toml"), friday(&provider, &lines)).unwrap();
+        let output =
+            turnwire(folder.path(), &["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(expected), "{said}\n has no {expected}");
+        // Nothing is started to look at settings.
+        let check = turnwire(folder.path(), &["config", "check"]).output().unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    }
+}

@@ -1,0 +1,62 @@
+//! What is wrong with the settings of agents is said before anything starts.
+
+use crate::house::turnwire;
+use std::path::Path;
+
+fn check(settings: &str) -> (bool, String) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("turnwire.toml"), settings).unwrap();
+    run(folder.path(), &["config", "check"])
+}
+
+fn run(folder: &Path, args: &[&str]) -> (bool, String) {
+    let mut command = turnwire(folder, args);
+    command.env_remove("ANTHROPIC_API_KEY").env_remove("OPENAI_API_KEY");
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn what_agents_come_to_is_shown_and_what_is_missing_is_a_warning() {
+    let (is_good, text) = check("[agents.a]\nmodel = \"anthropic:claude\"\n");
+    assert!(is_good, "{text}");
+    assert!(text.contains("agents       a (anthropic:claude)"), "{text}");
+    let warning = "warning: turnwire.toml:2:1: agents.a.model: there is no key for the model: ANTHROPIC_API_KEY is not set";
+    assert!(text.contains(warning), "{text}");
+    let (is_good, text) = check("[agents.a]\nmodel = \"openai:x\"\napi_key_env = \"FAKE_KEY\"\n");
+    assert!(is_good && !text.contains("warning"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    for (settings, expected) in [
+        (
+            "[agents.a]\nmodel = \"openai:x\"\ntools = [\"agent:b\"]\n[agents.b]\nmodel = \"openai:x\"\ntools = [\"agent:a\"]\n",
+            "error: turnwire.toml:3:1: agents.a.tools: these agents call each other without end: a → b → a",
+        ),
+        (
+            "[agents.a]\nmodel = \"openai:x\"\ntools = [\"agent:b\", \"mcp:f/*\", \"external:g\"]\n",
+            "error: turnwire.toml:3:10: agents.a.tools.0: \"agent:b\" fits no other agent",
+        ),
+    ] {
+        let (is_good, text) = check(settings);
+        assert!(
+            !is_good && text.contains(expected),
+            "{settings}\n gives {text}\n and not {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_server_with_such_settings_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "[agents.a]\nmodel = \"openai:x\"\ntools = [\"external:nothing\"]\n";
+    std::fs::write(folder.path().join("turnwire.toml"), settings).unwrap();
+    let (is_good, text) = run(folder.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    assert!(!is_good, "{text}");
+    assert!(
+        text.contains("these settings cannot be used\nturnwire.toml:3:10: agents.a.tools.0: "),
+        "{text}"
+    );
+}

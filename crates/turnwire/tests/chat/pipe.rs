@@ -1,0 +1,291 @@
+//! What is printed, and the exit status, where nobody sits at a terminal.
+
+use crate::world::{Server, World, until};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use turnwire_core::{Event, EventKind, FinishedReason, Folder};
+
+const MEMORY: [&str; 3] = ["chat", "--store", "memory:"];
+
+fn chat<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&MEMORY[..], more].concat()
+}
+
+#[test]
+fn a_message_on_standard_input_gets_its_answer_as_plain_text() {
+    let done = World::new().piped("hello there\n", &chat(&[]));
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(
+        done.out.starts_with("## What you said\n\n> hello there\n\nI am a **demo**"),
+        "{}",
+        done.out
+    );
+    assert!(done.out.ends_with("- `fail` breaks off\n"), "{}", done.out);
+    assert!(!done.out.contains('\u{1b}') && !done.err.contains('\u{1b}'));
+    assert_eq!(done.err, "");
+}
+
+#[test]
+fn tools_are_noted_beside_the_answer() {
+    let done = World::new().run(&chat(&["how is the weather?"]));
+    assert_eq!(
+        (done.code, &*done.out),
+        (
+            Some(0),
+            "It is **18 °C** in Paris, with light rain. Tomorrow is the day for a walk: 22 °C and sunny.\n",
+        )
+    );
+    assert_eq!(
+        done.err,
+        "tool get_weather (Look up the weather) {\"city\":\"Paris\"}\ntool ended: success\n"
+    );
+}
+
+#[test]
+fn what_asks_is_denied_with_a_note_unless_yes() {
+    let world = World::new();
+    let done = world.run(&chat(&["approve"]));
+    assert_eq!((done.code, &*done.out), (Some(0), "You said no, so I have bought nothing.\n"));
+    assert!(done.err.contains("execute_trade (Buy shares) was denied"), "{}", done.err);
+    assert!(done.err.contains("--yes"), "{}", done.err);
+    let done = world.run(&chat(&["approve", "--yes"]));
+    assert_eq!(
+        (done.code, &*done.out),
+        (Some(0), "Done. Bought 100 ACME at 12.50 each, 1250.00 in all.\n")
+    );
+    assert!(!done.err.contains("denied"), "{}", done.err);
+}
+
+#[test]
+fn a_tool_of_the_client_is_answered_that_nobody_executes_it() {
+    let done = World::new().run(&chat(&["browser"]));
+    assert_eq!(done.code, Some(0));
+    assert!(done.out.contains("> Nobody executes this tool here"), "{}", done.out);
+    assert!(done.err.contains("open_page (Open a page) was not executed"), "{}", done.err);
+}
+
+#[test]
+fn a_reply_that_fails_is_exit_1_with_what_to_do() {
+    let done = World::new().run(&chat(&["fail"]));
+    assert_eq!(done.code, Some(1));
+    assert_eq!(done.out, "This was going to be a long and thoughtful answer, but the\n");
+    assert!(done.err.contains("The reply failed (upstream)"), "{}", done.err);
+    assert!(done.err.contains("try again"), "{}", done.err);
+    let done = World::new().run(&chat(&["fail", "--json"]));
+    assert_eq!(done.code, Some(1));
+}
+
+#[test]
+fn an_image_is_saved_and_named() {
+    let world = World::new();
+    let done = world.run(&chat(&["image", "--save", "pictures"]));
+    assert_eq!(done.code, Some(0));
+    assert!(done.err.contains("saved pictures/sunset.png (image/png)"), "{}", done.err);
+    let bytes = std::fs::read(world.path().join("pictures/sunset.png")).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n") && bytes.ends_with(b"IEND\xaeB`\x82"));
+}
+
+/// The events of a `--json` output, whose places follow each other without a gap.
+pub fn events(out: &str) -> Vec<Event<'static>> {
+    let events: Vec<_> =
+        out.lines().map(|line| Event::from_json(line).unwrap().into_owned()).collect();
+    let seqs: Vec<u64> = events.iter().map(|event| event.seq.unwrap().get()).collect();
+    let expected: Vec<u64> = (seqs[0]..seqs[0] + seqs.len() as u64).collect();
+    assert_eq!(seqs, expected, "a gap, or an event twice");
+    events
+}
+
+#[test]
+fn json_is_one_canonical_event_a_line() {
+    let done = World::new().run(&chat(&["team", "--json"]));
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let events = events(&done.out);
+    assert!(matches!(events[0].kind, EventKind::Message(_)));
+    assert!(matches!(events.last().unwrap().kind, EventKind::ReplyEnd(_)));
+    let mut folder = Folder::default();
+    for event in &events {
+        folder.push(event).unwrap();
+    }
+    let texts: Vec<_> = folder.messages().filter_map(|msg| msg.text("")).collect();
+    assert_eq!(texts[0], "team");
+    assert!(texts[1].starts_with("I asked the researcher."), "{texts:?}");
+    for (line, event) in done.out.lines().zip(&events) {
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(line), value(&event.to_json()));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_exit_2_with_a_hint() {
+    let world = World::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    for (args, parts) in [
+        (
+            chat(&["--agent", "nobody", "hi"]),
+            vec!["there is no agent \"nobody\"", "there are: demo"],
+        ),
+        (chat(&["--model", "tulip", "hi"]), vec!["\"tulip\" is no model", "WIRE one of"]),
+        (
+            chat(&["--model", "anthropic:claude", "hi"]),
+            vec!["anthropic:claude", "ANTHROPIC_API_KEY is not set"],
+        ),
+        (chat(&["--resume", "--session", "none", "hi"]), vec!["no such session"]),
+        (vec!["chat", "--url", &nobody, "hi"], vec!["cannot reach", "turnwire serve"]),
+        (vec!["chat", "--url", "ftp://x", "hi"], vec!["is no address"]),
+        (vec!["chat", "--url", &nobody, "--store", "memory:", "hi"], vec!["cannot be used with"]),
+        (chat(&[]), vec!["there is nothing to say"]),
+    ] {
+        let done = world.run(&args);
+        assert_eq!(done.code, Some(2), "{args:?}: {}", done.err);
+        for part in parts {
+            assert!(done.err.contains(part), "{args:?}: {}", done.err);
+        }
+        assert_eq!(done.out, "");
+    }
+}
+
+#[test]
+fn a_store_that_a_server_uses_is_reached_through_that_server() {
+    let world = World::new();
+    let server = world.serve();
+    let done = world.run(&["chat", "--store", "sqlite:served.db", "hi"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("--url http://"), "{}", done.err);
+    let done = world.run(&["chat", "--url", &server.url, "--session", "s", "weather"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(server.get("/v1/sessions/s").contains("\"status\":\"idle\""));
+}
+
+#[test]
+fn credentials_come_from_the_environment_and_are_never_told() {
+    let world = World::new();
+    let done = world.run(&["token", "new"]);
+    let token = done.out.lines().find_map(|line| line.strip_prefix("# tw_")).unwrap();
+    let token = format!("tw_{token}");
+    let settings: Vec<&str> = done.out.lines().filter(|line| !line.contains(&token)).collect();
+    std::fs::write(world.path().join("turnwire.toml"), settings.join("\n")).unwrap();
+    let server = world.serve();
+    let args = ["chat", "--url", &server.url, "weather"];
+    let done = world.run(&args);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("TURNWIRE_TOKEN"), "{}", done.err);
+    let done = World::done(world.command(&args).env("TURNWIRE_TOKEN", &token));
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let wrong = World::done(world.command(&args).env("TURNWIRE_TOKEN", "tw_wrong-secret"));
+    assert_eq!(wrong.code, Some(2));
+    assert!(!wrong.err.contains("wrong-secret") && !done.err.contains(&token));
+    // A server of one's own takes no credentials from the settings, and lets nobody else in.
+    let done = world.run(&chat(&["weather"]));
+    assert_eq!(done.code, Some(0), "{}", done.err);
+}
+
+fn waiting(server: &Server, session: &str) {
+    server.post("/v1/sessions", &format!("{{\"id\": \"{session}\"}}"));
+    server.post(&format!("/v1/sessions/{session}/messages"), "{\"content\": \"approve\"}");
+    until("the question", || {
+        server.get(&format!("/v1/sessions/{session}")).contains("\"waiting\"").then_some(())
+    });
+}
+
+#[test]
+fn resume_goes_on_with_the_latest_session_and_answers_what_waits() {
+    let world = World::new();
+    let server = world.serve();
+    server.post("/v1/sessions", "{\"id\": \"older\"}");
+    waiting(&server, "latest");
+    let done = world.run(&["chat", "--url", &server.url, "--resume", "--yes"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert_eq!(done.out, "Done. Bought 100 ACME at 12.50 each, 1250.00 in all.\n");
+    let done = world.piped("weather", &["chat", "--url", &server.url, "--resume"]);
+    assert!(done.out.starts_with("It is **18 °C**"), "{}", done.out);
+    let page = server.get("/v1/sessions/latest/messages");
+    assert_eq!(page.matches("\"role\":\"user\"").count(), 2, "{page}");
+}
+
+#[test]
+fn a_session_that_is_busy_is_said() {
+    let world = World::new();
+    let server = world.serve();
+    waiting(&server, "busy");
+    let done = world.run(&["chat", "--url", &server.url, "--session", "busy", "weather"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.starts_with("error: "), "{}", done.err);
+    assert!(server.get("/v1/sessions/busy").contains("\"waiting\""), "nothing was answered");
+}
+
+#[test]
+fn whoever_stops_reading_ends_it_without_a_panic() {
+    let world = World::new();
+    for more in [&["long 20000"][..], &["long 20000", "--json"]] {
+        let mut child = world.command(&chat(more)).stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(141), "{done:?}");
+        assert!(done.stderr.is_empty(), "{done:?}");
+    }
+}
+
+#[test]
+fn a_server_with_tls_is_trusted_as_this_machine_trusts() {
+    let world = World::new();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(world.path().join("cert.pem"), made.cert.pem()).unwrap();
+    std::fs::write(world.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    let settings = "[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n";
+    std::fs::write(world.path().join("turnwire.toml"), settings).unwrap();
+    let server = world.serve();
+    let url = server.url.replace("127.0.0.1", "localhost");
+    let args = ["chat", "--url", &url, "weather"];
+    let done = World::done(world.command(&args).env("SSL_CERT_FILE", "cert.pem"));
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.out.starts_with("It is **18 °C**"), "{}", done.out);
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(world.path().join("other.pem"), other.cert.pem()).unwrap();
+    let done = World::done(world.command(&args).env("SSL_CERT_FILE", "other.pem"));
+    assert_eq!(done.code, Some(2), "{}", done.out);
+    assert!(done.err.contains("no secure connection"), "{}", done.err);
+}
+
+#[test]
+fn a_session_is_called_after_its_first_message() {
+    let world = World::new();
+    let store = ["--store", "sqlite:served.db"];
+    for message in ["weather in Rome", "hello again"] {
+        let args = [&["chat", "--session", "s", message][..], &store].concat();
+        assert_eq!(world.run(&args).code, Some(0));
+    }
+    let done = world.run(&[&["sessions", "--json"][..], &store].concat());
+    assert!(done.out.contains("\"title\":\"weather in Rome\""), "{}", done.out);
+}
+
+#[test]
+fn an_interrupt_stops_the_reply_and_waits_for_its_end() {
+    let mut world = World::new();
+    world.rate = "50";
+    let mut child = world.command(&chat(&["long 100000", "--json"])).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let (mut all, mut line) = (String::new(), String::new());
+    while !line.contains("TEXT_BLOCK_DELTA") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "it ended: {all}");
+        all += &line;
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    out.read_to_string(&mut all).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let events = events(&all);
+    let EventKind::ReplyEnd(end) = &events.last().unwrap().kind else { panic!("no end: {all}") };
+    assert_eq!(end.finished_reason, FinishedReason::Interrupted);
+}
+
+#[test]
+fn help_teaches() {
+    let done = World::new().run(&["chat", "--help"]);
+    for part in ["Examples:", "Exit status:", "--resume", "Ctrl-C", "TURNWIRE_TOKEN"] {
+        assert!(done.out.contains(part), "{part}: {}", done.out);
+    }
+}

@@ -1,0 +1,62 @@
+//! A server that is killed in the middle of an answer, and started again.
+
+use crate::pipe::events;
+use crate::world::{World, until};
+use std::io::Read;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+/// What the demo says to `long N`.
+fn long(count: u32) -> String {
+    let numbers = (1..=count).map(|n| format!("{n:07}{}", if n % 10 == 0 { '\n' } else { ' ' }));
+    numbers.collect()
+}
+
+/// Has a long answer, kills the server in the middle of it, and gives what was printed in all.
+fn over_a_restart(more: &[&str]) -> (String, String) {
+    let mut world = World::new();
+    world.rate = "200";
+    let server = world.serve();
+    let address = server.address.clone();
+    let mut args = vec!["chat", "--url", &server.url, "long 400"];
+    args.extend(more);
+    let mut child = world.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (mut out, into) = (child.stdout.take().unwrap(), Arc::clone(&seen));
+    let reading = std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = out.read(&mut buffer) {
+            into.lock().unwrap().extend_from_slice(&buffer[..count]);
+        }
+    });
+    let has = |part: &str| String::from_utf8_lossy(&seen.lock().unwrap()).contains(part);
+    until("the beginning", || has("0000040").then_some(()));
+    server.kill();
+    assert!(!has("0000400"), "it was too late");
+    let _again = world.serve_at(&address);
+    let done = child.wait_with_output().unwrap();
+    reading.join().unwrap();
+    let err = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(0), "{err}");
+    assert!(err.contains("connection lost") && err.contains("connected again"), "{err}");
+    let out = String::from_utf8(seen.lock().unwrap().clone()).unwrap();
+    (out, err)
+}
+
+#[test]
+fn the_answer_comes_whole_and_nothing_twice() {
+    let (out, _) = over_a_restart(&[]);
+    assert_eq!(out, long(400));
+}
+
+#[test]
+fn every_event_comes_once() {
+    let (out, _) = over_a_restart(&["--json"]);
+    let events = events(&out);
+    assert_eq!(events[0].seq.unwrap().get(), 1);
+    let mut folder = turnwire_core::Folder::default();
+    for event in &events {
+        folder.push(event).unwrap();
+    }
+    assert_eq!(folder.messages().last().unwrap().text("").unwrap(), long(400));
+}

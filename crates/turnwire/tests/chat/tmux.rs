@@ -1,0 +1,114 @@
+//! A terminal that a test types into and looks at.
+
+use crate::world::{World, until};
+use std::io::Write;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A terminal of 90 columns; it goes with the test.
+pub struct Terminal {
+    socket: String,
+}
+
+/// Whether there is a tmux. Where there is none, the test says so and is passed over.
+pub fn is_missing() -> bool {
+    let is_there = Command::new("tmux").arg("-V").output().is_ok_and(|out| out.status.success());
+    if !is_there {
+        // The harness shows what a test prints only when it fails; this is for whoever reads the log.
+        let line = b"SKIPPED: no tmux on this machine, so nothing was tried in a terminal\n";
+        let _ = std::io::stderr().write_all(line);
+    }
+    !is_there
+}
+
+impl Terminal {
+    /// Runs `turnwire` with these arguments. When it ends, its exit status is shown.
+    pub fn start(world: &World, env: &[(&str, &str)], args: &[&str]) -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let terminal = Self { socket: format!("turnwire-{}-{number}", std::process::id()) };
+        let program = env!("CARGO_BIN_EXE_turnwire");
+        let mut command = terminal.tmux();
+        command.args(["-f", "/dev/null", "new-session", "-d", "-x", "90", "-y", "50"]);
+        command.arg("-c").arg(world.path());
+        for (name, value) in
+            world.env().iter().map(|(name, value)| (*name, &**value)).chain(env.iter().copied())
+        {
+            command.arg("-e").arg(format!("{name}={value}"));
+        }
+        // tmux says itself which terminal it is; and Ctrl-C reaches whoever waits, too.
+        let script = "trap : INT; export TERM=${CHAT_TERM:-$TERM}; \
+                      unset TURNWIRE_CONFIG TURNWIRE_STORE TURNWIRE_TOKEN; \
+                      if [ -n \"$CHAT_SAYS\" ]; then echo \"$CHAT_SAYS\" | \"$0\" \"$@\"; else \"$0\" \"$@\"; fi; \
+                      echo \"left with $?\"; sleep 600";
+        command.args(["sh", "-c", script, program]).args(args);
+        command.env_remove("NO_COLOR");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        terminal
+    }
+
+    fn tmux(&self) -> Command {
+        let mut command = Command::new("tmux");
+        command.args(["-L", &self.socket]).env_remove("TMUX");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.tmux().args(args).output().unwrap()
+    }
+
+    /// Types a text, and Enter.
+    pub fn line(&self, text: &str) {
+        self.run(&["send-keys", "-l", text]);
+        self.key("Enter");
+    }
+
+    /// Presses a key, as tmux names it.
+    pub fn key(&self, key: &str) {
+        assert!(self.run(&["send-keys", key]).status.success());
+    }
+
+    /// All that was shown so far.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.run(&["capture-pane", "-p", "-S", "-2000"]).stdout).unwrap()
+    }
+
+    /// The same, with what sets colours and styles.
+    pub fn styled(&self) -> String {
+        String::from_utf8(self.run(&["capture-pane", "-p", "-e", "-S", "-2000"]).stdout).unwrap()
+    }
+
+    /// Waits until a text is shown so many times.
+    pub fn wait_for(&self, part: &str, times: usize) -> String {
+        let mut last = String::new();
+        let mut look = || {
+            last = self.text();
+            (last.matches(part).count() >= times).then(|| last.clone())
+        };
+        let end = std::time::Instant::now() + crate::world::PATIENCE;
+        while std::time::Instant::now() < end {
+            if let Some(text) = look() {
+                return text;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("waited in vain for {times} of {part:?}:\n{last}");
+    }
+
+    /// Waits until the last row that has something on it is this.
+    pub fn wait_for_prompt(&self, prompt: &str) {
+        until(&format!("{prompt} as the last row"), || {
+            let text = self.text();
+            let last = text.lines().rev().find(|row| !row.trim().is_empty())?;
+            (last.trim_end() == prompt.trim_end()).then_some(())
+        });
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+    }
+}

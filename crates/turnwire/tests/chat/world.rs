@@ -1,0 +1,142 @@
+//! A folder of its own for each test, and the programs that run in it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// No test waits longer for anything. A machine under load is slow, not wrong.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until there is something.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub struct World {
+    folder: TempDir,
+    /// How many deltas the demo sends in a second.
+    pub rate: &'static str,
+}
+
+/// What came of a program.
+pub struct Done {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), rate: "0" }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What every program here has: a home of its own, and nothing of whoever runs the tests.
+    pub fn env(&self) -> Vec<(&'static str, String)> {
+        let home = self.path().display().to_string();
+        let mut env = vec![("HOME", home.clone()), ("TURNWIRE_DEMO_RATE", self.rate.to_owned())];
+        env.push(("XDG_DATA_HOME", format!("{home}/data")));
+        env
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwire"));
+        command.args(args).current_dir(self.path()).envs(self.env());
+        for name in ["TURNWIRE_CONFIG", "TURNWIRE_STORE", "TURNWIRE_TOKEN", "NO_COLOR"] {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Done {
+        Self::done(&mut self.command(args))
+    }
+
+    pub fn done(command: &mut Command) -> Done {
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Runs with a text on its standard input.
+    pub fn piped(&self, input: &str, args: &[&str]) -> Done {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// A server on the store of this world.
+    pub fn serve(&self) -> Server {
+        self.serve_at("127.0.0.1:0")
+    }
+
+    pub fn serve_at(&self, address: &str) -> Server {
+        let args = ["serve", "--listen", address, "--store", "sqlite:served.db", "--log", "error"];
+        let mut command = self.command(&args);
+        command.stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut banner = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
+        let url = banner.split(' ').find(|word| word.starts_with("http"));
+        let url = url.unwrap_or_else(|| panic!("no server: {banner:?}")).to_owned();
+        let address = url.split("//").nth(1).unwrap().to_owned();
+        Server { child, address, url }
+    }
+}
+
+pub struct Server {
+    child: Child,
+    pub address: String,
+    pub url: String,
+}
+
+impl Server {
+    /// SIGKILL: the process is gone between two instructions.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> String {
+        let (host, length) = (&self.address, body.len());
+        self.ask(&format!(
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        ))
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        let host = &self.address;
+        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"))
+    }
+
+    fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
