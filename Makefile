@@ -59,7 +59,7 @@ test-together: $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,ag-
 	cd tests/peers/node/together && TURNWIRE="$(CURDIR)/target/debug/turnwire" node --test --test-reporter=spec
 
 test-aimock: tests/peers/node/aimock/node_modules/ready peers-build ## our requests against a model server
-	cd tests/peers/node/aimock && REQUESTS="$(EXAMPLES)/requests" node --test --test-reporter=spec
+	cd tests/peers/node/aimock && REQUESTS="$(EXAMPLES)/requests" ASK_MODEL="$(EXAMPLES)/ask_model" node --test --test-reporter=spec
 
 test-server-peers: $(PEERS)/agentscope/ready peers-build ## agentscope's models on all that a server sends; the examples
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" \
@@ -77,7 +77,7 @@ chromium:
 	else echo "there is no Chromium at $(CHROMIUM): its tests are skipped (install it, or set CHROMIUM)"; fi
 
 peers-build:
-	cargo build --quiet -p turnwire -p turnwire-wires --bins --examples
+	cargo build --quiet -p turnwire -p turnwire-wires -p turnwire-agent --bins --examples
 
 check: ## formatting, lints, documentation, licences: run it before each commit
 	cargo fmt --all --check
