@@ -3,10 +3,11 @@
 
 use async_trait::async_trait;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use turnwire_log::conformance::Engine;
 use turnwire_log::sqlite::{Options, Sizes};
-use turnwire_log::{SqliteStore, Store};
+use turnwire_log::{Error, SqliteStore, Store};
 
 struct InAFolder(TempDir, Options);
 
@@ -19,7 +20,16 @@ impl InAFolder {
 #[async_trait]
 impl Engine for InAFolder {
     async fn open(&self) -> Arc<dyn Store> {
-        Arc::new(SqliteStore::open(self.0.path().join("store.db"), self.1).unwrap())
+        // A neighbour starts processes. Between its fork and its exec such a process holds all locks of
+        // this one, also those that were given up meanwhile.
+        let path = self.0.path().join("store.db");
+        for _ in 0..500 {
+            match SqliteStore::open(&path, self.1) {
+                Err(Error::Locked(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+                opened => return Arc::new(opened.unwrap()),
+            }
+        }
+        Arc::new(SqliteStore::open(&path, self.1).unwrap())
     }
 
     async fn reopen(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
