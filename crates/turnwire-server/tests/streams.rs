@@ -222,3 +222,58 @@ async fn frames(
     };
     body.split_terminator("\n\n").map(frame).collect()
 }
+
+/// A session, and one who watches what comes next.
+async fn live(shared: &Arc<Shared>) -> (Arc<Session>, Watcher) {
+    let log = Log::new(Arc::new(MemoryStore::default()), "test");
+    let session = session(&log).await;
+    let shape = Shape::sse(Wire::named("turnwire").unwrap());
+    let watcher = Watcher::new(session.clone(), shape, Start::Now, Until::Closed, shared.clone());
+    (session, watcher.await.unwrap())
+}
+
+async fn next(watcher: &mut Watcher) -> Option<String> {
+    let bytes = watcher.next().await?.unwrap();
+    Some(String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_says_that_it_is_there_when_it_has_been_quiet_for_so_long_and_not_before() {
+    let shared = shared();
+    let (session, mut watcher) = live(&shared).await;
+    let begin = tokio::time::Instant::now();
+    let writer = tokio::spawn(async move {
+        for name in ["a", "b"] {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            publish(&session, vec![Event::new(name, turnwire_core::event::ReplyStart::default())])
+                .await;
+        }
+        session
+    });
+    let mut said = Vec::new();
+    while said.len() < 4 {
+        let text = next(&mut watcher).await.unwrap();
+        let what = if text.starts_with(':') { "quiet" } else { "event" };
+        said.push((begin.elapsed().as_secs(), what));
+    }
+    // 15 s after the last event, and every 15 s from there.
+    assert_eq!(said, [(10, "event"), (20, "event"), (35, "quiet"), (50, "quiet")]);
+    writer.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_stops_ends_its_streams_whether_events_come_or_not() {
+    let shared = shared();
+    let (_quiet_session, mut quiet) = live(&shared).await;
+    let (session, mut busy) = live(&shared).await;
+    publish(&session, vec![Event::new("r", turnwire_core::event::ReplyStart::default())]).await;
+    assert!(next(&mut busy).await.unwrap().contains("REPLY_START"));
+    assert_eq!(shared.feeds.count(), 1);
+    let both = async { tokio::join!(next(&mut quiet), next(&mut busy)) };
+    let stop = async {
+        tokio::task::yield_now().await;
+        shared.shutdown.cancel();
+    };
+    let (both, ()) = tokio::join!(both, stop);
+    assert_eq!(both, (None, None));
+}

@@ -18,8 +18,12 @@ use turnwire_log::store::{Lines, SessionNo};
 const BYTES: usize = 512 * 1024;
 /// How much is encoded at a time.
 const CHUNK: usize = 128 * 1024;
-/// Watchers are woken at most this often: with many of them each wake-up is a write to a socket.
-const PACE: Duration = Duration::from_millis(5);
+/// What it takes to hand something to one watcher, about: a task woken and a write to a socket.
+/// They are woken again only when all can have it, or they would fall behind ever further; what comes
+/// meanwhile goes to them together. Few watchers are told of everything at once.
+const HANDING_OUT: Duration = Duration::from_micros(8);
+/// However many they are, nobody waits longer.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// All feeds that somebody watches.
 #[derive(Default)]
@@ -36,6 +40,7 @@ impl Feeds {
         shape: &Shape,
         cursor: u64,
         writer: &mut Option<Box<Writer>>,
+        shutdown: &CancellationToken,
     ) -> Arc<Feed> {
         let mut feeds = self.feeds.lock();
         let key = (session.no(), shape.key());
@@ -47,15 +52,24 @@ impl Feeds {
         if feeds.len() >= 64 && feeds.len().is_power_of_two() {
             feeds.retain(|_, feed| feed.strong_count() > 0);
         }
-        let over = CancellationToken::new();
+        let over = shutdown.child_token();
         let feed = Arc::new(Feed {
             ring: Mutex::new(Ring { start: cursor, ..Ring::default() }),
             encoded: watch::Sender::new(cursor),
             _over: over.clone().drop_guard(),
         });
         feeds.insert(key, Arc::downgrade(&feed));
-        let pump = pump(Arc::downgrade(&feed), session.clone(), *shape, cursor, writer.take());
-        tokio::spawn(async move { over.run_until_cancelled(pump).await });
+        let (weak, session, shape) = (Arc::downgrade(&feed), session.clone(), *shape);
+        let writer = writer.take();
+        tokio::spawn(async move {
+            let pump = pump(&weak, &session, &shape, cursor, writer);
+            if let Some(Err(error)) = over.run_until_cancelled(pump).await {
+                tracing::warn!(session = session.id(), %error, "a feed ends");
+            }
+            if let Some(feed) = weak.upgrade() {
+                feed.encoded.send_replace(FAILED);
+            }
+        });
         feed
     }
 
@@ -68,12 +82,14 @@ impl Feeds {
 /// The end of a session's log in one shape.
 pub(super) struct Feed {
     ring: Mutex<Ring>,
-    /// The place of the last event that is encoded; the largest number when there will be no more.
+    /// The place of the last event that is encoded; the largest number when there will be no more:
+    /// after a failure, and when the server stops.
     encoded: watch::Sender<u64>,
     _over: DropGuard,
 }
 
-const FAILED: u64 = u64::MAX;
+/// There will be no more.
+pub(super) const FAILED: u64 = u64::MAX;
 
 #[derive(Default)]
 struct Ring {
@@ -92,6 +108,27 @@ struct Batch {
     ends: Vec<usize>,
 }
 
+impl Batch {
+    fn behind(&self, cursor: u64) -> Bytes {
+        let known = cursor.saturating_add(1).saturating_sub(self.first);
+        let start = usize::try_from(known)
+            .ok()
+            .and_then(|known| self.ends.get(known.checked_sub(1)?).copied())
+            .unwrap_or(0);
+        self.bytes.slice(start.min(self.bytes.len())..)
+    }
+}
+
+/// What a feed has behind a place.
+pub(super) enum Taken {
+    /// These bytes, which lead up to there.
+    Bytes(Bytes, u64),
+    /// Nothing so far.
+    NotYet,
+    /// It was there, or was before the feed began: it is in the log.
+    Gone,
+}
+
 impl Feed {
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.encoded.subscribe()
@@ -106,20 +143,15 @@ impl Feed {
         self.ring.lock().start
     }
 
-    /// What is behind a place, and up to where; nothing when there is nothing yet, or no longer.
-    pub fn take(&self, cursor: u64) -> Option<(Bytes, u64)> {
+    /// What is behind a place.
+    pub fn take(&self, cursor: u64) -> Taken {
         let ring = self.ring.lock();
         if cursor < ring.start {
-            return None;
+            return Taken::Gone;
         }
         let at = ring.batches.partition_point(|batch| batch.last <= cursor);
-        let batch = ring.batches.get(at)?;
-        let skip = usize::try_from(cursor.saturating_add(1).saturating_sub(batch.first)).ok()?;
-        let start = match skip.checked_sub(1) {
-            Some(before) => *batch.ends.get(before)?,
-            None => 0,
-        };
-        Some((batch.bytes.slice(start.min(batch.bytes.len())..), batch.last))
+        let Some(batch) = ring.batches.get(at) else { return Taken::NotYet };
+        Taken::Bytes(batch.behind(cursor), batch.last)
     }
 
     fn push(&self, batch: Batch) {
@@ -137,22 +169,6 @@ impl Feed {
 
 /// Encodes what comes, for as long as the feed is there.
 async fn pump(
-    feed: Weak<Feed>,
-    session: Arc<Session>,
-    shape: Shape,
-    cursor: u64,
-    writer: Option<Box<Writer>>,
-) {
-    let result = pump_on(&feed, &session, &shape, cursor, writer).await;
-    if let Err(error) = result {
-        tracing::warn!(session = session.id(), %error, "a feed ends");
-    }
-    if let Some(feed) = feed.upgrade() {
-        feed.encoded.send_replace(FAILED);
-    }
-}
-
-async fn pump_on(
     feed: &Weak<Feed>,
     session: &Arc<Session>,
     shape: &Shape,
@@ -177,7 +193,7 @@ async fn pump_on(
             continue;
         }
         if let Some(woken) = woken {
-            tokio::time::sleep_until(woken + PACE).await;
+            tokio::time::sleep_until(woken + pace(feed)).await;
         }
         let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
         let rows = session.read(from, CHUNK).await?;
@@ -193,4 +209,10 @@ async fn pump_on(
         feed.encoded.send_replace(last);
         woken = Some(Instant::now());
     }
+}
+
+/// How long its watchers have, from one wake-up to the next.
+fn pace(feed: &Weak<Feed>) -> Duration {
+    let watchers = feed.upgrade().map_or(0, |feed| feed.encoded.receiver_count());
+    HANDING_OUT.saturating_mul(u32::try_from(watchers).unwrap_or(u32::MAX)).min(PATIENCE)
 }

@@ -2,13 +2,15 @@
 
 use super::backlog;
 use super::cache::Backlogs;
-use super::feed::{Feed, Feeds};
+use super::feed::{FAILED, Feed, Feeds, Taken};
 use super::follow::messages_at;
 use super::writer::{Framing, Merge, Shape, Writer};
 use bytes::Bytes;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{Message, Reset, Supersede};
 use turnwire_core::{Event, Msg, Seq};
@@ -57,6 +59,10 @@ pub struct Watcher {
     writer: Option<Box<Writer>>,
     /// What has to be said before anything else.
     first: Option<Bytes>,
+    /// When it last had something to say, and what wakes it when that was long ago. Setting a timer
+    /// takes a lock that all share, so it is left as it is while events come.
+    spoke: Instant,
+    quiet: Pin<Box<Sleep>>,
     shared: Arc<Shared>,
     has_ended: bool,
 }
@@ -93,6 +99,8 @@ impl Watcher {
             feed: None,
             writer: None,
             first: None,
+            spoke: Instant::now(),
+            quiet: Box::pin(tokio::time::sleep(shared.heartbeat)),
             shared,
             has_ended: false,
         };
@@ -203,6 +211,7 @@ impl Watcher {
         if self.has_ended {
             return None;
         }
+        self.spoke = Instant::now();
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(Ok(first));
         }
@@ -216,15 +225,37 @@ impl Watcher {
                 self.has_ended = true;
                 return Box::pin(self.last_words()).await.map(Ok);
             }
-            if self.cursor < head.last {
-                // Boxed, so that one who waits does not hold the room that reading needs.
-                match Box::pin(self.take(head)).await {
-                    Ok(Some(bytes)) if !bytes.is_empty() => return Some(Ok(bytes)),
-                    Ok(_) => {}
-                    Err(error) => return Some(Box::pin(self.recover(error)).await),
+            let nothing_yet = if self.cursor < head.last {
+                match self.feed.as_ref().map(|(feed, _)| feed.take(self.cursor)) {
+                    Some(Taken::Bytes(bytes, last)) => {
+                        self.cursor = last;
+                        if bytes.is_empty() {
+                            continue;
+                        }
+                        return Some(Ok(bytes));
+                    }
+                    Some(Taken::NotYet) => true,
+                    Some(Taken::Gone) => {
+                        self.feed = None;
+                        self.missed = head.last;
+                        false
+                    }
+                    None => false,
                 }
-            } else if !self.wait().await {
-                return Some(Ok(heartbeat(self.shape.framing)));
+            } else {
+                true
+            };
+            if nothing_yet {
+                if !self.wait().await {
+                    return Some(Ok(heartbeat(self.shape.framing)));
+                }
+                continue;
+            }
+            // Boxed, so that one who waits does not hold the room that reading needs.
+            match Box::pin(self.read(head)).await {
+                Ok(Some(bytes)) if !bytes.is_empty() => return Some(Ok(bytes)),
+                Ok(_) => {}
+                Err(error) => return Some(Box::pin(self.recover(error)).await),
             }
         }
     }
@@ -240,23 +271,11 @@ impl Watcher {
         Err(error)
     }
 
-    /// What is there. `None`: look again.
-    async fn take(&mut self, head: Head) -> Result<Option<Bytes>> {
-        if let Some((feed, _)) = &self.feed {
-            if let Some((bytes, last)) = feed.take(self.cursor) {
-                self.cursor = last;
-                return Ok(Some(bytes));
-            }
-            if self.cursor >= feed.start() {
-                self.wait().await;
-                return Ok(None);
-            }
-            self.feed = None;
-            self.missed = head.last;
-        }
+    /// Reads what is in the log, or joins the feed, which has it. `None`: look again.
+    async fn read(&mut self, head: Head) -> Result<Option<Bytes>> {
         if self.cursor >= self.missed && head.last - self.cursor <= NEAR {
             let Self { session, shape, shared, cursor, writer, .. } = &mut *self;
-            let feed = shared.feeds.join(session, shape, *cursor, writer);
+            let feed = shared.feeds.join(session, shape, *cursor, writer, &shared.shutdown);
             if self.cursor >= feed.start() {
                 let receiver = feed.subscribe();
                 self.feed = Some((feed, receiver));
@@ -274,31 +293,43 @@ impl Watcher {
 
     /// Waits for more. `false`: it took so long that the client is told that we are still here.
     async fn wait(&mut self) -> bool {
-        let more = async {
-            match &mut self.feed {
-                Some((_, encoded)) => {
-                    if encoded.changed().await.is_err() || *encoded.borrow() == u64::MAX {
-                        self.feed = None;
-                        // It reads the log itself next, and so learns what is wrong.
-                        self.missed = u64::MAX;
-                    }
+        let Self { feed, head, missed, spoke, quiet, shared, .. } = &mut *self;
+        let has_been_quiet = async {
+            loop {
+                quiet.as_mut().await;
+                let until = *spoke + shared.heartbeat;
+                if Instant::now() >= until {
+                    return;
                 }
-                None => {
-                    let _ = self.head.changed().await;
-                }
+                quiet.as_mut().reset(until);
             }
         };
-        let shutdown = self.shared.shutdown.clone();
-        let heartbeat = self.shared.heartbeat;
-        tokio::select! {
-            () = more => true,
-            () = shutdown.cancelled() => true,
-            () = tokio::time::sleep(heartbeat) => {
-                // A quiet session needs no feed.
-                self.feed = None;
-                false
+        if let Some((_, encoded)) = feed {
+            // A feed also says when the server stops.
+            tokio::select! {
+                biased;
+                more = encoded.changed() => {
+                    if more.is_err() || *encoded.borrow() == FAILED {
+                        *feed = None;
+                        // It reads the log itself next, and so learns what is wrong.
+                        *missed = u64::MAX;
+                    }
+                    return true;
+                }
+                () = has_been_quiet => {}
+            }
+        } else {
+            tokio::select! {
+                biased;
+                _ = head.changed() => return true,
+                () = shared.shutdown.cancelled() => return true,
+                () = has_been_quiet => {}
             }
         }
+        // A quiet session needs no feed.
+        self.feed = None;
+        self.quiet.as_mut().reset(Instant::now() + self.shared.heartbeat);
+        false
     }
 
     /// What the protocol says at its end.

@@ -4,10 +4,13 @@ use super::failed::{Failed, Result};
 use super::http::{Body, Head};
 use super::server::Server;
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::task::{Poll, ready};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 
 /// A connection, kept alive from request to request.
@@ -161,21 +164,25 @@ impl Streaming {
             return Ok(Ended::Enough);
         }
         while !self.body.is_done() {
-            self.conn.stream.readable().await.map_err(|error| self.conn.broken(&error))?;
-            let flow =
-                BUFFER.with_borrow_mut(|buffer| match self.conn.stream.try_read(buffer) {
-                    Ok(0) => match self.body {
-                        Body::UntilClose => Ok(None),
-                        _ => Err(self.conn.broken(&io::ErrorKind::UnexpectedEof.into())),
-                    },
-                    Ok(count) => {
-                        self.take(buffer.get(..count).unwrap_or_default(), &mut each).map(Some)
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        Ok(Some(ControlFlow::Continue(())))
-                    }
-                    Err(error) => Err(self.conn.broken(&error)),
-                })?;
+            let flow = poll_fn(|cx| {
+                BUFFER.with_borrow_mut(|buffer| {
+                    let mut buffer = ReadBuf::new(buffer);
+                    // It remembers that less came than would have fit: a plain `try_read` has to ask
+                    // the system once more to learn that there is nothing.
+                    let read = ready!(Pin::new(&mut self.conn.stream).poll_read(cx, &mut buffer));
+                    Poll::Ready(match read {
+                        Ok(()) if !buffer.filled().is_empty() => {
+                            self.take(buffer.filled(), &mut each).map(Some)
+                        }
+                        Ok(()) => match self.body {
+                            Body::UntilClose => Ok(None),
+                            _ => Err(self.conn.broken(&io::ErrorKind::UnexpectedEof.into())),
+                        },
+                        Err(error) => Err(self.conn.broken(&error)),
+                    })
+                })
+            })
+            .await?;
             match flow {
                 None => break,
                 Some(ControlFlow::Break(())) => return Ok(Ended::Enough),
