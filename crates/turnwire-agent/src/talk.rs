@@ -143,7 +143,7 @@ impl Talk {
 
     /// The same with a whole message.
     pub async fn send(&mut self, msg: Msg) -> Result<Msg, Halt> {
-        self.log.close(&FinishedReason::Interrupted, None);
+        self.give_up();
         self.log.history.push(msg.stamped(&System));
         self.log.open = Some((Msg::reply(System.id(), self.agent.name()), ModelCalls::default()));
         self.run(None).await
@@ -182,6 +182,11 @@ impl Talk {
         let event = Event::new(reply_id, ExternalExecutionResult { execution_results: results });
         let event = self.log.take(event)?;
         self.run(Some(event)).await
+    }
+
+    /// Ends a reply that waits for somebody: what it asked for is interrupted.
+    pub fn give_up(&mut self) {
+        self.log.close(&FinishedReason::Interrupted, None);
     }
 
     /// Stops the reply when it is cancelled.
@@ -268,10 +273,10 @@ impl Memory {
     /// Closes what is open.
     fn close(&mut self, reason: &FinishedReason, error: Option<&ReplyError>) {
         let subs = std::mem::take(&mut self.subs);
-        let own = self.open.iter().map(|(reply, _)| reply);
-        let replies = subs.iter().map(|sub| &sub.msg).chain(own);
-        let events: Vec<_> =
-            replies.flat_map(|reply| crate::close(reply, reason.clone(), error.cloned())).collect();
+        let own = self.open.iter().map(|(reply, calls)| (reply, calls));
+        let replies = subs.iter().map(|sub| (&sub.msg, &sub.calls)).chain(own);
+        let close = |(reply, calls)| crate::close(reply, calls, reason.clone(), error.cloned());
+        let events: Vec<_> = replies.flat_map(close).collect();
         self.subs = subs;
         for event in events {
             // What closes a reply fits it.

@@ -134,8 +134,10 @@ async fn stopped(lines: Vec<Line>) -> House {
 async fn stopped_in_the_model() {
     let wait = Line::Wait(Duration::from_hours(1));
     let house = stopped(vec![Line::text("Let me"), wait, Line::text("see")]).await;
-    let expected = sequence(&[&["REPLY_START", "MODEL_CALL_START"], &WORDS, &["REPLY_END"]]);
+    let expected =
+        sequence(&[&["REPLY_START", "MODEL_CALL_START"], &WORDS, &["MODEL_CALL_END", "REPLY_END"]]);
     assert_eq!(house.types(), expected);
+    assert_eq!(house.calls().open, None);
     assert_eq!(house.reply().text("").as_deref(), Some("Let me"));
 }
 
