@@ -33,8 +33,7 @@ struct ToolPlan {
     shows: Option<String>,
     fails: Option<String>,
     hangs: bool,
-    asks: bool,
-    denied: bool,
+    behavior: Option<Behavior>,
     /// The client executes it.
     external: bool,
 }
@@ -104,9 +103,7 @@ async fn play(
         } else {
             friday = friday.tool(tool(name, plan.clone()));
         }
-        let behavior = [(plan.asks, Behavior::Ask), (plan.denied, Behavior::Deny)];
-        let behavior = behavior.into_iter().find(|(holds, _)| *holds);
-        rules.extend(behavior.map(|(_, behavior)| Rule::new(name.clone(), behavior)));
+        rules.extend(plan.behavior.clone().map(|behavior| Rule::new(name.clone(), behavior)));
     }
     let talk = Talk::new(friday.permissions(rules).build());
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -120,7 +120,7 @@ def tool(name: str, plan: Json) -> ToolBase:
         if why := plan.get("fails"):
             raise RuntimeError(why)
 
-    allowed = None if plan.get("asks") else ALLOWED
+    allowed = None if plan.get("behavior") == "ask" else ALLOWED
     return FunctionTool(run, name, "", SCHEMA, permission=allowed)
 
 
@@ -141,7 +141,7 @@ async def play(scenario: Json, tools: dict[str, Json]) -> tuple[list[AgentEvent]
         injection_config=InjectionConfig(inject_runtime_state=False),
     )
     for name, plan in tools.items():
-        if plan.get("denied"):
+        if plan.get("behavior") == "deny":
             deny = PermissionBehavior.DENY
             rule = PermissionRule(tool_name=name, rule_content=None, behavior=deny, source="test")
             agent._engine.add_rule(rule)
