@@ -3,33 +3,39 @@
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
 use turnwire_core::event::{
-    Block, Chunk, DataBlockDelta, DataBlockEnd, ReplyEnd, TextBlockEnd, ThinkingBlockEnd,
-    ToolCallEnd, ToolResultDataDelta, ToolResultEnd, ToolResultStart, ToolResultTextDelta,
+    Block, Chunk, DataBlockDelta, DataBlockEnd, ModelCallEnd, ReplyEnd, TextBlockEnd,
+    ThinkingBlockEnd, ToolCallEnd, ToolResultDataDelta, ToolResultEnd, ToolResultStart,
+    ToolResultTextDelta,
 };
 use turnwire_core::{
-    ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, Msg, Part, Payload,
-    ReplyError, Source, ToolResult, ToolResultState,
+    ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, ModelCalls, Msg, Part,
+    Payload, ReplyError, Source, ToolResult, ToolResultState,
 };
 
 /// The events that close everything that is open in a reply, and then the reply itself: open blocks
-/// end, and calls without a result get an interrupted one, so that the next model call has a history
-/// that a provider takes. Nothing that is there is taken back.
+/// and an open model call end, and tool calls without a result get an interrupted one, so that the next
+/// model call has a history that a provider takes. Nothing that is there is taken back.
 ///
 /// ```
 /// use turnwire_agent::close;
-/// use turnwire_core::{Event, FinishedReason, Msg, ToolResultState};
+/// use turnwire_core::{Event, FinishedReason, ModelCalls, Msg, ToolResultState};
 ///
-/// let mut reply = Msg::reply("r", "friday");
+/// let (mut reply, mut calls) = (Msg::reply("r", "friday"), ModelCalls::default());
 /// for line in [
+///     r#"{"type":"MODEL_CALL_START","reply_id":"r"}"#,
 ///     r#"{"type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#,
 ///     r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"Let me"}"#,
 ///     r#"{"type":"TOOL_CALL_START","reply_id":"r","tool_call_id":"c","tool_call_name":"look"}"#,
 /// ] {
-///     reply.append_event(&Event::from_json(line)?)?;
-/// }
-/// for event in close(&reply, FinishedReason::Interrupted, None) {
+///     let event = Event::from_json(line)?;
 ///     reply.append_event(&event)?;
+///     calls.see(&event);
 /// }
+/// for event in close(&reply, &calls, FinishedReason::Interrupted, None) {
+///     reply.append_event(&event)?;
+///     calls.see(&event);
+/// }
+/// assert_eq!(calls.open, None);
 /// assert_eq!(reply.text("").as_deref(), Some("Let me"));
 /// let (_, result) = reply.tool_calls().next().unwrap();
 /// assert_eq!(result.unwrap().state, ToolResultState::Interrupted);
@@ -44,6 +50,7 @@ use turnwire_core::{
 /// Data that breaks off inside a byte cannot end as it is; its last byte is filled up with zeros.
 pub fn close(
     partial: &Msg,
+    calls: &ModelCalls,
     reason: FinishedReason,
     error: Option<ReplyError>,
 ) -> Vec<Event<'static>> {
@@ -54,6 +61,10 @@ pub fn close(
     let mut closing = Closing { reply_id: partial.id(), events: Vec::new() };
     for block in &blocks {
         closing.end_block(block);
+    }
+    if calls.open.is_some() {
+        let finished_reason = FinishedReason::Interrupted;
+        closing.push(ModelCallEnd { finished_reason, ..ModelCallEnd::default() });
     }
     let results: HashMap<&str, &ToolResult> = blocks
         .iter()

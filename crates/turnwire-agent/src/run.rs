@@ -272,11 +272,12 @@ impl<'r> Run<'r> {
         let generate_reason = Some(STOP_REASON.to_owned());
         events.push(self.event(RequestStop { reason: Some(why), generate_reason }));
         // All at once: nobody finds a reply that was stopped and has not ended.
-        let mut reply = self.reply.clone();
+        let (mut reply, mut calls) = (self.reply.clone(), self.calls.clone());
         for event in &events {
             reply.append_event_tolerant(event);
+            calls.see(event);
         }
-        events.extend(crate::closing::close(&reply, FinishedReason::Interrupted, None));
+        events.extend(crate::closing::close(&reply, &calls, FinishedReason::Interrupted, None));
         self.commit(events).await
     }
 }

@@ -143,7 +143,7 @@ impl Talk {
 
     /// The same with a whole message.
     pub async fn send(&mut self, msg: Msg) -> Result<Msg, Halt> {
-        self.log.close(&FinishedReason::Interrupted, None);
+        self.give_up();
         self.log.history.push(msg.stamped(&System));
         self.log.open = Some((Msg::reply(System.id(), self.agent.name()), ModelCalls::default()));
         self.run(None).await
@@ -151,9 +151,7 @@ impl Talk {
 
     /// What waits for a person's yes.
     pub fn questions(&self) -> Vec<Question> {
-        let own = self.log.open.iter().map(|(reply, _)| reply);
-        let replies = own.chain(self.log.subs.iter().map(|sub| &sub.msg));
-        let questions = replies.flat_map(|reply| {
+        let questions = self.log.replies().flat_map(|reply| {
             let asking = |call: &&ToolCall| call.state == ToolCallState::Asking;
             let calls = reply.blocks::<ToolCall>().filter(asking).cloned();
             calls.map(|call| Question { call, reply_id: reply.id().to_owned() })
@@ -177,11 +175,26 @@ impl Talk {
 
     /// Hands in the results of calls that are executed here, and goes on with the reply.
     pub async fn hand_in(&mut self, results: Vec<ToolResult>) -> Result<Msg, Halt> {
-        let reply_id = self.log.open.as_ref().map(|(reply, _)| reply.id().to_owned());
-        let reply_id = reply_id.ok_or_else(nothing_waits)?;
-        let event = Event::new(reply_id, ExternalExecutionResult { execution_results: results });
-        let event = self.log.take(event)?;
-        self.run(Some(event)).await
+        let event = |result: ToolResult| {
+            let waits =
+                |call: &ToolCall| call.id == result.id && call.state == ToolCallState::Submitted;
+            let mut replies = self.log.replies();
+            let reply = replies.find(|reply| reply.blocks::<ToolCall>().any(waits));
+            let reply_id = reply.ok_or_else(nothing_waits)?.id().to_owned();
+            let execution_results = vec![result];
+            Ok(Event::new(reply_id, ExternalExecutionResult { execution_results }))
+        };
+        let events: Vec<_> = results.into_iter().map(event).collect::<Result<_, Halt>>()?;
+        let mut last = None;
+        for event in events {
+            last = Some(self.log.take(event)?);
+        }
+        self.run(last).await
+    }
+
+    /// Ends a reply that waits for somebody: what it asked for is interrupted.
+    pub fn give_up(&mut self) {
+        self.log.close(&FinishedReason::Interrupted, None);
     }
 
     /// Stops the reply when it is cancelled.
@@ -229,9 +242,19 @@ fn nothing_waits() -> Halt {
 }
 
 impl Memory {
+    /// The replies that have not ended: the one that was asked for, and those of agents below it.
+    fn replies(&self) -> impl Iterator<Item = &Msg> {
+        let own = self.open.iter().map(|(reply, _)| reply);
+        own.chain(self.subs.iter().map(|sub| &sub.msg))
+    }
+
     /// Takes an event in, and says what became of it.
     fn take(&mut self, event: Event<'static>) -> Result<Event<'static>, Halt> {
-        let event = event.stamped(&System);
+        let mut event = event.stamped(&System);
+        // An answer to a sub-agent, or the end of its reply, says whose it is, as its other events do.
+        if let Some(sub) = self.subs.iter().find(|sub| event.reply_id == sub.msg.id()) {
+            event.agent = Some(Box::new(sub.agent.clone()));
+        }
         let wrong = |error: turnwire_core::Error| Halt::Failed(error.to_string());
         if let Some(watcher) = &mut self.watcher {
             watcher(&event);
@@ -268,10 +291,10 @@ impl Memory {
     /// Closes what is open.
     fn close(&mut self, reason: &FinishedReason, error: Option<&ReplyError>) {
         let subs = std::mem::take(&mut self.subs);
-        let own = self.open.iter().map(|(reply, _)| reply);
-        let replies = subs.iter().map(|sub| &sub.msg).chain(own);
-        let events: Vec<_> =
-            replies.flat_map(|reply| crate::close(reply, reason.clone(), error.cloned())).collect();
+        let own = self.open.iter().map(|(reply, calls)| (reply, calls));
+        let replies = subs.iter().map(|sub| (&sub.msg, &sub.calls)).chain(own);
+        let close = |(reply, calls)| crate::close(reply, calls, reason.clone(), error.cloned());
+        let events: Vec<_> = replies.flat_map(close).collect();
         self.subs = subs;
         for event in events {
             // What closes a reply fits it.

@@ -5,8 +5,8 @@
 use std::cell::Cell;
 use turnwire_agent::close;
 use turnwire_core::{
-    ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, Fixed, Msg, Part,
-    Payload, ReplyError, ToolCallState, ToolResult, ToolResultState,
+    ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, Fixed, ModelCalls, Msg,
+    Part, Payload, ReplyError, ToolCallState, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check, reply};
 
@@ -20,9 +20,13 @@ fn folded(lines: &[&str]) -> Msg {
 
 /// Closes a reply as a server does: the events are stamped, written, read back and folded strictly.
 fn closed(partial: &Msg) -> (Msg, Vec<String>) {
+    closed_in(partial, &ModelCalls::default())
+}
+
+fn closed_in(partial: &Msg, calls: &ModelCalls) -> (Msg, Vec<String>) {
     let mut msg = partial.clone();
     let mut types = Vec::new();
-    for event in close(partial, FinishedReason::Interrupted, None) {
+    for event in close(partial, calls, FinishedReason::Interrupted, None) {
         let line = event.stamped(&Fixed::default()).to_json();
         let mut event = Event::from_json(&line).unwrap();
         event.id = "".into();
@@ -99,18 +103,21 @@ fn a_reply_cut_at_any_event_can_be_closed_and_keeps_what_it_had() {
     let filled_up = Cell::new(0);
     check("a_reply_cut_at_any_event_can_be_closed", 200, |rng| {
         let made = reply(rng, "r");
-        let mut partial = Msg::reply("r", "");
+        let (mut partial, mut calls) = (Msg::reply("r", ""), ModelCalls::default());
         for cut in 0..=made.events.len() {
             if let Some(event) = cut.checked_sub(1).and_then(|last| made.events.get(last)) {
                 partial.append_event(event).unwrap();
+                calls.see(event);
             }
-            let (msg, types) = closed(&partial);
+            let (msg, types) = closed_in(&partial, &calls);
             if partial.finished_at().is_some() {
                 assert_eq!(types, [""; 0], "a reply that has ended needs nothing");
                 continue;
             }
             let is_filling = |it: &&String| it.contains("DATA") && it.ends_with("DELTA");
             filled_up.set(filled_up.get() + types.iter().filter(is_filling).count());
+            let ended = types.iter().filter(|it| *it == "MODEL_CALL_END").count();
+            assert_eq!(ended, usize::from(calls.open.is_some()));
             assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
             assert!(msg.finished_at().is_some());
             for (call, result) in msg.tool_calls() {
@@ -123,7 +130,7 @@ fn a_reply_cut_at_any_event_can_be_closed_and_keeps_what_it_had() {
             }
             // Also when it comes from a store, where it is nothing but its JSON.
             let stored = Msg::from_json(&partial.to_json()).unwrap().resumed(partial.cursor());
-            assert_eq!(closed(&stored).0, msg);
+            assert_eq!(closed_in(&stored, &calls).0, msg);
         }
     });
     assert!(filled_up.get() > 0, "no data was cut inside a group");
@@ -143,7 +150,8 @@ fn the_reason_and_the_error_come_with_the_end() {
         message: "gone".to_owned(),
         ..ReplyError::default()
     };
-    let events = close(&Msg::reply("r", ""), FinishedReason::Error, Some(error.clone()));
+    let (reply, calls) = (Msg::reply("r", ""), ModelCalls::default());
+    let events = close(&reply, &calls, FinishedReason::Error, Some(error.clone()));
     let EventKind::ReplyEnd(end) = &events.last().unwrap().kind else { panic!() };
     assert_eq!((&end.finished_reason, &end.error), (&FinishedReason::Error, &Some(error)));
 }

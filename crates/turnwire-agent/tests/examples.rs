@@ -60,3 +60,36 @@ fn structured_output() {
 fn two_agents() {
     check("two_agents", &["cat: Sleep", "dog: A day", "cat: Running", "dog: Then"]);
 }
+
+#[test]
+fn mcp() {
+    check(
+        "mcp",
+        &[
+            "library/find: Where a book stands\n",
+            "library/discard: ",
+            "library/find {\"title\":\"Middlemarch\"} -> find: shelf 7\n",
+            "The rules do not allow",
+            "It stands where it should.",
+        ],
+    );
+}
+
+#[test]
+fn agent_as_tool() {
+    check(
+        "agent_as_tool",
+        &[
+            "main: TOOL_RESULT_START\n",
+            "main/researcher for call m1: REPLY_START\n",
+            "main/researcher for call m1: REQUIRE_USER_CONFIRM\n",
+            "May I fetch {\"page\":\"towers.example\"}?\n",
+            "main/researcher for call m1: USER_CONFIRM_RESULT\n",
+            "main/researcher for call m1: REPLY_END\n",
+            "main: TOOL_RESULT_END\n",
+            "main: REPLY_END\n",
+            "researcher -> 330 m, says towers.example.\n",
+            "The tower is 330 m high.\n",
+        ],
+    );
+}

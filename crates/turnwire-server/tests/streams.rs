@@ -180,7 +180,8 @@ fn on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled() {
             publish(&session, events).await;
             let open = session.snapshot().await.unwrap().open;
             for reply in open {
-                let end = turnwire_agent::close(reply.msg(), FinishedReason::Interrupted, None);
+                let (msg, calls) = (reply.msg(), reply.model_calls());
+                let end = turnwire_agent::close(msg, calls, FinishedReason::Interrupted, None);
                 publish(&session, end).await;
             }
             for wire in Wire::all().filter(|wire| wire.can_encode()) {

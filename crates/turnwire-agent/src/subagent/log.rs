@@ -112,7 +112,7 @@ impl SubLog {
     fn closing(&self, why: &str) -> Vec<Event<'static>> {
         let mut events = Vec::new();
         for sub in self.below.iter().rev() {
-            let closing = close(&sub.msg, FinishedReason::Interrupted, None);
+            let closing = close(&sub.msg, &sub.calls, FinishedReason::Interrupted, None);
             events.extend(closing.into_iter().map(|event| of(event, &sub.agent)));
         }
         if self.has_begun {
@@ -121,7 +121,7 @@ impl SubLog {
                 message: format!("the agent failed: {why}"),
                 ..ReplyError::default()
             };
-            let closing = close(&self.reply, FinishedReason::Error, Some(error));
+            let closing = close(&self.reply, &self.calls, FinishedReason::Error, Some(error));
             events.extend(closing.into_iter().map(|event| of(event, &self.agent)));
         }
         events

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::{Demo, Halt, Journal, Replier, Turn, close};
 use turnwire_core::{
-    DataBlock, ErrorType, Event, EventKind, FinishedReason, Msg, TextBlock, ThinkingBlock,
-    ToolCall, ToolCallState, ToolResult, ToolResultState,
+    DataBlock, ErrorType, Event, EventKind, FinishedReason, ModelCalls, Msg, TextBlock,
+    ThinkingBlock, ToolCall, ToolCallState, ToolResult, ToolResultState,
 };
 
 fn types(session: &Session) -> Vec<&str> {
@@ -260,7 +260,7 @@ async fn more_than_a_million_deltas_are_a_million() {
         reply_id: REPLY.to_owned(),
         history: history("long 4000000"),
         partial: None,
-        calls: turnwire_core::ModelCalls::default(),
+        calls: ModelCalls::default(),
         subs: Vec::new(),
         rules: Vec::new(),
         input: None,
@@ -309,7 +309,7 @@ async fn a_session_without_a_question_gets_an_answer_too() {
         reply_id: REPLY.to_owned(),
         history: Vec::new(),
         partial: None,
-        calls: turnwire_core::ModelCalls::default(),
+        calls: ModelCalls::default(),
         subs: Vec::new(),
         rules: Vec::new(),
         input: None,
@@ -326,7 +326,10 @@ async fn stopped_anywhere_it_can_be_closed() {
         for cut in 1..whole.log.len() {
             let mut session = Session::with_log(&whole.log[..cut]);
             for msg in session.messages() {
-                for event in close(&msg, FinishedReason::Interrupted, None) {
+                let mut calls = ModelCalls::default();
+                let own = session.log.iter().filter(|event| event.reply_id == msg.id());
+                own.for_each(|event| calls.see(event));
+                for event in close(&msg, &calls, FinishedReason::Interrupted, None) {
                     session.push(event);
                 }
             }

@@ -1,7 +1,7 @@
 //! Every way in which a reply or a call can end, event by event.
 
 use crate::house::House;
-use crate::kit::{Told, result};
+use crate::kit::{Told, law_10, result, sequence};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -53,32 +53,22 @@ fn saying(lines: Vec<Line>) -> Arc<Told> {
     })
 }
 
-/// The types, without those of words and of the frame that all replies have.
+/// Such a reply, and the types of its events.
 async fn types(lines: Vec<Line>) -> (House, Vec<String>) {
     let mut house = House::new("go");
-    house.run(&agent(&saying(lines))).await.unwrap();
+    let model = saying(lines);
+    house.run(&agent(&model)).await.unwrap();
+    law_10(&house, &model);
     let types = house.types();
     (house, types)
 }
 
-const WORDS: [&str; 3] = ["TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END"];
-const CALL: [&str; 3] = ["TOOL_CALL_START", "TOOL_CALL_DELTA", "TOOL_CALL_END"];
-
-/// A reply of these parts.
-fn sequence(parts: &[&[&'static str]]) -> Vec<&'static str> {
-    parts.iter().flat_map(|part| part.iter().copied()).collect()
-}
-
-fn a_call(results: &[&'static str]) -> Vec<&'static str> {
-    sequence(&[
-        &["REPLY_START", "MODEL_CALL_START"],
-        &CALL,
-        &["MODEL_CALL_END", "TOOL_RESULT_START"],
-        results,
-        &["TOOL_RESULT_END", "MODEL_CALL_START"],
-        &WORDS,
-        &["MODEL_CALL_END", "REPLY_END"],
-    ])
+/// A reply with one call and this result.
+fn a_call(results: &str) -> String {
+    format!(
+        "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END TOOL_RESULT_START {results} \
+         TOOL_RESULT_END MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"
+    )
 }
 
 #[tokio::test]
@@ -90,12 +80,7 @@ async fn a_model_that_stops_early_ends_the_reply_and_says_why() {
         FinishedReason::Truncated,
     ] {
         let (house, types) = types(vec![Line::text("I "), Line::End(reason.clone())]).await;
-        let expected = sequence(&[
-            &["REPLY_START", "MODEL_CALL_START"],
-            &WORDS,
-            &["MODEL_CALL_END", "REPLY_END"],
-        ]);
-        assert_eq!(types, expected);
+        assert_eq!(types, sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"));
         assert_eq!(house.reply().finished_reason(), Some(&reason));
     }
 }
@@ -104,12 +89,7 @@ async fn a_model_that_stops_early_ends_the_reply_and_says_why() {
 async fn a_call_of_a_model_that_declined_is_not_made() {
     let lines = vec![Line::call("c", "huge", "{}"), Line::End(FinishedReason::Refusal)];
     let (house, types) = types(lines).await;
-    let expected = sequence(&[
-        &["REPLY_START", "MODEL_CALL_START"],
-        &CALL,
-        &["MODEL_CALL_END", "TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END"],
-        &["REPLY_END"],
-    ]);
+    let expected = sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
     assert_eq!(types, expected);
     assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
 }
@@ -118,13 +98,15 @@ async fn a_call_of_a_model_that_declined_is_not_made() {
 async fn stopped(lines: Vec<Line>) -> House {
     let mut house = House::new("go");
     let stop = house.stop.clone();
-    let friday = agent(&saying(lines));
+    let model = saying(lines);
+    let friday = agent(&model);
     let (ended, ()) = tokio::join!(house.run(&friday), async {
         tokio::time::sleep(Duration::from_mins(1)).await;
         stop.cancel();
     });
     assert_eq!(ended, Err(Halt::Stopped));
     house.close();
+    law_10(&house, &model);
     let reply = house.reply();
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
     house
@@ -134,20 +116,16 @@ async fn stopped(lines: Vec<Line>) -> House {
 async fn stopped_in_the_model() {
     let wait = Line::Wait(Duration::from_hours(1));
     let house = stopped(vec![Line::text("Let me"), wait, Line::text("see")]).await;
-    let expected = sequence(&[&["REPLY_START", "MODEL_CALL_START"], &WORDS, &["REPLY_END"]]);
+    let expected = sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END");
     assert_eq!(house.types(), expected);
+    assert_eq!(house.calls().open, None);
     assert_eq!(house.reply().text("").as_deref(), Some("Let me"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopped_in_a_tool() {
     let house = stopped(vec![Line::call("c", "forever", "{}")]).await;
-    let expected = sequence(&[
-        &["REPLY_START", "MODEL_CALL_START"],
-        &CALL,
-        &["MODEL_CALL_END", "TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END"],
-        &["REPLY_END"],
-    ]);
+    let expected = sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
     assert_eq!(house.types(), expected);
     assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
 }
@@ -156,12 +134,9 @@ async fn stopped_in_a_tool() {
 async fn stopped_while_it_waits() {
     let (mut house, _) = types(vec![Line::call("c", "asks", "{}")]).await;
     house.close();
-    let expected = sequence(&[
-        &["REPLY_START", "MODEL_CALL_START"],
-        &CALL,
-        &["MODEL_CALL_END", "REQUIRE_USER_CONFIRM"],
-        &["TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END", "REPLY_END"],
-    ]);
+    let expected = sequence(
+        "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM RESULT REPLY_END",
+    );
     assert_eq!(house.types(), expected);
     assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
 }
@@ -169,7 +144,7 @@ async fn stopped_while_it_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_takes_too_long() {
     let (house, types) = types(vec![Line::call("c", "limited", "{}")]).await;
-    assert_eq!(types, a_call(&["TOOL_RESULT_TEXT_DELTA"]));
+    assert_eq!(types, sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
     let (state, why) = result(&house.reply(), "c");
     assert_eq!(state, ToolResultState::Error);
     assert!(why.contains("1s"), "{why}");
@@ -179,7 +154,7 @@ async fn a_tool_that_takes_too_long() {
 async fn an_unknown_tool_and_an_input_that_is_no_json() {
     for (tool, input, why) in [("nothing", "{}", "no tool"), ("huge", "{\"a\":", "not JSON")] {
         let (house, types) = types(vec![Line::call("c", tool, input)]).await;
-        assert_eq!(types, a_call(&["TOOL_RESULT_TEXT_DELTA"]));
+        assert_eq!(types, sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
         let (state, said) = result(&house.reply(), "c");
         assert_eq!(state, ToolResultState::Error);
         assert!(said.contains(why), "{said}");
@@ -191,7 +166,7 @@ async fn a_huge_result_is_whole_in_the_log_and_cut_for_the_model() {
     let model = saying(vec![Line::call("c", "huge", "{}")]);
     let mut house = House::new("go");
     house.run(&agent(&model)).await.unwrap();
-    assert_eq!(house.types(), a_call(&["TOOL_RESULT_TEXT_DELTA"]));
+    assert_eq!(house.types(), sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
     assert_eq!(result(&house.reply(), "c").1.len(), 60_008);
     let sent = result(model.asked()[1].messages.last().unwrap(), "c").1;
     assert!(sent.starts_with("head") && sent.ends_with("tail"));
@@ -204,7 +179,8 @@ async fn a_binary_result_passes_through() {
     let model = saying(vec![Line::call("c", "picture", "{}")]);
     let mut house = House::new("go");
     house.run(&agent(&model)).await.unwrap();
-    assert_eq!(house.types(), a_call(&["TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_DATA_DELTA"]));
+    assert_eq!(house.types(), sequence(&a_call("TOOL_RESULT_TEXT_DELTA TOOL_RESULT_DATA_DELTA")));
+    law_10(&house, &model);
     for msg in [&house.reply(), model.asked()[1].messages.last().unwrap()] {
         let Payload::Parts(parts) = &msg.first::<ToolResult>().unwrap().output else {
             panic!("parts")
@@ -217,7 +193,7 @@ async fn a_binary_result_passes_through() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_result_comes_piece_by_piece() {
     let (house, types) = types(vec![Line::call("c", "slow", "{}")]).await;
-    assert_eq!(types, a_call(&["TOOL_RESULT_TEXT_DELTA"; 3]));
+    assert_eq!(types, sequence(&a_call(&"TOOL_RESULT_TEXT_DELTA ".repeat(3))));
     let pieces = house.events.iter().filter_map(|event| match &event.kind {
         EventKind::ToolResultTextDelta(delta) => Some(delta.delta.as_ref()),
         _ => None,

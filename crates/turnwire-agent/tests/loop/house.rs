@@ -49,7 +49,7 @@ impl House {
 
     /// Closes a reply that was stopped, as whoever calls an agent does.
     pub fn close(&mut self) {
-        for event in close(&self.reply(), FinishedReason::Interrupted, None) {
+        for event in close(&self.reply(), &self.calls(), FinishedReason::Interrupted, None) {
             self.push(event);
         }
     }
@@ -102,8 +102,8 @@ impl House {
     /// Ends everything that is open, as a server does when somebody stops a reply.
     pub fn close_all(&mut self) {
         let open = |reply: &Logged| reply.msg.finished_at().is_none();
-        for Logged { msg, agent, .. } in self.replies().into_iter().filter(open).rev() {
-            for event in close(&msg, FinishedReason::Interrupted, None) {
+        for Logged { msg, calls, agent } in self.replies().into_iter().filter(open).rev() {
+            for event in close(&msg, &calls, FinishedReason::Interrupted, None) {
                 self.push(Event { agent: agent.clone().map(Box::new), ..event });
             }
         }

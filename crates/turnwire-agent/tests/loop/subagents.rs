@@ -32,7 +32,7 @@ impl Tool for OpenPage {
     }
 }
 
-fn open_page() -> OpenPage {
+pub fn open_page() -> impl Tool {
     OpenPage(ToolSpec::of_client("open_page", "Opens a page", serde_json::Map::new().into()))
 }
 

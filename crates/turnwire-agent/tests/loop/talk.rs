@@ -1,6 +1,7 @@
 //! A conversation in memory.
 
 use crate::kit::{Asked, Told, result};
+use crate::subagents::open_page;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
@@ -8,8 +9,8 @@ use std::time::Duration;
 use turnwire_agent::model::script::Line;
 use turnwire_agent::talk::Question;
 use turnwire_agent::tool::{Given, Out, ToolError, function, streaming};
-use turnwire_agent::{Agent, ClientTool, Halt, Offer, Talk};
-use turnwire_core::{FinishedReason, HintBlock, Msg, ToolResult, ToolResultState};
+use turnwire_agent::{Agent, AgentTool, ClientTool, Halt, Offer, Talk};
+use turnwire_core::{EventKind, FinishedReason, HintBlock, Msg, ToolResult, ToolResultState};
 
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
@@ -94,6 +95,9 @@ async fn what_the_client_executes_is_handed_in() {
     let reply = talk.hand_in(vec![given]).await.unwrap();
     assert_eq!(result(&reply, "c1").1, "a page");
     assert_eq!(reply.text("").as_deref(), Some("Done."));
+    // Once.
+    let given = ToolResult::success("c1", "another").named("page");
+    assert!(matches!(talk.hand_in(vec![given]).await, Err(Halt::Failed(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,4 +118,55 @@ async fn what_is_found_between_two_messages_is_read_with_the_next() {
     assert!(!talk.say("call search").await.unwrap().has::<HintBlock>());
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert!(talk.say("and?").await.unwrap().has::<HintBlock>());
+}
+
+/// An agent whose only tool is another one, which calls the tool of this name.
+fn above(tool: &'static str) -> Agent {
+    let researcher = Told::new(move |asked| match asked.results() {
+        0 => vec![Line::call("r", tool, "{}")],
+        _ => vec![Line::text("Found.")],
+    });
+    let main = Told::new(|asked| match asked.results() {
+        0 => vec![Line::call("m", "researcher", r#"{"task":"look"}"#)],
+        _ => vec![Line::text("Done.")],
+    });
+    let researcher = Agent::builder("researcher")
+        .model(researcher)
+        .tool(function("buy", "", async |_: Nothing| Ok::<_, ToolError>("bought")).asks())
+        .tool(open_page())
+        .build();
+    let tool = AgentTool::new(researcher, "Looks things up");
+    Agent::builder("main").model(main).tool(tool).build()
+}
+
+#[tokio::test]
+async fn what_a_sub_agent_is_told_says_whose_it_is() {
+    for way in ["yes", "hand in", "give up"] {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let watched = seen.clone();
+        let asks = if way == "hand in" { "open_page" } else { "buy" };
+        let talk = Talk::new(above(asks));
+        let mut talk = talk.watched(move |event| watched.lock().unwrap().push(event.clone()));
+        talk.say("go").await.unwrap();
+        match way {
+            "yes" => {
+                let yes: Vec<_> = talk.questions().into_iter().map(Question::yes).collect();
+                assert_eq!(yes.len(), 1);
+                assert_eq!(talk.answer(yes).await.unwrap().text("").as_deref(), Some("Done."));
+            }
+            "hand in" => {
+                let page = ToolResult::success("r", "a page").named("open_page");
+                let reply = talk.hand_in(vec![page]).await.unwrap();
+                assert_eq!(reply.text("").as_deref(), Some("Done."));
+            }
+            _ => talk.give_up(),
+        }
+        let seen = seen.lock().unwrap();
+        let main = seen.first().unwrap().reply_id.clone();
+        for event in seen.iter() {
+            assert_eq!(event.is_of_sub_agent(), event.reply_id != main, "{way}: {event:?}");
+        }
+        let ended = seen.iter().filter(|event| matches!(event.kind, EventKind::ReplyEnd(_)));
+        assert_eq!(ended.count(), 2, "{way}");
+    }
 }

@@ -31,10 +31,11 @@ pub(crate) fn end_all(
     let mut events = Vec::new();
     for reply in below {
         let interrupted = FinishedReason::Interrupted;
-        events.extend(of(reply, close(reply.msg(), interrupted, None)));
+        events.extend(of(reply, close(reply.msg(), reply.model_calls(), interrupted, None)));
     }
     for reply in top {
-        events.extend(of(reply, close(reply.msg(), reason.clone(), error.cloned())));
+        let end = close(reply.msg(), reply.model_calls(), reason.clone(), error.cloned());
+        events.extend(of(reply, end));
     }
     let any = !events.is_empty();
     for event in events {

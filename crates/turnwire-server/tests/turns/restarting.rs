@@ -205,6 +205,10 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
         let msg = message(&session, &held).await;
         assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
         assert_eq!(msg.text("").as_deref(), Some("before "));
+        let log = events(&session).await;
+        let types: Vec<&str> = log.iter().map(|event| event.kind.type_name()).collect();
+        // What was open is closed, and nothing else happens.
+        assert!(types.ends_with(&["TEXT_BLOCK_DELTA", "TEXT_BLOCK_END", "REPLY_END"]), "{types:?}");
         // What waits for a person goes on waiting.
         assert_eq!((other.head().status, other.head().last), (Status::Waiting, asked));
     });

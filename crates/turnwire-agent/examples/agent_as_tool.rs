@@ -1,0 +1,66 @@
+//! An agent as a tool of another. Its events are in the same stream and say whose they are, and what it
+//! asks reaches the same person.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::tool::{ToolError, function};
+use turnwire_agent::{Agent, AgentTool, Talk};
+use turnwire_core::Event;
+
+#[derive(Deserialize, JsonSchema)]
+struct Page {
+    page: String,
+}
+
+async fn fetch(Page { page }: Page) -> Result<String, ToolError> {
+    Ok(format!("{page} says: the tower is 330 m high"))
+}
+
+/// Who says what, and for which call of the agent above.
+fn show(event: &Event<'static>) {
+    let agent = event.agent.as_deref();
+    let path = agent.and_then(|agent| agent.agent_path.as_deref()).unwrap_or("main");
+    let call = agent.and_then(|agent| agent.parent_tool_call_id.as_deref());
+    let call = call.map(|call| format!(" for call {call}")).unwrap_or_default();
+    println!("{path}{call}: {}", event.kind.type_name());
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), turnwire_agent::Halt> {
+    let researcher = Agent::builder("researcher")
+        .model(Script::new([
+            vec![Line::call("r1", "fetch", r#"{"page":"towers.example"}"#)],
+            vec![Line::text("330 m, says towers.example.")],
+        ]))
+        .tool(function("fetch", "Reads a page", fetch).asks())
+        .build();
+    let main = Agent::builder("main")
+        .model(Script::new([
+            vec![Line::call("m1", "researcher", r#"{"task":"How high is the tower?"}"#)],
+            vec![Line::text("The tower is 330 m high.")],
+        ]))
+        .tool(AgentTool::new(researcher, "Finds things out and says where"))
+        .build();
+
+    let mut talk = Talk::new(main).watched(show);
+    talk.say("How high is the tower?").await?;
+    // The researcher asks, and both wait for the answer.
+    let questions = talk.questions().into_iter();
+    let reactions = questions.map(|question| {
+        println!("May I {} {}?", question.call.name, question.call.input);
+        question.yes()
+    });
+    let reactions: Vec<_> = reactions.collect();
+    let reply = talk.answer(reactions).await?;
+
+    // What the researcher did is a message of its own; here is what it gave.
+    for (call, result) in reply.tool_calls() {
+        let output = result.map(|result| result.output.text("")).unwrap_or_default();
+        println!("{} -> {output}", call.name);
+    }
+    println!("{}", reply.text("").unwrap_or_default());
+    Ok(())
+}

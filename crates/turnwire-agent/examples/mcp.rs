@@ -1,0 +1,78 @@
+//! Tools of an MCP server: a program that speaks over its pipes. Here it is this very program, started
+//! once more and told to serve; any other command will do.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ServerHandler, ServiceExt, transport};
+use std::error::Error;
+use std::sync::Arc;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::permission::Rule;
+use turnwire_agent::{Agent, McpServer};
+use turnwire_core::{Behavior, Msg};
+
+/// The server.
+struct Library;
+
+impl ServerHandler for Library {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = [("find", "Where a book stands"), ("discard", "Throws a book away")];
+        let tool = |(name, about)| Tool::new(name, about, Arc::default());
+        Ok(ListToolsResult::with_all_items(tools.map(tool).to_vec()))
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let said = format!("{}: shelf 7", call.name);
+        Ok(CallToolResult::success(vec![ContentBlock::text(said)]).into())
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    if std::env::args().nth(1).as_deref() == Some("serve") {
+        Library.serve(transport::stdio()).await?.waiting().await?;
+        return Ok(());
+    }
+    let program = std::env::current_exe()?.display().to_string();
+    let library = McpServer::command([program.as_str(), "serve"]).named("library");
+
+    let model = Script::new([
+        vec![
+            Line::call("1", "library/find", r#"{"title":"Middlemarch"}"#),
+            Line::call("2", "library/discard", r#"{"title":"Middlemarch"}"#),
+        ],
+        vec![Line::text("It stands where it should.")],
+    ]);
+    let mut friday = Agent::builder("friday")
+        .model(model)
+        .permissions([Rule::new("library/discard", Behavior::Deny)]);
+    for tool in library.connect().await? {
+        println!("{}: {}", tool.spec().name, tool.spec().description);
+        friday = friday.tool(tool);
+    }
+
+    let reply = friday.build().call([Msg::user("ann", "Where is Middlemarch?")]).await?;
+    for (call, result) in reply.tool_calls() {
+        let output = result.map(|result| result.output.text("")).unwrap_or_default();
+        println!("{} {} -> {output}", call.name, call.input);
+    }
+    println!("{}", reply.text("").unwrap_or_default());
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Plays the scenarios of `tests/peers/agentscope/scenarios.json` with our agent, for the tests there to
+//! hold beside AgentScope's own. Each line is `{"scenario", "event"}`, the event as the `agentscope` wire
+//! writes it: `scope_scenarios FILE`.
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use turnwire_agent::model::ModelError;
+use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::permission::Rule;
+use turnwire_agent::tool::{Out, Tool, ToolError, streaming};
+use turnwire_agent::{Agent, ClientTool, Halt, Offer, Talk};
+use turnwire_core::{
+    Behavior, DataBlock, ErrorType, Event, Msg, ToolCall, ToolCallState, ToolResult,
+};
+use turnwire_wires::agentscope;
+
+#[derive(Deserialize)]
+struct Scenarios {
+    tools: BTreeMap<String, ToolPlan>,
+    scenarios: Vec<Scenario>,
+}
+
+/// What a tool does.
+#[derive(Deserialize, Clone, Default)]
+#[serde(default)]
+struct ToolPlan {
+    says: Vec<String>,
+    /// The bytes of a picture.
+    shows: Option<String>,
+    fails: Option<String>,
+    hangs: bool,
+    behavior: Option<Behavior>,
+    /// The client executes it.
+    external: bool,
+}
+
+#[derive(Deserialize)]
+struct Scenario {
+    name: String,
+    /// What the model says, call by call.
+    answers: Vec<Vec<Words>>,
+    /// What a person says to each question: yes, no, or yes with another input.
+    #[serde(default)]
+    decisions: BTreeMap<String, Value>,
+    /// What the client gives for each call that it executes.
+    #[serde(default)]
+    results: BTreeMap<String, String>,
+    max_iterations: Option<u32>,
+    /// Stopped at the first event of this type. A reply that waits with nobody to answer is given up.
+    stop_at: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Words {
+    Text(Vec<String>),
+    Thinking(Vec<String>),
+    Call(String, String, Vec<String>),
+    Fail(String),
+    Wait,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct City {
+    #[expect(dead_code, reason = "the tools say what they were told to say")]
+    city: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let file = std::env::args().nth(1).ok_or("usage: scope_scenarios FILE")?;
+    let Scenarios { tools, scenarios } = serde_json::from_str(&std::fs::read_to_string(file)?)?;
+    let mut out = io::stdout().lock();
+    for scenario in scenarios {
+        let name = serde_json::to_string(&scenario.name)?;
+        for event in play(scenario, &tools).await? {
+            let event = agentscope::encode_event(&event);
+            writeln!(out, r#"{{"scenario":{name},"event":{event}}}"#)?;
+        }
+    }
+    Ok(())
+}
+
+/// The events of a reply, to its end.
+async fn play(
+    scenario: Scenario,
+    tools: &BTreeMap<String, ToolPlan>,
+) -> Result<Vec<Event<'static>>, Halt> {
+    let Scenario { answers, decisions, results, max_iterations, stop_at, .. } = scenario;
+    let lines = |words: Vec<Words>| words.into_iter().map(line).collect();
+    let mut friday = Agent::builder("friday")
+        .model(Script::new(answers.into_iter().map(lines)))
+        .max_iterations(max_iterations.unwrap_or(10));
+    let mut offer = Offer::default();
+    let mut rules = Vec::new();
+    for (name, plan) in tools {
+        if plan.external {
+            offer.tools.push(ClientTool { name: name.clone(), ..ClientTool::default() });
+        } else {
+            friday = friday.tool(tool(name, plan.clone()));
+        }
+        rules.extend(plan.behavior.clone().map(|behavior| Rule::new(name.clone(), behavior)));
+    }
+    let talk = Talk::new(friday.permissions(rules).build());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (stop, watched) = (talk.stop(), seen.clone());
+    let mut talk = talk.watched(move |event| {
+        if stop_at.as_deref() == Some(event.kind.type_name()) {
+            stop.cancel();
+        }
+        if let Ok(mut watched) = watched.lock() {
+            watched.push(event.clone());
+        }
+    });
+
+    let mut reply = talk.send(offer.to_msg(Msg::user("ann", "Well?"))).await?;
+    while reply.finished_at().is_none() {
+        let mut reactions = Vec::new();
+        for question in talk.questions() {
+            reactions.extend(match decisions.get(&question.call.id) {
+                Some(Value::String(input)) => Some(question.edited(input.clone())),
+                Some(Value::Bool(true)) => Some(question.yes()),
+                Some(_) => Some(question.no()),
+                None => None,
+            });
+        }
+        let handed = reply.blocks::<ToolCall>().filter(|it| it.state == ToolCallState::Submitted);
+        let done: Vec<ToolResult> = handed
+            .filter_map(|call| Some((call, results.get(&call.id)?)))
+            .map(|(call, given)| {
+                ToolResult::success(call.id.as_str(), given.as_str()).named(&call.name)
+            })
+            .collect();
+        reply = if !reactions.is_empty() {
+            talk.answer(reactions).await?
+        } else if !done.is_empty() {
+            talk.hand_in(done).await?
+        } else {
+            talk.give_up();
+            break;
+        };
+    }
+    drop(talk);
+    Ok(seen.lock().map(|seen| seen.clone()).unwrap_or_default())
+}
+
+fn line(words: Words) -> Line {
+    match words {
+        Words::Text(deltas) => Line::Text(deltas),
+        Words::Thinking(deltas) => Line::Thinking(deltas),
+        Words::Call(id, name, input) => Line::Call { id, name, input },
+        Words::Fail(why) => Line::Fail(ModelError::new(ErrorType::Upstream, why)),
+        Words::Wait => Line::Wait(Duration::from_hours(1)),
+    }
+}
+
+fn tool(name: &str, plan: ToolPlan) -> impl Tool {
+    streaming(name, "", move |_: City, out: Out| {
+        let plan = plan.clone();
+        async move {
+            for text in plan.says {
+                out.text(text).await;
+            }
+            if let Some(picture) = plan.shows {
+                out.part(DataBlock::bytes(picture, "image/png")).await;
+            }
+            if plan.hangs {
+                std::future::pending::<()>().await;
+            }
+            plan.fails.map_or(Ok(()), |why| Err(ToolError::new(why)))
+        }
+    })
+}

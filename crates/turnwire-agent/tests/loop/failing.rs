@@ -1,0 +1,132 @@
+//! Models that fail, rounds without end, and processes that die, event by event.
+
+use crate::house::House;
+use crate::kit::{Told, law_10, law_10_after_crashes, result, sequence};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+use turnwire_agent::model::ModelError;
+use turnwire_agent::model::script::Line;
+use turnwire_agent::tool::{Out, ToolError, streaming};
+use turnwire_agent::{Agent, Halt};
+use turnwire_core::{ErrorType, EventKind, FinishedReason, ToolResultState};
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+fn agent(model: &Arc<Told>) -> Agent {
+    let tool = |name: &str| {
+        streaming(name, "", |_: Nothing, out: Out| async move {
+            out.text("half").await;
+            Ok::<_, ToolError>("")
+        })
+    };
+    Agent::builder("friday")
+        .model(model.clone())
+        .tool(tool("once"))
+        .tool(tool("again").idempotent())
+        .max_iterations(2)
+        .build()
+}
+
+fn call(id: &str, tool: &str) -> Line {
+    Line::call(id, tool, "{}")
+}
+
+#[tokio::test]
+async fn a_model_that_fails() {
+    let fails = || Line::Fail(ModelError::new(ErrorType::RateLimit, "too many"));
+    for (lines, script) in [
+        (vec![fails()], "REPLY_START MODEL_CALL_START MODEL_CALL_END REPLY_END"),
+        (
+            vec![Line::text("Let me"), fails()],
+            "REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END",
+        ),
+        // What it asked for before it failed may not be what it wanted.
+        (
+            vec![call("c", "once"), fails()],
+            "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END",
+        ),
+    ] {
+        let model = Told::new(move |_| lines.clone());
+        let mut house = House::new("go");
+        house.run(&agent(&model)).await.unwrap();
+        assert_eq!(house.types(), sequence(script));
+        law_10(&house, &model);
+        let reply = house.reply();
+        assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error));
+        let error = reply.error().unwrap();
+        assert_eq!((&error.r#type, error.message.as_str()), (&ErrorType::RateLimit, "too many"));
+        let interrupted = |state: &ToolResultState| *state == ToolResultState::Interrupted;
+        assert!(reply.tool_calls().all(|(_, result)| interrupted(&result.unwrap().state)));
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_goes_round_and_round() {
+    let round = "MODEL_CALL_START CALL MODEL_CALL_END TOOL_RESULT_START TOOL_RESULT_TEXT_DELTA \
+         TOOL_RESULT_END";
+    // The last time it gets no tools; whether it listens or not, that is the end.
+    for (listens, last) in [(true, "MODEL_CALL_START WORDS MODEL_CALL_END"), (false, round)] {
+        let model = Told::new(move |asked| match asked.results() {
+            2 if listens => vec![Line::text("Enough.")],
+            rounds => vec![call(&format!("c{rounds}"), "once")],
+        });
+        let mut house = House::new("go");
+        house.run(&agent(&model)).await.unwrap();
+        let script = format!("REPLY_START {round} {round} {last} EXCEED_MAX_ITERS REPLY_END");
+        assert_eq!(house.types(), sequence(&script));
+        law_10(&house, &model);
+        assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::ExceedMaxIters));
+        assert!(model.asked()[2].tools.is_empty());
+    }
+}
+
+/// Dies after so many commits, and goes on in another process.
+async fn crashed(lines: Vec<Line>, dies_after: usize) -> House {
+    let model = Told::new(move |asked| match asked.results() {
+        0 => lines.clone(),
+        _ => vec![Line::text("Well.")],
+    });
+    let mut house = House::new("go");
+    house.dies_after = Some(dies_after);
+    assert!(matches!(house.run(&agent(&model)).await, Err(Halt::Lost(_))));
+    house.dies_after = None;
+    house.run(&agent(&model)).await.unwrap();
+    law_10_after_crashes(&house, &model);
+    assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
+    house
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_the_model_speaks() {
+    // Committed are: the start of the reply, of the call, of the text, and its delta.
+    let house = crashed(vec![Line::text("Hello.")], 4).await;
+    let script = "REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END \
+         MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
+    assert_eq!(house.types(), sequence(script));
+    // What it had said is taken back, and said once.
+    let end = house.events.iter().find_map(|event| match &event.kind {
+        EventKind::ModelCallEnd(end) => Some(end.clone()),
+        _ => None,
+    });
+    let end = end.unwrap();
+    assert_eq!(end.finished_reason, FinishedReason::Interrupted);
+    assert_eq!(end.discard.len(), 1);
+    assert_eq!(house.reply().text("|").as_deref(), Some("Hello."));
+}
+
+#[tokio::test]
+async fn a_process_that_dies_in_a_tool() {
+    // Behind the start of the reply, five events of the model, and the start of the result.
+    for (tool, state, said) in [
+        ("once", ToolResultState::Interrupted, "interrupted"),
+        ("again", ToolResultState::Success, "half"),
+    ] {
+        let house = crashed(vec![call("c", tool)], 7).await;
+        let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT \
+             MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
+        assert_eq!(house.types(), sequence(script), "{tool}");
+        assert_eq!(result(&house.reply(), "c"), (state, said.to_owned()));
+    }
+}

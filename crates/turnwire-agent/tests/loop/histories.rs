@@ -1,0 +1,234 @@
+//! Wherever a reply was cut off, it leaves a history that every provider accepts.
+
+use crate::house::{House, yes};
+use crate::kit::Told;
+use crate::subagents::open_page;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use turnwire_agent::Agent;
+use turnwire_agent::model::ModelError;
+use turnwire_agent::model::script::Line;
+use turnwire_agent::tool::{Out, ToolError, function, streaming};
+use turnwire_core::{ErrorType, Event, FinishedReason, Json, ModelCalls, Msg, ToolResult};
+use turnwire_wires::request::Tool;
+use turnwire_wires::{Request, Wire};
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+/// A reply with everything in it: thoughts, words, parallel calls that run, ask, are handed over, fail,
+/// are unknown or no JSON, several rounds, and a model that fails in the end.
+async fn reference() -> House {
+    let model = Told::new(|asked| match asked.results() {
+        0 => vec![
+            Line::thinking("Hm."),
+            Line::text("Let me see."),
+            Line::call("a", "look", "{}"),
+            Line::call("b", "asks", "{}"),
+            Line::call("c", "open_page", "{}"),
+        ],
+        3 => vec![
+            Line::call("d", "nothing", "{}"),
+            Line::call("e", "look", "{\"ci"),
+            Line::text("And on."),
+        ],
+        _ => vec![
+            Line::text("So"),
+            Line::call("f", "look", "{}"),
+            Line::Fail(ModelError::new(ErrorType::Upstream, "gone")),
+        ],
+    });
+    let look = |_: Nothing, out: Out| async move {
+        out.text("one ").await;
+        Ok::<_, ToolError>("two")
+    };
+    let friday = Agent::builder("friday")
+        .model(model)
+        .tool(streaming("look", "", look))
+        .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("yes")).asks())
+        .tool(open_page())
+        .build();
+    let mut house = House::new("go");
+    while house.reply().finished_at().is_none() {
+        house.run(&friday).await.unwrap();
+        house.answer(yes);
+        house.execute(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"));
+    }
+    house
+}
+
+/// What the reply was when only so much of it was written: closed, as a stop leaves it.
+fn cut(events: &[Event<'static>]) -> Msg {
+    let (mut reply, mut calls) = (Msg::reply(crate::house::REPLY, "friday"), ModelCalls::default());
+    for event in events {
+        reply.append_event(event).unwrap();
+        calls.see(event);
+    }
+    for event in turnwire_agent::close(&reply, &calls, FinishedReason::Interrupted, None) {
+        reply.append_event(&event.stamped(&turnwire_core::stamp::System)).unwrap();
+    }
+    reply
+}
+
+#[tokio::test]
+async fn a_reply_cut_off_anywhere_can_be_sent_to_every_provider() {
+    let house = reference().await;
+    let mut bodies = 0;
+    for at in 0..=house.events.len() {
+        let reply = cut(&house.events[..at]);
+        // A message follows; or the reply is what the next call of the same turn is asked with.
+        for next in [Some(Msg::user("ann", "And now?")), None] {
+            let messages: Vec<Msg> =
+                [Msg::user("ann", "go"), reply.clone()].into_iter().chain(next).collect();
+            for wire in Wire::all().filter(|wire| wire.can_request()) {
+                bodies += 1;
+                let body = body(wire, &messages);
+                if let Err(why) = accepts(wire.name, &body) {
+                    panic!("{} refuses the history after {at} events: {why}\n{body:#}", wire.name);
+                }
+            }
+        }
+    }
+    assert!(bodies > 500, "{bodies}");
+}
+
+fn body(wire: &Wire, messages: &[Msg]) -> Value {
+    let empty = || Json::parse(r#"{"type":"object","properties":{}}"#).unwrap();
+    let tool =
+        |name: &str| Tool { name: name.to_owned(), description: String::new(), input: empty() };
+    let tools = ["look", "asks", "open_page"].map(tool);
+    let request = Request { model: "m", messages, tools: &tools, ..Request::default() };
+    wire.request(&request).unwrap().unwrap().to().unwrap()
+}
+
+/// Whether a provider takes such a body: what they refuse in practice, each in its own words.
+fn accepts(wire: &str, body: &Value) -> Result<(), String> {
+    let list = |at: &str| body.pointer(at).and_then(Value::as_array).cloned().unwrap_or_default();
+    match wire {
+        "openai-chat" => chat(&list("/messages"), true),
+        "dashscope" => chat(&list("/input/messages"), true),
+        "ollama" => chat(&list("/messages"), false),
+        "openai-responses" => responses(&list("/input")),
+        "anthropic" => turns(&list("/messages"), "assistant", "content", "/type", "tool_use"),
+        "gemini" => turns(&list("/contents"), "model", "parts", "/functionCall", ""),
+        other => Err(format!("nobody has said what {other} refuses")),
+    }
+}
+
+fn strings(values: &[Value], at: &str) -> Vec<String> {
+    let found = values.iter().filter_map(|value| value.pointer(at)?.as_str());
+    found.map(str::to_owned).collect()
+}
+
+/// Each call has exactly one result, right behind its message.
+fn chat(messages: &[Value], has_ids: bool) -> Result<(), String> {
+    let mut open: Vec<String> = Vec::new();
+    for message in messages {
+        let role = message["role"].as_str().unwrap_or_default();
+        if role == "tool" {
+            let key = if has_ids { "tool_call_id" } else { "tool_name" };
+            let id = message[key].as_str().unwrap_or_default();
+            let at = open.iter().position(|own| own == id).ok_or("a result without a call")?;
+            open.remove(at);
+            continue;
+        }
+        if !open.is_empty() {
+            return Err(format!("calls without a result: {open:?}"));
+        }
+        let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+        // Thoughts alone are an answer where the provider takes them back.
+        let is_said = |key: &str| {
+            !matches!(&message[key], Value::Null | Value::String(_))
+                || message[key].as_str().is_some_and(|text| !text.is_empty())
+        };
+        let says = ["content", "reasoning_content", "thinking"].into_iter().any(is_said);
+        if role == "assistant" && calls.is_empty() && !says {
+            return Err("an answer that is empty".to_owned());
+        }
+        open = strings(&calls, if has_ids { "/id" } else { "/function/name" });
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("calls without a result: {open:?}")) }
+}
+
+/// Each call has exactly one output.
+fn responses(items: &[Value]) -> Result<(), String> {
+    let of = |kind: &str| -> Vec<String> {
+        let own: Vec<Value> = items.iter().filter(|item| item["type"] == kind).cloned().collect();
+        let mut ids = strings(&own, "/call_id");
+        ids.sort();
+        ids
+    };
+    let (calls, outputs) = (of("function_call"), of("function_call_output"));
+    if calls == outputs { Ok(()) } else { Err(format!("calls {calls:?}, outputs {outputs:?}")) }
+}
+
+/// The model's turns are behind a user's, and none is the last; none is empty, and the results of all
+/// calls of one stand in the next.
+fn turns(
+    turns: &[Value],
+    model: &str,
+    content: &str,
+    kind: &str,
+    call: &str,
+) -> Result<(), String> {
+    let parts = |turn: &Value| turn[content].as_array().cloned().unwrap_or_default();
+    let is_call = |part: &Value| match part.pointer(kind) {
+        Some(Value::String(kind)) => kind == call,
+        found => found.is_some(),
+    };
+    for (at, turn) in turns.iter().enumerate() {
+        let is_model = turn["role"] == model;
+        let is_behind_the_user =
+            at.checked_sub(1).and_then(|at| turns.get(at)).is_some_and(|it| it["role"] != model);
+        if is_model && !is_behind_the_user {
+            return Err(format!("turn {at} does not answer anything"));
+        }
+        if turn[content].as_array().is_some_and(Vec::is_empty) || turn[content] == "" {
+            return Err(format!("turn {at} is empty"));
+        }
+        let calls = parts(turn).into_iter().filter(is_call).count();
+        let next = turns.get(at + 1).map(parts).unwrap_or_default();
+        let is_result =
+            |part: &&Value| part["type"] == "tool_result" || part.get("functionResponse").is_some();
+        let results = next.iter().filter(is_result).count();
+        if is_model && calls != results {
+            return Err(format!("turn {at} has {calls} calls, and the next {results} results"));
+        }
+    }
+    if turns.last().is_some_and(|turn| turn["role"] == model) {
+        return Err("the model's turn is the last".to_owned());
+    }
+    Ok(())
+}
+
+#[test]
+fn what_they_refuse_in_practice_is_refused_here() {
+    let refused = [
+        ("openai-chat", r#"{"messages":[{"role":"assistant","tool_calls":[{"id":"c"}]}]}"#),
+        ("openai-chat", r#"{"messages":[{"role":"tool","tool_call_id":"c"}]}"#),
+        ("dashscope", r#"{"input":{"messages":[{"role":"assistant","content":""}]}}"#),
+        (
+            "ollama",
+            r#"{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]}]}"#,
+        ),
+        ("openai-responses", r#"{"input":[{"type":"function_call","call_id":"c"}]}"#),
+        ("anthropic", r#"{"messages":[{"role":"assistant","content":"Hi"}]}"#),
+        (
+            "anthropic",
+            r#"{"messages":[{"role":"user","content":"Hi"},
+                {"role":"assistant","content":[{"type":"tool_use","id":"c"}]},
+                {"role":"user","content":"And?"}]}"#,
+        ),
+        (
+            "gemini",
+            r#"{"contents":[{"role":"user","parts":[{"text":"Hi"}]},
+                {"role":"model","parts":[{"functionCall":{"name":"f"}},{"functionCall":{"name":"f"}}]},
+                {"role":"user","parts":[{"functionResponse":{"name":"f"}}]}]}"#,
+        ),
+    ];
+    for (wire, body) in refused {
+        let body = serde_json::from_str(body).unwrap();
+        assert!(accepts(wire, &body).is_err(), "{wire}: {body}");
+    }
+}
