@@ -2,13 +2,19 @@
 
 use crate::app::App;
 use crate::auth::sha256;
-use crate::config::Config;
+use crate::config::{Config, Sha256};
 use crate::error::{ApiError, ApiResult};
 use bytes::Bytes;
 use std::fmt::Write as _;
 use turnwire_core::block::UrlSource;
-use turnwire_core::{ContentBlock, DataBlock, Msg, Source};
+use turnwire_core::{ContentBlock, DataBlock, Msg, Source, TextBlock};
+use turnwire_log::Store;
 use turnwire_log::store::Blob;
+use turnwire_wires::request::left_out as left_out_words;
+
+/// How many bytes of blobs a model is handed with one conversation: about what providers take in one
+/// request.
+const HANDED: usize = 24 * 1024 * 1024;
 
 /// Base64 longer than this does not go into the log.
 pub const LARGE: usize = 64 * 1024;
@@ -31,6 +37,21 @@ pub fn id(hash: &[u8; 32]) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
+}
+
+/// The blob that a URL names: on this server, or on one that keeps them in the same place. Bytes of
+/// one hash are the same wherever they are.
+pub(crate) fn named(url: &str) -> Option<[u8; 32]> {
+    let (base, id) = url.rsplit_once('/')?;
+    let hash: Sha256 = id.parse().ok()?;
+    base.ends_with("/v1/blobs").then_some(hash.0)
+}
+
+/// Whether the URL of a blob is one of this server's.
+pub(crate) fn is_ours(config: &Config, url: &str) -> bool {
+    let base = |url: &str| url.rsplit_once('/').map(|(base, _)| base.to_owned());
+    let theirs = base(url);
+    theirs.as_deref() == Some("/v1/blobs") || theirs == base(&self::url(config, &[0; 32]))
 }
 
 /// Moves large data of a message to where blobs are, and leaves their addresses. Data that is no
@@ -61,6 +82,53 @@ pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
         }
     }
     msg.to_builder().content(content).build().map_err(ApiError::internal)
+}
+
+/// Puts bytes in the place of addresses of blobs, the newest first: whoever runs a model cannot read
+/// what is stored here. What is too much, or not there any more, is a sentence that says so.
+pub(crate) async fn hand_over(
+    store: &dyn Store,
+    config: &Config,
+    tenant: &str,
+    history: &mut [Msg],
+) -> turnwire_log::Result<()> {
+    let mut room = HANDED;
+    for msg in history.iter_mut().rev() {
+        if !msg.blocks::<DataBlock>().any(|block| blob_of(block).is_some()) {
+            continue;
+        }
+        let mut content = msg.content().to_vec();
+        for block in content.iter_mut().rev() {
+            let ContentBlock::Data(data) = block else { continue };
+            let Some((url, hash)) = blob_of(data) else { continue };
+            let found = store.blob(tenant, hash).await?;
+            let is_ours = is_ours(config, url);
+            let left_out = match found {
+                Some(blob) if blob.bytes.len() <= room => {
+                    room -= blob.bytes.len();
+                    let kind = data.media_type().map_or(blob.media_type, str::to_owned);
+                    data.source = DataBlock::bytes(&blob.bytes, kind).source;
+                    continue;
+                }
+                Some(_) => "the files of this conversation are too large together",
+                None if is_ours => "it is not stored any more",
+                // Somebody else's, after all.
+                None => continue,
+            };
+            *block = TextBlock::new(left_out_words(data, left_out)).into();
+        }
+        if let Ok(built) = msg.to_builder().content(content).build() {
+            *msg = built;
+        }
+    }
+    Ok(())
+}
+
+fn blob_of(block: &DataBlock) -> Option<(&str, [u8; 32])> {
+    match &block.source {
+        Source::Url(source) => named(&source.url).map(|hash| (source.url.as_str(), hash)),
+        Source::Base64(_) | Source::Other(_) => None,
+    }
 }
 
 fn is_large(block: &DataBlock) -> bool {

@@ -5,7 +5,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::protocols::{named, session};
 use crate::stream::Begin;
 use crate::turns::once::Once;
-use crate::turns::send::{Accepted, IfBusy, Say, Sent, say as send};
+use crate::turns::send::{Accepted, Say, Sent, say as send};
 use std::sync::Arc;
 use turnwire_agent::{ClientTool, Offer};
 use turnwire_core::Msg;
@@ -26,7 +26,7 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
         return turn(session, &Sent::Before(accepted));
     }
     let messages = messages(asked, &session)?;
-    let say = Say { messages, events: Vec::new(), if_busy: IfBusy::Refuse, once: once.as_ref() };
+    let say = Say { messages, once: once.as_ref(), ..Say::default() };
     let sent = send(app, &session, say).await.map_err(in_the_session)?;
     turn(session, &sent)
 }
