@@ -285,7 +285,7 @@ async fn store(
 
 /// A type as it is repeated: somebody else's server has said it.
 fn printable(kind: &str) -> String {
-    kind.chars().filter(|c| c.is_ascii_graphic()).take(80).collect()
+    kind.chars().filter(char::is_ascii_graphic).take(80).collect()
 }
 
 /// A message with what was found in the place of its links.

@@ -43,15 +43,12 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 /// Of IPv6 only what is handed out to networks is public, and addresses that hold a public one of
 /// IPv4 where something on the way turns them into it.
 fn is_public_v6(ip: Ipv6Addr) -> bool {
-    let [a, b, c, d, e, f, g, h] = ip.segments();
-    let inner = || {
-        let [[g1, g2], [h1, h2]] = [g.to_be_bytes(), h.to_be_bytes()];
-        Ipv4Addr::new(g1, g2, h1, h2)
-    };
-    match (a, b) {
+    let [first, second, middle @ .., high, low] = ip.segments();
+    let inner = || Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match (first, second) {
         // ::ffff:a.b.c.d is connected to as IPv4; 64:ff9b::a.b.c.d is NAT64.
-        (0, 0) if (c, d, e, f) == (0, 0, 0, 0xffff) => is_public_v4(inner()),
-        (0x64, 0xff9b) if (c, d, e, f) == (0, 0, 0, 0) => is_public_v4(inner()),
+        (0, 0) if middle == [0, 0, 0, 0xffff] => is_public_v4(inner()),
+        (0x64, 0xff9b) if middle == [0; 4] => is_public_v4(inner()),
         // Protocol assignments (Teredo, ORCHID, benchmarks, …); documentation; 6to4, which can hold
         // any address of IPv4.
         (0x2001, 0..=0x1ff | 0xdb8) | (0x2002, _) | (0x3fff, 0..=0xfff) => false,

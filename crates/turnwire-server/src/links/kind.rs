@@ -74,18 +74,17 @@ const CALLED: [(&str, &str); 34] = [
 pub(super) fn of(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String {
     let told = told.map(essence).filter(|told| is_clear(told));
     let seen = seen(bytes);
-    let kind = match (told, seen) {
+    match (told, seen) {
         // Servers mix up formats of one family; the bytes know better.
         (Some(told), Some(seen)) if family(&told) == family(seen) => seen.to_owned(),
-        (Some(told), _) => return told,
+        (Some(told), _) => told,
         (None, Some(seen)) => seen.to_owned(),
         (None, None) => match name.and_then(called) {
             Some(called) => called.to_owned(),
             None if is_text(bytes) => "text/plain".to_owned(),
             None => "application/octet-stream".to_owned(),
         },
-    };
-    kind
+    }
 }
 
 /// A type in small letters, without its parameters.
