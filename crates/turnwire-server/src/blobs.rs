@@ -160,3 +160,71 @@ async fn move_out(app: &App, tenant: &str, block: &mut DataBlock) -> Result<(), 
     block.source = Source::Url(UrlSource { url, media_type, ..UrlSource::default() });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwire_core::Part;
+    use turnwire_log::MemoryStore;
+
+    async fn stored(store: &MemoryStore, byte: u8, size: usize) -> String {
+        let bytes = Bytes::from(vec![byte; size]);
+        let hash = sha256(&bytes);
+        let blob = Blob { media_type: "image/png".to_owned(), bytes };
+        store.put_blob("t", hash, blob).await.unwrap();
+        url(&Config::default(), &hash)
+    }
+
+    fn message(urls: &[&str]) -> Msg {
+        let parts = urls.iter().map(|url| Part::Data(DataBlock::url(*url, "image/jpeg")));
+        Msg::user("ann", parts.collect::<Vec<_>>())
+    }
+
+    /// What each block became.
+    fn words(msg: &Msg) -> Vec<String> {
+        let word = |block: &ContentBlock| match block {
+            ContentBlock::Data(block) => match block.decoded() {
+                Some(bytes) => format!("{} of {:?}", bytes.unwrap().len(), block.media_type()),
+                None => "a link".to_owned(),
+            },
+            ContentBlock::Text(block) => block.text.clone(),
+            _ => String::new(),
+        };
+        msg.content().iter().map(word).collect()
+    }
+
+    #[tokio::test]
+    async fn a_model_is_handed_the_newest_bytes_that_have_room() {
+        let (store, config) = (MemoryStore::default(), Config::default());
+        let large = stored(&store, 1, HANDED - 10).await;
+        let (small, tiny) = (stored(&store, 2, 11).await, stored(&store, 3, 10).await);
+        let gone = url(&config, &[9; 32]);
+        let elsewhere = format!("https://b.example/v1/blobs/{}", id(&[9; 32]));
+        let mut history = [
+            message(&[&small]),
+            message(&[&gone, &elsewhere, "https://a.example/x.png"]),
+            message(&[&tiny, &large]),
+        ];
+        hand_over(&store, &config, "t", &mut history).await.unwrap();
+        let [oldest, middle, newest] = &history;
+        assert_eq!(
+            words(newest),
+            [
+                r#"10 of Some("image/jpeg")"#.to_owned(),
+                format!(r#"{} of Some("image/jpeg")"#, HANDED - 10)
+            ]
+        );
+        let middle = words(middle);
+        assert_eq!(middle[0], "[image/jpeg was left out: it is not stored any more]");
+        assert_eq!(middle[1..], ["a link", "a link"]);
+        let [left_out] = &words(oldest)[..] else { unreachable!() };
+        assert_eq!(
+            left_out,
+            "[image/jpeg was left out: the files of this conversation are too large together]"
+        );
+        // What is another tenant's is not there.
+        let mut history = [message(&[&small])];
+        hand_over(&store, &config, "u", &mut history).await.unwrap();
+        assert_eq!(words(&history[0]), ["[image/jpeg was left out: it is not stored any more]"]);
+    }
+}

@@ -26,6 +26,9 @@ pub(crate) fn warnings(
     let mut found = Vec::new();
     let mut warn = |path: &[&str], message: String| found.push(source.problem_of(path, message));
     agents::warnings(config, env, &mut warn);
+    if let Some(folder) = config.links.files.as_ref().filter(|folder| !folder.is_dir()) {
+        warn(&["links", "files"], format!("there is no folder {}", folder.display()));
+    }
     found
 }
 

@@ -21,7 +21,7 @@ use crate::routes::new_key;
 use crate::stream::{Merge, Place, Start, Watcher, place};
 use crate::turns::answers;
 use crate::turns::send::{IfBusy, Say, is_free, say};
-use files::Place as FilesPlace;
+use files::{Brought, Place as FilesPlace};
 use std::collections::HashSet;
 use turnwire_core::stamp::{Stamp, System};
 use turnwire_core::{Event, Json};
@@ -136,14 +136,24 @@ impl Desk {
         let default = &self.app.config.default_agent;
         let agent = there.as_ref().map_or(default.as_str(), |session| session.agent());
         let place = FilesPlace { key: &key, agent, reply_id: &reply_id };
-        let (msg, events) = self.with_files(&chat, &place).await?;
-        let session = match there {
-            Some(session) => session,
-            None => make(&self.app, key, default).await?,
+        let Brought { msg, events, shown } = self.with_files(&chat, &place).await?;
+        let said = async {
+            let session = match &there {
+                Some(session) => session.clone(),
+                None => make(&self.app, key.clone(), default).await?,
+            };
+            let (messages, reply_id) = (vec![msg], Some(reply_id.clone()));
+            let said = Say { messages, events, reply_id, ..Say::default() };
+            let sent = say(&self.app, &session, said).await.map_err(in_our_words)?;
+            Ok((session, sent))
         };
-        let messages = vec![msg];
-        let said = Say { messages, events, reply_id: Some(reply_id), ..Say::default() };
-        let sent = say(&self.app, &session, said).await.map_err(in_our_words)?;
+        let (session, sent) = match said.await {
+            Ok(said) => said,
+            Err(error) => {
+                self.show_failed(shown, &place, &error).await;
+                return Err(error);
+            }
+        };
         let accepted = sent.accepted();
         let watch = if is_watched || !caller.may(Scope::Read) {
             None

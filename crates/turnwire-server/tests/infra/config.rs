@@ -294,6 +294,10 @@ fn what_can_be_used_and_may_be_meant_otherwise_is_a_warning() {
             "agents.a.permissions.0.tool: \"opne\" fits none",
         ),
         (
+            "api_key_env = \"SET\"\n[links]\nfiles = \"/no/such/folder\"",
+            ":10:1: links.files: there is no folder /no/such/folder",
+        ),
+        (
             "[agents.d]\nmodel = \"demo\"\nsystem = \"You\"",
             ":10:1: agents.d.system: the model \"demo\" does what it always does",
         ),

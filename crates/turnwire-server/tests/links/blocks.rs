@@ -143,6 +143,28 @@ async fn a_file_that_cannot_be_had_ends_the_turn_that_was_shown() {
 }
 
 #[tokio::test]
+async fn who_is_too_late_sees_the_turn_end_that_was_shown() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site));
+    house.post("/v1/sessions", &json!({"id": "s", "agent": "never"})).await;
+    let mut socket = Socket::open(&house).await;
+    let urls = [site.url("/gate.png")];
+    let chat = json!({"type": "chat", "session_id": "s", "message": "look", "content_urls": urls});
+    socket.send(chat.clone()).await;
+    socket.until("content_block_start").await;
+    let first = house.post("/v1/sessions/s/messages", &json!({"content": "I was first"})).await;
+    assert_eq!(first.status, 202);
+    site.gate.add_permits(1);
+    let frames = socket.until("error").await;
+    assert_eq!(frames[frames.len() - 1]["code"], "busy");
+    assert_eq!(frames[frames.len() - 2]["type"], "message_stop");
+    // While the other runs nothing is fetched, and nothing is shown.
+    socket.send(chat).await;
+    assert_eq!(socket.next().await["code"], "busy");
+    assert_eq!(site.asked(), ["/gate.png"]);
+}
+
+#[tokio::test]
 async fn what_needs_no_fetching_is_reported_with_the_turn() {
     let house = House::open("");
     let put = house.post("/v1/blobs", &json!("some text")).await.json();

@@ -39,12 +39,32 @@ impl Replier for Listener {
     }
 }
 
+/// Says nothing, and does not end.
+struct Never;
+
+#[async_trait]
+impl Replier for Never {
+    fn about(&self) -> &'static str {
+        "Never ends"
+    }
+
+    fn model(&self) -> &'static str {
+        "none"
+    }
+
+    async fn reply(&self, turn: Turn, _: &mut dyn Journal) -> Result<(), Halt> {
+        turn.stop.cancelled().await;
+        Err(Halt::Stopped)
+    }
+}
+
 impl House {
     pub fn open(settings: &str) -> Self {
         let heard = Arc::<Mutex<Vec<Vec<Msg>>>>::default();
         let agent: Arc<dyn Replier> = Arc::new(Listener(heard.clone()));
         let store = Arc::new(MemoryStore::default());
-        let (server, app) = Running::start(store, settings, [("demo", agent)]);
+        let (server, app) =
+            Running::start(store, settings, [("demo", agent), ("never", Arc::new(Never))]);
         Self { server, app, heard }
     }
 

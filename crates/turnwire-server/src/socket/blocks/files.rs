@@ -27,49 +27,48 @@ pub(super) struct Place<'a> {
     pub reply_id: &'a str,
 }
 
+/// A message that can be logged.
+pub(super) struct Brought {
+    pub msg: Msg,
+    /// What belongs to its turn: that files were looked at, and what came of it.
+    pub events: Vec<Event<'static>>,
+    /// The turn that was shown meanwhile.
+    pub shown: Option<Shown>,
+}
+
 impl Desk {
-    /// Brings in the files of what somebody says. The message that can be logged, and what belongs to
-    /// its turn: that files were looked at, and what came of it.
-    pub(super) async fn with_files(
-        &self,
-        chat: &Chat,
-        place: &Place<'_>,
-    ) -> ApiResult<(Msg, Vec<Event<'static>>)> {
+    /// Brings in the files of what somebody says.
+    pub(super) async fn with_files(&self, chat: &Chat, place: &Place<'_>) -> ApiResult<Brought> {
         let msg = chat.to_msg();
         if chat.content_urls.is_empty() {
-            return Ok((msg, Vec::new()));
+            return Ok(Brought { msg, events: Vec::new(), shown: None });
         }
         let files: Vec<Value> =
             chat.content_urls.iter().map(|file| json!({"url": shown(&file.url)})).collect();
-        let count = files.len();
+        let (count, word) = (files.len(), if files.len() == 1 { "file" } else { "files" });
         let begun = json!({"status": "processing", "files": files});
+        let ended = json!({"status": "completed", "message": format!("Processed {count} {word}")});
         let mut shown = None;
         if links::are_in(&self.app.config, &msg) {
             shown = Some(self.show(chat, place, &begun).await?);
         }
-        let tenant = &*place.key.tenant;
-        let taken = match links::take_in(&self.app, tenant, vec![msg]).await {
-            Ok(mut taken) => taken.pop().ok_or_else(|| ApiError::internal("a message is gone")),
-            Err(error) => Err(error),
-        };
-        let taken = match taken {
-            Ok(msg) => blobs::offload(&self.app, tenant, msg).await,
-            Err(error) => Err(error),
-        };
-        match taken {
+        match self.stored(msg, place).await {
             Ok(msg) => {
-                let word = if count == 1 { "file" } else { "files" };
-                let ended =
-                    json!({"status": "completed", "message": format!("Processed {count} {word}")});
-                Ok((msg, vec![Event::new("", custom(begun)), Event::new("", custom(ended))]))
+                let events = [begun, ended].map(|value| Event::new("", custom(value)));
+                Ok(Brought { msg, events: events.into(), shown })
             }
             Err(error) => {
-                if let Some(shown) = shown {
-                    self.show_failed(shown, place, &error).await;
-                }
+                self.show_failed(shown, place, &error).await;
                 Err(error)
             }
         }
+    }
+
+    async fn stored(&self, msg: Msg, place: &Place<'_>) -> ApiResult<Msg> {
+        let tenant = &*place.key.tenant;
+        let taken = links::take_in(&self.app, tenant, vec![msg]).await?.pop();
+        let msg = taken.ok_or_else(|| ApiError::internal("a message is gone"))?;
+        blobs::offload(&self.app, tenant, msg).await
     }
 
     /// Shows that files are looked at.
@@ -90,8 +89,14 @@ impl Desk {
         Ok(shown)
     }
 
-    /// Shows that they cannot be had.
-    async fn show_failed(&self, mut shown: Shown, place: &Place<'_>, error: &ApiError) {
+    /// Ends a turn that was shown, where there is none in the log to take its place.
+    pub(super) async fn show_failed(
+        &self,
+        shown: Option<Shown>,
+        place: &Place<'_>,
+        error: &ApiError,
+    ) {
+        let Some(mut shown) = shown else { return };
         let ended = custom(json!({"status": "error", "message": error.message()}));
         let end = ReplyEnd {
             session_id: place.key.id.to_string(),
@@ -129,7 +134,7 @@ impl Desk {
 }
 
 /// A turn that is only shown.
-struct Shown {
+pub(super) struct Shown {
     encoder: Box<dyn Encode>,
     frames: Frames,
 }
