@@ -67,6 +67,7 @@
 //! | [`replier`] | what anything that replies is to the server |
 //! | [`demo`] | the agent that needs no key and no network |
 //! | [`offer`] | what a client brings to a turn beside its words |
+//! | [`web`] | the HTTP client that models, MCP servers and links are asked with |
 //! | [`fn@close`] | ending a reply that cannot go on |
 
 pub mod agent;
@@ -89,6 +90,7 @@ pub mod structured;
 pub mod subagent;
 pub mod talk;
 pub mod tool;
+pub mod web;
 
 pub use agent::{Agent, Builder};
 pub use closing::close;

@@ -5,6 +5,7 @@ use crate::auth::Auth;
 use crate::config::Config;
 use crate::error::ApiResult;
 use crate::ingest::Ingest;
+use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::stream;
 use crate::turns::Turns;
@@ -31,6 +32,8 @@ pub struct App {
     pub streams: Arc<stream::Shared>,
     /// What all requests share that bring events.
     pub ingest: Ingest,
+    /// What brings in what links in messages lead to.
+    pub(crate) links: Links,
     /// What is counted.
     pub metrics: Metrics,
     /// Work that outlives its request. A server that stops waits for it.
@@ -61,6 +64,7 @@ impl App {
         let turns = Turns::new(log.clone(), config.clone(), agents.clone(), metrics.agents.clone());
         Ok(Arc::new(Self {
             log,
+            links: Links::new(&config.links),
             config,
             auth,
             agents,

@@ -2,13 +2,19 @@
 
 use crate::app::App;
 use crate::auth::sha256;
-use crate::config::Config;
+use crate::config::{Config, Sha256};
 use crate::error::{ApiError, ApiResult};
 use bytes::Bytes;
 use std::fmt::Write as _;
 use turnwire_core::block::UrlSource;
-use turnwire_core::{ContentBlock, DataBlock, Msg, Source};
+use turnwire_core::{ContentBlock, DataBlock, Msg, Source, TextBlock};
+use turnwire_log::Store;
 use turnwire_log::store::Blob;
+use turnwire_wires::request::left_out as left_out_words;
+
+/// How many bytes of blobs a model is handed with one conversation: about what providers take in one
+/// request.
+const HANDED: usize = 24 * 1024 * 1024;
 
 /// Base64 longer than this does not go into the log.
 pub const LARGE: usize = 64 * 1024;
@@ -31,6 +37,21 @@ pub fn id(hash: &[u8; 32]) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
+}
+
+/// The blob that a URL names: on this server, or on one that keeps them in the same place. Bytes of
+/// one hash are the same wherever they are.
+pub(crate) fn named(url: &str) -> Option<[u8; 32]> {
+    let (base, id) = url.rsplit_once('/')?;
+    let hash: Sha256 = id.parse().ok()?;
+    base.ends_with("/v1/blobs").then_some(hash.0)
+}
+
+/// Whether the URL of a blob is one of this server's.
+pub(crate) fn is_ours(config: &Config, url: &str) -> bool {
+    let base = |url: &str| url.rsplit_once('/').map(|(base, _)| base.to_owned());
+    let theirs = base(url);
+    theirs.as_deref() == Some("/v1/blobs") || theirs == base(&self::url(config, &[0; 32]))
 }
 
 /// Moves large data of a message to where blobs are, and leaves their addresses. Data that is no
@@ -63,6 +84,53 @@ pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
     msg.to_builder().content(content).build().map_err(ApiError::internal)
 }
 
+/// Puts bytes in the place of addresses of blobs, the newest first: whoever runs a model cannot read
+/// what is stored here. What is too much, or not there any more, is a sentence that says so.
+pub(crate) async fn hand_over(
+    store: &dyn Store,
+    config: &Config,
+    tenant: &str,
+    history: &mut [Msg],
+) -> turnwire_log::Result<()> {
+    let mut room = HANDED;
+    for msg in history.iter_mut().rev() {
+        if !msg.blocks::<DataBlock>().any(|block| blob_of(block).is_some()) {
+            continue;
+        }
+        let mut content = msg.content().to_vec();
+        for block in content.iter_mut().rev() {
+            let ContentBlock::Data(data) = block else { continue };
+            let Some((url, hash)) = blob_of(data) else { continue };
+            let found = store.blob(tenant, hash).await?;
+            let is_ours = is_ours(config, url);
+            let left_out = match found {
+                Some(blob) if blob.bytes.len() <= room => {
+                    room -= blob.bytes.len();
+                    let kind = data.media_type().map_or(blob.media_type, str::to_owned);
+                    data.source = DataBlock::bytes(&blob.bytes, kind).source;
+                    continue;
+                }
+                Some(_) => "the files of this conversation are too large together",
+                None if is_ours => "it is not stored any more",
+                // Somebody else's, after all.
+                None => continue,
+            };
+            *block = TextBlock::new(left_out_words(data, left_out)).into();
+        }
+        if let Ok(built) = msg.to_builder().content(content).build() {
+            *msg = built;
+        }
+    }
+    Ok(())
+}
+
+fn blob_of(block: &DataBlock) -> Option<(&str, [u8; 32])> {
+    match &block.source {
+        Source::Url(source) => named(&source.url).map(|hash| (source.url.as_str(), hash)),
+        Source::Base64(_) | Source::Other(_) => None,
+    }
+}
+
 fn is_large(block: &DataBlock) -> bool {
     matches!(&block.source, Source::Base64(source) if source.data.len() > LARGE)
 }
@@ -91,4 +159,72 @@ async fn move_out(app: &App, tenant: &str, block: &mut DataBlock) -> Result<(), 
     let url = url(&app.config, &hash);
     block.source = Source::Url(UrlSource { url, media_type, ..UrlSource::default() });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwire_core::Part;
+    use turnwire_log::MemoryStore;
+
+    async fn stored(store: &MemoryStore, byte: u8, size: usize) -> String {
+        let bytes = Bytes::from(vec![byte; size]);
+        let hash = sha256(&bytes);
+        let blob = Blob { media_type: "image/png".to_owned(), bytes };
+        store.put_blob("t", hash, blob).await.unwrap();
+        url(&Config::default(), &hash)
+    }
+
+    fn message(urls: &[&str]) -> Msg {
+        let parts = urls.iter().map(|url| Part::Data(DataBlock::url(*url, "image/jpeg")));
+        Msg::user("ann", parts.collect::<Vec<_>>())
+    }
+
+    /// What each block became.
+    fn words(msg: &Msg) -> Vec<String> {
+        let word = |block: &ContentBlock| match block {
+            ContentBlock::Data(block) => match block.decoded() {
+                Some(bytes) => format!("{} of {:?}", bytes.unwrap().len(), block.media_type()),
+                None => "a link".to_owned(),
+            },
+            ContentBlock::Text(block) => block.text.clone(),
+            _ => String::new(),
+        };
+        msg.content().iter().map(word).collect()
+    }
+
+    #[tokio::test]
+    async fn a_model_is_handed_the_newest_bytes_that_have_room() {
+        let (store, config) = (MemoryStore::default(), Config::default());
+        let large = stored(&store, 1, HANDED - 10).await;
+        let (small, tiny) = (stored(&store, 2, 11).await, stored(&store, 3, 10).await);
+        let gone = url(&config, &[9; 32]);
+        let elsewhere = format!("https://b.example/v1/blobs/{}", id(&[9; 32]));
+        let mut history = [
+            message(&[&small]),
+            message(&[&gone, &elsewhere, "https://a.example/x.png"]),
+            message(&[&tiny, &large]),
+        ];
+        hand_over(&store, &config, "t", &mut history).await.unwrap();
+        let [oldest, middle, newest] = &history;
+        assert_eq!(
+            words(newest),
+            [
+                r#"10 of Some("image/jpeg")"#.to_owned(),
+                format!(r#"{} of Some("image/jpeg")"#, HANDED - 10)
+            ]
+        );
+        let middle = words(middle);
+        assert_eq!(middle[0], "[image/jpeg was left out: it is not stored any more]");
+        assert_eq!(middle[1..], ["a link", "a link"]);
+        let [left_out] = &words(oldest)[..] else { unreachable!() };
+        assert_eq!(
+            left_out,
+            "[image/jpeg was left out: the files of this conversation are too large together]"
+        );
+        // What is another tenant's is not there.
+        let mut history = [message(&[&small])];
+        hand_over(&store, &config, "u", &mut history).await.unwrap();
+        assert_eq!(words(&history[0]), ["[image/jpeg was left out: it is not stored any more]"]);
+    }
 }

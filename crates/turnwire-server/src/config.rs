@@ -13,6 +13,7 @@ mod access;
 mod agents;
 mod check;
 mod limits;
+mod links;
 mod problem;
 mod value;
 
@@ -22,8 +23,9 @@ pub use agents::{
     Timeouts, ToolPattern, ToolSource,
 };
 pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
+pub use links::LinksConfig;
 pub use problem::{ConfigError, Problem};
-pub use value::{HostName, Listen, Origin, Sha256, Size, StoreUrl, Time, WebUrl};
+pub use value::{HostName, Listen, MediaPattern, Origin, Sha256, Size, StoreUrl, Time, WebUrl};
 
 use problem::Source;
 use serde::Deserialize;
@@ -62,6 +64,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// How much is too much.
     pub limits: Limits,
+    /// What becomes of links in messages.
+    pub links: LinksConfig,
     /// What is kept how long.
     pub retention: Retention,
     /// Agents elsewhere.
@@ -89,6 +93,7 @@ impl Default for Config {
             external_tools: BTreeMap::new(),
             auth: AuthConfig::default(),
             limits: Limits::default(),
+            links: LinksConfig::default(),
             retention: Retention::default(),
             producers: Producers::default(),
             log: LogConfig::default(),
@@ -184,6 +189,7 @@ impl Config {
             let fallback = agent.fallback.iter_mut();
             fallback.flat_map(|fallback| &mut fallback.api_key_file).for_each(&mut each);
         }
+        self.links.files.iter_mut().for_each(&mut each);
         if let Some(StoreUrl::Sqlite(path)) = &mut self.store {
             each(path);
         }

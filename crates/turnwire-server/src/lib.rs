@@ -15,6 +15,7 @@
 //! | [`turns`] | agents and the log, joined |
 //! | `protocols` | the protocols that clients have already |
 //! | [`blobs`] | bytes that are stored once |
+//! | `links` | links in messages, and what they lead to |
 //!
 //! A request goes from `listen` (connections) through `guard` (host, origin, credentials, rate) and
 //! the table in `api` (scope, counters) to its handler in `routes` or `protocols`.
@@ -30,6 +31,7 @@ pub mod extract;
 mod guard;
 mod health;
 pub mod ingest;
+mod links;
 mod listen;
 pub mod metrics;
 mod protocols;

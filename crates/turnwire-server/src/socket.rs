@@ -126,9 +126,19 @@ async fn converse(
                 continue;
             }
         };
-        heard = Instant::now();
         let flow = match message {
-            Ok(Message::Text(text)) => desk.text(text.as_str()).await,
+            Ok(Message::Text(text)) => {
+                let out = desk.out.clone();
+                let done = desk.text(text.as_str());
+                tokio::pin!(done);
+                // Some commands take a while: whoever stands between is to see that we are there.
+                loop {
+                    tokio::select! {
+                        flow = &mut done => break flow,
+                        _ = ping.tick() => drop(out.try_send(Out::Ping)),
+                    }
+                }
+            }
             Ok(Message::Binary(_)) => desk.binary().await,
             Ok(Message::Ping(_) | Message::Pong(_)) => Flow::Continue(()),
             Ok(Message::Close(_)) => Flow::Break(None),
@@ -137,6 +147,8 @@ async fn converse(
         if let Flow::Break(close) = flow {
             return close;
         }
+        // Nothing is read while a command is done.
+        heard = Instant::now();
     }
 }
 

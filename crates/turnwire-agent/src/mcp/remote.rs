@@ -1,16 +1,11 @@
 //! MCP servers over HTTP.
 
 use super::Remote;
+use crate::web;
 use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::redirect::Policy;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::CryptoProvider;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::Verifier;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
@@ -41,33 +36,8 @@ pub(super) fn reach(
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// Redirects are not followed: a key must not travel. A plain address is always reached directly, since
-/// a proxy would see the key.
 fn client(url: &Url) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    let is_plain = url.scheme() == "http";
-    let mut builder = reqwest::Client::builder()
-        .redirect(Policy::none())
-        .connect_timeout(CONNECT_LIMIT)
-        // Of a connection whose answer was not read to its end the system holds back the next answer.
-        .pool_max_idle_per_host(0)
-        .referer(false)
-        .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
-        .tls_backend_preconfigured(tls(is_plain)?);
-    if is_plain {
-        builder = builder.no_proxy();
-    }
-    Ok(builder.build()?)
-}
-
-/// TLS that trusts what the system trusts. Without a need for it, it trusts nobody: a machine that has
-/// no certificates can talk to a server of its own.
-fn tls(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
-    let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()?;
-    if is_plain {
-        return Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
-    }
-    let verifier: Arc<dyn ServerCertVerifier> = Arc::new(Verifier::new(provider)?);
-    Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+    let builder = web::client(url.scheme() == "http")?.connect_timeout(CONNECT_LIMIT);
+    // Of a connection whose answer was not read to its end the system holds back the next answer.
+    Ok(builder.pool_max_idle_per_host(0).build()?)
 }

@@ -3,6 +3,7 @@
 mod agents;
 
 use super::Config;
+use super::LinksConfig;
 use super::limits::Limits;
 use super::problem::{Problem, Source};
 
@@ -13,6 +14,7 @@ pub(crate) fn check(config: &Config, source: &Source<'_>) -> Vec<Problem> {
     agents::check(config, &mut wrong);
     credentials(config, &mut wrong);
     limits(&config.limits, &mut wrong);
+    links(&config.links, &mut wrong);
     problems
 }
 
@@ -24,6 +26,9 @@ pub(crate) fn warnings(
     let mut found = Vec::new();
     let mut warn = |path: &[&str], message: String| found.push(source.problem_of(path, message));
     agents::warnings(config, env, &mut warn);
+    if let Some(folder) = config.links.files.as_ref().filter(|folder| !folder.is_dir()) {
+        warn(&["links", "files"], format!("there is no folder {}", folder.display()));
+    }
     found
 }
 
@@ -101,5 +106,24 @@ fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
     ];
     for (key, _) in zero.into_iter().filter(|(_, time)| time.0.is_zero()) {
         wrong(&["limits", key], "more than nothing".into());
+    }
+}
+
+fn links(links: &LinksConfig, wrong: &mut Wrong<'_>) {
+    let counts = [("per_message", links.per_message), ("at_once", links.at_once)];
+    for (key, _) in counts.into_iter().filter(|(_, count)| *count == 0) {
+        wrong(&["links", key], "at least 1; `fetch = false` turns the fetching off".into());
+    }
+    if links.timeout.0.is_zero() {
+        wrong(&["links", "timeout"], "more than nothing".into());
+    }
+    if links.size.0 == 0 {
+        wrong(
+            &["links", "size"],
+            "more than nothing; `fetch = false` turns the fetching off".into(),
+        );
+    }
+    if links.types.is_empty() {
+        wrong(&["links", "types"], "without a type nothing can be brought in".into());
     }
 }

@@ -212,6 +212,44 @@ impl FromStr for HostName {
     }
 }
 
+/// A media type, or all that begin so: `image/png`, `image/*`, `application/vnd.example.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaPattern(pub String);
+
+impl MediaPattern {
+    /// Whether a type without parameters, in small letters, is one of these.
+    pub fn fits(&self, kind: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(begin) => kind.starts_with(begin),
+            None => kind == self.0,
+        }
+    }
+}
+
+impl FromStr for MediaPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain = text.strip_suffix('*').unwrap_or(text);
+        let is_token = |text: &str| {
+            text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+        };
+        let fits = plain.split_once('/').is_some_and(|(kind, sub)| {
+            !kind.is_empty()
+                && is_token(kind)
+                && is_token(sub)
+                && (text != plain || !sub.is_empty())
+        });
+        if fits {
+            Ok(Self(text.to_ascii_lowercase()))
+        } else {
+            Err(format!(
+                "\"{text}\" is no media type; write it like \"image/png\", or \"image/*\" for all images"
+            ))
+        }
+    }
+}
+
 /// A URL with a scheme and a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebUrl(pub url::Url);
@@ -294,6 +332,7 @@ from_text! {
     StoreUrl "a store such as \"sqlite:turnwire.db\"" None;
     Origin "an origin such as \"https://app.example\"" None;
     HostName "a host such as \"turnwire.example\"" None;
+    MediaPattern "a media type such as \"image/png\" or \"image/*\"" None;
     WebUrl "a web address such as \"https://turnwire.example\"" None;
     Sha256 "64 hexadecimal digits in quotes" None;
 }
@@ -322,6 +361,22 @@ mod tests {
         assert_eq!(size("16MiB"), Some(16 << 20));
         for wrong in ["", "MiB", "16 megs", "99999999999 TiB", "1 MiB 2"] {
             assert_eq!(size(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_media_type_may_stand_for_several() {
+        let fits = |pattern: &str, kind: &str| {
+            pattern.parse::<MediaPattern>().map(|pattern| pattern.fits(kind)).ok()
+        };
+        assert_eq!(fits("image/*", "image/png"), Some(true));
+        assert_eq!(fits("Image/PNG", "image/png"), Some(true));
+        assert_eq!(fits("image/png", "image/pngx"), Some(false));
+        assert_eq!(fits("application/vnd.x.*", "application/vnd.x.y"), Some(true));
+        assert_eq!(fits("image/*", "imagex/png"), Some(false));
+        for wrong in ["", "*", "*/*", "image", "image/", "/png", "image/p*g", "image/ png", "a/b/c"]
+        {
+            assert_eq!(fits(wrong, "image/png"), None, "{wrong}");
         }
     }
 

@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload};
+use crate::links;
 use crate::stream::{Begin, Pause, Tell};
 use crate::turns::answers;
 use crate::turns::once::Once;
@@ -198,11 +199,11 @@ fn is_named(msg: &Msg, name: Option<&str>) -> bool {
     name == Some(msg.id()) || (name.is_some() && name == replaced(msg).as_deref())
 }
 
-/// Whether two messages have the same content, as far as a client wrote it.
+/// Whether a stored message has the content that a client sends, as far as a client wrote it.
 fn says_the_same(a: &Msg, b: &Msg) -> bool {
     let is_same = |(a, b): (&ContentBlock, &ContentBlock)| match (a, b) {
         (ContentBlock::Text(a), ContentBlock::Text(b)) => a.text == b.text,
-        (ContentBlock::Data(a), ContentBlock::Data(b)) => a.source == b.source && a.name == b.name,
+        (ContentBlock::Data(stored), ContentBlock::Data(said)) => links::is_same(stored, said),
         (ContentBlock::Other(a), ContentBlock::Other(b)) => a == b,
         _ => false,
     };

@@ -13,17 +13,17 @@
 mod files;
 
 use super::desk::{Desk, Flow};
-use crate::auth::{Caller, Scope};
-use crate::blobs::offload;
+use crate::auth::Scope;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::blocks::{Question, question};
 use crate::protocols::make;
 use crate::routes::new_key;
 use crate::stream::{Merge, Place, Start, Watcher, place};
 use crate::turns::answers;
-use crate::turns::send::{IfBusy, Say, say};
+use crate::turns::send::{IfBusy, Say, is_free, say};
+use files::{Brought, Place as FilesPlace};
 use std::collections::HashSet;
-use std::sync::Arc;
+use turnwire_core::stamp::{Stamp, System};
 use turnwire_core::{Event, Json};
 use turnwire_log::Session;
 use turnwire_log::store::Status;
@@ -119,23 +119,41 @@ impl Desk {
     }
 
     /// Says something. Whoever does so is shown what comes of it, from its own words on.
-    async fn chat_blocks(&mut self, mut chat: Chat) -> ApiResult<Done> {
+    async fn chat_blocks(&mut self, chat: Chat) -> ApiResult<Done> {
         let caller = self.known()?;
         caller.need(Scope::Chat)?;
-        let events = files::look_at(&self.app, &caller, &mut chat.content_urls).await?;
-        // What cannot be said makes no session either.
-        let msg = offload(&self.app, caller.tenant(), chat.to_msg()).await?;
-        let named = chat.session_id.as_deref();
-        let is_watched = named.is_some_and(|id| self.subscriptions.watches(id));
+        let key = new_key(&caller, chat.session_id.clone())?;
+        let is_watched = self.subscriptions.watches(&key.id);
         if !is_watched && caller.may(Scope::Read) {
             self.subscriptions.has_room()?;
         }
-        let session = self.spoken_in(&caller, chat.session_id).await?;
-        let said = Say { messages: vec![msg], events, if_busy: IfBusy::Refuse, once: None };
-        let sent = say(&self.app, &session, said).await.map_err(|error| match error.name() {
-            "busy" => error.hint("answer it, stop it, or wait for its message_stop"),
-            _ => error,
-        })?;
+        let there = self.app.log.open(&key).await?;
+        if let Some(session) = &there {
+            is_free(session, IfBusy::Refuse).map_err(in_our_words)?;
+        }
+        // What cannot be said makes no session either.
+        let reply_id = System.id();
+        let default = &self.app.config.default_agent;
+        let agent = there.as_ref().map_or(default.as_str(), |session| session.agent());
+        let place = FilesPlace { key: &key, agent, reply_id: &reply_id };
+        let Brought { msg, events, shown } = self.with_files(&chat, &place).await?;
+        let said = async {
+            let session = match &there {
+                Some(session) => session.clone(),
+                None => make(&self.app, key.clone(), default).await?,
+            };
+            let (messages, reply_id) = (vec![msg], Some(reply_id.clone()));
+            let said = Say { messages, events, reply_id, ..Say::default() };
+            let sent = say(&self.app, &session, said).await.map_err(in_our_words)?;
+            Ok((session, sent))
+        };
+        let (session, sent) = match said.await {
+            Ok(said) => said,
+            Err(error) => {
+                self.show_failed(shown, &place, &error).await;
+                return Err(error);
+            }
+        };
         let accepted = sent.accepted();
         let watch = if is_watched || !caller.may(Scope::Read) {
             None
@@ -146,15 +164,6 @@ impl Desk {
         let message_id = accepted.reply_id.clone();
         let answer = Answer::Accepted { session_id: session.id().to_owned(), message_id };
         Ok(Done { answer, watch })
-    }
-
-    /// The session that is there, or a new one of the default agent.
-    async fn spoken_in(&self, caller: &Caller, id: Option<String>) -> ApiResult<Arc<Session>> {
-        let key = new_key(caller, id)?;
-        match self.app.log.open(&key).await? {
-            Some(session) => Ok(session),
-            None => make(&self.app, key, &self.app.config.default_agent).await,
-        }
     }
 
     /// Answers a question.
@@ -201,6 +210,14 @@ pub(super) fn ended(session: &str, error: &ApiError) -> String {
         session_id: Some(session.to_owned()),
     };
     Reply { answer, id: None }.to_json()
+}
+
+/// Says what to do in the words of this protocol.
+fn in_our_words(error: ApiError) -> ApiError {
+    match error.name() {
+        "busy" => error.hint("answer it, stop it, or wait for its message_stop"),
+        _ => error,
+    }
 }
 
 /// The place before a message; before the turn that goes on there, where an agent elsewhere has one.

@@ -4,6 +4,7 @@ use super::counts::Counts;
 use super::ending::end_own;
 use super::journal::{Commits, Patience, filled, persist};
 use super::{Turns, own_reply, send};
+use crate::blobs;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -201,10 +202,12 @@ impl Turns {
         let input = self.answers.lock().remove(&session.no());
         let input = input.filter(|(reply, _)| *reply == turn.id).map(|(_, answer)| answer);
         let has_begun = !turn.partial.content().is_empty() || turn.partial.usage().is_some();
+        let mut history = self.history(session, turn.first, usize::MAX, stop).await?;
+        self.with_bytes(session, &mut history, stop).await?;
         let handed = Turn {
             session_id: session.id().to_owned(),
             reply_id: turn.id.clone(),
-            history: self.history(session, turn.first, usize::MAX, stop).await?,
+            history,
             partial: has_begun.then(|| turn.partial.clone()),
             calls: turn.calls.clone(),
             subs: turn.subs.clone(),
@@ -265,6 +268,23 @@ impl Turns {
                 msg.map_err(|why| Halt::Lost(format!("message {} is damaged: {why}", message.id)))
             })
             .collect()
+    }
+
+    /// Puts the bytes of stored files into the conversation.
+    async fn with_bytes(
+        &self,
+        session: &Session,
+        history: &mut [Msg],
+        stop: &CancellationToken,
+    ) -> Result<(), Halt> {
+        let (store, tenant) = (&**self.log.store(), &session.key().tenant);
+        let mut patience = Patience::new(session.id());
+        loop {
+            match blobs::hand_over(store, &self.config, tenant, history).await {
+                Ok(()) => return Ok(()),
+                Err(error) => patience.wait(error, stop).await?,
+            }
+        }
     }
 
     /// Gives the first message of the queue its turn.

@@ -3,9 +3,10 @@
 
 use super::EXTERNAL;
 use super::once::Once;
-use super::send::{Accepted, Sent, Taken, agent_of, busy, start};
+use super::send::{Accepted, IfBusy, Sent, Taken, agent_of, busy, checked, is_free, start};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
+use crate::links;
 use std::sync::Arc;
 use turnwire_core::event::Supersede;
 use turnwire_core::stamp::{Stamp, System};
@@ -36,7 +37,17 @@ pub async fn edit(
     msg: Msg,
     once: Option<&Once>,
 ) -> ApiResult<Sent> {
-    again(app, session, id, Some(msg), once).await
+    if let Some(once) = once
+        && let Some(answer) = once.answered(&app.log).await?
+    {
+        return Ok(Sent::Before(answer));
+    }
+    let msg = checked(msg)?;
+    if links::are_in(&app.config, &msg) {
+        is_free(session, IfBusy::Refuse)?;
+    }
+    let msg = links::take_in(app, &session.key().tenant, vec![msg]).await?.pop();
+    again(app, session, id, msg, once).await
 }
 
 async fn again(
@@ -65,7 +76,7 @@ async fn again(
                     return Ok(Some(Sent::Before(answer)));
                 }
                 if !tx.replies().is_empty() || tx.queue().next().is_some() {
-                    return Err(busy(tx));
+                    return Err(busy(tx.status()));
                 }
                 if tx.last() != snapshot.last {
                     return Ok(None);

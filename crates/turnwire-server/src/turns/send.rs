@@ -7,6 +7,7 @@ use crate::app::App;
 use crate::auth::is_id;
 use crate::blobs;
 use crate::error::{ApiError, ApiResult};
+use crate::links;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -71,6 +72,8 @@ pub struct Say<'a> {
     pub events: Vec<Event<'static>>,
     /// What becomes of it while a reply is open.
     pub if_busy: IfBusy,
+    /// The id of the reply, where somebody was told it already.
+    pub reply_id: Option<String>,
     /// What the client calls its request.
     pub once: Option<&'a Once>,
 }
@@ -84,17 +87,22 @@ pub async fn send(
     if_busy: IfBusy,
     once: Option<&Once>,
 ) -> ApiResult<Sent> {
-    say(app, session, Say { messages: vec![msg], events: Vec::new(), if_busy, once }).await
+    say(app, session, Say { messages: vec![msg], if_busy, once, ..Say::default() }).await
 }
 
 /// Takes what somebody says: all of it, or nothing.
 pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiResult<Sent> {
-    let Say { messages, events, if_busy, once } = say;
+    let Say { messages, events, if_busy, reply_id, once } = say;
     if let Some(once) = once
         && let Some(answer) = once.answered(&app.log).await?
     {
         return Ok(Sent::Before(answer));
     }
+    let messages = messages.into_iter().map(checked).collect::<ApiResult<Vec<Msg>>>()?;
+    if messages.iter().any(|msg| links::are_in(&app.config, msg)) {
+        is_free(session, if_busy)?;
+    }
+    let messages = links::take_in(app, &session.key().tenant, messages).await?;
     let mut taken = Vec::with_capacity(messages.len());
     for msg in messages {
         taken.push(Taken::new(app, session, msg).await?);
@@ -102,7 +110,8 @@ pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiRes
     let last = taken.pop().ok_or_else(|| ApiError::unprocessable("there is nothing to answer"))?;
     let earlier = taken;
     let ids: Vec<&str> = earlier.iter().chain([&last]).map(|taken| taken.id.as_str()).collect();
-    let incoming = Incoming { app, session, earlier: &earlier, last: &last, events, if_busy };
+    let incoming =
+        Incoming { app, session, earlier: &earlier, last: &last, events, if_busy, reply_id };
     let (sent, _) = session
         .transact(&ids, |tx| {
             if let Some(once) = once
@@ -120,7 +129,7 @@ pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiRes
     Ok(sent)
 }
 
-/// A message that may be logged.
+/// A message that may be logged: one that was checked, and whose links were taken in.
 pub(super) struct Taken {
     pub(super) id: String,
     json: Bytes,
@@ -129,7 +138,7 @@ pub(super) struct Taken {
 
 impl Taken {
     pub(super) async fn new(app: &Arc<App>, session: &Session, msg: Msg) -> ApiResult<Self> {
-        let msg = blobs::offload(app, &session.key().tenant, checked(msg)?).await?.stamped(&System);
+        let msg = blobs::offload(app, &session.key().tenant, msg).await?.stamped(&System);
         let (id, json) = (msg.id().to_owned(), msg.to_json());
         if json.len() > app.config.limits.event.bytes() {
             return Err(ApiError::too_large("this message is larger than an event may be")
@@ -157,6 +166,7 @@ struct Incoming<'m> {
     last: &'m Taken,
     events: Vec<Event<'static>>,
     if_busy: IfBusy,
+    reply_id: Option<String>,
 }
 
 impl Incoming<'_> {
@@ -172,7 +182,7 @@ impl Incoming<'_> {
             return Ok(self.accepted(None, place));
         }
         agent_of(self.app, self.session)?;
-        let reply_id = System.id();
+        let reply_id = self.reply_id.clone().unwrap_or_else(|| System.id());
         if tx.replies().is_empty() && tx.queue().next().is_none() {
             let place = self.log(tx)?;
             start(tx, self.session, &reply_id).map_err(refused)?;
@@ -180,9 +190,11 @@ impl Incoming<'_> {
             return Ok(self.accepted(Some(reply_id), place));
         }
         match self.if_busy {
-            IfBusy::Refuse => Err(busy(tx)),
+            IfBusy::Refuse => Err(busy(tx.status())),
             // One message is one turn.
-            IfBusy::Queue if !self.earlier.is_empty() || !self.events.is_empty() => Err(busy(tx)),
+            IfBusy::Queue if !self.earlier.is_empty() || !self.events.is_empty() => {
+                Err(busy(tx.status()))
+            }
             IfBusy::Queue if tx.queue().count() >= QUEUE => {
                 Err(ApiError::too_many(format!("{QUEUE} messages wait for their turn already"))
                     .hint("wait until some of them were answered, or cancel some"))
@@ -277,9 +289,22 @@ fn refused(why: turnwire_core::Error) -> ApiError {
     turnwire_log::Error::Refused { at: 0, why }.into()
 }
 
+/// An error where a message would be refused anyway, before anything is fetched for it. Whether it is
+/// taken is decided in the change that logs it.
+pub(crate) fn is_free(session: &Session, if_busy: IfBusy) -> ApiResult<()> {
+    match (if_busy, session.head().status) {
+        (IfBusy::Refuse, status @ (Status::Running | Status::Waiting))
+            if session.agent() != EXTERNAL =>
+        {
+            Err(busy(status))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Why nothing new starts now.
-pub(super) fn busy(tx: &Tx<'_>) -> ApiError {
-    let what = match tx.status() {
+pub(super) fn busy(status: Status) -> ApiError {
+    let what = match status {
         Status::Idle => "messages wait for their turn",
         Status::Running => "a reply runs",
         Status::Waiting => "a reply waits for an answer",

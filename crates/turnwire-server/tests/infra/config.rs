@@ -1,6 +1,6 @@
 //! Settings: what is wrong with them is said with its line.
 
-use turnwire_server::config::{Config, LogFormat, Model, Overrides, StoreUrl};
+use turnwire_server::config::{Config, LinksConfig, LogFormat, Model, Overrides, StoreUrl};
 
 fn error(text: &str) -> String {
     Config::parse("turnwire.toml", text).unwrap_err().to_string()
@@ -20,6 +20,14 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
             "[limits]\nheartbeat = \"0s\"",
             vec!["turnwire.toml:2:1: limits.heartbeat: more than nothing"],
         ),
+        (
+            "[links]\nfetsch = true",
+            vec!["turnwire.toml:2:1: links.fetsch: ", "did you mean `fetch`?"],
+        ),
+        ("[links]\ntypes = [\"pictures\"]", vec!["turnwire.toml:2:10: links.types: ", "image/*"]),
+        ("[links]\ntypes = []", vec!["turnwire.toml:2:1: links.types: without a type"]),
+        ("[links]\nat_once = 0", vec!["turnwire.toml:2:1: links.at_once: at least 1"]),
+        ("[links]\ntimeout = \"0s\"", vec!["turnwire.toml:2:1: links.timeout: more than nothing"]),
         ("[limits]\nheaders = 12", vec!["turnwire.toml:2:1: limits.headers: at least 1024"]),
         ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),
         ("origins = [\"*\"]", vec!["turnwire.toml:1:12: origins: ", "each one has to be named"]),
@@ -110,6 +118,11 @@ fn the_example_is_good_and_says_the_defaults() {
         .collect();
     let config = Config::parse("turnwire.example.toml", &uncommented).unwrap();
     assert_eq!(config.agents.len(), 2);
+    let links = |config: &Config| {
+        let LinksConfig { fetch, leave, types, size, timeout, .. } = &config.links;
+        format!("{fetch} {leave:?} {types:?} {size:?} {timeout:?}")
+    };
+    assert_eq!(links(&config), links(&Config::default()));
     assert!(uncommented.contains("\n[limits]\n") && uncommented.contains("\n[[auth.tokens]]\n"));
 }
 
@@ -279,6 +292,10 @@ fn what_can_be_used_and_may_be_meant_otherwise_is_a_warning() {
         (
             "permissions = [{ tool = \"opne\", behavior = \"deny\" }]",
             "agents.a.permissions.0.tool: \"opne\" fits none",
+        ),
+        (
+            "api_key_env = \"SET\"\n[links]\nfiles = \"/no/such/folder\"",
+            ":10:1: links.files: there is no folder /no/such/folder",
         ),
         (
             "[agents.d]\nmodel = \"demo\"\nsystem = \"You\"",

@@ -1,13 +1,8 @@
-//! The connection: TLS, proxies, and what is never followed.
+//! The connection to a model.
 
 use super::provider::setup;
 use crate::model::ModelError;
-use reqwest::redirect::Policy;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::CryptoProvider;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::Verifier;
-use std::sync::Arc;
+use crate::web;
 use std::time::Duration;
 use url::Url;
 
@@ -15,40 +10,9 @@ use url::Url;
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A client for one address.
-///
-/// Redirects are not followed: a key must not travel. A proxy of the environment (`HTTPS_PROXY`,
-/// `ALL_PROXY`, `NO_PROXY`) is used for https, where it sees nothing but the host's name; a plain http
-/// address is always reached directly, since a proxy would see the key. It is HTTP/1.1, so that one
-/// answer is one connection: whoever drops the answer closes it, and no other waits behind it.
 pub(super) fn client(address: &Url, connect: Duration) -> Result<reqwest::Client, ModelError> {
-    let is_plain = address.scheme() == "http";
-    let tls = tls(is_plain).map_err(|error| setup(format!("TLS cannot be used: {error}")))?;
-    let mut builder = reqwest::Client::builder()
-        .redirect(Policy::none())
-        .http1_only()
-        .connect_timeout(connect)
-        .tcp_keepalive(KEEPALIVE)
-        .referer(false)
-        .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
-        .tls_backend_preconfigured(tls);
-    if is_plain {
-        builder = builder.no_proxy();
-    }
-    builder.build().map_err(|error| setup(format!("there is no HTTP client: {error}")))
-}
-
-/// TLS that trusts what the system trusts. Without a need for it, it trusts nobody: a machine that has
-/// no certificates can talk to a model of its own.
-fn tls(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
-    let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()?;
-    if is_plain {
-        return Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
-    }
-    let verifier: Arc<dyn ServerCertVerifier> = Arc::new(Verifier::new(provider)?);
-    let mut config =
-        builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    let builder = web::client(address.scheme() == "http")
+        .map_err(|error| setup(format!("TLS cannot be used: {error}")))?;
+    let client = builder.connect_timeout(connect).tcp_keepalive(KEEPALIVE).build();
+    client.map_err(|error| setup(format!("there is no HTTP client: {error}")))
 }

@@ -2,10 +2,11 @@
 
 use super::{Request, Turn, derived, in_the_session, key};
 use crate::error::{ApiError, ApiResult};
+use crate::links;
 use crate::protocols::{named, session};
 use crate::stream::Begin;
 use crate::turns::once::Once;
-use crate::turns::send::{Accepted, IfBusy, Say, Sent, say as send};
+use crate::turns::send::{Accepted, Say, Sent, say as send};
 use std::sync::Arc;
 use turnwire_agent::{ClientTool, Offer};
 use turnwire_core::Msg;
@@ -18,6 +19,11 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     let Request { app, caller, uri, headers, body } = request;
     let of_key = key(headers)?.map(|key| format!("once-{}", derived(request, key)));
     let id = named(headers)?.or(of_key.as_deref());
+    let mut said = asked.said.clone();
+    if id.is_none() {
+        // A session that nobody could find again is made only for what can be said in it.
+        said = links::take_in(app, caller.tenant(), said).await?;
+    }
     let session = session(app, caller, id, &asked.model).await?;
     let once = Once::of(&session, headers, uri, body)?;
     if let Some(once) = &once
@@ -25,8 +31,8 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     {
         return turn(session, &Sent::Before(accepted));
     }
-    let messages = messages(asked, &session)?;
-    let say = Say { messages, events: Vec::new(), if_busy: IfBusy::Refuse, once: once.as_ref() };
+    let messages = messages(asked, &said, &session)?;
+    let say = Say { messages, once: once.as_ref(), ..Say::default() };
     let sent = send(app, &session, say).await.map_err(in_the_session)?;
     turn(session, &sent)
 }
@@ -38,10 +44,10 @@ fn turn(session: Arc<Session>, sent: &Sent) -> ApiResult<Turn> {
     Ok(Turn { session, reply_id, begin: Begin::Replay, replayed })
 }
 
-/// The messages that the session does not have yet.
-fn messages(asked: &Asked, session: &Session) -> ApiResult<Vec<Msg>> {
+/// The messages that the session does not have yet: of a new one, all that was `said`.
+fn messages(asked: &Asked, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
     let is_fresh = session.head().last == 0;
-    let new = if is_fresh { &asked.said[..] } else { asked.new_messages() };
+    let new = if is_fresh { said } else { asked.new_messages() };
     let Some((last, earlier)) = new.split_last() else {
         return Err(ApiError::bad_request(
             "nothing is new: there is nothing of the user's behind the last message of the \

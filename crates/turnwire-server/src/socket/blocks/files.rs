@@ -1,67 +1,146 @@
 //! The files that belong to what somebody says.
 //!
-//! Nothing is fetched: a URL is handed on to the agent, and whoever runs the model reads it. Of the
-//! blobs that are stored here it is looked up whether they are there.
+//! They are brought in before anything is logged, which takes a while. Until then whoever speaks sees
+//! a turn that is only shown: its frames have no `event_id`. The turn of the log has the same id and
+//! takes its place, from its own `message_start` on; where a file cannot be had there is none, and the
+//! one that is shown ends with the error.
 
-use crate::App;
-use crate::auth::Caller;
+use super::super::desk::Desk;
 use crate::blobs;
-use crate::config::Sha256;
-use crate::error::ApiResult;
-use serde_json::json;
-use turnwire_core::Event;
-use turnwire_core::event::{Custom, CustomValue};
-use turnwire_wires::blocks::ContentUrl;
+use crate::error::{ApiError, ApiResult};
+use crate::links;
+use serde_json::{Map, Value, json};
+use turnwire_core::event::{Custom, CustomValue, ReplyEnd, ReplyStart};
+use turnwire_core::stamp::System;
+use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError};
+use turnwire_log::store::SessionKey;
+use turnwire_wires::blocks::Chat;
+use turnwire_wires::{Encode, Encoding, Frames};
 
-/// How many of the files that are missing are named.
-const NAMED: usize = 8;
-
-/// Looks at the files of a message, and says what is to be told of them: that they are looked at,
-/// then what came of it.
-pub(super) async fn look_at(
-    app: &App,
-    caller: &Caller,
-    files: &mut [ContentUrl],
-) -> ApiResult<Vec<Event<'static>>> {
-    if files.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut missing = Vec::new();
-    for file in files.iter_mut() {
-        let Some(hash) = own_blob(app, &file.url) else { continue };
-        match app.log.store().blob(caller.tenant(), hash).await? {
-            Some(blob) => {
-                file.url = blobs::url(&app.config, &hash);
-                file.mime_type.get_or_insert(blob.media_type);
-            }
-            None => missing.push(file.url.clone()),
-        }
-    }
-    let shown: Vec<_> = files.iter().map(|file| json!({"url": shown(&file.url)})).collect();
-    let begun = json!({"status": "processing", "files": shown});
-    let ended = if missing.is_empty() {
-        let word = if files.len() == 1 { "file" } else { "files" };
-        json!({"status": "completed", "message": format!("Processed {} {word}", files.len())})
-    } else {
-        missing.truncate(NAMED);
-        json!({"status": "error", "message": format!("Not found: {}", missing.join(", "))})
-    };
-    Ok([begun, ended]
-        .into_iter()
-        .map(|value| {
-            let value = CustomValue(value.into());
-            Event::new("", Custom { name: "file_processing".to_owned(), value })
-        })
-        .collect())
+/// In which turn the files are shown.
+pub(super) struct Place<'a> {
+    /// The session, which may not be there yet.
+    pub key: &'a SessionKey,
+    /// Who answers in it.
+    pub agent: &'a str,
+    /// The reply to come.
+    pub reply_id: &'a str,
 }
 
-/// The hash of a blob of ours that a URL names.
-fn own_blob(app: &App, url: &str) -> Option<[u8; 32]> {
-    let (base, id) = url.rsplit_once('/')?;
-    let hash: Sha256 = id.parse().ok()?;
-    let ours = blobs::url(&app.config, &hash.0);
-    let is_ours = base == "/v1/blobs" || ours.rsplit_once('/').is_some_and(|(own, _)| own == base);
-    is_ours.then_some(hash.0)
+/// A message that can be logged.
+pub(super) struct Brought {
+    pub msg: Msg,
+    /// What belongs to its turn: that files were looked at, and what came of it.
+    pub events: Vec<Event<'static>>,
+    /// The turn that was shown meanwhile.
+    pub shown: Option<Shown>,
+}
+
+impl Desk {
+    /// Brings in the files of what somebody says.
+    pub(super) async fn with_files(&self, chat: &Chat, place: &Place<'_>) -> ApiResult<Brought> {
+        let msg = chat.to_msg();
+        if chat.content_urls.is_empty() {
+            return Ok(Brought { msg, events: Vec::new(), shown: None });
+        }
+        let files: Vec<Value> =
+            chat.content_urls.iter().map(|file| json!({"url": shown(&file.url)})).collect();
+        let (count, word) = (files.len(), if files.len() == 1 { "file" } else { "files" });
+        let begun = json!({"status": "processing", "files": files});
+        let ended = json!({"status": "completed", "message": format!("Processed {count} {word}")});
+        let mut shown = None;
+        if links::are_in(&self.app.config, &msg) {
+            shown = Some(self.show(chat, place, &begun).await?);
+        }
+        match self.stored(msg, place).await {
+            Ok(msg) => {
+                let events = [begun, ended].map(|value| Event::new("", custom(value)));
+                Ok(Brought { msg, events: events.into(), shown })
+            }
+            Err(error) => {
+                self.show_failed(shown, place, &error).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn stored(&self, msg: Msg, place: &Place<'_>) -> ApiResult<Msg> {
+        let tenant = &*place.key.tenant;
+        let taken = links::take_in(&self.app, tenant, vec![msg]).await?.pop();
+        let msg = taken.ok_or_else(|| ApiError::internal("a message is gone"))?;
+        blobs::offload(&self.app, tenant, msg).await
+    }
+
+    /// Shows that files are looked at.
+    async fn show(&self, chat: &Chat, place: &Place<'_>, begun: &Value) -> ApiResult<Shown> {
+        let encoding = Encoding {
+            session_id: Some(place.key.id.to_string()),
+            display_mode: chat.display_mode.unwrap_or_default(),
+            ..Encoding::default()
+        };
+        let encoder = self.wire.encoder(&encoding).map_err(ApiError::internal)?;
+        let mut shown = Shown { encoder, frames: Frames::default() };
+        let start = ReplyStart {
+            session_id: place.key.id.to_string(),
+            name: place.agent.to_owned(),
+            ..ReplyStart::default()
+        };
+        self.tell(&mut shown, place, [start.into(), custom(begun.clone()).into()]).await;
+        Ok(shown)
+    }
+
+    /// Ends a turn that was shown, where there is none in the log to take its place.
+    pub(super) async fn show_failed(
+        &self,
+        shown: Option<Shown>,
+        place: &Place<'_>,
+        error: &ApiError,
+    ) {
+        let Some(mut shown) = shown else { return };
+        let ended = custom(json!({"status": "error", "message": error.message()}));
+        let end = ReplyEnd {
+            session_id: place.key.id.to_string(),
+            finished_reason: FinishedReason::Error,
+            error: Some(ReplyError {
+                r#type: ErrorType::InvalidRequest,
+                message: error.message().to_owned(),
+                ..ReplyError::default()
+            }),
+            ..ReplyEnd::default()
+        };
+        self.tell(&mut shown, place, [ended.into(), end.into()]).await;
+    }
+
+    async fn tell(
+        &self,
+        shown: &mut Shown,
+        place: &Place<'_>,
+        kinds: impl IntoIterator<Item = EventKind<'static>>,
+    ) {
+        shown.frames.clear();
+        for kind in kinds {
+            let event = Event::new(place.reply_id.to_owned(), kind).stamped(&System);
+            shown.encoder.event(&event, &mut shown.frames);
+        }
+        for (_, frame) in shown.frames.iter() {
+            let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(frame) else {
+                continue;
+            };
+            fields.insert("session_id".to_owned(), (*place.key.id).into());
+            // Who is gone need not be told; the loop that reads notices it.
+            let _ = self.write(Value::Object(fields).to_string()).await;
+        }
+    }
+}
+
+/// A turn that is only shown.
+pub(super) struct Shown {
+    encoder: Box<dyn Encode>,
+    frames: Frames,
+}
+
+fn custom(value: Value) -> Custom {
+    Custom { name: "file_processing".to_owned(), value: CustomValue(value.into()) }
 }
 
 /// A URL as it is shown: bytes that stand in it are left out.

@@ -5,6 +5,7 @@ use super::request::{Asked, invalid};
 use crate::app::App;
 use crate::auth::{Caller, sha256};
 use crate::error::{ApiError, ApiResult};
+use crate::links;
 use crate::protocols::{self, named, of_agent};
 use crate::turns::answers;
 use crate::turns::once::Once;
@@ -77,7 +78,7 @@ impl Asking<'_> {
     ) -> ApiResult<Found> {
         let is_fresh = session.as_ref().is_none_or(|session| session.head().last == 0);
         let agent = asked.model.clone();
-        let messages = asked.messages(is_fresh);
+        let mut messages = asked.messages(is_fresh);
         if messages.is_empty() {
             return Err(invalid("there is nothing new in `input` that could be answered")
                 .hint("it ends with what the user says, or with the results of calls"));
@@ -86,6 +87,10 @@ impl Asking<'_> {
             session
         } else {
             let name = name.map(str::to_owned).or_else(|| self.name_of_key());
+            if name.is_none() {
+                // One that nobody could find again is made only for what can be said in it.
+                messages = links::take_in(self.app, self.caller.tenant(), messages).await?;
+            }
             protocols::session(self.app, self.caller, name.as_deref(), &agent).await?
         };
         let once = Once::of(&session, self.headers, self.uri, self.body)?;

@@ -1,0 +1,41 @@
+//! The HTTP client that everything here asks the world with: models, MCP servers, links.
+
+use reqwest::ClientBuilder;
+use reqwest::redirect::Policy;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::Verifier;
+use std::sync::Arc;
+
+/// The beginning of a client, for plain http or for https.
+///
+/// Redirects are not followed: a key must not travel. A proxy of the environment (`HTTPS_PROXY`,
+/// `ALL_PROXY`, `NO_PROXY`) is used for https, where it sees nothing but the host's name; a plain http
+/// address is always reached directly, since a proxy would see the key. It is HTTP/1.1, so that one
+/// answer is one connection: whoever drops the answer closes it, and no other waits behind it.
+pub fn client(is_plain: bool) -> Result<ClientBuilder, rustls::Error> {
+    let builder = ClientBuilder::new()
+        .redirect(Policy::none())
+        .http1_only()
+        .referer(false)
+        .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+        .tls_backend_preconfigured(tls(is_plain)?);
+    Ok(if is_plain { builder.no_proxy() } else { builder })
+}
+
+/// TLS that trusts what the system trusts. Without a need for it, it trusts nobody: a machine that has
+/// no certificates can talk to a model of its own.
+fn tls(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
+    let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    if is_plain {
+        return Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    }
+    let verifier: Arc<dyn ServerCertVerifier> = Arc::new(Verifier::new(provider)?);
+    let mut config =
+        builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}

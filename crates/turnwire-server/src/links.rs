@@ -1,0 +1,388 @@
+//! Links in messages: what they lead to is stored here before the message is logged.
+//!
+//! A model that is handed a link may not be able to follow it, and what it leads to may be gone
+//! tomorrow. So the bytes are brought in once, as a blob, and the message points there; what it
+//! pointed to before stays beside it, as `original_url`.
+//!
+//! | link | what becomes of it |
+//! |---|---|
+//! | `http`, `https` | it is fetched, unless the settings leave it to the model |
+//! | `file` | it is read, below the one folder that the settings open |
+//! | a blob of ours | it has to be there |
+//! | anything else, such as `gs:` or a provider's own id | it stays as it is |
+//!
+//! Whoever may write messages can have this server ask for any link, so it asks nobody who is not on
+//! the public internet: see `web` and `address`.
+
+mod address;
+mod file;
+mod kind;
+mod trouble;
+mod web;
+
+pub(crate) use trouble::shown;
+
+use crate::app::App;
+use crate::auth::sha256;
+use crate::blobs;
+use crate::config::{Config, LinksConfig};
+use crate::error::{ApiError, ApiResult};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use trouble::Trouble;
+use turnwire_core::block::{DataKind, UrlSource};
+use turnwire_core::{ContentBlock, DataBlock, Msg, Source};
+use turnwire_log::store::Blob;
+use url::Url;
+use web::Web;
+
+/// What a source calls the link that its bytes came from.
+const ORIGINAL: &str = "original_url";
+/// How many links of one request are brought in at the same time.
+const TOGETHER: usize = 4;
+/// The longest name that is taken out of a link.
+const LONGEST_NAME: usize = 128;
+
+/// Brings links in.
+#[derive(Debug)]
+pub(crate) struct Links {
+    web: Web,
+    /// So many at the same time.
+    room: Semaphore,
+}
+
+impl Links {
+    pub(crate) fn new(config: &LinksConfig) -> Self {
+        let room = Semaphore::new(config.at_once.min(Semaphore::MAX_PERMITS));
+        Self { web: Web::default(), room }
+    }
+}
+
+/// Bytes that were brought in.
+struct Fetched {
+    bytes: Bytes,
+    /// What their server says that they are.
+    told: Option<String>,
+    /// What they are called.
+    name: Option<String>,
+}
+
+/// What takes the place of a link.
+struct Found {
+    url: String,
+    media_type: Option<String>,
+    /// The link and a name out of it, where it was not a blob of ours.
+    original: Option<(String, Option<String>)>,
+}
+
+/// Where a link leads.
+#[derive(Debug)]
+enum Target {
+    Web(Url),
+    File(PathBuf, Url),
+    Blob([u8; 32]),
+}
+
+/// A link that something has to be done about.
+struct Wanted {
+    /// Where it stands in its message.
+    at: usize,
+    url: String,
+    /// What whoever wrote it says that it is.
+    said: Option<String>,
+    target: Target,
+}
+
+/// Whether a message has links that take a while.
+pub(crate) fn are_in(config: &Config, msg: &Msg) -> bool {
+    let mut links = links(msg);
+    links.any(|(_, _, source)| {
+        !matches!(target(config, &source.url), Ok(None | Some(Target::Blob(_))))
+    })
+}
+
+/// Brings in what the links of messages lead to, for a tenant. All of it is there when this returns;
+/// or nothing of the messages may be logged.
+pub(crate) async fn take_in(app: &App, tenant: &str, messages: Vec<Msg>) -> ApiResult<Vec<Msg>> {
+    let wanted = wanted(&app.config, &messages)?;
+    if wanted.is_empty() {
+        return Ok(messages);
+    }
+    let until = Instant::now() + app.config.links.timeout.0;
+    let bringing: Vec<BoxFuture<'_, _>> =
+        wanted.into_iter().map(|wanted| told(app, tenant, wanted, until).boxed()).collect();
+    let found: HashMap<String, Found> = tokio::select! {
+        found = stream::iter(bringing).buffered(TOGETHER).try_collect() => found?,
+        () = app.shutdown.cancelled() => {
+            return Err(ApiError::unavailable("the server stops; nothing was stored")
+                .hint("send it again"));
+        }
+    };
+    messages.into_iter().map(|msg| replaced(msg, &found)).collect()
+}
+
+/// All links of a message, with the places of their blocks.
+fn links(msg: &Msg) -> impl Iterator<Item = (usize, &DataBlock, &UrlSource)> {
+    msg.content().iter().enumerate().filter_map(|(at, block)| match block {
+        ContentBlock::Data(block) => match &block.source {
+            Source::Url(source) => Some((at, block, source)),
+            Source::Base64(_) | Source::Other(_) => None,
+        },
+        _ => None,
+    })
+}
+
+/// The links that something has to be done about, each once.
+fn wanted(config: &Config, messages: &[Msg]) -> ApiResult<Vec<Wanted>> {
+    let mut all: Vec<Wanted> = Vec::new();
+    let most = config.links.per_message;
+    for msg in messages {
+        let mut count = 0;
+        for (at, block, UrlSource { url, .. }) in links(msg) {
+            let target = target(config, url).map_err(|trouble| trouble.tell(at, url))?;
+            let Some(target) = target else { continue };
+            count += 1;
+            if count > most {
+                return Err(ApiError::unprocessable(format!(
+                    "a message may have {most} links, and this one has more; nothing was stored"
+                ))
+                .kind("too_many_links")
+                .hint("send them in several messages; the operator sets `links.per_message`"));
+            }
+            if all.iter().all(|known| known.url != *url) {
+                let said = turnwire_wires::request::media_type(block).map(kind::essence);
+                all.push(Wanted { at, url: url.clone(), said, target });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Where a link leads. `None`: nothing is done about it.
+fn target(config: &Config, url: &str) -> Result<Option<Target>, Trouble> {
+    if let Some(hash) = blobs::named(url) {
+        return Ok(Some(Target::Blob(hash)));
+    }
+    let Ok(parsed) = Url::parse(url) else { return Ok(None) };
+    web_or_file(&config.links, parsed)
+}
+
+fn web_or_file(config: &LinksConfig, url: Url) -> Result<Option<Target>, Trouble> {
+    match url.scheme() {
+        "http" | "https" if !config.fetch || web::is_one_of(&config.leave, &url) => Ok(None),
+        "http" | "https" => {
+            web::fits(&url)?;
+            Ok(Some(Target::Web(url)))
+        }
+        "file" => match &config.files {
+            Some(folder) => Ok(Some(Target::File(folder.clone(), url))),
+            None => Err(Trouble::Refused("names a file of this machine, and none are open".into())),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// Brings one link in, or tells whoever wrote it why not.
+async fn told(
+    app: &App,
+    tenant: &str,
+    wanted: Wanted,
+    until: Instant,
+) -> ApiResult<(String, Found)> {
+    let Wanted { at, url, said, target } = wanted;
+    match bring(app, tenant, &url, said.as_deref(), target, until).await {
+        Ok(found) => Ok((url, found)),
+        Err(trouble) => {
+            tracing::debug!(link = shown(&url), ?trouble, "a link was not brought in");
+            Err(trouble.tell(at, &url))
+        }
+    }
+}
+
+async fn bring(
+    app: &App,
+    tenant: &str,
+    url: &str,
+    said: Option<&str>,
+    target: Target,
+    until: Instant,
+) -> Result<Found, Trouble> {
+    let target = match target {
+        Target::Blob(hash) => match app.log.store().blob(tenant, hash).await? {
+            Some(blob) => {
+                let url = blobs::url(&app.config, &hash);
+                return Ok(Found { url, media_type: Some(blob.media_type), original: None });
+            }
+            None if blobs::is_ours(&app.config, url) => {
+                return Err(Trouble::Failed("names a blob that is not here".into()));
+            }
+            // A blob of another server is a link like any other.
+            None => match Url::parse(url).ok().map(|url| web_or_file(&app.config.links, url)) {
+                Some(target) => target?,
+                None => None,
+            },
+        },
+        target => Some(target),
+    };
+    let config = &app.config.links;
+    let most = config.size.bytes().min(app.config.limits.blob.bytes());
+    let work = async {
+        // It is never closed.
+        let _room = app.links.room.acquire().await;
+        match target {
+            Some(Target::Web(url)) => app.links.web.fetch(config, url, most).await.map(Some),
+            Some(Target::File(folder, url)) => file::read(folder, url, most).await.map(Some),
+            Some(Target::Blob(_)) | None => Ok(None),
+        }
+    };
+    let fetched = timeout_at(until, work).await.unwrap_or_else(|_| {
+        Err(Trouble::Failed(format!("takes longer than {:?}", config.timeout.0).into()))
+    });
+    match fetched? {
+        Some(fetched) => store(app, tenant, url, said, fetched).await,
+        None => Ok(Found { url: url.to_owned(), media_type: None, original: None }),
+    }
+}
+
+/// Stores bytes, if they are something that is taken.
+async fn store(
+    app: &App,
+    tenant: &str,
+    url: &str,
+    said: Option<&str>,
+    fetched: Fetched,
+) -> Result<Found, Trouble> {
+    let Fetched { bytes, told, name } = fetched;
+    if bytes.is_empty() {
+        return Err(Trouble::Failed("is empty".into()));
+    }
+    let kind = kind::of(told.as_deref(), name.as_deref(), &bytes);
+    if !app.config.links.types.iter().any(|taken| taken.fits(&kind)) {
+        return Err(Trouble::Kind(format!("is {}, which is not taken", printable(&kind))));
+    }
+    // A picture that is a page is a page about an error, or about cookies.
+    let is_media = |said: &&str| matches!(kind::family(said), "image" | "audio" | "video");
+    if let Some(said) = said.filter(is_media)
+        && kind::family(said) != kind::family(&kind)
+    {
+        let (said, kind) = (printable(said), printable(&kind));
+        return Err(Trouble::Kind(format!("is said to be {said}, and is {kind}")));
+    }
+    let hash = sha256(&bytes);
+    let blob = Blob { media_type: kind.clone(), bytes };
+    app.log.store().put_blob(tenant, hash, blob).await?;
+    Ok(Found {
+        url: blobs::url(&app.config, &hash),
+        media_type: Some(kind),
+        original: Some((url.to_owned(), name)),
+    })
+}
+
+/// A type as it is repeated: somebody else's server has said it.
+fn printable(kind: &str) -> String {
+    kind.chars().filter(char::is_ascii_graphic).take(80).collect()
+}
+
+/// A message with what was found in the place of its links.
+fn replaced(msg: Msg, found: &HashMap<String, Found>) -> ApiResult<Msg> {
+    let is_found =
+        |(_, _, source): (usize, &DataBlock, &UrlSource)| found.contains_key(&source.url);
+    if !links(&msg).any(is_found) {
+        return Ok(msg);
+    }
+    let mut content = msg.content().to_vec();
+    for block in &mut content {
+        if let ContentBlock::Data(block) = block
+            && let Source::Url(source) = &mut block.source
+            && let Some(found) = found.get(&source.url)
+        {
+            source.url.clone_from(&found.url);
+            match &found.original {
+                None if source.media_type.is_some() => {}
+                _ => source.media_type.clone_from(&found.media_type),
+            }
+            if let Some((url, name)) = &found.original {
+                source.rest.insert(ORIGINAL, url.as_str());
+                if block.kind == DataKind::Data && block.name.is_none() {
+                    block.name.clone_from(name);
+                }
+            }
+        }
+    }
+    msg.to_builder().content(content).build().map_err(ApiError::internal)
+}
+
+/// Whether a stored block is what somebody said, before it was brought in or moved out.
+pub(crate) fn is_same(stored: &DataBlock, said: &DataBlock) -> bool {
+    if stored.source == said.source {
+        return stored.name == said.name;
+    }
+    let Source::Url(known) = &stored.source else { return false };
+    let is_it = match &said.source {
+        Source::Url(said) => {
+            let original: Option<String> = known.rest.get(ORIGINAL).ok().flatten();
+            original.is_some_and(|original| original == said.url)
+                || blobs::named(&known.url)
+                    .is_some_and(|hash| blobs::named(&said.url) == Some(hash))
+        }
+        Source::Base64(_) => said.decoded().and_then(Result::ok).is_some_and(|bytes| {
+            blobs::named(&known.url).is_some_and(|hash| hash == sha256(&bytes))
+        }),
+        Source::Other(_) => false,
+    };
+    is_it && (said.name.is_none() || stored.name == said.name)
+}
+
+/// What a link calls its file.
+fn name_of(url: &Url) -> Option<String> {
+    let last = url.path_segments()?.next_back()?;
+    // This reads the escapes, and leaves no folders in the name.
+    let path = Url::parse(&format!("file:///{last}")).ok()?.to_file_path().ok()?;
+    let name = path.file_name()?.to_str()?;
+    let fits = name.contains('.') && !name.chars().any(char::is_control);
+    (fits && name.chars().count() <= LONGEST_NAME).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_end_of_the_path() {
+        for (url, name) in [
+            ("https://a.example/x/b%C3%A1o%20c%C3%A1o.pdf?x=1", Some("báo cáo.pdf")),
+            ("https://a.example/x/..%2f..%2fpasswd.txt", Some("passwd.txt")),
+            ("https://a.example/page", None),
+            ("https://a.example/", None),
+            ("https://a.example/a%00.png", None),
+        ] {
+            assert_eq!(name_of(&Url::parse(url).unwrap()).as_deref(), name, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_was_brought_in_is_still_what_was_said() {
+        let (hash, other) = ("ab".repeat(32), "cd".repeat(32));
+        let mut stored = DataBlock::url(format!("http://h/v1/blobs/{hash}"), "image/png");
+        let Source::Url(source) = &mut stored.source else { unreachable!() };
+        source.rest.insert(ORIGINAL, "https://a.example/x.png");
+        stored.name = Some("x.png".to_owned());
+        let said = |url: &str| DataBlock::url(url, "image/jpeg");
+        assert!(is_same(&stored, &said("https://a.example/x.png")));
+        assert!(is_same(&stored, &said(&format!("/v1/blobs/{hash}"))));
+        assert!(!is_same(&stored, &said(&format!("/v1/blobs/{other}"))));
+        assert!(!is_same(&stored, &said("https://a.example/y.png")));
+        let renamed = DataBlock { name: Some("y".to_owned()), ..said("https://a.example/x.png") };
+        assert!(!is_same(&stored, &renamed));
+        let bytes = DataBlock::bytes(b"hello", "image/png");
+        let moved =
+            DataBlock::url(format!("/v1/blobs/{}", blobs::id(&sha256(b"hello"))), "image/png");
+        assert!(is_same(&moved, &bytes));
+        assert!(!is_same(&stored, &bytes));
+    }
+}

@@ -1,0 +1,144 @@
+//! What bytes are: what their server says, what they look like, what they are called.
+
+/// Types that say nothing.
+const VAGUE: [&str; 6] = [
+    "application/octet-stream",
+    "binary/octet-stream",
+    "application/x-download",
+    "application/force-download",
+    "application/unknown",
+    "*/*",
+];
+
+/// How bytes begin: where, with what, what that is.
+const SEEN: [(usize, &[u8], &str); 18] = [
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (8, b"WEBPVP8", "image/webp"),
+    (4, b"ftypavif", "image/avif"),
+    (4, b"ftypheic", "image/heic"),
+    (0, b"II*\0", "image/tiff"),
+    (0, b"MM\0*", "image/tiff"),
+    (0, b"%PDF-", "application/pdf"),
+    (8, b"WAVEfmt ", "audio/wav"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"fLaC", "audio/flac"),
+    (0, b"OggS", "audio/ogg"),
+    (4, b"ftypM4A ", "audio/mp4"),
+    (4, b"ftypqt  ", "video/quicktime"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"\x1aE\xdf\xa3", "video/webm"),
+];
+
+/// What a name ends with.
+const CALLED: [(&str, &str); 34] = [
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+    ("avif", "image/avif"),
+    ("heic", "image/heic"),
+    ("bmp", "image/bmp"),
+    ("svg", "image/svg+xml"),
+    ("tiff", "image/tiff"),
+    ("mp3", "audio/mpeg"),
+    ("wav", "audio/wav"),
+    ("ogg", "audio/ogg"),
+    ("flac", "audio/flac"),
+    ("m4a", "audio/mp4"),
+    ("mp4", "video/mp4"),
+    ("mov", "video/quicktime"),
+    ("webm", "video/webm"),
+    ("mkv", "video/x-matroska"),
+    ("pdf", "application/pdf"),
+    ("json", "application/json"),
+    ("xml", "application/xml"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("txt", "text/plain"),
+    ("log", "text/plain"),
+    ("md", "text/markdown"),
+    ("csv", "text/csv"),
+    ("tsv", "text/tab-separated-values"),
+    ("html", "text/html"),
+    ("htm", "text/html"),
+    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
+];
+
+/// The type of bytes. `told` is what their server says, `name` what they are called.
+pub(super) fn of(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String {
+    let told = told.map(essence).filter(|told| is_clear(told));
+    let seen = seen(bytes);
+    match (told, seen) {
+        // Servers mix up formats of one family; the bytes know better.
+        (Some(told), Some(seen)) if family(&told) == family(seen) => seen.to_owned(),
+        (Some(told), _) => told,
+        (None, Some(seen)) => seen.to_owned(),
+        (None, None) => match name.and_then(called) {
+            Some(called) => called.to_owned(),
+            None if is_text(bytes) => "text/plain".to_owned(),
+            None => "application/octet-stream".to_owned(),
+        },
+    }
+}
+
+/// A type in small letters, without its parameters.
+pub(super) fn essence(kind: &str) -> String {
+    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// What stands before the `/`.
+pub(super) fn family(kind: &str) -> &str {
+    kind.split('/').next().unwrap_or_default()
+}
+
+fn is_clear(kind: &str) -> bool {
+    kind.contains('/') && !VAGUE.contains(&kind)
+}
+
+fn seen(bytes: &[u8]) -> Option<&'static str> {
+    let begins = |(at, begin, _): &&(usize, &[u8], &str)| {
+        bytes.get(*at..).is_some_and(|rest| rest.starts_with(begin))
+    };
+    SEEN.iter().find(begins).map(|(_, _, kind)| *kind)
+}
+
+fn called(name: &str) -> Option<&'static str> {
+    let (_, end) = name.rsplit_once('.')?;
+    CALLED.iter().find(|(word, _)| word.eq_ignore_ascii_case(end)).map(|(_, kind)| *kind)
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_what_they_are_said_to_be_unless_they_show_otherwise() {
+        let png = b"\x89PNG\r\n\x1a\n....";
+        for (told, name, bytes, expected) in [
+            (Some("image/png"), None, &png[..], "image/png"),
+            (Some("Image/JPEG; q=1"), None, png, "image/png"),
+            (Some("text/html"), None, png, "text/html"),
+            (Some("application/octet-stream"), None, png, "image/png"),
+            (None, Some("a.PDF"), b"x", "application/pdf"),
+            (None, Some("a.pdf"), png, "image/png"),
+            (Some("nonsense"), Some("a"), b"words", "text/plain"),
+            (None, None, b"\0\x01", "application/octet-stream"),
+            (Some("audio/mp4"), None, b"\0\0\0\x20ftypisom", "audio/mp4"),
+            (None, None, b"\0\0\0\x20ftypisom", "video/mp4"),
+            (None, None, b"RIFF....WEBPVP8 ", "image/webp"),
+            (None, None, b"RIFF....WAVEfmt ", "audio/wav"),
+        ] {
+            assert_eq!(of(told, name, bytes), expected, "{told:?} {name:?}");
+        }
+    }
+}

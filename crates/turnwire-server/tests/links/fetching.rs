@@ -1,0 +1,200 @@
+//! What is fetched, and what cannot be.
+
+use crate::house::House;
+use crate::site::{PNG, Site};
+use serde_json::{Value, json};
+use turnwire_core::{ContentBlock, Source};
+
+fn settings(site: &Site, more: &str) -> String {
+    format!("[links]\nprivate_hosts = [\"{}\"]\nsize = \"64 KiB\"\n{more}\n", site.address)
+}
+
+#[tokio::test]
+async fn a_link_becomes_a_blob_and_is_remembered() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site, ""));
+    house.quiet("s").await;
+    let url = site.url("/b%C3%A1o.png?sig=1");
+    let answer = house.say("s", &[&url]).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    let files = house.files("s").await;
+    assert_eq!(files[0]["name"], "báo.png");
+    let source = &files[0]["source"];
+    assert_eq!(source["media_type"], "image/png");
+    assert_eq!(source["original_url"], url);
+    let (_, path) = source["url"].as_str().unwrap().split_once(":0").unwrap();
+    let blob = house.get(path).await;
+    assert_eq!((blob.status, &blob.body[..]), (200, PNG));
+    assert_eq!(blob.header("content-type"), Some("image/png"));
+}
+
+#[tokio::test]
+async fn the_same_bytes_are_stored_once_and_the_same_link_is_fetched_once() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site, ""));
+    house.quiet("s").await;
+    let (cat, same) = (site.url("/cat.png"), site.url("/same.png"));
+    assert_eq!(house.say("s", &[&cat, &same, &cat]).await.status, 202);
+    let files = house.files("s").await;
+    let urls: Vec<&Value> = files.iter().map(|file| &file["source"]["url"]).collect();
+    assert!(urls.iter().all(|url| *url == urls[0]), "{urls:?}");
+    assert_eq!(files[1]["source"]["original_url"], same);
+    let mut asked = site.asked();
+    asked.sort();
+    assert_eq!(asked, ["/cat.png", "/same.png"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_had_is_named_and_nothing_is_stored() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site, "redirects = 3"));
+    house.quiet("s").await;
+    for (path, status, kind, why) in [
+        ("/large", 413, "link_too_large", "has more than 65536 bytes"),
+        ("/endless", 413, "link_too_large", "has more than 65536 bytes"),
+        ("/zip", 415, "link_type", "is application/zip, which is not taken"),
+        ("/empty", 422, "link_failed", "is empty"),
+        ("/broken", 422, "link_failed", "breaks off before its end"),
+        ("/gzip", 422, "link_failed", "comes in a coding that was not asked for"),
+        ("/gone.png", 422, "link_failed", "was answered with the status 404"),
+        ("/rubbish", 422, "link_failed", "gives no answer"),
+        ("/loop", 422, "link_failed", "leads elsewhere more than 3 times"),
+        ("/to?http://[", 422, "link_failed", "leads to something that is no URL"),
+    ] {
+        let url = site.url(path);
+        let answer = house.say("s", &[&site.url("/cat.png"), &url]).await;
+        assert_eq!((answer.status, answer.kind().as_str()), (status, kind), "{path}");
+        let error = answer.json()["error"].clone();
+        let message = error["message"].as_str().unwrap();
+        let (shown, _) = url.split_once('?').unwrap_or((&url, ""));
+        assert!(message.starts_with(&format!("content[2]: the link {shown} {why}")), "{message}");
+        assert!(message.ends_with("nothing was stored"), "{message}");
+        assert!(error["hint"].is_string(), "{error}");
+    }
+    assert_eq!(site.asked().iter().filter(|path| *path == "/loop").count(), 4);
+    assert_eq!(house.last("s").await, 0);
+}
+
+#[tokio::test]
+async fn a_picture_has_to_be_one() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site, ""));
+    house.quiet("s").await;
+    let say = async |path: &str, kind: &str| {
+        let source = json!({"type": "url", "url": site.url(path), "media_type": kind});
+        let body = json!({"content": [{"type": "data", "source": source}]});
+        house.post("/v1/sessions/s/messages", &body).await
+    };
+    let answer = say("/page", "image/png").await;
+    assert_eq!((answer.status, answer.kind().as_str()), (415, "link_type"));
+    assert!(
+        answer.text().contains("is said to be image/png, and is text/html"),
+        "{}",
+        answer.text()
+    );
+    let older = json!({"content": [{"type": "image", "source": {"type": "url", "url": site.url("/page")}}]});
+    assert_eq!(house.post("/v1/sessions/s/messages", &older).await.kind(), "link_type");
+    // A page is fine where one was meant; and of two kinds of pictures the bytes say which.
+    assert_eq!(say("/page", "text/html").await.status, 202);
+    assert_eq!(say("/lying.png", "image/*").await.status, 202);
+    assert_eq!(house.files("s").await[0]["source"]["media_type"], "image/png");
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site, "timeout = \"200ms\""));
+    house.quiet("s").await;
+    let answer = house.say("s", &[&site.url("/slow")]).await;
+    assert_eq!((answer.status, answer.kind().as_str()), (422, "link_failed"));
+    assert!(answer.text().contains("takes longer than 200ms"), "{}", answer.text());
+    assert_eq!(house.last("s").await, 0);
+}
+
+#[tokio::test]
+async fn links_are_counted() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site, "per_message = 2\nat_once = 1"));
+    house.quiet("s").await;
+    let urls = ["/cat.png?1", "/cat.png?2", "/cat.png?3"].map(|path| site.url(path));
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    assert_eq!(house.say("s", &urls).await.kind(), "too_many_links");
+    assert_eq!(site.asked().len(), 0);
+    assert_eq!(house.say("s", &urls[..2]).await.status, 202);
+}
+
+#[tokio::test]
+async fn what_the_model_reads_itself_stays_as_it_is() {
+    let site = Site::open().await;
+    let house = House::open("[links]\nleave = [\"pictures.example\"]");
+    house.quiet("s").await;
+    let urls = ["https://pictures.example/a.png", "gs://bucket/a.png", "file-abc123"];
+    assert_eq!(house.say("s", &urls).await.status, 202);
+    let files = house.files("s").await;
+    let kept: Vec<&str> =
+        files.iter().map(|file| file["source"]["url"].as_str().unwrap()).collect();
+    assert_eq!(kept, urls);
+    let house = House::open("[links]\nfetch = false");
+    house.quiet("s").await;
+    assert_eq!(house.say("s", &[&site.url("/cat.png")]).await.status, 202);
+    assert_eq!(house.files("s").await[0]["source"]["url"], site.url("/cat.png"));
+    assert_eq!(site.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_blob_of_ours_has_to_be_there() {
+    let house = House::open("");
+    house.quiet("s").await;
+    let put = house.post("/v1/blobs", &json!("some text")).await.json();
+    let id = put["id"].as_str().unwrap();
+    let (short, there) =
+        (format!("/v1/blobs/{id}"), format!("http://{}/v1/blobs/{id}", house.server.address));
+    assert_eq!(house.say("s", &[&short, &there]).await.status, 202);
+    let files = house.files("s").await;
+    assert_eq!(
+        files[0]["source"],
+        json!({"type": "url", "url": put["url"], "media_type": "application/json"})
+    );
+    assert_eq!(files[1]["source"]["url"], put["url"]);
+    let gone = format!("/v1/blobs/{}", "0".repeat(64));
+    let answer = house.say("s", &[&gone]).await;
+    assert_eq!((answer.status, answer.kind().as_str()), (422, "link_failed"));
+    assert!(answer.text().contains("names a blob that is not here"), "{}", answer.text());
+    // On another server it is a link like any other, and that one is not on the internet.
+    let elsewhere = format!("http://127.0.0.1:9{gone}");
+    assert_eq!(house.say("s", &[&elsewhere]).await.kind(), "link_refused");
+    assert_eq!(house.last("s").await, 1);
+}
+
+#[tokio::test]
+async fn an_agent_is_handed_bytes() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site, ""));
+    house.post("/v1/sessions", &json!({"id": "s"})).await;
+    assert_eq!(house.say("s", &[&site.url("/cat.png"), "gs://bucket/x"]).await.status, 202);
+    crate::running::within(async {
+        while house.heard.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let heard = house.heard.lock()[0].clone();
+    let ContentBlock::Data(block) = &heard[0].content()[1] else { unreachable!() };
+    assert!(matches!(block.source, Source::Base64(_)), "{block:?}");
+    assert_eq!(block.decoded().unwrap().unwrap(), PNG);
+    assert_eq!((block.media_type(), block.name.as_deref()), (Some("image/png"), Some("cat.png")));
+    let ContentBlock::Data(other) = &heard[0].content()[2] else { unreachable!() };
+    assert!(matches!(&other.source, Source::Url(source) if source.url == "gs://bucket/x"));
+}
+
+#[tokio::test]
+async fn nothing_is_fetched_for_what_would_be_refused() {
+    let site = Site::open().await;
+    let house = House::open(&settings(&site, ""));
+    house.quiet("s").await;
+    // Nobody answers in this one, so it takes messages; the role is wrong.
+    let link = json!({"type": "data", "source": {"type": "url", "url": site.url("/cat.png")}});
+    let body = json!({"role": "assistant", "name": "a", "content": [link]});
+    assert_eq!(house.post("/v1/sessions/s/messages", &body).await.kind(), "wrong_role");
+    assert_eq!(site.asked().len(), 0);
+}

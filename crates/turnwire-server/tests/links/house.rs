@@ -1,0 +1,117 @@
+//! A server, and an agent that keeps what it is handed.
+
+use crate::running::{Running, within};
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use turnwire_agent::{Halt, Journal, Replier, Turn};
+use turnwire_core::event::ReplyEnd;
+use turnwire_core::{Event, Msg};
+use turnwire_log::MemoryStore;
+use turnwire_log::store::SessionKey;
+use turnwire_server::App;
+use turnwire_testkit::net::{Answer, call};
+
+pub struct House {
+    pub server: Running,
+    pub app: Arc<App>,
+    /// The conversations that the agent was handed.
+    pub heard: Arc<Mutex<Vec<Vec<Msg>>>>,
+}
+
+/// Listens, and says nothing.
+struct Listener(Arc<Mutex<Vec<Vec<Msg>>>>);
+
+#[async_trait]
+impl Replier for Listener {
+    fn about(&self) -> &'static str {
+        "Listens"
+    }
+
+    fn model(&self) -> &'static str {
+        "none"
+    }
+
+    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+        self.0.lock().push(turn.history);
+        journal.commit(vec![Event::new(turn.reply_id, ReplyEnd::default())]).await
+    }
+}
+
+/// Says nothing, and does not end.
+struct Never;
+
+#[async_trait]
+impl Replier for Never {
+    fn about(&self) -> &'static str {
+        "Never ends"
+    }
+
+    fn model(&self) -> &'static str {
+        "none"
+    }
+
+    async fn reply(&self, turn: Turn, _: &mut dyn Journal) -> Result<(), Halt> {
+        turn.stop.cancelled().await;
+        Err(Halt::Stopped)
+    }
+}
+
+impl House {
+    pub fn open(settings: &str) -> Self {
+        let heard = Arc::<Mutex<Vec<Vec<Msg>>>>::default();
+        let agent: Arc<dyn Replier> = Arc::new(Listener(heard.clone()));
+        let store = Arc::new(MemoryStore::default());
+        let (server, app) =
+            Running::start(store, settings, [("demo", agent), ("never", Arc::new(Never))]);
+        Self { server, app, heard }
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        let headers = [("content-type", "application/json")];
+        let body = body.to_string();
+        within(call(self.server.address, "POST", path, &headers, body.as_bytes())).await.unwrap()
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        within(call(self.server.address, "GET", path, &[], b"")).await.unwrap()
+    }
+
+    /// A session in which nobody answers.
+    pub async fn quiet(&self, id: &str) {
+        let made = self.post("/v1/sessions", &json!({"id": id, "agent": "external"})).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+
+    /// Says something with links to pictures.
+    pub async fn say(&self, session: &str, urls: &[&str]) -> Answer {
+        let links =
+            urls.iter().map(|url| json!({"type": "data", "source": {"type": "url", "url": url}}));
+        let mut content = vec![json!({"type": "text", "text": "look"})];
+        content.extend(links);
+        let path = format!("/v1/sessions/{session}/messages");
+        self.post(&path, &json!({"content": content})).await
+    }
+
+    /// The files of the last message of a session.
+    pub async fn files(&self, session: &str) -> Vec<Value> {
+        let page = self.get(&format!("/v1/sessions/{session}/messages")).await.json();
+        let messages = page["messages"].as_array().unwrap().clone();
+        let users: Vec<&Value> = messages.iter().filter(|msg| msg["role"] == "user").collect();
+        let content = users.last().unwrap()["content"].as_array().unwrap();
+        content.iter().filter(|block| block["type"] != "text").cloned().collect()
+    }
+
+    /// The end of a session's log.
+    pub async fn last(&self, session: &str) -> u64 {
+        let key = SessionKey::new("default", session);
+        self.app.log.open(&key).await.unwrap().unwrap().head().last
+    }
+
+    /// How many sessions there are.
+    pub async fn sessions(&self) -> usize {
+        let page = self.get("/v1/sessions").await.json();
+        page["sessions"].as_array().unwrap().len()
+    }
+}

@@ -1,0 +1,17 @@
+//! Links in messages: a real site to fetch from, and every way in.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod blocks;
+mod fetching;
+mod files;
+mod house;
+mod private;
+#[path = "../resume/running.rs"]
+mod running;
+mod site;
+mod wires;
