@@ -33,6 +33,7 @@ test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk te
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
+	SCENARIOS_AGENT="$(EXAMPLES)/scope_scenarios" \
 	$(PEERS)/agentscope/bin/python -m pytest -q tests/peers/agentscope
 
 test-openai: $(PEERS)/openai/ready peers-build ## against the real openai package

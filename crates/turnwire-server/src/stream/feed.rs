@@ -180,7 +180,7 @@ async fn pump(
         Some(writer) => writer,
         None => Box::new(backlog::warm(session, shape, cursor).await?),
     };
-    let mut woken = None::<Instant>;
+    let mut pace = Pace::default();
     loop {
         let now = *head.borrow_and_update();
         if now.is_gone {
@@ -192,9 +192,7 @@ async fn pump(
             }
             continue;
         }
-        if let Some(woken) = woken {
-            tokio::time::sleep_until(woken + pace(feed)).await;
-        }
+        pace.keep(feed).await;
         let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
         let rows = session.read(from, CHUNK).await?;
         let Some(last) = rows.last().map(Lines::last) else { continue };
@@ -207,12 +205,73 @@ async fn pump(
         feed.push(Batch { first: from.get(), last, bytes: writer.take(), ends });
         cursor = last;
         feed.encoded.send_replace(last);
-        woken = Some(Instant::now());
+        pace.woken();
     }
 }
 
-/// How long its watchers have, from one wake-up to the next.
-fn pace(feed: &Weak<Feed>) -> Duration {
-    let watchers = feed.upgrade().map_or(0, |feed| feed.encoded.receiver_count());
-    HANDING_OUT.saturating_mul(u32::try_from(watchers).unwrap_or(u32::MAX)).min(PATIENCE)
+/// When watchers may be woken: as often as they can all be served, on the average. Two wake-ups may
+/// come close together, or an event that is a little early would wait for nothing.
+#[derive(Default)]
+struct Pace {
+    /// When all will have been served. Where it lies behind now, nobody is owed anything.
+    served: Option<Instant>,
+    takes: Duration,
+}
+
+impl Pace {
+    /// Waits until they may be woken.
+    async fn keep(&mut self, feed: &Weak<Feed>) {
+        let watchers = feed.upgrade().map_or(0, |feed| feed.encoded.receiver_count());
+        let watchers = u32::try_from(watchers).unwrap_or(u32::MAX);
+        self.takes = HANDING_OUT.saturating_mul(watchers).min(PATIENCE);
+        if let Some(from) = self.served.and_then(|served| served.checked_sub(self.takes)) {
+            tokio::time::sleep_until(from).await;
+        }
+    }
+
+    fn woken(&mut self) {
+        let now = Instant::now();
+        self.served = Some(self.served.map_or(now, |served| served.max(now)) + self.takes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long an event waits at the most, with a thousand watchers and events so far apart.
+    async fn longest(apart: Duration, events: u32) -> Duration {
+        let feed = Arc::new(Feed {
+            ring: Mutex::default(),
+            encoded: watch::Sender::new(0),
+            _over: CancellationToken::new().drop_guard(),
+        });
+        let _watchers: Vec<_> = (0..1000).map(|_| feed.subscribe()).collect();
+        let weak = Arc::downgrade(&feed);
+        let (begin, mut pace, mut longest) = (Instant::now(), Pace::default(), Duration::ZERO);
+        for event in 0..events {
+            let due = begin + apart * event;
+            tokio::time::sleep_until(due).await;
+            pace.keep(&weak).await;
+            longest = longest.max(due.elapsed());
+            pace.woken();
+            // Each third time everything takes a little longer.
+            tokio::time::advance(Duration::from_millis(u64::from(event % 3 == 0) * 3)).await;
+        }
+        longest
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_can_be_served_in_time_waits_for_nothing() {
+        let late = longest(Duration::from_millis(10), 300).await;
+        assert!(late <= Duration::from_millis(3), "{late:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_that_come_faster_than_all_can_have_them_wait_for_each_other() {
+        let begin = Instant::now();
+        longest(Duration::from_millis(1), 300).await;
+        let each = begin.elapsed() / 300;
+        assert!(each >= HANDING_OUT * 950 && each <= HANDING_OUT * 1500, "{each:?}");
+    }
 }
