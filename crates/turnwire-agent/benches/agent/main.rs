@@ -21,6 +21,10 @@ use turnwire_core::stamp::System;
 use turnwire_core::{Event, ModelCalls, Msg};
 use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// How many tokens a reply has.
@@ -111,11 +115,11 @@ struct Encoded {
 
 #[async_trait]
 impl Journal for Encoded {
-    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
-        for event in events {
-            let event = event.stamped(&System);
+    async fn commit(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
+        for event in &mut events {
+            event.stamp(&System);
             self.deltas += u32::from(event.kind.type_name() == "TEXT_BLOCK_DELTA");
-            self.encode.event(&event, &mut self.frames);
+            self.encode.event(event, &mut self.frames);
             sse::write(&self.frames, None, &mut self.out);
             self.frames.clear();
         }
