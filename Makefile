@@ -12,7 +12,7 @@ EXAMPLES := $(CURDIR)/target/debug/examples
 
 .PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-anthropic \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource chromium peers-build \
-	check bench bench-server fuzz soak clean
+	check bench bench-server bench-agent fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready bench-server ## the figure
 
 bench-server: $(PEERS)/durable-streams/ready ## the figures of the server, beside Electric's durable-streams
 	DURABLE_STREAMS="$(CURDIR)/$(PEERS)/durable-streams/bin/durable-streams-server" cargo bench -p turnwire --bench server
+
+bench-agent: $(PEERS)/agentscope/ready ## the figures of the agents that reply, beside AgentScope's
+	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-agent --bench agent
+	cargo bench -p turnwire --bench server -- token-time replies-in-process replies-over-http reply-memory
 
 soak: ## kill the server SOAK_ROUNDS (1000) times under load: nothing may be lost
 	SOAK_ROUNDS=$(SOAK_ROUNDS) cargo test --release -p turnwire --test crash -- --nocapture nothing_is_lost

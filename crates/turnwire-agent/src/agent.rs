@@ -234,8 +234,10 @@ struct Pipe(mpsc::Sender<Result<Vec<Event<'static>>, Halt>>);
 
 #[async_trait]
 impl Journal for Pipe {
-    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
-        let events = events.into_iter().map(|event| event.stamped(&System)).collect();
+    async fn commit(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
+        for event in &mut events {
+            event.stamp(&System);
+        }
         self.0.send(Ok(events)).await.map_err(|_| Halt::Stopped)
     }
 }

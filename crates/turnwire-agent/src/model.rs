@@ -1,8 +1,9 @@
 //! What a model is to an agent: a question in, events out.
 //!
 //! A provider is a wire and an HTTP call ([`http`]); for tests there is one that says what it was told
-//! to say ([`script`]).
+//! to say ([`script`]), for load tests one that tells the time ([`clock`]).
 
+pub mod clock;
 pub mod http;
 pub mod script;
 

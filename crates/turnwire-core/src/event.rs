@@ -87,13 +87,18 @@ impl<'a> Event<'a> {
     /// Gives the event an id and a time where it has none.
     #[must_use]
     pub fn stamped(mut self, stamp: &impl Stamp) -> Self {
+        self.stamp(stamp);
+        self
+    }
+
+    /// Gives the event an id and a time where it has none.
+    pub fn stamp(&mut self, stamp: &impl Stamp) {
         if self.id.is_empty() {
             self.id = stamp.id().into();
         }
         if self.created_at.is_empty() {
             self.created_at = stamp.now().into();
         }
-        self
     }
 
     /// Whether it is a sub-agent's: one that works for a call of another, or stands below another in

@@ -43,11 +43,65 @@ pub struct System;
 #[cfg(feature = "system")]
 impl Stamp for System {
     fn id(&self) -> String {
-        uuid::Uuid::now_v7().simple().to_string()
+        let millis = u64::try_from(system::millis()).unwrap_or_default();
+        let id = match system::random() {
+            Some(random) => uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid(),
+            None => uuid::Uuid::now_v7(),
+        };
+        id.simple().encode_lower(&mut [0; 32]).to_owned()
     }
 
     fn now(&self) -> String {
-        format!("{:.3}", jiff::Timestamp::now())
+        system::text(system::millis())
+    }
+}
+
+/// A token of a reply has an id and a time of its own, so what they cost is much of what a token costs.
+#[cfg(feature = "system")]
+mod system {
+    use jiff::Timestamp;
+    use std::cell::RefCell;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    /// What the random part of an id takes.
+    const PART: usize = 10;
+
+    thread_local! {
+        /// The system is asked for randomness for many ids at a time, and where the next is.
+        static RANDOM: RefCell<([u8; 64 * PART], usize)> = const { RefCell::new(([0; _], 64 * PART)) };
+        /// The last time that was told, and how it is written.
+        static TOLD: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+    }
+
+    /// Random bytes that nobody else gets; `None` where the system gives none.
+    pub(super) fn random() -> Option<[u8; PART]> {
+        RANDOM.with_borrow_mut(|(bytes, at)| {
+            if *at >= bytes.len() {
+                getrandom::fill(bytes).ok()?;
+                *at = 0;
+            }
+            let part = bytes.get_mut(*at..)?.first_chunk_mut::<PART>()?;
+            *at += PART;
+            Some(std::mem::take(part))
+        })
+    }
+
+    /// Since 1970.
+    pub(super) fn millis() -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// A time as text: many events are of one millisecond.
+    pub(super) fn text(millis: i64) -> String {
+        TOLD.with_borrow_mut(|(last, text)| {
+            if *last != millis {
+                *last = millis;
+                let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
+                *text = format!("{time:.3}");
+            }
+            text.clone()
+        })
     }
 }
 
@@ -62,5 +116,23 @@ mod tests {
         assert_eq!(now.len(), "2026-01-01T00:00:00.000Z".len(), "{now}");
         assert!(now.ends_with('Z'), "{now}");
         assert_ne!(id, System.id());
+    }
+
+    #[test]
+    fn no_id_comes_twice_in_whichever_thread() {
+        let ids = || (0..1000).map(|_| System.id()).collect::<Vec<_>>();
+        let other = std::thread::spawn(ids);
+        let all: Vec<String> = ids().into_iter().chain(other.join().unwrap()).collect();
+        let different: std::collections::HashSet<&String> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        let random = |id: &String| !id[13..].trim_start_matches('0').is_empty();
+        assert!(all.iter().all(|id| id.as_bytes()[12] == b'7' && random(id)), "{all:?}");
+    }
+
+    #[test]
+    fn a_time_is_written_anew_when_it_is_another() {
+        assert_eq!(system::text(1), "1970-01-01T00:00:00.001Z");
+        assert_eq!(system::text(1), "1970-01-01T00:00:00.001Z");
+        assert_eq!(system::text(2), "1970-01-01T00:00:00.002Z");
     }
 }

@@ -632,7 +632,7 @@ impl<'s> Tx<'s> {
         live.state.open_from = live.replies.first().map(|reply| reply.first);
         live.state.is_produced &= !live.replies.is_empty();
         let lines =
-            (count > 0).then(|| Lines { first: self.first, count, bytes: Bytes::from(self.lines) });
+            (count > 0).then(|| Lines { first: self.first, count, bytes: exact(self.lines) });
         if let Some(lines) = &lines {
             live.tail.push(lines.clone());
         }
@@ -651,6 +651,11 @@ impl<'s> Tx<'s> {
             dequeue: self.dequeue,
         }
     }
+}
+
+/// Bytes that are kept for a while take no more room than they need.
+fn exact(bytes: Vec<u8>) -> Bytes {
+    bytes.into_boxed_slice().into()
 }
 
 /// Whether the text can be stored as it is: on one line, and without a place of its own.

@@ -4,8 +4,9 @@ use crate::store::Lines;
 use std::collections::VecDeque;
 use turnwire_core::Seq;
 
-/// How much is kept.
-const BYTES: usize = 256 * 1024;
+/// How much is kept: what comes while somebody who follows is woken, and no more, for each session that
+/// is watched has it. Who is further behind reads it from the store.
+const BYTES: usize = 8 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tail {

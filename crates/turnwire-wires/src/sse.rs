@@ -38,12 +38,20 @@ pub fn comment(text: &str, out: &mut String) {
 
 /// A value that were to have several lines becomes several fields: nobody can add one of his own.
 fn field(name: &str, value: &str, out: &mut String) {
-    for line in value.split(['\n', '\r']) {
-        out.push_str(name);
-        out.push_str(": ");
-        out.push_str(line);
-        out.push('\n');
+    if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_none() {
+        return line(name, value, out);
     }
+    for part in value.split(['\n', '\r']) {
+        line(name, part, out);
+    }
+}
+
+fn line(name: &str, value: &str, out: &mut String) {
+    out.reserve(name.len() + value.len() + 4);
+    out.push_str(name);
+    out.push_str(": ");
+    out.push_str(value);
+    out.push('\n');
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ mod latency;
 mod marks;
 mod process;
 mod progress;
+mod provider;
+mod replies;
 mod report;
 mod resume_storm;
 mod script;
@@ -75,6 +77,7 @@ enum Measurement {
     LateJoin(late_join::LateJoin),
     ResumeStorm(resume_storm::ResumeStorm),
     Wires(wires::Wires),
+    Replies(replies::Replies),
     Fill(fill::Fill),
 }
 
@@ -89,7 +92,8 @@ Examples:
   turnwire bench ingest
   turnwire bench ingest --batch 64 --seconds 30 --json
   turnwire bench fanout --watchers 1000 --rate 1000
-  turnwire bench idle --watchers 10000 --pid $!";
+  turnwire bench idle --watchers 10000 --pid $!
+  turnwire bench replies --agent clock --replies 100";
 
 impl Bench {
     pub(crate) fn run(self) -> ExitCode {
@@ -133,6 +137,7 @@ impl Bench {
                 Measurement::LateJoin(join) => join.run(&server, after).await,
                 Measurement::ResumeStorm(storm) => storm.run(&server, after).await,
                 Measurement::Wires(wires) => wires.run(&server, after).await,
+                Measurement::Replies(replies) => replies.run(&server, after).await,
                 Measurement::Fill(fill) => fill.run(&server).await,
             }
         })

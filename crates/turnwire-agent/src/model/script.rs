@@ -14,7 +14,10 @@ use super::{Answer, Ask, Model, ModelError};
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
+use std::pin::Pin;
+use std::task::{Poll, ready};
 use std::time::Duration;
+use tokio::time::Sleep;
 use turnwire_core::event::{
     ModelCallEnd, ModelCallStart, TextBlockDelta, TextBlockEnd, TextBlockStart, ThinkingBlockDelta,
     ThinkingBlockEnd, ThinkingBlockStart, TokenCounts, ToolCallDelta, ToolCallEnd, ToolCallStart,
@@ -131,20 +134,26 @@ impl Model for Script {
         if let Some(Line::Fail(error)) = lines.first() {
             return Err(error.clone());
         }
-        let steps = steps(lines, ask.reply_id, ask.block_prefix, &self.name);
-        Ok(stream::iter(steps)
-            .then(|step| async {
-                match step {
-                    Step::Say(event) => Some(Ok(event)),
-                    Step::Fail(error) => Some(Err(error)),
-                    Step::Wait(time) => {
-                        tokio::time::sleep(time).await;
-                        None
-                    }
+        let mut steps = steps(lines, ask.reply_id, ask.block_prefix, &self.name).into_iter();
+        let mut pause: Option<Pin<Box<Sleep>>> = None;
+        Ok(stream::poll_fn(move |context| {
+            loop {
+                if let Some(pause) = &mut pause {
+                    ready!(pause.as_mut().poll(context));
                 }
-            })
-            .filter_map(|said| async { said })
-            .boxed())
+                pause = None;
+                return Poll::Ready(Some(match steps.next() {
+                    Some(Step::Say(event)) => Ok(event),
+                    Some(Step::Fail(error)) => Err(error),
+                    Some(Step::Wait(time)) => {
+                        pause = Some(Box::pin(tokio::time::sleep(time)));
+                        continue;
+                    }
+                    None => return Poll::Ready(None),
+                }));
+            }
+        })
+        .boxed())
     }
 }
 

@@ -103,9 +103,11 @@ impl Run<'_> {
         };
         let before = self.reply.content().len();
         let stop = self.turn.stop.clone();
+        // Made once: to wait for it anew with each token costs more than the token.
+        let mut stopped = pin!(stop.cancelled());
         let asked = tokio::select! {
             biased;
-            () = stop.cancelled() => return Err(Halt::Stopped),
+            () = &mut stopped => return Err(Halt::Stopped),
             asked = crate::names::ask(&*core.model, ask) => asked,
         };
         let mut answer = match asked {
@@ -126,7 +128,7 @@ impl Run<'_> {
                 }
                 tokio::select! {
                     biased;
-                    () = stop.cancelled() => return Err(Halt::Stopped),
+                    () = &mut stopped => return Err(Halt::Stopped),
                     next = answer.next() => match next {
                         Some(Ok(event)) => waiting.push(event),
                         Some(Err(error)) => {

@@ -129,7 +129,7 @@ impl AgentConfig {
         // Anthropic counts what is in the cache beside the input, the others as a part of it.
         let fresh = match self.model {
             Model::Wire { wire: "anthropic", .. } => input_tokens,
-            Model::Wire { .. } | Model::Demo => input_tokens.saturating_sub(cached),
+            Model::Wire { .. } | Model::Demo | Model::Clock => input_tokens.saturating_sub(cached),
         };
         Some(
             millions(fresh) * prices.input
@@ -199,11 +199,13 @@ fn approval_timeout() -> Time {
     Time(std::time::Duration::from_mins(5))
 }
 
-/// A model: `demo`, or `WIRE:MODEL`.
+/// A model: `demo`, `clock`, or `WIRE:MODEL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Model {
     /// The one that needs no key and no network.
     Demo,
+    /// The one that tells the time, for load tests.
+    Clock,
     /// Asked in the protocol of a wire.
     Wire {
         /// The wire's name.
@@ -216,12 +218,22 @@ pub enum Model {
 /// Another name of a wire, for those who know its maker's.
 const OPENAI: &str = "openai";
 
+impl Model {
+    /// Whether it is made here, and always says what it says.
+    pub fn is_built_in(&self) -> bool {
+        matches!(self, Self::Demo | Self::Clock)
+    }
+}
+
 impl FromStr for Model {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "demo" {
             return Ok(Self::Demo);
+        }
+        if text == "clock" {
+            return Ok(Self::Clock);
         }
         let wires = turnwire_wires::Wire::all().filter(|wire| wire.can_request());
         let names: Vec<&'static str> =
@@ -249,6 +261,7 @@ impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Demo => f.write_str("demo"),
+            Self::Clock => f.write_str("clock"),
             Self::Wire { wire, model } => write!(f, "{wire}:{model}"),
         }
     }

@@ -46,7 +46,7 @@ impl Commits {
 
     async fn write(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
         for event in &mut events {
-            *event = filled(std::mem::replace(event, Event::new("", blank())), &self.session);
+            fill(event, &self.session);
             // Who is asked is told how long the answer may take: by the clock here, not the agent's.
             if let (EventKind::RequireUserConfirm(_), Some(seconds)) =
                 (&event.kind, self.timeout_seconds)
@@ -105,12 +105,13 @@ pub(crate) fn seconds(timeout: Duration) -> u64 {
     timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0)
 }
 
-fn blank() -> EventKind<'static> {
-    EventKind::UserInterrupt(turnwire_core::event::UserInterrupt {})
-}
-
 /// An event with what its maker could not know.
 pub(crate) fn filled(mut event: Event<'static>, session: &Session) -> Event<'static> {
+    fill(&mut event, session);
+    event
+}
+
+fn fill(event: &mut Event<'static>, session: &Session) {
     let id = match &mut event.kind {
         EventKind::ReplyStart(start) => Some(&mut start.session_id),
         EventKind::ReplyEnd(end) => Some(&mut end.session_id),
@@ -119,7 +120,7 @@ pub(crate) fn filled(mut event: Event<'static>, session: &Session) -> Event<'sta
     if let Some(id) = id.filter(|id| id.is_empty()) {
         session.id().clone_into(id);
     }
-    event.stamped(&System)
+    event.stamp(&System);
 }
 
 /// An agent writes one reply, and those of its sub-agents.

@@ -10,10 +10,12 @@
 
 mod figures;
 mod ingest;
+mod replies;
 mod running;
 
 use clap::Parser;
 use figures::Figure;
+use replies::Model;
 use running::Kind;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -40,7 +42,7 @@ struct Cli {
     bench: bool,
 }
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 13] = [
     "ingest-1",
     "ingest-64",
     "fanout",
@@ -50,6 +52,10 @@ const NAMES: [&str; 9] = [
     "resume-storm",
     "wires",
     "start",
+    "token-time",
+    "replies-in-process",
+    "replies-over-http",
+    "reply-memory",
 ];
 
 fn main() {
@@ -73,7 +79,11 @@ fn main() {
             "late-join" => figures::late_join(),
             "resume-storm" => figures::resume_storm(),
             "wires" => figures::wires(),
-            _ => figures::start(),
+            "start" => figures::start(),
+            "token-time" => replies::token_time(cli.seconds),
+            "replies-in-process" => replies::most(Model::InProcess, cli.seconds),
+            "replies-over-http" => replies::most(Model::OverHttp, cli.seconds),
+            _ => replies::memory(),
         };
         match figures {
             Ok(figures) => table.extend(figures),

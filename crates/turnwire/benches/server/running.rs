@@ -21,25 +21,32 @@ const PATIENCE: Duration = Duration::from_mins(2);
 #[derive(Clone)]
 pub enum Kind {
     Turnwire,
+    /// With these settings.
+    Agents(String),
     DurableStreams(PathBuf),
 }
 
 impl Kind {
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Turnwire => "turnwire",
+            Self::Turnwire | Self::Agents(_) => "turnwire",
             Self::DurableStreams(_) => "durable-streams",
         }
     }
 
-    fn command(&self, port: u16, store: &Path) -> Command {
+    fn command(&self, port: u16, store: &Path) -> Result<Command> {
         let port = port.to_string();
-        match self {
-            Self::Turnwire => {
+        Ok(match self {
+            Self::Turnwire | Self::Agents(_) => {
                 let mut command = Command::new(TURNWIRE);
                 let file = store.join("turnwire.db");
                 command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--store"]);
                 command.arg(format!("sqlite:{}", file.display()));
+                if let Self::Agents(settings) = self {
+                    let file = store.join("turnwire.toml");
+                    fs::write(&file, settings)?;
+                    command.arg("--config").arg(file);
+                }
                 command
             }
             // Its default: an append is answered once it is synced.
@@ -48,12 +55,12 @@ impl Kind {
                 command.args(["--port", &port, "--durability", "wal", "--data-dir"]).arg(store);
                 command
             }
-        }
+        })
     }
 
     fn ready(&self) -> &'static str {
         match self {
-            Self::Turnwire => "/readyz",
+            Self::Turnwire | Self::Agents(_) => "/readyz",
             Self::DurableStreams(_) => "/health",
         }
     }
@@ -103,7 +110,7 @@ impl Running {
         fs::create_dir_all(&store)?;
         let begin = Instant::now();
         let child = kind
-            .command(port, &store)
+            .command(port, &store)?
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)
             .stderr(File::options().append(true).open(&log)?)

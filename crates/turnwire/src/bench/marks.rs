@@ -8,13 +8,26 @@ use super::script::MARK_DIGITS;
 use memchr::memchr;
 
 /// One watcher's place in a stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Marks {
+    /// How many digits a mark has.
+    digits: u8,
     /// The digits of a mark that was cut.
     cut: Option<(u8, u64)>,
 }
 
+impl Default for Marks {
+    fn default() -> Self {
+        Self::of_digits(MARK_DIGITS)
+    }
+}
+
 impl Marks {
+    /// Marks of so many digits.
+    pub(super) fn of_digits(digits: u8) -> Self {
+        Self { digits, cut: None }
+    }
+
     /// Takes bytes as they come, and hands on the number of each mark that is whole.
     pub(super) fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(u64)) {
         loop {
@@ -28,7 +41,7 @@ impl Marks {
                     None => return,
                 },
             };
-            while digits < MARK_DIGITS {
+            while digits < self.digits {
                 let Some((&byte, rest)) = bytes.split_first() else {
                     self.cut = Some((digits, value));
                     return;
@@ -40,7 +53,7 @@ impl Marks {
                 digits += 1;
                 bytes = rest;
             }
-            if digits == MARK_DIGITS {
+            if digits == self.digits {
                 each(value);
             }
         }

@@ -72,10 +72,10 @@ impl Server {
     }
 
     /// Makes a session.
-    pub(super) fn create(&self, session: &str) -> Vec<u8> {
+    pub(super) fn create(&self, session: &str, agent: &str) -> Vec<u8> {
         match self.target {
             Target::Turnwire => {
-                let body = format!(r#"{{"id":"{session}","agent":"external"}}"#);
+                let body = serde_json::json!({"id": session, "agent": agent}).to_string();
                 self.post("/v1/sessions", &body)
             }
             Target::DurableStreams => {
@@ -174,7 +174,10 @@ mod tests {
     fn the_other_protocol_gets_the_same_body_at_its_own_path() {
         let url = "http://[::1]:4437";
         let server = Server::new(url, None, Target::DurableStreams).unwrap();
-        assert!(text(server.create("s")).starts_with("PUT /s HTTP/1.1\r\nHost: [::1]:4437\r\n"));
+        assert!(
+            text(server.create("s", "external"))
+                .starts_with("PUT /s HTTP/1.1\r\nHost: [::1]:4437\r\n")
+        );
         assert!(text(server.append("s", "p")).starts_with("POST /s HTTP/1.1\r\n"));
     }
 

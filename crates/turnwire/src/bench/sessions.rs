@@ -20,12 +20,18 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Makes so many sessions.
+    /// Makes so many sessions, for what comes from elsewhere.
     pub(super) async fn create(server: &Arc<Server>, count: usize) -> Result<Self> {
+        Self::of_agent(server, count, "external").await
+    }
+
+    /// Makes so many sessions of an agent.
+    pub(super) async fn of_agent(server: &Arc<Server>, count: usize, agent: &str) -> Result<Self> {
         let run = run_number();
         let names: Vec<String> = (0..count).map(|nth| format!("bench-{run:08x}-{nth}")).collect();
         let sessions = Self { server: Arc::clone(server), run, names };
-        sessions.each("sessions", |server, name| ("making a session", server.create(name))).await?;
+        let create = |server: &Server, name: &str| ("making a session", server.create(name, agent));
+        sessions.each("sessions", create).await?;
         Ok(sessions)
     }
 
@@ -75,18 +81,17 @@ impl Sessions {
     async fn each(
         &self,
         label: &str,
-        request: fn(&Server, &str) -> (&'static str, Vec<u8>),
+        request: impl Fn(&Server, &str) -> (&'static str, Vec<u8>),
     ) -> Result<()> {
         let progress = Arc::new(Progress::steps(label, self.names.len() as u64));
         let mut hands = JoinSet::new();
         for names in self.names.chunks(self.names.len().div_ceil(HANDS).max(1)) {
             let server = Arc::clone(&self.server);
             let progress = Arc::clone(&progress);
-            let names = names.to_vec();
+            let requests: Vec<_> = names.iter().map(|name| request(&server, name)).collect();
             hands.spawn(async move {
                 let mut conn = Conn::open(&server, Window::Usual).await?;
-                for name in names {
-                    let (what, request) = request(&server, &name);
+                for (what, request) in requests {
                     conn.expect(what, &request).await?;
                     progress.add(1);
                 }

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use turnwire_agent::model::clock::Clock;
 use turnwire_agent::model::http::{HttpModel, Key};
 use turnwire_agent::model::{Model as _, ModelError};
 use turnwire_agent::permission::Rule;
@@ -107,6 +108,13 @@ impl Making<'_> {
             Model::Demo => {
                 let (about, replier) = (settings.about.clone(), self.demo.clone());
                 Arc::new(Named { about, replier })
+            }
+            Model::Clock => {
+                let about = match settings.about.as_str() {
+                    "" => "Tells the time, for load tests. Try: 500 tokens, 50 a second",
+                    about => about,
+                };
+                Arc::new(Agent::builder(name).model(Clock).about(about).build())
             }
             Model::Wire { .. } => Arc::new(self.with_model(name, settings)?),
         };
@@ -217,7 +225,7 @@ fn model(config: &Config, name: &str, settings: &AgentConfig) -> Result<HttpMode
 fn is_same_wire(one: &Model, other: &Model) -> bool {
     match (one, other) {
         (Model::Wire { wire, .. }, Model::Wire { wire: other, .. }) => wire == other,
-        (Model::Demo, _) | (_, Model::Demo) => false,
+        (Model::Demo | Model::Clock, _) | (_, Model::Demo | Model::Clock) => false,
     }
 }
 

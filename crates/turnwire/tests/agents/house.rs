@@ -45,6 +45,10 @@ impl House {
         Self { folder, child: Some(child), address }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) {
         let mut child = self.child.take().unwrap();

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod benching;
 mod house;
 mod keeping;
 mod mcp;

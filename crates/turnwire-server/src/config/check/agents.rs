@@ -1,7 +1,7 @@
 //! Agents and what they can use: whether everything that is named is there.
 
 use super::Wrong;
-use crate::config::agents::{AgentConfig, Model, ToolPattern, ToolSource};
+use crate::config::agents::{AgentConfig, ToolPattern, ToolSource};
 use crate::config::{Config, WebUrl};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -104,9 +104,10 @@ fn of_one(name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
         if fallback.api_key_env.is_some() && fallback.api_key_file.is_some() {
             wrong(&["agents", name, "fallback", "api_key_file"], both.into());
         }
-        if agent.model == Model::Demo || fallback.model == Model::Demo {
-            let message = "\"demo\" never fails, and stands in for no other model";
-            wrong(&["agents", name, "fallback"], message.into());
+        let built_in = [&agent.model, &fallback.model].into_iter().find(|it| it.is_built_in());
+        if let Some(model) = built_in {
+            let message = format!("\"{model}\" never fails, and stands in for no other model");
+            wrong(&["agents", name, "fallback"], message);
         }
     }
 }
@@ -244,7 +245,7 @@ pub(super) fn warnings(
                 format!("it is a tool of \"{name}\", which is told nothing of what it is for");
             warn(&["agents", other, "about"], message);
         }
-        if agent.model == Model::Demo {
+        if agent.model.is_built_in() {
             let unused = [
                 ("base_url", agent.base_url.is_some()),
                 ("system", !agent.system.is_empty()),
@@ -252,8 +253,10 @@ pub(super) fn warnings(
                 ("permissions", !agent.permissions.is_empty()),
             ];
             for (key, _) in unused.into_iter().filter(|(_, is_set)| *is_set) {
-                let message = "the model \"demo\" does what it always does: this has no effect";
-                warn(&["agents", name, key], message.into());
+                let model = &agent.model;
+                let message =
+                    format!("the model \"{model}\" does what it always does: this has no effect");
+                warn(&["agents", name, key], message);
             }
             continue;
         }

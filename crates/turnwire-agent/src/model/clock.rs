@@ -1,0 +1,211 @@
+//! A model that tells the time, token by token: for load tests, where what an answer says does not
+//! matter and when it was said does.
+//!
+//! The message says how much it is to say, and how fast: `500 tokens, 50 a second`. Each token is a
+//! number of its own: which one it is, and the moment at which it was due. So whoever reads it, in
+//! whatever process, knows if one is missing and how long it was on its way.
+
+use super::{Answer, Ask, Model, ModelError};
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
+use turnwire_core::event::{
+    ModelCallEnd, ModelCallStart, TextBlockDelta, TextBlockEnd, TextBlockStart, TokenCounts,
+};
+use turnwire_core::{Event, EventKind, Fields, Msg, Role};
+
+/// A model that tells the time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock;
+
+/// How much it is to say, and how fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// How many tokens.
+    pub tokens: u32,
+    /// How many in a second.
+    pub rate: u32,
+}
+
+impl Wish {
+    /// The most tokens: a token has so many digits for its place.
+    pub const MOST: u32 = 1_000_000;
+
+    /// What a message wishes for: its first two numbers.
+    pub fn of(text: &str) -> Self {
+        let mut numbers = text
+            .split(|letter: char| !letter.is_ascii_digit())
+            .filter(|digits| !digits.is_empty())
+            .map(|digits| digits.parse().unwrap_or(u32::MAX));
+        let tokens = numbers.next().unwrap_or(500).min(Self::MOST);
+        let rate = numbers.next().unwrap_or(50).clamp(1, 100_000);
+        Self { tokens, rate }
+    }
+
+    /// When a token is due, from the start of the answer.
+    pub fn due(self, token: u32) -> Duration {
+        Duration::from_nanos(u64::from(token) * 1_000_000_000 / u64::from(self.rate.max(1)))
+    }
+}
+
+impl std::fmt::Display for Wish {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} tokens, {} a second", self.tokens, self.rate)
+    }
+}
+
+/// A token: which one it is, and when it was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// Its place in the answer, from 0.
+    pub nth: u32,
+    /// Microseconds since 1970, as far as a token has room for them.
+    micros: u64,
+}
+
+impl Token {
+    /// How many digits follow the `#` of a token.
+    pub const DIGITS: u8 = 16;
+
+    /// Microseconds are told up to here: almost three hours.
+    const ROUND: u64 = 10_000_000_000;
+
+    /// A token that is said at this time.
+    pub fn new(nth: u32, said: SystemTime) -> Self {
+        let since = said.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let micros = since.as_micros() % u128::from(Self::ROUND);
+        Self { nth, micros: u64::try_from(micros).unwrap_or_default() }
+    }
+
+    /// The token that these digits are.
+    pub fn of_digits(digits: u64) -> Self {
+        let nth = u32::try_from(digits / Self::ROUND).unwrap_or(u32::MAX);
+        Self { nth, micros: digits % Self::ROUND }
+    }
+
+    /// How long it was on its way to somebody who has it at this time.
+    pub fn age(self, now: SystemTime) -> Duration {
+        let age = (Self::new(0, now).micros + Self::ROUND - self.micros) % Self::ROUND;
+        // Two clocks of one machine may differ by a little.
+        Duration::from_micros(if age > Self::ROUND / 2 { 0 } else { age })
+    }
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "#{:06}{:010}", self.nth, self.micros)
+    }
+}
+
+/// Where an answer is.
+struct Saying {
+    wish: Wish,
+    reply: String,
+    block: String,
+    begin: (Instant, SystemTime),
+    /// Which event is next.
+    at: u32,
+}
+
+impl Saying {
+    async fn next(&mut self) -> Option<EventKind<'static>> {
+        let (at, tokens) = (self.at, self.wish.tokens);
+        self.at += 1;
+        let block_id = || self.block.clone().into();
+        Some(match at {
+            0 => ModelCallStart { model_name: NAME.to_owned() }.into(),
+            1 => TextBlockStart { block_id: block_id() }.into(),
+            _ if at - 2 < tokens => {
+                let due = self.wish.due(at - 2);
+                tokio::time::sleep_until(self.begin.0 + due).await;
+                let delta = Token::new(at - 2, self.begin.1 + due).to_string().into();
+                TextBlockDelta { block_id: block_id(), delta }.into()
+            }
+            _ if at - 2 == tokens => {
+                TextBlockEnd { block_id: block_id(), text: None, extra: Fields::default() }.into()
+            }
+            _ if at - 3 == tokens => {
+                let output_tokens = i64::from(tokens);
+                let usage = TokenCounts { output_tokens, ..TokenCounts::default() };
+                ModelCallEnd { usage, ..ModelCallEnd::default() }.into()
+            }
+            _ => return None,
+        })
+    }
+}
+
+const NAME: &str = "clock";
+
+#[async_trait]
+impl Model for Clock {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+        let question = ask.messages.iter().rev().find(|msg| msg.role() == Role::User);
+        let question = question.and_then(|msg: &Msg| msg.text("\n")).unwrap_or_default();
+        let saying = Saying {
+            wish: Wish::of(&question),
+            reply: ask.reply_id.to_owned(),
+            block: format!("{}1", ask.block_prefix),
+            begin: (Instant::now(), SystemTime::now()),
+            at: 0,
+        };
+        let events = stream::unfold(saying, |mut saying| async move {
+            let kind = saying.next().await?;
+            Some((Ok(Event::new(saying.reply.clone(), kind)), saying))
+        });
+        Ok(events.boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Agent;
+
+    #[test]
+    fn a_token_says_which_it_is_and_when_it_was_said() {
+        let said = UNIX_EPOCH + Duration::from_micros(1_723_456_789_012_345);
+        let token = Token::new(42, said);
+        let text = token.to_string();
+        assert_eq!(text, "#0000426789012345");
+        assert_eq!(text.len(), 1 + usize::from(Token::DIGITS));
+        assert_eq!(Token::of_digits(text[1..].parse().unwrap()), token);
+        assert_eq!(token.age(said + Duration::from_millis(3)), Duration::from_millis(3));
+        assert_eq!(token.age(said - Duration::from_millis(3)), Duration::ZERO);
+        // The digits begin anew while it is on its way.
+        let late = Token::new(0, UNIX_EPOCH + Duration::from_micros(Token::ROUND - 5));
+        let age = late.age(UNIX_EPOCH + Duration::from_micros(Token::ROUND + 5));
+        assert_eq!(age, Duration::from_micros(10));
+    }
+
+    #[test]
+    fn a_message_says_how_much_and_how_fast() {
+        let wish = |tokens, rate| Wish { tokens, rate };
+        assert_eq!(Wish::of("30 tokens, 10 a second"), wish(30, 10));
+        assert_eq!(Wish::of(&wish(7, 9).to_string()), wish(7, 9));
+        assert_eq!(Wish::of("Hello!"), wish(500, 50));
+        assert_eq!(Wish::of("99999999999999999999 at 0/s"), wish(Wish::MOST, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_says_each_token_when_it_is_due() {
+        let agent = Agent::builder("clock").model(Clock).build();
+        let begin = Instant::now();
+        let reply = agent.call([Msg::user("ann", "26 tokens, 50 a second")]).await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::from_millis(500));
+        let text = reply.text("").unwrap();
+        let digits: Vec<u64> = text.split('#').skip(1).map(|it| it.parse().unwrap()).collect();
+        let tokens: Vec<Token> = digits.into_iter().map(Token::of_digits).collect();
+        assert_eq!(
+            tokens.iter().map(|token| token.nth).collect::<Vec<_>>(),
+            (0..26).collect::<Vec<_>>()
+        );
+        let apart = |pair: &[Token]| pair[1].micros.wrapping_sub(pair[0].micros);
+        assert!(tokens.windows(2).all(|pair| apart(pair) % Token::ROUND == 20_000), "{text}");
+        assert!(reply.finished_at().is_some());
+    }
+}

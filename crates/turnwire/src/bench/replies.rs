@@ -1,0 +1,241 @@
+//! `turnwire bench replies`: agents that reply, each watched, and how soon a token is seen.
+
+mod round;
+
+use super::failed::{Failed, Result};
+use super::idle::kib;
+use super::provider::Provider;
+use super::report::{Report, thousands};
+use super::server::Server;
+use super::sessions::After;
+use clap::Args;
+use round::{Round, Rounds};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Agents of the server that reply at the same time, each with a watcher
+///
+/// The agent's model has to be one that tells the time: `model = "clock"` in the server's settings,
+/// or one over HTTP, which is this program: with --provider ADDRESS it listens there, and the agent has
+/// `model = "openai:clock"` and `base_url = "http://ADDRESS"`. The latency is that from the moment at
+/// which the model says a token (`clock`: at which it was due) to its bytes at the watcher. Every watcher
+/// must see every token once, in order.
+///
+/// Without --replies it looks for the most replies that can run at once: twice as many each time, then
+/// between the last that went well and the first that did not.
+#[derive(Args)]
+#[expect(clippy::struct_field_names, reason = "the option is called so")]
+pub(super) struct Replies {
+    /// The agent that is asked
+    #[arg(long, default_value = "clock")]
+    agent: String,
+
+    /// How many replies run at once; without it the most is looked for
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    replies: Option<u32>,
+
+    /// How many tokens a second each reply has
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rate: u32,
+
+    /// How long to measure, each time
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=300))]
+    seconds: u32,
+
+    /// How long all run before that, unmeasured
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(..=60))]
+    warm_up: u32,
+
+    /// The 99th percentile has to stay below this, where the most is looked for
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    below_ms: u32,
+
+    /// With how many the search begins
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    begin_with: u32,
+
+    /// Listen here as the model
+    #[arg(long)]
+    provider: Option<SocketAddr>,
+
+    /// The process of the server, on this machine (Linux): its memory and its processor time are told
+    #[arg(long)]
+    pid: Option<u32>,
+}
+
+/// No search goes on for longer.
+const LONGEST: Duration = Duration::from_mins(10);
+/// No search looks further.
+const MOST: u32 = 100_000;
+
+impl Replies {
+    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+        let _provider = match self.provider {
+            Some(address) => Some(Provider::start(address).await?),
+            None => None,
+        };
+        let rounds = Rounds {
+            server: Arc::clone(server),
+            after,
+            agent: self.agent.clone(),
+            rate: self.rate,
+            seconds: self.seconds,
+            warm_up: self.warm_up,
+            pid: self.pid,
+        };
+        match self.replies {
+            Some(replies) => Ok(self.report(&rounds.round(replies).await?)),
+            None => self.look(&rounds).await,
+        }
+    }
+
+    /// Looks for the most.
+    async fn look(&self, rounds: &Rounds) -> Result<Report> {
+        let begin = Instant::now();
+        let (mut best, mut last) = (None, None);
+        let mut tries: Vec<Value> = Vec::new();
+        let mut search = Search::new(self.begin_with);
+        while let Some(replies) = search.next.filter(|_| begin.elapsed() < LONGEST) {
+            let mut round = rounds.round(replies).await?;
+            tries.push(self.tried(&round));
+            if !self.is_good(&round) {
+                // What else the machine did may have been the reason.
+                round = rounds.round(replies).await?;
+                tries.push(self.tried(&round));
+            }
+            let is_good = self.is_good(&round);
+            search.tried(is_good);
+            *(if is_good { &mut best } else { &mut last }) = Some(round);
+        }
+        let shown = best.or(last).ok_or_else(|| Failed::new("nothing was measured"))?;
+        let mut report = self.report(&shown);
+        report.count("most_replies", "most replies at once", u64::from(search.good));
+        report.setting("tries", tries);
+        Ok(report)
+    }
+
+    /// Whether so many can run at once.
+    fn is_good(&self, round: &Round) -> bool {
+        round.latency.percentile(99.0) < f64::from(self.below_ms)
+            && round.keeps_rate()
+            && round.lost == 0
+    }
+
+    fn tried(&self, round: &Round) -> Value {
+        json!({
+            "replies": round.replies,
+            "p99_ms": round.latency.percentile(99.0),
+            "tokens_per_second": round.tokens_per_second(),
+            "is_good": self.is_good(round),
+        })
+    }
+
+    fn report(&self, round: &Round) -> Report {
+        let Self { rate, seconds, .. } = self;
+        let title = format!(
+            "replies: {} at once, {rate} tokens/s each, all watched, {seconds} s",
+            thousands(u64::from(round.replies)),
+        );
+        let mut report = Report::new("replies", title);
+        report.setting("agent", self.agent.as_str());
+        report.setting("replies", round.replies);
+        report.setting("rate", *rate);
+        report.setting("seconds", *seconds);
+        report.figure("tokens_per_second", "tokens/s", round.tokens_per_second(), 0);
+        report.latency("latency_ms", "ms to the watcher", &round.latency);
+        if let Some(used) = &round.used {
+            let each =
+                kib(used.kib_with.saturating_sub(used.kib_before)) / f64::from(round.replies);
+            report.figure("kib_per_reply", "KiB for each reply", each, 1);
+            report.figure(
+                "mib_before",
+                "MiB of the server before",
+                kib(used.kib_before) / 1024.0,
+                1,
+            );
+            report.figure(
+                "mib_with_replies",
+                "MiB with the replies",
+                kib(used.kib_with) / 1024.0,
+                1,
+            );
+            report.figure(
+                "processor_us_per_token",
+                "µs of the server's processors for a token",
+                round.micros_per_token(used),
+                1,
+            );
+        }
+        report.must_be_zero("lost", "replies not seen whole", round.lost);
+        report.must_be_zero("out_of_order", "doubled or out of order", round.wrong);
+        report
+    }
+}
+
+/// Twice as many until it does not go well, then between: until the two are near.
+struct Search {
+    /// So many went well.
+    good: u32,
+    /// So many did not.
+    bad: Option<u32>,
+    /// So many are to be tried; `None` when it is known well enough.
+    next: Option<u32>,
+}
+
+impl Search {
+    fn new(begin: u32) -> Self {
+        Self { good: 0, bad: None, next: Some(begin) }
+    }
+
+    /// What came of the next.
+    fn tried(&mut self, is_good: bool) {
+        let Some(tried) = self.next.take() else { return };
+        if is_good {
+            self.good = tried;
+        } else {
+            self.bad = Some(tried);
+        }
+        self.next = match self.bad {
+            None if self.good >= MOST => None,
+            None => Some(self.good.saturating_mul(2).min(MOST)),
+            // A few in a hundred are less than what changes from one time to the next.
+            Some(bad) if bad - self.good <= (self.good / 16).max(1) => None,
+            Some(bad) => Some(self.good.midpoint(bad)),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found, and what was tried for it, where so many can run at once.
+    fn search(begin: u32, limit: u32) -> (u32, Vec<u32>) {
+        let mut search = Search::new(begin);
+        let mut tried = Vec::new();
+        while let Some(next) = search.next {
+            tried.push(next);
+            search.tried(next <= limit);
+        }
+        (search.good, tried)
+    }
+
+    #[test]
+    fn the_most_is_found_in_a_few_steps_wherever_it_is() {
+        for begin in [1, 100, 500] {
+            for limit in [1, 2, 99, 100, 1234, 30_000] {
+                let (found, tried) = search(begin, limit);
+                assert!(
+                    found <= limit && limit - found <= (limit / 8).max(1),
+                    "{found} of {limit}"
+                );
+                assert!(tried.len() <= 24, "{tried:?}");
+            }
+        }
+        assert_eq!(search(500, 1100).1, [500, 1000, 2000, 1500, 1250, 1125, 1062]);
+        assert_eq!(search(64, 0).0, 0);
+        assert_eq!(search(64, u32::MAX).0, MOST);
+    }
+}

@@ -1,0 +1,274 @@
+//! So many replies at once, from their start to their end.
+
+use crate::bench::conn::{Conn, Streaming, Window};
+use crate::bench::failed::{Failed, Result};
+use crate::bench::latency::Latency;
+use crate::bench::marks::{Marks, Order};
+use crate::bench::process::{allow_open_files, processor_time, resident_kib};
+use crate::bench::progress::Progress;
+use crate::bench::report::per_second;
+use crate::bench::server::Server;
+use crate::bench::sessions::{After, Sessions, all};
+use crate::bench::watchers;
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::task::JoinSet;
+use turnwire_agent::model::clock::{Token, Wish};
+
+/// How long what was said may take to the last watcher.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many replies are started or stopped at once.
+const HANDS: usize = 32;
+/// No round goes on for longer.
+const LONGEST: u32 = 600;
+
+/// What all rounds of a measurement have in common.
+pub(super) struct Rounds {
+    pub(super) server: Arc<Server>,
+    pub(super) after: After,
+    pub(super) agent: String,
+    pub(super) rate: u32,
+    pub(super) seconds: u32,
+    pub(super) warm_up: u32,
+    pub(super) pid: Option<u32>,
+}
+
+/// What came of so many replies.
+pub(super) struct Round {
+    pub(super) replies: u32,
+    pub(super) latency: Latency,
+    pub(super) lost: u64,
+    pub(super) wrong: u64,
+    pub(super) used: Option<Used>,
+    rate: u32,
+    seconds: u32,
+}
+
+/// What the server used for them.
+pub(super) struct Used {
+    pub(super) kib_before: u64,
+    pub(super) kib_with: u64,
+    processor: Duration,
+}
+
+impl Round {
+    pub(super) fn tokens_per_second(&self) -> f64 {
+        per_second(self.latency.count(), f64::from(self.seconds))
+    }
+
+    /// Whether the tokens came as fast as they were to come.
+    pub(super) fn keeps_rate(&self) -> bool {
+        self.tokens_per_second() >= 0.98 * f64::from(self.replies) * f64::from(self.rate)
+    }
+
+    pub(super) fn micros_per_token(&self, used: &Used) -> f64 {
+        1e6 / per_second(self.latency.count().max(1), used.processor.as_secs_f64())
+    }
+}
+
+/// What the watchers share.
+struct Shared {
+    begin: Instant,
+    /// What is received between these is measured, in nanoseconds from the begin.
+    from: AtomicU64,
+    to: AtomicU64,
+    /// What is said behind this is not waited for any more.
+    end: OnceLock<SystemTime>,
+    received: Arc<AtomicU64>,
+    measured: Mutex<Measured>,
+}
+
+struct Measured {
+    latency: Latency,
+    wrong: u64,
+    /// How many watchers have seen all that was said up to the end.
+    whole: u32,
+}
+
+impl Rounds {
+    pub(super) async fn round(&self, replies: u32) -> Result<Round> {
+        // The model has as many connections as there are replies.
+        allow_open_files(u64::from(replies) * 2)?;
+        let (server, rate) = (&self.server, self.rate);
+        let sessions = Sessions::of_agent(server, replies as usize, &self.agent).await?;
+        let kib_before = self.pid.map(resident_kib).transpose()?;
+        let streams = watchers::open(server, replies, |nth| {
+            let name = sessions.names.get(nth as usize).map(String::as_str).unwrap_or_default();
+            server.watch(name, "after=now")
+        })
+        .await?;
+
+        let wish = Wish { tokens: (rate * LONGEST).min(Wish::MOST), rate };
+        let shared = Arc::new(Shared {
+            begin: Instant::now(),
+            from: AtomicU64::new(u64::MAX),
+            to: AtomicU64::new(u64::MAX),
+            end: OnceLock::new(),
+            received: Arc::default(),
+            measured: Mutex::new(Measured { latency: Latency::new()?, wrong: 0, whole: 0 }),
+        });
+        let bar = Progress::clock(
+            "tokens",
+            Duration::from_secs(u64::from(self.warm_up + self.seconds)),
+            Arc::clone(&shared.received),
+        );
+        let mut watching = JoinSet::new();
+        for stream in streams {
+            watching.spawn(watch(Arc::clone(&shared), stream));
+        }
+        let ids = start(server, &sessions.names, wish).await?;
+        tokio::time::sleep(Duration::from_secs(u64::from(self.warm_up))).await;
+        let used_before = self.pid.map(processor_time).transpose()?;
+        shared.from.store(shared.now(), Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(u64::from(self.seconds))).await;
+        shared.to.store(shared.now(), Ordering::Relaxed);
+        let _ = shared.end.set(SystemTime::now());
+        let used = match (self.pid, used_before, kib_before) {
+            (Some(pid), Some(before), Some(kib_before)) => Some(Used {
+                kib_before,
+                kib_with: resident_kib(pid)?,
+                processor: processor_time(pid)?.saturating_sub(before),
+            }),
+            _ => None,
+        };
+        if shared.received.load(Ordering::Relaxed) == 0 {
+            sessions.finish(self.after).await?;
+            return Err(Failed::new(format!(
+                "no token came: the model of the agent {} has to be one that tells the time, such as \
+                 \"clock\"",
+                self.agent
+            )));
+        }
+        // Who has not seen all by then is among the lost.
+        if let Ok(done) = tokio::time::timeout(PATIENCE, all(watching)).await {
+            done?;
+        }
+        stop(server, &ids).await?;
+        drop(bar);
+        sessions.finish(self.after).await?;
+
+        let mut measured = shared.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let latency = std::mem::replace(&mut measured.latency, Latency::new()?);
+        Ok(Round {
+            replies,
+            latency,
+            lost: u64::from(replies - measured.whole),
+            wrong: measured.wrong,
+            used,
+            rate,
+            seconds: self.seconds,
+        })
+    }
+}
+
+/// Starts a reply in each session, and gives the sessions with the ids of their replies.
+async fn start(
+    server: &Arc<Server>,
+    sessions: &[String],
+    wish: Wish,
+) -> Result<Vec<(String, String)>> {
+    let body = format!(r#"{{"content":"{wish}"}}"#);
+    let requests = sessions.iter().map(|name| {
+        let path = format!("/v1/sessions/{name}/messages");
+        (name.clone(), server.post(&path, &body))
+    });
+    let answers = each(server, "a message", requests.collect()).await?;
+    let reply = |(name, answer): (String, Vec<u8>)| {
+        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let id = answer.get("reply_id").and_then(Value::as_str);
+        let id = id.ok_or_else(|| Failed::new("a message was answered without a reply_id"))?;
+        Ok((name, id.to_owned()))
+    };
+    answers.into_iter().map(reply).collect()
+}
+
+/// Stops the replies.
+async fn stop(server: &Arc<Server>, replies: &[(String, String)]) -> Result<()> {
+    let requests = replies.iter().map(|(name, id)| {
+        let body = json!([{"type": "USER_INTERRUPT", "id": format!("stop-{id}"), "reply_id": id}]);
+        let path = format!("/v1/sessions/{name}/events");
+        (name.clone(), server.post(&path, &body.to_string()))
+    });
+    each(server, "stopping a reply", requests.collect()).await.map(drop)
+}
+
+/// Sends a request for each session, over several connections, and gives the answers.
+async fn each(
+    server: &Arc<Server>,
+    what: &'static str,
+    mut requests: Vec<(String, Vec<u8>)>,
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let most = requests.len().div_ceil(HANDS).max(1);
+    let answers = Arc::new(Mutex::new(Vec::with_capacity(requests.len())));
+    let mut hands = JoinSet::new();
+    while !requests.is_empty() {
+        let some = requests.split_off(requests.len().saturating_sub(most));
+        let (server, answers) = (Arc::clone(server), Arc::clone(&answers));
+        hands.spawn(async move {
+            let mut conn = Conn::open(&server, Window::Usual).await?;
+            for (name, request) in some {
+                let answer = conn.expect(what, &request).await?.to_vec();
+                answers.lock().unwrap_or_else(PoisonError::into_inner).push((name, answer));
+            }
+            Ok(())
+        });
+    }
+    all(hands).await?;
+    let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut *answers))
+}
+
+async fn watch(shared: Arc<Shared>, mut stream: Streaming) -> Result<()> {
+    let mut marks = Marks::of_digits(Token::DIGITS);
+    let mut order = Order::default();
+    let mut seen: Vec<Token> = Vec::new();
+    let mut is_whole = false;
+    stream
+        .read(|bytes| {
+            if bytes.is_empty() {
+                is_whole = seen.last().is_some_and(|token| shared.is_behind_end(*token));
+                shared.seen(&mut seen);
+            } else {
+                marks.feed(bytes, &mut |digits| {
+                    let token = Token::of_digits(digits);
+                    order.see(u64::from(token.nth));
+                    seen.push(token);
+                });
+            }
+            if is_whole { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .await?;
+    let mut measured = shared.measured.lock().unwrap_or_else(PoisonError::into_inner);
+    measured.wrong += order.wrong;
+    measured.whole += u32::from(is_whole && order.first == Some(0));
+    Ok(())
+}
+
+impl Shared {
+    fn now(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a token was said after the end: then all that was said up to it has come.
+    fn is_behind_end(&self, token: Token) -> bool {
+        self.end.get().is_some_and(|end| token.age(*end).is_zero())
+    }
+
+    /// Records tokens that a watcher has just received.
+    fn seen(&self, seen: &mut Vec<Token>) {
+        self.received.fetch_add(seen.len() as u64, Ordering::Relaxed);
+        let (now, clock) = (self.now(), SystemTime::now());
+        let window = self.from.load(Ordering::Relaxed)..self.to.load(Ordering::Relaxed);
+        if !window.contains(&now) {
+            seen.clear();
+            return;
+        }
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        for token in seen.drain(..) {
+            measured.latency.record(token.age(clock));
+        }
+    }
+}
