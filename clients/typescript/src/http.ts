@@ -1,5 +1,7 @@
 // Requests that are safe to send again, and are, until there is an answer.
 
+import type { Connect } from "./watch.js";
+
 /** How long to wait before something is tried again, in milliseconds: doubled each time, from `min` to `max`. */
 export interface Retry {
   min: number;
@@ -13,10 +15,8 @@ export interface Options {
   token?: string | (() => string | Promise<string>);
   /** Another `fetch`. */
   fetch?: typeof globalThis.fetch;
-  /** How sessions are watched. A WebSocket carries many on one connection; the default is `"sse"`. */
-  transport?: "sse" | "websocket";
-  /** Another `WebSocket`, such as that of the package `ws`: Node 20 has none. */
-  WebSocket?: WebSocketLike;
+  /** How sessions are watched: `webSocket()` carries many on one connection. The default is server-sent events. */
+  transport?: Transport;
   /** How fast a lost connection is made again; the default is from 250 ms to 15 s, each with jitter. */
   retry?: Partial<Retry>;
   /** After how many milliseconds without a sound a connection counts as lost: 45 s. A server says something every 15 s. */
@@ -24,6 +24,9 @@ export interface Options {
   /** For how many milliseconds a request is sent again while there is no answer: 30 s. */
   patience?: number;
 }
+
+/** A way to watch; `webSocket()` makes one. */
+export type Transport = (http: Http) => Connect;
 
 export type WebSocketLike = new (url: string) => {
   onopen: ((event: any) => void) | null;

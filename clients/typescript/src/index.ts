@@ -4,12 +4,13 @@ import type { Fields } from "./generated/model.js";
 import { Http, query, type Options } from "./http.js";
 import { newId } from "./id.js";
 import { Session, type Pending, type SessionInfo, type Status } from "./session.js";
-import { sockets } from "./socket.js";
 import { sse } from "./sse.js";
 import type { Connect } from "./watch.js";
 
 export { newId } from "./id.js";
-export { TurnwireError, type Options, type Retry, type WebSocketLike } from "./http.js";
+export { TurnwireError, type Options, type Retry, type Transport, type WebSocketLike } from "./http.js";
+export { webSocket } from "./socket.js";
+export { sse } from "./sse.js";
 export { Session } from "./session.js";
 export type * from "./session.js";
 export { SessionView, type AgentMessage, type Approval, type SessionState, type ViewOptions } from "./view.js";
@@ -47,10 +48,7 @@ export class Client {
 
   constructor(options: Options = {}) {
     const http = (this.#http = new Http(options));
-    const over = sse(http);
-    const socket = options.transport === "websocket" ? sockets(http) : undefined;
-    // Only a stream can be asked to end by itself.
-    this.#connect = (line) => (socket && !line.until ? socket(line) : over(line));
+    this.#connect = (options.transport ?? sse)(http);
   }
 
   /** A session that is there. Nothing is asked yet. */

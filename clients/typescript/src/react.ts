@@ -32,7 +32,7 @@ export function useSession(client: Client, id: string | null, options: Omit<View
   useEffect(() => {
     if (id === null) return;
     const onevent: ViewOptions["onevent"] = (event) => latest.current.onevent?.(event);
-    const view = client.session(id).view({ ...latest.current, onevent });
+    const view = new SessionView(client.session(id), { ...latest.current, onevent });
     setView(view);
     return () => {
       view.close();

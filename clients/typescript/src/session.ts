@@ -5,7 +5,6 @@ import type { Fields, MsgJson, Payload, PermissionRule, ToolCall, ToolResult, To
 import { query, type Http } from "./http.js";
 import { newId } from "./id.js";
 import type { Content } from "./message.js";
-import { SessionView, type ViewOptions } from "./view.js";
 import { Watch, type Connect, type Watching } from "./watch.js";
 
 export type Status = "idle" | "running" | "waiting";
@@ -213,10 +212,5 @@ export class Session {
   /** The events, each once and in order: those behind `after`, or all, and then those that come. */
   watch(options: Omit<Watching, "session"> = {}): Watch {
     return new Watch(this.http, this.connect, { ...options, session: this.id });
-  }
-
-  /** The conversation as it grows: its messages, what waits, and how the connection is. */
-  view(options: ViewOptions = {}): SessionView {
-    return new SessionView(this, options);
   }
 }

@@ -1,19 +1,30 @@
 // Watching over a WebSocket: many sessions on one connection.
 
 import { EVENTS, type Event } from "./generated/model.js";
-import { TurnwireError, type Http, type WebSocketLike } from "./http.js";
-import type { Connect, Line } from "./watch.js";
+import { TurnwireError, type Http, type Transport, type WebSocketLike } from "./http.js";
+import { sse } from "./sse.js";
+import type { Line } from "./watch.js";
 
 /** As many sessions as a server lets one socket watch. */
 const MOST = 256;
 const STATUS: Record<string, number> = { not_found: 404, unauthorized: 401, forbidden: 403, bad_request: 400 };
 
-export function sockets(http: Http): Connect {
-  const open = new Set<Socket>();
-  return (line) => {
-    let socket = [...open].find((socket) => socket.takes(line.session));
-    if (!socket) open.add((socket = new Socket(http, (closed) => open.delete(closed))));
-    return socket.watch(line);
+/**
+ * Watches over a WebSocket: `connect({ transport: webSocket() })`. Where there is none (Node 20), give it one,
+ * such as that of the package `ws`: `webSocket(WebSocket)`.
+ */
+export function webSocket(Implementation?: WebSocketLike): Transport {
+  return (http) => {
+    const open = new Set<Socket>();
+    return async (line) => {
+      // Only a stream can be asked to end by itself.
+      if (line.until) return sse(http)(line);
+      const WebSocket = Implementation ?? (globalThis.WebSocket as WebSocketLike | undefined);
+      if (!WebSocket) throw new TurnwireError("there is no WebSocket here: give one to webSocket(), such as that of the package ws", "no_websocket", 501);
+      let socket = [...open].find((socket) => socket.takes(line.session));
+      if (!socket) open.add((socket = new Socket(http, WebSocket, (closed) => open.delete(closed))));
+      return socket.watch(line);
+    };
   };
 }
 
@@ -38,12 +49,9 @@ class Socket {
 
   constructor(
     http: Http,
+    Implementation: WebSocketLike,
     readonly closed: (socket: Socket) => void,
   ) {
-    const Implementation = http.options.WebSocket ?? (globalThis.WebSocket as WebSocketLike | undefined);
-    if (!Implementation) {
-      throw new TurnwireError("there is no WebSocket here", "no_websocket", 400, "give `connect` one, such as that of the package ws, or use the transport sse");
-    }
     const base = new URL(http.base || "/", globalThis.location?.href);
     const url = `${base.href.replace(/^http/, "ws").replace(/\/+$/, "")}/v1/ws?wire=turnwire`;
     const socket = (this.#socket = new Implementation(url));

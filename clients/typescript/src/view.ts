@@ -84,6 +84,7 @@ const START: SessionState = {
 /** The state before anything has come: what a server renders. */
 export const EMPTY: Readonly<SessionState> = START;
 
+/** The conversation as it grows: its messages, what waits, and how the connection is. `new SessionView(client.session(id))`. */
 export class SessionView implements AsyncIterable<SessionState> {
   #state: SessionState = START;
   #folder = new Folder();

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { connect, type Client, type SessionState, type SessionView } from "turnwire";
+import { connect, SessionView, sse, webSocket, type Client, type SessionState } from "turnwire";
 import { Folder, type Event } from "turnwire/message";
 import { proxy, random, serve, until, whileTesting } from "./serving.js";
 
@@ -11,7 +11,7 @@ const WORDS = ["weather", "image", "team", "json", "long 60", "fail", "hello"];
 const plain = (value: unknown) => JSON.parse(JSON.stringify(value));
 
 function client(url: string, transport: "sse" | "websocket"): Client {
-  return connect({ url, transport, retry, WebSocket: WebSocket as never });
+  return connect({ url, retry, transport: transport === "sse" ? sse : webSocket(WebSocket as never) });
 }
 
 /** Each event of the log once and in order; deltas may have come merged. */
@@ -67,7 +67,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     const cutting = await proxy(server, () => (connections++ < 3 ? 50 + random(1000) : random(3) ? 300 + random(5000) : undefined));
     const { id } = await connect({ url: server.url }).create();
     const session = client(cutting.url, transport).session(id);
-    const view = session.view({ signal: whileTesting() });
+    const view = new SessionView(session, { signal: whileTesting() });
     await view.send("please approve the trade");
     const { pending } = await when(view, "asking", ({ pending }) => pending.length);
     expect(view.state.status).toBe("waiting");
@@ -87,7 +87,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     const server = await serve({ store: "sqlite:turnwire.db", rate: 100 });
     const { id } = await connect({ url: server.url }).create();
     const session = client(server.url, transport).session(id);
-    const view = session.view({ signal: whileTesting() });
+    const view = new SessionView(session, { signal: whileTesting() });
     await view.send("long 60");
     await when(view, "streaming", ({ streaming }) => streaming && JSON.stringify(streaming).length > 700);
     await server.end("SIGKILL");
@@ -106,7 +106,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     await calm.create({ id: "s" });
     await calm.session("s").send("one");
     const passing = await proxy(server);
-    const view = client(passing.url, transport).session("s").view({ signal: whileTesting() });
+    const view = new SessionView(client(passing.url, transport).session("s"), { signal: whileTesting() });
     await when(view, "there", ({ messages, status }) => status === "idle" && messages.length === 2);
     passing.refuse = true;
     passing.cut();
@@ -123,7 +123,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     const server = await serve();
     const calm = connect({ url: server.url });
     await calm.create({ id: "s" });
-    const view = client(server.url, transport).session("s").view({ signal: whileTesting() });
+    const view = new SessionView(client(server.url, transport).session("s"), { signal: whileTesting() });
     await when(view, "live", ({ connection }) => connection.state === "live");
     await calm.session("s").delete();
     const { error } = await when(view, "closed", ({ connection }) => connection.state === "closed");
