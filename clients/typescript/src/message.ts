@@ -1,7 +1,7 @@
 // `turnwire/message`: messages, and the fold that makes them out of events.
 
-import { bad } from "./error.js";
-import { checkEvent, Fold, isPartOfReply, taken, type Cursor, type EventLike, type Outcome } from "./fold.js";
+import { bad, type FoldError } from "./error.js";
+import { Fold, isPartOfReply, type Cursor, type EventLike, type Outcome } from "./fold.js";
 import type {
   ContentBlock,
   Fields,
@@ -12,7 +12,7 @@ import type {
   Usage,
 } from "./generated/model.js";
 import { newId } from "./id.js";
-import { readMsg } from "./read.js";
+import { list, need, readMsg, type Json } from "./read.js";
 
 export type * from "./generated/model.js";
 export { EventType } from "./generated/model.js";
@@ -29,11 +29,6 @@ export interface MsgInit extends Partial<Omit<MsgJson, "content" | "role">> {
 
 type BlockOf<T extends ContentBlock["type"]> = Extract<ContentBlock, { type: T }>;
 
-const KNOWN = new Set([
-  "id", "name", "role", "content", "metadata", "created_at", "usage",
-  "finished_at", "finished_reason", "structured_output", "error",
-]);
-
 /**
  * One whole turn. The fold (`appendEvent`) changes it in place, so that a long reply costs what its events
  * have in bytes; `snapshot()` gives what can be shown and compared.
@@ -41,17 +36,17 @@ const KNOWN = new Set([
 export class Msg {
   /** The id of the reply that it came from. */
   id: string;
-  name: string;
-  role: Role;
-  content: ContentBlock[];
-  metadata: Fields;
+  declare name: string;
+  declare role: Role;
+  declare content: ContentBlock[];
+  declare metadata: Fields;
   /** Empty where it is not known: then it is that of the first event. */
   created_at: string;
-  usage: Usage | null;
-  finished_at: string | null;
-  finished_reason: FinishedReason | null;
-  structured_output: unknown;
-  error: ReplyError | null;
+  declare usage: Usage | null;
+  declare finished_at: string | null;
+  declare finished_reason: FinishedReason | null;
+  declare structured_output: unknown;
+  declare error: ReplyError | null;
   /** Fields that this version does not know. */
   rest: Fields;
 
@@ -61,33 +56,21 @@ export class Msg {
 
   /** Checks what the message is made of; a role may not hold every block. */
   constructor(init: MsgInit & { role: Role }) {
-    const json = readMsg({ ...init, name: init.name ?? "" });
-    this.id = json.id ?? newId();
-    this.name = json.name;
-    this.role = json.role;
-    this.content = json.content;
-    this.metadata = json.metadata;
-    this.created_at = json.created_at ?? "";
-    this.usage = json.usage;
-    this.finished_at = json.finished_at;
-    this.finished_reason = json.finished_reason;
-    this.structured_output = json.structured_output;
-    this.error = json.error;
-    this.rest = Object.fromEntries(Object.entries(json).filter(([key]) => !KNOWN.has(key)));
+    const json = readMsg(init);
+    const { name, role, content, metadata, usage, finished_at, finished_reason, structured_output, error, id, created_at, ...rest } = json;
+    Object.assign(this, { name, role, content, metadata, usage, finished_at, finished_reason, structured_output, error });
+    this.id = id ?? newId();
+    this.created_at = created_at ?? "";
+    this.rest = rest;
   }
 
   /** A message that was stored, with the cursor that was stored beside it, ready to be folded on. */
-  static from(json: unknown, cursor?: Cursor): Msg {
-    const { id = "", ...rest } = readMsg(json);
-    const msg = new Msg(rest as MsgJson);
-    msg.id = id;
-    if (cursor) {
-      const fold = msg.#fold;
-      fold.started = cursor.started ?? false;
-      fold.whole = cursor.whole ?? false;
-      fold.seen.seq = cursor.seq ?? 0;
-      fold.seen.ids = new Set(cursor.ids);
-    }
+  static from(json: unknown, cursor: Cursor = {}): Msg {
+    const msg = new Msg(json as MsgJson);
+    msg.id = (json as MsgJson).id ?? "";
+    const { started = false, whole = false, seq = 0, ids } = cursor;
+    Object.assign(msg.#fold, { started, whole });
+    Object.assign(msg.#fold.seen, { seq, ids: new Set(ids) });
     return msg;
   }
 
@@ -105,7 +88,7 @@ export class Msg {
   }
 
   /** Applies what can be applied of an event, and hands what could not to `report`. */
-  appendEventTolerant(event: EventLike, report?: (problem: FoldProblem) => void): Outcome {
+  appendEventTolerant(event: EventLike, report?: (problem: FoldError) => void): Outcome {
     const outcome = this.#append(event, true);
     if (this.#fold.problem) report?.(this.#fold.problem);
     return outcome;
@@ -117,7 +100,7 @@ export class Msg {
     fold.problem = undefined;
     if (!reply_id || !isPartOfReply(event.type)) return "ignored";
     if (reply_id !== this.id) {
-      fold.problem = bad("WrongReply", `${event.type} is for reply ${reply_id}, this message is ${this.id}`);
+      fold.problem = bad("WrongReply", `it is for ${reply_id}, not for ${this.id}`);
       if (!tolerant) throw fold.problem;
       return "skipped";
     }
@@ -135,20 +118,14 @@ export class Msg {
     };
   }
 
-  /** Whether this event was applied before. Throws what is wrong with it. @internal */
-  hasSeen(event: EventLike): boolean {
+  /** Whether this event brought it; `came`: it did. @internal */
+  broughtBy(event: EventLike, came: boolean): boolean {
     const { seen } = this.#fold;
     const before = seen.seq;
-    const repeated = seen.remember(event as never);
-    if (!repeated) seen.forget(event as never, before);
-    return repeated;
-  }
-
-  /** Remembers the event that brought the whole message. @internal */
-  cameWhole(event: EventLike): this {
-    this.#fold.whole = true;
-    this.#fold.seen.remember(event as never);
-    return this;
+    const known = seen.has(event);
+    if (came) this.#fold.whole = true;
+    else if (!known) seen.forget(event, before);
+    return known;
   }
 
   /** The text of all text blocks; `null` where there is none. */
@@ -191,25 +168,10 @@ export class Msg {
   }
 
   #json(content: ContentBlock[]): MsgJson {
-    const { id, name, role, metadata, created_at, usage, finished_at, finished_reason } = this;
-    return {
-      name,
-      content,
-      role,
-      ...(id && { id }),
-      metadata,
-      ...(created_at && { created_at }),
-      usage,
-      finished_at,
-      finished_reason,
-      structured_output: this.structured_output,
-      error: this.error,
-      ...this.rest,
-    };
+    const { rest, id, created_at, ...known } = this as Json;
+    return { ...known, content, ...(id && { id }), ...(created_at && { created_at }), ...rest } as MsgJson;
   }
 }
-
-type FoldProblem = NonNullable<Fold["problem"]>;
 
 function copied(block: ContentBlock): ContentBlock {
   const copy = { ...block };
@@ -251,7 +213,7 @@ export function textOf(msg: { content: readonly ContentBlock[] }, separator = "\
 export class Folder {
   #messages = new Map<string, Msg>();
   #superseded = new Set<string>();
-  #reset = "";
+  #reset: unknown;
 
   /** A folder that is made of messages goes on with them. */
   constructor(messages: Iterable<Msg> = []) {
@@ -264,57 +226,52 @@ export class Folder {
   }
 
   /** Applies what can be applied of an event, and hands what could not to `report`. */
-  pushTolerant(event: EventLike, report?: (problem: FoldProblem) => void): Outcome {
+  pushTolerant(event: EventLike, report?: (problem: FoldError) => void): Outcome {
     try {
       return this.#push(event, (msg, event) => msg.appendEventTolerant(event, report), true);
     } catch (error) {
-      report?.(error as FoldProblem);
+      report?.(error as FoldError);
       return "skipped";
     }
   }
 
-  #push(event: EventLike, append: (msg: Msg, event: EventLike) => Outcome, tolerant: boolean): Outcome {
-    switch (event.type) {
-      case "MESSAGE":
-        return this.#whole(event);
-      case "SUPERSEDE":
-        for (const id of checkEvent(event)["message_ids"]) this.#superseded.add(id);
-        return "applied";
-      case "RESET": {
-        const { id = "" } = checkEvent(event);
-        if (id && id === this.#reset) return "repeated";
-        this.#reset = id;
-        this.#messages.clear();
-        this.#superseded.clear();
-        return "applied";
-      }
+  #push(event: Json & EventLike, append: (msg: Msg, event: EventLike) => Outcome, tolerant: boolean): Outcome {
+    const { type, id, reply_id } = event;
+    if (type === "MESSAGE") return this.#whole(event);
+    if (type === "SUPERSEDE") {
+      list(event["message_ids"], "message_ids", (id) => this.#superseded.add(id));
+      return "applied";
     }
-    const { reply_id } = event as { reply_id?: unknown };
-    if (!isPartOfReply(event.type) || reply_id === "") return "ignored";
-    if (typeof reply_id !== "string") checkEvent(event);
-    const known = this.#messages.get(reply_id as string);
+    if (type === "RESET") {
+      if (id && id === this.#reset) return "repeated";
+      this.#reset = id;
+      this.#messages.clear();
+      this.#superseded.clear();
+      return "applied";
+    }
+    if (!isPartOfReply(type) || reply_id === "") return "ignored";
+    need(typeof reply_id === "string", "reply_id");
+    const known = this.#messages.get(reply_id);
     if (known) return append(known, event);
     // A reply begins with the first event that fits; tolerant, with the first.
-    if (tolerant) checkEvent(event);
-    const msg = Msg.reply(reply_id as string);
-    if (tolerant) this.#messages.set(msg.id, msg);
+    const msg = Msg.reply(reply_id);
+    if (tolerant) this.#messages.set(reply_id, msg);
     const outcome = append(msg, event);
-    this.#messages.set(msg.id, msg);
+    this.#messages.set(reply_id, msg);
     return outcome;
   }
 
-  #whole(event: EventLike): Outcome {
-    const { message, id, seq } = checkEvent(event);
-    const msg = Msg.from(message);
+  #whole(event: Json & EventLike): Outcome {
+    const { message, id, seq } = event;
+    const msg = Msg.from(readMsg(message, "NotAnEvent"));
     // Without an id of its own it is known by its event's, or by its place.
     msg.id ||= id || (seq ? `seq-${seq}` : "");
     const key = this.#key(msg);
     const known = this.#messages.get(key);
-    if (known) {
-      if (known.hasSeen(event)) return "repeated";
-      throw taken(known.id);
-    }
-    this.#messages.set(key, msg.cameWhole(event));
+    if (known?.broughtBy(event, false)) return "repeated";
+    if (known) throw bad("DuplicateMessage", `${key} is there already`);
+    msg.broughtBy(event, true);
+    this.#messages.set(key, msg);
     return "applied";
   }
 

@@ -1,6 +1,6 @@
 // Watching over a WebSocket: many sessions on one connection.
 
-import { EVENTS, type Event } from "./generated/model.js";
+import type { Event } from "./generated/model.js";
 import { TurnwireError, type Http, type Transport, type WebSocketLike } from "./http.js";
 import { sse } from "./sse.js";
 import type { Line } from "./watch.js";
@@ -134,7 +134,7 @@ class Socket {
       watched!.line.live();
     } else if (watched?.active && (frame["seq"] !== undefined || frame["type"] === "RESET")) {
       // The session stands on every frame; an event has it only where it is its own.
-      if (EVENTS[event.type]?.["session_id"]) Object.assign(event, { session_id });
+      if (/^(REPLY_(START|END)|SUBAGENT_EXPOSED)$/.test(event.type)) Object.assign(event, { session_id });
       void watched.line.event(event as Event, event_id);
     }
   }

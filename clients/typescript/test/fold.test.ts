@@ -98,6 +98,7 @@ test("a text becomes a block, and a role holds what it may", () => {
 test("what does not fit is named, and changes nothing", () => {
   const msg = Msg.reply("r");
   msg.appendEvent(texts(["a"])[0]!);
+  msg.appendEvent({ type: "DATA_BLOCK_START", reply_id: "r", block_id: "d" } as EventLike);
   const before = plain(msg);
   const misfits: [EventLike & Record<string, unknown>, string][] = [
     [{ type: "TEXT_BLOCK_DELTA", reply_id: "r", block_id: "x", delta: "?" }, "UnknownBlock"],
@@ -106,9 +107,11 @@ test("what does not fit is named, and changes nothing", () => {
     [{ type: "TEXT_BLOCK_DELTA", reply_id: "r", block_id: "b" }, "NotAnEvent"],
     [{ type: "TEXT_BLOCK_DELTA", reply_id: "r", block_id: "b", delta: "x", seq: 0 }, "NotAnEvent"],
     [{ type: "TEXT_BLOCK_START", reply_id: "r", block_id: "b" }, "DuplicateBlock"],
-    [{ type: "MODEL_CALL_END", reply_id: "r", input_tokens: "many" }, "NotAnEvent"],
-    [{ type: "DATA_BLOCK_DELTA", reply_id: "r", block_id: "b", data: "YQ==", url: "x" }, "NotAnEvent"],
-    [{ type: "DATA_BLOCK_DELTA", reply_id: "r", block_id: "b" }, "NotAnEvent"],
+    [{ type: "USER_CONFIRM_RESULT", reply_id: "r", confirm_results: [null] }, "NotAnEvent"],
+    [{ type: "DATA_BLOCK_DELTA", reply_id: "r", block_id: "d", data: "YQ==", url: "x" }, "NotAnEvent"],
+    [{ type: "DATA_BLOCK_DELTA", reply_id: "r", block_id: "d" }, "NotAnEvent"],
+    [{ type: "HINT_BLOCK", reply_id: "r", block_id: "h", hint: 7 }, "NotAnEvent"],
+    [{ type: "REPLY_START", reply_id: "r", role: "king" }, "NotAnEvent"],
     [{ type: "REQUIRE_USER_CONFIRM", reply_id: "r", tool_calls: [{ id: "c", type: "text" }] }, "NotAnEvent"],
   ];
   for (const [event, kind] of misfits) {
@@ -132,7 +135,7 @@ test("keys that mean something to JavaScript are only keys", () => {
   expect(JSON.stringify(block)).toContain('"__proto__":{"polluted":true}');
   expect(({} as Record<string, unknown>)["polluted"]).toBe(undefined);
   expect(msg.appendEvent({ type: "constructor" })).toBe("ignored");
-  expect(() => Msg.from({ role: "constructor", content: [] })).toThrow("no role");
+  expect(() => Msg.from({ role: "constructor", content: [] })).toThrow("`role`");
 });
 
 test("a snapshot is the same until something happens, and so are its blocks", () => {

@@ -650,60 +650,17 @@ export const EventType = /* @__PURE__ */ Object.freeze({
 });
 export type EventType = Event["type"];
 
-/**
- * How a field is read: whether it has to be there (`!` needed, `=` has a default, `?` is null without,
- * `-` is left out without, `~` the same and also when it is empty), what it is (`s` text, `n` number, `b`
- * yes or no, `r` role, `o` object, `j` anything, `S` texts, `p` payload, `O` an object
- * of a shape, `L` several), and its default or shape.
- */
-export type Shape = Record<string, string>;
+/** What a field is when it is not there or null; `undefined`: it has to be there. */
+export type Shape = Record<string, unknown>;
 
-export const OBJECTS: Record<string, Shape> = {
-  TextBlock: { text: "!s", id: "~s", created_at: "~s", finished_at: "?s" },
-  ThinkingBlock: { thinking: "!s", id: "~s", created_at: "~s", finished_at: "?s" },
-  HintBlock: { hint: "!p", id: "~s", source: "?s", created_at: "~s", finished_at: "?s" },
-  ToolCall: { id: "!s", name: "=s", input: "=s", state: "=spending", suggested_rules: "=LPermissionRule", created_at: "~s", finished_at: "?s" },
-  ToolResult: { id: "!s", name: "=s", output: "=p", state: "=srunning", metadata: "=o", created_at: "~s", finished_at: "?s" },
-  PermissionRule: { tool_name: "!s", rule_content: "?s", behavior: "=sask", source: "=s" },
-  Usage: { input_tokens: "=n", output_tokens: "=n", cache_input_tokens: "=n", cache_creation_input_tokens: "=n" },
-  ReplyError: { type: "=sunknown", message: "=s" },
-  ConfirmResult: { confirmed: "!b", tool_call: "!OToolCall", rules: "?LPermissionRule" },
+/** The blocks, by their types. */
+export const BLOCKS: Record<string, Shape> = {
+  text: { text: undefined, finished_at: null },
+  thinking: { thinking: undefined, finished_at: null },
+  hint: { hint: undefined, source: null, finished_at: null },
+  tool_call: { id: undefined, name: "", input: "", state: "pending", suggested_rules: [], finished_at: null },
+  tool_result: { id: undefined, name: "", output: [], state: "running", metadata: {}, finished_at: null },
 };
-
-export const EVENTS: Record<string, Shape> = {
-  TEXT_BLOCK_DELTA: { block_id: "!s", delta: "!s" },
-  THINKING_BLOCK_DELTA: { block_id: "!s", delta: "!s" },
-  TOOL_CALL_DELTA: { tool_call_id: "!s", delta: "!s" },
-  TOOL_RESULT_TEXT_DELTA: { tool_call_id: "!s", delta: "!s" },
-  REPLY_START: { session_id: "=s", name: "=s", role: "=rassistant" },
-  REPLY_END: { session_id: "=s", finished_reason: "=scompleted", error: "?OReplyError", structured_output: "-j", message_metadata: "-o" },
-  MODEL_CALL_START: { model_name: "=s" },
-  MODEL_CALL_END: { input_tokens: "=n", output_tokens: "=n", cache_input_tokens: "=n", cache_creation_input_tokens: "=n", finished_reason: "=scompleted", error: "-OReplyError", discard: "-S" },
-  TEXT_BLOCK_START: { block_id: "!s" },
-  TEXT_BLOCK_END: { block_id: "!s", text: "?s", extra: "-o" },
-  THINKING_BLOCK_START: { block_id: "!s" },
-  THINKING_BLOCK_END: { block_id: "!s", extra: "-o" },
-  DATA_BLOCK_START: { block_id: "!s", media_type: "-s", name: "?s" },
-  DATA_BLOCK_DELTA: { block_id: "!s", media_type: "-s", data: "-s", url: "-s" },
-  DATA_BLOCK_END: { block_id: "!s", extra: "-o" },
-  HINT_BLOCK: { block_id: "!s", source: "?s", hint: "!p" },
-  TOOL_CALL_START: { tool_call_id: "!s", tool_call_name: "=s" },
-  TOOL_CALL_END: { tool_call_id: "!s", extra: "-o" },
-  TOOL_RESULT_START: { tool_call_id: "!s", tool_call_name: "=s" },
-  TOOL_RESULT_DATA_DELTA: { tool_call_id: "!s", block_id: "=s", media_type: "-s", data: "-s", url: "-s" },
-  TOOL_RESULT_END: { tool_call_id: "!s", state: "!srunning" },
-  EXCEED_MAX_ITERS: { name: "=s" },
-  REQUIRE_USER_CONFIRM: { tool_calls: "!LToolCall" },
-  REQUIRE_EXTERNAL_EXECUTION: { tool_calls: "!LToolCall" },
-  USER_CONFIRM_RESULT: { confirm_results: "!LConfirmResult" },
-  EXTERNAL_EXECUTION_RESULT: { execution_results: "!LToolResult" },
-  USER_INTERRUPT: {},
-  CUSTOM: { name: "!s", value: "=j" },
-  BLOCK: { block: "!OContentBlock" },
-  MESSAGE: { message: "!OMsg" },
-  SUPERSEDE: { message_ids: "!S" },
-  RESET: { epoch: "=s", reason: "=s" },
-  REQUEST_STOP: { reason: "-s", generate_reason: "-s" },
-  ALL_TOOLS_DENIED: { denied_tool_calls: "=LToolCall" },
-  SUBAGENT_EXPOSED: { session_id: "=s", subagent_id: "=s", agent_id: "=s", label: "-s" },
-};
+export const PERMISSIONRULE: Shape = { tool_name: undefined, rule_content: null, behavior: "ask", source: "" };
+export const USAGE: Shape = { input_tokens: 0, output_tokens: 0, cache_input_tokens: 0, cache_creation_input_tokens: 0 };
+export const REPLYERROR: Shape = { type: "unknown", message: "" };

@@ -96,15 +96,13 @@ export interface EventBase {
 }
 "#;
 
-const TABLES: &str = r#"
-/**
- * How a field is read: whether it has to be there (`!` needed, `=` has a default, `?` is null without,
- * `-` is left out without, `~` the same and also when it is empty), what it is (`s` text, `n` number, `b`
- * yes or no, `r` role, `o` object, `j` anything, `S` texts, `p` payload, `O` an object
- * of a shape, `L` several), and its default or shape.
- */
-export type Shape = Record<string, string>;
-"#;
+const TABLES: &str = "
+/** What a field is when it is not there or null; `undefined`: it has to be there. */
+export type Shape = Record<string, unknown>;
+
+/** The blocks, by their types. */
+export const BLOCKS: Record<string, Shape> = {
+";
 
 pub(crate) fn written() -> String {
     let mut out = HEAD.to_owned();
@@ -144,8 +142,14 @@ pub(crate) fn written() -> String {
     out.push_str(BY_HAND);
     events(&mut out);
     out.push_str(TABLES);
-    table(&mut out, "OBJECTS", &objects, |shape| shape.name);
-    table(&mut out, "EVENTS", EventKind::SHAPES, |shape| shape.word);
+    for shape in objects.iter().filter(|shape| !shape.word.is_empty()) {
+        let _ = writeln!(out, "  {}: {},", shape.word, defaults(shape));
+    }
+    out.push_str("};\n");
+    for shape in [PermissionRule::SHAPE, Usage::SHAPE, ReplyError::SHAPE] {
+        let name = shape.name.to_uppercase();
+        let _ = writeln!(out, "export const {name}: Shape = {};", defaults(&shape));
+    }
     out
 }
 
@@ -211,9 +215,10 @@ fn fields(out: &mut String, fields: &[Field]) {
         }
         let (optional, kind) = match (field.need, field.kind.strip_prefix("Option<")) {
             ("needed" | "default" | "lead" | "list", None) => ("", field.kind),
-            ("known" | "optional" | "ours", None) => ("?", field.kind),
+            ("known" | "optional" | "ours", None) | ("default" | "nullable", Some(_)) => {
+                ("?", field.kind)
+            }
             ("optional" | "ours", Some(kind)) => ("?", kind.trim_end_matches('>')),
-            ("default" | "nullable", Some(_)) => ("?", field.kind),
             other => panic!("a field {name} that is {other:?}"),
         };
         let _ = writeln!(out, "  /** {} */\n  {name}{optional}: {};", doc(field.doc), typed(kind));
@@ -239,62 +244,30 @@ fn typed(kind: &str) -> String {
     }
 }
 
-fn table(out: &mut String, name: &str, shapes: &[Shape], key: impl Fn(&Shape) -> &'static str) {
-    let _ = write!(out, "\nexport const {name}: Record<string, Shape> = {{\n");
-    for shape in shapes {
-        let mut codes = Vec::new();
-        for field in shape.fields {
-            match field.kind {
-                "Chunk<'a>" => codes.extend(["data: \"-s\"".to_owned(), "url: \"-s\"".to_owned()]),
-                "TokenCounts" => codes.extend(
-                    Usage::SHAPE.fields.iter().map(|field| format!("{}: \"=n\"", field.name)),
-                ),
-                _ => codes.push(format!(
-                    "{}: \"{}\"",
-                    field.name.trim_start_matches("r#"),
-                    code(field)
-                )),
-            }
-        }
-        let codes = codes.join(", ");
-        let codes = if codes.is_empty() { codes } else { format!(" {codes} ") };
-        let _ = writeln!(out, "  {}: {{{codes}}},", key(shape));
-    }
-    out.push_str("};\n");
+/// The fields that a reader fills in. Ids and times may be missing everywhere.
+fn defaults(shape: &Shape) -> String {
+    let fields = shape.fields.iter().filter(|field| field.need != "known");
+    let fields: Vec<String> = fields
+        .map(|field| format!("{}: {}", field.name.trim_start_matches("r#"), default(field)))
+        .collect();
+    format!("{{ {} }}", fields.join(", "))
 }
 
-fn code(field: &Field) -> String {
-    let inner = field.kind.strip_prefix("Option<").and_then(|kind| kind.strip_suffix('>'));
-    let need = match (field.need, inner) {
-        ("needed", _) => '!',
-        ("default" | "nullable", Some(_)) => '?',
-        ("default" | "list" | "lead", None) => '=',
-        ("known", _) => '~',
-        _ => '-',
-    };
-    let kind = inner.unwrap_or(field.kind);
-    let kind = match kind {
-        "String" | "Text<'a>" => "s".to_owned(),
-        "i64" => "n".to_owned(),
-        "bool" => "b".to_owned(),
-        "Json" | "CustomValue" => "j".to_owned(),
-        "Fields" => "o".to_owned(),
-        "Role" => format!("r{}", Role::default()),
-        "Payload" => "p".to_owned(),
-        "Vec<String>" => "S".to_owned(),
-        "ToolCallState" => format!("s{}", ToolCallState::default()),
-        "ToolResultState" => format!("s{}", ToolResultState::default()),
-        "FinishedReason" => format!("s{}", FinishedReason::default()),
-        "ErrorType" => format!("s{}", ErrorType::default()),
-        "Behavior" => format!("s{}", Behavior::default()),
-        "Box<Msg>" => "OMsg".to_owned(),
-        "Box<ContentBlock>" => "OContentBlock".to_owned(),
-        kind => match kind.strip_prefix("Vec<").and_then(|kind| kind.strip_suffix('>')) {
-            Some(item) => format!("L{item}"),
-            None => format!("O{kind}"),
-        },
-    };
-    format!("{need}{kind}")
+fn default(field: &Field) -> String {
+    let word = |word: &str| format!("\"{word}\"");
+    match (field.need, field.kind) {
+        ("needed", _) => "undefined".to_owned(),
+        ("nullable", _) => "null".to_owned(),
+        ("list", _) | (_, "Payload") => "[]".to_owned(),
+        (_, "Fields") => "{}".to_owned(),
+        (_, "i64") => "0".to_owned(),
+        (_, "String") => word(""),
+        (_, "ToolCallState") => word(ToolCallState::default().as_str()),
+        (_, "ToolResultState") => word(ToolResultState::default().as_str()),
+        (_, "ErrorType") => word(ErrorType::default().as_str()),
+        (_, "Behavior") => word(Behavior::default().as_str()),
+        other => panic!("a field {} that is {other:?}", field.name),
+    }
 }
 
 /// The text of attributes such as `doc = r" Which block."`.
