@@ -17,7 +17,7 @@ export interface Open {
 
 const DIGITS = /^[A-Za-z0-9+/]*$/;
 const BEGUN = /^(?:[A-Za-z0-9+/]{1,3}|[A-Za-z0-9+/]{2}=)$/;
-const notBase64 = () => bad("BadBase64", "a character that is not base64");
+const notBase64 = () => bad("BadBase64", "this is no base64, or it ends inside a byte");
 
 export function open(text: string): Open {
   const whole = text.length - (text.length % 4);
@@ -41,10 +41,10 @@ export function append(state: Open, piece: string, closed = false): Open {
   let rest = (state.begun + piece).replace(/[\t\n\f\r ]+/g, "");
   for (let pad; (pad = rest.indexOf("=")) >= 0; ) {
     const at = pad - (pad % 4);
-    if (pad - at < 2) throw bad("BadBase64", "padding where none can be");
+    if (pad - at < 2) throw notBase64();
     const last = rest.slice(at, at + 4);
     if (last.length === 3) break; // `ab=`: the second `=` is still to come.
-    if (!/^=?=$/.test(last.slice(pad - at))) throw bad("BadBase64", "padding where none can be");
+    if (!/^=?=$/.test(last.slice(pad - at))) throw notBase64();
     bytes += decode(rest.slice(0, at)) + decode(last.slice(0, pad - at));
     rest = rest.slice(at + 4);
   }
@@ -53,7 +53,7 @@ export function append(state: Open, piece: string, closed = false): Open {
   let begun = rest.slice(whole);
   if (begun && !BEGUN.test(begun)) throw notBase64();
   if (closed) {
-    if (begun.length === 1) throw leftOver();
+    if (begun.length === 1) throw notBase64();
     bytes += decode(begun.replace("=", ""));
     begun = "";
   }
@@ -62,7 +62,7 @@ export function append(state: Open, piece: string, closed = false): Open {
 }
 
 export function checkEnd({ begun }: Open): void {
-  if (begun.length === 1 && BEGUN.test(begun)) throw leftOver();
+  if (begun.length === 1 && BEGUN.test(begun)) throw notBase64();
 }
 
 /** A group that has begun is taken as unpadded; a rest that is no byte is dropped. */
@@ -78,12 +78,10 @@ export function close(state: Open): Open {
   return open(state.head + btoa(bytes));
 }
 
-const leftOver = () => bad("BadBase64", "the data ends inside a byte: one character is left over");
-
 function group(padded: string): string {
   const digits = padded.replace(/==?$/, "");
   if (padded && (digits.length < 2 || !DIGITS.test(digits))) {
-    throw bad("BadBase64", "the block holds data that is not base64");
+    throw notBase64();
   }
   return atob(digits);
 }

@@ -3,7 +3,7 @@
 import { append, checkEnd, close, open, text, type Open } from "./base64.js";
 import { bad, FoldError, type Problem } from "./error.js";
 import { EventType, USAGE, type ContentBlock, type DataBlock, type Part, type ToolCall, type ToolResult } from "./generated/model.js";
-import { block, checkRole, error, isData, list, need, toolCall, toolResult, type Json } from "./read.js";
+import { block, checkRole, error, familyOf, isData, list, need, toolCall, toolResult, type Json } from "./read.js";
 
 /** What became of an event. */
 export type Outcome = "applied" | "repeated" | "ignored" | "skipped";
@@ -27,7 +27,6 @@ const OF_REPLIES = /* @__PURE__ */ new Set(/* @__PURE__ */ Object.keys(EventType
 
 /** The id of a block, where it is a plain text. */
 const idOf = ({ id }: { id?: unknown }): string => (typeof id === "string" ? id : "");
-const familyOf = (block: { type: string }): string => (isData(block) ? "data" : /^(text|thinking|hint|tool_call|tool_result)$/.test(block.type) ? block.type : "");
 const partsOf = ({ output }: Json): Part[] => (Array.isArray(output) ? output : []);
 
 /** The data in a block. */
@@ -86,10 +85,8 @@ export class Fold {
     const before = seen.seq;
     this.problem = undefined;
     this.#tolerant = tolerant;
-    let known = true;
     try {
       if (seen.has(event)) return "repeated";
-      known = false;
       if (this.whole) throw bad("DuplicateMessage", `${msg.id} is there already`);
       if (msg.finished_at !== null) throw bad("AlreadyEnded", `the reply ${msg.id} has ended`);
       this.#apply(event);
@@ -97,7 +94,7 @@ export class Fold {
       this.changed = true;
       return "applied";
     } catch (error) {
-      if (!known) seen.forget(event, before);
+      seen.forget(event, before);
       this.problem = error instanceof FoldError ? error : bad("NotAnEvent", String(error));
       if (!tolerant) throw this.problem;
       return "skipped";
@@ -141,10 +138,8 @@ export class Fold {
         const late = result["finished_at"] != null;
         const part = event.block_id && this.#blocks().get(`${id} ${event.block_id}`);
         if (part) return this.#chunk(part, event, late);
-        const data = { type: "data", id: event.block_id, created_at, source: { type: "base64", data: "", media_type: event.media_type } };
-        const made = block(data);
-        this.#chunk(made, event, late);
-        this.#part(result, made);
+        const source = { type: "base64", data: "", media_type: event.media_type };
+        this.#part(result, { type: "data", id: event.block_id, created_at, source }, (part) => this.#chunk(part, event, late));
         break;
       }
       case "DATA_BLOCK_DELTA": {
@@ -336,14 +331,13 @@ export class Fold {
     return result["output"];
   }
 
-  #part(result: Json, value: Json): void {
-    const parts = this.#parts(result);
+  #part(result: Json, value: Json, begin?: (part: Json) => void): void {
+    const { id, output } = result;
     // The id of a part that no event named: the same on every machine.
-    const part = block({ ...value, id: value["id"] || `${result["id"]}-${parts.length}` }) as Part;
-    const state = this.#open.get(value["source"]);
-    if (state) this.#open.set((part as DataBlock).source, state);
-    parts.push(part);
-    if (isData(part)) this.#blocks().set(`${result["id"]} ${part.id}`, part);
+    const part = block({ ...value, id: value["id"] || `${id}-${typeof output === "string" ? 1 : output.length}` }) as Part;
+    begin?.(part);
+    this.#parts(result).push(part);
+    if (isData(part)) this.#blocks().set(`${id} ${part.id}`, part);
   }
 
   /** Appends bytes to a block; a URL is the whole content, and replaces it. */
@@ -356,7 +350,7 @@ export class Fold {
       block["source"] = { type: "url", url, ...(known != null && { media_type: known }) };
       return;
     }
-    if (source.type !== "base64") throw bad("MixedSource", "bytes for a block whose content is a URL");
+    if (source.type !== "base64") throw bad("MixedSource", "its content is a URL");
     const state = append(this.#state(source), data, late);
     this.#open.set(source, state);
     source.data = text(state);

@@ -46,8 +46,8 @@ export class TurnwireError extends Error {
   /** What to do about it. */
   readonly hint: string | undefined;
 
-  constructor(message: string, type = "lost", status = 0, hint?: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
+  constructor(message: string, type = "lost", status = 0, hint?: string) {
+    super(message);
     this.name = "TurnwireError";
     this.type = type;
     this.status = status;
@@ -56,7 +56,7 @@ export class TurnwireError extends Error {
 
   /** Whether the same may work later: nobody knows what happened, or it does not work now. */
   get passes(): boolean {
-    return !this.status || this.status === 429 || (this.status >= 500 && this.status <= 504 && this.status !== 501);
+    return [0, 429, 500, 502, 503, 504].includes(this.status);
   }
 }
 
@@ -66,8 +66,6 @@ export interface Ask {
   signal?: AbortSignal | undefined;
   accept?: string;
 }
-
-export const now = (): number => Date.now();
 
 export class Http {
   readonly base: string;
@@ -90,7 +88,7 @@ export class Http {
   /** One request; an answer that is no success is an error. */
   async once(method: string, path: string, ask: Ask = {}): Promise<Response> {
     const token = await this.token();
-    const headers: Record<string, string> = { accept: ask.accept ?? "application/json", ...ask.headers };
+    const headers: Record<string, string> = { ...(ask.accept && { accept: ask.accept }), ...ask.headers };
     if (token) headers["authorization"] = `Bearer ${token}`;
     const { fetch = globalThis.fetch } = this.options;
     const init: RequestInit = { method, headers, signal: ask.signal ?? null };
@@ -99,8 +97,7 @@ export class Http {
     try {
       response = await fetch(this.base + path, init);
     } catch (error) {
-      ask.signal?.throwIfAborted();
-      throw new TurnwireError(`cannot reach ${this.base || "the server"}`, "lost", 0, undefined, error);
+      throw ask.signal?.aborted ? ask.signal.reason : new TurnwireError(`cannot reach ${this.base || "the server"}: ${error}`);
     }
     if (response.ok) return response;
     const answer = await response.json().catch(() => ({}));
@@ -121,20 +118,18 @@ export class Http {
   }
 
   async #again<T>(method: string, path: string, ask: Ask, read: (response: Response) => Promise<T>): Promise<T> {
-    const end = now() + this.#patience;
+    const end = Date.now() + this.#patience;
     for (let attempt = 0; ; attempt++) {
       try {
         const response = await this.once(method, path, ask);
         return await read(response).catch((error) => {
-          ask.signal?.throwIfAborted();
-          throw new TurnwireError("the answer broke off", "lost", 0, undefined, error);
+          throw ask.signal?.aborted ? ask.signal.reason : new TurnwireError(`the answer broke off: ${error}`);
         });
       } catch (error) {
         // The first delete may have worked, only its answer was lost.
-        if (attempt && method === "DELETE" && error instanceof TurnwireError && error.status === 404) {
-          return undefined as T;
-        }
-        if (!(error instanceof TurnwireError) || !error.passes || now() >= end) throw error;
+        const { status, passes } = error as TurnwireError;
+        if (attempt && method === "DELETE" && status === 404) return undefined as T;
+        if (!passes || Date.now() >= end) throw error;
         await sleep(pause(this.retry, attempt), ask.signal);
       }
     }

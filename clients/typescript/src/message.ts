@@ -29,9 +29,12 @@ export interface MsgInit extends Partial<Omit<MsgJson, "content" | "role">> {
 
 type BlockOf<T extends ContentBlock["type"]> = Extract<ContentBlock, { type: T }>;
 
+/** What the functions here know of a message. A method would be loaded by everybody who loads the class. */
+const folds = /* @__PURE__ */ new WeakMap<Msg, Fold>();
+
 /**
  * One whole turn. The fold (`appendEvent`) changes it in place, so that a long reply costs what its events
- * have in bytes; `snapshot()` gives what can be shown and compared.
+ * have in bytes; `snapshot(msg)` gives what can be shown and compared.
  */
 export class Msg {
   /** The id of the reply that it came from. */
@@ -51,8 +54,6 @@ export class Msg {
   rest: Fields;
 
   #fold = new Fold(this);
-  #shown: MsgJson | undefined;
-  #copies = new WeakMap<ContentBlock, ContentBlock>();
 
   /** Checks what the message is made of; a role may not hold every block. */
   constructor(init: MsgInit & { role: Role }) {
@@ -62,6 +63,7 @@ export class Msg {
     this.id = id ?? newId();
     this.created_at = created_at ?? "";
     this.rest = rest;
+    folds.set(this, this.#fold);
   }
 
   /** A message that was stored, with the cursor that was stored beside it, ready to be folded on. */
@@ -118,16 +120,6 @@ export class Msg {
     };
   }
 
-  /** Whether this event brought it; `came`: it did. @internal */
-  broughtBy(event: EventLike, came: boolean): boolean {
-    const { seen } = this.#fold;
-    const before = seen.seq;
-    const known = seen.has(event);
-    if (came) this.#fold.whole = true;
-    else if (!known) seen.forget(event, before);
-    return known;
-  }
-
   /** The text of all text blocks; `null` where there is none. */
   getTextContent(separator = "\n"): string | null {
     return textOf(this, separator);
@@ -145,41 +137,11 @@ export class Msg {
     return this.content.some((block) => type === undefined || block.type === type);
   }
 
-  /**
-   * The message as it stands, as a value: it never changes any more. As long as nothing happened it is the
-   * same object, and so is each of its blocks that did not change: what is shown compares by identity.
-   */
-  snapshot(): MsgJson {
-    const fold = this.#fold;
-    if (this.#shown && !fold.changed) return this.#shown;
-    const content = this.content.map((block) => {
-      let copy = this.#copies.get(block);
-      if (!copy || fold.dirty.has(block)) this.#copies.set(block, (copy = copied(block)));
-      return copy;
-    });
-    fold.dirty.clear();
-    fold.changed = false;
-    return (this.#shown = this.#json(content));
-  }
-
   /** The message as the server would write it. */
   toJSON(): MsgJson {
-    return this.#json(this.content);
-  }
-
-  #json(content: ContentBlock[]): MsgJson {
     const { rest, id, created_at, ...known } = this as Json;
-    return { ...known, content, ...(id && { id }), ...(created_at && { created_at }), ...rest } as MsgJson;
+    return { ...known, ...(id && { id }), ...(created_at && { created_at }), ...rest } as MsgJson;
   }
-}
-
-function copied(block: ContentBlock): ContentBlock {
-  const copy = { ...block };
-  if (copy.type === "tool_result" && typeof copy.output !== "string") {
-    copy.output = copy.output.map((part) => copied(part) as typeof part);
-  }
-  if ("source" in copy && typeof copy.source === "object") copy.source = { ...copy.source! } as never;
-  return copy;
 }
 
 /** An assistant's message. It may hold anything. */
@@ -207,6 +169,52 @@ export class SystemMsg extends Msg {
 export function textOf(msg: { content: readonly ContentBlock[] }, separator = "\n"): string | null {
   const texts = msg.content.flatMap((block) => (block.type === "text" ? [block.text] : []));
   return texts.length ? texts.join(separator) : null;
+}
+
+interface Shown {
+  json: MsgJson;
+  blocks: WeakMap<ContentBlock, ContentBlock>;
+}
+const shown = /* @__PURE__ */ new WeakMap<Msg, Shown>();
+
+/**
+ * The message as it stands, as a value: it never changes any more. As long as nothing happened it is the
+ * same object, and so is each of its blocks that did not change: what is shown compares by identity.
+ */
+export function snapshot(msg: Msg): MsgJson {
+  const fold = folds.get(msg)!;
+  const before = shown.get(msg);
+  if (before && !fold.changed) return before.json;
+  const blocks: Shown["blocks"] = before?.blocks ?? new WeakMap();
+  const content = msg.content.map((block) => {
+    let copy = blocks.get(block);
+    if (!copy || fold.dirty.has(block)) blocks.set(block, (copy = copied(block)));
+    return copy;
+  });
+  fold.dirty.clear();
+  fold.changed = false;
+  const json = { ...msg.toJSON(), content };
+  shown.set(msg, { json, blocks });
+  return json;
+}
+
+function copied(block: ContentBlock): ContentBlock {
+  const copy = { ...block };
+  if (copy.type === "tool_result" && typeof copy.output !== "string") {
+    copy.output = copy.output.map((part) => copied(part) as typeof part);
+  }
+  if ("source" in copy && typeof copy.source === "object") copy.source = { ...copy.source! } as never;
+  return copy;
+}
+
+/** Whether this event brought the message; `came`: it did. */
+function broughtBy(msg: Msg, event: EventLike, came: boolean): boolean {
+  const fold = folds.get(msg)!;
+  const before = fold.seen.seq;
+  const known = fold.seen.has(event);
+  if (came) fold.whole = true;
+  else if (!known) fold.seen.forget(event, before);
+  return known;
 }
 
 /** Folds a stream into its messages: many replies, interleaved, with whole messages between them. */
@@ -268,9 +276,9 @@ export class Folder {
     msg.id ||= id || (seq ? `seq-${seq}` : "");
     const key = this.#key(msg);
     const known = this.#messages.get(key);
-    if (known?.broughtBy(event, false)) return "repeated";
+    if (known && broughtBy(known, event, false)) return "repeated";
     if (known) throw bad("DuplicateMessage", `${key} is there already`);
-    msg.broughtBy(event, true);
+    broughtBy(msg, event, true);
     this.#messages.set(key, msg);
     return "applied";
   }

@@ -8,15 +8,12 @@ export function sse(http: Http): Connect {
   return async ({ session, after, raw, until, signal, live, event }) => {
     const silence = new AbortController();
     let timer: ReturnType<typeof setTimeout>;
-    const lost = new TurnwireError(`nothing came for ${http.silence} ms`);
-    const heard = () => (clearTimeout(timer), (timer = setTimeout(() => silence.abort(lost), http.silence)));
-    const abort = () => silence.abort(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
-    if (signal.aborted) abort();
+    const lost = () => silence.abort(new TurnwireError(`nothing came for ${http.silence} ms`));
+    const heard = () => (clearTimeout(timer), (timer = setTimeout(lost, http.silence)));
     heard();
     try {
       const path = `/v1/sessions/${encodeURIComponent(session)}/events${query({ after, raw, until })}`;
-      const ask = { accept: "text/event-stream", signal: silence.signal };
+      const ask = { accept: "text/event-stream", signal: AbortSignal.any([signal, silence.signal]) };
       const response = await http.once("GET", path, ask);
       // Only this says that there is nothing more to come: anything else may be a cut.
       if (response.status === 204) return;
@@ -38,12 +35,10 @@ export function sse(http: Http): Connect {
         }
       }
     } catch (error) {
-      if (silence.signal.aborted) throw silence.signal.reason;
-      if (error instanceof TurnwireError) throw error;
-      throw new TurnwireError("the connection was lost", "lost", 0, undefined, error);
+      silence.signal.throwIfAborted();
+      throw error instanceof TurnwireError ? error : new TurnwireError(`the connection was lost: ${error}`);
     } finally {
       clearTimeout(timer!);
-      signal.removeEventListener("abort", abort);
       silence.abort();
     }
   };

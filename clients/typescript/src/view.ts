@@ -2,7 +2,7 @@
 
 import type { FoldError } from "./error.js";
 import type { Event, MsgJson, ToolCall } from "./generated/model.js";
-import { Folder, Msg } from "./message.js";
+import { Folder, Msg, snapshot } from "./message.js";
 import type { Queued, Sendable, Sent, Session, SessionInfo, Status } from "./session.js";
 import { keep, type Connection } from "./watch.js";
 
@@ -271,6 +271,7 @@ export class SessionView implements AsyncIterable<SessionState> {
     const history = [...this.#older, ...this.#folder.history];
     const own = history.filter(({ id }) => !this.#whose.has(id));
     const open = own.filter((msg) => msg.role === "assistant" && msg.finished_at === null);
+    const last = open.at(-1);
     const pending: Approval[] = [];
     for (const msg of history) {
       if (msg.finished_at !== null) continue;
@@ -287,10 +288,10 @@ export class SessionView implements AsyncIterable<SessionState> {
         });
       }
     }
-    const messages = same(before.messages, own.map((msg) => msg.snapshot()));
+    const messages = same(before.messages, own.map((msg) => snapshot(msg)));
     const agents = history.flatMap((msg) => {
       const whose = this.#whose.get(msg.id);
-      return whose ? [{ message: msg.snapshot(), ...whose }] : [];
+      return whose ? [{ message: snapshot(msg), ...whose }] : [];
     });
     const queued = (before.session?.queued ?? []).map((waits): SessionState["queued"][number] => {
       const content = this.#said.get(waits.message_id);
@@ -300,7 +301,7 @@ export class SessionView implements AsyncIterable<SessionState> {
       ...before,
       messages,
       agents: same(before.agents, agents, (a, b) => a.message === b.message && a.agent_path === b.agent_path),
-      streaming: open.at(-1)?.snapshot() ?? null,
+      streaming: last ? snapshot(last) : null,
       status: pending.length ? "waiting" : open.length ? "running" : "idle",
       pending: same(before.pending, pending, (a, b) => JSON.stringify(a) === JSON.stringify(b)),
       queued: same(before.queued, queued, (a, b) => a.message_id === b.message_id && a.content === b.content),

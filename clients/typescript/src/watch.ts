@@ -1,7 +1,7 @@
 // The events of a session: each once and in order, over lost connections and restarts.
 
 import type { Event } from "./generated/model.js";
-import { now, pause, sleep, TurnwireError, type Http } from "./http.js";
+import { pause, sleep, type Http, type TurnwireError } from "./http.js";
 
 /** How a connection is. */
 export type Connection =
@@ -46,19 +46,16 @@ export interface Watching {
 }
 
 /** Keeps a connection until the signal, or an end. It never throws. */
-export async function keep(http: Http, connect: Connect, what: Watching, sink: Sink): Promise<string | undefined> {
-  const { session, raw = false, until, signal } = what;
+export async function keep(http: Http, connect: Connect, what: Watching & { signal: AbortSignal }, sink: Sink): Promise<void> {
+  const { session, raw = false, until, signal: stop } = what;
   let { after } = what;
   let last = seqOf(after);
   let attempt = 0;
-  const stop = signal ?? new AbortController().signal;
   try {
     for (;;) {
       sink.connection({ state: "connecting" });
       const line = new AbortController();
-      const abort = () => line.abort(stop.reason);
-      if (stop.aborted) abort();
-      stop.addEventListener("abort", abort, { once: true });
+      const signal = AbortSignal.any([stop, line.signal]);
       let lost: Error;
       try {
         await connect({
@@ -66,10 +63,10 @@ export async function keep(http: Http, connect: Connect, what: Watching, sink: S
           after,
           raw,
           until,
-          signal: line.signal,
+          signal,
           live: () => sink.connection({ state: "live" }),
           event: (event, id) => {
-            if (line.signal.aborted) return;
+            if (signal.aborted) return;
             attempt = 0;
             if (event.type === "RESET") {
               // Everything comes again, from the start.
@@ -89,20 +86,18 @@ export async function keep(http: Http, connect: Connect, what: Watching, sink: S
       } catch (error) {
         if (stop.aborted) break;
         lost = error as Error;
-        if (lost instanceof TurnwireError && !lost.passes) throw lost;
+        if (!(lost as TurnwireError).passes) throw lost;
       } finally {
-        stop.removeEventListener("abort", abort);
         line.abort();
       }
       const wait = pause(http.retry, attempt++);
-      sink.connection({ state: "waiting", retryAt: now() + wait, error: lost });
+      sink.connection({ state: "waiting", retryAt: Date.now() + wait, error: lost });
       await sleep(wait, stop);
     }
     sink.connection({ state: "closed", error: null });
   } catch (error) {
     sink.connection({ state: "closed", error: stop.aborted ? null : (error as Error) });
   }
-  return after;
 }
 
 /** The place in a token; 0 where there is none. */
@@ -124,10 +119,7 @@ export class Watch implements AsyncIterableIterator<Event> {
   #done = false;
 
   constructor(http: Http, connect: Connect, what: Watching) {
-    const { signal } = what;
-    const abort = () => this.#stop.abort(signal?.reason);
-    if (signal?.aborted) abort();
-    signal?.addEventListener("abort", abort, { once: true });
+    const signal = AbortSignal.any([this.#stop.signal, ...(what.signal ? [what.signal] : [])]);
     const sink: Sink = {
       connection: (connection) => {
         this.connection = connection;
@@ -141,8 +133,7 @@ export class Watch implements AsyncIterableIterator<Event> {
         return;
       },
     };
-    void keep(http, connect, { ...what, signal: this.#stop.signal }, sink).then(() => {
-      signal?.removeEventListener("abort", abort);
+    void keep(http, connect, { ...what, signal }, sink).then(() => {
       this.#done = true;
       this.#wake?.();
     });

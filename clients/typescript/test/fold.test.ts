@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { AssistantMsg, EventType, FoldError, Folder, Msg, SystemMsg, UserMsg, type Event, type EventLike } from "turnwire/message";
+import { AssistantMsg, EventType, FoldError, Folder, Msg, snapshot, SystemMsg, UserMsg, type Event, type EventLike } from "turnwire/message";
 
 function vectors(name: string): any[] {
   return JSON.parse(readFileSync(new URL(`vectors/${name}.json`, import.meta.url), "utf8")).cases;
@@ -141,10 +141,10 @@ test("keys that mean something to JavaScript are only keys", () => {
 test("a snapshot is the same until something happens, and so are its blocks", () => {
   const msg = Msg.reply("r");
   for (const event of [...texts(["one"], "a"), ...texts(["two"], "b")]) msg.appendEvent(event);
-  const first = msg.snapshot();
-  expect(msg.snapshot()).toBe(first);
+  const first = snapshot(msg);
+  expect(snapshot(msg)).toBe(first);
   msg.appendEvent(texts(["!"], "b")[1]!);
-  const second = msg.snapshot();
+  const second = snapshot(msg);
   expect(second).not.toBe(first);
   expect(second.content[0]).toBe(first.content[0]);
   expect(second.content[1]).not.toBe(first.content[1]);
