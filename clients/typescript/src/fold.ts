@@ -1,0 +1,385 @@
+// The fold: events in, one message out. The same as `turnwire-core`'s, event by event.
+
+import { append, checkEnd, close, open, text, type Open } from "./base64.js";
+import { bad, FoldError, type Problem } from "./error.js";
+import { EventType, USAGE, type ContentBlock, type DataBlock, type Part, type ToolCall, type ToolResult } from "./generated/model.js";
+import { block, checkRole, error, familyOf, isData, list, need, toolCall, toolResult, type Json } from "./read.js";
+
+/** What became of an event. */
+export type Outcome = "applied" | "repeated" | "ignored" | "skipped";
+
+/** Anything that has a type: an event of ours, or one that a later version knows. */
+export interface EventLike {
+  type: string;
+}
+
+/** Where the fold of a message stands. Stored beside the message, it lets the fold go on later. */
+export interface Cursor {
+  started?: boolean;
+  whole?: boolean;
+  seq?: number;
+  ids?: string[];
+}
+
+/** Whether events of this type are part of a reply; the others change no message's content. */
+export const isPartOfReply = (type: string): boolean => type === "TEXT_BLOCK_DELTA" || OF_REPLIES.has(type);
+const OF_REPLIES = /* @__PURE__ */ new Set(/* @__PURE__ */ Object.keys(EventType).filter((type) => !/^(CUSTOM|MESSAGE|SUPERSEDE|RESET)$/.test(type)));
+
+/** The id of a block, where it is a plain text. */
+const idOf = ({ id }: { id?: unknown }): string => (typeof id === "string" ? id : "");
+const partsOf = ({ output }: Json): Part[] => (Array.isArray(output) ? output : []);
+
+/** The data in a block. */
+const dataOf = (block: ContentBlock): DataBlock[] => (isData(block) ? [block as DataBlock] : block.type === "tool_result" ? (partsOf(block).filter(isData) as DataBlock[]) : []);
+
+/** Which events were applied: all up to a seq, and those without a seq by their ids. */
+export class Seen {
+  seq = 0;
+  ids = new Set<string>();
+
+  /** Whether it came before; otherwise it is remembered. */
+  has({ seq, seq_from, id }: any): boolean {
+    if (seq == null) {
+      const before = this.ids.size;
+      return !!id && this.ids.add(id).size === before;
+    }
+    need(seq > 0 && Number.isInteger(seq), "seq");
+    if (seq <= this.seq) return true;
+    if (seq_from <= this.seq && seq_from != null) throw bad("Overlap", `${seq_from} to ${seq} was applied up to ${this.seq}`);
+    // Where a stream changes from ids to seqs, what came with an id may come again.
+    if (this.ids.has(id)) return true;
+    this.seq = seq;
+    return false;
+  }
+
+  /** The event was refused after all. */
+  forget({ seq, id }: Json, before: number): void {
+    this.seq = before;
+    if (seq == null) this.ids.delete(id);
+  }
+}
+
+export class Fold {
+  readonly seen = new Seen();
+  started = false;
+  /** The message came whole: it is no reply, and takes no events. */
+  whole = false;
+  /** What was wrong with the last event, when tolerant. */
+  problem: FoldError | undefined;
+  /** Blocks that have changed since they were last shown; nothing: all. */
+  dirty = new Set<ContentBlock>();
+  changed = true;
+
+  #tolerant = false;
+  /** The blocks by family and id; the data of results by theirs. */
+  #index: Map<string, any> | undefined;
+  #open = new WeakMap<object, Open>();
+  #last: ContentBlock | undefined;
+
+  /** `msg` is the message that is changed. */
+  constructor(readonly msg: any) {}
+
+  /** `tolerant`: apply what can be applied, and say in `problem` what could not. */
+  push(event: any, tolerant: boolean): Outcome {
+    const { seen, msg } = this;
+    const before = seen.seq;
+    this.problem = undefined;
+    this.#tolerant = tolerant;
+    try {
+      if (seen.has(event)) return "repeated";
+      if (this.whole) throw bad("DuplicateMessage", `${msg.id} is there already`);
+      if (msg.finished_at !== null) throw bad("AlreadyEnded", `the reply ${msg.id} has ended`);
+      this.#apply(event);
+      msg.created_at ||= event.created_at ?? "";
+      this.changed = true;
+      return "applied";
+    } catch (error) {
+      seen.forget(event, before);
+      this.problem = error instanceof FoldError ? error : bad("NotAnEvent", String(error));
+      if (!tolerant) throw this.problem;
+      return "skipped";
+    }
+  }
+
+  /** What can be applied although it is not right. */
+  #minor(check: () => void): void {
+    try {
+      check();
+    } catch (error) {
+      if (!this.#tolerant) throw error;
+      this.problem ??= error as FoldError;
+    }
+  }
+
+  #apply(event: any): void {
+    const { msg } = this;
+    const { type, delta } = event;
+    const created_at: string = event.created_at ?? "";
+    const id: string = event.tool_call_id ?? event.block_id;
+    switch (type) {
+      case "TEXT_BLOCK_DELTA":
+        this.#goesOn("text", id, delta).text += delta;
+        break;
+      case "THINKING_BLOCK_DELTA":
+        this.#goesOn("thinking", id, delta).thinking += delta;
+        break;
+      case "TOOL_CALL_DELTA":
+        this.#goesOn("tool_call", id, delta).input += delta;
+        break;
+      case "TOOL_RESULT_TEXT_DELTA": {
+        const result = this.#goesOn("tool_result", id, delta);
+        const last = this.#parts(result).at(-1);
+        if (last?.type === "text") last.text += delta;
+        else this.#part(result, { type: "text", text: delta, created_at });
+        break;
+      }
+      case "TOOL_RESULT_DATA_DELTA": {
+        const result: Json = this.#goesOn("tool_result", id, "");
+        const late = result["finished_at"] != null;
+        const part = event.block_id && this.#blocks().get(`${id} ${event.block_id}`);
+        if (part) return this.#chunk(part, event, late);
+        const source = { type: "base64", data: "", media_type: event.media_type };
+        this.#part(result, { type: "data", id: event.block_id, created_at, source }, (part) => this.#chunk(part, event, late));
+        break;
+      }
+      case "DATA_BLOCK_DELTA": {
+        const block = this.#goesOn("data", id, "");
+        return this.#chunk(block, event, block["finished_at"] != null);
+      }
+      case "TEXT_BLOCK_START":
+        return this.#start({ type: "text", text: "", id, created_at });
+      case "THINKING_BLOCK_START":
+        return this.#start({ type: "thinking", thinking: "", id, created_at });
+      case "DATA_BLOCK_START":
+        return this.#start({ type: "data", id, source: { type: "base64", data: "", media_type: event.media_type }, name: event.name, created_at });
+      case "TOOL_CALL_START":
+        return this.#start({ type: "tool_call", id, name: event.tool_call_name, created_at });
+      case "TOOL_RESULT_START":
+        return this.#start({ type: "tool_result", id, name: event.tool_call_name, created_at });
+      case "HINT_BLOCK":
+        return this.#start({ type: "hint", id, hint: event.hint, source: event.source, created_at, finished_at: created_at });
+      case "BLOCK":
+        return this.#start(event.block, true);
+      case "TEXT_BLOCK_END": {
+        const block = this.#ends("text", id);
+        block["text"] = event.text ?? block["text"];
+        return finish(block, event, "text");
+      }
+      case "THINKING_BLOCK_END":
+        return finish(this.#ends("thinking", id), event, "thinking");
+      case "TOOL_CALL_END":
+        return finish(this.#ends("tool_call", id), event, "name", "input", "state", "suggested_rules");
+      case "DATA_BLOCK_END": {
+        const block = this.#ends("data", id);
+        this.#close([block as ContentBlock]);
+        return finish(block, event, "source", "name");
+      }
+      case "TOOL_RESULT_END": {
+        need(typeof event.state === "string", "state");
+        const result = this.#ends("tool_result", id);
+        this.#close([result as ContentBlock]);
+        result["state"] = event.state;
+        result["metadata"] = event.metadata ?? {};
+        result["finished_at"] = created_at;
+        return this.#over(id);
+      }
+      case "REPLY_START":
+        // The first start names who replies; later ones only say that the reply goes on.
+        if (this.started) return;
+        checkRole(event.role ?? "assistant", msg.content);
+        msg.name = event.name || msg.name;
+        msg.role = event.role ?? "assistant";
+        this.started = true;
+        break;
+      case "REPLY_END": {
+        const failed = error(event.error ?? null);
+        this.#close(msg.content.filter((block: ContentBlock) => block.finished_at == null));
+        msg.finished_at = created_at;
+        msg.finished_reason = event.finished_reason ?? "completed";
+        msg.error = failed;
+        msg.structured_output = event.structured_output ?? msg.structured_output;
+        msg.metadata = { ...msg.metadata, ...event.message_metadata };
+        break;
+      }
+      case "MODEL_CALL_END": {
+        const usage = (msg.usage = { ...USAGE, ...msg.usage });
+        for (const count in USAGE) usage[count] += event[count] ?? 0;
+        const gone = new Set(event.discard ?? []);
+        if (!gone.size) return;
+        msg.content = msg.content.filter((block: ContentBlock) => !gone.has(idOf(block)));
+        this.#index = this.#last = undefined;
+        break;
+      }
+      case "REQUIRE_USER_CONFIRM":
+        // A call that is over stays so: the question came late.
+        return this.#calls(list(event.tool_calls, "tool_calls", toolCall), (call, asked) => {
+          call.state = "asking";
+          call.suggested_rules = asked.suggested_rules;
+        });
+      case "REQUIRE_EXTERNAL_EXECUTION":
+        return this.#calls(list(event.tool_calls, "tool_calls", toolCall), (call) => (call.state = "submitted"));
+      case "USER_CONFIRM_RESULT":
+        // An answer counts only while the call is asking, and an edited input only in an approval.
+        return this.#calls(
+          list(event.confirm_results, "confirm_results", ({ confirmed, tool_call }) => ({ ...toolCall(tool_call), confirmed })),
+          (call, { confirmed, input }) => {
+            if (call.state !== "asking") return;
+            call.state = confirmed ? "allowed" : "finished";
+            if (confirmed) call.input = input || call.input;
+          },
+        );
+      case "EXTERNAL_EXECUTION_RESULT": {
+        const results: ToolResult[] = list(event.execution_results, "execution_results", toolResult);
+        checkRole(msg.role, [{ type: "tool_result" }]);
+        for (const result of results) {
+          const known = this.#get("tool_result", result.id);
+          // It came late: the call was closed without it.
+          if (known && known["state"] !== "running") continue;
+          // The output of one that runs is left to the deltas that the agent sends.
+          if (!known) this.#start({ ...result, created_at: result.created_at || created_at, finished_at: result.finished_at ?? created_at });
+          this.#over(result.id);
+        }
+      }
+    }
+  }
+
+  /** The call of a result that is there is over. */
+  #over(id: string): void {
+    const call = this.#get("tool_call", id);
+    if (call) call["state"] = "finished";
+  }
+
+  /** Changes every listed call that the message has; an event of which it has none is about something else. */
+  #calls<T extends ToolCall>(listed: T[], change: (call: ToolCall, item: T) => void): void {
+    const known = listed.filter((item) => this.#get("tool_call", item.id));
+    if (listed.length && !known.length) throw this.#no("UnknownBlock", "tool_call", listed[0]!.id);
+    for (const item of known) {
+      const call = this.#get("tool_call", item.id) as ToolCall;
+      if (call.state !== "finished") change(call, item);
+    }
+  }
+
+  #no(kind: Problem, family: string, id: string): FoldError {
+    return bad(kind, `the ${family} block ${id} of reply ${this.msg.id}`);
+  }
+
+  /** Appends a block that is not there yet; `whole`, also one without an id. */
+  #start(value: Json, whole = false): void {
+    const made = block(value);
+    const id = idOf(made);
+    if (!whole) need(typeof value["id"] === "string", "id");
+    checkRole(this.msg.role, [made]);
+    if ((id || !whole) && this.#blocks().has(`${familyOf(made)} ${id}`)) throw this.#no("DuplicateBlock", made.type, id);
+    this.msg.content.push(made);
+    this.#note(made);
+    this.#last = undefined;
+  }
+
+  #blocks(): Map<string, any> {
+    if (!this.#index) {
+      this.#index = new Map();
+      for (const block of this.msg.content) this.#note(block);
+    }
+    return this.#index;
+  }
+
+  #note(block: ContentBlock): void {
+    const id = idOf(block);
+    this.#blocks().set(`${familyOf(block)} ${id}`, block);
+    if (block.type === "tool_result") for (const part of dataOf(block)) this.#index!.set(`${id} ${idOf(part)}`, part);
+  }
+
+  #get(family: string, id: string): Json | undefined {
+    const last = this.#last;
+    const block = last && last.id === id && last.type === family ? last : this.#blocks().get(`${family} ${id}`);
+    if (block) this.dirty.add((this.#last = block));
+    return block;
+  }
+
+  /** A block that is there. */
+  #find(family: string, id: string): Json {
+    const block = this.#get(family, id);
+    if (!block) {
+      need(typeof id === "string", "id");
+      throw this.#no("UnknownBlock", family, id);
+    }
+    return block;
+  }
+
+  /** One that ends, once. */
+  #ends(family: string, id: string): Json {
+    const block = this.#find(family, id);
+    if (block["finished_at"] != null) throw this.#no("AlreadyEnded", family, id);
+    return block;
+  }
+
+  /** One that goes on, with a text; late is tolerable. */
+  #goesOn(family: string, id: string, delta: unknown): any {
+    const block = this.#find(family, id);
+    if (typeof delta !== "string") need(false, "delta");
+    if (block["finished_at"] != null) this.#minor(() => this.#ends(family, id));
+    return block;
+  }
+
+  /** The output as a list; a bare string becomes its first block. */
+  #parts(result: Json): Part[] {
+    const { output } = result;
+    if (typeof output === "string") {
+      result["output"] = [];
+      this.#part(result, { type: "text", text: output, created_at: result["created_at"] });
+    }
+    return result["output"];
+  }
+
+  #part(result: Json, value: Json, begin?: (part: Json) => void): void {
+    const { id, output } = result;
+    // The id of a part that no event named: the same on every machine.
+    const part = block({ ...value, id: value["id"] || `${id}-${typeof output === "string" ? 1 : output.length}` }) as Part;
+    begin?.(part);
+    this.#parts(result).push(part);
+    if (isData(part)) this.#blocks().set(`${id} ${part.id}`, part);
+  }
+
+  /** Appends bytes to a block; a URL is the whole content, and replaces it. */
+  #chunk(block: Json, { data, url, media_type }: Json, late: boolean): void {
+    need((typeof data === "string") !== (typeof url === "string") && (data ?? url) != null, "data` or `url");
+    const { source } = block;
+    if (data === "" && source.type !== "base64") return;
+    if (data == null) {
+      const known = media_type ?? (/^(base64|url)$/.test(source.type) ? source.media_type : undefined);
+      block["source"] = { type: "url", url, ...(known != null && { media_type: known }) };
+      return;
+    }
+    if (source.type !== "base64") throw bad("MixedSource", "its content is a URL");
+    const state = append(this.#state(source), data, late);
+    this.#open.set(source, state);
+    source.data = text(state);
+    if (!late && media_type != null) source.media_type ??= media_type;
+  }
+
+  #state(source: Json): Open {
+    return this.#open.get(source) ?? open(source["data"]);
+  }
+
+  /** Closes the data of blocks that end. */
+  #close(blocks: ContentBlock[]): void {
+    const sources = blocks.flatMap(dataOf).map(({ source }) => source as Json);
+    const open = sources.filter(({ type }) => type === "base64");
+    this.#minor(() => open.forEach((source) => checkEnd(this.#state(source))));
+    for (const source of open) {
+      source["data"] = text(close(this.#state(source)));
+      this.#open.delete(source);
+    }
+    for (const block of blocks) this.dirty.add(block);
+  }
+}
+
+/** The fields that a provider adds to a block; never one that the block has by itself. */
+function finish(block: Json, { extra, created_at = "" }: Json, ...own: string[]): void {
+  for (const [key, value] of Object.entries(extra ?? {})) {
+    if (["type", "id", "created_at", "finished_at", ...own].includes(key)) continue;
+    // Not by assignment: a key may be `__proto__`.
+    Object.defineProperty(block, key, { value, enumerable: true, writable: true, configurable: true });
+  }
+  block["finished_at"] = created_at;
+}

@@ -1,0 +1,113 @@
+// The package as it is published: packed, installed into an empty project, and weighed.
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+const project = mkdtempSync(join(tmpdir(), "turnwire-package-"));
+afterAll(() => rmSync(project, { recursive: true, force: true }));
+
+const npm = (cwd: string, ...options: string[]) => execFileSync("npm", [...options, "--silent", "--no-audit", "--no-fund"], { cwd, encoding: "utf8" });
+const node = (file: string) => execFileSync(process.execPath, [file], { cwd: project, encoding: "utf8" });
+
+beforeAll(() => {
+  // `npm test` has built it.
+  const packed = npm(resolve("."), "pack", "--ignore-scripts", "--pack-destination", project).trim().split("\n").at(-1)!;
+  writeFileSync(join(project, "package.json"), '{"name":"empty","version":"1.0.0","type":"module"}');
+  npm(project, "install", "--offline", `./${packed}`);
+});
+
+/** The seed's example, as it stands there but for the package's name; `stream` is what it reads. */
+const EXAMPLE = `
+import { Msg, AssistantMsg, EventType } from "turnwire/message";
+
+let msg: Msg | null = null;
+for await (const event of stream) {
+    if (event.type === EventType.REPLY_START) {
+        msg = new AssistantMsg({
+			name: event.name,
+			content: [],
+			id: event.reply_id
+		});
+    } else {
+        msg?.appendEvent(event);
+    }
+}
+`;
+
+const STREAM = `
+async function* events(): AsyncGenerator<Event> {
+  const at = { reply_id: "r", created_at: "2026-01-01T00:00:00.000Z" };
+  yield { type: "REPLY_START", ...at, session_id: "s", name: "friday", role: "assistant" };
+  yield { type: "TEXT_BLOCK_START", ...at, block_id: "b" };
+  yield { type: "TEXT_BLOCK_DELTA", ...at, block_id: "b", delta: "Hello" };
+  yield { type: "REPLY_END", ...at, session_id: "s", finished_reason: "completed" };
+}
+const stream = events();
+`;
+
+test("it has no dependencies, and types for every entry", () => {
+  const json = JSON.parse(readFileSync(join(project, "node_modules/turnwire/package.json"), "utf8"));
+  expect(json.dependencies).toBe(undefined);
+  expect(json.sideEffects).toBe(false);
+  expect(readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith("."))).toEqual(["turnwire"]);
+  expect(readFileSync("package-lock.json", "utf8")).not.toMatch(/"resolved"|https?:\/\/(?!opencollective|github)[^"]*\.tgz/);
+});
+
+test("the seed's example runs with only the package's name changed, and is typed", () => {
+  const source = EXAMPLE.replace("\n\nlet", `\nimport type { Event } from "turnwire/message";\n${STREAM}\nlet`);
+  writeFileSync(join(project, "example.ts"), `${source}\nconsole.log(JSON.stringify(msg));\n`);
+  const flags = ["--strict", "--module", "nodenext", "--target", "es2022", "--skipLibCheck", "--types", ""];
+  execFileSync(resolve("node_modules/.bin/tsc"), [...flags, "example.ts"], { cwd: project, stdio: "inherit" });
+  expect(JSON.parse(node("example.js"))).toMatchObject({
+    id: "r",
+    name: "friday",
+    role: "assistant",
+    content: [{ type: "text", text: "Hello" }],
+    created_at: "2026-01-01T00:00:00.000Z",
+    finished_reason: "completed",
+  });
+});
+
+test("the entries work without React, and without a type checker", () => {
+  writeFileSync(join(project, "all.js"), `
+    import { connect, SessionView, webSocket } from "turnwire";
+    import { Folder } from "turnwire/message";
+    import { BlockStream } from "turnwire/blocks";
+    console.log([connect, SessionView, webSocket, Folder, BlockStream].map((it) => typeof it).join());
+  `);
+  expect(node("all.js").trim()).toBe(Array(5).fill("function").join());
+});
+
+/** What a page loads for this, in bytes: bundled, minified, compressed. */
+async function weigh(contents: string): Promise<number> {
+  const { outputFiles } = await build({
+    stdin: { contents, resolveDir: project },
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    external: ["react"],
+    write: false,
+  });
+  return gzipSync(outputFiles[0]!.contents, { level: 9 }).length;
+}
+
+test("it is small", async () => {
+  const client = 'export { connect } from "turnwire"; export { AssistantMsg, EventType } from "turnwire/message"';
+  const sizes = {
+    "connect, watch": await weigh('export { connect } from "turnwire"'),
+    "the fold": await weigh('export * from "turnwire/message"'),
+    "connect, watch and fold": await weigh(client),
+    "the same with a view": await weigh('export { connect, SessionView } from "turnwire"'),
+    blocks: await weigh('export * from "turnwire/blocks"'),
+    "all, without React": await weigh('export * from "turnwire"; export * from "turnwire/message"; export * from "turnwire/blocks"'),
+  };
+  console.log(Object.entries(sizes).map(([name, bytes]) => `${name}: ${bytes} bytes gzipped`).join("\n"));
+  expect(sizes["connect, watch and fold"]).toBeLessThan(8 * 1024);
+  expect(sizes["all, without React"]).toBeLessThan(12.5 * 1024);
+});
