@@ -14,8 +14,11 @@ use turnwire_core::Seq;
 use turnwire_log::Session;
 use turnwire_log::store::{Lines, SessionNo};
 
-/// How much is kept for those who are a little behind.
-const BYTES: usize = 512 * 1024;
+/// How much is kept for those who are a little behind, and how much more for each of them: who has
+/// fallen further behind reads the log, and many who did so would read it at the same time.
+const BYTES: usize = 32 * 1024;
+const BYTES_EACH: usize = 512;
+const MOST_BYTES: usize = 512 * 1024;
 /// How much is encoded at a time.
 const CHUNK: usize = 128 * 1024;
 /// What it takes to hand something to one watcher, about: a task woken and a write to a socket.
@@ -155,10 +158,12 @@ impl Feed {
     }
 
     fn push(&self, batch: Batch) {
+        let watchers = self.encoded.receiver_count();
+        let most = BYTES.saturating_add(watchers.saturating_mul(BYTES_EACH)).min(MOST_BYTES);
         let mut ring = self.ring.lock();
         ring.bytes += batch.bytes.len();
         ring.batches.push_back(batch);
-        while ring.bytes > BYTES && ring.batches.len() > 1 {
+        while ring.bytes > most && ring.batches.len() > 1 {
             if let Some(oldest) = ring.batches.pop_front() {
                 ring.bytes -= oldest.bytes.len();
                 ring.start = oldest.last;
