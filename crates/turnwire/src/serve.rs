@@ -116,6 +116,7 @@ impl Serve {
         config.apply(self.overrides())?;
         start_log(&config.log)?;
         more_files();
+        small_pages();
         let url = config.store.clone().map_or_else(store::default_url, Ok)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -208,6 +209,18 @@ fn more_files() {
 
 #[cfg(not(unix))]
 fn more_files() {}
+
+/// Thousands of sessions hold a little memory each, all over the heap: pages of 2 MiB would hold more
+/// that is unused than used.
+#[cfg(target_os = "linux")]
+fn small_pages() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "the system does not let us choose the size of pages");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn small_pages() {}
 
 /// Waits until somebody wants the server to stop. A second time it stops at once.
 async fn signal(mut interrupts: Interrupts) {

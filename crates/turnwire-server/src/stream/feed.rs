@@ -14,11 +14,10 @@ use turnwire_core::Seq;
 use turnwire_log::Session;
 use turnwire_log::store::{Lines, SessionNo};
 
-/// How much is kept for those who are a little behind, and how much more for each of them: who has
-/// fallen further behind reads the log, and many who did so would read it at the same time.
-const BYTES: usize = 32 * 1024;
-const BYTES_EACH: usize = 512;
-const MOST_BYTES: usize = 512 * 1024;
+/// How much is kept for those who are a little behind, for each of them and in all. Who has fallen
+/// further behind reads the log; many who did so would read it at the same time.
+const BYTES_EACH: usize = 8 * 1024;
+const BYTES: usize = 512 * 1024;
 /// How much is encoded at a time.
 const CHUNK: usize = 128 * 1024;
 /// What it takes to hand something to one watcher, about: a task woken and a write to a socket.
@@ -158,8 +157,7 @@ impl Feed {
     }
 
     fn push(&self, batch: Batch) {
-        let watchers = self.encoded.receiver_count();
-        let most = BYTES.saturating_add(watchers.saturating_mul(BYTES_EACH)).min(MOST_BYTES);
+        let most = self.encoded.receiver_count().saturating_mul(BYTES_EACH).min(BYTES);
         let mut ring = self.ring.lock();
         ring.bytes += batch.bytes.len();
         ring.batches.push_back(batch);
