@@ -11,8 +11,8 @@ SOAK_ROUNDS ?= 1000
 EXAMPLES := $(CURDIR)/target/debug/examples
 
 .PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-anthropic \
-	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource chromium peers-build \
-	check bench bench-server bench-agent fuzz soak clean
+	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript \
+	test-console console chromium peers-build check bench bench-server bench-agent bench-typescript fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ test-rust: ## the Rust tests, documentation included
 test-fuzz: ## every fuzz target for a few seconds
 	FUZZ_SEED=1 fuzz/run 4
 
-test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource ## what the real packages say of us
+test-peers: test-agentscope test-openai test-anthropic test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript test-console ## what the real packages and a browser say of us
 
 test-agentscope: $(PEERS)/agentscope/ready peers-build ## against the real agentscope package
 	TURNWIRE="$(CURDIR)/target/debug/turnwire" SAMPLES="$(EXAMPLES)/agentscope_samples" \
@@ -70,6 +70,18 @@ test-eventsource: tests/peers/node/eventsource/node_modules/ready chromium peers
 	cd tests/peers/node/eventsource && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" \
 	node --test --test-reporter=spec
 
+test-typescript: clients/typescript/node_modules/ready peers-build ## the TypeScript client against the real server
+	cd clients/typescript && TURNWIRE="$(CURDIR)/target/debug/turnwire" npm test --silent
+
+test-console: console/node_modules/ready chromium peers-build ## the console: what is built is what its source says; in a real Chromium
+	cd console && npm run --silent check && npm test --silent
+	cd console && npx vite build --logLevel warn --outDir ../target/console --emptyOutDir
+	diff -r console/dist target/console || { echo "console/dist is not what its source builds: run make console, and commit it"; exit 1; }
+	cd console && TURNWIRE="$(CURDIR)/target/debug/turnwire" CHROMIUM="$(CHROMIUM)" node --test --test-reporter=spec e2e/
+
+console: console/node_modules/ready ## build the console that the binary serves
+	cd console && npm run --silent build
+
 # A browser is no package of Node's: where it cannot be installed, its tests are skipped, and say so.
 chromium:
 	@if [ -x "$(CHROMIUM)" ]; then :; \
@@ -98,6 +110,9 @@ bench-server: $(PEERS)/durable-streams/ready ## the figures of the server, besid
 bench-agent: $(PEERS)/agentscope/ready ## the figures of the agents that reply, beside AgentScope's
 	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-agent --bench agent
 	cargo bench -p turnwire --bench server -- token-time replies-in-process replies-over-http reply-memory
+
+bench-typescript: clients/typescript/node_modules/ready ## what the fold costs in TypeScript
+	cd clients/typescript && npm run --silent bench
 
 soak: ## kill the server SOAK_ROUNDS (1000) times under load: nothing may be lost
 	SOAK_ROUNDS=$(SOAK_ROUNDS) cargo test --release -p turnwire --test crash -- --nocapture nothing_is_lost
@@ -129,6 +144,11 @@ tests/peers/node/%/node_modules/ready: tests/peers/node/%/package-lock.json
 	cd tests/peers/node/$* && npm ci --silent --no-audit --no-fund
 	touch $@
 
+clients/typescript/node_modules/ready console/node_modules/ready: %/node_modules/ready: %/package-lock.json
+	cd $* && npm ci --silent --no-audit --no-fund
+	touch $@
+
 clean: ## remove everything that was built or installed
 	cargo clean
-	rm -rf fuzz/target fuzz/corpus fuzz/artifacts tests/peers/node/*/node_modules
+	rm -rf fuzz/target fuzz/corpus fuzz/artifacts tests/peers/node/*/node_modules \
+	clients/typescript/node_modules clients/typescript/dist console/node_modules
