@@ -4,6 +4,8 @@
 //! Nothing here waits. A change is made here first, then written; what was made and could not be
 //! written is thrown away and read from the log again.
 
+mod hints;
+
 use crate::projection::{self, Place};
 use crate::store::{
     Append, Fence, KeyRecord, Lines, Producer, Queued, SessionNo, SessionState, Status,
@@ -228,6 +230,7 @@ impl Live {
 
     /// Applies an event that is in the log already.
     pub fn replay(&mut self, event: &Event<'_>, seq: Seq) {
+        self.note_hint(event);
         match class(event) {
             Class::Message => {
                 if let Some(msg) = projection::whole_message(event) {
@@ -496,6 +499,9 @@ impl<'s> Tx<'s> {
     ///
     /// `text` is the event's JSON, where the event was read from it: then it is stored as it is.
     pub fn push(&mut self, event: &mut Event<'_>, text: Option<&str>) -> Result<Pushed, Error> {
+        if matches!(event.kind, EventKind::ReplyEnd(_)) {
+            self.release(&event.reply_id);
+        }
         event.seq = None;
         event.seq_from = None;
         let seq = Seq::new(self.live.last.saturating_add(1)).unwrap_or(Seq::FIRST);
@@ -516,6 +522,10 @@ impl<'s> Tx<'s> {
         self.count += 1;
         self.live.last = seq.get();
         event.seq = Some(seq);
+        self.live.note_hint(event);
+        if matches!(event.kind, EventKind::ModelCallEnd(_)) {
+            self.release(&event.reply_id);
+        }
         Ok(Pushed::Stored(seq))
     }
 

@@ -103,6 +103,22 @@ pub struct SessionState {
     /// Rules that people accepted while they answered questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<PermissionRule>,
+    /// Hints that came while a model call was open, and get their places at its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
+}
+
+/// A hint that waits for its place in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The reply that it belongs to.
+    pub reply_id: String,
+    /// The id of its event.
+    pub event_id: String,
+    /// The id of its block.
+    pub block_id: String,
+    /// The event, as JSON.
+    pub json: String,
 }
 
 impl SessionState {

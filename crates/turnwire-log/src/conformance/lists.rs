@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, Owner, all_of, ids, new, open_from};
 use crate::store::{
-    Append, Producer, Queued, SessionQuery, SessionRecord, SessionState, Status, Store,
+    Append, Held, Producer, Queued, SessionQuery, SessionRecord, SessionState, Status, Store,
     StoredMessage,
 };
 use turnwire_core::Usage;
@@ -186,6 +186,12 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
         former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7 }],
         is_produced: true,
         rules: Vec::new(),
+        held: vec![Held {
+            reply_id: "r".to_owned(),
+            event_id: "e".to_owned(),
+            block_id: "b \"1\"".to_owned(),
+            json: r#"{"type":"HINT_BLOCK"}"#.to_owned(),
+        }],
         producer: Some(Producer { id: "p \"1\"".to_owned(), fence: u64::MAX }),
     };
     let append = owner.events(2);

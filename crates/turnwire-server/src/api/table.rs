@@ -220,10 +220,11 @@ pub(crate) const ROUTES: &[Route] = &[
             SESSION,
             WIRE,
             param("tolerant", Query, Flag, "Leave out what does not fit, and report it"),
+            param("reply", Query, Flag, "A hint starts a reply where none is open"),
             PRODUCER,
         ],
         body: Some(body(NDJSON, "Events, one a line or as an array")),
-        answers: &[answer(200, JSON, "{last_event_id, stored, repeated}")],
+        answers: &[answer(200, JSON, "{last_event_id, stored, repeated, reply_id?}")],
         handler: || post(routes::publish_events),
     },
     Route {

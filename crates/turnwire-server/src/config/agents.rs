@@ -1,6 +1,7 @@
 //! `[agents.*]` and what they can use.
 
 use super::value::{Time, WebUrl};
+use crate::turns::hints::WhenIdle;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -42,6 +43,9 @@ pub struct AgentConfig {
     /// What happens to an open reply when the server starts again.
     #[serde(default)]
     pub on_restart: OnRestart,
+    /// What becomes of a hint while no reply is open.
+    #[serde(default)]
+    pub on_hint: OnHint,
     /// The model that is asked when the first one fails.
     pub fallback: Option<Fallback>,
     /// The most tokens that one answer of the model may have.
@@ -333,6 +337,26 @@ pub enum OnRestart {
     Resume,
     /// It ends as interrupted.
     Stop,
+}
+
+/// What becomes of a hint while no reply is open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnHint {
+    /// The next reply reads it.
+    #[default]
+    Wait,
+    /// It starts a reply.
+    Reply,
+}
+
+impl From<OnHint> for WhenIdle {
+    fn from(on_hint: OnHint) -> Self {
+        match on_hint {
+            OnHint::Wait => Self::Wait,
+            OnHint::Reply => Self::Reply,
+        }
+    }
 }
 
 /// `[[agents.NAME.permissions]]`

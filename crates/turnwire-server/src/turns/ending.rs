@@ -3,6 +3,7 @@
 use super::EXTERNAL;
 use super::journal::filled;
 use turnwire_agent::{Halt, close};
+use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, FinishedReason, ReplyError};
 use turnwire_log::{OpenReply, Session, Tx};
 
@@ -46,6 +47,11 @@ pub(crate) fn end_all(
 
 /// Says which agent's events they are.
 fn of(reply: &OpenReply, events: Vec<Event<'static>>) -> impl Iterator<Item = Event<'static>> {
-    let agent = reply.agent().cloned().map(Box::new);
+    let agent = of_reply(reply);
     events.into_iter().map(move |event| Event { agent: agent.clone(), ..event })
+}
+
+/// Which agent's events those of a reply are.
+pub(super) fn of_reply(reply: &OpenReply) -> Option<Box<SubAgent>> {
+    reply.agent().cloned().map(Box::new)
 }
