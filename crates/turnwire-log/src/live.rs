@@ -6,6 +6,7 @@
 
 mod hints;
 
+use crate::cost::Cost;
 use crate::projection::{self, Place};
 use crate::store::{
     Append, Fence, KeyRecord, Lines, Producer, Queued, SessionNo, SessionState, Status,
@@ -17,7 +18,6 @@ use std::collections::{HashMap, VecDeque};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{
     Error, ErrorKind, Event, EventIds, EventKind, ModelCalls, Msg, Seq, ToolCall, ToolCallState,
-    Usage,
 };
 
 /// A reply that has not ended.
@@ -31,6 +31,8 @@ pub struct OpenReply {
     /// The calls that wait, and since when.
     pub(crate) waiting: Vec<(String, String)>,
     pub(crate) calls: ModelCalls,
+    /// What its model calls cost, as far as that is known.
+    pub(crate) cost: Option<Cost>,
 }
 
 impl OpenReply {
@@ -43,7 +45,13 @@ impl OpenReply {
             of_sub_agent: event.is_of_sub_agent(),
             waiting: Vec::new(),
             calls: ModelCalls::default(),
+            cost: None,
         }
+    }
+
+    /// What its model calls cost so far, where that is known.
+    pub fn cost(&self) -> Option<Cost> {
+        self.cost
     }
 
     /// How far its model calls have come.
@@ -92,9 +100,12 @@ impl OpenReply {
         })
     }
 
-    /// Notes which calls wait, after an event that may have changed it.
+    /// Notes which calls wait, and what the model took, after an event that may have changed it.
     fn note_waiting(&mut self, event: &Event<'_>) {
         self.calls.see(event);
+        if let Some(cost) = Cost::of(event) {
+            self.cost = Some(self.cost.unwrap_or_default().plus(cost));
+        }
         let waits = |msg: &Msg, id: &str| {
             msg.blocks::<ToolCall>().any(|call| {
                 call.id == id
@@ -563,9 +574,7 @@ impl<'s> Tx<'s> {
         };
         if has_ended && at < live.replies.len() {
             let reply = live.replies.remove(at);
-            if let Some(usage) = reply.msg.usage() {
-                add_usage(&mut live.state.usage, usage);
-            }
+            live.state.spend(&reply);
             let place = Place {
                 first: Some(reply.first),
                 last: Some(seq),
@@ -693,12 +702,4 @@ fn taken(id: &str) -> Error {
 fn too_many_open() -> Error {
     let message = format!("{OPEN} replies of this session are open; end some of them first");
     Error::new(ErrorKind::WrongReply, message)
-}
-
-fn add_usage(sum: &mut Usage, usage: &Usage) {
-    let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
-    add(&mut sum.input_tokens, usage.input_tokens);
-    add(&mut sum.output_tokens, usage.output_tokens);
-    add(&mut sum.cache_input_tokens, usage.cache_input_tokens);
-    add(&mut sum.cache_creation_input_tokens, usage.cache_creation_input_tokens);
 }

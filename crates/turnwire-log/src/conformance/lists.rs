@@ -1,6 +1,7 @@
 //! Lists of sessions.
 
 use super::bench::{Bench, Owner, all_of, ids, new, open_from};
+use crate::cost::{Cost, Spent};
 use crate::store::{
     Append, Held, Producer, Queued, SessionQuery, SessionRecord, SessionState, Status, Store,
     StoredMessage,
@@ -182,7 +183,9 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
     let state = SessionState {
         status: Status::Waiting,
         open_from: Some(super::bench::seq(2)),
-        usage,
+        usage: usage.clone(),
+        cost: Cost::new(12.5),
+        subs: [("sub \"1\"".to_owned(), Spent { usage, cost: Cost::new(0.5) })].into(),
         former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7 }],
         is_produced: true,
         rules: Vec::new(),

@@ -296,7 +296,12 @@ pub(crate) const ROUTES: &[Route] = &[
         access: Needs(Read),
         id: "listAgents",
         summary: "What can be talked to",
-        params: &[],
+        params: &[param(
+            "usage",
+            Query,
+            Flag,
+            "Also what each took, in the sessions that are kept",
+        )],
         body: None,
         answers: &[answer(200, JSON, "{agents, default_agent}")],
         handler: || get(routes::list_agents),

@@ -1,7 +1,7 @@
 //! Replies that cannot go on are closed, so that the history stays valid.
 
 use super::EXTERNAL;
-use super::journal::filled;
+use super::journal::{filled, total};
 use turnwire_agent::{Halt, close};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, FinishedReason, ReplyError};
@@ -39,7 +39,9 @@ pub(crate) fn end_all(
     }
     let any = !events.is_empty();
     for event in events {
-        tx.push(&mut filled(event, session), None)
+        let mut event = filled(event, session);
+        total(&mut event, tx);
+        tx.push(&mut event, None)
             .map_err(|why| Halt::Failed(format!("a reply cannot be closed: {why}")))?;
     }
     Ok(any)

@@ -11,8 +11,9 @@ use turnwire_agent::hints::Hints;
 use turnwire_agent::{Halt, Journal};
 use turnwire_core::stamp::System;
 use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState};
+use turnwire_log::cost::COST;
 use turnwire_log::store::Status;
-use turnwire_log::{Error, Receipt, Session, Tx};
+use turnwire_log::{Error, OpenReply, Receipt, Session, Tx};
 
 /// The journal of one call of an agent.
 pub(super) struct Commits {
@@ -61,6 +62,12 @@ impl Commits {
         for event in events {
             *event = filled(std::mem::replace(event, Event::new("", blank())), &self.session);
             match &event.kind {
+                // What it costs is said once, by the prices of this moment.
+                EventKind::ModelCallEnd(end) => {
+                    if let Some(cost) = self.counts.cost(event, end) {
+                        event.metadata.insert(COST, cost.amount());
+                    }
+                }
                 // Who is asked is told how long the answer may take: by the clock here, not the agent's.
                 EventKind::RequireUserConfirm(_) => {
                     if let Some(seconds) = self.timeout_seconds {
@@ -103,6 +110,7 @@ impl Commits {
             }
             for event in &mut events {
                 check(event, reply_id, tx)?;
+                total(event, tx);
                 tx.push(event, None).map_err(|why| {
                     Halt::Failed(format!("{} does not fit: {why}", event.kind.type_name()))
                 })?;
@@ -202,6 +210,15 @@ pub(crate) fn filled(mut event: Event<'static>, session: &Session) -> Event<'sta
         session.id().clone_into(id);
     }
     event.stamped(&System)
+}
+
+/// Has the end of a reply say what all of it cost.
+pub(super) fn total(event: &mut Event<'_>, tx: &Tx<'_>) {
+    if let EventKind::ReplyEnd(end) = &mut event.kind
+        && let Some(cost) = tx.reply(&event.reply_id).and_then(OpenReply::cost)
+    {
+        end.message_metadata.insert(COST, cost.amount());
+    }
 }
 
 /// An agent writes one reply, and those of its sub-agents.

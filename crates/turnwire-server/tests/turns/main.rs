@@ -19,5 +19,6 @@ mod races;
 mod restarting;
 mod retrying;
 mod sending;
+mod spending;
 mod stage;
 mod subagents;
