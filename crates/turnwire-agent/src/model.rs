@@ -15,6 +15,9 @@ use std::time::Duration;
 use turnwire_core::{ErrorType, Event, Fields, Msg, ReplyError};
 use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
 
+/// What the metadata of a `MODEL_CALL_END` call the model that was asked, as `WIRE:MODEL`.
+pub const MODEL: &str = "model";
+
 /// The events of one model call: `MODEL_CALL_START`, blocks, `MODEL_CALL_END`. An error is the last
 /// item. Whoever drops it cancels the call.
 pub type Answer = BoxStream<'static, Result<Event<'static>, ModelError>>;

@@ -31,6 +31,9 @@ pub struct State<'s> {
     pub shape: Option<&'s Shape>,
     /// Whether the model was asked with everything that is there, and had nothing to say.
     pub is_silent: bool,
+    /// Whether others have put hints into the reply that the model was not asked with. Wherever they
+    /// stand, it has not read them.
+    pub has_news: bool,
 }
 
 /// What to do next.
@@ -126,7 +129,8 @@ pub fn plan(state: &State<'_>) -> Plan {
     }
     let ModelCalls { ended, reason, made, .. } = state.calls;
     let unread = unread(state.reply).filter(|_| !state.is_silent);
-    if *ended == 0 || ((!made.is_empty() || unread.is_some()) && !has_failed) {
+    let is_asked = !made.is_empty() || unread.is_some() || state.has_news;
+    if *ended == 0 || (is_asked && !has_failed) {
         return match *ended {
             ended if ended < state.limit => Plan::Ask(Tools::All),
             ended if ended == state.limit => Plan::Ask(Tools::None),
@@ -271,6 +275,7 @@ mod tests {
             limit,
             shape,
             is_silent,
+            has_news: false,
         })
     }
 

@@ -65,8 +65,10 @@
 //! # }
 //! ```
 
+use crate::hints::Hints;
 use async_trait::async_trait;
 use std::fmt;
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, ModelCalls, Msg, PermissionRule};
@@ -115,6 +117,24 @@ pub trait Journal: Send {
     /// where they are missing. An event whose id an open reply has already is a repeat: it is passed
     /// over, the others count. After an error nothing more can be committed: return it.
     async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt>;
+
+    /// The reply as the log has it, and how far its model calls have come, where others have put hints
+    /// into it since this was last asked. An agent that looks before it asks its model sends what the log
+    /// has.
+    async fn news(&mut self) -> Result<Option<(Msg, ModelCalls)>, Halt> {
+        Ok(None)
+    }
+
+    /// Commits the end of the reply, unless there are [news](Self::news) that nobody has read. Whether
+    /// the reply has ended.
+    async fn conclude(&mut self, events: Vec<Event<'static>>) -> Result<bool, Halt> {
+        self.commit(events).await.map(|()| true)
+    }
+
+    /// Where hints of this session go that come late; `None`: the agent has a place for them.
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        None
+    }
 
     /// How many agents stand above the one that writes here.
     fn depth(&self) -> u32 {

@@ -38,6 +38,8 @@ pub(crate) struct Run<'r> {
     sieve: Sieve,
     /// Whether the model had nothing to say when it was asked last.
     is_silent: bool,
+    /// Whether there are hints that it was not asked with.
+    has_news: bool,
 }
 
 /// Whether a reply goes on.
@@ -53,11 +55,11 @@ impl<'r> Run<'r> {
         let reply =
             turn.partial.clone().unwrap_or_else(|| Msg::reply(&*turn.reply_id, &*core.name));
         let schema = core.output_schema(&turn.history);
-        // What is of no session cannot wait for the next reply: nobody could tell which that is.
-        let hints = if turn.session_id.is_empty() {
-            Arc::new(Mailbox::default())
-        } else {
-            core.hints.clone()
+        let hints = match journal.hints() {
+            Some(hints) => hints,
+            // What is of no session cannot wait for the next reply: nobody could tell which that is.
+            None if turn.session_id.is_empty() => Arc::new(Mailbox::default()),
+            None => core.hints.clone(),
         };
         let stop = turn.stop.clone();
         Self {
@@ -72,6 +74,7 @@ impl<'r> Run<'r> {
             context: Context::new(&core.name, &turn.session_id, &turn.reply_id, stop),
             sieve: Sieve::default(),
             is_silent: false,
+            has_news: false,
         }
     }
 
@@ -100,6 +103,7 @@ impl<'r> Run<'r> {
                 return Err(Halt::Stopped);
             }
             if self.calls.open.is_none() && self.reply.finished_at().is_none() {
+                self.catch_up().await?;
                 self.take_hints().await?;
             }
             let flow = match self.plan() {
@@ -113,7 +117,13 @@ impl<'r> Run<'r> {
                     return self.fail(ErrorType::Upstream, why).await;
                 }
                 Plan::Wait => Flow::Wait,
-                Plan::End(reason) => return self.end(reason).await,
+                Plan::End(reason) => {
+                    if self.end(reason).await? {
+                        return Ok(());
+                    }
+                    self.catch_up().await?;
+                    Flow::GoOn
+                }
                 Plan::Done => return Ok(()),
             };
             if flow == Flow::Wait {
@@ -132,6 +142,7 @@ impl<'r> Run<'r> {
             limit: self.core.max_iterations,
             shape: self.shape(),
             is_silent: self.is_silent,
+            has_news: self.has_news,
         })
     }
 
@@ -163,6 +174,16 @@ impl<'r> Run<'r> {
             call_id: call.id.clone(),
             tool: call.name.clone(),
         }
+    }
+
+    /// Takes over what others have put into the reply.
+    async fn catch_up(&mut self) -> Result<(), Halt> {
+        if let Some((reply, calls)) = self.journal.news().await? {
+            (self.reply, self.calls) = (reply, calls);
+            self.is_silent = false;
+            self.has_news = true;
+        }
+        Ok(())
     }
 
     /// Takes the hints that wait into the reply.
@@ -227,8 +248,8 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Ends the reply.
-    async fn end(&mut self, finished_reason: FinishedReason) -> Result<(), Halt> {
+    /// Ends the reply, unless there is something that the model has not read. Whether it has ended.
+    async fn end(&mut self, finished_reason: FinishedReason) -> Result<bool, Halt> {
         let mut events = Vec::new();
         if finished_reason == FinishedReason::ExceedMaxIters {
             events.push(self.event(ExceedMaxIters { name: self.core.name.clone() }));
@@ -238,7 +259,8 @@ impl<'r> Run<'r> {
         let structured_output = shape.and_then(|shape| shape.read(&self.reply).ok());
         let end = ReplyEnd { finished_reason, error, structured_output, ..ReplyEnd::default() };
         events.push(self.event(end));
-        self.commit(events).await
+        let events = self.pass(events);
+        self.journal.conclude(events).await
     }
 
     /// Ends the reply with an error.

@@ -34,6 +34,7 @@
 mod log;
 
 use crate::agent::Agent;
+use crate::hints::Hints;
 use crate::replier::{Halt, Replier, SubReply};
 use crate::tool::{Given, Out, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;
@@ -41,7 +42,9 @@ use futures_util::FutureExt;
 use log::SubLog;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::{Behavior, Event, Json, PermissionRule, ToolCall};
 
@@ -49,7 +52,7 @@ use turnwire_core::{Behavior, Event, Json, PermissionRule, ToolCall};
 pub const MAX_DEPTH: u32 = 5;
 
 /// What an agent is told by the one that it works for.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Above {
     pub session_id: String,
     /// The name of that agent.
@@ -60,6 +63,14 @@ pub(crate) struct Above {
     /// The replies below that one which the log has open.
     pub subs: Vec<SubReply>,
     pub input: Option<Event<'static>>,
+    /// Where hints go that come late, if that is not each agent's own affair.
+    pub hints: Option<Arc<dyn Hints>>,
+}
+
+impl fmt::Debug for Above {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Above").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// An agent as a tool of another.

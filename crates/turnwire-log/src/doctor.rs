@@ -301,13 +301,14 @@ impl Folding {
 
     /// The state as the events have it. What they do not say is left as it is.
     fn state(&self, record: &SessionRecord) -> SessionState {
-        let SessionState { status, open_from, usage, rules, .. } = self.live.state.clone();
+        let SessionState { status, open_from, usage, cost, subs, rules, .. } =
+            self.live.state.clone();
         let folded = SessionState { status, open_from, ..record.state.clone() };
         if record.first != Seq::FIRST {
             // Tokens of replies, and rules that were accepted in them, are known from the state alone
             // once their events are gone.
             return folded;
         }
-        SessionState { usage, rules, ..folded }
+        SessionState { usage, cost, subs, rules, ..folded }
     }
 }

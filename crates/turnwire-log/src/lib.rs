@@ -16,6 +16,7 @@
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod cost;
 pub mod doctor;
 pub mod error;
 pub mod live;
@@ -30,6 +31,7 @@ mod tail;
 pub mod transfer;
 pub mod walk;
 
+pub use cost::Cost;
 pub use error::{Error, Result};
 pub use live::{OpenReply, PendingCalls, Pushed, Tx};
 pub use log::Log;

@@ -4,6 +4,9 @@
 //! Nothing here waits. A change is made here first, then written; what was made and could not be
 //! written is thrown away and read from the log again.
 
+mod hints;
+
+use crate::cost::Cost;
 use crate::projection::{self, Place};
 use crate::store::{
     Append, Fence, KeyRecord, Lines, Producer, Queued, SessionNo, SessionState, Status,
@@ -15,7 +18,6 @@ use std::collections::{HashMap, VecDeque};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{
     Error, ErrorKind, Event, EventIds, EventKind, ModelCalls, Msg, Seq, ToolCall, ToolCallState,
-    Usage,
 };
 
 /// A reply that has not ended.
@@ -29,6 +31,8 @@ pub struct OpenReply {
     /// The calls that wait, and since when.
     pub(crate) waiting: Vec<(String, String)>,
     pub(crate) calls: ModelCalls,
+    /// What its model calls cost, as far as that is known.
+    pub(crate) cost: Option<Cost>,
 }
 
 impl OpenReply {
@@ -41,7 +45,13 @@ impl OpenReply {
             of_sub_agent: event.is_of_sub_agent(),
             waiting: Vec::new(),
             calls: ModelCalls::default(),
+            cost: None,
         }
+    }
+
+    /// What its model calls cost so far, where that is known.
+    pub fn cost(&self) -> Option<Cost> {
+        self.cost
     }
 
     /// How far its model calls have come.
@@ -90,9 +100,12 @@ impl OpenReply {
         })
     }
 
-    /// Notes which calls wait, after an event that may have changed it.
+    /// Notes which calls wait, and what the model took, after an event that may have changed it.
     fn note_waiting(&mut self, event: &Event<'_>) {
         self.calls.see(event);
+        if let Some(cost) = Cost::of(event) {
+            self.cost = Some(self.cost.unwrap_or_default().plus(cost));
+        }
         let waits = |msg: &Msg, id: &str| {
             msg.blocks::<ToolCall>().any(|call| {
                 call.id == id
@@ -228,6 +241,7 @@ impl Live {
 
     /// Applies an event that is in the log already.
     pub fn replay(&mut self, event: &Event<'_>, seq: Seq) {
+        self.note_hint(event);
         match class(event) {
             Class::Message => {
                 if let Some(msg) = projection::whole_message(event) {
@@ -496,6 +510,9 @@ impl<'s> Tx<'s> {
     ///
     /// `text` is the event's JSON, where the event was read from it: then it is stored as it is.
     pub fn push(&mut self, event: &mut Event<'_>, text: Option<&str>) -> Result<Pushed, Error> {
+        if matches!(event.kind, EventKind::ReplyEnd(_)) {
+            self.release(&event.reply_id);
+        }
         event.seq = None;
         event.seq_from = None;
         let seq = Seq::new(self.live.last.saturating_add(1)).unwrap_or(Seq::FIRST);
@@ -516,6 +533,10 @@ impl<'s> Tx<'s> {
         self.count += 1;
         self.live.last = seq.get();
         event.seq = Some(seq);
+        self.live.note_hint(event);
+        if matches!(event.kind, EventKind::ModelCallEnd(_)) {
+            self.release(&event.reply_id);
+        }
         Ok(Pushed::Stored(seq))
     }
 
@@ -553,9 +574,7 @@ impl<'s> Tx<'s> {
         };
         if has_ended && at < live.replies.len() {
             let reply = live.replies.remove(at);
-            if let Some(usage) = reply.msg.usage() {
-                add_usage(&mut live.state.usage, usage);
-            }
+            live.state.spend(&reply);
             let place = Place {
                 first: Some(reply.first),
                 last: Some(seq),
@@ -688,12 +707,4 @@ fn taken(id: &str) -> Error {
 fn too_many_open() -> Error {
     let message = format!("{OPEN} replies of this session are open; end some of them first");
     Error::new(ErrorKind::WrongReply, message)
-}
-
-fn add_usage(sum: &mut Usage, usage: &Usage) {
-    let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
-    add(&mut sum.input_tokens, usage.input_tokens);
-    add(&mut sum.output_tokens, usage.output_tokens);
-    add(&mut sum.cache_input_tokens, usage.cache_input_tokens);
-    add(&mut sum.cache_creation_input_tokens, usage.cache_creation_input_tokens);
 }

@@ -4,10 +4,13 @@
 //! [`Log`](crate::Log) folds, checks and assigns, and hands an engine what is to be durable
 //! together. Every engine passes [`conformance`](mod@crate::conformance).
 
+use crate::cost::{Cost, Spent};
 use crate::error::{Error, Result};
+use crate::live::OpenReply;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -90,6 +93,12 @@ pub struct SessionState {
     /// The tokens of all its replies together.
     #[serde(default)]
     pub usage: Usage,
+    /// What they cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+    /// The part of both that sub-agents took, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub subs: BTreeMap<String, Spent>,
     /// Who publishes to it from elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<Producer>,
@@ -103,9 +112,44 @@ pub struct SessionState {
     /// Rules that people accepted while they answered questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<PermissionRule>,
+    /// Hints that came while a model call was open, and get their places at its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
 }
 
+/// A hint that waits for its place in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The reply that it belongs to.
+    pub reply_id: String,
+    /// The id of its event.
+    pub event_id: String,
+    /// The id of its block.
+    pub block_id: String,
+    /// The event, as JSON.
+    pub json: String,
+}
+
+/// How many sub-agents are counted by themselves.
+const MOST_SUBS: usize = 64;
+
 impl SessionState {
+    /// Counts what a reply took.
+    pub(crate) fn spend(&mut self, reply: &OpenReply) {
+        let usage = reply.msg().usage().cloned().unwrap_or_default();
+        let mut sum = Spent { usage: std::mem::take(&mut self.usage), cost: self.cost };
+        sum.add(&usage, reply.cost());
+        (self.usage, self.cost) = (sum.usage, sum.cost);
+        let path = reply.agent().and_then(|agent| agent.agent_path.as_deref());
+        let name =
+            path.and_then(|path| path.rsplit('/').next()).filter(|_| reply.is_of_sub_agent());
+        if let Some(name) = name
+            && (self.subs.len() < MOST_SUBS || self.subs.contains_key(name))
+        {
+            self.subs.entry(name.to_owned()).or_default().add(&usage, reply.cost());
+        }
+    }
+
     /// Notes the rules that a person accepted.
     pub(crate) fn accept(&mut self, event: &Event<'_>) {
         let EventKind::UserConfirmResult(answer) = &event.kind else { return };

@@ -19,8 +19,8 @@ mod value;
 
 pub use access::{AuthConfig, JwtAlgorithm, JwtConfig, TlsConfig, TokenConfig};
 pub use agents::{
-    AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, Model, OnRestart, Permission, Prices,
-    Timeouts, ToolPattern, ToolSource,
+    AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, Model, OnHint, OnRestart, Permission,
+    Prices, Timeouts, ToolPattern, ToolSource,
 };
 pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
 pub use links::LinksConfig;

@@ -10,6 +10,7 @@
 //! | [`send`] | a message comes in, and a reply starts |
 //! | [`retry`] | a message is answered again |
 //! | [`answers`] | what people and clients say to an open reply, a stop included |
+//! | [`hints`] | what an agent is told from outside |
 //! | [`once`] | a request that was sent twice is done once |
 //! | `waiting` | the sessions in which something waits |
 //! | `drive` | the one task of a session that works |
@@ -23,6 +24,7 @@ mod clock;
 mod counts;
 mod drive;
 mod ending;
+pub mod hints;
 mod journal;
 pub mod once;
 pub mod retry;
@@ -45,6 +47,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::Replier;
+use turnwire_core::stamp::{Stamp, System};
 use turnwire_core::{Event, FinishedReason};
 use turnwire_log::store::{SessionNo, SessionRecord, Status};
 use turnwire_log::{Log, OpenReply, Result, Session, Tx};
@@ -68,6 +71,8 @@ pub struct Turns {
     /// Answers that the agent has not seen yet, and the reply that it writes.
     answers: Mutex<HashMap<SessionNo, (String, Event<'static>)>>,
     deadlines: Deadlines,
+    /// Random for each process: what works in the background of another one is gone.
+    process: String,
     /// Cancelled when everything lets go.
     over: CancellationToken,
 }
@@ -98,6 +103,7 @@ impl Turns {
             working: watch::Sender::new(0),
             answers: Mutex::default(),
             deadlines: Deadlines::default(),
+            process: System.id(),
             over: CancellationToken::new(),
         })
     }

@@ -175,6 +175,7 @@ impl Run<'_> {
             rules: self.turn.rules.clone(),
             subs: self.turn.subs.clone(),
             input: self.turn.input.clone(),
+            hints: self.journal.hints(),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::model::{Ask, Tuning};
 use crate::replier::{Halt, Turn};
 use futures_util::StreamExt;
 use turnwire_core::event::{Hint, ModelCallEnd, ModelCallStart, TokenCounts};
-use turnwire_core::{EventKind, Msg, Payload};
+use turnwire_core::{EventKind, Fields, Msg, Payload};
 use turnwire_wires::request::{Tool, ToolChoice};
 
 const INSTRUCTIONS: &str = "You sum up a conversation for the assistant that goes on with it. Keep \
@@ -33,7 +33,8 @@ impl Run<'_> {
         let Old { reach, text } = old;
         let prefix = format!("{}summary-", self.prefix());
         // Where there is no summary, the model is asked with everything: perhaps it all fits.
-        let Some((summary, usage)) = sum_up(self.core, self.turn, &prefix, text).await? else {
+        let Some((summary, usage, about)) = sum_up(self.core, self.turn, &prefix, text).await?
+        else {
             return Ok(());
         };
         let start = ModelCallStart { model_name: self.core.model.name().to_owned() };
@@ -42,18 +43,20 @@ impl Run<'_> {
             ModelCallEnd { usage, discard: vec![format!("{prefix}0")], ..ModelCallEnd::default() };
         let hint =
             Hint { block_id: prefix, source: Some(reach.source()), hint: Payload::Text(summary) };
-        let events = vec![self.event(start), self.event(end), self.event(hint)];
+        let mut end = self.event(end);
+        end.metadata = about;
+        let events = vec![self.event(start), end, self.event(hint)];
         self.commit(events).await
     }
 }
 
-/// Asks the model for a summary.
+/// Asks the model for a summary, which comes with its tokens and the metadata of its end.
 async fn sum_up(
     core: &Core,
     turn: &Turn,
     prefix: &str,
     text: String,
-) -> Result<Option<(String, TokenCounts)>, Halt> {
+) -> Result<Option<(String, TokenCounts, Fields)>, Halt> {
     let messages = [Msg::system("system", INSTRUCTIONS), Msg::user("", text)];
     let tuning = Tuning::default();
     let ask = Ask {
@@ -68,14 +71,16 @@ async fn sum_up(
     let work = async {
         let mut answer = core.model.ask(ask).await.ok()?;
         let (mut summary, mut usage) = (String::new(), TokenCounts::default());
+        let mut about = Fields::default();
         while let Some(event) = answer.next().await {
-            match event.ok()?.kind {
+            let event = event.ok()?;
+            match event.kind {
                 EventKind::TextBlockDelta(delta) => summary.push_str(&delta.delta),
-                EventKind::ModelCallEnd(end) => usage = end.usage,
+                EventKind::ModelCallEnd(end) => (usage, about) = (end.usage, event.metadata),
                 _ => {}
             }
         }
-        (!summary.trim().is_empty()).then_some((summary, usage))
+        (!summary.trim().is_empty()).then_some((summary, usage, about))
     };
     tokio::select! {
         biased;

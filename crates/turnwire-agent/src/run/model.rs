@@ -86,6 +86,7 @@ impl Run<'_> {
 
     /// Asks the model, and passes on what it says as it says it.
     pub(super) async fn ask(&mut self, tools: Tools) -> Result<Flow, Halt> {
+        self.has_news = false;
         let (request, mut veil) = self.request(tools).await?;
         if self.context.why().is_some() {
             return Err(Halt::Stopped);

@@ -1,9 +1,11 @@
 //! The journal of an agent that works for another: everything goes through the one above.
 
 use crate::closing::close;
+use crate::hints::Hints;
 use crate::replier::{Halt, Journal, SubReply, Turn};
 use crate::tool::{Given, Out, Piece, Said, ToolError};
 use async_trait::async_trait;
+use std::sync::Arc;
 use tokio::sync::oneshot;
 use turnwire_core::event::SubAgent;
 use turnwire_core::stamp::System;
@@ -217,6 +219,10 @@ impl Journal for SubLog {
         let call_id = self.out.call_id.clone();
         place.send(Piece { call_id, said: Said::Events(events, durable) });
         told.await.map_err(|_| Halt::Stopped)
+    }
+
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        self.out.above.hints.clone()
     }
 
     fn depth(&self) -> u32 {

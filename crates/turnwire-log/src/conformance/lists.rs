@@ -1,8 +1,9 @@
 //! Lists of sessions.
 
 use super::bench::{Bench, Owner, all_of, ids, new, open_from};
+use crate::cost::{Cost, Spent};
 use crate::store::{
-    Append, Producer, Queued, SessionQuery, SessionRecord, SessionState, Status, Store,
+    Append, Held, Producer, Queued, SessionQuery, SessionRecord, SessionState, Status, Store,
     StoredMessage,
 };
 use turnwire_core::Usage;
@@ -182,10 +183,18 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
     let state = SessionState {
         status: Status::Waiting,
         open_from: Some(super::bench::seq(2)),
-        usage,
+        usage: usage.clone(),
+        cost: Cost::new(12.5),
+        subs: [("sub \"1\"".to_owned(), Spent { usage, cost: Cost::new(0.5) })].into(),
         former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7 }],
         is_produced: true,
         rules: Vec::new(),
+        held: vec![Held {
+            reply_id: "r".to_owned(),
+            event_id: "e".to_owned(),
+            block_id: "b \"1\"".to_owned(),
+            json: r#"{"type":"HINT_BLOCK"}"#.to_owned(),
+        }],
         producer: Some(Producer { id: "p \"1\"".to_owned(), fence: u64::MAX }),
     };
     let append = owner.events(2);

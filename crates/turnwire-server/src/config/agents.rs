@@ -1,6 +1,7 @@
 //! `[agents.*]` and what they can use.
 
 use super::value::{Time, WebUrl};
+use crate::turns::hints::WhenIdle;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,8 +10,8 @@ use std::fmt;
 use std::str::FromStr;
 use turnwire_agent::permission::{Rule, is_like};
 use turnwire_agent::tool::ToolSpec;
+use turnwire_core::Json;
 use turnwire_core::event::TokenCounts;
-use turnwire_core::{Json, Usage};
 
 /// `[agents.NAME]`
 #[derive(Debug, Clone, Deserialize)]
@@ -42,6 +43,9 @@ pub struct AgentConfig {
     /// What happens to an open reply when the server starts again.
     #[serde(default)]
     pub on_restart: OnRestart,
+    /// What becomes of a hint while no reply is open.
+    #[serde(default)]
+    pub on_hint: OnHint,
     /// The model that is asked when the first one fails.
     pub fallback: Option<Fallback>,
     /// The most tokens that one answer of the model may have.
@@ -105,19 +109,24 @@ pub struct Prices {
 }
 
 impl AgentConfig {
-    /// What all the tokens of a session or of a reply cost, where prices are set.
-    pub fn cost_of(&self, usage: &Usage) -> Option<f64> {
-        self.cost(TokenCounts {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cache_input_tokens: usage.cache_input_tokens,
-            cache_creation_input_tokens: usage.cache_creation_input_tokens,
-        })
+    /// What the tokens of a model call cost, where prices are set. The model is named as `WIRE:MODEL`;
+    /// one that is neither its own nor the one that stands in for it counts as its own.
+    pub fn cost(&self, model: Option<&str>, tokens: TokenCounts) -> Option<f64> {
+        let other = self.fallback.as_ref().filter(|fallback| {
+            model.is_some_and(|model| {
+                model == fallback.model.to_string() && model != self.model.to_string()
+            })
+        });
+        let (prices, model) = other.map_or((self.price_per_million, &self.model), |other| {
+            (other.price_per_million, &other.model)
+        });
+        Some(prices?.cost(model, tokens))
     }
+}
 
-    /// What tokens cost, where prices are set.
-    pub fn cost(&self, tokens: TokenCounts) -> Option<f64> {
-        let prices = self.price_per_million?;
+impl Prices {
+    /// What tokens of a model cost.
+    fn cost(&self, model: &Model, tokens: TokenCounts) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53 tokens")]
         let millions = |tokens: i64| tokens.max(0) as f64 / 1e6;
         let TokenCounts {
@@ -127,21 +136,19 @@ impl AgentConfig {
             cache_creation_input_tokens: created,
         } = tokens;
         // Anthropic counts what is in the cache beside the input, the others as a part of it.
-        let fresh = match self.model {
+        let fresh = match model {
             Model::Wire { wire: "anthropic", .. } => input_tokens,
             Model::Wire { .. } | Model::Demo | Model::Clock => input_tokens.saturating_sub(cached),
         };
-        Some(
-            millions(fresh) * prices.input
-                + millions(cached) * prices.cache_input.unwrap_or(prices.input)
-                + millions(created) * prices.cache_creation_input.unwrap_or(prices.input)
-                + millions(output_tokens) * prices.output,
-        )
+        millions(fresh) * self.input
+            + millions(cached) * self.cache_input.unwrap_or(self.input)
+            + millions(created) * self.cache_creation_input.unwrap_or(self.input)
+            + millions(output_tokens) * self.output
     }
 }
 
 /// The model that is asked when the first one fails: its name, or all that there is to say of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Fallback {
     /// The model.
     pub model: Model,
@@ -151,6 +158,8 @@ pub struct Fallback {
     pub api_key_env: Option<String>,
     /// The file that has its key.
     pub api_key_file: Option<std::path::PathBuf>,
+    /// What a million of its tokens cost.
+    pub price_per_million: Option<Prices>,
 }
 
 impl<'de> Deserialize<'de> for Fallback {
@@ -162,6 +171,7 @@ impl<'de> Deserialize<'de> for Fallback {
             base_url: Option<WebUrl>,
             api_key_env: Option<String>,
             api_key_file: Option<std::path::PathBuf>,
+            price_per_million: Option<Prices>,
         }
 
         struct Either;
@@ -177,13 +187,19 @@ impl<'de> Deserialize<'de> for Fallback {
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Fallback, E> {
                 let model = text.parse().map_err(E::custom)?;
-                Ok(Fallback { model, base_url: None, api_key_env: None, api_key_file: None })
+                Ok(Fallback {
+                    model,
+                    base_url: None,
+                    api_key_env: None,
+                    api_key_file: None,
+                    price_per_million: None,
+                })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Fallback, A::Error> {
-                let Whole { model, base_url, api_key_env, api_key_file } =
+                let Whole { model, base_url, api_key_env, api_key_file, price_per_million } =
                     Whole::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Fallback { model, base_url, api_key_env, api_key_file })
+                Ok(Fallback { model, base_url, api_key_env, api_key_file, price_per_million })
             }
         }
 
@@ -346,6 +362,26 @@ pub enum OnRestart {
     Resume,
     /// It ends as interrupted.
     Stop,
+}
+
+/// What becomes of a hint while no reply is open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnHint {
+    /// The next reply reads it.
+    #[default]
+    Wait,
+    /// It starts a reply.
+    Reply,
+}
+
+impl From<OnHint> for WhenIdle {
+    fn from(on_hint: OnHint) -> Self {
+        match on_hint {
+            OnHint::Wait => Self::Wait,
+            OnHint::Reply => Self::Reply,
+        }
+    }
 }
 
 /// `[[agents.NAME.permissions]]`

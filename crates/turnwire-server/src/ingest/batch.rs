@@ -4,7 +4,7 @@ use crate::error::{ApiError, ApiResult};
 use memchr::memchr2;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use turnwire_core::{Error, ErrorKind, Event, EventKind};
+use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json};
 use turnwire_wires::body::Body;
 use turnwire_wires::{Decoded, Decoder, Decoding, Wire};
 
@@ -168,7 +168,10 @@ fn one<'a>(
             Some(event) => Ok(Item { event, text: None, place }),
             None => match read {
                 Ok(event) => Ok(Item { event, text: Some(text), place }),
-                Err(error) => Err(no_event(at, place.line(body), &error)),
+                Err(error) => match hint(text) {
+                    Some(event) => Ok(Item { event, text: None, place }),
+                    None => Err(no_event(at, place.line(body), &error)),
+                },
             },
         },
     }
@@ -179,6 +182,34 @@ fn one<'a>(
 fn older(text: &str) -> Option<Event<'static>> {
     let events = decoder("turnwire", None).ok()?.all(on_one_line(text).as_bytes()).ok()?;
     events.into_iter().next().filter(|event| event.kind.is_known())
+}
+
+/// A hint that names no reply, or no block. Whoever sends one need not know what there is.
+#[cold]
+fn hint(text: &str) -> Option<Event<'static>> {
+    const NONE: &str = "none";
+    let mut fields: Fields = Json::parse(text).ok()?.to().ok()?;
+    if fields.get::<String>("type").ok()?? != "HINT_BLOCK" {
+        return None;
+    }
+    let mut is_empty = |key: &str| {
+        let is_empty = fields.raw(key).is_none_or(|value| matches!(value.text(), "null" | "\"\""));
+        if is_empty {
+            fields.insert(key, NONE);
+        }
+        is_empty
+    };
+    let (no_reply, no_block) = (is_empty("reply_id"), is_empty("block_id"));
+    let mut event = Event::from_json(Json::of(&fields).ok()?.text()).ok()?.into_owned();
+    if no_reply {
+        event.reply_id = Cow::default();
+    }
+    if let EventKind::Hint(hint) = &mut event.kind
+        && no_block
+    {
+        hint.block_id.clear();
+    }
+    Some(event)
 }
 
 /// Line ends stand between the tokens of a JSON text only, where a space does as well.

@@ -1,6 +1,7 @@
 //! What stands behind the `?`.
 
 use crate::error::{ApiError, ApiResult};
+use crate::turns::hints::WhenIdle;
 use turnwire_wires::Wire;
 use url::form_urlencoded;
 
@@ -10,6 +11,7 @@ pub(crate) struct Params {
     pub wire: Option<&'static Wire>,
     pub tolerance: Tolerance,
     pub reply_id: Option<String>,
+    pub when_idle: Option<WhenIdle>,
 }
 
 /// What becomes of an event that does not fit.
@@ -30,14 +32,14 @@ impl Params {
             match &*name {
                 "wire" => params.wire = Some(wire(&value)?),
                 "tolerant" => {
-                    params.tolerance = match &*value {
-                        "" | "1" | "true" => Tolerance::Tolerant,
-                        "0" | "false" => Tolerance::Strict,
-                        _ => {
-                            let message = "tolerant is true or false";
-                            return Err(ApiError::bad_request(message));
-                        }
-                    }
+                    let is_tolerant = yes_or_no("tolerant", &value)?;
+                    params.tolerance =
+                        if is_tolerant { Tolerance::Tolerant } else { Tolerance::Strict };
+                }
+                "reply" => {
+                    let starts = yes_or_no("reply", &value)?;
+                    let when_idle = if starts { WhenIdle::Reply } else { WhenIdle::Wait };
+                    params.when_idle = Some(when_idle);
                 }
                 "reply_id" if value.is_empty() || value.len() > 256 => {
                     let message = "reply_id has 1 to 256 bytes";
@@ -48,6 +50,14 @@ impl Params {
             }
         }
         Ok(params)
+    }
+}
+
+fn yes_or_no(name: &str, value: &str) -> ApiResult<bool> {
+    match value {
+        "" | "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => Err(ApiError::bad_request(format!("{name} is true or false"))),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::turns::answers::{self, Taken};
+use crate::turns::hints::WhenIdle;
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -24,6 +25,8 @@ pub(crate) struct Published {
     pub stored: u64,
     pub repeated: u64,
     pub skipped: Vec<Skipped>,
+    /// The reply that a hint has started.
+    started: Option<String>,
     /// Whether the skipped ones are to be reported, even if there are none.
     tolerance: Tolerance,
 }
@@ -89,12 +92,13 @@ pub(crate) async fn answer(
     caller: &Caller,
     session: &Arc<Session>,
     batch: Batch<'_>,
+    when_idle: Option<WhenIdle>,
 ) -> ApiResult<Published> {
     let events: Vec<Event<'_>> = batch.items.into_iter().map(|item| item.event).collect();
-    match answers::take(app, session, caller, &events).await {
-        Ok(Taken { last, stored, repeated }) => {
+    match answers::take_with(app, session, caller, &events, when_idle).await {
+        Ok(Taken { last, stored, repeated, started }) => {
             let (stored, repeated) = (u64::from(stored), u64::from(repeated));
-            let published = Published { last, stored, repeated, ..Published::default() };
+            let published = Published { last, stored, repeated, started, ..Published::default() };
             app.ingest.counts.add(&published);
             Ok(published)
         }
@@ -109,6 +113,8 @@ pub(crate) async fn answer(
 pub(super) enum Refusal {
     /// It was asked of a person.
     Confirms,
+    /// It names no reply, or no block of it.
+    OfNoReply,
     /// A repeat of it could not be known.
     NoId,
     DoesNotFit(Error),
@@ -119,6 +125,9 @@ pub(super) enum Refusal {
 fn not_a_producers(event: &Event<'_>) -> Option<Refusal> {
     match &event.kind {
         EventKind::UserConfirmResult(_) => Some(Refusal::Confirms),
+        EventKind::Hint(hint) if event.reply_id.is_empty() || hint.block_id.is_empty() => {
+            Some(Refusal::OfNoReply)
+        }
         _ if event.id.is_empty() => Some(Refusal::NoId),
         _ => None,
     }
@@ -128,6 +137,7 @@ impl Refusal {
     fn why(&self) -> Cow<'static, str> {
         match self {
             Self::Confirms => "a person has to confirm; a producer cannot".into(),
+            Self::OfNoReply => "a producer's hint has a `reply_id` and a `block_id`".into(),
             Self::NoId => {
                 "it has no `id`, so that sending it again could not be told from a second one"
                     .into()
@@ -149,7 +159,7 @@ impl Refusal {
             Self::DoesNotFit(error) if error.kind() == ErrorKind::TooLong => {
                 ApiError::too_large(message).hint(nothing)
             }
-            Self::DoesNotFit(_) => ApiError::unprocessable(message)
+            Self::DoesNotFit(_) | Self::OfNoReply => ApiError::unprocessable(message)
                 .kind("refused")
                 .hint(format!("{nothing}; `tolerant=true` leaves out what does not fit")),
         }
@@ -176,6 +186,9 @@ impl Published {
         if self.tolerance == Tolerance::Tolerant {
             let skipped = serde_json::to_string(&self.skipped).unwrap_or_default();
             let _ = write!(json, r#","skipped":{skipped}"#);
+        }
+        if let Some(reply_id) = &self.started {
+            let _ = write!(json, r#","reply_id":"{reply_id}""#);
         }
         json.push('}');
         json

@@ -4,10 +4,19 @@ use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::config::Prices;
 use crate::error::ApiResult;
+use crate::extract::Query;
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::sync::Arc;
+use turnwire_core::Usage;
+use turnwire_log::Cost;
+use turnwire_log::cost::Spent;
+use turnwire_log::store::{SessionQuery, SessionState};
+
+/// How many sessions are read at a time.
+const PAGE: usize = 500;
 
 /// What can be talked to.
 #[derive(Debug, Serialize)]
@@ -25,11 +34,34 @@ struct AgentView {
     /// What a million of its tokens cost, where the settings say so.
     #[serde(skip_serializing_if = "Option::is_none")]
     price_per_million: Option<Prices>,
+    /// What it took in all sessions that are kept.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    spent: Option<SpentView>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct SpentView {
+    usage: Usage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<f64>,
+}
+
+/// What stands behind the `?`.
+#[derive(Debug, Default, Deserialize)]
+pub struct Params {
+    /// Whether to count what each agent took.
+    #[serde(default)]
+    usage: bool,
 }
 
 /// Lists the agents that run here.
-pub async fn list_agents(State(app): State<Arc<App>>, caller: Caller) -> ApiResult<Json<Agents>> {
+pub async fn list_agents(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(params): Query<Params>,
+) -> ApiResult<Json<Agents>> {
     caller.need(Scope::Read)?;
+    let mut spent = if params.usage { Some(spent(&app, &caller).await?) } else { None };
     let default_agent = app.config.default_agent.clone();
     let agents = app.agents.iter().map(|(name, agent)| AgentView {
         name: name.clone(),
@@ -37,6 +69,45 @@ pub async fn list_agents(State(app): State<Arc<App>>, caller: Caller) -> ApiResu
         model: agent.model().to_owned(),
         default: *name == default_agent,
         price_per_million: app.config.agents.get(name).and_then(|agent| agent.price_per_million),
+        spent: spent.as_mut().map(|spent| {
+            let Spent { usage, cost } = spent.remove(name).unwrap_or_default();
+            SpentView { usage, cost: cost.map(Cost::amount) }
+        }),
     });
     Ok(Json(Agents { agents: agents.collect(), default_agent }))
+}
+
+/// What each agent took in the sessions that the caller reaches. A sub-agent that does not run here by
+/// that name counts as the agent that it worked for.
+async fn spent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, Spent>> {
+    let mut sums: HashMap<String, Spent> = HashMap::new();
+    let mut page = SessionQuery {
+        tenant: caller.tenant().clone(),
+        search: None,
+        status: None,
+        after: None,
+        limit: PAGE,
+    };
+    loop {
+        let records = app.log.list(&page).await?;
+        let is_last = records.len() < PAGE;
+        for record in records {
+            page.after = Some((record.updated_ms, record.no));
+            if !caller.0.reaches(&record.key.id) {
+                continue;
+            }
+            let SessionState { usage, cost, subs, .. } = record.state;
+            let mut own = Spent { usage, cost };
+            for (name, part) in subs {
+                if name != record.agent && app.agents.contains_key(&name) {
+                    own.take(&part);
+                    sums.entry(name).or_default().add(&part.usage, part.cost);
+                }
+            }
+            sums.entry(record.agent).or_default().add(&own.usage, own.cost);
+        }
+        if is_last {
+            return Ok(sums);
+        }
+    }
 }

@@ -56,7 +56,7 @@ where
         Some(publisher) => {
             ingest::publish(app, &session, publisher, batch, params.tolerance).await?
         }
-        None => ingest::answer(app, caller, &session, batch).await?,
+        None => ingest::answer(app, caller, &session, batch, params.when_idle).await?,
     };
     Ok(result.response(&session))
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use turnwire_core::{Fields, ToolCall, Usage};
 use turnwire_log::store::{Queued, SessionRecord, SessionState, Status};
-use turnwire_log::{PendingCalls, Session, Snapshot};
+use turnwire_log::{Cost, PendingCalls, Session, Snapshot};
 
 /// A session.
 #[derive(Debug, Serialize)]
@@ -23,7 +23,7 @@ pub struct SessionView {
     pending: Vec<PendingView>,
     queued: Vec<QueuedView>,
     usage: Usage,
-    /// What all its tokens cost by the prices of its agent, where it has any.
+    /// What they cost, each call by the prices of its time, where any are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<f64>,
     created_at: String,
@@ -68,7 +68,7 @@ impl SessionView {
         let SessionRecord { key, epoch, agent, title, metadata, created_ms, last, state, .. } =
             record;
         let about = About { id: &key.id, epoch: &epoch, agent: &agent, created_ms };
-        Ok(Self::new(app, &about, last, state, title, metadata, Vec::new(), &queue))
+        Ok(Self::new(&about, last, state, title, metadata, Vec::new(), &queue))
     }
 
     /// A session at one point.
@@ -81,12 +81,10 @@ impl SessionView {
         };
         let waiting = pending(app, session.agent(), &snapshot);
         let Snapshot { last, state, queue, title, metadata, .. } = snapshot;
-        Self::new(app, &about, last, state, title, metadata, waiting, &queue)
+        Self::new(&about, last, state, title, metadata, waiting, &queue)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all that a session is to a client")]
     fn new(
-        app: &App,
         about: &About<'_>,
         last: u64,
         state: SessionState,
@@ -110,7 +108,7 @@ impl SessionView {
             last_event_id: format!("{}.{last}", about.epoch),
             pending,
             queued: queued.collect(),
-            cost: app.config.agents.get(about.agent).and_then(|agent| agent.cost_of(&state.usage)),
+            cost: state.cost.map(Cost::amount),
             usage: state.usage,
             created_at: iso(about.created_ms),
             metadata,

@@ -159,7 +159,7 @@ impl Desk {
         let session = self.open(&caller, named(command)?).await?;
         let bytes = events.get().as_bytes();
         let batch = ingest::read(&self.app, &session, self.wire.name, bytes).await?;
-        let published = ingest::answer(&self.app, &caller, &session, batch).await?;
+        let published = ingest::answer(&self.app, &caller, &session, batch, None).await?;
         let mut answer = accepted(&session, published.last);
         answer.insert("stored".to_owned(), published.stored.into());
         answer.insert("repeated".to_owned(), published.repeated.into());

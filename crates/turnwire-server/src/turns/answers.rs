@@ -5,6 +5,7 @@
 
 use super::clock;
 use super::ending::end_own;
+use super::hints::WhenIdle;
 use super::{EXTERNAL, own_reply};
 use crate::app::App;
 use crate::auth::{Caller, Scope, is_id};
@@ -25,7 +26,7 @@ use turnwire_log::{OpenReply, Pushed, Session, Tx};
 pub use clock::expires_at;
 
 /// What came of answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     /// The place of the session's last event.
     pub last: u64,
@@ -33,6 +34,8 @@ pub struct Taken {
     pub stored: u32,
     /// How many were there already.
     pub repeated: u32,
+    /// The reply that a hint has started.
+    pub started: Option<String>,
 }
 
 /// Takes events of somebody who is no producer: all of them, or none.
@@ -44,12 +47,28 @@ pub async fn take(
     caller: &Caller,
     events: &[Event<'_>],
 ) -> ApiResult<Taken> {
+    take_with(app, session, caller, events, None).await
+}
+
+/// The same, with what becomes of hints while no reply is open. To start one takes the scope to chat.
+pub async fn take_with(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    caller: &Caller,
+    events: &[Event<'_>],
+    when_idle: Option<WhenIdle>,
+) -> ApiResult<Taken> {
     for event in events {
         caller.need(scope(event)?)?;
     }
+    if when_idle == Some(WhenIdle::Reply) {
+        caller.need(Scope::Chat)?;
+    }
+    let when_idle = when_idle.unwrap_or_else(|| app.turns.when_idle(session.agent()));
     let touched: Vec<&str> =
         events.iter().map(|event| &*event.reply_id).filter(|id| !id.is_empty()).collect();
-    let mut desk = Desk { app, session, stored: 0, repeated: 0, stopped: Vec::new() };
+    let stopped = Vec::new();
+    let mut desk = Desk { app, session, when_idle, stored: 0, repeated: 0, stopped, started: None };
     let (desk, receipt) = session
         .transact(&touched, |tx| {
             for event in events {
@@ -65,7 +84,8 @@ pub async fn take(
     for reply in &desk.stopped {
         app.turns.let_go(session, Some(reply));
     }
-    Ok(Taken { last: receipt.last, stored: desk.stored, repeated: desk.repeated })
+    let Desk { stored, repeated, started, .. } = desk;
+    Ok(Taken { last: receipt.last, stored, repeated, started })
 }
 
 /// Stops the reply that is open, as somebody with the scope `chat` may.
@@ -86,7 +106,8 @@ fn scope(event: &Event<'_>) -> ApiResult<Scope> {
         .kind("no_producer")
         .hint(
             "an agent publishes with the header Turnwire-Producer: ID.FENCE; others answer with \
-               USER_CONFIRM_RESULT, EXTERNAL_EXECUTION_RESULT or USER_INTERRUPT",
+               USER_CONFIRM_RESULT, EXTERNAL_EXECUTION_RESULT or USER_INTERRUPT, or tell the agent \
+               something with HINT_BLOCK",
         )),
     }
 }
@@ -95,9 +116,11 @@ fn scope(event: &Event<'_>) -> ApiResult<Scope> {
 struct Desk<'d> {
     app: &'d Arc<App>,
     session: &'d Arc<Session>,
+    when_idle: WhenIdle,
     stored: u32,
     repeated: u32,
     stopped: Vec<String>,
+    started: Option<String>,
 }
 
 impl Desk<'_> {
@@ -120,13 +143,14 @@ impl Desk<'_> {
                 self.answer(tx, event)
             }
             EventKind::UserInterrupt(_) => self.stop(tx, event),
-            _ => {
-                // A hint is part of a reply; it does not begin one.
-                if event.kind.is_part_of_reply() {
-                    open(tx, event)?;
-                }
-                self.push(tx, event.clone().into_owned().stamped(&System)).map(drop)
+            EventKind::Hint(_) => {
+                let put = self.app.turns.put_hint(self.session, tx, event, self.when_idle)?;
+                self.stored += u32::from(put.is_new);
+                self.repeated += u32::from(!put.is_new);
+                self.started = put.started.or(self.started.take());
+                Ok(())
             }
+            _ => self.push(tx, event.clone().into_owned().stamped(&System)).map(drop),
         }
     }
 

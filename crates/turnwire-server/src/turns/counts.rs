@@ -5,8 +5,10 @@ use crate::config::Config;
 use crate::metrics::AgentMetrics;
 use std::sync::Arc;
 use std::time::Instant;
-use turnwire_core::event::SubAgent;
+use turnwire_agent::model::MODEL;
+use turnwire_core::event::{ModelCallEnd, SubAgent, TokenCounts};
 use turnwire_core::{Event, EventKind};
+use turnwire_log::Cost;
 
 /// The counts of one call of an agent.
 pub(super) struct Counts {
@@ -44,6 +46,14 @@ impl Counts {
         }
     }
 
+    /// What a model call cost by the prices of now, if they are known; its end is to say so.
+    pub(super) fn cost(&self, event: &Event<'_>, end: &ModelCallEnd) -> Option<Cost> {
+        let config = self.config.agents.get(self.whose(event.agent.as_deref()))?;
+        let model: Option<String> = event.metadata.get(MODEL).ok().flatten();
+        let cost = config.cost(model.as_deref(), end.usage).and_then(Cost::new);
+        cost.filter(|_| end.usage != TokenCounts::default())
+    }
+
     /// Counts events that are durable.
     pub(super) fn see(&mut self, events: &[Event<'_>]) {
         for event in events {
@@ -58,8 +68,7 @@ impl Counts {
         match &event.kind {
             EventKind::ModelCallEnd(end) => {
                 let agent = self.whose(event.agent.as_deref());
-                let config = self.config.agents.get(agent);
-                let cost = config.and_then(|config| config.cost(end.usage));
+                let cost = Cost::of(event).map(Cost::amount);
                 self.metrics.tokens(agent, end.usage, cost);
             }
             EventKind::ReplyEnd(end) => {

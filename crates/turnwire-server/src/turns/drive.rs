@@ -1,6 +1,5 @@
 //! The one task of a session that works.
 
-use super::counts::Counts;
 use super::ending::end_own;
 use super::journal::{Commits, Patience, filled, persist};
 use super::{Turns, own_reply, send};
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use turnwire_agent::{Halt, Offer, SubReply, Turn};
 use turnwire_core::event::Message;
 use turnwire_core::{
-    ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Seq,
+    ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Role, Seq,
 };
 use turnwire_log::store::{MessageQuery, Queued, SessionNo, Status};
 use turnwire_log::{Session, Snapshot, Tx};
@@ -146,14 +145,20 @@ impl Turns {
     }
 
     /// Has the agent reply, and sees to it that the reply ends or waits.
-    async fn reply(self: &Arc<Self>, session: &Arc<Session>, turn: OpenTurn) -> Result<(), Halt> {
+    async fn reply(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        mut turn: OpenTurn,
+    ) -> Result<(), Halt> {
         let stop = self.over.child_token();
         self.at_work(session, Some((turn.id.clone(), stop.clone())));
-        let patience = self.approval_timeout(session.agent());
-        let counts = Counts::new(&self.metrics, &self.config, session.agent(), &turn.id);
-        let mut journal = Commits::new(session, &turn.id, &stop, patience, counts);
+        let history = self.prepare(session, &mut turn, &stop).await;
+        let mut journal = Commits::new(self, session, &turn.partial, &stop);
         let running = self.metrics.runs(session.agent());
-        let result = self.call(session, &turn, &mut journal, &stop).await;
+        let result = match history {
+            Ok(history) => self.call(session, &turn, history, &mut journal, &stop).await,
+            Err(halt) => Err(halt),
+        };
         drop(running);
         self.at_work(session, None);
         let (reason, why) = match &result {
@@ -187,11 +192,29 @@ impl Turns {
         Ok(())
     }
 
+    /// The conversation before a reply. What worked in the background of a process that is gone is
+    /// made known in the reply first.
+    async fn prepare(
+        &self,
+        session: &Arc<Session>,
+        turn: &mut OpenTurn,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Msg>, Halt> {
+        let mut history = self.history(session, turn.first, usize::MAX, stop).await?;
+        let lost = self.lost_work(history.iter().chain([&turn.partial]));
+        if !lost.is_empty() {
+            turn.partial = self.tell_of_lost_work(session, &turn.id, lost).await?;
+        }
+        self.with_bytes(session, &mut history, stop).await?;
+        Ok(history)
+    }
+
     /// Calls the agent.
     async fn call(
         &self,
         session: &Arc<Session>,
         turn: &OpenTurn,
+        history: Vec<Msg>,
         journal: &mut Commits,
         stop: &CancellationToken,
     ) -> Result<(), Halt> {
@@ -202,8 +225,6 @@ impl Turns {
         let input = self.answers.lock().remove(&session.no());
         let input = input.filter(|(reply, _)| *reply == turn.id).map(|(_, answer)| answer);
         let has_begun = !turn.partial.content().is_empty() || turn.partial.usage().is_some();
-        let mut history = self.history(session, turn.first, usize::MAX, stop).await?;
-        self.with_bytes(session, &mut history, stop).await?;
         let handed = Turn {
             session_id: session.id().to_owned(),
             reply_id: turn.id.clone(),
@@ -235,8 +256,9 @@ impl Turns {
         let Some(own) = own.filter(|_| asks && !snapshot.state.is_produced) else {
             return Ok(false);
         };
-        let history = self.history(session, own.first(), 1, &self.over).await?;
-        Ok(history.last().is_some_and(|msg| Offer::of(msg).unattended))
+        let history = self.history(session, own.first(), 64, &self.over).await?;
+        let asked = history.iter().rev().find(|msg| msg.role() == Role::User);
+        Ok(asked.is_some_and(|msg| Offer::of(msg).unattended))
     }
 
     /// The conversation before a place, or the last messages of it.

@@ -1,8 +1,9 @@
 //! Replies that cannot go on are closed, so that the history stays valid.
 
 use super::EXTERNAL;
-use super::journal::filled;
+use super::journal::{filled, total};
 use turnwire_agent::{Halt, close};
+use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, FinishedReason, ReplyError};
 use turnwire_log::{OpenReply, Session, Tx};
 
@@ -39,7 +40,9 @@ pub(crate) fn end_all(
     }
     let any = !events.is_empty();
     for event in events {
-        tx.push(&mut filled(event, session), None)
+        let mut event = filled(event, session);
+        total(&mut event, tx);
+        tx.push(&mut event, None)
             .map_err(|why| Halt::Failed(format!("a reply cannot be closed: {why}")))?;
     }
     Ok(any)
@@ -47,6 +50,11 @@ pub(crate) fn end_all(
 
 /// Says which agent's events they are.
 fn of(reply: &OpenReply, events: Vec<Event<'static>>) -> impl Iterator<Item = Event<'static>> {
-    let agent = reply.agent().cloned().map(Box::new);
+    let agent = of_reply(reply);
     events.into_iter().map(move |event| Event { agent: agent.clone(), ..event })
+}
+
+/// Which agent's events those of a reply are.
+pub(super) fn of_reply(reply: &OpenReply) -> Option<Box<SubAgent>> {
+    reply.agent().cloned().map(Box::new)
 }

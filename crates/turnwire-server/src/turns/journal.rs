@@ -1,16 +1,19 @@
 //! What an agent emits becomes durable, or the agent is told why not.
 
 use super::counts::Counts;
-use super::own_reply;
+use super::hints::{BACKGROUND, Findings};
+use super::{Turns, own_reply};
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use turnwire_agent::hints::Hints;
 use turnwire_agent::{Halt, Journal};
 use turnwire_core::stamp::System;
-use turnwire_core::{Event, EventKind};
+use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState};
+use turnwire_log::cost::COST;
 use turnwire_log::store::Status;
-use turnwire_log::{Error, Receipt, Session, Tx};
+use turnwire_log::{Error, OpenReply, Receipt, Session, Tx};
 
 /// The journal of one call of an agent.
 pub(super) struct Commits {
@@ -21,39 +24,72 @@ pub(super) struct Commits {
     /// How long a person has to answer a question, in seconds.
     timeout_seconds: Option<u64>,
     counts: Counts,
+    /// Where the tools of the session say what they find later.
+    findings: Arc<dyn Hints>,
+    process: String,
+    /// How many hints the agent knows of.
+    hints: usize,
     /// Whether the reply waited for somebody, in the course of this call.
     pub(super) has_waited: bool,
 }
 
 impl Commits {
+    /// For a reply of which the agent is told this much.
     pub(super) fn new(
+        turns: &Arc<Turns>,
         session: &Arc<Session>,
-        reply_id: &str,
+        partial: &Msg,
         stop: &CancellationToken,
-        approval_timeout: Option<Duration>,
-        counts: Counts,
     ) -> Self {
+        let (agent, reply_id) = (session.agent(), partial.id());
+        let findings = Findings { turns: Arc::downgrade(turns), session: session.clone() };
         Self {
             session: session.clone(),
             reply_id: reply_id.to_owned(),
             stop: stop.clone(),
             halted: None,
-            timeout_seconds: approval_timeout.map(seconds),
-            counts,
+            timeout_seconds: turns.approval_timeout(agent).map(seconds),
+            counts: Counts::new(&turns.metrics, &turns.config, agent, reply_id),
+            findings: Arc::new(findings),
+            process: turns.process.clone(),
+            hints: hints_in(partial),
             has_waited: false,
         }
     }
 
-    async fn write(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
-        for event in &mut events {
+    /// What the makers of these events could not know.
+    fn fill(&self, events: &mut [Event<'static>]) {
+        for event in events {
             fill(event, &self.session);
-            // Who is asked is told how long the answer may take: by the clock here, not the agent's.
-            if let (EventKind::RequireUserConfirm(_), Some(seconds)) =
-                (&event.kind, self.timeout_seconds)
-            {
-                event.metadata.insert("timeout_seconds", seconds);
+            match &event.kind {
+                // What it costs is said once, by the prices of this moment.
+                EventKind::ModelCallEnd(end) => {
+                    if let Some(cost) = self.counts.cost(event, end) {
+                        event.metadata.insert(COST, cost.amount());
+                    }
+                }
+                // Who is asked is told how long the answer may take: by the clock here, not the agent's.
+                EventKind::RequireUserConfirm(_) => {
+                    if let Some(seconds) = self.timeout_seconds {
+                        event.metadata.insert("timeout_seconds", seconds);
+                    }
+                }
+                // What goes on in the background goes on as long as this process does.
+                EventKind::ToolResultEnd(end) if end.state == ToolResultState::Running => {
+                    event.metadata.insert(BACKGROUND, self.process.as_str());
+                }
+                _ => {}
             }
         }
+    }
+
+    /// Commits events: all of them, or, where the agent has not read everything, none.
+    async fn write(
+        &mut self,
+        mut events: Vec<Event<'static>>,
+        if_unread: IfUnread,
+    ) -> Result<bool, Halt> {
+        self.fill(&mut events);
         let mut touched: Vec<String> = Vec::new();
         for event in &events {
             if event.reply_id != self.reply_id && !touched.iter().any(|id| *id == event.reply_id) {
@@ -61,42 +97,96 @@ impl Commits {
             }
         }
         let touched: Vec<&str> = touched.iter().map(String::as_str).collect();
-        let Self { session, reply_id, stop, .. } = self;
-        let (waits, _) = persist(session, stop, &touched, |tx| {
+        let Self { session, reply_id, stop, hints, .. } = self;
+        let (written, _) = persist(session, stop, &touched, |tx| {
             if stop.is_cancelled() {
                 return Err(Halt::Stopped);
             }
             // Whoever stops a reply ends it; its agent learns of it here.
-            if own_reply(session, tx).is_none_or(|own| own.msg().id() != reply_id) {
-                return Err(Halt::Stopped);
+            let own = own_reply(session, tx).filter(|own| own.msg().id() == reply_id);
+            let Some(own) = own else { return Err(Halt::Stopped) };
+            if if_unread == IfUnread::Refuse && hints_in(own.msg()) != *hints {
+                return Ok(None);
             }
             for event in &mut events {
                 check(event, reply_id, tx)?;
+                total(event, tx);
                 tx.push(event, None).map_err(|why| {
                     Halt::Failed(format!("{} does not fit: {why}", event.kind.type_name()))
                 })?;
             }
-            Ok(tx.status() == Status::Waiting)
+            Ok(Some(tx.status() == Status::Waiting))
         })
         .await?;
+        let Some(waits) = written else { return Ok(false) };
         self.has_waited |= waits;
+        let is_hint = |event: &&Event<'_>| {
+            event.reply_id == self.reply_id && matches!(event.kind, EventKind::Hint(_))
+        };
+        self.hints += events.iter().filter(is_hint).count();
         self.counts.see(&events);
-        Ok(())
+        Ok(true)
     }
+
+    async fn commit_if(
+        &mut self,
+        events: Vec<Event<'static>>,
+        if_unread: IfUnread,
+    ) -> Result<bool, Halt> {
+        if let Some(halt) = &self.halted {
+            return Err(halt.clone());
+        }
+        if events.is_empty() {
+            return Ok(true);
+        }
+        let result = self.write(events, if_unread).await;
+        self.halted = result.clone().err();
+        result
+    }
+}
+
+/// What becomes of events where there are hints that the agent does not know of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IfUnread {
+    Commit,
+    Refuse,
+}
+
+/// How many hints a reply has.
+fn hints_in(reply: &Msg) -> usize {
+    reply.blocks::<HintBlock>().count()
 }
 
 #[async_trait]
 impl Journal for Commits {
     async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+        self.commit_if(events, IfUnread::Commit).await.map(drop)
+    }
+
+    async fn conclude(&mut self, events: Vec<Event<'static>>) -> Result<bool, Halt> {
+        self.commit_if(events, IfUnread::Refuse).await
+    }
+
+    async fn news(&mut self) -> Result<Option<(Msg, ModelCalls)>, Halt> {
         if let Some(halt) = &self.halted {
             return Err(halt.clone());
         }
-        if events.is_empty() {
-            return Ok(());
+        let Self { session, reply_id, stop, hints, .. } = self;
+        let (news, _) = persist(session, stop, &[], |tx| {
+            let own = own_reply(session, tx).filter(|own| own.msg().id() == reply_id);
+            let own = own.ok_or(Halt::Stopped)?;
+            let is_new = hints_in(own.msg()) != *hints;
+            Ok(is_new.then(|| (own.msg().clone(), own.model_calls().clone())))
+        })
+        .await?;
+        if let Some((reply, _)) = &news {
+            self.hints = hints_in(reply);
         }
-        let result = self.write(events).await;
-        self.halted = result.clone().err();
-        result
+        Ok(news)
+    }
+
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        Some(self.findings.clone())
     }
 }
 
@@ -121,6 +211,15 @@ fn fill(event: &mut Event<'static>, session: &Session) {
         session.id().clone_into(id);
     }
     event.stamp(&System);
+}
+
+/// Has the end of a reply say what all of it cost.
+pub(super) fn total(event: &mut Event<'_>, tx: &Tx<'_>) {
+    if let EventKind::ReplyEnd(end) = &mut event.kind
+        && let Some(cost) = tx.reply(&event.reply_id).and_then(OpenReply::cost)
+    {
+        end.message_metadata.insert(COST, cost.amount());
+    }
 }
 
 /// An agent writes one reply, and those of its sub-agents.

@@ -2,6 +2,7 @@
 //! log keeps it.
 
 use super::EXTERNAL;
+use super::hints::is_hint;
 use super::once::Once;
 use super::send::{Accepted, IfBusy, Sent, Taken, agent_of, busy, checked, is_free, start};
 use crate::app::App;
@@ -129,6 +130,8 @@ fn choose(messages: &[StoredMessage], id: &str) -> Result<Plan, ApiError> {
     let behind = messages
         .iter()
         .filter(|message| message.first > question.first && !message.superseded)
+        // What the agent was told by somebody else is true of the new answer, too.
+        .filter(|message| !read(message).is_some_and(|msg| is_hint(&msg)))
         .map(|message| message.id.clone());
     Ok(Plan { message_id: question.id.clone(), superseded: behind.collect(), words: None })
 }

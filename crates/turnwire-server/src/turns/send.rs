@@ -247,9 +247,13 @@ pub(super) fn agent_of(app: &App, session: &Session) -> ApiResult<()> {
     if app.agents.contains_key(session.agent()) {
         return Ok(());
     }
-    Err(ApiError::conflict(format!("the agent {} is not there any more", session.agent()))
+    Err(no_agent(session.agent()))
+}
+
+pub(super) fn no_agent(name: &str) -> ApiError {
+    ApiError::conflict(format!("the agent {name} is not there any more"))
         .kind("no_agent")
-        .hint("GET /v1/agents lists those that are; the operator configures them"))
+        .hint("GET /v1/agents lists those that are; the operator configures them")
 }
 
 /// Whether the message is one that a client may write.

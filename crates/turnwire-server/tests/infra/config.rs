@@ -316,10 +316,12 @@ fn what_can_be_used_and_may_be_meant_otherwise_is_a_warning() {
 #[test]
 fn tokens_cost_what_the_settings_say() {
     use turnwire_core::event::TokenCounts;
-    let cost = |model: &str| {
+    let cost = |model: &str, asked: Option<&str>| {
         let text = format!(
             "[agents.a]\nmodel = \"{model}\"\n\
-             price_per_million = {{ input = 2.0, output = 8, cache_input = 0.5 }}"
+             price_per_million = {{ input = 2.0, output = 8, cache_input = 0.5 }}\n\
+             [agents.a.fallback]\nmodel = \"anthropic:y\"\n\
+             price_per_million = {{ input = 1.0, output = 4.0, cache_input = 0.1 }}"
         );
         let tokens = TokenCounts {
             input_tokens: 3_000_000,
@@ -327,9 +329,18 @@ fn tokens_cost_what_the_settings_say() {
             cache_input_tokens: 2_000_000,
             cache_creation_input_tokens: 0,
         };
-        Config::parse("test", &text).unwrap().agents["a"].cost(tokens).unwrap()
+        Config::parse("test", &text).unwrap().agents["a"].cost(asked, tokens)
     };
     // What is in the cache is a part of the input, but not at Anthropic's.
-    assert!((cost("openai:x") - 11.0).abs() < 1e-9);
-    assert!((cost("anthropic:x") - 15.0).abs() < 1e-9);
+    let is = |cost: Option<f64>, expected: f64| (cost.unwrap() - expected).abs() < 1e-9;
+    assert!(is(cost("openai:x", None), 11.0));
+    assert!(is(cost("anthropic:x", Some("anthropic:x")), 15.0));
+    // The one that stands in for another has its own prices, and its own way to count.
+    assert!(is(cost("openai:x", Some("anthropic:y")), 7.2));
+    assert!(is(cost("openai:x", Some("gpt-mini-2026")), 11.0));
+    let plain = "[agents.a]\nmodel = \"openai:x\"\nfallback = \"openai:y\"\n\
+                 price_per_million = { input = 1, output = 1 }";
+    let plain = Config::parse("test", plain).unwrap();
+    let tokens = TokenCounts { input_tokens: 1, ..TokenCounts::default() };
+    assert_eq!(plain.agents["a"].cost(Some("openai:y"), tokens), None, "nobody knows its price");
 }

@@ -212,6 +212,26 @@ async fn publishing_needs_its_scope() {
 }
 
 #[tokio::test]
+async fn a_hint_needs_the_scope_to_publish_and_one_that_starts_a_reply_that_to_chat() {
+    let hint = r#"{"type":"HINT_BLOCK","id":"h","hint":"psst"}"#.as_bytes();
+    let path = "/v1/sessions/s/events";
+    let server = Server::with(Config::default(), &[Scope::Read, Scope::Chat, Scope::Approve]).await;
+    let session = server.session("s").await;
+    server.post(path, "", hint).await.is(403, "forbidden", &["publish"]);
+    assert_eq!(session.head().last, 0);
+    let server = Server::with(Config::default(), &[Scope::Publish]).await;
+    let session = server.session("s").await;
+    let trigger = format!("{path}?reply=true");
+    server.post(&trigger, "", hint).await.is(403, "forbidden", &["chat"]);
+    assert_eq!(session.head().last, 0);
+    server.post(path, "", hint).await.stored(1, 0);
+    // A producer's hint belongs to its reply.
+    let bare = r#"{"type":"HINT_BLOCK","id":"i","hint":"psst"}"#;
+    server.publish("s", "p.1", bare).await.is(422, "refused", &["reply_id"]);
+    assert_eq!(session.head().last, 1);
+}
+
+#[tokio::test]
 async fn a_header_that_is_no_producer_is_named() {
     let server = Server::new().await;
     server.session("s").await;

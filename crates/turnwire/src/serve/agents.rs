@@ -203,7 +203,7 @@ fn model(config: &Config, name: &str, settings: &AgentConfig) -> Result<HttpMode
         key: key(api_key_env.as_deref(), api_key_file.as_deref()),
     };
     let fallback = settings.fallback.as_ref().map(|fallback| {
-        let Fallback { model: other, base_url, api_key_env, api_key_file } = fallback;
+        let Fallback { model: other, base_url, api_key_env, api_key_file, .. } = fallback;
         let mut place = Place {
             base_url: base_url.as_ref(),
             key: key(api_key_env.as_deref(), api_key_file.as_deref()),

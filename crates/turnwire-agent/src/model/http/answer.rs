@@ -2,7 +2,7 @@
 
 use super::failure;
 use super::key::Secret;
-use crate::model::ModelError;
+use crate::model::{MODEL, ModelError};
 use futures_util::Stream;
 use http_body::Body as _;
 use serde::de::IgnoredAny;
@@ -144,7 +144,7 @@ impl Incoming {
             match decoded.event {
                 Ok(event) => {
                     let mut event = event.into_owned();
-                    is_over = finish(&mut event, model, secret);
+                    is_over = finish(&mut event, who, model, secret);
                     queue.push_back(event);
                 }
                 Err(error) if head.is_some() && !queue.iter().any(|event| !is_prelude(event)) => {
@@ -222,7 +222,7 @@ fn is_prelude(event: &Event<'_>) -> bool {
 }
 
 /// Makes an event whole. Whether it is the last.
-fn finish(event: &mut Event<'static>, model: &str, secret: &Secret) -> bool {
+fn finish(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -> bool {
     match &mut event.kind {
         EventKind::ModelCallStart(start) if start.model_name.is_empty() => {
             model.clone_into(&mut start.model_name);
@@ -236,6 +236,9 @@ fn finish(event: &mut Event<'static>, model: &str, secret: &Secret) -> bool {
                     event.metadata = turnwire_core::Fields::default();
                 }
             }
+            // What a provider calls its model need not be what it was asked for; and the one that
+            // stands in for another has other prices.
+            event.metadata.insert(MODEL, who);
             // A truncated one that is not at the end is a call that the provider began anew.
             end.finished_reason != FinishedReason::Truncated
         }

@@ -88,7 +88,12 @@ fn of_one(name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
     for (key, _) in zero.into_iter().filter(|(_, time)| time.0.is_zero()) {
         wrong(&["agents", name, "timeouts", key], "more than nothing".into());
     }
-    if let Some(prices) = agent.price_per_million {
+    let fallback = agent.fallback.as_ref().and_then(|fallback| fallback.price_per_million);
+    for (path, prices) in [
+        (&["agents", name][..], agent.price_per_million),
+        (&["agents", name, "fallback"][..], fallback),
+    ] {
+        let Some(prices) = prices else { continue };
         let each = [
             ("input", Some(prices.input)),
             ("output", Some(prices.output)),
@@ -97,7 +102,7 @@ fn of_one(name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
         ];
         let is_none = |price: f64| !price.is_finite() || price < 0.0;
         for (key, _) in each.into_iter().filter(|(_, price)| price.is_some_and(is_none)) {
-            wrong(&["agents", name, "price_per_million", key], "0 or more".into());
+            wrong(&[path, &["price_per_million", key]].concat(), "0 or more".into());
         }
     }
     if let Some(fallback) = &agent.fallback {

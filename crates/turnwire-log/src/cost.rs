@@ -1,0 +1,118 @@
+//! What model calls cost.
+//!
+//! Whoever knows the price of a call says what it cost when it ends: in the metadata of its
+//! `MODEL_CALL_END`, as `cost`. So a sum never changes when prices do.
+
+use serde::{Deserialize, Serialize};
+use turnwire_core::{Event, EventKind, Usage};
+
+/// The name of a cost in the metadata of a `MODEL_CALL_END`, and of a message.
+pub const COST: &str = "cost";
+
+/// An amount of money in any currency, exact to the billionth of a thousandth: sums are the same in
+/// any order, and on any machine.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Cost(u64);
+
+/// How many of the smallest amount are one.
+const ONE: f64 = 1e12;
+
+impl Cost {
+    /// An amount, unless it is less than nothing, or no number.
+    pub fn new(amount: f64) -> Option<Self> {
+        let is_amount = amount.is_finite() && amount >= 0.0;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is not negative, and what is too large is the largest"
+        )]
+        is_amount.then(|| Self((amount * ONE).round() as u64))
+    }
+
+    /// The amount.
+    pub fn amount(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "exact below 9,000; then to 16 digits")]
+        let amount = self.0 as f64 / ONE;
+        amount
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Without a part of it.
+    #[must_use]
+    pub fn minus(self, part: Self) -> Self {
+        Self(self.0.saturating_sub(part.0))
+    }
+
+    /// What a model call cost, where its end says so.
+    pub fn of(event: &Event<'_>) -> Option<Self> {
+        let EventKind::ModelCallEnd(_) = &event.kind else { return None };
+        event.metadata.get::<f64>(COST).ok().flatten().and_then(Self::new)
+    }
+}
+
+/// Tokens, and what they cost where that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// The tokens.
+    pub usage: Usage,
+    /// What they cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+impl Spent {
+    /// Adds to it.
+    pub fn add(&mut self, usage: &Usage, cost: Option<Cost>) {
+        let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
+        add(&mut self.usage.input_tokens, usage.input_tokens);
+        add(&mut self.usage.output_tokens, usage.output_tokens);
+        add(&mut self.usage.cache_input_tokens, usage.cache_input_tokens);
+        add(&mut self.usage.cache_creation_input_tokens, usage.cache_creation_input_tokens);
+        if let Some(cost) = cost {
+            self.cost = Some(self.cost.unwrap_or_default().plus(cost));
+        }
+    }
+}
+
+impl Spent {
+    /// Takes a part of it away.
+    pub fn take(&mut self, part: &Self) {
+        let take = |sum: &mut i64, count: i64| *sum = sum.saturating_sub(count);
+        take(&mut self.usage.input_tokens, part.usage.input_tokens);
+        take(&mut self.usage.output_tokens, part.usage.output_tokens);
+        take(&mut self.usage.cache_input_tokens, part.usage.cache_input_tokens);
+        take(&mut self.usage.cache_creation_input_tokens, part.usage.cache_creation_input_tokens);
+        self.cost = self.cost.map(|cost| cost.minus(part.cost.unwrap_or_default()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_add_up_to_what_one_expects() {
+        let sum = (0..10).fold(Cost::default(), |sum, _| sum.plus(Cost::new(0.1).unwrap()));
+        assert_eq!(sum.amount().to_string(), "1");
+        let sum = Cost::new(0.1).unwrap().plus(Cost::new(0.2).unwrap());
+        assert_eq!(sum.amount().to_string(), "0.3");
+        assert_eq!(Cost::new(0.000_000_037_5).unwrap().amount().to_string(), "0.0000000375");
+    }
+
+    #[test]
+    fn what_is_no_amount_is_none() {
+        for amount in [-0.1, f64::NAN, f64::INFINITY] {
+            assert_eq!(Cost::new(amount), None);
+        }
+        let most = Cost::new(f64::MAX).unwrap();
+        assert_eq!(most.plus(most), most);
+    }
+}

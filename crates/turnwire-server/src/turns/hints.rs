@@ -1,0 +1,294 @@
+//! Hints: what an agent is told from outside, by another program, a trigger, or a tool of its own that
+//! has gone to the background.
+//!
+//! All of them go through the log. Where a reply is open, a hint is a `HINT_BLOCK` of it, and the agent
+//! reads it before it asks its model again; while a model call is under way it is held, as durable as an
+//! event, and stands behind the call. Where none is open, it is a message of its own, which the next
+//! reply has in its history; or it starts one.
+
+use super::ending::of_reply;
+use super::journal::{filled, persist};
+use super::send::{no_agent, start};
+use super::{EXTERNAL, Turns};
+use crate::error::{ApiError, ApiResult};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use turnwire_agent::Halt;
+use turnwire_agent::hints::Hints;
+use turnwire_core::event::{Hint, Message};
+use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::{
+    ContentBlock, Event, EventKind, HintBlock, Msg, Part, Payload, Role, ToolResultState,
+};
+use turnwire_log::{OpenReply, Pushed, Session, Tx};
+
+/// What the metadata of a result that ends as `running` call the process that its work goes on in.
+pub(super) const BACKGROUND: &str = "background";
+
+/// How many hints may wait for the end of one model call.
+const HELD: usize = 64;
+
+/// What becomes of a hint while no reply is open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WhenIdle {
+    /// The next reply reads it.
+    #[default]
+    Wait,
+    /// It starts a reply.
+    Reply,
+}
+
+/// What became of a hint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Put {
+    pub is_new: bool,
+    /// The reply that it has started.
+    pub started: Option<String>,
+}
+
+impl Turns {
+    /// What becomes of a hint to an agent while no reply is open, where whoever sends it does not say.
+    pub fn when_idle(&self, agent: &str) -> WhenIdle {
+        self.config.agents.get(agent).map_or(WhenIdle::Wait, |agent| agent.on_hint.into())
+    }
+
+    /// Puts a hint where it belongs: into the reply that it names, else into the one that is open, else
+    /// into the history.
+    pub(super) fn put_hint(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        tx: &mut Tx<'_>,
+        event: &Event<'_>,
+        when_idle: WhenIdle,
+    ) -> ApiResult<Put> {
+        let EventKind::Hint(hint) = &event.kind else {
+            return Err(ApiError::internal("this is no hint"));
+        };
+        if tx.has_hint(&event.id) {
+            return Ok(Put::default());
+        }
+        if says_nothing(&hint.hint) {
+            return Err(ApiError::unprocessable("the hint says nothing: `hint` is empty"));
+        }
+        let mut made = Event::new("", EventKind::from((**hint).clone()));
+        made.id = event.id.clone().into_owned().into();
+        made.metadata = event.metadata.clone();
+        let mut made = made.stamped(&System);
+        if let EventKind::Hint(hint) = &mut made.kind
+            && hint.block_id.is_empty()
+        {
+            hint.block_id = made.id.to_string();
+        }
+        let is_own = session.agent() != EXTERNAL && !tx.is_produced();
+        let reply = match &*event.reply_id {
+            "" => tx.replies().iter().find(|reply| !reply.is_of_sub_agent()),
+            id => Some(named(tx, id, is_own)?),
+        };
+        let put = if let Some(reply) = reply {
+            made.reply_id = reply.msg().id().to_owned().into();
+            made.agent = of_reply(reply);
+            Put { is_new: into_reply(tx, &mut made, is_own)?, started: None }
+        } else {
+            let starts = when_idle == WhenIdle::Reply
+                && is_own
+                && tx.replies().is_empty()
+                && tx.queue().next().is_none();
+            let mut started = None;
+            if starts {
+                if !self.agents.contains_key(session.agent()) {
+                    return Err(no_agent(session.agent()));
+                }
+                let reply_id = started.insert(System.id());
+                start(tx, session, reply_id).map_err(refused)?;
+                made.reply_id = reply_id.clone().into();
+            } else {
+                made = in_a_message(made, session)?;
+            }
+            tx.push(&mut made, None).map_err(refused)?;
+            Put { is_new: true, started }
+        };
+        self.wake(session);
+        Ok(put)
+    }
+
+    /// Tells the reply that is about to go on what became of calls that worked in the background of a
+    /// process that is gone, and returns the reply.
+    pub(super) async fn tell_of_lost_work(
+        &self,
+        session: &Arc<Session>,
+        reply_id: &str,
+        lost: Vec<Hint>,
+    ) -> Result<Msg, Halt> {
+        let events: Vec<_> = lost
+            .into_iter()
+            .map(|hint| filled(Event::new(reply_id.to_owned(), hint), session))
+            .collect();
+        let told = persist(session, &self.over, &[], |tx| {
+            for event in &events {
+                if tx.reply(reply_id).is_none() {
+                    return Err(Halt::Stopped);
+                }
+                tx.push(&mut event.clone(), None).map_err(|why| Halt::Failed(why.to_string()))?;
+            }
+            tx.reply(reply_id).map(|reply| reply.msg().clone()).ok_or(Halt::Stopped)
+        });
+        Ok(told.await?.0)
+    }
+
+    /// Hints about the calls, in what was said so far, that worked in the background of another process
+    /// and have told nothing since.
+    pub(super) fn lost_work<'m>(&self, said: impl Iterator<Item = &'m Msg> + Clone) -> Vec<Hint> {
+        let hints = said.clone().flat_map(Msg::blocks::<HintBlock>);
+        let told: HashSet<String> = hints.filter_map(told_by).collect();
+        let calls = said.flat_map(Msg::tool_calls);
+        let lost = calls.filter_map(|(call, result)| {
+            let result = result.filter(|result| result.state == ToolResultState::Running)?;
+            let process: String = result.metadata.get(BACKGROUND).ok().flatten()?;
+            (process != self.process && !told.contains(&call.id)).then_some(call)
+        });
+        lost.map(|call| {
+            let source = json!({
+                "type": "background_tool",
+                "tool_call_id": call.id,
+                "tool_call_name": call.name,
+                "state": "interrupted",
+            });
+            let text = format!(
+                "The call {} of {} was at work in the background when the server stopped. It has \
+                 ended, and what it had found is lost.",
+                call.id, call.name
+            );
+            Hint {
+                block_id: System.id(),
+                source: Some(source.to_string()),
+                hint: Payload::Text(text),
+            }
+        })
+        .collect()
+    }
+}
+
+/// Puts a hint into the reply that it names. Whether it is new.
+fn into_reply(tx: &mut Tx<'_>, hint: &mut Event<'_>, is_own: bool) -> ApiResult<bool> {
+    if !is_own {
+        // An agent elsewhere learns of it from the log, so it is there at once.
+        return Ok(tx.push(hint, None).map_err(refused)? != Pushed::Repeated);
+    }
+    if tx.held() >= HELD {
+        return Err(ApiError::too_many(format!(
+            "{HELD} hints wait until the model has spoken already; nothing was stored"
+        )));
+    }
+    tx.hint(hint).map_err(refused)
+}
+
+fn refused(why: turnwire_core::Error) -> ApiError {
+    turnwire_log::Error::Refused { at: 0, why }.into()
+}
+
+/// The call whose finding a hint is.
+fn told_by(hint: &HintBlock) -> Option<String> {
+    let source: Value = serde_json::from_str(hint.source.as_deref()?).ok()?;
+    let is_finding = source.get("type")?.as_str()? == "background_tool";
+    is_finding.then(|| source.get("tool_call_id")?.as_str().map(str::to_owned))?
+}
+
+/// The reply that a hint names.
+fn named<'t>(tx: &'t Tx<'_>, id: &str, is_own: bool) -> ApiResult<&'t OpenReply> {
+    let without = "leave `reply_id` out: the reply that is open gets it, else the next one";
+    let Some(reply) = tx.reply(id) else {
+        return Err(if tx.is_finished(id) {
+            ApiError::conflict(format!("the reply {id} has ended; nothing was stored"))
+                .kind("reply_ended")
+        } else {
+            ApiError::unprocessable(format!("there is no reply {id:?} in this session"))
+                .kind("unknown_reply")
+        }
+        .hint(without));
+    };
+    // Nobody looks into the log for one that works: what it emits comes from the agent above.
+    if is_own && reply.is_of_sub_agent() && reply.waiting().next().is_none() {
+        return Err(ApiError::unprocessable(format!(
+            "{id} is the reply of a sub-agent at work; nothing was stored"
+        ))
+        .kind("sub_agent")
+        .hint(without));
+    }
+    Ok(reply)
+}
+
+fn says_nothing(hint: &Payload) -> bool {
+    match hint {
+        Payload::Text(text) => text.trim().is_empty(),
+        Payload::Parts(parts) => parts
+            .iter()
+            .all(|part| matches!(part, Part::Text(block) if block.text.trim().is_empty())),
+    }
+}
+
+/// A hint that belongs to no reply, as a message.
+fn in_a_message(event: Event<'static>, session: &Session) -> ApiResult<Event<'static>> {
+    let EventKind::Hint(hint) = event.kind else {
+        return Err(ApiError::internal("this is no hint"));
+    };
+    let block = HintBlock {
+        id: hint.block_id,
+        hint: hint.hint,
+        source: hint.source,
+        created_at: event.created_at.to_string(),
+        finished_at: Some(event.created_at.to_string()),
+        ..HintBlock::default()
+    };
+    let msg = Msg::builder(Role::Assistant)
+        .id(System.id())
+        .name(session.agent())
+        .block(ContentBlock::Hint(block))
+        .build()
+        .map_err(ApiError::internal)?
+        .stamped(&System);
+    let message = EventKind::from(Message { message: Box::new(msg) });
+    Ok(filled(Event { kind: message, ..event }, session))
+}
+
+/// Whether a message is nothing but a hint that came while no reply was open.
+pub(super) fn is_hint(msg: &Msg) -> bool {
+    let is_hint = |block: &ContentBlock| matches!(block, ContentBlock::Hint(_));
+    msg.finished_reason().is_none()
+        && !msg.content().is_empty()
+        && msg.content().iter().all(is_hint)
+}
+
+/// Where tools of a session say what they find after they have gone to the background: in its log.
+pub(super) struct Findings {
+    pub turns: Weak<Turns>,
+    pub session: Arc<Session>,
+}
+
+#[async_trait]
+impl Hints for Findings {
+    async fn post(&self, _: &str, mut hint: HintBlock) {
+        let Some(turns) = self.turns.upgrade() else { return };
+        if hint.id.is_empty() {
+            hint.id = System.id();
+        }
+        let session = &self.session;
+        let event = Event::new("", Hint::from(hint)).stamped(&System);
+        let when_idle = turns.when_idle(session.agent());
+        let put = |tx: &mut Tx<'_>| {
+            let put = turns.put_hint(session, tx, &event, when_idle);
+            put.map_err(|error| Halt::Failed(error.to_string()))
+        };
+        if let Err(halt) = persist(session, &turns.over, &[], put).await {
+            tracing::error!(session = session.id(), %halt, "what a tool found later was not logged");
+        }
+    }
+
+    /// They are in the log, and nowhere else.
+    async fn waiting(&self, _: &str) -> Vec<HintBlock> {
+        Vec::new()
+    }
+
+    async fn taken(&self, _: &str, _: &[String]) {}
+}

@@ -1,0 +1,471 @@
+//! Hints: what an agent is told from outside, while it replies and while it does not.
+
+use crate::house::*;
+use crate::stage::{Stage, check_law_10, hints};
+use axum::body::Body;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use turnwire_agent::model::script::Line;
+use turnwire_agent::tool::{Given, Out, ToolError, streaming};
+use turnwire_agent::{Agent, Replier};
+use turnwire_core::{Event, EventKind, FinishedReason, HintBlock, Msg, Role, ToolResultState};
+use turnwire_log::store::Status;
+use turnwire_log::{MemoryStore, Session, Store};
+use turnwire_wires::{Loss, Wire};
+
+fn hint(id: &str, text: &str) -> Value {
+    json!({"type": "HINT_BLOCK", "id": id, "reply_id": "", "block_id": id, "hint": text})
+}
+
+type Nothing = std::collections::BTreeMap<String, String>;
+
+/// An agent on a stage, with a tool that waits to be let, and one that goes to the background until it
+/// is let.
+fn friday(stage: &Arc<Stage>, gate: &Arc<Semaphore>) -> Arc<dyn Replier> {
+    let (wait, find) = (gate.clone(), gate.clone());
+    let slow = move |_: Nothing, _: Out| {
+        let gate = wait.clone();
+        async move {
+            gate.acquire().await.unwrap().forget();
+            Ok::<_, ToolError>("done")
+        }
+    };
+    let search = move |_: Nothing, out: Out| {
+        let gate = find.clone();
+        async move {
+            let later = out.later().clone();
+            tokio::spawn(async move {
+                gate.acquire().await.unwrap().forget();
+                later.hint("Found it.").await;
+            });
+            Ok::<_, ToolError>(Given::Background("Searching.".to_owned()))
+        }
+    };
+    let agent = Agent::builder("friday").model(stage.clone());
+    let agent = agent.tool(streaming("slow", "Takes its time", slow));
+    Arc::new(agent.tool(streaming("search", "Searches", search)).build())
+}
+
+fn closed() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(0))
+}
+
+fn house_with(stage: &Arc<Stage>, gate: &Arc<Semaphore>, settings: &str) -> House {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    House::with(store, settings, vec![("friday", friday(stage, gate))])
+}
+
+async fn begin(house: &House) -> (Arc<Session>, String) {
+    let session = house.session("s", "friday").await;
+    let answer = house.say("go").await;
+    (session, answer.body["reply_id"].as_str().unwrap().to_owned())
+}
+
+async fn until_logged(session: &Session, kind: &str, times: usize) {
+    let wait = async {
+        let mut head = session.watch();
+        while count(session, kind).await < times {
+            head.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.expect("it takes too long");
+}
+
+fn place(types: &[String], kind: &str) -> usize {
+    types.iter().position(|name| name == kind).unwrap()
+}
+
+#[tokio::test]
+async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() {
+    let stage =
+        Stage::new([vec![Line::thinking("Hm."), Line::text("Well.")], vec![Line::text("I see.")]]);
+    let house = house_with(&stage, &closed(), "");
+    let (session, reply) = begin(&house).await;
+    until_logged(&session, "THINKING_BLOCK_START", 1).await;
+    let before = session.head().last;
+    for _ in 0..2 {
+        let answer = house.post("/v1/sessions/s/events", json!([hint("h1", "one")])).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    // Two at once, one of them there already, and one without any ids.
+    let more = json!([hint("h1", "one"), {"type": "HINT_BLOCK", "block_id": "", "reply_id": reply,
+        "hint": [{"type": "text", "text": "two"}], "source": "team"}]);
+    let answer = house.post("/v1/sessions/s/events", more).await;
+    assert_eq!((&answer.body["stored"], &answer.body["repeated"]), (&json!(1), &json!(1)));
+    assert_eq!(session.head().last, before, "they wait until the model has spoken");
+    stage.gate.add_permits(10);
+    until_idle(&session).await;
+    let types = types(&session).await;
+    let at = place(&types, "MODEL_CALL_END");
+    assert_eq!(
+        types[at..at + 4],
+        ["MODEL_CALL_END", "HINT_BLOCK", "HINT_BLOCK", "MODEL_CALL_START"]
+    );
+    let reply = message(&session, &reply).await;
+    assert_eq!(reply.text("").as_deref(), Some("Well.I see."));
+    assert_eq!(hints(std::slice::from_ref(&reply)), ["one", "two"]);
+    assert_eq!(hints(&stage.asked()[1]), ["one", "two"]);
+    check_law_10(&session, &stage.asked()).await;
+    check_projection(&session).await;
+    // It is the same hint now that the reply has ended.
+    let answer = house.tell(hint("h1", "one")).await;
+    assert_eq!((&answer.body["stored"], &answer.body["repeated"]), (&json!(0), &json!(1)));
+}
+
+#[tokio::test]
+async fn what_comes_while_a_tool_works_is_logged_at_once() {
+    let stage = Stage::open([vec![Line::call("c", "slow", "{}")], vec![Line::text("Done.")]]);
+    let gate = closed();
+    let house = house_with(&stage, &gate, "");
+    let (session, reply) = begin(&house).await;
+    until_logged(&session, "TOOL_RESULT_START", 1).await;
+    house.tell(hint("h", "psst")).await;
+    assert_eq!(types(&session).await.last().unwrap(), "HINT_BLOCK");
+    gate.add_permits(1);
+    until_idle(&session).await;
+    assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("Done."));
+    assert_eq!(stage.asked().len(), 2);
+    assert_eq!(hints(&stage.asked()[1]), ["psst"]);
+    check_law_10(&session, &stage.asked()).await;
+}
+
+#[tokio::test]
+async fn what_comes_while_nothing_runs_is_in_the_history_of_the_next_reply() {
+    let stage = Stage::open([vec![Line::text("One.")], vec![Line::text("Two.")], vec![]]);
+    let house = house_with(&stage, &closed(), "");
+    let (session, first) = begin(&house).await;
+    until_idle(&session).await;
+    let answer = house.tell(hint("h", "The build is green.")).await;
+    assert_eq!((&answer.body["stored"], &answer.body["repeated"]), (&json!(1), &json!(0)));
+    assert_eq!(session.head().status, Status::Idle);
+    let again = house.tell(hint("h", "The build is green.")).await;
+    assert_eq!((&again.body["stored"], &again.body["repeated"]), (&json!(0), &json!(1)));
+    let logged = events(&session).await;
+    let EventKind::Message(logged) = &logged.last().unwrap().kind else { panic!("a message") };
+    assert_eq!(logged.message.role(), Role::Assistant);
+    assert_eq!(logged.message.first::<HintBlock>().unwrap().id, "h");
+    // Nobody loses it who has the first message answered again.
+    let path = format!("/v1/sessions/s/messages/{first}/retry");
+    assert_eq!(house.post(&path, Value::Null).await.status, 202);
+    until_idle(&session).await;
+    assert_eq!(hints(&stage.asked()[1]), ["The build is green."]);
+    assert_eq!(hints(&stage.asked()[0]), Vec::<String>::new());
+    house.say("and now?").await;
+    until_idle(&session).await;
+    assert_eq!(hints(&stage.asked()[2]), ["The build is green."]);
+    let roles: Vec<Role> = stage.asked()[2].iter().map(Msg::role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Assistant, Role::User]);
+}
+
+#[tokio::test]
+async fn a_trigger_starts_a_reply() {
+    for (settings, query, starts) in [
+        ("", "", false),
+        ("", "?reply=true", true),
+        ("[agents.friday]\nmodel = \"demo\"\non_hint = \"reply\"", "", true),
+        ("[agents.friday]\nmodel = \"demo\"\non_hint = \"reply\"", "?reply=false", false),
+    ] {
+        let stage = Stage::open([vec![Line::text("Good morning.")]]);
+        let house = house_with(&stage, &closed(), settings);
+        let session = house.session("s", "friday").await;
+        let path = format!("/v1/sessions/s/events{query}");
+        let answer = house.post(&path, json!([hint("h", "It is nine o'clock.")])).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.body["reply_id"].is_string(), starts, "{settings} {query}");
+        until_idle(&session).await;
+        assert_eq!(stage.asked().len(), usize::from(starts));
+        if let Some(reply) = answer.body["reply_id"].as_str() {
+            let reply = message(&session, reply).await;
+            assert_eq!(reply.text("").as_deref(), Some("Good morning."));
+            assert_eq!(hints(&stage.asked()[0]), ["It is nine o'clock."]);
+            check_law_10(&session, &stage.asked()).await;
+        }
+        // A second time it is no second trigger.
+        let again = house.post(&path, json!([hint("h", "It is nine o'clock.")])).await;
+        assert_eq!(again.body["repeated"], 1);
+        assert_eq!(again.body["reply_id"], Value::Null);
+        assert_eq!(session.head().status, Status::Idle);
+    }
+}
+
+#[tokio::test]
+async fn hints_that_come_in_a_crowd_are_all_read_in_the_order_of_the_log() {
+    let stage = Stage::open(
+        std::iter::once(vec![Line::call("c", "slow", "{}")])
+            .chain((0..50).map(|_| vec![Line::text(".")])),
+    );
+    let gate = closed();
+    let house = Arc::new(house_with(&stage, &gate, ""));
+    let (session, _) = begin(&house).await;
+    let posts: Vec<_> = (0..30)
+        .map(|n| {
+            let house = house.clone();
+            tokio::spawn(async move { house.tell(hint(&format!("h{n}"), &format!("{n}"))).await })
+        })
+        .collect();
+    gate.add_permits(1);
+    for post in posts {
+        assert_eq!(post.await.unwrap().body["stored"], 1);
+    }
+    until_idle(&session).await;
+    // Those that came when the reply had ended are messages of their own.
+    house.say("more").await;
+    until_idle(&session).await;
+    let mut logged = Vec::new();
+    for event in events(&session).await {
+        match &event.kind {
+            EventKind::Hint(hint) => logged.push(hint.hint.text("")),
+            EventKind::Message(message) => logged.extend(hints(&[(*message.message).clone()])),
+            _ => {}
+        }
+    }
+    assert_eq!(logged.len(), 30);
+    assert_eq!(hints(stage.asked().last().unwrap()), logged);
+    check_projection(&session).await;
+}
+
+#[tokio::test]
+async fn a_stop_loses_no_hint() {
+    let stage = Stage::new([vec![Line::text("Well.")], vec![Line::text("Yes.")]]);
+    let house = house_with(&stage, &closed(), "");
+    let (session, reply) = begin(&house).await;
+    until_logged(&session, "TEXT_BLOCK_START", 1).await;
+    house.tell(hint("h", "psst")).await;
+    house.stop(&session).await;
+    let stopped = message(&session, &reply).await;
+    assert_eq!(stopped.finished_reason(), Some(&FinishedReason::Interrupted));
+    assert_eq!(hints(std::slice::from_ref(&stopped)), ["psst"]);
+    stage.gate.add_permits(10);
+    house.say("go on").await;
+    until_idle(&session).await;
+    assert_eq!(hints(&stage.asked()[1]), ["psst"]);
+}
+
+#[tokio::test]
+async fn hints_that_cannot_be_taken_are_named() {
+    let stage = Stage::open([vec![Line::text("One.")]]);
+    let house = house_with(&stage, &closed(), "[limits]\nevent = \"1KiB\"");
+    let (session, reply) = begin(&house).await;
+    until_idle(&session).await;
+    let before = session.head().last;
+    let of = |reply: &str| json!({"type": "HINT_BLOCK", "reply_id": reply, "block_id": "h", "hint": "x"});
+    for (event, status, kind) in [
+        (of("nobody"), 422, "unknown_reply"),
+        (of(&reply), 409, "reply_ended"),
+        (hint("h", " "), 422, "unprocessable"),
+        (hint("h", &"x".repeat(2000)), 413, "too_large"),
+    ] {
+        let answer = house.tell(event.clone()).await;
+        assert_eq!((answer.status.as_u16(), answer.kind()), (status, kind), "{event}");
+        assert!(answer.body["error"]["hint"].is_string() || status == 422);
+    }
+    assert_eq!(session.head().last, before);
+}
+
+#[tokio::test]
+async fn an_agent_elsewhere_finds_hints_in_its_log() {
+    let house = House::new();
+    let session = house.session("s", "external").await;
+    // What starts a reply elsewhere is up to whoever is there.
+    house.post("/v1/sessions/s/events?reply=true", json!([hint("h1", "one")])).await;
+    assert_eq!(types(&session).await, ["MESSAGE"]);
+    let publish = async |body: Value| {
+        let request =
+            http::Request::post("/v1/sessions/s/events").header("turnwire-producer", "p.1");
+        let body = Body::from(body.to_string());
+        assert_eq!(house.request(request.body(body).unwrap()).await.status(), 200);
+    };
+    let of = |id: &str, kind: &str| json!({"type": kind, "id": id, "reply_id": "r", "session_id": "s", "name": "far", "model_name": "m"});
+    publish(json!([of("1", "REPLY_START"), of("2", "MODEL_CALL_START")])).await;
+    house.tell(hint("h2", "two")).await;
+    assert_eq!(types(&session).await.last().unwrap(), "HINT_BLOCK");
+    publish(json!([of("3", "MODEL_CALL_END"), of("4", "REPLY_END")])).await;
+    let reply = message(&session, "r").await;
+    assert_eq!(hints(&[reply]), ["two"]);
+}
+
+#[tokio::test]
+async fn what_a_tool_finds_later_is_part_of_the_reply_or_of_the_next() {
+    for in_time in [true, false] {
+        let stage = Stage::new([
+            vec![Line::call("c", "search", "{}")],
+            vec![Line::text("It takes a while.")],
+            vec![Line::text("There it is.")],
+        ]);
+        let gate = closed();
+        let house = house_with(&stage, &gate, "");
+        let (session, reply) = begin(&house).await;
+        stage.gate.add_permits(1);
+        until_logged(&session, "MODEL_CALL_START", 2).await;
+        if in_time {
+            gate.add_permits(1);
+            let found = async || session.snapshot().await.unwrap().state.held.len();
+            while found().await == 0 {
+                tokio::task::yield_now().await;
+            }
+            stage.gate.add_permits(10);
+            until_idle(&session).await;
+        } else {
+            stage.gate.add_permits(10);
+            until_idle(&session).await;
+            gate.add_permits(1);
+            until_logged(&session, "MESSAGE", 2).await;
+            house.say("and?").await;
+            until_idle(&session).await;
+        }
+        let told = message(&session, &reply).await;
+        let (_, result) = told.tool_calls().next().unwrap();
+        assert_eq!(result.unwrap().state, ToolResultState::Running);
+        assert_eq!(hints(&[told]).len(), usize::from(in_time));
+        assert_eq!(stage.asked().len(), 3);
+        assert_eq!(hints(&stage.asked()[2]), ["Found it."]);
+        check_law_10(&session, &stage.asked()).await;
+    }
+}
+
+#[tokio::test]
+async fn every_wire_that_holds_hints_shows_them() {
+    let stage = Stage::open([vec![Line::call("c", "slow", "{}")], vec![Line::text("Done.")]]);
+    let gate = closed();
+    let house = house_with(&stage, &gate, "");
+    let session = house.session("s", "friday").await;
+    house.tell(hint("h1", "earlier")).await;
+    house.say("go").await;
+    until_logged(&session, "TOOL_RESULT_START", 1).await;
+    house.tell(hint("h2", "meanwhile")).await;
+    gate.add_permits(1);
+    until_idle(&session).await;
+    for wire in Wire::all().filter(|wire| wire.can_encode()) {
+        let path = format!("/v1/sessions/s/events?until=idle&wire={}", wire.name);
+        let response = house.request(http::Request::get(path).body(Body::empty()).unwrap()).await;
+        let text = body(response).await;
+        assert!(text.contains("Done."), "{}: {text}", wire.name);
+        let shows = !wire.stream_losses.contains(&Loss::Hints);
+        assert_eq!(text.contains("meanwhile"), shows, "{}: {text}", wire.name);
+        assert!(shows || !text.contains("earlier"), "{}: {text}", wire.name);
+    }
+    for wire in Wire::all().filter(|wire| wire.has_messages()) {
+        let path = format!("/v1/sessions/s/messages?wire={}", wire.name);
+        let response = house.request(http::Request::get(path).body(Body::empty()).unwrap()).await;
+        let text = body(response).await;
+        let shows = !wire.message_losses.contains(&Loss::Hints);
+        for word in ["earlier", "meanwhile"] {
+            assert_eq!(text.contains(word), shows, "{}: {text}", wire.name);
+        }
+    }
+}
+
+async fn body(response: http::Response<Body>) -> String {
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs one life of a server, and ends it as a crash does.
+fn life<R>(
+    store: &Arc<MemoryStore>,
+    stage: &Arc<Stage>,
+    gate: &Arc<Semaphore>,
+    live: impl AsyncFnOnce(House, Arc<Session>) -> R,
+) -> R {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let store: Arc<dyn Store> = store.clone();
+    let result = runtime.block_on(async {
+        let house = House::with(store, "", vec![("friday", friday(stage, gate))]);
+        let session = house.session("s", "friday").await;
+        house.app.turns.recover().await.unwrap();
+        live(house, session).await
+    });
+    runtime.shutdown_timeout(Duration::from_secs(20));
+    result
+}
+
+#[test]
+fn a_hint_that_was_taken_is_there_after_a_crash_and_once() {
+    let store = Arc::new(MemoryStore::default());
+    let stage = Stage::new([
+        vec![Line::text("Well.")],
+        vec![Line::text("Well.")],
+        vec![Line::text("I see.")],
+    ]);
+    let reply = life(&store, &stage, &closed(), async |house, session| {
+        let answer = house.say("go").await;
+        until_logged(&session, "TEXT_BLOCK_START", 1).await;
+        assert_eq!(house.tell(hint("h", "psst")).await.body["stored"], 1);
+        answer.body["reply_id"].as_str().unwrap().to_owned()
+    });
+    stage.gate.add_permits(10);
+    life(&store, &stage, &closed(), async |house, session| {
+        assert_eq!(house.tell(hint("h", "psst")).await.body["repeated"], 1);
+        until_idle(&session).await;
+        let reply = message(&session, &reply).await;
+        assert_eq!(hints(std::slice::from_ref(&reply)), ["psst"]);
+        // The call that was broken off is made again, and is told.
+        assert_eq!(reply.text("").as_deref(), Some("Well."));
+        assert_eq!(hints(&stage.asked()[1]), ["psst"]);
+        check_projection(&session).await;
+    });
+    life(&store, &stage, &closed(), async |house, session| {
+        assert_eq!(house.tell(hint("h", "psst")).await.body["repeated"], 1);
+        house.tell(hint("h2", "later")).await;
+        drop(session);
+    });
+    life(&store, &stage, &closed(), async |house, session| {
+        assert_eq!(house.tell(hint("h2", "later")).await.body["repeated"], 1);
+        house.say("and?").await;
+        until_idle(&session).await;
+        assert_eq!(hints(&stage.asked()[2]), ["psst", "later"]);
+    });
+}
+
+#[test]
+fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
+    for dies_in_reply in [true, false] {
+        let store = Arc::new(MemoryStore::default());
+        let call = || vec![Line::call("c", "search", "{}")];
+        let stage =
+            Stage::new([call()].into_iter().chain((0..5).map(|_| vec![Line::text("So it is.")])));
+        stage.gate.add_permits(1);
+        let found = closed();
+        life(&store, &stage, &found, async |house, session| {
+            house.say("search").await;
+            until_logged(&session, "MODEL_CALL_START", 2).await;
+            if !dies_in_reply {
+                stage.gate.add_permits(1);
+                until_idle(&session).await;
+            }
+        });
+        stage.gate.add_permits(100);
+        let asked = stage.asked().len();
+        for life_no in 0..2 {
+            life(&store, &stage, &closed(), async |house, session| {
+                until_idle(&session).await;
+                if !dies_in_reply || life_no > 0 {
+                    house.say("and?").await;
+                    until_idle(&session).await;
+                }
+                let told = hints(stage.asked().last().unwrap());
+                assert_eq!(told.len(), 1, "it is said once");
+                assert!(told[0].contains("what it had found is lost"), "{told:?}");
+                check_projection(&session).await;
+            });
+        }
+        assert_eq!(hints(&stage.asked()[asked]).len(), 1, "the first call after the crash is told");
+    }
+}
+
+#[tokio::test]
+async fn work_in_the_background_that_goes_on_is_not_said_to_have_died() {
+    let stage =
+        Stage::open([vec![Line::call("c", "search", "{}")], vec![Line::text("Later.")], vec![]]);
+    let house = house_with(&stage, &closed(), "");
+    let (session, _) = begin(&house).await;
+    until_idle(&session).await;
+    house.say("and?").await;
+    until_idle(&session).await;
+    assert_eq!(hints(&stage.asked()[2]), Vec::<String>::new());
+    let is_background = |event: &Event<'_>| event.metadata.raw("background").is_some();
+    assert_eq!(events(&session).await.iter().filter(|event| is_background(event)).count(), 1);
+}
