@@ -1,0 +1,3 @@
+export function Conversation({ session }: { session: string | null }) {
+  return <main>{session}</main>;
+}
