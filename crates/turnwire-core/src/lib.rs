@@ -51,6 +51,8 @@ pub mod names;
 mod object;
 pub mod partial;
 mod seq;
+#[doc(hidden)]
+pub mod shape;
 pub mod stamp;
 mod work;
 

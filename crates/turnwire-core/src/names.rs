@@ -78,6 +78,9 @@ macro_rules! words {
         }
 
         impl $name {
+            /// The words that this version knows.
+            pub const WORDS: &'static [&'static str] = &[$($word,)+];
+
             /// The word in JSON.
             pub fn as_str(&self) -> &str {
                 match self {

@@ -93,6 +93,19 @@ macro_rules! object {
         $crate::object::deserialize_from_fields!($name);
 
         impl $name {
+            #[doc(hidden)]
+            pub const SHAPE: $crate::shape::Shape = $crate::shape::Shape {
+                name: stringify!($name),
+                word: $crate::object::object!(@word $($block_type)?),
+                doc: concat!($(stringify!($doc),)* ""),
+                fields: &[$($crate::shape::Field {
+                    name: stringify!($field),
+                    kind: stringify!($type),
+                    need: stringify!($need),
+                    doc: concat!($(stringify!($field_doc),)* ""),
+                },)*],
+            };
+
             /// Writes the fields into an object that may have others.
             pub(crate) fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
                 $($crate::object::object!(@write $need map self $field);)*
@@ -110,6 +123,8 @@ macro_rules! object {
             }
         }
     )+};
+    (@word) => { "" };
+    (@word $block_type:ident) => { $crate::block::BlockType::$block_type.as_str() };
     (@read needed $fields:ident $field:ident) => {
         $fields.need($crate::object::key(stringify!($field)))?
     };

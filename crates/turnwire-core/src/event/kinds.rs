@@ -16,6 +16,7 @@ use crate::json::{Fields, Json};
 use crate::msg::{Msg, ReplyError, Usage};
 use crate::names::{FinishedReason, Role, ToolResultState};
 use crate::object::object;
+use crate::shape::{self, Shape};
 use serde::ser::SerializeMap;
 
 macro_rules! events {
@@ -52,6 +53,19 @@ macro_rules! events {
         impl<$life> EventKind<$life> {
             /// The types that this version knows.
             pub const TYPES: &'static [&'static str] = &[$($word,)+];
+
+            #[doc(hidden)]
+            pub const SHAPES: &'static [Shape] = &[$(Shape {
+                name: stringify!($name),
+                word: $word,
+                doc: concat!($(stringify!($doc),)* ""),
+                fields: &[$(shape::Field {
+                    name: stringify!($field),
+                    kind: stringify!($type),
+                    need: stringify!($need),
+                    doc: concat!($(stringify!($field_doc),)* ""),
+                },)*],
+            },)+];
 
             /// The `type` in the JSON.
             pub fn type_name(&self) -> &str {

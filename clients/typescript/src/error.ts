@@ -1,0 +1,27 @@
+/** Why an event was not folded, or a message not read. The names are those of `turnwire fold`. */
+export type Problem =
+  | "NotAnEvent"
+  | "NotAMessage"
+  | "WrongRole"
+  | "WrongReply"
+  | "UnknownBlock"
+  | "DuplicateBlock"
+  | "DuplicateMessage"
+  | "AlreadyEnded"
+  | "BadBase64"
+  | "MixedSource"
+  | "Overlap";
+
+/** An event that does not fit, or a message that is none. What it was for is untouched. */
+export class FoldError extends Error {
+  readonly kind: Problem;
+  constructor(kind: Problem, message: string) {
+    super(message);
+    this.name = "FoldError";
+    this.kind = kind;
+  }
+}
+
+export function bad(kind: Problem, message: string): FoldError {
+  return new FoldError(kind, message);
+}

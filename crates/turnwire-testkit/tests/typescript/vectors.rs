@@ -1,0 +1,164 @@
+//! Streams, and what our fold makes of them, strict and tolerant: another fold has to make the same.
+//!
+//! Numbers that do not fit into a double are left out: JavaScript has no others.
+
+use serde_json::{Value, json};
+use std::fmt::Write;
+use turnwire_core::{Event, Folder, Msg, Outcome, coalesce};
+use turnwire_testkit::{Rng, one_in, pick, reply, stream, values};
+
+const CASES: u64 = 20;
+
+pub(crate) fn written() -> [(&'static str, String); 5] {
+    [
+        ("replies", file(1, |rng| case(&stream::replies(rng).0))),
+        ("repeats", file(2, |rng| case(&repeated(rng)))),
+        ("disorder", file(3, |rng| case(&disordered(rng)))),
+        ("splits", file(4, split)),
+        ("messages", file(5, read)),
+    ]
+}
+
+/// Only events, messages and numbers that mean the same everywhere.
+fn file(seed: u64, make: impl Fn(&mut Rng) -> Value) -> String {
+    let mut out = format!("{{\"seed\": {seed}, \"cases\": [\n");
+    let mut written = 0;
+    for at in 0.. {
+        let case = make(&mut Rng::with_seed(seed << 32 | at)).to_string();
+        if fits(&serde_json::from_str(&case).unwrap()) {
+            let _ = write!(out, "{}{case}", if written == 0 { "" } else { ",\n" });
+            written += 1;
+        }
+        if written == CASES {
+            break;
+        }
+    }
+    out + "\n]}\n"
+}
+
+/// Whether JavaScript can hold every number.
+fn fits(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_i64().map_or(number.is_f64(), |it| it.abs() < 1 << 53),
+        Value::Array(items) => items.iter().all(fits),
+        Value::Object(fields) => fields.values().all(fits),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
+}
+
+fn value(json: &str) -> Value {
+    serde_json::from_str(json).unwrap()
+}
+
+fn case(events: &[Event<'_>]) -> Value {
+    let [strict, tolerant] = [false, true].map(|is_tolerant| {
+        let mut folder = Folder::default();
+        let mut outcomes = Vec::new();
+        for event in events {
+            let (outcome, problem) = if is_tolerant {
+                folder.push_tolerant(event)
+            } else {
+                match folder.push(event) {
+                    Ok(outcome) => (outcome, None),
+                    Err(problem) => (Outcome::Skipped, Some(problem)),
+                }
+            };
+            let problem = problem.map_or_else(String::new, |it| format!(" {}", it.kind()));
+            outcomes.push(format!("{outcome:?}{problem}").to_lowercase());
+        }
+        let messages: Vec<Value> = folder.messages().map(|msg| value(&msg.to_json())).collect();
+        let history: Vec<&str> = folder.history().map(Msg::id).collect();
+        json!({ "outcomes": outcomes, "messages": messages, "history": history })
+    });
+    let events: Vec<Value> = events.iter().map(|event| value(&event.to_json())).collect();
+    json!({ "events": events, "strict": strict, "tolerant": tolerant })
+}
+
+fn repeated(rng: &mut Rng) -> Vec<Event<'static>> {
+    let (events, _) = stream::replies(rng);
+    let events = if rng.bool() { stream::numbered(events) } else { events };
+    let events = stream::with_repeats(rng, &events);
+    if rng.bool() { coalesce(events).collect() } else { events }
+}
+
+/// A stream in which events are lost, moved, doubled under another id, and strangers stand between them.
+fn disordered(rng: &mut Rng) -> Vec<Event<'static>> {
+    let (mut events, messages) = stream::replies(rng);
+    for _ in 0..events.len() / 4 + 1 {
+        let (from, to) = (rng.usize(..events.len()), rng.usize(..events.len()));
+        match rng.u8(..5) {
+            0 => drop(events.remove(from)),
+            1 => events.swap(from, to),
+            2 => {
+                let mut again = pick(rng, &events).clone();
+                again.id = values::id(rng).into();
+                events.insert(to, again);
+            }
+            3 => events.insert(to, values::event(rng)),
+            _ => {
+                let mut stranger = values::event(rng);
+                if let Some(message) = messages.first() {
+                    stranger.reply_id = message.id().to_owned().into();
+                }
+                stranger.seq = None;
+                stranger.seq_from = None;
+                events.insert(to, stranger);
+            }
+        }
+        if events.is_empty() {
+            break;
+        }
+    }
+    if one_in(rng, 3) { stream::numbered(events) } else { events }
+}
+
+/// A reply that is put away in the middle: what has to be stored, and what comes behind it.
+fn split(rng: &mut Rng) -> Value {
+    let made = reply(rng, "r");
+    let events = stream::numbered(made.events);
+    let at = rng.usize(..=events.len());
+    let (before, behind) = events.split_at(at);
+    let mut msg = Msg::reply("r", "");
+    for event in before {
+        msg.append_event(event).unwrap();
+    }
+    let events = |events: &[Event<'_>]| -> Vec<Value> {
+        events.iter().map(|event| value(&event.to_json())).collect()
+    };
+    json!({
+        "before": events(before),
+        "message": value(&msg.to_json()),
+        "cursor": serde_json::to_value(msg.cursor()).unwrap(),
+        "behind": events(behind),
+        "whole": value(&made.message.to_json()),
+    })
+}
+
+/// A message with fields left out, null or empty, and how we write it.
+fn read(rng: &mut Rng) -> Value {
+    let mut sparse = value(&values::message(rng).to_json());
+    thin(rng, &mut sparse);
+    match Msg::from_json(&sparse.to_string()) {
+        Ok(msg) => json!({ "read": sparse, "written": value(&msg.to_json()) }),
+        Err(error) => json!({ "read": sparse, "error": error.kind().name() }),
+    }
+}
+
+fn thin(rng: &mut Rng, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let keys: Vec<String> = fields.keys().cloned().collect();
+            for key in keys {
+                match rng.u8(..24) {
+                    0 => drop(fields.remove(&key)),
+                    1 => drop(fields.insert(key, Value::Null)),
+                    2 if rng.bool() => drop(fields.insert(key, "".into())),
+                    3 if one_in(rng, 4) => drop(fields.insert(key, 7.into())),
+                    _ => fields.get_mut(&key).into_iter().for_each(|inner| thin(rng, inner)),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| thin(rng, item)),
+        _ => {}
+    }
+}
