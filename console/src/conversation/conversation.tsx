@@ -1,6 +1,6 @@
 // The middle: one conversation, live or as it stood at an event; or the page from which a new one starts.
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
-import type { Approval } from 'turnwire';
+import { TurnwireError, type Approval } from 'turnwire';
 import type { MsgJson } from 'turnwire/message';
 import { useSession, type UseSession } from 'turnwire/react';
 import { client } from '../client.ts';
@@ -66,9 +66,10 @@ function Open({ session, again }: { session: string; again: () => void }) {
     <DropFrame files={files}>
       <Header session={session} info={live.session} status={live.status} isExternal={first === undefined} connection={live.connection} />
       {live.error !== null && (
-        <Problem error={live.error}>
+        <Problem error={isGone(live.error) ? new Error('This conversation is not here. It may have been deleted, or the link is wrong.') : live.error}>
           <div className="actions">
             <button type="button" className="button" onClick={again}>Try again</button>
+            <button type="button" className="button" onClick={() => go({ session: null, at: null, pane: null })}>New conversation</button>
           </div>
         </Problem>
       )}
@@ -103,6 +104,8 @@ function Open({ session, again }: { session: string; again: () => void }) {
     </DropFrame>
   );
 }
+
+const isGone = (error: Error) => error instanceof TurnwireError && error.status === 404;
 
 /** What a person can answer here. */
 function useAnswers(session: string, { approve, result }: UseSession): Answers {
