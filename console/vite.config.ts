@@ -4,6 +4,8 @@ import { defineConfig } from 'vite';
 
 const client = (entry: string) => fileURLToPath(new URL(`../clients/typescript/src/${entry}.ts`, import.meta.url));
 
+const SERVER = process.env['TURNWIRE_URL'] ?? 'http://127.0.0.1:4747';
+
 export default defineConfig({
   // Below any path: what is loaded is named relative to the page.
   base: './',
@@ -23,5 +25,6 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },
-  server: { proxy: Object.fromEntries(['/v1', '/healthz', '/openapi.json'].map((path) => [path, { target: 'http://127.0.0.1:4747', ws: true }])) },
+  // For the page as it is written: a server that takes the page's origin for its own.
+  server: { proxy: Object.fromEntries(['/v1', '/healthz', '/openapi.json'].map((path) => [path, { target: SERVER, ws: true, changeOrigin: true, headers: { origin: SERVER } }])) },
 });

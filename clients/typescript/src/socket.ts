@@ -113,7 +113,8 @@ class Socket {
   #frame(frame: Record<string, any>): void {
     const { session_id, event_id, ...event } = frame as { session_id?: string; event_id?: string; type: string };
     const watched = this.#watched.get(session_id ?? "");
-    if (frame["type"] === "error") {
+    // A subscription that the server ended has a code; our own end has none.
+    if (frame["type"] === "error" || (frame["type"] === "unsubscribed" && frame["code"] && watched?.active)) {
       const { code, message, hint, id } = frame;
       const error = new TurnwireError(message, code, STATUS[code] ?? 0, hint);
       const about = [...this.#watched.values()].find(({ command }) => command === id) ?? watched;

@@ -1,0 +1,155 @@
+// The real server, through a proxy that cuts connections at any byte: nothing is lost, doubled or reordered.
+
+import { describe, expect, test } from "vitest";
+import { WebSocket } from "ws";
+import { connect, type Client, type SessionState, type SessionView } from "turnwire";
+import { Folder, type Event } from "turnwire/message";
+import { proxy, random, serve, until, whileTesting } from "./serving.js";
+
+const retry = { min: 1, max: 20 };
+const WORDS = ["weather", "image", "team", "json", "long 60", "fail", "hello"];
+const plain = (value: unknown) => JSON.parse(JSON.stringify(value));
+
+function client(url: string, transport: "sse" | "websocket"): Client {
+  return connect({ url, transport, retry, WebSocket: WebSocket as never });
+}
+
+/** Each event of the log once and in order; deltas may have come merged. */
+function checkWhole(events: Event[], log: Event[]) {
+  let last = 0;
+  for (const event of events) {
+    expect(event.seq_from ?? event.seq).toBe(last + 1);
+    last = event.seq!;
+  }
+  expect(last).toBe(log.length);
+}
+
+async function when(view: SessionView, what: string, condition: (state: SessionState) => unknown): Promise<SessionState> {
+  await until(() => condition(view.state), () => `it never is ${what}: ${JSON.stringify(view.state).slice(0, 2000)}`);
+  return view.state;
+}
+
+describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
+  test("a watcher that is cut at random bytes has every event once, and folds to the server's messages", async () => {
+    const server = await serve();
+    const calm = connect({ url: server.url });
+    // Sometimes inside the head of an answer, mostly inside a frame.
+    // Now and then late enough for the largest frame.
+    let connections = 0;
+    const cutting = await proxy(server, () => 200 + random(connections++ < 4 || random(6) ? 2500 : 60_000));
+    const { id } = await calm.create();
+    const session = calm.session(id);
+    const events: Event[] = [];
+    const watch = client(cutting.url, transport).session(id).watch({ signal: whileTesting() });
+    const watching = (async () => {
+      for await (const event of watch) events.push(event);
+    })();
+    for (let turn = 0; turn < 6; turn++) {
+      await session.send(WORDS[random(WORDS.length)]!);
+      await until(async () => (await session.get()).status === "idle", "it never ends");
+    }
+    const log: Event[] = (await session.export()).trim().split("\n").map((line) => JSON.parse(line));
+    await until(() => events.at(-1)?.seq === log.length, () => `it stays at ${events.at(-1)?.seq} of ${log.length}, ${JSON.stringify(watch.connection)}, ${cutting.connections} connections, ${cutting.cuts} cuts`);
+    watch.close();
+    await watching;
+    checkWhole(events, log);
+    const folder = new Folder();
+    for (const event of events) folder.push(event);
+    const { messages } = await session.history({ limit: 500, agents: "all" });
+    const byId = (list: { id?: string }[]) => Object.fromEntries(list.map((msg) => [msg.id, msg]));
+    expect(byId(plain(folder.messages))).toEqual(byId(messages));
+    expect(cutting.cuts).toBeGreaterThan(2);
+  });
+
+  test("a view that is cut, and whose requests are, answers a question and shows what the server has", async () => {
+    const server = await serve({ rate: 400 });
+    let connections = 0;
+    const cutting = await proxy(server, () => (connections++ < 3 ? 50 + random(1000) : random(3) ? 300 + random(5000) : undefined));
+    const { id } = await connect({ url: server.url }).create();
+    const session = client(cutting.url, transport).session(id);
+    const view = session.view({ signal: whileTesting() });
+    await view.send("please approve the trade");
+    const { pending } = await when(view, "asking", ({ pending }) => pending.length);
+    expect(view.state.status).toBe("waiting");
+    await session.approve(pending[0]!, { input: { symbol: "ACME", quantity: 7 } });
+    await when(view, "answered", ({ status, messages }) => status === "idle" && messages[1]?.finished_at);
+    await view.send("long 40");
+    await view.send("weather");
+    const state = await when(view, "done", ({ status, messages }) => status === "idle" && messages.length === 6 && messages[5]!.finished_at);
+    const { messages } = await connect({ url: server.url }).session(id).history();
+    expect(state.messages).toEqual(messages);
+    expect(messages[1]!.content.find(({ type }) => type === "tool_call")).toMatchObject({ input: '{"symbol":"ACME","quantity":7}' });
+    expect(state.problem).toBe(null);
+    expect(cutting.cuts).toBeGreaterThan(0);
+  });
+
+  test("a server that is killed in the middle of a reply and comes back is watched on", async () => {
+    const server = await serve({ store: "sqlite:turnwire.db", rate: 100 });
+    const { id } = await connect({ url: server.url }).create();
+    const session = client(server.url, transport).session(id);
+    const view = session.view({ signal: whileTesting() });
+    await view.send("long 60");
+    await when(view, "streaming", ({ streaming }) => streaming && JSON.stringify(streaming).length > 700);
+    await server.end("SIGKILL");
+    const { connection } = await when(view, "waiting", ({ connection }) => connection.state === "waiting");
+    expect(connection).toMatchObject({ error: { type: "lost" }, retryAt: expect.any(Number) });
+    await server.start(new URL(server.url).host);
+    const state = await when(view, "ended", ({ messages, status }) => status === "idle" && messages[1]?.finished_at);
+    const { messages } = await session.history();
+    expect(state.messages).toEqual(messages);
+    expect(state.connection.state).toBe("live");
+  });
+
+  test("a session that was made again comes as a reset, and everything anew", async () => {
+    const server = await serve();
+    const calm = connect({ url: server.url });
+    await calm.create({ id: "s" });
+    await calm.session("s").send("one");
+    const passing = await proxy(server);
+    const view = client(passing.url, transport).session("s").view({ signal: whileTesting() });
+    await when(view, "there", ({ messages, status }) => status === "idle" && messages.length === 2);
+    passing.refuse = true;
+    passing.cut();
+    await calm.session("s").delete();
+    await calm.create({ id: "s" });
+    await calm.session("s").send("two");
+    await until(async () => (await calm.session("s").get()).status === "idle", "it never ends");
+    passing.refuse = false;
+    const state = await when(view, "new", ({ messages }) => messages[0] && JSON.stringify(messages[0]).includes("two") && messages[1]?.finished_at);
+    expect(state.messages).toEqual((await calm.session("s").history()).messages);
+  });
+
+  test("a session that is deleted ends its watchers with a reason", async () => {
+    const server = await serve();
+    const calm = connect({ url: server.url });
+    await calm.create({ id: "s" });
+    const view = client(server.url, transport).session("s").view({ signal: whileTesting() });
+    await when(view, "live", ({ connection }) => connection.state === "live");
+    await calm.session("s").delete();
+    const { error } = await when(view, "closed", ({ connection }) => connection.state === "closed");
+    expect(error).toMatchObject({ name: "TurnwireError", type: "not_found", status: 404 });
+  });
+});
+
+test("many sessions share one socket", async () => {
+  const server = await serve();
+  const passing = await proxy(server);
+  const over = client(passing.url, "websocket");
+  const calm = connect({ url: server.url });
+  const ids = ["a", "b", "c", "d", "e"];
+  for (const id of ids) await calm.create({ id });
+  const seen = new Map(ids.map((id) => [id, [] as Event[]]));
+  const watches = ids.map((id) => over.session(id).watch({ signal: whileTesting() }));
+  watches.forEach(async (watch, at) => {
+    for await (const event of watch) seen.get(ids[at]!)!.push(event);
+  });
+  await Promise.all(ids.map((id) => calm.session(id).send(`long 20 ${id}`)));
+  for (const id of ids) {
+    await until(async () => (await calm.session(id).get()).status === "idle", "it never ends");
+    const log = (await calm.session(id).export()).trim().split("\n").map((line) => JSON.parse(line));
+    await until(() => seen.get(id)!.at(-1)?.seq === log.length, `${id} stays behind`);
+    checkWhole(seen.get(id)!, log);
+  }
+  expect(passing.connections).toBe(1);
+  watches.forEach((watch) => watch.close());
+});
