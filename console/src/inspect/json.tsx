@@ -30,7 +30,7 @@ function Coloured({ text }: { text: string }) {
 export const Json = memo(function Json({ value, label }: { value: unknown; label: string }) {
   const text = typeof value === 'string' ? laidOut(value) : JSON.stringify(value, null, 2);
   return (
-    <figure className="json" aria-label={label}>
+    <figure className="source" aria-label={label}>
       <figcaption>
         <span>{label}</span>
         <Copy text={text} label={`Copy ${label}`} />

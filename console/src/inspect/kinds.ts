@@ -33,7 +33,7 @@ export function detail(events: readonly Event[], from: number, to: number): stri
   if (isDelta(event.type)) {
     for (let at = from; at < to && text.length < LONG; at++) text += deltaOf(events[at]);
   } else {
-    text = about(event);
+    text = about(event) ?? '';
   }
   const line = text.slice(0, LONG).replace(/\s+/g, ' ');
   return line.length < LONG ? line : `${line}…`;
@@ -48,7 +48,8 @@ function deltaOf(event: Event | undefined): string {
   return typeof data === 'string' ? `${Math.floor((data.length * 3) / 4)} bytes ` : '';
 }
 
-function about(event: Event): string {
+/** What an agent elsewhere has left out is not there. */
+function about(event: Event): string | undefined {
   switch (event.type) {
     case 'MESSAGE': {
       const { role, content } = event.message;
@@ -58,13 +59,13 @@ function about(event: Event): string {
     case 'REPLY_START':
       return event.name;
     case 'REPLY_END':
-      return event.error ? `${event.finished_reason}: ${event.error.message}` : event.finished_reason;
+      return event.error ? `${event.finished_reason}: ${event.error.message}` : (event.finished_reason ?? 'completed');
     case 'MODEL_CALL_START':
       return event.model_name;
     case 'MODEL_CALL_END':
       return event.error
         ? `${event.finished_reason}: ${event.error.message}`
-        : `${event.input_tokens} in, ${event.output_tokens} out, ${event.finished_reason}`;
+        : `${event.input_tokens ?? 0} in, ${event.output_tokens ?? 0} out, ${event.finished_reason ?? 'completed'}`;
     case 'TOOL_CALL_START':
     case 'TOOL_RESULT_START':
       return event.tool_call_name;
@@ -78,11 +79,11 @@ function about(event: Event): string {
       return event.block.type;
     case 'REQUIRE_USER_CONFIRM':
     case 'REQUIRE_EXTERNAL_EXECUTION':
-      return event.tool_calls.map(({ name, input }) => `${name} ${input}`).join(', ');
+      return event.tool_calls.map(({ name, input }) => `${name ?? ''} ${input ?? ''}`).join(', ');
     case 'USER_CONFIRM_RESULT':
       return event.confirm_results.map(({ confirmed, tool_call }) => `${confirmed ? 'yes' : 'no'} ${tool_call.input ?? ''}`).join(', ');
     case 'EXTERNAL_EXECUTION_RESULT':
-      return event.execution_results.map(({ name, state }) => `${name} ${state}`).join(', ');
+      return event.execution_results.map(({ name, state }) => `${name ?? ''} ${state ?? ''}`).join(', ');
     case 'CUSTOM':
       return event.name;
     case 'SUPERSEDE':

@@ -81,6 +81,9 @@ test('a row says what its events say', () => {
   expect(detail(events, 0, 3)).toBe('It is late');
   expect(detail([delta('a', 'y'.repeat(500))], 0, 1)).toHaveLength(121);
   expect(detail([{ type: 'SOMETHING_NEW' } as never], 0, 1)).toBe('');
+  for (const type of ['REPLY_START', 'REPLY_END', 'MODEL_CALL_START', 'MODEL_CALL_END', 'TOOL_CALL_START']) {
+    expect(detail([{ type } as never], 0, 1), 'with nothing but what is needed').toBeTypeOf('string');
+  }
 });
 
 test('every event is of a kind', () => {

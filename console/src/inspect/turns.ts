@@ -90,7 +90,7 @@ export class Turns {
     };
     switch (event.type) {
       case 'REPLY_START':
-        reply.name ||= event.name;
+        reply.name ||= event.name ?? '';
         break;
       case 'MODEL_CALL_START':
         // One that a crash cut off is called again.
@@ -126,7 +126,7 @@ export class Turns {
       case 'REPLY_END':
         for (const span of reply.spans) span.to ??= at;
         reply.to = at;
-        reply.reason = event.finished_reason;
+        reply.reason = event.finished_reason ?? 'completed';
         break;
     }
   }

@@ -66,7 +66,7 @@ export function UsagePane({ log, at }: { log: Log; at: number | null }) {
         {priced !== null && <Sum name="cost" value={money(cost(all, priced.prices, priced.model))} />}
       </dl>
       <Bars calls={calls} choose={(seq) => go({ at: seq }, 'replace')} />
-      <h3>Where the time went</h3>
+      <h2>Where the time went</h2>
       <p className="legend" aria-hidden="true">
         <span className="doing-model">model</span>
         <span className="doing-tool">tools</span>

@@ -142,10 +142,9 @@ function laid(data: string): string {
   }
 }
 
+/** What was sent, each kind once. */
 function summary(frames: Frame[]): string {
-  const last = frames.at(-1);
-  if (last === undefined) return '';
-  return frames.length === 1 ? nameOf(last) : `${nameOf(last)} +${frames.length - 1}`;
+  return [...new Set(frames.map(nameOf))].join(', ');
 }
 
 /** What the events of a step are: the last of them, and how many there are. */
