@@ -1,5 +1,5 @@
 // Three panes: sessions, the conversation, and what is behind it. Below 900 px one at a time.
-import { useEffect, useState } from 'react';
+import { useEffect, useState, useSyncExternalStore } from 'react';
 import { Conversation } from './conversation/conversation.tsx';
 import { Help } from './help.tsx';
 import { Inspect } from './inspect/inspect.tsx';
@@ -27,6 +27,7 @@ export function App() {
     setTimeout(() => document.getElementById('composer')?.focus());
   };
   useKeys({ n: startNew });
+  const isNarrow = useNarrow();
   const isFirstVisit = isLoaded && sessions.length === 0 && query === '';
   const shows = isLocked ? 'sessions' : session === null ? (isWriting || isFirstVisit ? 'conversation' : 'sessions') : pane === null ? 'conversation' : 'inspect';
   return (
@@ -35,7 +36,7 @@ export function App() {
         event.preventDefault();
         document.getElementById('composer')?.focus();
       }}>Skip to writing</a>
-      <Sessions selected={session} onNew={startNew} />
+      <Sessions selected={session} isMain={isNarrow && shows === 'sessions'} onNew={startNew} />
       <Conversation key={`${session} ${isLocked}`} session={session} />
       {session !== null && pane !== null && (
         <div className="beside">
@@ -47,5 +48,18 @@ export function App() {
       )}
       <Help />
     </div>
+  );
+}
+
+const NARROW = window.matchMedia('(max-width: 899px)');
+
+/** Whether only one pane fits. */
+function useNarrow(): boolean {
+  return useSyncExternalStore(
+    (changed) => {
+      NARROW.addEventListener('change', changed);
+      return () => NARROW.removeEventListener('change', changed);
+    },
+    () => NARROW.matches,
   );
 }

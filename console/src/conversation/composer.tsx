@@ -32,7 +32,8 @@ export function Composer({ draft, agent, files, isRunning, closed = null, send, 
     if (text === '') sessionStorage.removeItem(key);
     else sessionStorage.setItem(key, text);
     const { current } = field;
-    if (!current) return;
+    // Where the style sheet cannot let it grow.
+    if (!current || CSS.supports('field-sizing', 'content')) return;
     current.style.height = 'auto';
     current.style.height = `${Math.min(current.scrollHeight + 2, window.innerHeight * 0.4)}px`;
   }, [text, key]);
@@ -55,6 +56,8 @@ export function Composer({ draft, agent, files, isRunning, closed = null, send, 
     setError(null);
     try {
       await send(content, text);
+      // At once: who goes elsewhere after it takes this field away.
+      sessionStorage.removeItem(key);
       setText('');
       files.clear();
     } catch (error) {

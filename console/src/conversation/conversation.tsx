@@ -64,7 +64,7 @@ function Open({ session, again }: { session: string; again: () => void }) {
 
   return (
     <DropFrame files={files}>
-      <Header session={session} info={live.session} status={live.status} connection={live.connection} />
+      <Header session={session} info={live.session} status={live.status} isExternal={first === undefined} connection={live.connection} />
       {live.error !== null && (
         <Problem error={live.error}>
           <div className="actions">
@@ -185,6 +185,7 @@ function Loose({ replies }: { replies: MsgJson[] | undefined }) {
 
 function WaitingBar({ pending }: { pending: readonly Approval[] }) {
   const next = useRef(0);
+  const isForMe = pending.some(({ kind }) => kind === 'confirm');
   const show = () => {
     const { tool_call } = pending[next.current++ % pending.length] ?? {};
     const card = document.querySelector<HTMLElement>(`[data-call="${CSS.escape(tool_call?.id ?? '')}"]`);
@@ -193,9 +194,9 @@ function WaitingBar({ pending }: { pending: readonly Approval[] }) {
   };
   return (
     <div className="waiting-bar">
-      <span>{pending.length === 1 ? `${pending[0]?.tool_call.name} waits for you` : `${pending.length} calls wait for you`}</span>
+      <span>{pending.length === 1 ? `${pending[0]?.tool_call.name} waits for ${isForMe ? 'you' : 'a client'}` : `${pending.length} calls wait`}</span>
       <button type="button" className="link" onClick={show}>{pending.length === 1 ? 'show' : 'show next'}</button>
-      <span className="dim keys"><kbd>a</kbd> allow <kbd>d</kbd> deny</span>
+      {isForMe && <span className="dim keys"><kbd>a</kbd> allow <kbd>d</kbd> deny</span>}
     </div>
   );
 }

@@ -12,10 +12,19 @@ import { Menu } from '../ui/menu.tsx';
 import { State } from '../ui/state.tsx';
 import { ConnectionState } from './connection.tsx';
 
-export function Header({ session, info, status, connection }: { session: string; info: SessionInfo | null; status: Status; connection: Connection }) {
+interface Props {
+  session: string;
+  info: SessionInfo | null;
+  status: Status;
+  /** Whether what waits, waits for a client and not for a person. */
+  isExternal: boolean;
+  connection: Connection;
+}
+
+export function Header({ session, info, status, isExternal, connection }: Props) {
   const { pane } = useRoute();
   const { entries, dialogs } = useSessionActions(session, info?.title ?? null);
-  const { tone, word } = statusOf(status);
+  const { tone, word } = statusOf(status, isExternal);
   useKeys({ t: () => go({ pane: pane === null ? 'timeline' : null }) });
   return (
     <header className="head">

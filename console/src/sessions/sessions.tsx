@@ -15,13 +15,22 @@ import { statusOf } from './status.ts';
 import { search, showMore, useSessions } from './store.ts';
 import { Waiting } from './waiting.tsx';
 
-export function Sessions({ selected, onNew }: { selected: string | null; onNew: () => void }) {
+interface Props {
+  selected: string | null;
+  /** Whether it is all that is shown. */
+  isMain: boolean;
+  onNew: () => void;
+}
+
+export function Sessions({ selected, isMain, onNew }: Props) {
   const { sessions, waiting, hasMore, query, isLoaded, error, isLocked } = useSessions();
   const now = useNow(30_000);
   return (
-    <nav className="sessions" aria-label="Conversations">
+    <div className="sessions" role={isMain ? 'main' : 'complementary'} aria-label="Conversations">
       <header className="head">
-        <a className="name" href={format({ session: null, at: null, pane: null })}>Turnwire</a>
+        <h1 className="name">
+          <a href={format({ session: null, at: null, pane: null })}>Turnwire</a>
+        </h1>
         <span className="grow" />
         <button type="button" className="icon-button" aria-label="New conversation" title="New conversation (n)" onClick={onNew}>
           <Icon name="plus" />
@@ -35,18 +44,20 @@ export function Sessions({ selected, onNew }: { selected: string | null; onNew: 
           <div className="sessions-list">
             {error !== null && <Problem error={error} />}
             <Waiting waiting={waiting} />
-            <ul aria-label="All conversations">
-              {sessions.map((info) => (
-                <Row key={info.id} info={info} isSelected={info.id === selected} now={now} />
-              ))}
-            </ul>
+            <nav aria-label="All conversations">
+              <ul>
+                {sessions.map((info) => (
+                  <Row key={info.id} info={info} isSelected={info.id === selected} now={now} />
+                ))}
+              </ul>
+            </nav>
             {isLoaded && sessions.length === 0 && <p className="dim center">{query === '' ? 'No conversations yet.' : `Nothing has “${query}” in it.`}</p>}
             {hasMore && <button type="button" className="link center" onClick={showMore}>show more</button>}
           </div>
         </>
       )}
       <Foot />
-    </nav>
+    </div>
   );
 }
 

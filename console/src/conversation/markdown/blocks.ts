@@ -12,10 +12,13 @@ export class Blocks {
   #done = 0;
   #offset = 0;
   #isWhole = true;
+  /** How many milliseconds it took the last time. */
+  cost = 0;
 
   /** The blocks of the text. `growing`: more of it may come; what is half written at its end is mended. */
   update(text: string, growing: boolean): readonly Token[] {
     if (text === this.#text && this.#isWhole === !growing) return this.#tokens;
+    const began = performance.now();
     // The last time everything is read as one: what comes late may say where a link above leads.
     if (!growing || !text.startsWith(this.#text)) this.#offset = this.#done = 0;
     const tail = text.slice(this.#offset).replaceAll(/\r\n|\r/g, '\n');
@@ -24,6 +27,7 @@ export class Blocks {
     this.#text = text;
     this.#isWhole = !growing;
     if (growing && !text.includes('\r', this.#offset)) this.#settle(tail);
+    this.cost = performance.now() - began;
     return this.#tokens;
   }
 

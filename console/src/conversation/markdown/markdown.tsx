@@ -9,10 +9,10 @@ import { useThrottled } from './throttle.ts';
 
 /** A text that may still grow. */
 export const Markdown = memo(function Markdown({ text, growing = false }: { text: string; growing?: boolean }) {
-  // The longer it is, the more a picture of it costs; nobody reads faster than this.
-  const shown = useThrottled(text, growing ? (text.length > 16_000 ? 120 : 40) : 0);
   const blocks = useRef<Blocks>(null);
   blocks.current ??= new Blocks();
+  // What it costs to read decides how often it is: a paragraph without an end must not take all the time.
+  const shown = useThrottled(text, growing ? Math.min(400, Math.max(50, 25 * blocks.current.cost)) : 0);
   const tokens = blocks.current.update(shown, growing);
   return (
     <div className="md">
