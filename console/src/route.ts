@@ -41,12 +41,27 @@ function decode(text: string): string {
 }
 
 let last: { hash: string; route: Route } | null = null;
+/** Where one is already, while the address follows. */
+let ahead: string | null = null;
 
 function current(): Route {
-  const { hash } = window.location;
+  const hash = ahead ?? window.location.hash;
   if (last?.hash !== hash) last = { hash, route: parse(hash) };
   return last.route;
 }
+
+/** Browsers refuse an address that changes more often than a hundred times in half a minute. */
+const PAUSE = 400;
+
+function follow(): void {
+  if (ahead !== null) window.history.replaceState(null, '', ahead);
+  ahead = null;
+}
+
+// Whoever goes somewhere else, such as back, goes there.
+window.addEventListener('hashchange', ({ isTrusted }) => {
+  if (isTrusted) ahead = null;
+});
 
 function subscribe(changed: () => void): () => void {
   window.addEventListener('hashchange', changed);
@@ -61,10 +76,13 @@ export function useRoute(): Route {
 /** Goes there. `replace`: without a step in the browser's history, as a scrubber that is dragged wants it. */
 export function go(change: Partial<Route>, how: 'push' | 'replace' = 'push'): void {
   const to = format({ ...current(), ...change });
-  if (to === window.location.hash) return;
-  if (how === 'push') window.location.hash = to;
-  else {
-    window.history.replaceState(null, '', to);
+  if (to === (ahead ?? window.location.hash)) return;
+  if (how === 'push') {
+    follow();
+    window.location.hash = to;
+  } else {
+    if (ahead === null) setTimeout(follow, PAUSE);
+    ahead = to;
     window.dispatchEvent(new HashChangeEvent('hashchange'));
   }
 }

@@ -4,7 +4,7 @@ import { TurnwireError, type Approval } from 'turnwire';
 import type { MsgJson } from 'turnwire/message';
 import { useSession, type UseSession } from 'turnwire/react';
 import { client } from '../client.ts';
-import { useMessagesAt } from '../inspect/at.ts';
+import { useStateAt } from '../inspect/at.ts';
 import { useKeys } from '../keys.ts';
 import { go, useRoute } from '../route.ts';
 import { refreshSessions } from '../sessions/store.ts';
@@ -75,7 +75,7 @@ function Open({ session, again }: { session: string; again: () => void }) {
       )}
       {problem !== null && <Problem error={problem} onClose={() => setProblem(null)} />}
       {isPast ? (
-        <Past session={session} at={at} live={live} nested={nested} />
+        <Past session={session} at={at} />
       ) : (
         <InsideContext value={inside}>
           <Thread messages={live.messages} replaced={old} hasMore={live.hasMore} loadMore={live.loadMore} retry={canRetry ? retry : null}>
@@ -150,16 +150,12 @@ function useReplaced(session: string, isReady: boolean, retried: number, message
 /** A reply that is open in the answer and gone meanwhile was not replaced, only not seen here yet. */
 const isOver = (shown: ReadonlySet<string | undefined>) => (message: MsgJson) => shown.has(message.id) || message.role === 'assistant';
 
-function Past({ session, at, live, nested }: { session: string; at: number; live: UseSession; nested: Inside['nested'] }) {
-  const found = useMessagesAt(session, at);
-  const { agents } = live;
-  const { messages, inside } = useMemo(() => {
-    const sub = new Set(agents.map(({ message }) => message.id));
-    const all = (found ?? []).map((msg) => msg.snapshot());
-    const known = new Map(all.map((message) => [message.id, message]));
-    const then = new Map([...nested].map(([call, list]) => [call, list.flatMap(({ id }) => known.get(id) ?? [])]));
-    return { messages: all.filter(({ id }) => !sub.has(id)), inside: { pending: new Map(), nested: then, answers: null } };
-  }, [found, agents, nested]);
+const NONE: MsgJson[] = [];
+
+function Past({ session, at }: { session: string; at: number }) {
+  const found = useStateAt(session, at);
+  const messages = found?.messages ?? NONE;
+  const inside = useMemo<Inside>(() => ({ pending: new Map(), nested: nest(messages, found?.agents ?? []), answers: null }), [messages, found]);
   return (
     <>
       <div className="past" role="status">
