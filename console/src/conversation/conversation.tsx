@@ -136,13 +136,14 @@ function useReplaced(session: string, isReady: boolean, retried: number, message
   }, [session, isReady, retried]);
   const ids = messages.map(({ id }) => id).join(' ');
   return useMemo(() => {
-    // Of a page that goes further back than what is shown nothing is missing.
-    const from = all.findIndex(({ id }) => id === messages[0]?.id);
+    const known = new Set(all.map(({ id }) => id));
     const shown = new Set(messages.map(({ id }) => id));
-    const known = all.slice(Math.max(0, from));
-    // What came since is behind it all.
-    const since = messages.filter(({ id }) => !all.some((it) => it.id === id));
-    return from < 0 && shown.size > 0 ? new Map() : replaced(messages, [...known.filter(isOver(shown)), ...since]);
+    const last = messages.findLastIndex(({ id }) => known.has(id));
+    if (last < 0) return new Map();
+    // What stood before the first that is shown belongs to a page that is not.
+    const from = Math.max(0, all.findIndex(({ id }) => id === messages[0]?.id));
+    const since = messages.slice(last + 1);
+    return replaced(messages, [...all.slice(from).filter(isOver(shown)), ...since]);
     // Only which messages there are counts, not how far they have come.
   }, [all, ids]);
 }
