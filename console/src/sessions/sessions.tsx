@@ -27,7 +27,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
   const now = useNow(30_000);
   return (
     <div className="sessions" role={isMain ? 'main' : 'complementary'} aria-label="Conversations">
-      <header className="head">
+      <div className="head">
         <h1 className="name">
           <a href={format({ session: null, at: null, pane: null })}>Turnwire</a>
         </h1>
@@ -35,7 +35,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
         <button type="button" className="icon-button" aria-label="New conversation" title="New conversation (n)" onClick={onNew}>
           <Icon name="plus" />
         </button>
-      </header>
+      </div>
       {isLocked ? (
         <SignIn error={error} />
       ) : (
