@@ -25,8 +25,9 @@ interface Props {
 export function Sessions({ selected, isMain, onNew }: Props) {
   const { sessions, waiting, hasMore, query, isLoaded, error, isLocked } = useSessions();
   const now = useNow(30_000);
+  const Landmark = isMain ? 'main' : 'aside';
   return (
-    <div className="sessions" role={isMain ? 'main' : 'complementary'} aria-label="Conversations">
+    <Landmark className="sessions" aria-label="Conversations">
       <header className="head">
         <h1 className="name">
           <a href={format({ session: null, at: null, pane: null })}>Turnwire</a>
@@ -57,7 +58,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
         </>
       )}
       <Foot />
-    </div>
+    </Landmark>
   );
 }
 
