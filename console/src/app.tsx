@@ -31,16 +31,22 @@ export function App() {
   const isFirstVisit = isLoaded && sessions.length === 0 && query === '';
   const shows = isLocked ? 'sessions' : session === null ? (isWriting || isFirstVisit ? 'conversation' : 'sessions') : pane === null ? 'conversation' : 'inspect';
   return (
-    <div className="app" data-shows={shows} data-pane={session !== null && pane !== null}>
-      {at === null && (!isNarrow || shows === 'conversation') && (
+    <div className="app" data-shows={shows} data-pane={session !== null && pane !== null && !isLocked}>
+      {!isLocked && at === null && (!isNarrow || shows === 'conversation') && (
         <a className="skip" href="#composer" onClick={(event) => {
           event.preventDefault();
           document.getElementById('composer')?.focus();
         }}>Skip to writing</a>
       )}
       <Sessions selected={session} isMain={isNarrow && shows === 'sessions'} onNew={startNew} />
-      <Conversation key={`${session} ${isLocked}`} session={session} />
-      {session !== null && pane !== null && (
+      {isLocked ? (
+        <main className="conversation">
+          <p className="dim center">Sign in to see the conversations of this server.</p>
+        </main>
+      ) : (
+        <Conversation key={session} session={session} />
+      )}
+      {session !== null && pane !== null && !isLocked && (
         <div className="beside">
           <button type="button" className="link narrow beside-back" onClick={() => go({ pane: null })}>
             <Icon name="back" size={12} /> conversation

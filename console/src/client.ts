@@ -33,6 +33,9 @@ export function useToken(): string {
 // A browser keeps six connections to a host for all its tabs; one socket is not among them.
 export const client = connect({ url: BASE, token, transport: 'websocket' });
 
+/** For what is asked again anyway: it says soon that nobody answers. */
+export const hasty = connect({ url: BASE, token, patience: 2000 });
+
 /** What the server, or the way to it, said: what happened, and what to do about it. */
 export function explain(error: unknown): { message: string; hint: string | undefined } {
   if (!(error instanceof Error)) return { message: String(error), hint: undefined };

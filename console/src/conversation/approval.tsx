@@ -1,5 +1,5 @@
 // A call that waits for a person: what it wants to do, and their answer.
-import { useId, useState } from 'react';
+import { useId, useRef, useState } from 'react';
 import type { Approval } from 'turnwire';
 import { countdown, exact, useNow } from '../time.ts';
 import { Problem } from '../ui/state.tsx';
@@ -32,7 +32,10 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
   const wrong = mode === 'edit' ? wrongInput(input) : null;
   const rules = call.suggested_rules.map(({ tool_name, rule_content, behavior }) => `${behavior} ${tool_name}${rule_content ? ` for ${rule_content}` : ''}`);
 
+  const form = useRef<HTMLFormElement>(null);
   const answer = async (say: () => Promise<void>) => {
+    // The form goes away; who was in it stays at the call.
+    if (form.current?.contains(document.activeElement)) form.current.closest<HTMLElement>('.tool')?.focus({ preventScroll: true });
     setBusy(true);
     setError(null);
     try {
@@ -51,6 +54,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
 
   return (
     <form
+      ref={form}
       className="approval"
       aria-label={`Approval for ${call.name}`}
       onSubmit={(event) => {

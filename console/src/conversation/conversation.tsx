@@ -1,6 +1,6 @@
 // The middle: one conversation, live or as it stood at an event; or the page from which a new one starts.
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
-import type { Approval } from 'turnwire';
+import { TurnwireError, type Approval } from 'turnwire';
 import type { MsgJson } from 'turnwire/message';
 import { useSession, type UseSession } from 'turnwire/react';
 import { client } from '../client.ts';
@@ -66,9 +66,10 @@ function Open({ session, again }: { session: string; again: () => void }) {
     <DropFrame files={files}>
       <Header session={session} info={live.session} status={live.status} isExternal={first === undefined} connection={live.connection} />
       {live.error !== null && (
-        <Problem error={live.error}>
+        <Problem error={isGone(live.error) ? new Error('This conversation is not here. It may have been deleted, or the link is wrong.') : live.error}>
           <div className="actions">
             <button type="button" className="button" onClick={again}>Try again</button>
+            <button type="button" className="button" onClick={() => go({ session: null, at: null, pane: null })}>New conversation</button>
           </div>
         </Problem>
       )}
@@ -104,6 +105,8 @@ function Open({ session, again }: { session: string; again: () => void }) {
   );
 }
 
+const isGone = (error: Error) => error instanceof TurnwireError && error.status === 404;
+
 /** What a person can answer here. */
 function useAnswers(session: string, { approve, result }: UseSession): Answers {
   return useMemo(() => {
@@ -133,13 +136,14 @@ function useReplaced(session: string, isReady: boolean, retried: number, message
   }, [session, isReady, retried]);
   const ids = messages.map(({ id }) => id).join(' ');
   return useMemo(() => {
-    // Of a page that goes further back than what is shown nothing is missing.
-    const from = all.findIndex(({ id }) => id === messages[0]?.id);
+    const known = new Set(all.map(({ id }) => id));
     const shown = new Set(messages.map(({ id }) => id));
-    const known = all.slice(Math.max(0, from));
-    // What came since is behind it all.
-    const since = messages.filter(({ id }) => !all.some((it) => it.id === id));
-    return from < 0 && shown.size > 0 ? new Map() : replaced(messages, [...known.filter(isOver(shown)), ...since]);
+    const last = messages.findLastIndex(({ id }) => known.has(id));
+    if (last < 0) return new Map();
+    // What stood before the first that is shown belongs to a page that is not.
+    const from = Math.max(0, all.findIndex(({ id }) => id === messages[0]?.id));
+    const since = messages.slice(last + 1);
+    return replaced(messages, [...all.slice(from).filter(isOver(shown)), ...since]);
     // Only which messages there are counts, not how far they have come.
   }, [all, ids]);
 }

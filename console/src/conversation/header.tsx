@@ -5,7 +5,7 @@ import { client } from '../client.ts';
 import { useKeys } from '../keys.ts';
 import { go, PANES, useRoute } from '../route.ts';
 import { useSessionActions } from '../sessions/actions.tsx';
-import { refreshSessions } from '../sessions/store.ts';
+import { refreshSessions, useSessions } from '../sessions/store.ts';
 import { statusOf } from '../sessions/status.ts';
 import { Icon } from '../ui/icon.tsx';
 import { Menu } from '../ui/menu.tsx';
@@ -23,7 +23,10 @@ interface Props {
 
 export function Header({ session, info, status, isExternal, connection }: Props) {
   const { pane } = useRoute();
-  const { entries, dialogs } = useSessionActions(session, info?.title ?? null);
+  // The list is looked at again more often than the session.
+  const listed = useSessions().sessions.find(({ id }) => id === session);
+  const title = (listed ?? info)?.title ?? null;
+  const { entries, dialogs } = useSessionActions(session, title);
   const { tone, word } = statusOf(status, isExternal);
   useKeys({ t: () => go({ pane: pane === null ? 'timeline' : null }) });
   return (
@@ -31,10 +34,10 @@ export function Header({ session, info, status, isExternal, connection }: Props)
       <button type="button" className="icon-button narrow" aria-label="All conversations" onClick={() => go({ session: null, at: null, pane: null })}>
         <Icon name="back" />
       </button>
-      <Title session={session} title={info?.title ?? null} />
+      <Title session={session} title={title} />
       <span className="grow" />
       {info !== null && <span className="agent" title="the agent that answers here">{info.agent}</span>}
-      <State tone={tone}>{word}</State>
+      {connection.state !== 'closed' && <State tone={tone}>{word}</State>}
       <ConnectionState connection={connection} />
       <div className="panes" role="group" aria-label="Beside the conversation">
         {PANES.map((name) => (

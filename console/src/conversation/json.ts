@@ -6,7 +6,7 @@ export interface Piece {
   text: string;
 }
 
-const WIDTH = 56;
+const WIDTH = 72;
 /** Deeper than anybody reads; what lies below is not moved in any more. */
 const DEPTH = 40;
 

@@ -23,7 +23,7 @@ export const Tool = memo(function Tool({ call, result, isOpen }: { call: ToolCal
   const shown = !isOpen && state.tone === 'run' ? { word: 'cut off', tone: 'bad' as const } : state;
   const took = between(result?.created_at, result?.finished_at);
   return (
-    <section className="tool" aria-label={`Tool ${name}`} data-tone={shown.tone} data-call={id}>
+    <section className="tool" tabIndex={-1} aria-label={`Tool ${name}`} data-tone={shown.tone} data-call={id}>
       <header>
         <span className="tool-name">{name}</span>
         {typeof title === 'string' && <span className="dim">{title}</span>}

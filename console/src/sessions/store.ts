@@ -1,8 +1,8 @@
 // The sessions as the server lists them, and what waits for a person. It is looked at again now and then,
 // and at once after something was done here; not while nobody sees it.
-import { useEffect, useSyncExternalStore } from 'react';
+import { useSyncExternalStore } from 'react';
 import { TurnwireError, type Pending, type SessionInfo } from 'turnwire';
-import { client } from '../client.ts';
+import { hasty } from '../client.ts';
 
 export type Waiting = Pending & { session_id: string; title: string | null };
 
@@ -52,8 +52,8 @@ async function look(): Promise<void> {
   const asked = query;
   try {
     const [{ sessions, next_cursor }, waiting] = await Promise.all([
-      client.sessions({ limit, signal: stop.signal, ...(asked.trim() !== '' && { q: asked }) }),
-      client.approvals({ limit: 50 }),
+      hasty.sessions({ limit, signal: stop.signal, ...(asked.trim() !== '' && { q: asked }) }),
+      hasty.approvals({ limit: 50 }),
     ]);
     if (!stop.signal.aborted) put({ sessions, waiting, hasMore: next_cursor !== null && limit < MOST, query: asked, isLoaded: true, error: null, isLocked: false });
   } catch (error) {
@@ -64,7 +64,8 @@ async function look(): Promise<void> {
   } finally {
     if (running === stop) running = null;
     if (isStale) void look();
-    else if (listeners.size > 0 && !document.hidden) timer = setTimeout(() => void look(), EVERY);
+    // Who is not let in is not let in by asking again.
+    else if (listeners.size > 0 && !document.hidden && !state.isLocked) timer = setTimeout(() => void look(), EVERY);
   }
 }
 
@@ -87,21 +88,24 @@ export function showMore(): void {
   void look();
 }
 
+function seen(): void {
+  if (!document.hidden) void look();
+}
+
 function subscribe(listener: () => void): () => void {
   listeners.add(listener);
+  if (listeners.size === 1) {
+    void look();
+    document.addEventListener('visibilitychange', seen);
+  }
   return () => {
     listeners.delete(listener);
-    if (listeners.size === 0) clearTimeout(timer);
+    if (listeners.size > 0) return;
+    clearTimeout(timer);
+    document.removeEventListener('visibilitychange', seen);
   };
 }
 
 export function useSessions(): Listed {
-  const listed = useSyncExternalStore(subscribe, () => state);
-  useEffect(() => {
-    void look();
-    const seen = () => !document.hidden && void look();
-    document.addEventListener('visibilitychange', seen);
-    return () => document.removeEventListener('visibilitychange', seen);
-  }, []);
-  return listed;
+  return useSyncExternalStore(subscribe, () => state);
 }
