@@ -160,8 +160,9 @@ function summary(frames: Frame[]): string {
   return [...new Set(frames.map(nameOf))].join(', ');
 }
 
-/** What the events of a step are: the last of them, and how many there are. */
+/** What the events of a step are: several of one type, or the last of them and how many are before it. */
 function canonical(log: Log, from: number, to: number): string {
-  const type = log.events[log.indexOf(to)]?.type ?? '';
-  return to > from ? `${type} ×${to - from + 1}` : type;
+  const [first, last] = [from, to].map((seq) => log.events[log.indexOf(seq)]?.type ?? '');
+  if (from === to) return last ?? '';
+  return first === last ? `${last} ×${to - from + 1}` : `${last} +${to - from}`;
 }
