@@ -11,7 +11,7 @@ import { Icon } from './ui/icon.tsx';
 import './ui/ui.css';
 
 export function App() {
-  const { session, pane } = useRoute();
+  const { session, at, pane } = useRoute();
   const { isLocked, isLoaded, sessions, query } = useSessions();
   // Where only one pane fits, whether a new conversation is written or the list is read.
   const [isWriting, setWriting] = useState(false);
@@ -32,10 +32,12 @@ export function App() {
   const shows = isLocked ? 'sessions' : session === null ? (isWriting || isFirstVisit ? 'conversation' : 'sessions') : pane === null ? 'conversation' : 'inspect';
   return (
     <div className="app" data-shows={shows} data-pane={session !== null && pane !== null && !isLocked}>
-      <a className="skip" href="#composer" onClick={(event) => {
-        event.preventDefault();
-        document.getElementById('composer')?.focus();
-      }}>Skip to writing</a>
+      {!isLocked && at === null && (!isNarrow || shows === 'conversation') && (
+        <a className="skip" href="#composer" onClick={(event) => {
+          event.preventDefault();
+          document.getElementById('composer')?.focus();
+        }}>Skip to writing</a>
+      )}
       <Sessions selected={session} isMain={isNarrow && shows === 'sessions'} onNew={startNew} />
       {isLocked ? (
         <main className="conversation">
@@ -49,7 +51,7 @@ export function App() {
           <button type="button" className="link narrow beside-back" onClick={() => go({ pane: null })}>
             <Icon name="back" size={12} /> conversation
           </button>
-          <Inspect key={session} session={session} pane={pane} />
+          <Inspect key={session} session={session} pane={pane} isMain={isNarrow} />
         </div>
       )}
       <Help />

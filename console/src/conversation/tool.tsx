@@ -52,7 +52,7 @@ export const Tool = memo(function Tool({ call, result, isOpen }: { call: ToolCal
 /** JSON, laid out. It may still be coming. */
 export const Json = memo(function Json({ text, label, growing = false }: { text: string; label: string; growing?: boolean }) {
   const pieces = useMemo(() => layout(text), [text]);
-  if (text === '') return growing ? <pre className="json" aria-label={label}><span className="caret" /></pre> : null;
+  if (text === '') return growing ? <pre className="json"><span className="caret" /></pre> : null;
   return (
     <div className="copied">
       <pre className="json" tabIndex={0} aria-label={label}>

@@ -1,8 +1,8 @@
 // Small charts, drawn by hand. Each says in words what it shows.
 import { duration } from '../time.ts';
-import { flatten, type Call, type Doing, type Reply, type Split } from './turns.ts';
+import { lines, type Call, type Line, type Reply, type Split } from './turns.ts';
 
-const WORDS: Record<Doing, string> = { model: 'model', tool: 'tool', wait: 'waiting' };
+const WORDS: Record<Line['doing'], string> = { model: 'model', tool: 'tool', wait: 'waiting', agent: 'sub-agent' };
 /** More bars than this are put together. */
 const BARS = 60;
 const HEIGHT = 48;
@@ -69,14 +69,11 @@ export function Waterfall({ reply, now, choose }: { reply: Reply; now: number; c
   const share = (at: number) => ((Math.min(Math.max(at, reply.from), end) - reply.from) / (end - reply.from)) * 100;
   return (
     <ol className="waterfall" aria-label="What it did, and when">
-      {flatten(reply).flatMap(({ reply: each, depth }) => [
-        ...(depth === 0 ? [] : [{ key: `${each.id} reply`, depth: depth - 1, doing: 'agent', label: each.name || 'sub-agent', from: each.from, to: each.to, seq: each.seq }]),
-        ...each.spans.map((span) => ({ ...span, key: `${each.id} ${span.seq} ${span.call}`, depth })),
-      ]).map(({ key, depth, doing, label, from, to, seq }) => {
+      {lines(reply).map(({ depth, doing, label, from, to, seq }, at) => {
         const took = duration((to ?? now) - from);
-        const word = doing === 'agent' ? 'sub-agent' : WORDS[doing as Doing];
+        const word = WORDS[doing];
         return (
-          <li key={key}>
+          <li key={at}>
             <button type="button" style={{ paddingLeft: `${depth * 12}px` }} onClick={() => choose(seq)} title={`${word} ${label}, ${took}, from event ${seq} on`}>
               {doing === 'wait' ? `waiting: ${label}` : label}
             </button>

@@ -11,12 +11,14 @@ import { WirePane } from './wire.tsx';
 
 const NAMES: Record<Pane, string> = { timeline: 'Timeline', wire: 'Wire', usage: 'Usage' };
 
-export function Inspect({ session, pane }: { session: string; pane: Pane }) {
+export function Inspect({ session, pane, isMain }: { session: string; pane: Pane; isMain: boolean }) {
   const log = useLog(session);
   const { at } = useRoute();
   const [wide, setWide] = useState(false);
+  const Landmark = isMain ? 'main' : 'aside';
   return (
-    <aside className="inspect" aria-label="Behind the conversation" data-wide={wide}>
+    <Landmark className="inspect" aria-label="Behind the conversation" data-wide={wide}>
+      {isMain && <h1 className="visually-hidden">{NAMES[pane]}</h1>}
       <header>
         <div role="tablist" aria-label="What is shown">
           {PANES.map((each) => (
@@ -53,7 +55,7 @@ export function Inspect({ session, pane }: { session: string; pane: Pane }) {
       <div id="pane" className="pane" role="tabpanel" aria-labelledby={`tab-${pane}`}>
         <Shown session={session} pane={pane} log={log} at={at} />
       </div>
-    </aside>
+    </Landmark>
   );
 }
 

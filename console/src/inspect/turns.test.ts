@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Event } from 'turnwire/message';
-import { cost, flatten, split, tokens, Turns, type Reply } from './turns.ts';
+import { cost, flatten, lines, split, tokens, Turns, type Reply } from './turns.ts';
 
 let seq = 0;
 /** Events with their times. */
@@ -64,10 +64,12 @@ test('a sub-agent lies inside the call that it works for, and its model counts a
     [80, { ...called, ...sub }],
     [90, { ...end, ...sub }],
     [100, done('a')],
+    [100, ask('b')],
     [100, end],
   );
   const reply = only(new Turns(log).sync());
   expect(flatten(reply).map(({ reply, depth }) => [reply.name, depth])).toEqual([['demo', 0], ['x', 1]]);
+  expect(lines(reply).map(({ doing, label, depth }) => `${'  '.repeat(depth)}${doing} ${label}`)).toEqual(['tool tool a', '  agent x', '    model m', 'wait tool b']);
   expect(split(reply, 0)).toEqual({ model: 60, tool: 30, wait: 0, other: 10 });
   expect(tokens(reply).input_tokens).toBe(10);
 });

@@ -29,6 +29,8 @@ export interface Reply {
   spans: Span[];
   /** Of its own model calls. */
   usage: Usage;
+  /** The call, in the reply above, that it works for; empty where nobody called. */
+  call: string;
   /** What sub-agents did for it. */
   children: Reply[];
 }
@@ -135,7 +137,7 @@ export class Turns {
     let reply = this.#all.get(id);
     if (reply === undefined) {
       const usage = { input_tokens: 0, output_tokens: 0, cache_input_tokens: 0, cache_creation_input_tokens: 0 };
-      reply = { id, name: '', seq, from: at, to: null, reason: '', spans: [], usage, children: [] };
+      reply = { id, name: '', seq, from: at, to: null, reason: '', spans: [], usage, call: event.parent_tool_call_id ?? '', children: [] };
       this.#all.set(id, reply);
       const caller = this.#callers.get(event.parent_tool_call_id ?? '');
       (caller?.children ?? this.replies).push(reply);
@@ -147,6 +149,33 @@ export class Turns {
 /** A reply and all that is inside it, with how deep it lies. */
 export function flatten(reply: Reply, depth = 0): { reply: Reply; depth: number }[] {
   return [{ reply, depth }, ...reply.children.flatMap((child) => flatten(child, depth + 1))];
+}
+
+/** One line of what a reply did. */
+export interface Line {
+  doing: Doing | 'agent';
+  label: string;
+  from: number;
+  to: number | null;
+  seq: number;
+  depth: number;
+}
+
+/** What a reply did, in order, with what its sub-agents did below the call that they work for. */
+export function lines(reply: Reply, depth = 0): Line[] {
+  const below = (child: Reply): Line[] => [
+    { doing: 'agent', label: child.name || 'sub-agent', from: child.from, to: child.to, seq: child.seq, depth: depth + 1 },
+    ...lines(child, depth + 2),
+  ];
+  const ran = new Set(reply.spans.flatMap(({ doing, call }) => (doing === 'tool' ? [call] : [])));
+  return [
+    ...reply.spans.flatMap(({ call, ...span }) => [
+      { ...span, depth },
+      ...(span.doing === 'tool' ? reply.children.filter((child) => child.call === call).flatMap(below) : []),
+    ]),
+    // A call that never ran has nobody; but a log may say anything.
+    ...reply.children.filter(({ call }) => !ran.has(call)).flatMap(below),
+  ];
 }
 
 /** The tokens of a reply and of all that is inside it. */

@@ -14,13 +14,17 @@ const KEY = 'turnwire.wire';
 const MANY = 20;
 
 export function WirePane({ session, log, at }: { session: string; log: Log; at: number | null }) {
-  const [name, setName] = useState(() => localStorage.getItem(KEY) ?? 'ag-ui');
+  const [name, setName] = useState(() => kept() ?? 'ag-ui');
   const [raw, setRaw] = useState(false);
   const wire = WIRES.find((wire) => wire.name === name) ?? WIRES[0];
   if (wire === undefined) return null;
   const choose = (to: string) => {
-    localStorage.setItem(KEY, to);
     setName(to);
+    try {
+      localStorage.setItem(KEY, to);
+    } catch {
+      // Then it is chosen again next time.
+    }
   };
   return (
     <div className="wire">
@@ -43,6 +47,15 @@ export function WirePane({ session, log, at }: { session: string; log: Log; at: 
       <Frames key={`${wire.name} ${raw}`} session={session} log={log} at={at} wire={wire.name} raw={raw} />
     </div>
   );
+}
+
+/** What was chosen before; nothing where pages may keep nothing. */
+function kept(): string | null {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
 }
 
 function Snippets({ session, agent, wire }: { session: string; agent: string; wire: Wire }) {
@@ -147,8 +160,9 @@ function summary(frames: Frame[]): string {
   return [...new Set(frames.map(nameOf))].join(', ');
 }
 
-/** What the events of a step are: the last of them, and how many there are. */
+/** What the events of a step are: several of one type, or the last of them and how many are before it. */
 function canonical(log: Log, from: number, to: number): string {
-  const type = log.events[log.indexOf(to)]?.type ?? '';
-  return to > from ? `${type} ×${to - from + 1}` : type;
+  const [first, last] = [from, to].map((seq) => log.events[log.indexOf(seq)]?.type ?? '');
+  if (from === to) return last ?? '';
+  return first === last ? `${last} ×${to - from + 1}` : `${last} +${to - from}`;
 }

@@ -26,6 +26,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
   const { sessions, waiting, hasMore, query, isLoaded, error, isLocked } = useSessions();
   const now = useNow(30_000);
   return (
+    // A role and not another element, which would be made anew, and what is searched for lost.
     <div className="sessions" role={isMain ? 'main' : 'complementary'} aria-label="Conversations">
       <div className="head">
         <h1 className="name">
