@@ -40,6 +40,7 @@ export interface SessionInfo {
   usage: Usage;
   cost?: unknown;
   created_at: string;
+  updated_at: string;
   metadata: Fields;
 }
 

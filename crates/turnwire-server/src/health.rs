@@ -1,4 +1,4 @@
-//! What the server says of itself: health, counters, its description, a first page; and tickets.
+//! What the server says of itself: health, counters, its description; and tickets.
 
 use crate::App;
 use crate::api;
@@ -7,8 +7,8 @@ use crate::error::{ApiError, ApiResult};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
 use serde_json::json;
 use std::sync::{Arc, LazyLock};
 
@@ -33,20 +33,6 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
 pub(crate) async fn openapi() -> Response {
     static DOCUMENT: LazyLock<String> = LazyLock::new(|| api::document().to_string());
     as_json(DOCUMENT.as_str())
-}
-
-pub(crate) async fn index() -> Response {
-    let headers: [(HeaderName, HeaderValue); 3] = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (
-            CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static(
-                "default-src 'none'; style-src 'sha256-c5qtimo1gfrJe36XJNcSHcaNf++g4enmQmU8MR0xc+g='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            ),
-        ),
-        (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer")),
-    ];
-    (headers, include_str!("index.html")).into_response()
 }
 
 pub(crate) async fn create_ticket(

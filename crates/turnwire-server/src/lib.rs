@@ -26,6 +26,7 @@ pub mod auth;
 pub mod blobs;
 mod chores;
 pub mod config;
+mod console;
 pub mod error;
 pub mod extract;
 mod guard;

@@ -7,7 +7,7 @@ use super::Verb::{Delete, Get, Patch, Post};
 use super::{Answer, Body, Kind, Param, Place, Route};
 use crate::auth::Scope::{Admin, Chat, Publish, Read};
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
-use crate::{health, routes};
+use crate::{console, health, routes};
 use axum::routing::{delete, get, patch, post};
 
 const JSON: &[&str] = &["application/json"];
@@ -527,11 +527,33 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Get,
         path: "/",
         access: Open,
-        id: "index",
-        summary: "A page for people",
+        id: "console",
+        summary: "The console",
         params: &[],
         body: None,
         answers: &[answer(200, HTML, "The page")],
-        handler: || get(health::index),
+        handler: || get(console::page),
+    },
+    Route {
+        method: Get,
+        path: "/favicon.svg",
+        access: Open,
+        id: "console_icon",
+        summary: "The console's icon",
+        params: &[],
+        body: None,
+        answers: &[answer(200, &["image/svg+xml"], "The icon")],
+        handler: || get(console::icon),
+    },
+    Route {
+        method: Get,
+        path: "/assets/{name}",
+        access: Open,
+        id: "console_asset",
+        summary: "What the console's page loads; the name changes with the content",
+        params: &[param("name", Path, Text, "The file's name")],
+        body: None,
+        answers: &[answer(200, &["text/javascript", "text/css"], "The file")],
+        handler: || get(console::asset),
     },
 ];

@@ -27,6 +27,8 @@ pub struct SessionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<f64>,
     created_at: String,
+    /// When it last changed, which is how lists are ordered.
+    updated_at: String,
     metadata: Fields,
 }
 
@@ -62,22 +64,24 @@ impl SessionView {
             held => held,
         };
         if let Some(session) = session {
-            return Ok(Self::at(app, &session, session.snapshot().await?));
+            let view = Self::at(app, &session, session.snapshot().await?);
+            return Ok(Self { updated_at: iso(record.updated_ms), ..view });
         }
         let queue = app.log.store().queued(record.no).await?;
-        let SessionRecord { key, epoch, agent, title, metadata, created_ms, last, state, .. } =
-            record;
-        let about = About { id: &key.id, epoch: &epoch, agent: &agent, created_ms };
+        let SessionRecord { key, epoch, agent, title, metadata, last, state, .. } = record;
+        let (created_ms, updated_ms) = (record.created_ms, record.updated_ms);
+        let about = About { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
         Ok(Self::new(&about, last, state, title, metadata, Vec::new(), &queue))
     }
 
-    /// A session at one point.
+    /// A session at one point, which is taken for the time of its last change.
     pub fn at(app: &App, session: &Session, snapshot: Snapshot) -> Self {
         let about = About {
             id: session.id(),
             epoch: session.epoch(),
             agent: session.agent(),
             created_ms: session.created_ms(),
+            updated_ms: Timestamp::now().as_millisecond(),
         };
         let waiting = pending(app, session.agent(), &snapshot);
         let Snapshot { last, state, queue, title, metadata, .. } = snapshot;
@@ -111,17 +115,19 @@ impl SessionView {
             cost: state.cost.map(Cost::amount),
             usage: state.usage,
             created_at: iso(about.created_ms),
+            updated_at: iso(about.updated_ms),
             metadata,
         }
     }
 }
 
-/// What never changes of a session.
+/// What its events do not say of a session.
 struct About<'a> {
     id: &'a str,
     epoch: &'a str,
     agent: &'a str,
     created_ms: i64,
+    updated_ms: i64,
 }
 
 /// What waits in a session.

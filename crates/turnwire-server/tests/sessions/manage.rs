@@ -18,7 +18,8 @@ async fn a_session_is_made_once_and_found_again() {
     let mut expected = json!({
         "id": "s.1", "agent": "demo", "title": "First", "status": "idle", "epoch": epoch,
         "last_seq": 0, "last_event_id": format!("{epoch}.0"), "pending": [], "queued": [],
-        "usage": made["usage"], "created_at": made["created_at"], "metadata": {"n": 1.10},
+        "usage": made["usage"], "created_at": made["created_at"],
+        "updated_at": made["created_at"], "metadata": {"n": 1.10},
     });
     assert_eq!(made, expected);
     assert!(made["created_at"].as_str().unwrap().ends_with('Z'));
@@ -27,7 +28,10 @@ async fn a_session_is_made_once_and_found_again() {
     publish(&server.session("s.1").await, &[said("u", "hi")]).await;
     expected["last_seq"] = json!(1);
     expected["last_event_id"] = json!(format!("{epoch}.1"));
-    assert_eq!(server.get("/v1/sessions/s.1").await.expect(200), expected);
+    let changed = server.get("/v1/sessions/s.1").await.expect(200);
+    assert!(changed["updated_at"].as_str() >= made["updated_at"].as_str(), "{changed}");
+    expected["updated_at"] = changed["updated_at"].clone();
+    assert_eq!(changed, expected);
 }
 
 #[tokio::test]

@@ -1,0 +1,161 @@
+// A page of the console in a real browser, out of a server of our own; what must never happen on it fails
+// the test that opened it.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { createServer, request } from "node:http";
+import { connect } from "node:net";
+import { extname, join } from "node:path";
+import { after, before } from "node:test";
+import { fileURLToPath } from "node:url";
+import AxeBuilder from "@axe-core/playwright";
+import { chromium } from "playwright-core";
+import { PATIENCE, serve as started } from "../../tests/peers/node/serving.mjs";
+
+export { PATIENCE, until } from "../../tests/peers/node/serving.mjs";
+
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const skip = existsSync(executablePath)
+  ? false
+  : `there is no Chromium at ${executablePath}: install it (\`apt-get install chromium\`), or set CHROMIUM`;
+/** The options of a test that needs a browser. */
+export const limited = { timeout: PATIENCE * 2, skip };
+
+/** Where pictures of the main states are kept. */
+const pictures = process.env.SCREENSHOTS ?? fileURLToPath(new URL("../../target/console-screenshots", import.meta.url));
+
+/** A build of the console to look at without building the program again: `CONSOLE_DIST=dist`. */
+const dist = process.env.CONSOLE_DIST;
+
+let browser;
+
+/** Starts a browser for the tests of a file. */
+export function withBrowser() {
+  before(async () => {
+    // Whoever is root in a container has no other sandbox.
+    const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+    if (!skip) browser = await chromium.launch({ executablePath, args });
+  });
+  after(() => browser?.close());
+}
+
+const ends = new WeakMap();
+
+/** What a test has opened last is closed first: a page is gone before its server is. */
+function atEnd(t, end) {
+  const known = ends.get(t);
+  if (known) return void known.push(end);
+  const stack = [end];
+  ends.set(t, stack);
+  t.after(async () => {
+    let failed;
+    while (stack.length) await Promise.resolve(stack.pop()()).catch((error) => (failed ??= error));
+    if (failed) throw failed;
+  });
+}
+
+/** Starts a server; `rate` is how many deltas the demo gives a second, 0 as many as it can. */
+export const serve = (t, options) => started({ after: (end) => atEnd(t, async () => end()) }, options);
+
+/**
+ * Opens the console of a server, or at an address, at a hash such as `#/SESSION@12?pane=wire`. Fails the test for an error on the page, for
+ * anything that the content security policy stops, and for a request to anybody but the server.
+ * `forgives`: errors that the test itself brings about, such as those of a server that is away.
+ */
+export async function open(t, server, { hash = "", width = 1400, height = 860, dark = false, mobile = false, forgives } = {}) {
+  const url = typeof server === "string" ? server : dist ? await below(t, server, "", dist) : server.url;
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: dark ? "dark" : "light",
+    hasTouch: mobile,
+    isMobile: mobile,
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE / 2);
+  const trouble = [];
+  page.on("pageerror", (error) => void trouble.push(`an error: ${error.stack ?? error}`));
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) trouble.push(`on the console: ${message.text()}`);
+  });
+  const { origin } = new URL(url);
+  const outside = (address) => {
+    const { protocol, origin: asked } = new URL(address);
+    if (!["data:", "blob:"].includes(protocol) && asked.replace(/^ws/, "http") !== origin) trouble.push(`a request to ${address}`);
+  };
+  page.on("request", (request) => outside(request.url()));
+  page.on("websocket", (socket) => outside(socket.url()));
+  await page.exposeFunction("stoppedByPolicy", (what) => void trouble.push(`the policy stopped ${what}`));
+  await page.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) => {
+      window.stoppedByPolicy(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`);
+    });
+  });
+  atEnd(t, async () => {
+    await context.close();
+    const found = trouble.filter((what) => !forgives?.test(what));
+    // A test that has failed for another reason says no more than that.
+    for (const what of found) console.error(what);
+    assert.deepEqual(found, []);
+  });
+  await page.goto(`${url}/${hash}`);
+  return page;
+}
+
+const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml" };
+
+/** A proxy in front of a server that puts it below a path, as others do; and that has the files of a folder, if any. */
+export async function below(t, server, prefix, folder) {
+  const { hostname, port } = new URL(server.url);
+  const policy = (await fetch(`${server.url}/`)).headers.get("content-security-policy");
+  const strip = (path) => (path.startsWith(prefix) ? path.slice(prefix.length) || "/" : null);
+  const listener = createServer((asked, answer) => {
+    const path = strip(asked.url);
+    if (path === null) return answer.writeHead(404).end();
+    const file = folder && join(folder, path === "/" ? "index.html" : path.split("?")[0]);
+    if (file && /^\/(?:favicon\.svg|assets\/[^/]+)?$/.test(path) && existsSync(file)) {
+      answer.writeHead(200, { "content-type": TYPES[extname(file)], ...(policy && { "content-security-policy": policy }) });
+      return answer.end(readFileSync(file));
+    }
+    const { method, headers } = asked;
+    const on = request({ hostname, port, path, method, headers }, (got) => {
+      answer.writeHead(got.statusCode, got.headers);
+      got.pipe(answer).on("error", () => got.destroy());
+      got.on("error", () => answer.destroy());
+    });
+    on.on("error", () => (answer.headersSent ? answer.destroy() : answer.writeHead(502).end()));
+    answer.on("close", () => on.destroy());
+    asked.pipe(on);
+  });
+  const sockets = new Set();
+  listener.on("connection", (socket) => void sockets.add(socket.on("close", () => sockets.delete(socket))));
+  listener.on("upgrade", (asked, socket, head) => {
+    const on = connect(Number(port), hostname);
+    const lines = asked.rawHeaders.reduce((text, part, at) => text + part + (at % 2 ? "\r\n" : ": "), "");
+    on.write(`GET ${strip(asked.url) ?? "/"} HTTP/1.1\r\n${lines}\r\n`);
+    on.write(head);
+    on.pipe(socket).on("error", () => on.destroy());
+    socket.pipe(on).on("error", () => socket.destroy());
+  });
+  listener.listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  atEnd(t, async () => {
+    listener.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return `http://127.0.0.1:${listener.address().port}${prefix}`;
+}
+
+/** Nothing on the page keeps anybody out. */
+export async function accessible(page) {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const found = violations.map(({ id, help, nodes }) => `${id}: ${help}\n  ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html}\n  ${failureSummary}`).join("\n  ")}`);
+  assert.deepEqual(found, []);
+}
+
+/** Keeps a picture. */
+export async function picture(page, name) {
+  mkdirSync(pictures, { recursive: true });
+  await page.screenshot({ path: join(pictures, `${name}.png`) });
+}

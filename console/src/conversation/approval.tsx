@@ -1,0 +1,153 @@
+// A call that waits for a person: what it wants to do, and their answer.
+import { useId, useRef, useState } from 'react';
+import type { Approval } from 'turnwire';
+import { countdown, exact, useNow } from '../time.ts';
+import { Problem } from '../ui/state.tsx';
+import type { Answers } from './context.ts';
+import { pretty, wrongInput } from './json.ts';
+import { Json } from './tool.tsx';
+
+/** How long there is to answer. */
+export function Left({ expires }: { expires: string | null }) {
+  const now = useNow(expires === null ? null : 1000);
+  if (expires === null) return null;
+  const left = Date.parse(expires) - now;
+  return (
+    <time className="left" dateTime={expires} title={`denied by itself at ${exact(expires)}`} data-soon={left < 30_000}>
+      {left > 0 ? countdown(left) : 'time is up'}
+    </time>
+  );
+}
+
+type Mode = 'ask' | 'edit' | 'deny';
+
+export function ApprovalForm({ asking, answers }: { asking: Approval; answers: Answers }) {
+  const { tool_call: call } = asking;
+  const [mode, setMode] = useState<Mode>('ask');
+  const [input, setInput] = useState('');
+  const [reason, setReason] = useState('');
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const id = useId();
+  const wrong = mode === 'edit' ? wrongInput(input) : null;
+  const rules = call.suggested_rules.map(({ tool_name, rule_content, behavior }) => `${behavior} ${tool_name}${rule_content ? ` for ${rule_content}` : ''}`);
+
+  const form = useRef<HTMLFormElement>(null);
+  const answer = async (say: () => Promise<void>) => {
+    // The form goes away; who was in it stays at the call.
+    if (form.current?.contains(document.activeElement)) form.current.closest<HTMLElement>('.tool')?.focus({ preventScroll: true });
+    setBusy(true);
+    setError(null);
+    try {
+      await say();
+      // What comes of it comes with the events; until then it stays as it is.
+    } catch (error) {
+      setError(error);
+      setBusy(false);
+    }
+  };
+  const allow = (always: boolean) => void answer(() => answers.allow(asking, { always, ...(mode === 'edit' && { input }) }));
+  const edit = () => {
+    setInput(pretty(call.input));
+    setMode('edit');
+  };
+
+  return (
+    <form
+      ref={form}
+      className="approval"
+      aria-label={`Approval for ${call.name}`}
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (mode === 'deny') void answer(() => answers.deny(asking, reason));
+        else if (wrong === null) allow(false);
+      }}
+    >
+      {mode === 'edit' ? (
+        <div className="field">
+          <label htmlFor={`${id}-input`}>Input that the tool gets, as JSON</label>
+          <textarea
+            id={`${id}-input`}
+            className="mono"
+            rows={Math.min(16, input.split('\n').length + 1)}
+            value={input}
+            spellCheck={false}
+            autoFocus
+            aria-invalid={wrong !== null}
+            aria-describedby={`${id}-wrong`}
+            onChange={(event) => setInput(event.target.value)}
+          />
+          <p id={`${id}-wrong`} className="wrong" role="status">{wrong}</p>
+        </div>
+      ) : (
+        <Json text={call.input} label="Input" />
+      )}
+      {mode === 'deny' && (
+        <div className="field">
+          <label htmlFor={`${id}-reason`}>Why not? The agent is told (optional)</label>
+          <input id={`${id}-reason`} value={reason} autoFocus maxLength={1000} onChange={(event) => setReason(event.target.value)} />
+        </div>
+      )}
+      {error !== null && <Problem error={error} />}
+      <div className="actions">
+        {mode === 'deny' ? (
+          <button type="submit" className="button bad" disabled={isBusy}>Deny</button>
+        ) : (
+          <>
+            <button type="submit" className="button main" disabled={isBusy || wrong !== null}>
+              {mode === 'edit' ? 'Allow with changes' : 'Allow once'}
+            </button>
+            {rules.length > 0 && (
+              <button type="button" className="button" disabled={isBusy || wrong !== null} title={`Do not ask again: ${rules.join('; ')}`} onClick={() => allow(true)}>
+                Always
+              </button>
+            )}
+          </>
+        )}
+        {mode === 'ask' && <button type="button" className="button" disabled={isBusy} onClick={edit}>Edit</button>}
+        {mode === 'ask' && <button type="button" className="button" disabled={isBusy} onClick={() => setMode('deny')}>Deny…</button>}
+        {mode !== 'ask' && <button type="button" className="button quiet" disabled={isBusy} onClick={() => setMode('ask')}>Back</button>}
+        <Left expires={asking.expires_at} />
+      </div>
+      {rules.length > 0 && mode !== 'deny' && <p className="rules">Always: {rules.join('; ')}</p>}
+    </form>
+  );
+}
+
+/** A call that a client executes; here a person may play the client. */
+export function ExternalForm({ asking, answers }: { asking: Approval; answers: Answers }) {
+  const [output, setOutput] = useState('');
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const id = useId();
+  const give = async (state: 'success' | 'error') => {
+    setBusy(true);
+    setError(null);
+    try {
+      await answers.give(asking, output, state);
+    } catch (error) {
+      setError(error);
+      setBusy(false);
+    }
+  };
+  return (
+    <form
+      className="approval"
+      aria-label={`Result for ${asking.tool_call.name}`}
+      onSubmit={(event) => {
+        event.preventDefault();
+        void give('success');
+      }}
+    >
+      <div className="field">
+        <label htmlFor={id}>A client runs this tool. Say what came of it, to go on without one:</label>
+        <textarea id={id} rows={2} value={output} onChange={(event) => setOutput(event.target.value)} />
+      </div>
+      {error !== null && <Problem error={error} />}
+      <div className="actions">
+        <button type="submit" className="button main" disabled={isBusy}>Give result</button>
+        <button type="button" className="button" disabled={isBusy} onClick={() => void give('error')}>It failed</button>
+      </div>
+    </form>
+  );
+}

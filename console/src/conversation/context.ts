@@ -1,0 +1,20 @@
+// What the parts of a conversation share: who waits for what, who works for whom, and what can be done.
+import { createContext } from 'react';
+import type { Approval } from 'turnwire';
+import type { MsgJson } from 'turnwire/message';
+
+export interface Answers {
+  allow(asking: Approval, options: { input?: string; always?: boolean }): Promise<void>;
+  deny(asking: Approval, reason: string): Promise<void>;
+  give(asking: Approval, output: string, state: 'success' | 'error'): Promise<void>;
+}
+
+export interface Inside {
+  /** By the id of the call. Empty where the past is shown: nothing of it can be answered. */
+  pending: ReadonlyMap<string, Approval>;
+  /** The messages of sub-agents, by the call that they work for. */
+  nested: ReadonlyMap<string, MsgJson[]>;
+  answers: Answers | null;
+}
+
+export const InsideContext = createContext<Inside>({ pending: new Map(), nested: new Map(), answers: null });

@@ -1,0 +1,116 @@
+// Which conversation this is, how it is, and what can be shown beside it.
+import { useEffect, useRef, useState } from 'react';
+import type { Connection, SessionInfo, Status } from 'turnwire';
+import { client } from '../client.ts';
+import { useKeys } from '../keys.ts';
+import { go, PANES, useRoute } from '../route.ts';
+import { useSessionActions } from '../sessions/actions.tsx';
+import { refreshSessions, useSessions } from '../sessions/store.ts';
+import { statusOf } from '../sessions/status.ts';
+import { Icon } from '../ui/icon.tsx';
+import { Menu } from '../ui/menu.tsx';
+import { State } from '../ui/state.tsx';
+import { ConnectionState } from './connection.tsx';
+
+interface Props {
+  session: string;
+  info: SessionInfo | null;
+  status: Status;
+  /** Whether what waits, waits for a client and not for a person. */
+  isExternal: boolean;
+  connection: Connection;
+}
+
+export function Header({ session, info, status, isExternal, connection }: Props) {
+  const { pane } = useRoute();
+  // The list is looked at again more often than the session.
+  const listed = useSessions().sessions.find(({ id }) => id === session);
+  const title = (listed ?? info)?.title ?? null;
+  const { entries, dialogs } = useSessionActions(session, title);
+  const { tone, word } = statusOf(status, isExternal);
+  useKeys({ t: () => go({ pane: pane === null ? 'timeline' : null }) });
+  return (
+    <header className="head">
+      <button type="button" className="icon-button narrow" aria-label="All conversations" onClick={() => go({ session: null, at: null, pane: null })}>
+        <Icon name="back" />
+      </button>
+      <Title session={session} title={title} />
+      <span className="grow" />
+      {info !== null && <span className="agent" title="the agent that answers here">{info.agent}</span>}
+      {connection.state !== 'closed' && <State tone={tone}>{word}</State>}
+      <ConnectionState connection={connection} />
+      <div className="panes" role="group" aria-label="Beside the conversation">
+        {PANES.map((name) => (
+          <button key={name} type="button" aria-pressed={pane === name} onClick={() => go({ pane: pane === name ? null : name })}>
+            {name}
+          </button>
+        ))}
+      </div>
+      <Menu label="More about this conversation" entries={entries} />
+      {dialogs}
+    </header>
+  );
+}
+
+/** The title; a click, and it can be changed in its place. */
+function Title({ session, title }: { session: string; title: string | null }) {
+  const [draft, setDraft] = useState<string | null>(null);
+  // Until the session is looked at again, what was just written is the title.
+  const [written, setWritten] = useState<string | null>(null);
+  const [failed, setFailed] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const wasEditing = useRef(false);
+  useEffect(() => setWritten(null), [title]);
+  useEffect(() => {
+    if (wasEditing.current && draft === null) button.current?.focus();
+    wasEditing.current = draft !== null;
+  }, [draft]);
+  const shown = written ?? title;
+  useEffect(() => {
+    document.title = `${shown ?? 'Conversation'} · Turnwire`;
+    return () => void (document.title = 'Turnwire');
+  }, [shown]);
+  const save = async () => {
+    const to = draft?.trim() ?? '';
+    setDraft(null);
+    if (to === (shown ?? '')) return;
+    setWritten(to);
+    setFailed(false);
+    try {
+      await client.session(session).rename(to);
+      refreshSessions();
+    } catch {
+      setWritten(null);
+      setFailed(true);
+    }
+  };
+  if (draft !== null) {
+    return (
+      <input
+        className="title-input"
+        aria-label="Title"
+        value={draft}
+        autoFocus
+        maxLength={200}
+        onChange={(event) => setDraft(event.target.value)}
+        onBlur={() => void save()}
+        onFocus={(event) => event.target.select()}
+        onKeyDown={(event) => {
+          if (event.key === 'Enter') void save();
+          if (event.key === 'Escape') {
+            event.preventDefault();
+            event.stopPropagation();
+            setDraft(null);
+          }
+        }}
+      />
+    );
+  }
+  return (
+    <h1>
+      <button ref={button} type="button" className="title" title={failed ? 'The title could not be changed' : 'Rename'} onClick={() => setDraft(shown ?? '')}>
+        {shown || <span className="dim">Untitled</span>}
+      </button>
+    </h1>
+  );
+}

@@ -1,0 +1,177 @@
+// Markdown as elements. Nothing in it can become markup of its own: HTML is shown as it was written, and
+// nothing outside is loaded.
+import type { Token, Tokens } from 'marked';
+import { Fragment, memo, useRef, type ReactNode } from 'react';
+import { Copy } from '../../ui/copy.tsx';
+import { decode, safeHref, shownSource } from './safe.ts';
+import { Blocks } from './blocks.ts';
+import { useThrottled } from './throttle.ts';
+
+/** A text that may still grow. */
+export const Markdown = memo(function Markdown({ text, growing = false }: { text: string; growing?: boolean }) {
+  const blocks = useRef<Blocks>(null);
+  blocks.current ??= new Blocks();
+  // What it costs to read decides how often it is: a paragraph without an end must not take all the time.
+  const shown = useThrottled(text, growing ? Math.min(400, Math.max(50, 25 * blocks.current.cost)) : 0);
+  const tokens = blocks.current.update(shown, growing);
+  return (
+    <div className="md">
+      {tokens.map((token, at) => (token.type === 'space' || token.type === 'def' ? null : <Block key={at} token={token} />))}
+    </div>
+  );
+});
+
+/** A block that reads the same is the same. */
+const Block = memo(
+  function Block({ token }: { token: Token }) {
+    return block(token);
+  },
+  (before, now) => before.token.raw === now.token.raw && before.token.type === now.token.type && links(before.token) === links(now.token),
+);
+
+/** Links by reference may find their address late. */
+function links(token: Token): number {
+  return token.type === 'paragraph' ? (token.tokens ?? []).filter(({ type }) => type === 'link').length : 0;
+}
+
+function block(token: Token, at = 0): ReactNode {
+  const it = token as Tokens.Generic;
+  switch (token.type) {
+    case 'space':
+    case 'def':
+      return null;
+    case 'paragraph':
+      return <p key={at}>{inline(it.tokens)}</p>;
+    case 'heading': {
+      // The page has its own h1 and h2.
+      const Tag = `h${Math.min(6, it['depth'] + 2)}` as 'h3';
+      return <Tag key={at}>{inline(it.tokens)}</Tag>;
+    }
+    case 'code':
+      return <Code key={at} text={it['text']} lang={it['lang'] ?? ''} />;
+    case 'blockquote':
+      return <blockquote key={at}>{(it.tokens ?? []).map(block)}</blockquote>;
+    case 'hr':
+      return <hr key={at} />;
+    case 'list': {
+      const entries = (it as Tokens.List).items.map((item, n) => (
+        <li key={n} className={item.task ? 'task' : undefined}>
+          {item.tokens.map((inner, k) =>
+            inner.type === 'checkbox' ? (
+              <input key={k} type="checkbox" checked={item.checked ?? false} readOnly disabled aria-label={item.checked ? 'done' : 'not done'} />
+            ) : inner.type === 'text' ? (
+              <Fragment key={k}>{inline((inner as Tokens.Text).tokens ?? [inner])}</Fragment>
+            ) : (
+              block(inner, k)
+            ),
+          )}
+        </li>
+      ));
+      return it['ordered'] ? (
+        <ol key={at} start={it['start'] || 1}>
+          {entries}
+        </ol>
+      ) : (
+        <ul key={at}>{entries}</ul>
+      );
+    }
+    case 'table':
+      return <Table key={at} table={it as Tokens.Table} />;
+    case 'text':
+      return <Fragment key={at}>{inline(it.tokens ?? [token])}</Fragment>;
+    default:
+      return <p key={at}>{it.raw}</p>;
+  }
+}
+
+function Table({ table }: { table: Tokens.Table }) {
+  const align = (n: number) => ({ textAlign: table.align[n] ?? undefined });
+  return (
+    <div className="md-table" tabIndex={0} role="region" aria-label="Table">
+      <table>
+        <thead>
+          <tr>
+            {table.header.map((cell, n) => (
+              <th key={n} style={align(n)} scope="col">
+                {inline(cell.tokens)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {table.rows.map((row, n) => (
+            <tr key={n}>
+              {row.map((cell, k) => (
+                <td key={k} style={align(k)}>
+                  {inline(cell.tokens)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Code with its language and a way to take it along. */
+export function Code({ text, lang = '' }: { text: string; lang?: string }) {
+  const name = lang.split(/\s/, 1)[0] ?? '';
+  return (
+    <figure className="code">
+      <figcaption>
+        <span>{name || 'text'}</span>
+        <Copy text={text} label="Copy code" />
+      </figcaption>
+      <pre tabIndex={0} aria-label={name ? `Code, ${name}` : 'Code'}>
+        <code>{text}</code>
+      </pre>
+    </figure>
+  );
+}
+
+function inline(tokens: readonly Token[] | undefined): ReactNode {
+  return tokens?.map((token, at) => {
+    const it = token as Tokens.Generic;
+    switch (token.type) {
+      case 'text':
+      case 'escape':
+        return <Fragment key={at}>{it.tokens ? inline(it.tokens) : token.type === 'text' ? decode(it['text']) : it['text']}</Fragment>;
+      case 'strong':
+        return <strong key={at}>{inline(it.tokens)}</strong>;
+      case 'em':
+        return <em key={at}>{inline(it.tokens)}</em>;
+      case 'del':
+        return <del key={at}>{inline(it.tokens)}</del>;
+      case 'codespan':
+        return <code key={at}>{it['text']}</code>;
+      case 'br':
+        return <br key={at} />;
+      case 'link': {
+        const href = safeHref(it['href']);
+        const name = it['autolink'] ? it['text'] : inline(it.tokens);
+        return href === null ? (
+          <Fragment key={at}>{name}</Fragment>
+        ) : (
+          <a key={at} href={href} title={it['title'] ?? href} target="_blank" rel="noopener noreferrer">
+            {name}
+          </a>
+        );
+      }
+      case 'image': {
+        const source = shownSource(it['href']);
+        const href = safeHref(it['href']);
+        if (source !== null) return <img key={at} src={source} alt={it['text']} />;
+        return href === null ? (
+          <Fragment key={at}>{it['text']}</Fragment>
+        ) : (
+          <a key={at} href={href} title={href} target="_blank" rel="noopener noreferrer">
+            image: {it['text'] || href}
+          </a>
+        );
+      }
+      default:
+        return <Fragment key={at}>{it.raw}</Fragment>;
+    }
+  });
+}

@@ -1,0 +1,28 @@
+// What was said while a reply runs, and waits for its turn.
+import { useState } from 'react';
+import type { SessionState } from 'turnwire';
+import { State } from '../ui/state.tsx';
+import { explain } from '../client.ts';
+
+export function Queue({ queued, cancel }: { queued: SessionState['queued']; cancel: (id: string) => Promise<void> }) {
+  const [error, setError] = useState<unknown>(null);
+  if (queued.length === 0) return null;
+  return (
+    <ul className="queue" aria-label="Waiting for their turn">
+      {queued.map(({ message_id, content }) => (
+        <li key={message_id}>
+          <State tone="wait">queued</State>
+          <span className="queue-text">{content === undefined ? 'a message from elsewhere' : textOf(content)}</span>
+          <button type="button" className="link" onClick={() => void cancel(message_id).catch(setError)}>take back</button>
+        </li>
+      ))}
+      {error !== null && <li role="alert">{explain(error).message}</li>}
+    </ul>
+  );
+}
+
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return 'a message';
+  return content.map((block: { type: string; text?: string; name?: string }) => block.text ?? block.name ?? block.type).join(' ');
+}

@@ -1,0 +1,77 @@
+// The end of a conversation stays in sight as it grows, until the reader goes up; then nothing moves any more.
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type RefObject } from 'react';
+
+export interface Scroll {
+  box: RefObject<HTMLDivElement | null>;
+  inside: RefObject<HTMLDivElement | null>;
+  /** Whether the end is in sight and stays there. */
+  isFollowing: boolean;
+  toEnd(): void;
+}
+
+/** `first`: the id of the first message; another one means that older ones came before it. */
+export function useScroll(first: string | null): Scroll {
+  const box = useRef<HTMLDivElement>(null);
+  const inside = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
+  const [isFollowing, setFollowing] = useState(true);
+  const last = useRef({ top: 0, height: 0 });
+
+  const follow = useCallback((yes: boolean) => {
+    follows.current = yes;
+    setFollowing(yes);
+  }, []);
+  const toEnd = useCallback(() => {
+    const { current } = box;
+    if (current) current.scrollTop = current.scrollHeight;
+    follow(true);
+  }, [follow]);
+
+  // Where the first message stands: what is read stays in its place when older ones come in above it.
+  const anchor = useRef<{ id: string | null; top: number }>({ id: null, top: 0 });
+  const mark = useCallback((element: HTMLElement) => {
+    const now = element.querySelector<HTMLElement>('[data-id]');
+    anchor.current = { id: now?.dataset['id'] ?? null, top: now?.getBoundingClientRect().top ?? 0 };
+  }, []);
+
+  useEffect(() => {
+    const element = box.current;
+    const content = inside.current;
+    if (!element || !content) return;
+    const onScroll = () => {
+      const { scrollTop: top, scrollHeight: height, clientHeight } = element;
+      const left = height - top - clientHeight;
+      // Only who goes up by themselves leaves the end; who comes near it is taken along again.
+      if (top < last.current.top && height >= last.current.height && left > 4) follow(false);
+      else if (left < 24) follow(true);
+      last.current = { top, height };
+      mark(element);
+    };
+    const grown = new ResizeObserver(() => {
+      if (follows.current) element.scrollTop = element.scrollHeight;
+      mark(element);
+    });
+    element.addEventListener('scroll', onScroll, { passive: true });
+    grown.observe(content);
+    grown.observe(element);
+    return () => {
+      element.removeEventListener('scroll', onScroll);
+      grown.disconnect();
+    };
+  }, [follow, mark]);
+
+  useLayoutEffect(() => {
+    const element = box.current;
+    const { id, top } = anchor.current;
+    if (!element || id === null || id === first || follows.current) return;
+    const moved = (find(element, id)?.getBoundingClientRect().top ?? top) - top;
+    if (moved !== 0) element.scrollTop += moved;
+    mark(element);
+  }, [first, mark]);
+
+  return { box, inside, isFollowing, toEnd };
+}
+
+function find(box: HTMLElement, id: string): HTMLElement | null {
+  return box.querySelector(`[data-id="${CSS.escape(id)}"]`);
+}

@@ -1,0 +1,101 @@
+// The first visit, and every new conversation: what can be asked, and how a real model is connected.
+import { useEffect, useState } from 'react';
+import { newId, type Agent, type Sendable } from 'turnwire';
+import { client } from '../client.ts';
+import { go } from '../route.ts';
+import { refreshSessions } from '../sessions/store.ts';
+import { Copy } from '../ui/copy.tsx';
+import { Icon } from '../ui/icon.tsx';
+import { Problem } from '../ui/state.tsx';
+import { Composer } from './composer.tsx';
+import { DropFrame } from './drop.tsx';
+import { useFiles } from './files.ts';
+
+const PROMPTS: readonly (readonly [says: string, shows: string])[] = [
+  ['How is the weather in Paris?', 'a tool that streams its result'],
+  ['Buy 100 shares of ACME, I will approve it', 'a call that waits for your yes, your edit or your no'],
+  ['Do two things in parallel: the weather and a trade', 'two tools at once, one of them asking'],
+  ['Draw me an image of a sunset', 'text and a picture'],
+  ['Ask your team what makes agents work together', 'a sub-agent, nested'],
+];
+
+const CONNECT = `[agents.friday]
+model = "anthropic:claude-sonnet"
+api_key_env = "ANTHROPIC_API_KEY"`;
+
+export function Welcome() {
+  const files = useFiles();
+  const [agents, setAgents] = useState<{ agents: Agent[]; default_agent: string } | null>(null);
+  const [chosen, setChosen] = useState<string | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  useEffect(() => {
+    client.agents().then(setAgents, () => {});
+  }, []);
+  const agent = chosen ?? agents?.default_agent ?? 'demo';
+  const about = agents?.agents.find(({ name }) => name === agent);
+  const start = async (content: Sendable, text: string) => {
+    const id = newId();
+    await client.create({ id, agent, title: titleOf(text, files.list.map(({ file }) => file.name)) });
+    await client.session(id).send(content);
+    refreshSessions();
+    go({ session: id, at: null });
+  };
+  return (
+    <DropFrame files={files}>
+      <header className="head">
+        <button type="button" className="icon-button narrow" aria-label="All conversations" onClick={() => window.dispatchEvent(new Event('turnwire:list'))}>
+          <Icon name="back" />
+        </button>
+        <h1>New conversation</h1>
+      </header>
+      <div className="thread-frame">
+        <div className="thread" tabIndex={0} role="region" aria-label="What can be asked">
+          <div className="thread-in welcome">
+            <h2>What should {agent} do?</h2>
+            {about !== undefined && about.about !== '' && <p className="dim">{about.about}</p>}
+            {error !== null && <Problem error={error} onClose={() => setError(null)} />}
+            {about?.model === 'demo' || agents === null ? (
+              <ul className="prompts">
+                {PROMPTS.map(([says, shows]) => (
+                  <li key={says}>
+                    <button type="button" onClick={() => void start(says, says).catch(setError)}>
+                      <span>{says}</span>
+                      <span className="dim">{shows}</span>
+                    </button>
+                  </li>
+                ))}
+              </ul>
+            ) : null}
+            <section className="connect" aria-label="Connect a real model">
+              <h3>Connect a real model</h3>
+              <p className="dim">The demo needs no key. For a model, put this into <code>turnwire.toml</code> and start with <code>turnwire serve --config turnwire.toml</code>:</p>
+              <div className="copied">
+                <pre tabIndex={0} aria-label="Settings">{CONNECT}</pre>
+                <Copy text={CONNECT} label="Copy settings" />
+              </div>
+            </section>
+          </div>
+        </div>
+      </div>
+      <Composer draft="new" agent={agent} files={files} isRunning={false} send={start}>
+        {agents !== null && (
+          <label className="choose">
+            <span className="visually-hidden">Agent</span>
+            <select value={agent} onChange={(event) => setChosen(event.target.value)}>
+              {agents.agents.map(({ name, model }) => (
+                <option key={name} value={name}>{name === model ? name : `${name} · ${model}`}</option>
+              ))}
+              <option value="external">external · replies come from elsewhere</option>
+            </select>
+          </label>
+        )}
+      </Composer>
+    </DropFrame>
+  );
+}
+
+/** The first line of what was said, short. */
+export function titleOf(text: string, files: readonly string[]): string {
+  const line = text.trim().split('\n', 1)[0] || files[0] || 'New conversation';
+  return line.length > 60 ? `${line.slice(0, 59).trimEnd()}…` : line;
+}

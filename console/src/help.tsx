@@ -1,0 +1,37 @@
+import { useEffect, useState } from 'react';
+import { KEYS, useKeys } from './keys.ts';
+import { Dialog } from './ui/dialog.tsx';
+
+const ASKED = 'turnwire:keys';
+
+export function showKeys(): void {
+  window.dispatchEvent(new Event(ASKED));
+}
+
+/** `?` lists the keys. */
+export function Help() {
+  const [isOpen, setOpen] = useState(false);
+  useKeys({ '?': () => setOpen(true) });
+  useEffect(() => {
+    const open = () => setOpen(true);
+    window.addEventListener(ASKED, open);
+    return () => window.removeEventListener(ASKED, open);
+  }, []);
+  if (!isOpen) return null;
+  return (
+    <Dialog title="Keys" onClose={() => setOpen(false)}>
+      <dl className="keys-list">
+        {KEYS.map(([key, does]) => (
+          <div key={key}>
+            <dt><kbd>{key}</kbd></dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+        <div>
+          <dt><kbd>Enter</kbd></dt>
+          <dd>send; with <kbd>Shift</kbd> a new line</dd>
+        </div>
+      </dl>
+    </Dialog>
+  );
+}

@@ -1,0 +1,96 @@
+// The conversation as it stood at any event, folded here. Dragging back and forth starts from the nearest
+// point that was kept, never from the beginning.
+import { useRef } from 'react';
+import type { AgentMessage } from 'turnwire';
+import { Folder, Msg, type Cursor, type Event, type MsgJson } from 'turnwire/message';
+import { useLog } from './log.ts';
+
+/** A point is kept each time after so many events. */
+const EVERY = 1024;
+
+interface Point {
+  /** A message that is whole never changes again, and is shared; one that is open is kept as it stood. */
+  messages: (Msg | { json: MsgJson; cursor: Cursor })[];
+  superseded: string[];
+}
+
+type Whose = Pick<AgentMessage, 'agent_path' | 'parent_tool_call_id'>;
+
+/** The conversation at a point: the same as `SessionState` has it. */
+export interface StateAt {
+  messages: MsgJson[];
+  agents: AgentMessage[];
+}
+
+export class Replay {
+  #folder = new Folder();
+  #whose = new Map<string, Whose>();
+  /** How many events the folder has seen. */
+  #seen = 0;
+  #points: Point[] = [{ messages: [], superseded: [] }];
+
+  constructor(
+    readonly events: readonly Event[],
+    readonly every = EVERY,
+  ) {}
+
+  /** The state after the first `count` events. */
+  after(count: number): StateAt {
+    const point = Math.min(Math.floor(count / this.every), this.#points.length - 1);
+    if (count < this.#seen || point * this.every > this.#seen) this.#restore(point);
+    while (this.#seen < count && this.#seen < this.events.length) this.#push(this.events[this.#seen]);
+    const history = this.#folder.history;
+    const messages: MsgJson[] = [];
+    const agents: AgentMessage[] = [];
+    for (const msg of history) {
+      const whose = this.#whose.get(msg.id);
+      if (whose === undefined) messages.push(msg.snapshot());
+      else agents.push({ message: msg.snapshot(), ...whose });
+    }
+    return { messages, agents };
+  }
+
+  #push(event: Event | undefined): void {
+    if (event === undefined) return;
+    this.#folder.pushTolerant(event);
+    this.#seen += 1;
+    const { reply_id, agent_path, parent_tool_call_id } = event as Event & { reply_id?: string };
+    // It holds at every point: nobody's reply becomes somebody else's.
+    if (reply_id !== undefined && (parent_tool_call_id !== undefined || agent_path?.includes('/')) && !this.#whose.has(reply_id)) {
+      this.#whose.set(reply_id, { agent_path: agent_path ?? null, parent_tool_call_id: parent_tool_call_id ?? null });
+    }
+    if (this.#seen % this.every === 0 && this.#seen / this.every === this.#points.length) this.#points.push(this.#point());
+  }
+
+  #point(): Point {
+    const messages = this.#folder.messages.map((msg) => {
+      const cursor = msg.cursor();
+      return msg.finished_at !== null || cursor.whole ? msg : { json: msg.snapshot(), cursor };
+    });
+    return { messages, superseded: [...this.#folder.superseded] };
+  }
+
+  #restore(at: number): void {
+    const { messages, superseded } = this.#points[at] ?? { messages: [], superseded: [] };
+    this.#folder = new Folder(messages.map((kept) => (kept instanceof Msg ? kept : Msg.from(kept.json, kept.cursor))));
+    if (superseded.length > 0) this.#folder.pushTolerant({ type: 'SUPERSEDE', message_ids: superseded } as Event);
+    this.#seen = at * this.every;
+  }
+}
+
+/** The conversation as it stood at an event; `null` while that event is not here yet. */
+export function useStateAt(session: string, at: number): StateAt | null {
+  const log = useLog(session);
+  const kept = useRef<{ log: typeof log; generation: number; replay: Replay; count: number; state: StateAt | null } | null>(null);
+  if (!log.ready && log.last < at) return null;
+  let mine = kept.current;
+  if (mine?.log !== log || mine.generation !== log.generation) {
+    kept.current = mine = { log, generation: log.generation, replay: new Replay(log.events), count: -1, state: null };
+  }
+  const count = log.indexOf(at) + 1;
+  if (mine.state === null || mine.count !== count) {
+    mine.count = count;
+    mine.state = mine.replay.after(count);
+  }
+  return mine.state;
+}

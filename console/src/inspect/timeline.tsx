@@ -1,0 +1,172 @@
+// The session's events as they were written: rows, what is in one of them, and a scrubber that takes the
+// conversation to any of them.
+import { useMemo, useReducer, useState, type KeyboardEvent } from 'react';
+import { useKeys } from '../keys.ts';
+import { duration, exact } from '../time.ts';
+import { go } from '../route.ts';
+import { Json } from './json.tsx';
+import { ABOUT, detail, KINDS, kindOf, type Kind } from './kinds.ts';
+import { List, step, type RowAttributes } from './list.tsx';
+import type { Log } from './log.ts';
+import { Rows, type Row } from './rows.ts';
+import { Scrubber } from './scrubber.tsx';
+
+/** How far a page key goes. */
+const PAGE = 20;
+
+export function Timeline({ log, at }: { log: Log; at: number | null }) {
+  const [filter, setFilter] = useState<Kind | null>(null);
+  const [, render] = useReducer((count: number) => count + 1, 0);
+  const made = useMemo(() => new Rows(log, filter), [log, filter]);
+  const rows = made.sync();
+
+  const event = at === null ? -1 : log.indexOf(at);
+  const nearest = at === null ? rows.length : rows.find(event);
+  const chosen = at !== null && shows(rows.at(nearest), event) ? nearest : -1;
+
+  const choose = (row: Row) => go({ at: log.seqs[row.to - 1] ?? null }, 'replace');
+  const toggle = (row: Row) => {
+    rows.toggle(row);
+    render();
+  };
+  const onKey = ({ key }: { key: string }): boolean => {
+    const by = step(key, PAGE);
+    const row = rows.at(chosen);
+    if (by !== null) {
+      let to = Math.min(Math.max(0, nearest + by), rows.length - 1);
+      // The row of what is open only holds the others.
+      if (rows.at(to)?.open) to += by < 0 && to > 0 ? -1 : 1;
+      const found = rows.at(to);
+      if (found !== null) choose(found);
+    } else if (key === 'Enter' || key === 'ArrowRight') {
+      if (row !== null && !row.member && row.to - row.from > 1) toggle(row);
+    } else if (key === 'ArrowLeft') {
+      if (row?.member) toggle(row);
+    } else {
+      return false;
+    }
+    return true;
+  };
+
+  useKeys({ j: () => void onKey({ key: 'j' }), k: () => void onKey({ key: 'k' }) });
+
+  const row = (index: number, attributes: RowAttributes) => {
+    const found = rows.at(index);
+    if (found === null) return null;
+    const { key, ...rest } = attributes;
+    return <EventRow key={key} log={log} row={found} attributes={rest} choose={choose} toggle={toggle} />;
+  };
+  const shown = log.events[event];
+  return (
+    <div className="timeline">
+      <div className="filters" role="group" aria-label="Show only">
+        {[null, ...KINDS].map((kind) => (
+          <button key={kind} type="button" aria-pressed={filter === kind} title={kind === null ? 'every event' : ABOUT[kind]} onClick={() => setFilter(kind)}>
+            {kind ?? 'all'}
+          </button>
+        ))}
+      </div>
+      {rows.length > 0 ? (
+        <List
+          label="Events"
+          id="event"
+          count={rows.length}
+          columns={4}
+          chosen={chosen}
+          follow={at === null}
+          row={row}
+          onKeyDown={(event: KeyboardEvent) => {
+            if (!event.ctrlKey && !event.metaKey && !event.altKey && onKey(event)) event.preventDefault();
+          }}
+        />
+      ) : (
+        <Nothing log={log} filter={filter} all={() => setFilter(null)} />
+      )}
+      {shown !== undefined && <Json value={shown} label={`Event ${log.seqs[event]}`} />}
+      <Scrubber log={log} at={at} />
+    </div>
+  );
+}
+
+function shows(row: Row | null, event: number): boolean {
+  return row !== null && row.from <= event && event < row.to;
+}
+
+function Nothing({ log, filter, all }: { log: Log; filter: Kind | null; all: () => void }) {
+  if (log.events.length > 0 && filter !== null) {
+    return (
+      <div className="nothing">
+        <p>
+          No event here is about <b>{filter}</b> ({ABOUT[filter]}).
+        </p>
+        <button type="button" onClick={all}>
+          Show all
+        </button>
+      </div>
+    );
+  }
+  if (!log.ready) return <p className="nothing">Reading the log…</p>;
+  return (
+    <div className="nothing">
+      <p>Nothing was written yet.</p>
+      <p>Each message, each piece of a reply, each tool call and each answer of a person becomes an event, and stands here as it is written.</p>
+    </div>
+  );
+}
+
+interface EventRowProps {
+  log: Log;
+  row: Row;
+  attributes: Omit<RowAttributes, 'key'>;
+  choose: (row: Row) => void;
+  toggle: (row: Row) => void;
+}
+
+function EventRow({ log, row, attributes, choose, toggle }: EventRowProps) {
+  const { from, to, member, open } = row;
+  const first = log.events[from];
+  if (first === undefined) return null;
+  const count = to - from;
+  const group = !member && count > 1;
+  const time = log.times[from] ?? 0;
+  const [since, before] = [time - (log.turns[from] ?? time), time - (log.times[from - 1] ?? time)];
+  const said = detail(log.events, from, to);
+  return (
+    <div
+      {...attributes}
+      data-kind={kindOf(first.type)}
+      data-member={member}
+      aria-level={member ? 2 : 1}
+      aria-expanded={group ? open : undefined}
+      onClick={() => (open ? toggle(row) : choose(row))}
+      onDoubleClick={() => group && !open && toggle(row)}
+    >
+      <span className="seq" role="gridcell">
+        {log.seqs[from]}
+      </span>
+      <span className="type" role="gridcell" title={first.type}>
+        <span>{first.type}</span>
+        {group && (
+          <button
+            type="button"
+            tabIndex={-1}
+            className="count"
+            aria-label={open ? `Close ${count} events` : `Open ${count} events`}
+            onClick={(event) => {
+              event.stopPropagation();
+              toggle(row);
+            }}
+          >
+            ×{count}
+          </button>
+        )}
+      </span>
+      <span className="detail" role="gridcell" title={said}>
+        {said}
+      </span>
+      <span className="since" role="gridcell" title={`${exact(first.created_at ?? '')} · ${duration(before)} after the event before`}>
+        {since < 100_000 ? `+${since} ms` : `+${duration(since)}`}
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,243 @@
+// Where the time went, and the tokens: the replies of a session, what each of them did and when, with those
+// of sub-agents inside the calls that they work for.
+import type { Event, Usage } from 'turnwire/message';
+
+/** A model thinks and writes, a tool runs, or somebody is waited for. */
+export type Doing = 'model' | 'tool' | 'wait';
+
+export interface Span {
+  doing: Doing;
+  /** Which model or tool. */
+  label: string;
+  from: number;
+  /** `null`: it goes on. */
+  to: number | null;
+  /** The event that it began with. */
+  seq: number;
+  /** The call that it is about; empty for a model. */
+  call: string;
+}
+
+export interface Reply {
+  id: string;
+  name: string;
+  /** The event that it began with. */
+  seq: number;
+  from: number;
+  to: number | null;
+  reason: string;
+  spans: Span[];
+  /** Of its own model calls. */
+  usage: Usage;
+  /** The call, in the reply above, that it works for; empty where nobody called. */
+  call: string;
+  /** What sub-agents did for it. */
+  children: Reply[];
+}
+
+/** A model call that was counted. */
+export interface Call {
+  at: number;
+  seq: number;
+  input: number;
+  output: number;
+}
+
+export interface Source {
+  readonly events: readonly Event[];
+  readonly seqs: readonly number[];
+  readonly times: readonly number[];
+  readonly generation: number;
+}
+
+/** Goes on where it stopped when more events come. */
+export class Turns {
+  /** Of agents that nobody called, in order. */
+  replies: Reply[] = [];
+  calls: Call[] = [];
+  #all = new Map<string, Reply>();
+  /** The replies that calls are in. */
+  #callers = new Map<string, Reply>();
+  #generation = -1;
+  #seen = 0;
+
+  constructor(readonly source: Source) {}
+
+  sync(): this {
+    const { events, seqs, times, generation } = this.source;
+    if (generation !== this.#generation) {
+      this.#generation = generation;
+      this.#seen = 0;
+      this.replies = [];
+      this.calls = [];
+      this.#all.clear();
+      this.#callers.clear();
+    }
+    for (; this.#seen < events.length; this.#seen++) {
+      const event = events[this.#seen];
+      if (event !== undefined) this.#push(event, seqs[this.#seen] ?? 0, times[this.#seen] ?? 0);
+    }
+    return this;
+  }
+
+  #push(event: Event, seq: number, at: number): void {
+    if (event.type.endsWith('_DELTA')) return;
+    const { reply_id } = event as { reply_id?: string };
+    if (!reply_id || event.type === 'CUSTOM') return;
+    const reply = this.#reply(event, reply_id, seq, at);
+    const begin = (doing: Doing, label: string, call = '') => void reply.spans.push({ doing, label, from: at, to: null, seq, call });
+    const end = (doing: Doing, call = '') => {
+      const open = reply.spans.findLast((span) => span.to === null && span.doing === doing && span.call === call);
+      if (open !== undefined) open.to = at;
+    };
+    switch (event.type) {
+      case 'REPLY_START':
+        reply.name ||= event.name ?? '';
+        break;
+      case 'MODEL_CALL_START':
+        // One that a crash cut off is called again.
+        end('model');
+        begin('model', event.model_name || 'model');
+        break;
+      case 'MODEL_CALL_END':
+        end('model');
+        for (const key of Object.keys(reply.usage) as (keyof Usage)[]) reply.usage[key] += event[key] ?? 0;
+        this.calls.push({ at, seq, input: event.input_tokens ?? 0, output: event.output_tokens ?? 0 });
+        break;
+      case 'TOOL_CALL_START':
+        this.#callers.set(event.tool_call_id, reply);
+        break;
+      case 'TOOL_RESULT_START':
+        end('wait', event.tool_call_id);
+        begin('tool', event.tool_call_name || 'tool', event.tool_call_id);
+        break;
+      case 'TOOL_RESULT_END':
+        end('tool', event.tool_call_id);
+        end('wait', event.tool_call_id);
+        break;
+      case 'REQUIRE_USER_CONFIRM':
+      case 'REQUIRE_EXTERNAL_EXECUTION':
+        for (const { id, name } of event.tool_calls) begin('wait', name || 'a person', id);
+        break;
+      case 'USER_CONFIRM_RESULT':
+        for (const { tool_call } of event.confirm_results) end('wait', tool_call.id);
+        break;
+      case 'EXTERNAL_EXECUTION_RESULT':
+        for (const { id } of event.execution_results) end('wait', id);
+        break;
+      case 'REPLY_END':
+        for (const span of reply.spans) span.to ??= at;
+        reply.to = at;
+        reply.reason = event.finished_reason ?? 'completed';
+        break;
+    }
+  }
+
+  #reply(event: Event, id: string, seq: number, at: number): Reply {
+    let reply = this.#all.get(id);
+    if (reply === undefined) {
+      const usage = { input_tokens: 0, output_tokens: 0, cache_input_tokens: 0, cache_creation_input_tokens: 0 };
+      reply = { id, name: '', seq, from: at, to: null, reason: '', spans: [], usage, call: event.parent_tool_call_id ?? '', children: [] };
+      this.#all.set(id, reply);
+      const caller = this.#callers.get(event.parent_tool_call_id ?? '');
+      (caller?.children ?? this.replies).push(reply);
+    }
+    return reply;
+  }
+}
+
+/** A reply and all that is inside it, with how deep it lies. */
+export function flatten(reply: Reply, depth = 0): { reply: Reply; depth: number }[] {
+  return [{ reply, depth }, ...reply.children.flatMap((child) => flatten(child, depth + 1))];
+}
+
+/** One line of what a reply did. */
+export interface Line {
+  doing: Doing | 'agent';
+  label: string;
+  from: number;
+  to: number | null;
+  seq: number;
+  depth: number;
+}
+
+/** What a reply did, in order, with what its sub-agents did below the call that they work for. */
+export function lines(reply: Reply, depth = 0): Line[] {
+  const below = (child: Reply): Line[] => [
+    { doing: 'agent', label: child.name || 'sub-agent', from: child.from, to: child.to, seq: child.seq, depth: depth + 1 },
+    ...lines(child, depth + 2),
+  ];
+  const ran = new Set(reply.spans.flatMap(({ doing, call }) => (doing === 'tool' ? [call] : [])));
+  return [
+    ...reply.spans.flatMap(({ call, ...span }) => [
+      { ...span, depth },
+      ...(span.doing === 'tool' ? reply.children.filter((child) => child.call === call).flatMap(below) : []),
+    ]),
+    // A call that never ran has nobody; but a log may say anything.
+    ...reply.children.filter(({ call }) => !ran.has(call)).flatMap(below),
+  ];
+}
+
+/** The tokens of a reply and of all that is inside it. */
+export function tokens(reply: Reply): Usage {
+  const sum = { ...reply.usage };
+  for (const child of reply.children) {
+    const inside = tokens(child);
+    for (const key of Object.keys(sum) as (keyof Usage)[]) sum[key] += inside[key];
+  }
+  return sum;
+}
+
+export interface Split {
+  model: number;
+  tool: number;
+  wait: number;
+  other: number;
+}
+
+/**
+ * Where the time of a reply went, in milliseconds; all of it together is how long it took. Of what happens
+ * at the same time a model counts before a tool, and a tool before waiting: a tool that asks a sub-agent is
+ * that one's model, and who waits while a tool runs waits for nothing.
+ */
+export function split(reply: Reply, now: number): Split {
+  const found: Split = { model: 0, tool: 0, wait: 0, other: 0 };
+  const end = Math.max(reply.from, reply.to ?? now);
+  const inside = (at: number) => Math.min(Math.max(at, reply.from), end);
+  const edges: { at: number; doing: Doing; by: 1 | -1 }[] = [];
+  for (const { doing, from, to } of flatten(reply).flatMap((each) => each.reply.spans)) {
+    edges.push({ at: inside(from), doing, by: 1 }, { at: inside(to ?? now), doing, by: -1 });
+  }
+  edges.sort((a, b) => a.at - b.at);
+  const open = { model: 0, tool: 0, wait: 0 };
+  let before = reply.from;
+  const upTo = (at: number) => {
+    found[open.model > 0 ? 'model' : open.tool > 0 ? 'tool' : open.wait > 0 ? 'wait' : 'other'] += at - before;
+    before = at;
+  };
+  for (const { at, doing, by } of edges) {
+    upTo(at);
+    open[doing] += by;
+  }
+  upTo(end);
+  return found;
+}
+
+/** What a million tokens cost. */
+export interface Prices {
+  input: number;
+  output: number;
+  cache_input?: number;
+  cache_creation_input?: number;
+}
+
+/** What tokens cost, as the server counts it: Anthropic has what is in the cache beside the input, others in it. */
+export function cost(usage: Usage, prices: Prices, model: string): number {
+  const fresh = model.startsWith('anthropic:') ? usage.input_tokens : Math.max(0, usage.input_tokens - usage.cache_input_tokens);
+  const sum =
+    fresh * prices.input +
+    usage.output_tokens * prices.output +
+    usage.cache_input_tokens * (prices.cache_input ?? prices.input) +
+    usage.cache_creation_input_tokens * (prices.cache_creation_input ?? prices.input);
+  return sum / 1e6;
+}

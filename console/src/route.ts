@@ -1,0 +1,88 @@
+// Where one is: the session, the event up to which it is shown, and what the right pane shows. It is all
+// in the address, so that a link shows what its sender saw.
+import { useSyncExternalStore } from 'react';
+
+export const PANES = ['timeline', 'wire', 'usage'] as const;
+export type Pane = (typeof PANES)[number];
+
+export interface Route {
+  /** The session; none: the first visit, or what waits for a person. */
+  session: string | null;
+  /** The conversation as it stood at this event; none: live. */
+  at: number | null;
+  /** What the right pane shows; none: it is folded away. */
+  pane: Pane | null;
+}
+
+/** `#/SESSION@SEQ?pane=wire`; session ids have no `@`, `?` or `/`. */
+export function parse(hash: string): Route {
+  const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?', 2);
+  const [session = '', at = ''] = path.split('@', 2);
+  const pane = new URLSearchParams(query).get('pane');
+  const seq = Number.parseInt(at, 10);
+  return {
+    session: session === '' ? null : decode(session),
+    at: Number.isSafeInteger(seq) && seq > 0 ? seq : null,
+    pane: PANES.find((known) => known === pane) ?? null,
+  };
+}
+
+export function format({ session, at, pane }: Route): string {
+  const place = session === null ? '' : encodeURIComponent(session) + (at === null ? '' : `@${at}`);
+  return `#/${place}${pane === null ? '' : `?pane=${pane}`}`;
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+let last: { hash: string; route: Route } | null = null;
+/** Where one is already, while the address follows. */
+let ahead: string | null = null;
+
+function current(): Route {
+  const hash = ahead ?? window.location.hash;
+  if (last?.hash !== hash) last = { hash, route: parse(hash) };
+  return last.route;
+}
+
+/** Browsers refuse an address that changes more often than a hundred times in half a minute. */
+const PAUSE = 400;
+
+function follow(): void {
+  if (ahead !== null) window.history.replaceState(null, '', ahead);
+  ahead = null;
+}
+
+// Whoever goes somewhere else, such as back, goes there.
+window.addEventListener('hashchange', ({ isTrusted }) => {
+  if (isTrusted) ahead = null;
+});
+
+function subscribe(changed: () => void): () => void {
+  window.addEventListener('hashchange', changed);
+  return () => window.removeEventListener('hashchange', changed);
+}
+
+/** Where one is now. */
+export function useRoute(): Route {
+  return useSyncExternalStore(subscribe, current);
+}
+
+/** Goes there. `replace`: without a step in the browser's history, as a scrubber that is dragged wants it. */
+export function go(change: Partial<Route>, how: 'push' | 'replace' = 'push'): void {
+  const to = format({ ...current(), ...change });
+  if (to === (ahead ?? window.location.hash)) return;
+  if (how === 'push') {
+    follow();
+    window.location.hash = to;
+  } else {
+    if (ahead === null) setTimeout(follow, PAUSE);
+    ahead = to;
+    window.dispatchEvent(new HashChangeEvent('hashchange'));
+  }
+}

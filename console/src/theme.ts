@@ -1,0 +1,36 @@
+// Light or dark: as the system has it, or as was chosen here.
+import { useSyncExternalStore } from 'react';
+
+const THEMES = ['system', 'light', 'dark'] as const;
+export type Theme = (typeof THEMES)[number];
+const KEY = 'turnwire.theme';
+const listeners = new Set<() => void>();
+
+function theme(): Theme {
+  try {
+    return THEMES.find((known) => known === localStorage.getItem(KEY)) ?? 'system';
+  } catch {
+    return 'system';
+  }
+}
+
+/** Before the first picture. */
+export function applyTheme(): void {
+  const chosen = theme();
+  if (chosen === 'system') delete document.documentElement.dataset['theme'];
+  else document.documentElement.dataset['theme'] = chosen;
+}
+
+export function nextTheme(): void {
+  const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length] ?? 'system';
+  localStorage.setItem(KEY, next);
+  applyTheme();
+  for (const listener of listeners) listener();
+}
+
+export function useTheme(): Theme {
+  return useSyncExternalStore((changed) => {
+    listeners.add(changed);
+    return () => listeners.delete(changed);
+  }, theme);
+}

@@ -1,0 +1,68 @@
+// Times as people say them. The exact ones are a tooltip away.
+import { useEffect, useState } from 'react';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** How long ago, short: `now`, `2 m`, `3 h`, `5 d`, then the date. */
+export function ago(then: string | number, now: number): string {
+  const at = typeof then === 'number' ? then : Date.parse(then);
+  if (Number.isNaN(at)) return '';
+  const past = now - at;
+  if (past < MINUTE) return 'now';
+  if (past < HOUR) return `${Math.floor(past / MINUTE)} m`;
+  if (past < DAY) return `${Math.floor(past / HOUR)} h`;
+  if (past < 7 * DAY) return `${Math.floor(past / DAY)} d`;
+  const sameYear = new Date(at).getFullYear() === new Date(now).getFullYear();
+  return new Date(at).toLocaleDateString('en', { day: 'numeric', month: 'short', ...(!sameYear && { year: 'numeric' }) });
+}
+
+/** How long it took: `40 ms`, `0.6 s`, `12 s`, `2 m 5 s`, `1 h 3 m`. */
+export function duration(ms: number): string {
+  if (ms < 100) return `${Math.max(0, Math.round(ms))} ms`;
+  if (ms < 9950) return `${(ms / SECOND).toFixed(1)} s`;
+  const seconds = Math.round(ms / SECOND);
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${seconds % 60} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} m`;
+}
+
+/** What is left of a time to answer: `4:32`, `1:00:05`. */
+export function countdown(ms: number): string {
+  const left = Math.max(0, Math.ceil(ms / SECOND));
+  const two = (n: number) => String(n).padStart(2, '0');
+  const [h, m, s] = [Math.floor(left / 3600), Math.floor((left % 3600) / 60), left % 60];
+  return h > 0 ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+}
+
+/** From one moment to another, in ms; nothing where one of them is not known. */
+export function between(from: string | null | undefined, to: string | null | undefined): number | null {
+  const ms = Date.parse(to ?? '') - Date.parse(from ?? '');
+  return Number.isNaN(ms) || ms < 0 ? null : ms;
+}
+
+/** The time of day. */
+export function clock(iso: string): string {
+  const at = new Date(iso);
+  return Number.isNaN(at.getTime()) ? '' : at.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
+}
+
+/** All that is known of a moment, for a tooltip. */
+export function exact(iso: string): string {
+  const at = new Date(iso);
+  return Number.isNaN(at.getTime()) ? '' : at.toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+}
+
+/** The time now, again and again. `null`: once. */
+export function useNow(every: number | null): number {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    if (every === null) return;
+    setNow(Date.now());
+    const timer = setInterval(() => setNow(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}

@@ -1,0 +1,51 @@
+// States: by words, by shape, and only then by colour.
+import type { ReactNode } from 'react';
+import { explain } from '../client.ts';
+
+export type Tone = 'run' | 'ok' | 'bad' | 'wait' | 'idle';
+
+const SHAPES: Record<Tone, string> = {
+  run: 'M8 2.5a5.5 5.5 0 015.5 5.5',
+  ok: 'M3.5 8.5l3 3 6-7',
+  bad: 'M4.5 4.5l7 7M11.5 4.5l-7 7',
+  wait: 'M8 2.5L13.5 8 8 13.5 2.5 8z',
+  idle: 'M8 5.5a2.5 2.5 0 110 5 2.5 2.5 0 010-5z',
+};
+
+export function Shape({ tone }: { tone: Tone }) {
+  return (
+    <svg className="shape" data-tone={tone} width="12" height="12" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
+      {tone === 'run' && <circle cx="8" cy="8" r="5.5" fill="none" stroke="currentColor" strokeWidth="2" opacity="0.3" />}
+      <path d={SHAPES[tone]} fill={tone === 'wait' || tone === 'idle' ? 'currentColor' : 'none'} stroke="currentColor" strokeWidth="2" strokeLinecap="round" />
+    </svg>
+  );
+}
+
+export function State({ tone, children }: { tone: Tone; children: string }) {
+  return (
+    <span className="state" data-tone={tone}>
+      <Shape tone={tone} />
+      {children}
+    </span>
+  );
+}
+
+/** What did not work, and what to do about it. */
+export function Problem({ error, onClose, children }: { error: unknown; onClose?: () => void; children?: ReactNode }) {
+  const { message, hint } = explain(error);
+  return (
+    <div className="problem" role="alert">
+      <Shape tone="bad" />
+      <div>
+        <strong>{message}</strong>
+        {hint !== undefined && <span> {hint}</span>}
+        {children}
+      </div>
+      {onClose && (
+        <button type="button" className="icon-button" aria-label="Dismiss" onClick={onClose}>
+          ×
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,87 @@
+//! The console: files inside the binary, and a policy under which the page can reach nothing but this
+//! server.
+
+use crate::error::ApiError;
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use turnwire_console::File;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self'; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(crate) async fn page(asked: HeaderMap) -> Response {
+    serve("index.html", &asked)
+}
+
+pub(crate) async fn icon(asked: HeaderMap) -> Response {
+    serve("favicon.svg", &asked)
+}
+
+pub(crate) async fn asset(Path(name): Path<String>, asked: HeaderMap) -> Response {
+    serve(&format!("assets/{name}"), &asked)
+}
+
+fn serve(path: &str, asked: &HeaderMap) -> Response {
+    match turnwire_console::file(path) {
+        Some(file) => answer(file, asked),
+        None => ApiError::not_found(format!("the console has no file {path}"))
+            .hint("a page that was loaded before an update names old files: load it again")
+            .into_response(),
+    }
+}
+
+fn answer(file: &'static File, asked: &HeaderMap) -> Response {
+    let keep = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let mut headers = HeaderMap::new();
+    let mut put = |name: HeaderName, value: &'static str| {
+        headers.insert(name, HeaderValue::from_static(value));
+    };
+    put(CONTENT_TYPE, file.media_type);
+    put(CACHE_CONTROL, keep);
+    put(VARY, "accept-encoding");
+    put(CONTENT_SECURITY_POLICY, POLICY);
+    put(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    put(REFERRER_POLICY, "no-referrer");
+    put(ETAG, &file.etag);
+    if asked.get(IF_NONE_MATCH).is_some_and(|known| names(known, &file.etag)) {
+        headers.remove(CONTENT_TYPE);
+        return (StatusCode::NOT_MODIFIED, headers).into_response();
+    }
+    match &file.gzip {
+        Some(short) if takes_gzip(asked) => {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            (headers, short.as_slice()).into_response()
+        }
+        _ => (headers, file.bytes.as_slice()).into_response(),
+    }
+}
+
+/// Whether a list of tags has this one; a proxy that compresses makes them weak.
+fn names(known: &HeaderValue, etag: &str) -> bool {
+    known.to_str().is_ok_and(|known| {
+        known
+            .split(',')
+            .map(str::trim)
+            .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+    })
+}
+
+/// Whether the client has said that it reads gzip, and not with a weight of nothing.
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        value.split(',').any(|part| {
+            let mut words = part.split(';').map(str::trim);
+            let is_gzip = words.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+            let refused = words.any(|word| {
+                word.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()) == Some(0.0)
+            });
+            is_gzip && !refused
+        })
+    })
+}
