@@ -1,6 +1,6 @@
 // The server that this page came from, and who asks. A token lives as long as the tab does.
 import { useSyncExternalStore } from 'react';
-import { connect } from 'turnwire';
+import { connect, webSocket } from 'turnwire';
 
 const KEY = 'turnwire.token';
 
@@ -31,7 +31,7 @@ export function useToken(): string {
 }
 
 // A browser keeps six connections to a host for all its tabs; one socket is not among them.
-export const client = connect({ url: BASE, token, transport: 'websocket' });
+export const client = connect({ url: BASE, token, transport: webSocket() });
 
 /** For what is asked again anyway: it says soon that nobody answers. */
 export const hasty = connect({ url: BASE, token, patience: 2000 });

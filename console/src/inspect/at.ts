@@ -2,7 +2,7 @@
 // point that was kept, never from the beginning.
 import { useRef } from 'react';
 import type { AgentMessage } from 'turnwire';
-import { Folder, Msg, type Cursor, type Event, type MsgJson } from 'turnwire/message';
+import { Folder, Msg, type Cursor, type Event, type MsgJson, snapshot } from 'turnwire/message';
 import { useLog } from './log.ts';
 
 /** A point is kept each time after so many events. */
@@ -44,8 +44,8 @@ export class Replay {
     const agents: AgentMessage[] = [];
     for (const msg of history) {
       const whose = this.#whose.get(msg.id);
-      if (whose === undefined) messages.push(msg.snapshot());
-      else agents.push({ message: msg.snapshot(), ...whose });
+      if (whose === undefined) messages.push(snapshot(msg));
+      else agents.push({ message: snapshot(msg), ...whose });
     }
     return { messages, agents };
   }
@@ -65,7 +65,7 @@ export class Replay {
   #point(): Point {
     const messages = this.#folder.messages.map((msg) => {
       const cursor = msg.cursor();
-      return msg.finished_at !== null || cursor.whole ? msg : { json: msg.snapshot(), cursor };
+      return msg.finished_at !== null || cursor.whole ? msg : { json: snapshot(msg), cursor };
     });
     return { messages, superseded: [...this.#folder.superseded] };
   }
