@@ -110,6 +110,12 @@ impl Commits {
             }
             for event in &mut events {
                 check(event, reply_id, tx)?;
+                // The reply was started with the message that it answers; an agent that says so again
+                // tells nobody anything.
+                let begins = matches!(event.kind, EventKind::ReplyStart(_));
+                if begins && tx.reply(&event.reply_id).is_some() {
+                    continue;
+                }
                 total(event, tx);
                 tx.push(event, None).map_err(|why| {
                     Halt::Failed(format!("{} does not fit: {why}", event.kind.type_name()))

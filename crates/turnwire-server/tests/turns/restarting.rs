@@ -194,7 +194,7 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
             (house.session("s", "actor").await, house.session("w", "actor").await);
         let held = house.say("hold").await;
         house.post("/v1/sessions/w/messages", json!({"content": "ask"})).await;
-        until(&session, |head| head.last >= 5).await;
+        until(&session, |head| head.last >= 4).await;
         until_waiting(&other).await;
         (held.body["reply_id"].as_str().unwrap().to_owned(), other.head().last)
     });
@@ -220,10 +220,10 @@ fn a_graceful_stop_leaves_replies_open() {
     let reply = life(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         let answer = house.say("hold").await;
-        until(&session, |head| head.last >= 5).await;
+        until(&session, |head| head.last >= 4).await;
         house.app.turns.shutdown().await;
         assert_eq!(house.app.turns.working(), 0);
-        assert_eq!((session.head().status, session.head().last), (Status::Running, 5));
+        assert_eq!((session.head().status, session.head().last), (Status::Running, 4));
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
     life(&store, "", async |house| {
@@ -242,7 +242,7 @@ fn an_owner_that_was_replaced_writes_nothing_more() {
         let old = House::over(store.clone(), "");
         let session = old.session("s", "actor").await;
         let answer = old.say("hold").await;
-        until(&session, |head| head.last >= 5).await;
+        until(&session, |head| head.last >= 4).await;
         // Another process takes over while this one sleeps.
         let new = House::over(store.clone(), "");
         new.app.turns.recover().await.unwrap();

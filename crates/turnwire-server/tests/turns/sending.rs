@@ -145,7 +145,7 @@ async fn a_stop_ends_the_reply_and_leaves_the_queue() {
     let session = house.session("s", "actor").await;
     let held = house.say("hold").await;
     house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
-    until(&session, |head| head.last >= 5).await;
+    until(&session, |head| head.last >= 4).await;
     let stopped =
         house.tell(json!({"type": "USER_INTERRUPT", "reply_id": held.body["reply_id"]})).await;
     assert_eq!(stopped.body["stored"], 1, "{}", stopped.body);
@@ -204,7 +204,7 @@ async fn a_disconnect_does_not_stop_a_reply() {
         .unwrap();
     drop(house.request(request).await);
     house.actor.gate.add_permits(1);
-    until(&session, |head| head.last >= 8).await;
+    until(&session, |head| head.last >= 7).await;
     until_idle(&session).await;
     let reply = events(&session).await[1].reply_id.to_string();
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("before after"));
@@ -252,7 +252,7 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_gets_its_reply() {
     drop(request);
     store.is_slow.store(false, Ordering::SeqCst);
     store.acknowledge.add_permits(1);
-    until(&session, |head| head.last >= 6).await;
+    until(&session, |head| head.last >= 5).await;
     until_idle(&session).await;
     assert_eq!(count(&session, "MESSAGE").await, 1);
 }
@@ -352,4 +352,24 @@ async fn nobody_gets_ahead_of_those_who_wait_for_their_turn() {
     let queued = house.post("/v1/sessions/s/messages?queue=true", json!({"content": "last"})).await;
     assert_eq!(queued.body["queued"], true);
     assert_eq!(session.snapshot().await.unwrap().queue.len(), 2);
+}
+
+#[tokio::test]
+async fn a_reply_starts_once() {
+    let house = House::new();
+    for (agent, text) in [("actor", "hi"), ("demo", "team")] {
+        let session = house.session(agent, agent).await;
+        let path = format!("/v1/sessions/{agent}/messages");
+        house.post(&path, json!({"content": text})).await;
+        until(&session, |head| head.last > 2 && head.status == Status::Idle).await;
+        let mut started: Vec<String> = events(&session)
+            .await
+            .iter()
+            .filter(|event| event.kind.type_name() == "REPLY_START")
+            .map(|event| event.reply_id.to_string())
+            .collect();
+        let all = started.len();
+        started.dedup();
+        assert_eq!(started.len(), all, "{agent}");
+    }
 }

@@ -232,6 +232,27 @@ async fn the_fallback_of_the_same_wire_is_where_the_first_one_is() {
 }
 
 #[tokio::test]
+async fn the_fallback_has_its_own_prices() {
+    let provider = Provider::start(|asked| match asked.body["model"].as_str() {
+        Some("spare") => text("Here I am."),
+        _ if asked.last()["content"] == "first" => text("I."),
+        _ => vec![Said::Status(500)],
+    })
+    .await;
+    let lines = "price_per_million = { input = 2.0, output = 10.0, cache_input = 1.0 }\n\
+        fallback = { model = \"openai:spare\", price_per_million = { input = 4.0, output = 20.0 } }";
+    let house = House::start(&friday(&provider, lines));
+    house.session("s").await;
+    // 600 tokens, 400 out of the cache and 10 written, each time.
+    for (words, cost, sum) in [("first", 0.0017, 0.0017), ("second", 0.0042, 0.0059)] {
+        let reply = house.say("s", words).await;
+        let session = house.until("s", "idle").await;
+        assert_eq!(house.message("s", &reply).await["metadata"]["cost"], json!(cost));
+        assert_eq!(session["cost"], json!(sum));
+    }
+}
+
+#[tokio::test]
 async fn an_agent_works_for_another() {
     let provider = Provider::start(|asked| {
         let is_below = asked.body["messages"][0]["content"] == "You look things up.";
