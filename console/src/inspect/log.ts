@@ -7,6 +7,8 @@ import { client } from '../client.ts';
 
 /** For how long a store that nobody looks at is kept: other panes, and back. */
 const KEEP = 10_000;
+/** How long what is new waits to be shown, in milliseconds. */
+const PAUSE = 80;
 /** After how long a log that could not be read is asked for again. */
 const AGAIN = 1000;
 
@@ -33,6 +35,7 @@ export class Log {
 
   #listeners = new Set<() => void>();
   #scheduled = false;
+  #told = 0;
 
   /** The place of the first event; 1 where there is none. */
   get first(): number {
@@ -141,17 +144,18 @@ export class Log {
     if (!this.ready && this.info !== null && this.last >= this.info.last_seq) this.ready = true;
   }
 
-  /** Tells those who look, at most once a frame. */
+  /** Tells those who look, with a frame, and no more often than anybody reads. */
   changed(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
     const tell = () => {
       this.#scheduled = false;
+      this.#told = performance.now();
       this.version += 1;
       for (const listener of [...this.#listeners]) listener();
     };
-    if (document.hidden) setTimeout(tell, 100);
-    else requestAnimationFrame(tell);
+    const wait = this.#told + PAUSE - performance.now();
+    setTimeout(() => (document.hidden ? tell() : requestAnimationFrame(tell)), Math.max(0, wait));
   }
 
   subscribe(listener: () => void): () => void {
