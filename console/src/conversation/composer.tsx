@@ -12,6 +12,8 @@ interface Props {
   agent: string;
   files: Files;
   isRunning: boolean;
+  /** It waits for an answer that is given above, not here. */
+  isAsking?: boolean;
   /** Why nothing can be written now. */
   closed?: string | null;
   send: (content: Sendable, text: string) => Promise<void>;
@@ -20,7 +22,7 @@ interface Props {
   children?: ReactNode;
 }
 
-export function Composer({ draft, agent, files, isRunning, closed = null, send, stop, children }: Props) {
+export function Composer({ draft, agent, files, isRunning, isAsking = false, closed = null, send, stop, children }: Props) {
   const key = `turnwire.draft.${draft}`;
   const [text, setText] = useState(() => sessionStorage.getItem(key) ?? '');
   const [isSending, setSending] = useState(false);
@@ -113,7 +115,7 @@ export function Composer({ draft, agent, files, isRunning, closed = null, send, 
           rows={1}
           value={text}
           autoFocus={window.matchMedia('(min-width: 900px)').matches}
-          placeholder={closed ?? (isRunning ? `${agent} is busy; what you send waits for its turn` : `Message ${agent}`)}
+          placeholder={closed ?? (isAsking ? `${agent} waits for an answer above; what you send comes after it` : isRunning ? `${agent} is busy; what you send waits for its turn` : `Message ${agent}`)}
           aria-label={`Message ${agent}`}
           disabled={closed !== null}
           onChange={(event) => setText(event.target.value)}

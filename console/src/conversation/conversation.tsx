@@ -94,6 +94,7 @@ function Open({ session, again }: { session: string; again: () => void }) {
           agent={agent}
           files={files}
           isRunning={isRunning}
+          isAsking={live.status === 'waiting'}
           send={async (content) => {
             await live.send(content);
             refreshSessions();

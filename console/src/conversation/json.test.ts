@@ -18,6 +18,11 @@ describe('the input of a tool', () => {
     expect(JSON.parse(pretty(LONG))).toEqual(JSON.parse(LONG));
   });
 
+  test('nothing hides in it', () => {
+    expect(pretty('{"to":"a\u202eb\u200b"}')).toBe('{ "to": "a\\u202eb\\u200b" }');
+    expect(JSON.parse(pretty('{"to":"a\u202eb"}'))).toEqual({ to: 'a\u202eb' });
+  });
+
   test('it can be shown wherever it is cut', () => {
     for (let at = 0; at <= LONG.length; at += 1) {
       const part = LONG.slice(0, at);

@@ -24,15 +24,20 @@ export function tokens(json: string): Piece[] | null {
       const before = found.at(-1);
       if (before?.kind === 'string') before.kind = 'key';
     }
-    found.push({ kind: first === '"' ? 'string' : /[{}[\]:,]/.test(first) ? 'mark' : 'value', text });
+    found.push({ text: visible(text), kind: first === '"' ? 'string' : /[{}[\]:,]/.test(first) ? 'mark' : 'value' });
   }
   return found;
+}
+
+/** Characters that nobody sees, or that turn the direction of others, as JSON writes them: the same, for all to see. */
+function visible(text: string): string {
+  return text.replaceAll(/[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (hidden) => `\\u${hidden.charCodeAt(0).toString(16)}`);
 }
 
 /** JSON laid out: on one line where it fits, otherwise one entry a line. Text that is no JSON is one piece. */
 export function layout(json: string): Piece[] {
   const found = tokens(json);
-  if (found === null) return [{ kind: 'string', text: json }];
+  if (found === null) return [{ kind: 'string', text: visible(json) }];
   const flat = lay(found, false);
   return flat.reduce((sum, { text }) => sum + text.length, 0) <= WIDTH ? flat : lay(found, true);
 }
@@ -84,6 +89,6 @@ export function wrongInput(text: string): string | null {
 /** One line of it, for a list. */
 export function summary(json: string): string {
   const found = tokens(json);
-  const flat = found === null ? json : lay(found, false).map(({ text }) => text).join('');
+  const flat = found === null ? visible(json) : lay(found, false).map(({ text }) => text).join('');
   return flat.length > 160 ? `${flat.slice(0, 159)}…` : flat;
 }

@@ -18,7 +18,7 @@ export function Foot() {
   };
   const text = isLocked ? 'not signed in' : error !== null ? 'server not reached' : !isLoaded ? 'connecting' : isSigned ? 'signed in' : 'local, no auth';
   return (
-    <footer className="foot">
+    <div className="foot">
       <span className="foot-state" role="status" aria-label="Server">
         <Shape tone={isLocked || error !== null ? 'bad' : isLoaded ? 'ok' : 'run'} /> {text}
       </span>
@@ -30,6 +30,6 @@ export function Foot() {
       <button type="button" className="icon-button" aria-label="Keys" title="Keys (?)" onClick={showKeys}>
         <Icon name="keys" />
       </button>
-    </footer>
+    </div>
   );
 }

@@ -25,10 +25,10 @@ interface Props {
 export function Sessions({ selected, isMain, onNew }: Props) {
   const { sessions, waiting, hasMore, query, isLoaded, error, isLocked } = useSessions();
   const now = useNow(30_000);
-  const Landmark = isMain ? 'main' : 'aside';
   return (
-    <Landmark className="sessions" aria-label="Conversations">
-      <header className="head">
+    // A role and not another element, which would be made anew, and what is searched for lost.
+    <div className="sessions" role={isMain ? 'main' : 'complementary'} aria-label="Conversations">
+      <div className="head">
         <h1 className="name">
           <a href={format({ session: null, at: null, pane: null })}>Turnwire</a>
         </h1>
@@ -36,7 +36,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
         <button type="button" className="icon-button" aria-label="New conversation" title="New conversation (n)" onClick={onNew}>
           <Icon name="plus" />
         </button>
-      </header>
+      </div>
       {isLocked ? (
         <SignIn error={error} />
       ) : (
@@ -58,7 +58,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
         </>
       )}
       <Foot />
-    </Landmark>
+    </div>
   );
 }
 
