@@ -283,10 +283,16 @@ test("the usage says how many tokens it took, and where the time went", limited,
   await picture(page, "usage-dark");
 });
 
-test("a session that is not there says so", limited, async (t) => {
+test("a session that is not there says so, and is there once it is", limited, async (t) => {
   const server = await serve(t);
   const page = await open(t, server, { hash: "#/nobody?pane=timeline", forgives: /404/ });
-  await page.getByRole("complementary", { name: "Behind the conversation" }).getByRole("alert").waitFor();
+  const pane = page.getByRole("complementary", { name: "Behind the conversation" });
+  await pane.getByRole("alert").waitFor();
+  await server.create("nobody");
+  await server.say("nobody", "hello");
+  await server.idle("nobody");
+  await pane.getByRole("button", { name: "Try again" }).click();
+  await row(page, "user: hello").waitFor();
 });
 
 test("it all works below a path", limited, async (t) => {

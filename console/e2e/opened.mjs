@@ -13,7 +13,7 @@ import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 import { PATIENCE, proxy as proxied, serve as started } from "../../tests/peers/node/serving.mjs";
 
-export { PATIENCE, random, seed, until } from "../../tests/peers/node/serving.mjs";
+export { PATIENCE, program, random, seed, until } from "../../tests/peers/node/serving.mjs";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const skip = existsSync(executablePath)

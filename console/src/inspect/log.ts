@@ -36,6 +36,7 @@ export class Log {
   #listeners = new Set<() => void>();
   #scheduled = false;
   #told = 0;
+  #epoch = '';
 
   /** The place of the first event; 1 where there is none. */
   get first(): number {
@@ -64,6 +65,7 @@ export class Log {
   push(event: Event): void {
     if (event.type === 'RESET') {
       this.#clear();
+      this.#epoch = event.epoch;
     } else {
       const time = Date.parse(event.created_at ?? '');
       const known = Number.isNaN(time) ? (this.times.at(-1) ?? 0) : time;
@@ -76,9 +78,10 @@ export class Log {
     this.changed();
   }
 
-  /** Follows a session until the signal. */
+  /** Follows a session until the signal, or an error that does not pass; after one it may begin again. */
   async follow(id: string, signal: AbortSignal): Promise<void> {
     const session = client.session(id);
+    this.error = null;
     try {
       const watch = session.watch({ raw: true, after: await this.#load(session, signal), signal });
       watch.onconnection = (connection) => {
@@ -100,7 +103,12 @@ export class Log {
   async #load(session: Session, signal: AbortSignal): Promise<string | undefined> {
     for (;;) {
       try {
-        const { epoch } = (this.info = await session.get({ signal }));
+        const info = await session.get({ signal });
+        const { epoch } = info;
+        // One that was made again has nothing to do with what is here.
+        if (this.#epoch !== epoch) this.#clear();
+        this.#epoch = epoch;
+        this.info = info;
         const path = `/v1/sessions/${encodeURIComponent(session.id)}/events?after=${epoch}.${this.last}`;
         const response = await session.http.once('GET', path, { accept: 'application/x-ndjson', signal });
         for await (const line of lines(response)) this.push(JSON.parse(line) as Event);
@@ -202,7 +210,8 @@ function use(session: string): () => void {
   const mine = hold(session);
   clearTimeout(mine.timer);
   mine.users += 1;
-  if (!mine.started) {
+  // One that failed may work now: who asks may be somebody else.
+  if (!mine.started || mine.log.error !== null) {
     mine.started = true;
     void mine.log.follow(session, mine.stop.signal);
   }
@@ -214,6 +223,12 @@ function use(session: string): () => void {
       held.delete(session);
     }, KEEP);
   };
+}
+
+/** Begins anew where it failed. */
+export function retry(session: string): void {
+  const mine = held.get(session);
+  if (mine !== undefined && mine.log.error !== null) void mine.log.follow(session, mine.stop.signal);
 }
 
 /** The events of a session; renders at most once a frame. */
