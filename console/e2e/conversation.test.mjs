@@ -1,8 +1,9 @@
 // Using it: the first visit, talking, approving, stopping, leaving and coming back.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { accessible, limited, open, picture, serve, until, withBrowser } from "./opened.mjs";
+import { accessible, limited, open, picture, program, serve, until, withBrowser } from "./opened.mjs";
 
 withBrowser();
 
@@ -250,4 +251,27 @@ test("a server that restarts while somebody watches: it says so, comes back and 
   await grows(page, before);
   const log = await endsWhole(page, server);
   await page.getByText(`${log.length} events`, { exact: true }).waitFor();
+});
+
+test("a server that wants a token is signed in to, and nothing shows the token", limited, async (t) => {
+  const settings = execFileSync(program, ["token", "new"], { encoding: "utf8" });
+  const token = settings.match(/# (tw_\S+)/)[1];
+  const server = await serve(t, { settings: settings.replace(token, "") });
+  server.headers = { authorization: `Bearer ${token}` };
+  await server.create("s");
+  await server.say("s", "weather");
+  await server.idle("s");
+  const page = await open(t, server, { hash: "#/s?pane=wire", forgives: /status of 401|WebSocket/ });
+  const field = page.getByLabel("Token");
+  await field.fill("tw_wrong");
+  await field.press("Enter");
+  await page.getByRole("alert").first().waitFor();
+  await accessible(page);
+  await picture(page, "sign-in");
+  await field.fill(token);
+  await field.press("Enter");
+  await main(page).getByText("sunny.").last().waitFor();
+  await page.getByText('curl -N -H "Authorization: Bearer $TURNWIRE_TOKEN"').waitFor();
+  assert.ok(!(await page.content()).includes(token));
+  assert.ok(!page.url().includes(token));
 });

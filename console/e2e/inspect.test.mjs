@@ -2,14 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, below, limited, open, PATIENCE, picture, serve, until, withBrowser } from "./opened.mjs";
+import { accessible, below, limited, open, PATIENCE, picture, proxy, random, seed, serve, until, withBrowser } from "./opened.mjs";
 
 withBrowser();
+console.log(`to repeat this run: TURNWIRE_SEED=${seed}`);
 
 const events = (page) => page.getByRole("treegrid", { name: "Events" });
 const row = (page, type) => events(page).getByRole("row").filter({ hasText: type });
 const scrubber = (page) => page.getByRole("slider");
-const conversation = (page) => page.getByRole("main");
+const main = (page) => page.getByRole("main");
 
 /** A session that has seen the weather, and its log. */
 async function weather(t, options) {
@@ -52,25 +53,25 @@ test("the scrubber takes the conversation back to any event, and live returns", 
   const text = deltas.map(({ delta }) => delta).join("");
   // More than one word: the tool has said much of it, too.
   const last = text.trim().split(/\s+/).slice(-3).join(" ").replaceAll("*", "");
-  await conversation(page).getByText(last).last().waitFor();
+  await main(page).getByText(last).last().waitFor();
 
   const middle = deltas[4].seq;
   await scrubber(page).fill(String(middle));
   await becomes(page, `#/s@${middle}?pane=timeline`);
   await page.getByText(`event ${middle} of ${log.length}`).waitFor();
-  await conversation(page).getByText(last).first().waitFor({ state: "detached" });
+  await main(page).getByText(last).first().waitFor({ state: "detached" });
   await picture(page, "timeline-scrubbed");
 
   await scrubber(page).focus();
   await page.keyboard.press("ArrowLeft");
   await becomes(page, `#/s@${middle - 1}?pane=timeline`);
   await scrubber(page).fill("1");
-  await conversation(page).getByText("get_weather").waitFor({ state: "detached" });
-  await conversation(page).getByText("weather").first().waitFor();
+  await main(page).getByText("get_weather").waitFor({ state: "detached" });
+  await main(page).getByText("weather").first().waitFor();
 
   await page.getByRole("button", { name: "live", exact: true }).click();
   await becomes(page, "#/s?pane=timeline");
-  await conversation(page).getByText(last).last().waitFor();
+  await main(page).getByText(last).last().waitFor();
 });
 
 test("every event shows what a fold of the log up to it has", limited, async (t) => {
@@ -81,7 +82,7 @@ test("every event shows what a fold of the log up to it has", limited, async (t)
   for (const at of [3, 10, 5, 12, 2].filter((at) => at < deltas.length)) {
     await scrubber(page).fill(String(deltas[at].seq));
     const [now, next] = [at + 1, at + 2].map((end) => deltas.slice(0, end).map(({ delta }) => delta).join("").replaceAll(/[*\s]+/g, ""));
-    const shows = async () => (await conversation(page).innerText()).replaceAll(/[*\s]+/g, "");
+    const shows = async () => (await main(page).innerText()).replaceAll(/[*\s]+/g, "");
     await until(async () => {
       const text = await shows();
       return text.includes(now) && !text.includes(next);
@@ -171,18 +172,62 @@ test("a stream that is seen live grows at the end, and who has scrolled up stays
   assert.ok(await row(page, "user: weather").isVisible());
 });
 
-test("a session that is made again leaves nothing of the one before", limited, async (t) => {
-  const { server } = await weather(t);
-  const page = await open(t, server, { hash: "#/s?pane=timeline" });
-  await row(page, "user: weather").waitFor();
-  await server.ask("DELETE", "/v1/sessions/s");
+/** What a browser says of a connection that was cut. */
+const cuts = /ERR_CONNECTION|ERR_EMPTY|ERR_INCOMPLETE|ERR_SOCKET|WebSocket|status of 502/;
+
+test("a session that is another one after a restart leaves nothing of the one before", limited, async (t) => {
+  const server = await serve(t, { store: "sqlite:other.db" });
+  const host = new URL(server.url).host;
   await server.create("s");
   await server.say("s", "hello");
   await server.idle("s");
-  // Whoever watches is told that it is gone; coming back shows what there is now.
-  await page.reload();
+  await server.end();
+  const store = server.options.indexOf("sqlite:other.db");
+  server.options[store] = "sqlite:turnwire.db";
+  await server.start(host);
+  await server.create("s");
+  await server.say("s", "weather");
+  await server.idle("s");
+  const page = await open(t, server, { hash: "#/s?pane=timeline", forgives: cuts });
+  await row(page, "user: weather").waitFor();
+  await server.end();
+  server.options[store] = "sqlite:other.db";
+  await server.start(host);
   await row(page, "user: hello").waitFor();
+  await page.getByText(`${(await server.log("s")).length} events`, { exact: true }).waitFor();
   assert.equal(await row(page, "user: weather").count(), 0);
+  await main(page).getByRole("region", { name: "Tool get_weather" }).waitFor({ state: "detached" });
+});
+
+test("cut at random bytes, the timeline has every event once and in order", limited, async (t) => {
+  const server = await serve(t, { rate: 200 });
+  await server.create("s");
+  let calm = true;
+  const cut = await proxy(t, server, () => (calm ? undefined : 2000 + random(30_000)));
+  const page = await open(t, process.env.CONSOLE_DIST ? await below(t, { url: cut.url }, "", process.env.CONSOLE_DIST) : cut.url, { hash: "#/s?pane=timeline", forgives: cuts });
+  await page.getByText("Nothing was written yet.").waitFor();
+  calm = false;
+  cut.cut();
+  await server.say("s", "long 400");
+  await until(() => cut.cuts >= 3, "it was not cut");
+  await server.idle("s");
+  calm = true;
+  cut.cut();
+  const log = await server.log("s");
+  await page.getByText(`${log.length} events`, { exact: true }).waitFor();
+  await row(page, "TEXT_BLOCK_DELTA").getByRole("button", { name: /^Open 400 events$/ }).click();
+  const list = events(page);
+  const rows = [];
+  for (let top = 0; rows.length < log.length; top += 200) {
+    await list.evaluate((list, top) => void (list.scrollTop = top), top);
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+    for (const text of await list.locator('[role="row"]:not([aria-expanded])').allInnerTexts()) {
+      const [seq, type] = text.split(/\s+/);
+      if (Number(seq) === rows.length + 1) rows.push(type);
+    }
+    assert.ok(top < log.length * 100, `it goes no further than ${rows.length}`);
+  }
+  assert.deepEqual(rows, log.map(({ type }) => type));
 });
 
 test("the same events on every wire, with a line to get them", limited, async (t) => {
@@ -238,10 +283,16 @@ test("the usage says how many tokens it took, and where the time went", limited,
   await picture(page, "usage-dark");
 });
 
-test("a session that is not there says so", limited, async (t) => {
+test("a session that is not there says so, and is there once it is", limited, async (t) => {
   const server = await serve(t);
   const page = await open(t, server, { hash: "#/nobody?pane=timeline", forgives: /404/ });
-  await page.getByRole("complementary", { name: "Behind the conversation" }).getByRole("alert").waitFor();
+  const pane = page.getByRole("complementary", { name: "Behind the conversation" });
+  await pane.getByRole("alert").waitFor();
+  await server.create("nobody");
+  await server.say("nobody", "hello");
+  await server.idle("nobody");
+  await pane.getByRole("button", { name: "Try again" }).click();
+  await row(page, "user: hello").waitFor();
 });
 
 test("it all works below a path", limited, async (t) => {

@@ -11,9 +11,9 @@ import { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
-import { PATIENCE, serve as started } from "../../tests/peers/node/serving.mjs";
+import { PATIENCE, proxy as proxied, serve as started } from "../../tests/peers/node/serving.mjs";
 
-export { PATIENCE, until } from "../../tests/peers/node/serving.mjs";
+export { PATIENCE, program, random, seed, until } from "../../tests/peers/node/serving.mjs";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const skip = existsSync(executablePath)
@@ -55,8 +55,13 @@ function atEnd(t, end) {
   });
 }
 
+const inOrder = (t) => ({ after: (end) => atEnd(t, async () => end()) });
+
+/** A proxy in front of a server; `cutAfter()` says after how many bytes it cuts a connection. */
+export const proxy = (t, server, cutAfter) => proxied(inOrder(t), server, cutAfter);
+
 /** Starts a server; `rate` is how many deltas the demo gives a second, 0 as many as it can. */
-export const serve = (t, options) => started({ after: (end) => atEnd(t, async () => end()) }, options);
+export const serve = (t, options) => started(inOrder(t), options);
 
 /**
  * Opens the console of a server, or at an address, at a hash such as `#/SESSION@12?pane=wire`. Fails the test for an error on the page, for

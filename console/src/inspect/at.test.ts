@@ -38,7 +38,9 @@ function stream(length: number): Event[] {
     }
     const mine = { reply_id: reply.id, ...reply.above };
     const block = reply.blocks[random(reply.blocks.length + 1)];
-    if (block === undefined) {
+    if (what === 19) {
+      push({ type: 'REPLY_START', session_id: 's', name: 'somebody else', role: 'assistant', ...mine });
+    } else if (block === undefined) {
       const id = `b${++made}`;
       const kind = ['text', 'thinking', 'call', 'data'][random(4)] ?? 'text';
       if (kind === 'call') push({ type: 'TOOL_CALL_START', tool_call_id: id, tool_call_name: 'tool', ...mine });

@@ -4,7 +4,7 @@ import { explain } from '../client.ts';
 import { go, PANES, useRoute, type Pane } from '../route.ts';
 import { Icon } from '../ui/icon.tsx';
 import './inspect.css';
-import { useLog, type Log } from './log.ts';
+import { retry, useLog, type Log } from './log.ts';
 import { Timeline } from './timeline.tsx';
 import { UsagePane } from './usage.tsx';
 import { WirePane } from './wire.tsx';
@@ -66,6 +66,9 @@ function Shown({ session, pane, log, at }: { session: string; pane: Pane; log: L
       <div className="nothing" role="alert">
         <p>{message}</p>
         {hint !== undefined && <p>{hint}</p>}
+        <button type="button" onClick={() => retry(session)}>
+          Try again
+        </button>
       </div>
     );
   }

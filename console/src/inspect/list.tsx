@@ -14,19 +14,21 @@ export interface ListProps {
   chosen: number;
   /** Stay at the end while it grows, unless somebody has scrolled away. */
   follow: boolean;
-  /** A row by its place: an element of the class `row` with the given attributes. */
-  row: (index: number, attributes: RowAttributes) => ReactNode;
+  /** A row by its place: an element with `rowAttributes`, and its place as key. */
+  row: (index: number, chosen: boolean) => ReactNode;
   onKeyDown?: (event: KeyboardEvent) => void;
 }
 
-export interface RowAttributes {
-  key: number;
-  id: string;
-  role: 'row';
-  className: string;
-  style: { transform: string };
-  'aria-rowindex': number;
-  'aria-selected': boolean;
+/** What the element of a row has. */
+export function rowAttributes(list: string, index: number, chosen: boolean) {
+  return {
+    id: `${list}-${index}`,
+    role: 'row',
+    className: 'row',
+    style: { transform: `translateY(${index * ROW}px)` },
+    'aria-rowindex': index + 1,
+    'aria-selected': chosen,
+  };
 }
 
 export function List({ label, id, count, columns, chosen, follow, row, onKeyDown }: ListProps) {
@@ -62,17 +64,7 @@ export function List({ label, id, count, columns, chosen, follow, row, onKeyDown
   const to = Math.min(count, Math.ceil((top + height) / ROW) + SPARE);
   const rows: ReactNode[] = [];
   for (let index = from; index < to; index++) {
-    rows.push(
-      row(index, {
-        key: index,
-        id: `${id}-${index}`,
-        role: 'row',
-        className: 'row',
-        style: { transform: `translateY(${index * ROW}px)` },
-        'aria-rowindex': index + 1,
-        'aria-selected': index === chosen,
-      }),
-    );
+    rows.push(row(index, index === chosen));
   }
   return (
     <div

@@ -7,6 +7,8 @@ import { client } from '../client.ts';
 
 /** For how long a store that nobody looks at is kept: other panes, and back. */
 const KEEP = 10_000;
+/** How long what is new waits to be shown, in milliseconds. */
+const PAUSE = 80;
 /** After how long a log that could not be read is asked for again. */
 const AGAIN = 1000;
 
@@ -33,6 +35,8 @@ export class Log {
 
   #listeners = new Set<() => void>();
   #scheduled = false;
+  #told = 0;
+  #epoch = '';
 
   /** The place of the first event; 1 where there is none. */
   get first(): number {
@@ -61,6 +65,7 @@ export class Log {
   push(event: Event): void {
     if (event.type === 'RESET') {
       this.#clear();
+      this.#epoch = event.epoch;
     } else {
       const time = Date.parse(event.created_at ?? '');
       const known = Number.isNaN(time) ? (this.times.at(-1) ?? 0) : time;
@@ -73,9 +78,10 @@ export class Log {
     this.changed();
   }
 
-  /** Follows a session until the signal. */
+  /** Follows a session until the signal, or an error that does not pass; after one it may begin again. */
   async follow(id: string, signal: AbortSignal): Promise<void> {
     const session = client.session(id);
+    this.error = null;
     try {
       const watch = session.watch({ raw: true, after: await this.#load(session, signal), signal });
       watch.onconnection = (connection) => {
@@ -97,7 +103,12 @@ export class Log {
   async #load(session: Session, signal: AbortSignal): Promise<string | undefined> {
     for (;;) {
       try {
-        const { epoch } = (this.info = await session.get({ signal }));
+        const info = await session.get({ signal });
+        const { epoch } = info;
+        // One that was made again has nothing to do with what is here.
+        if (this.#epoch !== epoch) this.#clear();
+        this.#epoch = epoch;
+        this.info = info;
         const path = `/v1/sessions/${encodeURIComponent(session.id)}/events?after=${epoch}.${this.last}`;
         const response = await session.http.once('GET', path, { accept: 'application/x-ndjson', signal });
         for await (const line of lines(response)) this.push(JSON.parse(line) as Event);
@@ -141,17 +152,18 @@ export class Log {
     if (!this.ready && this.info !== null && this.last >= this.info.last_seq) this.ready = true;
   }
 
-  /** Tells those who look, at most once a frame. */
+  /** Tells those who look, with a frame, and no more often than anybody reads. */
   changed(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
     const tell = () => {
       this.#scheduled = false;
+      this.#told = performance.now();
       this.version += 1;
       for (const listener of [...this.#listeners]) listener();
     };
-    if (document.hidden) setTimeout(tell, 100);
-    else requestAnimationFrame(tell);
+    const wait = this.#told + PAUSE - performance.now();
+    setTimeout(() => (document.hidden ? tell() : requestAnimationFrame(tell)), Math.max(0, wait));
   }
 
   subscribe(listener: () => void): () => void {
@@ -198,7 +210,8 @@ function use(session: string): () => void {
   const mine = hold(session);
   clearTimeout(mine.timer);
   mine.users += 1;
-  if (!mine.started) {
+  // One that failed may work now: who asks may be somebody else.
+  if (!mine.started || mine.log.error !== null) {
     mine.started = true;
     void mine.log.follow(session, mine.stop.signal);
   }
@@ -210,6 +223,12 @@ function use(session: string): () => void {
       held.delete(session);
     }, KEEP);
   };
+}
+
+/** Begins anew where it failed. */
+export function retry(session: string): void {
+  const mine = held.get(session);
+  if (mine !== undefined && mine.log.error !== null) void mine.log.follow(session, mine.stop.signal);
 }
 
 /** The events of a session; renders at most once a frame. */

@@ -34,18 +34,18 @@ test('a row grows with what comes, whichever way it comes', () => {
 test('opening a row shows each of its events, also those that come then', () => {
   const grown = { events: [start('a'), delta('a'), delta('a')], generation: 0 };
   const rows = new Rows(grown).sync();
-  rows.toggle(rows.at(1) as Row);
+  rows.toggle((rows.at(1) as Row).from);
   expect(all(rows)).toEqual(['0-0', '1-2 open', '  1-1', '  2-2']);
   grown.events.push(delta('a'), start('b'));
   expect(all(rows.sync())).toEqual(['0-0', '1-3 open', '  1-1', '  2-2', '  3-3', '4-4']);
-  rows.toggle(rows.at(3) as Row);
+  rows.toggle((rows.at(3) as Row).from);
   expect(all(rows)).toEqual(['0-0', '1-3', '4-4']);
 });
 
 test('an event is found in the row that shows it', () => {
   const rows = new Rows(source(start('a'), delta('a'), delta('a'), delta('a'), start('b'))).sync();
   expect([0, 1, 2, 3, 4].map((event) => rows.find(event))).toEqual([0, 1, 1, 1, 2]);
-  rows.toggle(rows.at(1) as Row);
+  rows.toggle((rows.at(1) as Row).from);
   expect([0, 1, 2, 3, 4].map((event) => rows.find(event))).toEqual([0, 2, 3, 4, 5]);
 });
 
@@ -59,7 +59,7 @@ test('a filter leaves the rows of one kind, and what is missing is found at the 
 test('a log that begins anew leaves nothing of the rows before', () => {
   const log = { events: [start('a'), delta('a'), delta('a')], generation: 0 };
   const rows = new Rows(log).sync();
-  rows.toggle(rows.at(1) as Row);
+  rows.toggle((rows.at(1) as Row).from);
   log.events = [start('z')];
   log.generation = 1;
   expect(all(rows.sync())).toEqual(['0-0']);

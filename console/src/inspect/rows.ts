@@ -91,9 +91,9 @@ export class Rows {
     return from - 1;
   }
 
-  /** Opens what is closed, and closes what is open. */
-  toggle(row: Row): void {
-    const start = this.#starts[this.#group(row.from)];
+  /** Opens the row of an event where it is closed, and closes it where it is open. */
+  toggle(event: number): void {
+    const start = this.#starts[this.#group(event)];
     if (start === undefined) return;
     if (!this.#open.delete(start)) this.#open.add(start);
     this.#again();

@@ -1,12 +1,12 @@
 // The session's events as they were written: rows, what is in one of them, and a scrubber that takes the
 // conversation to any of them.
-import { useMemo, useReducer, useState, type KeyboardEvent } from 'react';
+import { memo, useCallback, useMemo, useReducer, useState, type KeyboardEvent } from 'react';
 import { useKeys } from '../keys.ts';
 import { duration, exact } from '../time.ts';
 import { go } from '../route.ts';
 import { Json } from './json.tsx';
 import { ABOUT, detail, KINDS, kindOf, type Kind } from './kinds.ts';
-import { List, step, type RowAttributes } from './list.tsx';
+import { List, rowAttributes, step } from './list.tsx';
 import type { Log } from './log.ts';
 import { Rows, type Row } from './rows.ts';
 import { Scrubber } from './scrubber.tsx';
@@ -24,11 +24,14 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
   const nearest = at === null ? rows.length : rows.find(event);
   const chosen = at !== null && shows(rows.at(nearest), event) ? nearest : -1;
 
-  const choose = (row: Row) => go({ at: log.seqs[row.to - 1] ?? null }, 'replace');
-  const toggle = (row: Row) => {
-    rows.toggle(row);
-    render();
-  };
+  const choose = useCallback((to: number) => go({ at: log.seqs[to - 1] ?? null }, 'replace'), [log]);
+  const toggle = useCallback(
+    (from: number) => {
+      made.toggle(from);
+      render();
+    },
+    [made],
+  );
   const onKey = ({ key }: { key: string }): boolean => {
     const by = step(key, PAGE);
     const row = rows.at(chosen);
@@ -37,11 +40,11 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
       // The row of what is open only holds the others.
       if (rows.at(to)?.open) to += by < 0 && to > 0 ? -1 : 1;
       const found = rows.at(to);
-      if (found !== null) choose(found);
+      if (found !== null) choose(found.to);
     } else if (key === 'Enter' || key === 'ArrowRight') {
-      if (row !== null && !row.member && row.to - row.from > 1) toggle(row);
+      if (row !== null && !row.member && row.to - row.from > 1) toggle(row.from);
     } else if (key === 'ArrowLeft') {
-      if (row?.member) toggle(row);
+      if (row?.member) toggle(row.from);
     } else {
       return false;
     }
@@ -50,11 +53,9 @@ export function Timeline({ log, at }: { log: Log; at: number | null }) {
 
   useKeys({ j: () => void onKey({ key: 'j' }), k: () => void onKey({ key: 'k' }) });
 
-  const row = (index: number, attributes: RowAttributes) => {
+  const row = (index: number, chosen: boolean) => {
     const found = rows.at(index);
-    if (found === null) return null;
-    const { key, ...rest } = attributes;
-    return <EventRow key={key} log={log} row={found} attributes={rest} choose={choose} toggle={toggle} />;
+    return found && <EventRow key={index} log={log} generation={log.generation} index={index} chosen={chosen} {...found} choose={choose} toggle={toggle} />;
   };
   const shown = log.events[event];
   return (
@@ -114,16 +115,17 @@ function Nothing({ log, filter, all }: { log: Log; filter: Kind | null; all: () 
   );
 }
 
-interface EventRowProps {
+interface EventRowProps extends Row {
   log: Log;
-  row: Row;
-  attributes: Omit<RowAttributes, 'key'>;
-  choose: (row: Row) => void;
-  toggle: (row: Row) => void;
+  /** Of the log: another one has other events. */
+  generation: number;
+  index: number;
+  chosen: boolean;
+  choose: (to: number) => void;
+  toggle: (from: number) => void;
 }
 
-function EventRow({ log, row, attributes, choose, toggle }: EventRowProps) {
-  const { from, to, member, open } = row;
+const EventRow = memo(function EventRow({ log, index, chosen, from, to, member, open, choose, toggle }: EventRowProps) {
   const first = log.events[from];
   if (first === undefined) return null;
   const count = to - from;
@@ -133,13 +135,13 @@ function EventRow({ log, row, attributes, choose, toggle }: EventRowProps) {
   const said = detail(log.events, from, to);
   return (
     <div
-      {...attributes}
+      {...rowAttributes('event', index, chosen)}
       data-kind={kindOf(first.type)}
       data-member={member}
       aria-level={member ? 2 : 1}
       aria-expanded={group ? open : undefined}
-      onClick={() => (open ? toggle(row) : choose(row))}
-      onDoubleClick={() => group && !open && toggle(row)}
+      onClick={() => (open ? toggle(from) : choose(to))}
+      onDoubleClick={() => group && !open && toggle(from)}
     >
       <span className="seq" role="gridcell">
         {log.seqs[from]}
@@ -154,7 +156,7 @@ function EventRow({ log, row, attributes, choose, toggle }: EventRowProps) {
             aria-label={open ? `Close ${count} events` : `Open ${count} events`}
             onClick={(event) => {
               event.stopPropagation();
-              toggle(row);
+              toggle(from);
             }}
           >
             ×{count}
@@ -169,4 +171,4 @@ function EventRow({ log, row, attributes, choose, toggle }: EventRowProps) {
       </span>
     </div>
   );
-}
+});

@@ -5,7 +5,7 @@ import { go } from '../route.ts';
 import { Copy } from '../ui/copy.tsx';
 import { nameOf, useFrames, type Frame } from './frames.ts';
 import { Json } from './json.tsx';
-import { List, step, type RowAttributes } from './list.tsx';
+import { List, rowAttributes, step } from './list.tsx';
 import type { Log } from './log.ts';
 import { curl, WIRES, type Snippet, type Where, type Wire } from './wires.ts';
 
@@ -102,12 +102,12 @@ function Frames({ session, log, at, wire, raw }: { session: string; log: Log; at
   const chosen = at === null ? -1 : nearest;
   const found = list[chosen];
   const choose = (index: number) => go({ at: list[index]?.seq || log.last }, 'replace');
-  const row = (index: number, { key, ...attributes }: RowAttributes) => {
+  const row = (index: number, chosen: boolean) => {
     const step = list[index];
     if (step === undefined) return null;
     const [from, to] = [step.after + 1, step.seq || log.last];
     return (
-      <div key={key} {...attributes} onClick={() => choose(index)}>
+      <div key={index} {...rowAttributes('frame', index, chosen)} onClick={() => choose(index)}>
         <span className="seq" role="gridcell">
           {from === to ? to : `${from}–${to}`}
         </span>
