@@ -97,7 +97,8 @@ pub fn most(model: Model, seconds: u32) -> Result<Vec<Figure>> {
 /// The memory of a reply that runs and is watched.
 pub fn memory() -> Result<Vec<Figure>> {
     let figure = |model: Model| {
-        let figures = model.bench(&["--replies", "200", "--seconds", "5"])?;
+        // Many: what the server keeps anyway, such as the cache of its store, is not a reply's.
+        let figures = model.bench(&["--replies", "1000", "--seconds", "5"])?;
         let each = number(&figures, "/kib_per_reply")?;
         let name = format!("memory of a running, watched reply, {}", model.name());
         Ok(Figure::at_most(name, format!("{each:.1} KiB"), each, 100.0, "100 KiB"))
