@@ -230,10 +230,18 @@ impl Writer {
 
     /// Takes what was written.
     pub fn take(&mut self) -> Bytes {
-        let room = self.out.len();
-        Bytes::from(std::mem::replace(&mut self.out, String::with_capacity(room.min(4096))))
+        if self.out.len() > SHORT {
+            return Bytes::from(std::mem::take(&mut self.out));
+        }
+        // It may be kept for a while, and takes no more room than it needs.
+        let bytes = Bytes::copy_from_slice(self.out.as_bytes());
+        self.out.clear();
+        bytes
     }
 }
+
+/// What is copied rather than handed over.
+const SHORT: usize = 4096;
 
 /// The decimal digits of a number.
 fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
