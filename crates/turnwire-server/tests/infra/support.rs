@@ -138,7 +138,7 @@ pub async fn read_answer(stream: &mut (impl AsyncRead + Unpin)) -> Option<Answer
     let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    answer.body = String::from_utf8(body).unwrap();
+    answer.body = String::from_utf8_lossy(&body).into_owned();
     Some(answer)
 }
 
