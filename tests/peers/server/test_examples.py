@@ -1,5 +1,6 @@
 """The examples do what they say, against a running server."""
 
+import json
 import os
 import random
 import re
@@ -105,6 +106,15 @@ def test_export(run: Run, server: Server, session: str, tmp_path: Path) -> None:
     lines = (tmp_path / f"{session}.ndjson").read_text().split("\n")
     assert len(lines) - 1 == server.session(session)["last_seq"]
     assert '"structured_output":{"message":"as json, please"' in folded
+
+
+def test_a_hint_is_kept_for_the_next_reply(run: Run, session: str) -> None:
+    answer, messages = run("hint.sh", session).splitlines()
+    assert json.loads(answer)["stored"] == 1
+    [message] = json.loads(messages)["messages"]
+    assert [(block["type"], block["hint"]) for block in message["content"]] == [
+        ("hint", "The build of main is green.")
+    ]
 
 
 def test_publish_with_curl(run: Run, server: Server, session: str) -> None:

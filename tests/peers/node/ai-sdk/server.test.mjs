@@ -8,7 +8,8 @@ import { program } from '../serving.mjs';
 import { ours, theirs } from './content.mjs';
 import { answer, fresh, load, open, over, post, quiet, read, rejected, reload, said, same, text, tools } from './opened.mjs';
 
-over('a chat over a server', {}, running => {
+// Where there is no internet, a link of elsewhere stays as it is.
+over('a chat over a server', { settings: '[links]\nleave = ["example.com"]\n' }, running => {
   for (const [name, words] of [
     ['plain and thinking', 'hello'],
     ['a tool', 'weather'],

@@ -259,7 +259,8 @@ test("display_mode: chat hides thinking, also from who comes back and in the his
 });
 
 test("content_urls: the files are the first block, and part of the message", { timeout }, async (t) => {
-  const server = await serve(t);
+  // Where there is no internet, a link of elsewhere stays as it is.
+  const server = await serve(t, { settings: '[links]\nleave = ["example.com"]\n' });
   const client = await Client.open(t, server);
   const stored = await fetch(`${server.url}/v1/blobs`, { method: "POST", body: "hello", headers: { "content-type": "text/plain" } });
   const { url, id } = await stored.json();
@@ -284,8 +285,9 @@ test("content_urls: the files are the first block, and part of the message", { t
   assert.deepEqual(types(late.view(waiting).blocks), ["file_processing", "tool_use", "approval_request"]);
   assert.deepEqual(bare(late.view(waiting).blocks), bare(client.view(waiting).blocks));
   const gone = `/v1/blobs/${id.replace(/^./, (digit) => (digit === "0" ? "1" : "0"))}`;
-  const missing = await client.turn("hello", { content_urls: [gone] });
-  assert.deepEqual([missing.view.blocks[0].processingStatus, missing.view.blocks[0].processingMessage], ["error", `Not found: ${gone}`]);
+  const missing = await client.ask({ type: "chat", session_id: "never", message: "hello", content_urls: [gone] });
+  assert.deepEqual([missing.type, missing.code], ["error", "link_failed"]);
+  assert.match(missing.message, /names a blob that is not here; nothing was stored/);
   const inline = await client.turn("", { content_urls: ["data:text/plain;base64,aGk="] });
   assert.deepEqual(inline.view.blocks[0].files, [{ url: "data:text/plain;base64" }]);
   const [{ content }] = await server.messages(inline.session);
