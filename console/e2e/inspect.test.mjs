@@ -78,6 +78,8 @@ test("every event shows what a fold of the log up to it has", limited, async (t)
   const { server, log } = await weather(t);
   const page = await open(t, server, { hash: "#/s?pane=timeline" });
   const deltas = log.filter(({ type }) => type === "TEXT_BLOCK_DELTA");
+  // A scrubber goes no further than what has been loaded.
+  await until(async () => (await scrubber(page).getAttribute("max")) === String(log.length), "the log is not all there");
   // There and back again, in steps of all sizes.
   for (const at of [3, 10, 5, 12, 2].filter((at) => at < deltas.length)) {
     await scrubber(page).fill(String(deltas[at].seq));

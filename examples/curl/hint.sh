@@ -5,8 +5,8 @@ set -eu
 
 curl -fsS "$TURNWIRE_URL/v1/sessions" -d "{\"id\": \"$SESSION\"}" -o /dev/null
 
-curl -fsS "$TURNWIRE_URL/v1/sessions/$SESSION/events" -d '{
-  "type": "HINT_BLOCK", "id": "build-1", "source": "ci", "hint": "The build of main is green."}'
+curl -fsS "$TURNWIRE_URL/v1/sessions/$SESSION/events" \
+  -d '{"type": "HINT_BLOCK", "id": "build-1", "source": "ci", "hint": "The build of main is green."}'
 echo
 
 # Nobody replies, so it is a message of its own; the next reply has it in its history.
