@@ -4,6 +4,7 @@ use crate::fake::{Fake, stream};
 use crate::scenes::{REPLY, all, at};
 use std::fs;
 use std::path::PathBuf;
+use turnwire_agent::model::MODEL;
 use turnwire_core::{Event, EventKind, FinishedReason};
 use turnwire_wires::Wire;
 use turnwire_wires::stream::{Decoding, Scope};
@@ -36,7 +37,8 @@ fn folder() -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// What the wire makes of a body, up to the end of the first call.
+/// What the wire makes of a body, up to the end of the first call, with what the call adds: the
+/// model's name where the provider gives none, and which model was asked.
 fn decoded(wire: &str, body: &str) -> Vec<Event<'static>> {
     let decoding = Decoding {
         reply_id: Some(REPLY.to_owned()),
@@ -58,6 +60,9 @@ fn decoded(wire: &str, body: &str) -> Vec<Event<'static>> {
             && start.model_name.is_empty()
         {
             "m".clone_into(&mut start.model_name);
+        }
+        if let EventKind::ModelCallEnd(_) = &event.kind {
+            event.metadata.insert(MODEL, format!("{wire}:m"));
         }
     }
     events
