@@ -30,13 +30,15 @@
 //! what it could not. For a stream with several replies there is the [`Folder`](crate::Folder).
 
 mod blocks;
+mod ids;
 mod index;
 mod memory;
 mod repeats;
 mod tools;
 
+pub use ids::EventIds;
+pub use memory::Cursor;
 pub(crate) use memory::Memory;
-pub use memory::{Cursor, EventIds};
 pub use repeats::Repeats;
 
 use crate::base64;

@@ -43,16 +43,39 @@ pub struct System;
 #[cfg(feature = "system")]
 impl Stamp for System {
     fn id(&self) -> String {
-        let millis = u64::try_from(system::millis()).unwrap_or_default();
-        let id = match system::random() {
-            Some(random) => uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid(),
-            None => uuid::Uuid::now_v7(),
-        };
-        id.simple().encode_lower(&mut [0; 32]).to_owned()
+        system::digits(system::uuid())
     }
 
     fn now(&self) -> String {
         system::text(system::millis())
+    }
+}
+
+/// The real clock, and ids that count up from one that nobody else has. Who remembers them needs no
+/// room for each: see [`EventIds`](crate::EventIds).
+#[cfg(feature = "system")]
+#[derive(Debug)]
+pub struct Series {
+    first: u128,
+    given: AtomicU64,
+}
+
+#[cfg(feature = "system")]
+impl Default for Series {
+    fn default() -> Self {
+        Self { first: system::uuid().as_u128(), given: AtomicU64::new(0) }
+    }
+}
+
+#[cfg(feature = "system")]
+impl Stamp for Series {
+    fn id(&self) -> String {
+        let given = self.given.fetch_add(1, Ordering::Relaxed);
+        system::digits(uuid::Uuid::from_u128(self.first.wrapping_add(given.into())))
+    }
+
+    fn now(&self) -> String {
+        System.now()
     }
 }
 
@@ -62,6 +85,7 @@ mod system {
     use jiff::Timestamp;
     use std::cell::RefCell;
     use std::time::{SystemTime, UNIX_EPOCH};
+    use uuid::{Builder, Uuid};
 
     /// What the random part of an id takes.
     const PART: usize = 10;
@@ -73,8 +97,20 @@ mod system {
         static TOLD: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
     }
 
+    /// One that nobody else has.
+    pub(super) fn uuid() -> Uuid {
+        let millis = u64::try_from(millis()).unwrap_or_default();
+        random().map_or_else(Uuid::now_v7, |random| {
+            Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+        })
+    }
+
+    pub(super) fn digits(id: Uuid) -> String {
+        id.simple().encode_lower(&mut [0; 32]).to_owned()
+    }
+
     /// Random bytes that nobody else gets; `None` where the system gives none.
-    pub(super) fn random() -> Option<[u8; PART]> {
+    fn random() -> Option<[u8; PART]> {
         RANDOM.with_borrow_mut(|(bytes, at)| {
             if *at >= bytes.len() {
                 getrandom::fill(bytes).ok()?;
@@ -127,6 +163,17 @@ mod tests {
         assert_eq!(different.len(), all.len());
         let random = |id: &String| !id[13..].trim_start_matches('0').is_empty();
         assert!(all.iter().all(|id| id.as_bytes()[12] == b'7' && random(id)), "{all:?}");
+    }
+
+    #[test]
+    fn a_series_counts_up_and_no_two_begin_alike() {
+        let (one, other) = (Series::default(), Series::default());
+        let ids: Vec<String> = (0..300).map(|_| one.id()).collect();
+        assert!(ids.is_sorted() && ids.iter().all(|id| id.len() == 32), "{ids:?}");
+        let numbers: Vec<u128> =
+            ids.iter().map(|id| u128::from_str_radix(id, 16).unwrap()).collect();
+        assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1));
+        assert!(!ids.contains(&other.id()));
     }
 
     #[test]

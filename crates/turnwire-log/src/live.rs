@@ -291,11 +291,8 @@ impl Live {
 
     fn is_new_beside(&mut self, id: &str) -> bool {
         let [now, before] = &mut self.beside;
-        if !before.is_empty() && !id.is_empty() {
-            if !before.insert(id) {
-                return false;
-            }
-            before.remove(id);
+        if before.contains(id) {
+            return false;
         }
         let new = now.insert(id);
         if now.len() >= BESIDE {
@@ -414,22 +411,12 @@ impl<'s> Tx<'s> {
 
     /// Whether an event of a reply is there. Of replies that have ended only those are known for
     /// certain that the change was announced to touch.
-    pub fn has_event(&mut self, reply: &str, event: &str) -> bool {
-        let live = &mut *self.live;
-        let open = live.replies.iter_mut().find(|open| open.msg.id() == reply);
-        let ids = match (open, live.finished.get_mut(reply)) {
-            (Some(open), _) => &mut open.ids,
-            (None, Some(Known::Reply(ids))) => ids,
-            (None, Some(Known::Whole(_)) | None) => return false,
-        };
-        if event.is_empty() {
-            return false;
+    pub fn has_event(&self, reply: &str, event: &str) -> bool {
+        match (self.live.reply(reply), self.live.finished.get(reply)) {
+            (Some(open), _) => open.ids.contains(event),
+            (None, Some(Known::Reply(ids))) => ids.contains(event),
+            (None, Some(Known::Whole(_)) | None) => false,
         }
-        let is_new = ids.insert(event);
-        if is_new {
-            ids.remove(event);
-        }
-        !is_new
     }
 
     /// The messages that wait for their turn.
@@ -527,6 +514,7 @@ impl<'s> Tx<'s> {
         }
         match text.filter(|text| can_stand(text)) {
             Some(text) => self.lines.extend_from_slice(text.trim_ascii().as_bytes()),
+            None if self.lines.is_empty() => self.lines = event.to_json().into_bytes(),
             None => self.lines.extend_from_slice(event.to_json().as_bytes()),
         }
         self.lines.push(b'\n');
@@ -546,7 +534,7 @@ impl<'s> Tx<'s> {
         let at = live.replies.iter().position(|reply| reply.msg.id() == event.reply_id);
         let reply = match at.and_then(|at| live.replies.get_mut(at)) {
             Some(reply) => reply,
-            None => match live.finished.get_mut(&*event.reply_id) {
+            None => match live.finished.get(&*event.reply_id) {
                 Some(Known::Reply(ids)) => return is_repeat(ids, event),
                 Some(Known::Whole(_)) => return Err(taken(&event.reply_id)),
                 None if live.replies.len() >= OPEN => return Err(too_many_open()),
@@ -567,6 +555,8 @@ impl<'s> Tx<'s> {
         let at = match fresh {
             Some(reply) => {
                 self.began = true;
+                // Few sessions have more than one, and each is large.
+                live.replies.reserve_exact(1);
                 live.replies.push(reply);
                 live.replies.len() - 1
             }
@@ -685,9 +675,8 @@ fn can_stand(text: &str) -> bool {
 }
 
 /// An event of a reply that has ended: a repeat, or too late.
-fn is_repeat(ids: &mut EventIds, event: &Event<'_>) -> Result<bool, Error> {
-    if event.id.is_empty() || ids.insert(&event.id) {
-        ids.remove(&event.id);
+fn is_repeat(ids: &EventIds, event: &Event<'_>) -> Result<bool, Error> {
+    if !ids.contains(&event.id) {
         let message = format!(
             "{} comes after the end of reply {}; a reply that has ended takes nothing more",
             event.kind.type_name(),

@@ -105,6 +105,10 @@ impl Run {
     /// One that goes on with the other ones, which follow it.
     pub(super) fn joined(parts: &[Self]) -> Option<Self> {
         let first = parts.first()?;
+        if parts.len() == 1 {
+            // Its bytes are there already, for whoever watches.
+            return Some(first.clone());
+        }
         let mut bytes = BytesMut::with_capacity(parts.iter().map(Self::len).sum());
         for part in parts {
             bytes.extend_from_slice(&part.bytes);

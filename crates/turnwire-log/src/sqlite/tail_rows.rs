@@ -245,10 +245,7 @@ impl Rows<'_> {
     }
 
     fn end(&mut self) -> rusqlite::Result<()> {
-        let run = match self.parts.as_slice() {
-            [one] => Some(one.clone()),
-            many => Run::joined(many),
-        };
+        let run = Run::joined(&self.parts);
         self.parts.clear();
         self.bytes = 0;
         let Some(run) = run else { return Ok(()) };

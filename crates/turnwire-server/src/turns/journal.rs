@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::hints::Hints;
 use turnwire_agent::{Halt, Journal};
-use turnwire_core::stamp::System;
+use turnwire_core::Stamp;
+use turnwire_core::stamp::{Series, System};
 use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState};
 use turnwire_log::cost::COST;
 use turnwire_log::store::Status;
@@ -27,6 +28,8 @@ pub(super) struct Commits {
     /// Where the tools of the session say what they find later.
     findings: Arc<dyn Hints>,
     process: String,
+    /// What stamps its events.
+    stamp: Series,
     /// How many hints the agent knows of.
     hints: usize,
     /// Whether the reply waited for somebody, in the course of this call.
@@ -52,6 +55,7 @@ impl Commits {
             counts: Counts::new(&turns.metrics, &turns.config, agent, reply_id),
             findings: Arc::new(findings),
             process: turns.process.clone(),
+            stamp: Series::default(),
             hints: hints_in(partial),
             has_waited: false,
         }
@@ -60,7 +64,7 @@ impl Commits {
     /// What the makers of these events could not know.
     fn fill(&self, events: &mut [Event<'static>]) {
         for event in events {
-            fill(event, &self.session);
+            fill(event, &self.session, &self.stamp);
             match &event.kind {
                 // What it costs is said once, by the prices of this moment.
                 EventKind::ModelCallEnd(end) => {
@@ -203,11 +207,11 @@ pub(crate) fn seconds(timeout: Duration) -> u64 {
 
 /// An event with what its maker could not know.
 pub(crate) fn filled(mut event: Event<'static>, session: &Session) -> Event<'static> {
-    fill(&mut event, session);
+    fill(&mut event, session, &System);
     event
 }
 
-fn fill(event: &mut Event<'static>, session: &Session) {
+fn fill(event: &mut Event<'static>, session: &Session, stamp: &impl Stamp) {
     let id = match &mut event.kind {
         EventKind::ReplyStart(start) => Some(&mut start.session_id),
         EventKind::ReplyEnd(end) => Some(&mut end.session_id),
@@ -216,7 +220,7 @@ fn fill(event: &mut Event<'static>, session: &Session) {
     if let Some(id) = id.filter(|id| id.is_empty()) {
         session.id().clone_into(id);
     }
-    event.stamp(&System);
+    event.stamp(stamp);
 }
 
 /// Has the end of a reply say what all of it cost.

@@ -1,0 +1,368 @@
+//! Which events were seen, by their ids.
+
+use hashbrown::HashSet;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::fmt;
+use std::hash::Hasher;
+
+/// An event's id in 16 bytes: 32 hexadecimal digits (what AgentScope and Turnwire write) exactly,
+/// anything else by a hash that never changes, since cursors are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct EventId(u128);
+
+impl EventId {
+    #[inline]
+    pub(super) fn of(id: &str) -> Self {
+        Self(hex(id.as_bytes()).unwrap_or_else(|| {
+            let mut hasher = SipHasher13::new();
+            hasher.write(id.as_bytes());
+            hasher.finish128().as_u128()
+        }))
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// The number that 32 lower-case hexadecimal digits are, read eight at a time.
+#[inline]
+fn hex(digits: &[u8]) -> Option<u128> {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const TOP: u64 = 0x80 * EACH;
+    let digits: &[u8; 32] = digits.try_into().ok()?;
+    let (mut number, mut good) = (0u128, TOP);
+    for eight in digits.as_chunks::<8>().0 {
+        let word = u64::from_be_bytes(*eight);
+        // The top bit of each byte tells whether it is in '0'..='9', or in 'a'..='f'. Bytes below 128
+        // never carry into the next one.
+        let ascii = word & !TOP;
+        let digit = (ascii + 0x50 * EACH) & !(ascii + 0x46 * EACH);
+        let letter = (ascii + 0x1f * EACH) & !(ascii + 0x19 * EACH) & TOP;
+        good &= (digit | letter) & !word;
+        let mut value = (word & (0x0f * EACH)) + (letter >> 7) * 9;
+        value = (value | value >> 4) & 0x00ff_00ff_00ff_00ff;
+        value = (value | value >> 8) & 0x0000_ffff_0000_ffff;
+        value = (value | value >> 16) & 0xffff_ffff;
+        number = number << 32 | u128::from(value);
+    }
+    (good == TOP).then_some(number)
+}
+
+/// The ids of events that were seen, for whoever has to know a repeat without folding.
+///
+/// ```
+/// let mut ids = turnwire_core::EventIds::default();
+/// assert!(ids.insert("e1"));
+/// assert!(!ids.insert("e1"));
+/// ids.remove("e1");
+/// assert!(ids.insert("e1"));
+/// // What has no id is always new.
+/// assert!(ids.insert("") && ids.insert(""));
+/// ```
+///
+/// It costs at most about 40 bytes an id; ids that count up, next to nothing.
+#[derive(Clone, Default)]
+pub struct EventIds(IdSet);
+
+impl EventIds {
+    /// Remembers an id, and says whether it was new.
+    #[inline]
+    pub fn insert(&mut self, id: &str) -> bool {
+        id.is_empty() || self.0.insert(EventId::of(id))
+    }
+
+    /// Whether it remembers an id.
+    pub fn contains(&self, id: &str) -> bool {
+        !id.is_empty() && self.0.contains(EventId::of(id))
+    }
+
+    /// Forgets an id.
+    pub fn remove(&mut self, id: &str) {
+        self.0.remove(EventId::of(id));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for EventIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventIds({})", self.len())
+    }
+}
+
+/// A set of ids that costs at most about 40 bytes for each, also while it grows.
+///
+/// Most replies are short: their ids are a list. A longer one has a table; and since a table that
+/// doubles holds three times its size for a moment, a long one has many small tables. Ids that count
+/// up, as those of our own agents do, are kept as where they begin and end.
+#[derive(Clone, Default)]
+pub(super) struct IdSet {
+    list: Vec<EventId>,
+    tables: Vec<Table>,
+    series: Vec<Series>,
+    /// The one that came last.
+    last: Option<EventId>,
+}
+
+type Table = HashSet<EventId, foldhash::fast::RandomState>;
+
+/// Ids that follow each other, from the first to the last.
+#[derive(Clone, Copy)]
+struct Series(EventId, EventId);
+
+impl Series {
+    fn contains(&self, id: EventId) -> bool {
+        self.0 <= id && id <= self.1
+    }
+
+    fn ids(&self) -> impl Iterator<Item = EventId> + use<> {
+        (self.0.0..=self.1.0).map(EventId)
+    }
+
+    /// What is left of it before and behind one.
+    fn without(self, id: EventId) -> impl Iterator<Item = Self> {
+        let before = (self.0 < id).then(|| Self(self.0, EventId(id.0.wrapping_sub(1))));
+        let behind = (id < self.1).then(|| Self(EventId(id.0.wrapping_add(1)), self.1));
+        before.into_iter().chain(behind)
+    }
+}
+
+impl IdSet {
+    const LIST: usize = 1 << 5;
+    const TABLE: usize = 1 << 12;
+    const TABLES: usize = 1 << 6;
+    /// All are looked through for each id.
+    const SERIES: usize = 1 << 3;
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let series = self.series.iter().map(|Series(first, last)| last.0 - first.0 + 1);
+        let in_series = series.fold(0, u128::saturating_add);
+        self.singles().saturating_add(usize::try_from(in_series).unwrap_or(usize::MAX))
+    }
+
+    /// Gives back what only one that grows needs.
+    pub(super) fn shrink(&mut self) {
+        self.list.shrink_to_fit();
+        self.series.shrink_to_fit();
+    }
+
+    /// How many are in no series.
+    fn singles(&self) -> usize {
+        self.list.len() + self.tables.iter().map(Table::len).sum::<usize>()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = EventId> {
+        let singles = self.list.iter().chain(self.tables.iter().flatten()).copied();
+        singles.chain(self.series.iter().flat_map(Series::ids))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "only some bits are needed")]
+    #[inline]
+    fn at(&self, id: EventId) -> usize {
+        // Some UUIDs are random at their end, others at their beginning: all bits count.
+        let mixed = (id.0 ^ id.0 >> 64) as u64;
+        let at = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
+        at & self.tables.len().wrapping_sub(1)
+    }
+
+    #[inline]
+    fn table(&mut self, id: EventId) -> Option<&mut Table> {
+        let at = self.at(id);
+        self.tables.get_mut(at)
+    }
+
+    pub(super) fn contains(&self, id: EventId) -> bool {
+        self.series.iter().any(|series| series.contains(id))
+            || self.list.contains(&id)
+            || self.tables.get(self.at(id)).is_some_and(|table| table.contains(&id))
+    }
+
+    /// Whether it was not there.
+    #[inline]
+    pub(super) fn insert(&mut self, id: EventId) -> bool {
+        let last = self.last.replace(id);
+        if last.and_then(|last| last.0.checked_add(1)) == Some(id.0) {
+            return self.insert_next(id);
+        }
+        if self.series.iter().any(|series| series.contains(id)) {
+            return false;
+        }
+        self.insert_single(id)
+    }
+
+    /// Inserts one that follows the one before it.
+    fn insert_next(&mut self, id: EventId) -> bool {
+        if self.contains(id) {
+            return false;
+        }
+        let count = self.series.len();
+        match self.series.last_mut() {
+            Some(series) if series.1.0.checked_add(1) == Some(id.0) => series.1 = id,
+            _ if count < Self::SERIES => self.series.push(Series(id, id)),
+            _ => return self.insert_single(id),
+        }
+        true
+    }
+
+    #[inline]
+    fn insert_single(&mut self, id: EventId) -> bool {
+        if self.tables.len() < Self::TABLES {
+            return self.insert_in_few(id);
+        }
+        self.table(id).is_some_and(|table| table.insert(id))
+    }
+
+    fn insert_in_few(&mut self, id: EventId) -> bool {
+        if self.tables.is_empty() {
+            let new = !self.list.contains(&id);
+            if new {
+                self.list.push(id);
+            }
+            if self.list.len() >= Self::LIST {
+                self.tables.push(std::mem::take(&mut self.list).into_iter().collect());
+            }
+            return new;
+        }
+        let new = self.table(id).is_some_and(|table| table.insert(id));
+        if self.singles() >= Self::TABLE {
+            let one = std::mem::take(&mut self.tables);
+            self.tables = vec![Table::default(); Self::TABLES];
+            for id in one.into_iter().flatten() {
+                self.insert_single(id);
+            }
+        }
+        new
+    }
+
+    pub(super) fn remove(&mut self, id: EventId) {
+        self.last = None;
+        self.list.retain(|known| *known != id);
+        if let Some(table) = self.table(id) {
+            table.remove(&id);
+        }
+        if let Some(at) = self.series.iter().position(|series| series.contains(id)) {
+            let series = self.series.remove(at);
+            self.series.extend(series.without(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lower_case_hexadecimal_ids_are_taken_as_numbers() {
+        let id = "0123456789abcdef0123456789abcdef";
+        assert_eq!(hex(id.as_bytes()), Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
+        for other in [&id.to_uppercase(), &id[1..], "", "é123456789abcdef0123456789abcde"] {
+            assert_eq!(hex(other.as_bytes()), None);
+        }
+        // Every byte, in every place of a word.
+        for (place, byte) in (0..8).flat_map(|place| (0..=u8::MAX).map(move |byte| (place, byte))) {
+            let mut digits = *b"00000000000000000000000000000000";
+            digits[24 + place] = byte;
+            let value = char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
+            let expected = value.map(|value| u128::from(value) << (4 * (7 - place)));
+            assert_eq!(hex(&digits), expected, "{byte:#x} at {place}");
+        }
+    }
+
+    #[test]
+    fn the_hash_of_other_ids_never_changes() {
+        let id = EventId::of("evt_1");
+        assert_eq!(id.to_string(), "487d7d00696e39c557804d8d4278f51d");
+        // What a cursor holds reads back as itself.
+        assert_eq!(EventId::of(&id.to_string()), id);
+    }
+
+    #[test]
+    fn ids_that_are_alike_at_either_end_spread_over_all_tables() {
+        for shift in [0, 40, 96] {
+            let mut set = IdSet::default();
+            for n in 0..20_000u128 {
+                set.insert(EventId(0xabcd_0000_0000_0000_0000_0000_0000_1234 ^ n << shift));
+            }
+            let largest = set.tables.iter().map(Table::len).max().unwrap();
+            assert!(largest < 2 * 20_000 / IdSet::TABLES, "{largest} in one table");
+        }
+    }
+
+    #[test]
+    fn the_set_keeps_every_id_as_it_spreads() {
+        let mut set = IdSet::default();
+        for n in 0..20_000u128 {
+            assert!(set.insert(EventId(n)));
+            assert!(!set.insert(EventId(n)));
+            assert!(set.contains(EventId(n / 2)) && !set.contains(EventId(n + 1)));
+        }
+        assert_eq!((set.len(), set.iter().count()), (20_000, 20_000));
+        set.remove(EventId(7));
+        assert!(!set.contains(EventId(7)) && set.contains(EventId(8)));
+    }
+
+    #[test]
+    fn ids_that_count_up_cost_nothing() {
+        let mut set = IdSet::default();
+        for n in 0..20_000u128 {
+            set.insert(EventId(1 << 90 | n));
+        }
+        assert_eq!((set.singles(), set.series.len(), set.len()), (1, 1, 20_000));
+    }
+
+    #[test]
+    fn pairs_that_follow_each_other_make_no_long_list_of_series() {
+        let mut set = IdSet::default();
+        for n in 0..2000u128 {
+            set.insert(EventId(n * 10));
+            set.insert(EventId(n * 10 + 1));
+        }
+        assert_eq!((set.series.len(), set.len()), (IdSet::SERIES, 4000));
+    }
+
+    #[test]
+    fn it_is_a_set_whatever_comes() {
+        // A small generator of its own: this crate's tests know no other.
+        let mut seed = 0x5eed_u64;
+        let mut next = |below: u64| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..200 {
+            let (mut set, mut model) = (IdSet::default(), std::collections::BTreeSet::new());
+            let mut at = 0;
+            for _ in 0..400 {
+                at = if next(5) == 0 { next(300) } else { (at + 1) % 300 };
+                let id = EventId(at.into());
+                if next(6) == 0 {
+                    set.remove(id);
+                    model.remove(&id);
+                } else {
+                    assert_eq!(set.insert(id), model.insert(id));
+                }
+                assert_eq!(set.len(), model.len());
+            }
+            let mut all: Vec<EventId> = set.iter().collect();
+            all.sort_unstable();
+            assert!(all.iter().eq(&model));
+            assert!((0..300).map(EventId).all(|id| set.contains(id) == model.contains(&id)));
+        }
+    }
+}
