@@ -145,15 +145,19 @@ impl Feed {
         self.ring.lock().start
     }
 
-    /// What is behind a place.
+    /// What is behind a place. What the only watcher has is not kept.
     pub fn take(&self, cursor: u64) -> Taken {
-        let ring = self.ring.lock();
+        let mut ring = self.ring.lock();
         if cursor < ring.start {
             return Taken::Gone;
         }
         let at = ring.batches.partition_point(|batch| batch.last <= cursor);
         let Some(batch) = ring.batches.get(at) else { return Taken::NotYet };
-        Taken::Bytes(batch.behind(cursor), batch.last)
+        let (bytes, last) = (batch.behind(cursor), batch.last);
+        if self.encoded.receiver_count() == 1 {
+            (0..=at).for_each(|_| ring.forget_oldest());
+        }
+        Taken::Bytes(bytes, last)
     }
 
     fn push(&self, batch: Batch) {
@@ -162,10 +166,16 @@ impl Feed {
         ring.bytes += batch.bytes.len();
         ring.batches.push_back(batch);
         while ring.bytes > most && ring.batches.len() > 1 {
-            if let Some(oldest) = ring.batches.pop_front() {
-                ring.bytes -= oldest.bytes.len();
-                ring.start = oldest.last;
-            }
+            ring.forget_oldest();
+        }
+    }
+}
+
+impl Ring {
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.batches.pop_front() {
+            self.bytes -= oldest.bytes.len();
+            self.start = oldest.last;
         }
     }
 }
@@ -262,6 +272,25 @@ mod tests {
             tokio::time::advance(Duration::from_millis(u64::from(event % 3 == 0) * 3)).await;
         }
         longest
+    }
+
+    #[test]
+    fn what_the_only_watcher_has_is_not_kept_and_what_two_may_want_is() {
+        let feed = Feed {
+            ring: Mutex::default(),
+            encoded: watch::Sender::new(0),
+            _over: CancellationToken::new().drop_guard(),
+        };
+        let batch =
+            |at| Batch { first: at, last: at, bytes: Bytes::from_static(b"e"), ends: vec![1] };
+        let has = |cursor| matches!(feed.take(cursor), Taken::Bytes(_, last) if last == cursor + 1);
+        let one = feed.subscribe();
+        (1..=3).for_each(|at| feed.push(batch(at)));
+        assert!(has(0) && has(1));
+        assert!(matches!(feed.take(1), Taken::Gone));
+        let other = feed.subscribe();
+        assert!(has(2) && has(2));
+        drop((one, other));
     }
 
     #[tokio::test(start_paused = true)]
