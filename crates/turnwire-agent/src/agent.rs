@@ -146,11 +146,11 @@ impl Agent {
     ) -> Result<(), Halt> {
         // What the middleware stops is this call, and nothing of whoever made it.
         turn.stop = turn.stop.child_token();
-        let run = Run::new(&self.core, &turn, journal);
-        match shape {
-            Some(shape) => run.shaped(shape).go().await,
-            None => run.go().await,
+        let mut run = Run::new(&self.core, &turn, journal);
+        if let Some(shape) = shape {
+            run.shaped(shape);
         }
+        run.go().await
     }
 
     /// The whole reply to these messages. One that waits for a person comes as far as it goes.

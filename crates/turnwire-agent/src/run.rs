@@ -79,12 +79,12 @@ impl<'r> Run<'r> {
     }
 
     /// The answer must have this form, whatever else was said about it.
-    pub(crate) fn shaped(self, shape: Arc<Shape>) -> Self {
-        Self { shape: Ok(Some(shape)), ..self }
+    pub(crate) fn shaped(&mut self, shape: Arc<Shape>) {
+        self.shape = Ok(Some(shape));
     }
 
     /// Goes on until the reply ends, or waits for somebody.
-    pub(crate) async fn go(mut self) -> Result<(), Halt> {
+    pub(crate) async fn go(&mut self) -> Result<(), Halt> {
         match (self.steps().await, self.context.why()) {
             (Err(Halt::Stopped), Some(why)) => self.stop(why).await,
             (done, _) => done,
