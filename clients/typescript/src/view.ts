@@ -4,6 +4,7 @@ import type { FoldError } from "./error.js";
 import type { Event, MsgJson, ToolCall } from "./generated/model.js";
 import { Folder, Msg, snapshot } from "./message.js";
 import type { Queued, Sendable, Sent, Session, SessionInfo, Status } from "./session.js";
+import { within } from "./http.js";
 import { keep, type Connection } from "./watch.js";
 
 /** A call that waits for a person (`approve`, `deny`), or for a client (`result`). */
@@ -98,7 +99,7 @@ export class SessionView implements AsyncIterable<SessionState> {
   #dirty = true;
   #scheduled = false;
   #listeners = new Set<() => void>();
-  #stop = new AbortController();
+  #stop: AbortController;
   #refreshing: "no" | "yes" | "again" = "no";
   #limit: number;
 
@@ -107,9 +108,7 @@ export class SessionView implements AsyncIterable<SessionState> {
     readonly options: ViewOptions = {},
   ) {
     this.#limit = options.limit ?? 50;
-    const { signal } = options;
-    if (signal?.aborted) this.close();
-    signal?.addEventListener("abort", () => this.close(), { once: true });
+    this.#stop = within(options.signal);
     void this.#run();
   }
 
