@@ -114,7 +114,7 @@ export class Session {
   }
 
   #post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
-    return this.http.ask("POST", this.#path + path, { body: body === undefined ? undefined : JSON.stringify(body), headers });
+    return this.http.ask("POST", this.#path + path, { body: JSON.stringify(body), headers });
   }
 
   /** The session as it is now. */
