@@ -61,6 +61,7 @@ export interface Ask {
   body?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal | undefined;
+  accept?: string;
   /** For how long there may be no sound; otherwise as for everything. */
   silence?: number;
 }
@@ -85,10 +86,10 @@ export class Http {
   }
 
   /** One request; an answer that is no success is an error. */
-  async once(method: string, path: string, { body, headers, signal }: Ask): Promise<Response> {
+  async once(method: string, path: string, { body, headers, accept, signal }: Ask): Promise<Response> {
     const { fetch = globalThis.fetch } = this.options;
     const token = await this.token();
-    const init = { method, headers: { ...headers, ...(token && { authorization: `Bearer ${token}` }) }, body, signal };
+    const init = { method, headers: { ...(accept && { accept }), ...headers, ...(token && { authorization: `Bearer ${token}` }) }, body, signal };
     const response = await fetch(this.base + path, init as RequestInit).catch((error) => {
       throw new TurnwireError(`cannot reach ${this.base || "the server"}: ${error}`);
     });

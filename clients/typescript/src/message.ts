@@ -4,6 +4,7 @@ import { bad, type FoldError } from "./error.js";
 import { Fold, isPartOfReply, type Cursor, type EventLike, type Outcome } from "./fold.js";
 import type {
   ContentBlock,
+  DataBlock,
   Fields,
   FinishedReason,
   MsgJson,
@@ -12,7 +13,7 @@ import type {
   Usage,
 } from "./generated/model.js";
 import { newId } from "./id.js";
-import { list, needText, readMsg, type Json } from "./read.js";
+import { isData, list, needText, readMsg, type Json } from "./read.js";
 
 export type * from "./generated/model.js";
 export { EventType } from "./generated/model.js";
@@ -183,7 +184,7 @@ function copied(block: ContentBlock): ContentBlock {
   if (copy.type === "tool_result" && typeof copy.output !== "string") {
     copy.output = copy.output.map((part) => copied(part) as typeof part);
   }
-  if ("source" in copy && typeof copy.source === "object") copy.source = { ...copy.source! } as never;
+  if (isData(copy)) (copy as DataBlock).source = { ...(copy as DataBlock).source };
   return copy;
 }
 

@@ -143,7 +143,7 @@ export class Session {
 
   /** The log as it is: one event a line. */
   export({ signal }: Signal = {}): Promise<string> {
-    return this.http.ask("GET", `${this.#path}/events`, { headers: { accept: "application/x-ndjson" }, signal }, String);
+    return this.http.ask("GET", `${this.#path}/events`, { accept: "application/x-ndjson", signal }, String);
   }
 
   /** A page of messages, oldest first; the page before it is that `before: next_before`. */

@@ -6,7 +6,7 @@ import type { Connect } from "./watch.js";
 export function sse(http: Http): Connect {
   return async ({ session, after, raw, until, signal, heard, live, event }) => {
     const path = `/v1/sessions/${encodeURIComponent(session)}/events${query({ after, raw, until })}`;
-    const response = await http.once("GET", path, { headers: { accept: "text/event-stream" }, signal });
+    const response = await http.once("GET", path, { accept: "text/event-stream", signal });
     // Only this says that there is nothing more to come: anything else may be a cut.
     if (response.status === 204) return;
     live();
