@@ -210,7 +210,7 @@ export class SessionView implements AsyncIterable<SessionState> {
   }
 
   #event(event: Event): void {
-    const { type, reply_id, agent_path = null, parent_tool_call_id = null, tool_calls, created_at: since = null } = event as Event & Record<string, any>;
+    const { type, reply_id, agent_path = null, parent_tool_call_id = null, tool_calls = [], created_at: since = null } = event as Event & Record<string, any>;
     if (type === "RESET") this.#forget();
     const isOfSubAgent = parent_tool_call_id !== null || agent_path?.includes("/");
     if (reply_id && isOfSubAgent && !this.#whose.get(reply_id)?.agent_path) this.#whose.set(reply_id, { agent_path, parent_tool_call_id });
@@ -224,7 +224,7 @@ export class SessionView implements AsyncIterable<SessionState> {
   /** Asks for what no event says: the queue, until when to answer, the tokens of all. */
   async #refresh(): Promise<void> {
     if (this.#refreshing++) return;
-    const session = await this.session.get(this.#stop).catch(() => null);
+    const session = await this.session.get({ signal: this.#stop.signal }).catch(() => null);
     const again = this.#refreshing > 1;
     this.#refreshing = 0;
     if (session) {
