@@ -179,6 +179,6 @@ export function pause({ min, max }: Retry, attempt: number): number {
 
 /** `?a=1&b=2` of what is there. */
 export function query(fields: object): string {
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== false);
+  const given = Object.entries(fields).filter(([, value]) => value || value === 0);
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }

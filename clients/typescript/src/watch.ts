@@ -95,7 +95,7 @@ export async function keep(http: Http, connect: Connect, what: Watching & { sign
 
 /** The place in a token; 0 where there is none. */
 function seqOf(token: string | undefined): number {
-  return Number(token?.match(/(?:^|\.)(\d+)$/)?.[1] ?? 0);
+  return Number(token?.split(".").at(-1)) || 0;
 }
 
 /** A stream of events that comes back by itself. Leaving its loop, `close()` or its signal ends it. */

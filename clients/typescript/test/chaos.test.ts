@@ -106,11 +106,13 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     const { id } = await connect({ url: server.url }).create();
     const session = client(server.url, transport).session(id);
     const view = new SessionView(session, { signal: whileTesting() });
-    await view.send("long 60");
+    // So long that however slow this is, it is killed in the middle.
+    await view.send("long 1000");
     await when(view, "streaming", ({ streaming }) => streaming && JSON.stringify(streaming).length > 700);
     await server.end("SIGKILL");
     const { connection } = await when(view, "waiting", ({ connection }) => connection.state === "waiting");
     expect(connection).toMatchObject({ error: { type: "lost" }, retryAt: expect.any(Number) });
+    server.rate = 0;
     await server.start(new URL(server.url).host);
     const state = await when(view, "ended", ({ messages, status }) => status === "idle" && messages[1]?.finished_at);
     const { messages } = await session.history();

@@ -33,7 +33,7 @@ export class Server {
   constructor(
     readonly folder: string,
     readonly options: string[],
-    readonly rate: number,
+    public rate: number,
   ) {}
 
   async start(listen = "127.0.0.1:0"): Promise<void> {
