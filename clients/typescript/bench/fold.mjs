@@ -3,18 +3,17 @@
 import { Folder, Msg } from "turnwire/message";
 
 const AT = "2026-01-01T00:00:00.000Z";
-const start = (block_id, seq) => ({ type: "TEXT_BLOCK_START", id: `e${seq}`, created_at: AT, metadata: {}, reply_id: "r", block_id, seq });
-const delta = (block_id, seq) => ({ type: "TEXT_BLOCK_DELTA", id: `e${seq}`, created_at: AT, metadata: {}, reply_id: "r", block_id, delta: "lorem ", seq });
+const event = (type, reply_id, block_id, seq, more) => ({ type, id: `e${seq}`, created_at: AT, metadata: {}, reply_id, block_id, ...more, seq });
 
 /** As it comes from a server: every text is its own. */
 const fresh = (events) => JSON.parse(JSON.stringify(events));
 
-/** So many blocks, each with so many deltas, one block behind the other. */
-function stream(blocks, deltas) {
+/** A reply of so many blocks, each with so many deltas, one block behind the other. */
+function stream(blocks, deltas, reply = "r") {
   const events = [];
   for (let block = 0; block < blocks; block++) {
-    events.push(start(`block-${block}`, events.length + 1));
-    for (let at = 0; at < deltas; at++) events.push(delta(`block-${block}`, events.length + 1));
+    events.push(event("TEXT_BLOCK_START", reply, `block-${block}`, events.length + 1));
+    for (let at = 0; at < deltas; at++) events.push(event("TEXT_BLOCK_DELTA", reply, `block-${block}`, events.length + 1, { delta: "lorem " }));
   }
   return fresh(events);
 }
@@ -35,12 +34,14 @@ function plainReducer(state, event) {
   }
 }
 
+function folded(events) {
+  const msg = Msg.reply(events[0].reply_id);
+  for (const event of events) msg.appendEvent(event);
+  return msg.content;
+}
+
 const folds = {
-  turnwire: (events) => {
-    const msg = Msg.reply("r");
-    for (const event of events) msg.appendEvent(event);
-    return msg.content;
-  },
+  turnwire: folded,
   "turnwire, a Folder": (events) => {
     const folder = new Folder();
     for (const event of events) folder.push(event);
@@ -61,14 +62,17 @@ function cost(fold, events) {
   return (user + system) / 1000;
 }
 
-/** The best of several rounds for each, one after the other in every round. */
-function times(cases, rounds) {
-  const best = cases.map(() => Infinity);
-  for (let round = 0; round < rounds; round++) {
-    cases.forEach(([fold, events], at) => (best[at] = Math.min(best[at], cost(fold, events))));
+/** What each took in every round, one after the other in a round, and the next round the other way. */
+function rounds(cases, count) {
+  const took = cases.map(() => []);
+  for (let round = 0; round < count; round++) {
+    const order = [...cases.keys()];
+    for (const at of round % 2 ? order.reverse() : order) took[at].push(cost(...cases[at]));
   }
-  return best;
+  return took;
 }
+
+const median = (values) => [...values].sort((a, b) => a - b)[values.length >> 1];
 
 const show = (name, ms, events) => console.log(`${name.padEnd(44)} ${ms.toFixed(1).padStart(9)} ms ${((ms * 1e6) / events).toFixed(0).padStart(8)} ns an event`);
 
@@ -79,14 +83,17 @@ const one = stream(1, 100_000);
 const figures = {};
 for (const [shape, events] of [["100,000 text deltas in 1 block", one], [`100,000 text deltas in ${BLOCKS} blocks`, many]]) {
   const names = Object.keys(folds);
-  const ms = times(names.map((name) => [folds[name], events]), 15);
+  const ms = rounds(names.map((name) => [folds[name], events]), 15).map((took) => Math.min(...took));
   names.forEach((name, at) => show(`${shape}, ${name}`, ms[at], events.length));
   figures[shape] = ms[2] / ms[0];
   console.log(`${shape}: ${figures[shape].toFixed(1)} times less than the plain reducer\n`);
 }
 
-const sizes = [1250, 2500, 5000].map((blocks) => ({ blocks, events: stream(blocks, 20) }));
-const ms = times(sizes.map(({ events }) => [folds.turnwire, events]), 25);
-sizes.forEach(({ blocks, events }, at) => show(`${blocks} blocks of 20 deltas`, ms[at], events.length));
-figures.growth = ms[2] / ms[0] / 4;
-console.log(`5,000 blocks cost ${figures.growth.toFixed(2)} times what 1,250 do, an event (1 is linear)`);
+// The same events in as many blocks, and everything kept to the end: only how many of them one reply has is different.
+const TOTAL = 5000;
+const shapes = [8, 4, 2, 1].map((replies) => Array.from({ length: replies }, (_, at) => stream(TOTAL / replies, 20, `r${at}`)));
+const together = (streams) => streams.map(folded).flat();
+const took = rounds(shapes.map((streams) => [together, streams]), 41).map(median);
+shapes.forEach((streams, at) => show(`${streams.length} replies of ${TOTAL / streams.length} blocks of 20 deltas`, took[at], TOTAL * 21));
+figures.growth = took[3] / took[1];
+console.log(`5,000 blocks in one reply cost ${figures.growth.toFixed(2)} times what they do in four (1 is linear)`);

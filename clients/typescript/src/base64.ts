@@ -16,11 +16,12 @@ export interface Open {
 }
 
 const DIGITS = /^[A-Za-z0-9+/]*$/;
-const BEGUN = /^(?:[A-Za-z0-9+/]{1,3}|[A-Za-z0-9+/]{2}=)$/;
-const notBase64 = () => bad("BadBase64", "this is no base64, or it ends inside a byte");
+const BEGUN = /^[A-Za-z0-9+/]{1,2}([A-Za-z0-9+/]|=)?$/;
+const notBase64 = () => bad("BadBase64", "it is none, or ends inside a byte");
+const wholeOf = ({ length }: string) => length - (length % 4);
 
 export function open(text: string): Open {
-  const whole = text.length - (text.length % 4);
+  const whole = wholeOf(text);
   const kept = text[whole - 1] === "=" ? whole - 4 : whole;
   return { head: text.slice(0, kept), padded: text.slice(kept, whole), begun: text.slice(whole) };
 }
@@ -30,63 +31,50 @@ export function text({ head, padded, begun }: Open): string {
 }
 
 /** The state with a piece behind it; the old one stays good. `closed`: no more comes. */
-export function append(state: Open, piece: string, closed = false): Open {
-  if (!state.padded && !closed && DIGITS.test(piece) && DIGITS.test(state.begun)) {
+export function append({ head, padded, begun }: Open, piece: string, closed = false): Open {
+  let rest = begun + piece;
+  if (!padded && !closed && DIGITS.test(rest)) {
     // Whole groups are what they would become when they are read and written again.
-    const joined = state.begun + piece;
-    const whole = joined.length - (joined.length % 4);
-    return { head: state.head + joined.slice(0, whole), padded: "", begun: joined.slice(whole) };
+    const whole = wholeOf(rest);
+    return { head: head + rest.slice(0, whole), padded, begun: rest.slice(whole) };
   }
-  let bytes = group(state.padded);
-  let rest = (state.begun + piece).replace(/[\t\n\f\r ]+/g, "");
+  rest = rest.replace(/[\t\n\f\r ]+/g, "");
+  let bytes = decode(padded.replace(/==?$/, ""));
   for (let pad; (pad = rest.indexOf("=")) >= 0; ) {
-    const at = pad - (pad % 4);
-    if (pad - at < 2) throw notBase64();
-    const last = rest.slice(at, at + 4);
-    if (last.length === 3) break; // `ab=`: the second `=` is still to come.
-    if (!/^=?=$/.test(last.slice(pad - at))) throw notBase64();
-    bytes += decode(rest.slice(0, at)) + decode(last.slice(0, pad - at));
-    rest = rest.slice(at + 4);
+    const end = pad - (pad % 4) + 4;
+    if (pad % 4 < 2) throw notBase64();
+    if (rest.length < end) break; // `ab=`: the second `=` is still to come.
+    if (!/^=+$/.test(rest.slice(pad, end))) throw notBase64();
+    bytes += decode(rest.slice(0, pad));
+    rest = rest.slice(end);
   }
-  const whole = rest.length - (rest.length % 4);
+  const whole = wholeOf(rest);
   bytes += decode(rest.slice(0, whole));
-  let begun = rest.slice(whole);
+  begun = rest.slice(whole);
   if (begun && !BEGUN.test(begun)) throw notBase64();
   if (closed) {
-    if (begun.length === 1) throw notBase64();
     bytes += decode(begun.replace("=", ""));
     begun = "";
   }
   const more = open(btoa(bytes));
-  return { head: state.head + more.head, padded: more.padded, begun };
+  return { ...more, head: head + more.head, begun };
 }
 
 export function checkEnd({ begun }: Open): void {
-  if (begun.length === 1 && BEGUN.test(begun)) throw notBase64();
+  if (begun.length === 1 && DIGITS.test(begun)) throw notBase64();
 }
 
 /** A group that has begun is taken as unpadded; a rest that is no byte is dropped. */
 export function close(state: Open): Open {
-  if (!BEGUN.test(state.begun)) return state;
-  let bytes;
+  const { begun } = state;
   try {
-    bytes = group(state.padded);
+    return BEGUN.test(begun) ? append(begun[1] ? state : { ...state, begun: "" }, "", true) : state;
   } catch {
     return state;
   }
-  if (state.begun.length > 1) bytes += decode(state.begun.replace("=", ""));
-  return open(state.head + btoa(bytes));
-}
-
-function group(padded: string): string {
-  const digits = padded.replace(/==?$/, "");
-  if (padded && (digits.length < 2 || !DIGITS.test(digits))) {
-    throw notBase64();
-  }
-  return atob(digits);
 }
 
 function decode(digits: string): string {
-  if (!DIGITS.test(digits)) throw notBase64();
+  if (!DIGITS.test(digits) || digits.length % 4 === 1) throw notBase64();
   return atob(digits);
 }

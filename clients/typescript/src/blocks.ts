@@ -56,11 +56,12 @@ export class BlockStream {
 
   /** Takes a frame; whether there is something new to show. */
   push(frame: BlockFrame): boolean {
+    const { event_id: lastEventId } = frame;
     this.#group.push(frame);
-    if (!frame["event_id"]) return false;
+    if (!lastEventId) return false;
     for (const each of this.#group) this.handleEvent(each);
     this.#group = [];
-    this.#turn = { ...this.turn, lastEventId: frame["event_id"] };
+    this.#set({ lastEventId });
     return true;
   }
 
@@ -71,54 +72,48 @@ export class BlockStream {
 
   get turn(): Turn {
     if (this.#dirty) {
-      this.#dirty = false;
       const shown = [...this.#blocks.values()].filter(({ index }) => !this.#merged.has(index));
-      this.#turn = { ...this.#turn, blocks: shown.sort((a, b) => a.index - b.index) };
+      this.#set({ blocks: shown.sort((a, b) => a.index - b.index) });
+      this.#dirty = false;
     }
     return this.#turn;
   }
 
   #set(change: Partial<Turn>): void {
-    this.#turn = { ...this.turn, ...change };
+    this.#turn = { ...this.#turn, ...change };
   }
 
   /** Applies a frame at once. */
   handleEvent(frame: BlockFrame): void {
-    const { index } = frame as BlockFrame & { index: number };
-    switch (frame.type) {
+    const { type, index, delta, is_final, content_block, message_id, event } = frame;
+    switch (type) {
       case "message_start":
-        this.#blocks.clear();
-        this.#tools.clear();
-        this.#merged.clear();
-        this.#set({ ...EMPTY, messageId: frame["message_id"] ?? null, isStreaming: true, lastEventId: this.#turn.lastEventId });
+        this.#clear({ ...EMPTY, messageId: message_id ?? null, isStreaming: true, lastEventId: this.#turn.lastEventId });
         break;
       case "content_block_start": {
-        const block: ShownBlock = { ...frame["content_block"], index };
+        const block: ShownBlock = { ...content_block, index };
         this.#blocks.set(index, block);
-        if (block.type === "tool_use") this.#tools.set(String(block["id"] ?? block["tool_use_id"]), index);
+        if (block.type === "tool_use") this.#tools.set(`${block["id"] ?? block["tool_use_id"]}`, index);
         if (block.type === "tool_result") this.#result(block);
         break;
       }
       case "content_block_delta":
-        this.#change(index, (block) => grown(block, frame["delta"] ?? {}));
-        return;
+        this.#change(index, (block) => grown(block, delta ?? {}));
+        break;
       case "content_block_stop":
-        if (frame["is_final"] === undefined) return;
-        this.#change(index, (block) => ({ ...block, is_final: frame["is_final"] }));
-        return;
+        if (is_final !== undefined) this.#change(index, () => ({ is_final }));
+        break;
       case "content_block_discard":
         this.#blocks.delete(index);
         break;
       case "message_delta":
-        this.#set({ stopReason: frame["delta"]?.stop_reason ?? null });
-        return;
+        this.#set({ stopReason: delta?.stop_reason ?? null });
+        break;
       case "message_stop":
         this.#set({ isStreaming: false });
-        return;
+        break;
       case "event":
-        if (frame["event"]?.type !== "RESET") return;
-        this.#blocks.clear();
-        this.#set(EMPTY);
+        if (event?.type === "RESET") this.#clear(EMPTY);
         break;
       default:
         return;
@@ -126,41 +121,44 @@ export class BlockStream {
     this.#dirty = true;
   }
 
-  /** A result is shown on the call that it is of. */
-  #result(result: ShownBlock): void {
-    const tool = this.#tools.get(String(result["tool_use_id"]));
-    if (tool === undefined) return;
-    this.#merged.add(result.index);
-    const { content, status, artifact } = result as ShownBlock & { content?: unknown; status?: string };
-    this.#change(tool, (block) => ({ ...block, toolResult: content, toolResultError: status === "error", artifact }));
+  #clear(turn: Turn): void {
+    this.#blocks.clear();
+    this.#tools.clear();
+    this.#merged.clear();
+    this.#set(turn);
   }
 
-  #change(index: number, change: (block: ShownBlock) => ShownBlock): void {
+  /** A result is shown on the call that it is of. */
+  #result({ index, tool_use_id, content, status, artifact }: ShownBlock): void {
+    const tool = this.#tools.get(`${tool_use_id}`);
+    if (tool === undefined) return;
+    this.#merged.add(index);
+    this.#change(tool, () => ({ toolResult: content, toolResultError: status === "error", artifact }));
+  }
+
+  #change(index: number, change: (block: ShownBlock) => Partial<ShownBlock>): void {
     const block = this.#blocks.get(index);
-    if (!block) return;
-    this.#blocks.set(index, change(block));
-    this.#dirty = true;
+    if (block) this.#blocks.set(index, { ...block, ...change(block) } as ShownBlock);
   }
 }
 
-function grown(block: ShownBlock, delta: Record<string, any>): ShownBlock {
-  const next = { ...block };
-  if (delta["type"] === "text_delta") {
-    next.text = (block.text ?? "") + (delta["text"] ?? "");
-    const subtype = delta["extras"]?.block_subtype;
-    if (subtype === "user_stopped" || subtype === "error") {
-      next.type = `terminal_${subtype}`;
-      next.extras = delta["extras"];
-    }
-  } else if (delta["type"] === "thinking_delta") {
-    next.thinking = (block.thinking ?? "") + (delta["thinking"] ?? "");
+/** What a delta says of a block, and what it is called there. */
+const SAID: Record<string, string> = {
+  action_requests: "actionRequests",
+  review_configs: "reviewConfigs",
+  timeout_seconds: "timeoutSeconds",
+  status: "processingStatus",
+  message: "processingMessage",
+};
+
+function grown(block: ShownBlock, delta: Record<string, any>): Partial<ShownBlock> {
+  const { type, text = "", thinking = "", extras } = delta;
+  const next: Partial<ShownBlock> = {};
+  for (const key in SAID) if (delta[key] != null) next[SAID[key]!] = delta[key];
+  if (type === "thinking_delta") next.thinking = (block.thinking ?? "") + thinking;
+  if (type === "text_delta") {
+    next.text = (block.text ?? "") + text;
+    if (/^(user_stopped|error)$/.test(extras?.block_subtype)) Object.assign(next, { type: `terminal_${extras.block_subtype}`, extras });
   }
-  if (delta["action_requests"]) {
-    next.actionRequests = delta["action_requests"];
-    next.reviewConfigs = delta["review_configs"];
-    next.timeoutSeconds = delta["timeout_seconds"];
-  }
-  if (delta["status"]) next.processingStatus = delta["status"];
-  if (delta["message"]) next.processingMessage = delta["message"];
   return next;
 }

@@ -14,14 +14,14 @@ export type Problem =
 
 /** An event that does not fit, or a message that is none. What it was for is untouched. */
 export class FoldError extends Error {
-  readonly kind: Problem;
+  declare readonly kind: Problem;
   constructor(kind: Problem, message: string) {
     super(message);
-    this.name = "FoldError";
-    this.kind = kind;
+    Object.assign(this, { name: "FoldError", kind });
   }
 }
 
-export function bad(kind: Problem, message: string): FoldError {
-  return new FoldError(kind, message);
+/** The error of a kind, about this. */
+export function bad(kind: Problem, what: unknown): FoldError {
+  return new FoldError(kind, `${kind}: ${what}`);
 }

@@ -2,8 +2,8 @@
 
 import { append, checkEnd, close, open, text, type Open } from "./base64.js";
 import { bad, FoldError, type Problem } from "./error.js";
-import { EventType, USAGE, type ContentBlock, type DataBlock, type Part, type ToolCall, type ToolResult } from "./generated/model.js";
-import { block, checkRole, error, familyOf, isData, list, need, toolCall, toolResult, type Json } from "./read.js";
+import { EventType, USAGE, type ContentBlock, type DataBlock, type MsgJson, type Part, type ToolCall, type ToolResult } from "./generated/model.js";
+import { block, checkRole, error, familyOf, isData, list, need, needText, ownFields, toolCall, toolResult, type Json } from "./read.js";
 
 /** What became of an event. */
 export type Outcome = "applied" | "repeated" | "ignored" | "skipped";
@@ -32,43 +32,19 @@ const partsOf = ({ output }: Json): Part[] => (Array.isArray(output) ? output : 
 /** The data in a block. */
 const dataOf = (block: ContentBlock): DataBlock[] => (isData(block) ? [block as DataBlock] : block.type === "tool_result" ? (partsOf(block).filter(isData) as DataBlock[]) : []);
 
-/** Which events were applied: all up to a seq, and those without a seq by their ids. */
-export class Seen {
+export class Fold {
+  /** Which events were applied: all up to a seq, and those without a seq by their ids. */
   seq = 0;
   ids = new Set<string>();
-
-  /** Whether it came before; otherwise it is remembered. */
-  has({ seq, seq_from, id }: any): boolean {
-    if (seq == null) {
-      const before = this.ids.size;
-      return !!id && this.ids.add(id).size === before;
-    }
-    need(seq > 0 && Number.isInteger(seq), "seq");
-    if (seq <= this.seq) return true;
-    if (seq_from <= this.seq && seq_from != null) throw bad("Overlap", `${seq_from} to ${seq} was applied up to ${this.seq}`);
-    // Where a stream changes from ids to seqs, what came with an id may come again.
-    if (this.ids.has(id)) return true;
-    this.seq = seq;
-    return false;
-  }
-
-  /** The event was refused after all. */
-  forget({ seq, id }: Json, before: number): void {
-    this.seq = before;
-    if (seq == null) this.ids.delete(id);
-  }
-}
-
-export class Fold {
-  readonly seen = new Seen();
   started = false;
   /** The message came whole: it is no reply, and takes no events. */
   whole = false;
   /** What was wrong with the last event, when tolerant. */
   problem: FoldError | undefined;
-  /** Blocks that have changed since they were last shown; nothing: all. */
-  dirty = new Set<ContentBlock>();
-  changed = true;
+  /** The message as it was last shown, with its blocks, and those that have changed since. */
+  shown: MsgJson | undefined;
+  readonly copies = new WeakMap<ContentBlock, ContentBlock>();
+  readonly dirty = new Set<ContentBlock>();
 
   #tolerant = false;
   /** The blocks by family and id; the data of results by theirs. */
@@ -81,24 +57,45 @@ export class Fold {
 
   /** `tolerant`: apply what can be applied, and say in `problem` what could not. */
   push(event: any, tolerant: boolean): Outcome {
-    const { seen, msg } = this;
-    const before = seen.seq;
+    const { msg, seq } = this;
     this.problem = undefined;
     this.#tolerant = tolerant;
     try {
-      if (seen.has(event)) return "repeated";
-      if (this.whole) throw bad("DuplicateMessage", `${msg.id} is there already`);
-      if (msg.finished_at !== null) throw bad("AlreadyEnded", `the reply ${msg.id} has ended`);
+      if (this.knows(event)) return "repeated";
+      if (this.whole) throw bad("DuplicateMessage", msg.id);
+      if (msg.finished_at !== null) throw bad("AlreadyEnded", msg.id);
       this.#apply(event);
       msg.created_at ||= event.created_at ?? "";
-      this.changed = true;
+      this.shown = undefined;
       return "applied";
     } catch (error) {
-      seen.forget(event, before);
-      this.problem = error instanceof FoldError ? error : bad("NotAnEvent", String(error));
+      this.forget(event, seq);
+      this.problem = error instanceof FoldError ? error : bad("NotAnEvent", error);
       if (!tolerant) throw this.problem;
       return "skipped";
     }
+  }
+
+  /** Whether an event came before; otherwise it is remembered. */
+  knows({ seq, seq_from, id }: any): boolean {
+    const { ids } = this;
+    if (seq == null) {
+      const before = ids.size;
+      return !!id && ids.add(id).size === before;
+    }
+    need(seq > 0 && Number.isInteger(seq), "seq");
+    if (seq <= this.seq) return true;
+    if (seq_from <= this.seq && seq_from != null) throw bad("Overlap", `${seq_from} to ${seq}`);
+    // Where a stream changes from ids to seqs, what came with an id may come again.
+    if (ids.has(id)) return true;
+    this.seq = seq;
+    return false;
+  }
+
+  /** The event was refused after all. */
+  forget({ seq, id }: Json, before: number): void {
+    this.seq = before;
+    if (seq == null) this.ids.delete(id);
   }
 
   /** What can be applied although it is not right. */
@@ -163,19 +160,19 @@ export class Fold {
       case "TEXT_BLOCK_END": {
         const block = this.#ends("text", id);
         block["text"] = event.text ?? block["text"];
-        return finish(block, event, "text");
+        return finish(block, event);
       }
       case "THINKING_BLOCK_END":
-        return finish(this.#ends("thinking", id), event, "thinking");
+        return finish(this.#ends("thinking", id), event);
       case "TOOL_CALL_END":
-        return finish(this.#ends("tool_call", id), event, "name", "input", "state", "suggested_rules");
+        return finish(this.#ends("tool_call", id), event);
       case "DATA_BLOCK_END": {
         const block = this.#ends("data", id);
         this.#close([block as ContentBlock]);
-        return finish(block, event, "source", "name");
+        return finish(block, event);
       }
       case "TOOL_RESULT_END": {
-        need(typeof event.state === "string", "state");
+        needText(event.state, "state");
         const result = this.#ends("tool_result", id);
         this.#close([result as ContentBlock]);
         result["state"] = event.state;
@@ -260,14 +257,14 @@ export class Fold {
   }
 
   #no(kind: Problem, family: string, id: string): FoldError {
-    return bad(kind, `the ${family} block ${id} of reply ${this.msg.id}`);
+    return bad(kind, `${family} ${id} of ${this.msg.id}`);
   }
 
   /** Appends a block that is not there yet; `whole`, also one without an id. */
   #start(value: Json, whole = false): void {
     const made = block(value);
     const id = idOf(made);
-    if (!whole) need(typeof value["id"] === "string", "id");
+    if (!whole) needText(value["id"], "id");
     checkRole(this.msg.role, [made]);
     if ((id || !whole) && this.#blocks().has(`${familyOf(made)} ${id}`)) throw this.#no("DuplicateBlock", made.type, id);
     this.msg.content.push(made);
@@ -300,7 +297,7 @@ export class Fold {
   #find(family: string, id: string): Json {
     const block = this.#get(family, id);
     if (!block) {
-      need(typeof id === "string", "id");
+      needText(id, "id");
       throw this.#no("UnknownBlock", family, id);
     }
     return block;
@@ -316,7 +313,7 @@ export class Fold {
   /** One that goes on, with a text; late is tolerable. */
   #goesOn(family: string, id: string, delta: unknown): any {
     const block = this.#find(family, id);
-    if (typeof delta !== "string") need(false, "delta");
+    needText(delta, "delta");
     if (block["finished_at"] != null) this.#minor(() => this.#ends(family, id));
     return block;
   }
@@ -350,7 +347,7 @@ export class Fold {
       block["source"] = { type: "url", url, ...(known != null && { media_type: known }) };
       return;
     }
-    if (source.type !== "base64") throw bad("MixedSource", "its content is a URL");
+    if (source.type !== "base64") throw bad("MixedSource", source.type);
     const state = append(this.#state(source), data, late);
     this.#open.set(source, state);
     source.data = text(state);
@@ -375,9 +372,10 @@ export class Fold {
 }
 
 /** The fields that a provider adds to a block; never one that the block has by itself. */
-function finish(block: Json, { extra, created_at = "" }: Json, ...own: string[]): void {
+function finish(block: Json, { extra, created_at = "" }: Json): void {
+  const own = ownFields(block as ContentBlock);
   for (const [key, value] of Object.entries(extra ?? {})) {
-    if (["type", "id", "created_at", "finished_at", ...own].includes(key)) continue;
+    if (own.includes(key)) continue;
     // Not by assignment: a key may be `__proto__`.
     Object.defineProperty(block, key, { value, enumerable: true, writable: true, configurable: true });
   }

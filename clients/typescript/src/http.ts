@@ -19,7 +19,7 @@ export interface Options {
   transport?: Transport;
   /** How fast a lost connection is made again; the default is from 250 ms to 15 s, each with jitter. */
   retry?: Partial<Retry>;
-  /** After how many milliseconds without a sound a connection counts as lost: 45 s. A server says something every 15 s. */
+  /** After how many milliseconds without a sound a connection, or a request, counts as lost: 45 s. A server says something every 15 s. */
   silence?: number;
   /** For how many milliseconds a request is sent again while there is no answer: 30 s. */
   patience?: number;
@@ -40,23 +40,20 @@ export type WebSocketLike = new (url: string) => {
 /** What the server, or the way to it, said. */
 export class TurnwireError extends Error {
   /** For a program: `busy`, `not_found`, `already_answered`, …; `lost` where there was no answer. */
-  readonly type: string;
+  declare readonly type: string;
   /** The HTTP status; 0 where there was no answer. */
-  readonly status: number;
+  declare readonly status: number;
   /** What to do about it. */
-  readonly hint: string | undefined;
+  declare readonly hint: string | undefined;
 
   constructor(message: string, type = "lost", status = 0, hint?: string) {
     super(message);
-    this.name = "TurnwireError";
-    this.type = type;
-    this.status = status;
-    this.hint = hint;
+    Object.assign(this, { name: "TurnwireError", type, status, hint });
   }
 
   /** Whether the same may work later: nobody knows what happened, or it does not work now. */
   get passes(): boolean {
-    return [0, 429, 500, 502, 503, 504].includes(this.status);
+    return /^(0|429|50[0234])$/.test(`${this.status}`);
   }
 }
 
@@ -65,19 +62,22 @@ export interface Ask {
   headers?: Record<string, string>;
   signal?: AbortSignal | undefined;
   accept?: string;
+  /** For how long there may be no sound; otherwise as for everything. */
+  silence?: number;
 }
+
+/** As long as a timer can wait. */
+export const FOREVER = 2 ** 31 - 1;
 
 export class Http {
   readonly base: string;
   readonly retry: Retry;
   readonly silence: number;
-  readonly #patience: number;
 
   constructor(readonly options: Options) {
     this.base = (options.url ?? "").replace(/\/+$/, "");
     this.retry = { min: 250, max: 15_000, ...options.retry };
     this.silence = options.silence ?? 45_000;
-    this.#patience = options.patience ?? 30_000;
   }
 
   async token(): Promise<string | undefined> {
@@ -86,73 +86,99 @@ export class Http {
   }
 
   /** One request; an answer that is no success is an error. */
-  async once(method: string, path: string, ask: Ask = {}): Promise<Response> {
-    const token = await this.token();
-    const headers: Record<string, string> = { ...(ask.accept && { accept: ask.accept }), ...ask.headers };
-    if (token) headers["authorization"] = `Bearer ${token}`;
+  async once(method: string, path: string, { body, headers, accept, signal }: Ask): Promise<Response> {
     const { fetch = globalThis.fetch } = this.options;
-    const init: RequestInit = { method, headers, signal: ask.signal ?? null };
-    if (ask.body !== undefined) init.body = ask.body as BodyInit;
-    let response;
-    try {
-      response = await fetch(this.base + path, init);
-    } catch (error) {
-      throw ask.signal?.aborted ? ask.signal.reason : new TurnwireError(`cannot reach ${this.base || "the server"}: ${error}`);
-    }
+    const token = await this.token();
+    const init = { method, headers: { ...(accept && { accept }), ...headers, ...(token && { authorization: `Bearer ${token}` }) }, body, signal };
+    const response = await fetch(this.base + path, init as RequestInit).catch((error) => {
+      throw new TurnwireError(`cannot reach ${this.base || "the server"}: ${error}`);
+    });
     if (response.ok) return response;
-    const answer = await response.json().catch(() => ({}));
-    const { type = "unknown", message = `it answered with status ${response.status}`, hint } = answer?.error ?? {};
-    throw new TurnwireError(message, type, response.status, hint);
+    const { status } = response;
+    const { type = "unknown", message = `it answered with status ${status}`, hint } = (await response.json().catch(() => {}))?.error ?? {};
+    throw new TurnwireError(message, type, status, hint);
   }
 
-  /** A request, sent again while there is no answer, and its JSON. */
-  async ask<T>(method: string, path: string, ask: Ask = {}): Promise<T> {
-    return (await this.#again(method, path, ask, async (response) => {
-      const text = await response.text();
-      return text ? JSON.parse(text) : undefined;
-    })) as T;
-  }
-
-  text(path: string, ask: Ask): Promise<string> {
-    return this.#again("GET", path, ask, (response) => response.text());
-  }
-
-  async #again<T>(method: string, path: string, ask: Ask, read: (response: Response) => Promise<T>): Promise<T> {
-    const end = Date.now() + this.#patience;
+  /** A request, sent again while there is no answer, and what it says. */
+  async ask<T>(method: string, path: string, ask: Ask = {}, read: (text: string) => T = readJson): Promise<T> {
+    const { silence = this.silence, signal } = ask;
+    const end = Date.now() + (this.options.patience ?? 30_000);
     for (let attempt = 0; ; attempt++) {
       try {
-        const response = await this.once(method, path, ask);
-        return await read(response).catch((error) => {
-          throw ask.signal?.aborted ? ask.signal.reason : new TurnwireError(`the answer broke off: ${error}`);
+        return await listening(silence, signal, async (signal, heard) => {
+          let text = "";
+          for await (const piece of pieces(await this.once(method, path, { ...ask, signal }), heard)) text += piece;
+          return read(text);
         });
       } catch (error) {
         // The first delete may have worked, only its answer was lost.
         const { status, passes } = error as TurnwireError;
         if (attempt && method === "DELETE" && status === 404) return undefined as T;
         if (!passes || Date.now() >= end) throw error;
-        await sleep(pause(this.retry, attempt), ask.signal);
+        await sleep(pause(this.retry, attempt), signal);
       }
     }
   }
 }
 
-/** Somewhere between half of it and all of it, so that not everybody comes back at once. */
-export function pause({ min, max }: Retry, attempt: number): number {
-  return Math.min(max, min * 2 ** attempt) * (0.5 + Math.random() / 2);
+const readJson = (text: string) => (text ? JSON.parse(text) : undefined);
+
+/** The text of an answer, as it comes. */
+export async function* pieces({ body }: Response, heard: () => void): AsyncGenerator<string> {
+  const reader = body?.getReader();
+  const decoder = new TextDecoder();
+  for (let next; (next = await reader?.read()) && !next.done; ) {
+    heard();
+    yield decoder.decode(next.value, { stream: true });
+  }
+}
+
+/** What can be ended here, and also ends with an outer signal. */
+export function within(outer: AbortSignal | undefined): AbortController {
+  const stop = new AbortController();
+  const end = () => stop.abort(outer!.reason);
+  if (outer?.aborted) end();
+  outer?.addEventListener("abort", end, { signal: stop.signal });
+  return stop;
+}
+
+/**
+ * Does something that makes a sound now and then: `heard` says that it did. Without one for so long it is lost,
+ * whatever it waits for, and whether it looks at its signal or not.
+ */
+export async function listening<T>(ms: number, outer: AbortSignal | undefined, work: (signal: AbortSignal, heard: (ms?: number) => void) => Promise<T>): Promise<T> {
+  const stop = within(outer);
+  const { signal } = stop;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const heard = (next = ms) => {
+    clearTimeout(timer);
+    if (!signal.aborted) timer = setTimeout(() => stop.abort(new TurnwireError(`nothing came for ${ms} ms`)), next);
+  };
+  try {
+    signal.throwIfAborted();
+    return await new Promise<T>((resolve, reject) => {
+      signal.onabort = () => reject(signal.reason);
+      heard();
+      work(signal, heard).then(resolve, (error) => reject(error instanceof TurnwireError ? error : new TurnwireError(`the connection was lost: ${error}`)));
+    });
+  } finally {
+    clearTimeout(timer);
+    stop.abort();
+  }
 }
 
 /** Waits; a signal ends it early, as an error. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const done = () => (clearTimeout(timer), reject(signal!.reason));
-    const timer = setTimeout(() => (signal?.removeEventListener("abort", done), resolve()), ms);
-    if (signal?.aborted) done();
-    signal?.addEventListener("abort", done, { once: true });
-  });
+export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return listening(ms, signal, () => new Promise<void>(() => {})).catch(() => signal?.throwIfAborted());
+}
+
+/** Somewhere between half of it and all of it, so that not everybody comes back at once. */
+export function pause({ min, max }: Retry, attempt: number): number {
+  return (Math.min(max, min * 2 ** attempt) * (1 + Math.random())) / 2;
 }
 
 /** `?a=1&b=2` of what is there. */
 export function query(fields: object): string {
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== false);
-  return given.length ? `?${new URLSearchParams(given.map(([key, value]) => [key, String(value)]))}` : "";
+  const given = Object.entries(fields).filter(([, value]) => value || value === 0);
+  return given.length ? `?${new URLSearchParams(given)}` : "";
 }

@@ -1,7 +1,7 @@
 // `turnwire`: a server, its sessions, and what happens in them.
 
 import type { Fields } from "./generated/model.js";
-import { Http, query, type Options } from "./http.js";
+import { FOREVER, Http, query, type Options } from "./http.js";
 import { newId } from "./id.js";
 import { Session, type Pending, type SessionInfo, type Status } from "./session.js";
 import { sse } from "./sse.js";
@@ -78,9 +78,9 @@ export class Client {
     return this.#http.ask("GET", "/v1/agents");
   }
 
-  /** Stores bytes; the same ones only once. */
+  /** Stores bytes; the same ones only once. Nothing is heard until they are all there, however long that takes. */
   upload(bytes: BodyInit, mediaType = (bytes as { type?: string }).type || "application/octet-stream"): Promise<Blob> {
-    return this.#http.ask("POST", "/v1/blobs", { body: bytes, headers: { "content-type": mediaType } });
+    return this.#http.ask("POST", "/v1/blobs", { body: bytes, headers: { "content-type": mediaType }, silence: FOREVER });
   }
 
   /** Lets in once, within a minute, where no header can be set: `?ticket=`. */

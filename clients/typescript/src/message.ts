@@ -4,6 +4,7 @@ import { bad, type FoldError } from "./error.js";
 import { Fold, isPartOfReply, type Cursor, type EventLike, type Outcome } from "./fold.js";
 import type {
   ContentBlock,
+  DataBlock,
   Fields,
   FinishedReason,
   MsgJson,
@@ -12,7 +13,7 @@ import type {
   Usage,
 } from "./generated/model.js";
 import { newId } from "./id.js";
-import { list, need, readMsg, type Json } from "./read.js";
+import { isData, list, needText, readMsg, type Json } from "./read.js";
 
 export type * from "./generated/model.js";
 export { EventType } from "./generated/model.js";
@@ -71,8 +72,7 @@ export class Msg {
     const msg = new Msg(json as MsgJson);
     msg.id = (json as MsgJson).id ?? "";
     const { started = false, whole = false, seq = 0, ids } = cursor;
-    Object.assign(msg.#fold, { started, whole });
-    Object.assign(msg.#fold.seen, { seq, ids: new Set(ids) });
+    Object.assign(msg.#fold, { started, whole, seq, ids: new Set(ids) });
     return msg;
   }
 
@@ -102,7 +102,7 @@ export class Msg {
     fold.problem = undefined;
     if (!reply_id || !isPartOfReply(event.type)) return "ignored";
     if (reply_id !== this.id) {
-      fold.problem = bad("WrongReply", `it is for ${reply_id}, not for ${this.id}`);
+      fold.problem = bad("WrongReply", reply_id);
       if (!tolerant) throw fold.problem;
       return "skipped";
     }
@@ -111,13 +111,8 @@ export class Msg {
 
   /** What the fold needs, besides the message itself, to go on later. */
   cursor(): Cursor {
-    const { started, whole, seen } = this.#fold;
-    return {
-      started,
-      ...(whole && { whole }),
-      ...(seen.seq && { seq: seen.seq }),
-      ...(seen.ids.size && { ids: [...seen.ids] }),
-    };
+    const { started, whole, seq, ids } = this.#fold;
+    return { started, ...(whole && { whole }), ...(seq && { seq }), ...(ids.size && { ids: [...ids] }) };
   }
 
   /** The text of all text blocks; `null` where there is none. */
@@ -171,31 +166,17 @@ export function textOf(msg: { content: readonly ContentBlock[] }, separator = "\
   return texts.length ? texts.join(separator) : null;
 }
 
-interface Shown {
-  json: MsgJson;
-  blocks: WeakMap<ContentBlock, ContentBlock>;
-}
-const shown = /* @__PURE__ */ new WeakMap<Msg, Shown>();
-
 /**
  * The message as it stands, as a value: it never changes any more. As long as nothing happened it is the
  * same object, and so is each of its blocks that did not change: what is shown compares by identity.
  */
 export function snapshot(msg: Msg): MsgJson {
   const fold = folds.get(msg)!;
-  const before = shown.get(msg);
-  if (before && !fold.changed) return before.json;
-  const blocks: Shown["blocks"] = before?.blocks ?? new WeakMap();
-  const content = msg.content.map((block) => {
-    let copy = blocks.get(block);
-    if (!copy || fold.dirty.has(block)) blocks.set(block, (copy = copied(block)));
-    return copy;
-  });
-  fold.dirty.clear();
-  fold.changed = false;
-  const json = { ...msg.toJSON(), content };
-  shown.set(msg, { json, blocks });
-  return json;
+  const { copies, dirty } = fold;
+  if (fold.shown) return fold.shown;
+  for (const block of msg.content) if (!copies.has(block) || dirty.has(block)) copies.set(block, copied(block));
+  dirty.clear();
+  return (fold.shown = { ...msg.toJSON(), content: msg.content.map((block) => copies.get(block)!) });
 }
 
 function copied(block: ContentBlock): ContentBlock {
@@ -203,17 +184,17 @@ function copied(block: ContentBlock): ContentBlock {
   if (copy.type === "tool_result" && typeof copy.output !== "string") {
     copy.output = copy.output.map((part) => copied(part) as typeof part);
   }
-  if ("source" in copy && typeof copy.source === "object") copy.source = { ...copy.source! } as never;
+  if (isData(copy)) (copy as DataBlock).source = { ...(copy as DataBlock).source };
   return copy;
 }
 
 /** Whether this event brought the message; `came`: it did. */
 function broughtBy(msg: Msg, event: EventLike, came: boolean): boolean {
   const fold = folds.get(msg)!;
-  const before = fold.seen.seq;
-  const known = fold.seen.has(event);
+  const { seq } = fold;
+  const known = fold.knows(event);
   if (came) fold.whole = true;
-  else if (!known) fold.seen.forget(event, before);
+  else if (!known) fold.forget(event, seq);
   return known;
 }
 
@@ -258,7 +239,7 @@ export class Folder {
       return "applied";
     }
     if (!isPartOfReply(type) || reply_id === "") return "ignored";
-    need(typeof reply_id === "string", "reply_id");
+    needText(reply_id, "reply_id");
     const known = this.#messages.get(reply_id);
     if (known) return append(known, event);
     // A reply begins with the first event that fits; tolerant, with the first.
@@ -277,7 +258,7 @@ export class Folder {
     const key = this.#key(msg);
     const known = this.#messages.get(key);
     if (known && broughtBy(known, event, false)) return "repeated";
-    if (known) throw bad("DuplicateMessage", `${key} is there already`);
+    if (known) throw bad("DuplicateMessage", key);
     broughtBy(msg, event, true);
     this.#messages.set(key, msg);
     return "applied";

@@ -114,7 +114,7 @@ export class Session {
   }
 
   #post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
-    return this.http.ask("POST", this.#path + path, { body: body === undefined ? undefined : JSON.stringify(body), headers });
+    return this.http.ask("POST", this.#path + path, { body: JSON.stringify(body), headers });
   }
 
   /** The session as it is now. */
@@ -143,7 +143,7 @@ export class Session {
 
   /** The log as it is: one event a line. */
   export({ signal }: Signal = {}): Promise<string> {
-    return this.http.text(`${this.#path}/events`, { accept: "application/x-ndjson", signal });
+    return this.http.ask("GET", `${this.#path}/events`, { accept: "application/x-ndjson", signal }, String);
   }
 
   /** A page of messages, oldest first; the page before it is that `before: next_before`. */

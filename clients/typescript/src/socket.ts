@@ -1,6 +1,5 @@
 // Watching over a WebSocket: many sessions on one connection.
 
-import type { Event } from "./generated/model.js";
 import { TurnwireError, type Http, type Transport, type WebSocketLike } from "./http.js";
 import { sse } from "./sse.js";
 import type { Line } from "./watch.js";
@@ -20,9 +19,8 @@ export function webSocket(Implementation?: WebSocketLike): Transport {
       // Only a stream can be asked to end by itself.
       if (line.until) return sse(http)(line);
       const WebSocket = Implementation ?? (globalThis.WebSocket as WebSocketLike | undefined);
-      if (!WebSocket) throw new TurnwireError("there is no WebSocket here: give one to webSocket(), such as that of the package ws", "no_websocket", 501);
-      let socket = [...open].find((socket) => socket.takes(line.session));
-      if (!socket) open.add((socket = new Socket(http, WebSocket, (closed) => open.delete(closed))));
+      if (!WebSocket) throw new TurnwireError("there is no WebSocket here: give webSocket() that of the package ws", "no_websocket", 501);
+      const socket = [...open].find((socket) => socket.takes(line.session)) ?? new Socket(http, WebSocket, open);
       return socket.watch(line);
     };
   };
@@ -34,118 +32,98 @@ interface Watched {
   command: number;
   active: boolean;
   over(error: Error): void;
-  waits: Promise<void> | undefined;
 }
 
 class Socket {
   #watched = new Map<string, Watched>();
-  #socket: InstanceType<WebSocketLike>;
-  #ready: Promise<void>;
   #commands = 0;
-  #heard = Date.now();
+  #socket: InstanceType<WebSocketLike>;
+  #ready: Promise<unknown>;
   #beat: ReturnType<typeof setInterval>;
-  #over = false;
-  #idle: ReturnType<typeof setTimeout> | undefined;
 
+  /** `open`: those that are not over. */
   constructor(
     http: Http,
     Implementation: WebSocketLike,
-    readonly closed: (socket: Socket) => void,
+    readonly open: Set<Socket>,
   ) {
-    const base = new URL(http.base || "/", globalThis.location?.href);
-    const url = `${base.href.replace(/^http/, "ws").replace(/\/+$/, "")}/v1/ws?wire=turnwire`;
-    const socket = (this.#socket = new Implementation(url));
-    this.#ready = new Promise((resolve) => {
-      socket.onopen = async () => {
-        try {
-          const token = await http.token();
-          if (token) this.#send({ type: "auth", token });
-          resolve();
-        } catch (error) {
-          this.#end(error as Error);
-        }
-      };
-    });
+    open.add(this);
+    const { href } = new URL(http.base || "/", globalThis.location?.href);
+    const socket = (this.#socket = new Implementation(href.replace(/^http/, "ws").replace(/\/*$/, "/v1/ws?wire=turnwire")));
+    this.#ready = new Promise((resolve) => (socket.onopen = resolve))
+      .then(() => http.token())
+      .then((token) => token && this.#send({ type: "auth", token }))
+      .catch((error) => this.#end(error));
     socket.onmessage = ({ data }) => {
-      this.#heard = Date.now();
-      this.#frame(JSON.parse(String(data)));
+      try {
+        this.#frame(JSON.parse(data));
+      } catch (error) {
+        this.#end(error as Error);
+      }
     };
     socket.onerror = () => {}; // What follows is the close.
     socket.onclose = ({ code, reason }) => {
       const fatal = code === 4401;
       this.#end(new TurnwireError(reason || `the socket was closed (${code})`, fatal ? "unauthorized" : "lost", fatal ? 401 : 0));
     };
-    this.#beat = setInterval(() => {
-      if (Date.now() - this.#heard > http.silence) this.#end(new TurnwireError(`nothing came for ${http.silence} ms`));
-      else void this.#ready.then(() => this.#send({ type: "ping" }));
-    }, http.silence / 3);
+    this.#beat = setInterval(() => void this.#ready.then(() => this.#send({ type: "ping" })), http.silence / 3);
   }
 
   takes(session: string): boolean {
-    return !this.#over && this.#watched.size < MOST && !this.#watched.has(session);
+    return this.#watched.size < MOST && !this.#watched.has(session);
   }
 
   watch(line: Line): Promise<void> {
-    return new Promise((_, reject) => {
+    return new Promise((_, over) => {
       const { session, after, raw, signal } = line;
       const command = ++this.#commands;
-      const watched: Watched = { line, command, active: false, over: leave, waits: undefined };
-      const self = this;
-      function leave(error: Error): void {
-        signal.removeEventListener("abort", abort);
-        if (self.#watched.get(session) === watched) self.#watched.delete(session);
-        reject(error);
-        clearTimeout(self.#idle);
+      this.#watched.set(session, { line, command, active: false, over });
+      signal.addEventListener("abort", () => {
+        this.#watched.delete(session);
+        // Where one hears nothing, nobody does.
+        if (signal.reason instanceof TurnwireError) this.#end(signal.reason);
+        this.#send({ type: "unsubscribe", session_id: session });
         // Whoever comes back at once finds it still there.
-        if (!self.#watched.size) self.#idle = setTimeout(() => self.#watched.size || self.#end(new TurnwireError("not needed")), 1000);
-      }
-      function abort(): void {
-        if (!self.#over && watched.active) self.#send({ type: "unsubscribe", session_id: session });
-        leave(signal.reason);
-      }
-      if (signal.aborted) return reject(signal.reason);
-      signal.addEventListener("abort", abort, { once: true });
-      this.#watched.set(session, watched);
-      const from = after === "now" ? { after } : { last_event_id: after };
-      void this.#ready.then(() => {
-        if (this.#watched.get(session) !== watched) return;
-        this.#send({ type: "subscribe", id: command, session_id: session, ...from, raw });
+        setTimeout(() => this.#watched.size || this.#end(new TurnwireError("not needed")), 1000);
       });
+      const from = after === "now" ? { after } : { last_event_id: after };
+      void this.#ready.then(() => signal.aborted || this.#send({ type: "subscribe", id: command, session_id: session, ...from, raw }));
     });
   }
 
   #send(command: object): void {
-    if (!this.#over) this.#socket.send(JSON.stringify(command));
+    if (this.open.has(this)) this.#socket.send(JSON.stringify(command));
   }
 
   #frame(frame: Record<string, any>): void {
-    const { session_id, event_id, ...event } = frame as { session_id?: string; event_id?: string; type: string };
-    const watched = this.#watched.get(session_id ?? "");
+    const { session_id, event_id, ...event } = frame as { session_id: string; event_id?: string; type: string };
+    const { id, code, message, hint } = frame;
+    const { type } = event;
+    const watched = this.#watched.get(session_id);
     // A subscription that the server ended has a code; our own end has none.
-    if (frame["type"] === "error" || (frame["type"] === "unsubscribed" && frame["code"] && watched?.active)) {
-      const { code, message, hint, id } = frame;
+    if (type === "error" || (type === "unsubscribed" && code && watched?.active)) {
       const error = new TurnwireError(message, code, STATUS[code] ?? 0, hint);
       const about = [...this.#watched.values()].find(({ command }) => command === id) ?? watched;
       if (about) about.over(error);
       else if (code === "unauthorized") this.#end(error);
-    } else if (frame["type"] === "subscribed") {
-      if (watched?.command !== frame["id"]) return;
+    } else if (type === "pong") {
+      for (const { active, line } of this.#watched.values()) if (active) line.heard();
+    } else if (type === "subscribed" && watched?.command === id) {
       watched!.active = true;
+      watched!.line.heard();
       watched!.line.live();
-    } else if (watched?.active && (frame["seq"] !== undefined || frame["type"] === "RESET")) {
+    } else if (watched?.active && ("seq" in event || type === "RESET")) {
       // The session stands on every frame; an event has it only where it is its own.
-      if (/^(REPLY_(START|END)|SUBAGENT_EXPOSED)$/.test(event.type)) Object.assign(event, { session_id });
-      void watched.line.event(event as Event, event_id);
+      if (/^(REPLY_|SUBAGENT)/.test(type)) Object.assign(event, { session_id });
+      watched.line.heard();
+      void watched.line.event(event as never, event_id);
     }
   }
 
   #end(error: Error): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (!this.open.delete(this)) return;
     clearInterval(this.#beat);
-    clearTimeout(this.#idle);
-    this.closed(this);
-    for (const watched of [...this.#watched.values()]) watched.over(error);
+    for (const { over } of this.#watched.values()) over(error);
     this.#socket.onclose = this.#socket.onmessage = null;
     this.#socket.close();
   }

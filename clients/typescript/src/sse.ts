@@ -1,46 +1,20 @@
 // Watching over server-sent events, read with `fetch`: it can send headers, and works everywhere.
 
-import type { Event } from "./generated/model.js";
-import { query, TurnwireError, type Http } from "./http.js";
+import { pieces, query, TurnwireError, type Http } from "./http.js";
 import type { Connect } from "./watch.js";
 
 export function sse(http: Http): Connect {
-  return async ({ session, after, raw, until, signal, live, event }) => {
-    const silence = new AbortController();
-    let timer: ReturnType<typeof setTimeout>;
-    const lost = () => silence.abort(new TurnwireError(`nothing came for ${http.silence} ms`));
-    const heard = () => (clearTimeout(timer), (timer = setTimeout(lost, http.silence)));
-    heard();
-    try {
-      const path = `/v1/sessions/${encodeURIComponent(session)}/events${query({ after, raw, until })}`;
-      const ask = { accept: "text/event-stream", signal: AbortSignal.any([signal, silence.signal]) };
-      const response = await http.once("GET", path, ask);
-      // Only this says that there is nothing more to come: anything else may be a cut.
-      if (response.status === 204) return;
-      live();
-      heard();
-      const reader = response.body!.getReader();
-      const parser = new Parser();
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) throw new TurnwireError("the stream was closed");
-        heard();
-        for (const { data, id } of parser.feed(value)) {
-          const wait = event(JSON.parse(data) as Event, id);
-          if (wait) {
-            clearTimeout(timer!);
-            await wait;
-            heard();
-          }
-        }
-      }
-    } catch (error) {
-      silence.signal.throwIfAborted();
-      throw error instanceof TurnwireError ? error : new TurnwireError(`the connection was lost: ${error}`);
-    } finally {
-      clearTimeout(timer!);
-      silence.abort();
+  return async ({ session, after, raw, until, signal, heard, live, event }) => {
+    const path = `/v1/sessions/${encodeURIComponent(session)}/events${query({ after, raw, until })}`;
+    const response = await http.once("GET", path, { accept: "text/event-stream", signal });
+    // Only this says that there is nothing more to come: anything else may be a cut.
+    if (response.status === 204) return;
+    live();
+    const parser = new Parser();
+    for await (const piece of pieces(response, heard)) {
+      for (const { data, id } of parser.feed(piece)) await event(JSON.parse(data), id);
     }
+    throw new TurnwireError("the stream was closed");
   };
 }
 
@@ -49,28 +23,24 @@ interface Frame {
   id: string | undefined;
 }
 
-/** Server-sent events out of bytes that were cut anywhere. A frame without its empty line never came. */
+/** Server-sent events out of a text that was cut anywhere. A frame without its empty line never came. */
 export class Parser {
-  #decoder = new TextDecoder();
   #rest = "";
   #data: string[] = [];
   #id: string | undefined;
 
-  *feed(bytes: Uint8Array): Generator<Frame> {
-    const text = this.#rest + this.#decoder.decode(bytes, { stream: true });
-    let from = 0;
-    for (let end; (end = text.indexOf("\n", from)) >= 0; from = end + 1) {
-      const line = text.slice(from, text[end - 1] === "\r" && end > from ? end - 1 : end);
-      if (line === "") {
+  *feed(piece: string): Generator<Frame> {
+    const lines = (this.#rest + piece).split("\n");
+    this.#rest = lines.pop()!;
+    for (const line of lines) {
+      const [, field, value = ""] = line.match(/^(data|id): ?([^\r]*)/) ?? [];
+      if (field === "data") this.#data.push(value);
+      if (field === "id") this.#id = value;
+      if (!line || line === "\r") {
         if (this.#data.length) yield { data: this.#data.join("\n"), id: this.#id };
         this.#data = [];
         this.#id = undefined;
-      } else if (line.startsWith("data:")) {
-        this.#data.push(line.slice(line[5] === " " ? 6 : 5));
-      } else if (line.startsWith("id:")) {
-        this.#id = line.slice(line[3] === " " ? 4 : 3);
       }
     }
-    this.#rest = text.slice(from);
   }
 }

@@ -3,8 +3,9 @@
 import type { FoldError } from "./error.js";
 import type { Event, MsgJson, ToolCall } from "./generated/model.js";
 import { Folder, Msg, snapshot } from "./message.js";
-import type { Queued, Sendable, Sent, Session, SessionInfo, Status } from "./session.js";
-import { keep, type Connection } from "./watch.js";
+import type { History, HistoryOptions, Queued, Sendable, Sent, Session, SessionInfo, Status } from "./session.js";
+import { FOREVER, within } from "./http.js";
+import { keep, type Connect, type Connection } from "./watch.js";
 
 /** A call that waits for a person (`approve`, `deny`), or for a client (`result`). */
 export interface Approval {
@@ -66,7 +67,8 @@ interface Whose {
   parent_tool_call_id: string | null;
 }
 
-const START: SessionState = {
+/** The state before anything has come: what a server renders. */
+export const EMPTY: Readonly<SessionState> = {
   ready: false,
   messages: [],
   agents: [],
@@ -81,44 +83,51 @@ const START: SessionState = {
   problem: null,
 };
 
-/** The state before anything has come: what a server renders. */
-export const EMPTY: Readonly<SessionState> = START;
-
 /** The conversation as it grows: its messages, what waits, and how the connection is. `new SessionView(client.session(id))`. */
 export class SessionView implements AsyncIterable<SessionState> {
-  #state: SessionState = START;
+  #state = EMPTY;
+  #dirty = true;
   #folder = new Folder();
-  /** Messages of pages before the first one. */
+  /** Messages of pages before the first one, and where they end. */
   #older: Msg[] = [];
   #before: string | null = null;
   /** The messages of sub-agents. */
   #whose = new Map<string, Whose>();
   #asked = new Map<string, { since: string | null; expires_at: string | null }>();
   #said = new Map<string, Sendable>();
-  #dirty = true;
+  /** How often somebody asked for what is being asked for. */
+  #refreshing = 0;
   #scheduled = false;
   #listeners = new Set<() => void>();
-  #stop = new AbortController();
-  #refreshing: "no" | "yes" | "again" = "no";
-  #limit: number;
+  #stop: AbortController;
 
   constructor(
     readonly session: Session,
     readonly options: ViewOptions = {},
   ) {
-    this.#limit = options.limit ?? 50;
-    const { signal } = options;
-    if (signal?.aborted) this.close();
-    signal?.addEventListener("abort", () => this.close(), { once: true });
-    void this.#run();
+    const { signal } = (this.#stop = within(options.signal));
+    const { http, id } = session;
+    let loaded: string | undefined;
+    const connect: Connect = async (line) => {
+      if (!this.#state.ready) {
+        // Requests listen for themselves.
+        line.heard(FOREVER);
+        loaded = await this.#load(line.signal);
+        line.heard();
+      }
+      // Until something came, it is the token of what was loaded that counts.
+      await session.connect({ ...line, after: line.after ?? loaded });
+    };
+    void keep(http, connect, { session: id, signal }, {
+      connection: (connection) => this.#changed({ connection, error: connection.state === "closed" ? connection.error : null }),
+      event: (event) => this.#event(event),
+    });
   }
 
   /** What there is to show now. */
   get state(): SessionState {
-    if (this.#dirty) {
-      this.#dirty = false;
-      this.#state = this.#compute();
-    }
+    if (this.#dirty) this.#state = this.#compute();
+    this.#dirty = false;
     return this.#state;
   }
 
@@ -150,8 +159,8 @@ export class SessionView implements AsyncIterable<SessionState> {
   }
 
   /** Says something, as `Session.send`; while a reply runs it waits for its turn. */
-  async send(content: Sendable, { queue = true, key }: { queue?: boolean; key?: string } = {}): Promise<Sent> {
-    const sent = await this.session.send(content, { queue, ...(key && { key }) });
+  async send(content: Sendable, options: { queue?: boolean; key?: string } = {}): Promise<Sent> {
+    const sent = await this.session.send(content, { queue: true, ...options });
     if (sent.queued) {
       this.#said.set(sent.message_id, content);
       this.#refresh();
@@ -168,94 +177,67 @@ export class SessionView implements AsyncIterable<SessionState> {
   /** Loads the messages before the first one. */
   async loadMore(): Promise<void> {
     if (!this.#before) return;
-    const page = await this.session.history({ before: this.#before, limit: this.#limit, signal: this.#stop.signal });
-    this.#older = [...page.messages.map((json) => Msg.from(json)), ...this.#older];
-    this.#before = page.has_more ? page.next_before : null;
-    this.#changed({ hasMore: !!this.#before });
+    const { messages, next_before } = await this.#page({ before: this.#before, signal: this.#stop.signal });
+    this.#older = [...messages.map((json) => Msg.from(json)), ...this.#older];
+    this.#before = next_before;
+    this.#changed();
   }
 
-  async #run(): Promise<void> {
-    const { session } = this;
-    let after: string | undefined;
-    await keep(
-      session.http,
-      async (line) => {
-        // Until something came, it is the token of what was loaded that counts.
-        if (!this.#state.ready) after = await this.#load(line.signal);
-        await session.connect({ ...line, after: line.after ?? after });
-      },
-      { session: session.id, signal: this.#stop.signal },
-      {
-        connection: (connection) => this.#changed({ connection, ...(connection.state === "closed" && { error: connection.error }) }),
-        event: (event) => this.#event(event),
-      },
-    );
+  #page(options: HistoryOptions & { signal: AbortSignal }): Promise<History> {
+    return this.session.history({ limit: this.options.limit ?? 50, ...options });
   }
 
   /** The latest messages. Those of sub-agents are the ones that are only there when asked for. */
   async #load(signal: AbortSignal): Promise<string> {
-    const limit = this.#limit;
-    const all = await this.session.history({ limit, agents: "all", signal });
-    const own = await this.session.history({ limit, signal });
-    const ids = new Set(own.messages.map(({ id }) => id));
-    this.#folder = new Folder(all.messages.map((json) => Msg.from(json, all.cursors[json.id ?? ""])));
-    this.#older = [];
-    this.#whose.clear();
-    for (const { id = "" } of all.messages) {
-      if (!ids.has(id)) this.#whose.set(id, { agent_path: null, parent_tool_call_id: null });
+    const { messages, cursors, last_event_id, next_before } = await this.#page({ agents: "all", signal });
+    // Behind the other: what came between the two is not a sub-agent's.
+    const own = await this.#page({ signal });
+    this.#forget();
+    this.#before = next_before;
+    this.#folder = new Folder(messages.map((json) => Msg.from(json, cursors[json.id!])));
+    for (const { id } of messages) {
+      if (!own.messages.some((msg) => msg.id === id)) this.#whose.set(id!, { agent_path: null, parent_tool_call_id: null });
     }
-    this.#before = all.has_more ? all.next_before : null;
-    this.#changed({ ready: true, hasMore: !!this.#before });
+    this.#changed({ ready: true });
     this.#refresh();
-    return all.last_event_id;
+    return last_event_id;
+  }
+
+  #forget(): void {
+    this.#older = [];
+    this.#before = null;
+    this.#whose.clear();
   }
 
   #event(event: Event): void {
-    if (event.type === "RESET") {
-      this.#older = [];
-      this.#before = null;
-      this.#whose.clear();
-      this.#changed({ hasMore: false });
-    }
-    const { reply_id, agent_path, parent_tool_call_id } = event as Event & { reply_id?: string };
-    if (reply_id && (parent_tool_call_id != null || agent_path?.includes("/"))) {
-      if (!this.#whose.get(reply_id)?.agent_path) {
-        this.#whose.set(reply_id, { agent_path: agent_path ?? null, parent_tool_call_id: parent_tool_call_id ?? null });
-      }
-    }
-    if (event.type === "REQUIRE_USER_CONFIRM" || event.type === "REQUIRE_EXTERNAL_EXECUTION") {
-      for (const { id } of event.tool_calls) this.#asked.set(id, { since: event.created_at ?? null, expires_at: null });
-    }
-    if (/^(?:MESSAGE|REPLY_END|RESET|REQUIRE_)/.test(event.type)) this.#refresh();
+    const { type, reply_id, agent_path = null, parent_tool_call_id = null, tool_calls = [], created_at: since = null } = event as Event & Record<string, any>;
+    if (type === "RESET") this.#forget();
+    const isOfSubAgent = parent_tool_call_id !== null || agent_path?.includes("/");
+    if (reply_id && isOfSubAgent && !this.#whose.get(reply_id)?.agent_path) this.#whose.set(reply_id, { agent_path, parent_tool_call_id });
+    if (type.startsWith("REQUIRE_")) for (const { id } of tool_calls) this.#asked.set(id, { since, expires_at: null });
+    if (/^(MESSAGE|REPLY_END|RESET|REQUIRE_)/.test(type)) this.#refresh();
     this.#folder.pushTolerant(event, (problem) => this.#changed({ problem }));
-    this.#changed({});
+    this.#changed();
     this.options.onevent?.(event);
   }
 
   /** Asks for what no event says: the queue, until when to answer, the tokens of all. */
-  #refresh(): void {
-    if (this.#refreshing !== "no") {
-      this.#refreshing = "again";
-      return;
-    }
-    this.#refreshing = "yes";
-    const done = (session: SessionInfo | undefined) => {
-      const again = this.#refreshing === "again";
-      this.#refreshing = "no";
-      if (session) {
-        for (const { confirm, external, since, expires_at } of session.pending) {
-          for (const { id } of [...confirm, ...external]) this.#asked.set(id, { since, expires_at });
-        }
-        const waits = new Set(session.queued.map(({ message_id }) => message_id));
-        for (const id of this.#said.keys()) if (!waits.has(id)) this.#said.delete(id);
-        this.#changed({ session });
+  async #refresh(): Promise<void> {
+    if (this.#refreshing++) return;
+    const session = await this.session.get({ signal: this.#stop.signal }).catch(() => null);
+    const again = this.#refreshing > 1;
+    this.#refreshing = 0;
+    if (session) {
+      for (const { confirm, external, since, expires_at } of session.pending) {
+        for (const { id } of [...confirm, ...external]) this.#asked.set(id, { since, expires_at });
       }
-      if (again) this.#refresh();
-    };
-    this.session.get({ signal: this.#stop.signal }).then(done, () => done(undefined));
+      for (const id of this.#said.keys()) if (!session.queued.some(({ message_id }) => message_id === id)) this.#said.delete(id);
+      this.#changed({ session });
+    }
+    if (again) this.#refresh();
   }
 
-  #changed(change: Partial<SessionState>): void {
+  #changed(change?: Partial<SessionState>): void {
     this.#state = { ...this.#state, ...change };
     this.#dirty = true;
     if (this.#scheduled) return;
@@ -268,50 +250,46 @@ export class SessionView implements AsyncIterable<SessionState> {
 
   #compute(): SessionState {
     const before = this.#state;
-    const history = [...this.#older, ...this.#folder.history];
-    const own = history.filter(({ id }) => !this.#whose.has(id));
-    const open = own.filter((msg) => msg.role === "assistant" && msg.finished_at === null);
-    const last = open.at(-1);
+    const messages: MsgJson[] = [];
+    const agents: AgentMessage[] = [];
     const pending: Approval[] = [];
-    for (const msg of history) {
-      if (msg.finished_at !== null) continue;
-      for (const { state, id, ...rest } of msg.getContentBlocks("tool_call")) {
-        if (state !== "asking" && state !== "submitted") continue;
-        const { since = null, expires_at = null } = this.#asked.get(id) ?? {};
-        pending.push({
-          kind: state === "asking" ? "confirm" : "external",
-          reply_id: msg.id,
-          tool_call: { ...rest, id, state },
-          agent_path: this.#whose.get(msg.id)?.agent_path ?? null,
-          since,
-          expires_at,
-        });
+    let streaming: MsgJson | null = null;
+    for (const msg of [...this.#older, ...this.#folder.history]) {
+      const { id: reply_id, role, finished_at } = msg;
+      const message = snapshot(msg);
+      const whose = this.#whose.get(reply_id);
+      if (whose) agents.push({ message, ...whose });
+      else messages.push(message);
+      if (finished_at !== null) continue;
+      if (!whose && role === "assistant") streaming = message;
+      for (const tool_call of message.content) {
+        if (tool_call.type !== "tool_call" || !/^(asking|submitted)$/.test(tool_call.state)) continue;
+        const { since = null, expires_at = null } = this.#asked.get(tool_call.id) ?? {};
+        const kind = tool_call.state === "asking" ? "confirm" : "external";
+        pending.push({ kind, reply_id, tool_call, agent_path: whose?.agent_path ?? null, since, expires_at });
       }
     }
-    const messages = same(before.messages, own.map((msg) => snapshot(msg)));
-    const agents = history.flatMap((msg) => {
-      const whose = this.#whose.get(msg.id);
-      return whose ? [{ message: snapshot(msg), ...whose }] : [];
-    });
-    const queued = (before.session?.queued ?? []).map((waits): SessionState["queued"][number] => {
+    const queued = before.session?.queued.map((waits) => {
       const content = this.#said.get(waits.message_id);
       return content === undefined ? waits : { ...waits, content };
     });
     return {
       ...before,
-      messages,
-      agents: same(before.agents, agents, (a, b) => a.message === b.message && a.agent_path === b.agent_path),
-      streaming: last ? snapshot(last) : null,
-      status: pending.length ? "waiting" : open.length ? "running" : "idle",
-      pending: same(before.pending, pending, (a, b) => JSON.stringify(a) === JSON.stringify(b)),
-      queued: same(before.queued, queued, (a, b) => a.message_id === b.message_id && a.content === b.content),
+      messages: same(before.messages, messages),
+      agents: same(before.agents, agents),
+      streaming,
+      status: pending[0] ? "waiting" : streaming ? "running" : "idle",
+      pending: same(before.pending, pending),
+      queued: same(before.queued, queued ?? []),
+      hasMore: !!this.#before,
     };
   }
 }
 
 /** The old list where the new one has nothing else in it. */
-function same<T>(before: T[], now: T[], equal: (a: T, b: T) => boolean = Object.is): T[] {
-  return before.length === now.length && before.every((item, at) => equal(item, now[at]!)) ? before : now;
+function same<T extends object>(before: T[], now: T[]): T[] {
+  const isOld = (item: T, at: number) => Object.entries(item).every(([key, value]) => before[at]![key as keyof T] === value);
+  return before.length === now.length && now.every(isOld) ? before : now;
 }
 
 /** Before the next picture; where nobody looks, soon. */

@@ -1,7 +1,7 @@
 // The events of a session: each once and in order, over lost connections and restarts.
 
 import type { Event } from "./generated/model.js";
-import { pause, sleep, type Http, type TurnwireError } from "./http.js";
+import { FOREVER, listening, pause, sleep, within, type Http, type TurnwireError } from "./http.js";
 
 /** How a connection is. */
 export type Connection =
@@ -19,6 +19,8 @@ export interface Line {
   raw: boolean;
   until: "idle" | undefined;
   signal: AbortSignal;
+  /** There was a sound, or is none to be waited for within the next so many milliseconds. */
+  heard(ms?: number): void;
   /** The server has answered. */
   live(): void;
   /** An event came, with the token behind it. Who is slow may have the line wait. */
@@ -45,64 +47,55 @@ export interface Watching {
   signal?: AbortSignal | undefined;
 }
 
-/** Keeps a connection until the signal, or an end. It never throws. */
+/** Keeps a connection until the signal, or an end. */
 export async function keep(http: Http, connect: Connect, what: Watching & { signal: AbortSignal }, sink: Sink): Promise<void> {
-  const { session, raw = false, until, signal: stop } = what;
+  const { session, raw = false, until, signal } = what;
   let { after } = what;
   let last = seqOf(after);
   let attempt = 0;
+  let error: Error | null = null;
+  const line = (signal: AbortSignal, heard: Line["heard"]): Line => ({
+    session,
+    after,
+    raw,
+    until,
+    signal,
+    heard,
+    live: () => sink.connection({ state: "live" }),
+    event: (event, id) => {
+      const { type, seq, epoch } = event as Event & { epoch?: string };
+      const isReset = type === "RESET";
+      if (signal.aborted || (!isReset && seq! <= last)) return;
+      attempt = 0;
+      // After a reset everything comes again, from the start.
+      last = isReset ? 0 : (seq ?? last);
+      after = id ?? (isReset && epoch ? `${epoch}.0` : after);
+      const slow = sink.event(event);
+      if (!slow) return;
+      // Meanwhile nobody listens.
+      heard(FOREVER);
+      return slow.then(() => heard());
+    },
+  });
   try {
     for (;;) {
       sink.connection({ state: "connecting" });
-      const line = new AbortController();
-      const signal = AbortSignal.any([stop, line.signal]);
-      let lost: Error;
-      try {
-        await connect({
-          session,
-          after,
-          raw,
-          until,
-          signal,
-          live: () => sink.connection({ state: "live" }),
-          event: (event, id) => {
-            if (signal.aborted) return;
-            attempt = 0;
-            if (event.type === "RESET") {
-              // Everything comes again, from the start.
-              last = 0;
-              after = id ?? (event.epoch ? `${event.epoch}.0` : undefined);
-              return sink.event(event);
-            }
-            if (event.seq !== undefined) {
-              if (event.seq <= last) return;
-              last = event.seq;
-            }
-            after = id ?? after;
-            return sink.event(event);
-          },
-        });
-        break;
-      } catch (error) {
-        if (stop.aborted) break;
-        lost = error as Error;
-        if (!(lost as TurnwireError).passes) throw lost;
-      } finally {
-        line.abort();
-      }
+      const lost = await listening(http.silence, signal, (...given) => connect(line(...given))).catch((error: TurnwireError) => error);
+      if (!lost) break;
+      if (signal.aborted || !lost.passes) throw lost;
       const wait = pause(http.retry, attempt++);
       sink.connection({ state: "waiting", retryAt: Date.now() + wait, error: lost });
-      await sleep(wait, stop);
+      await sleep(wait, signal);
     }
-    sink.connection({ state: "closed", error: null });
-  } catch (error) {
-    sink.connection({ state: "closed", error: stop.aborted ? null : (error as Error) });
+  } catch (caught) {
+    error = caught as Error;
   }
+  sink.connection({ state: "closed", error: signal.aborted ? null : error });
 }
 
 /** The place in a token; 0 where there is none. */
 function seqOf(token: string | undefined): number {
-  return Number(token?.match(/(?:^|\.)(\d+)$/)?.[1] ?? 0);
+  return Number(token?.split(".").at(-1)) || 0;
 }
 
 /** A stream of events that comes back by itself. Leaving its loop, `close()` or its signal ends it. */
@@ -113,13 +106,13 @@ export class Watch implements AsyncIterableIterator<Event> {
   onconnection: ((connection: Connection) => void) | undefined;
 
   #queue: Event[] = [];
-  #stop = new AbortController();
+  #stop: AbortController;
   #wake: (() => void) | undefined;
   #drained: (() => void) | undefined;
   #done = false;
 
   constructor(http: Http, connect: Connect, what: Watching) {
-    const signal = AbortSignal.any([this.#stop.signal, ...(what.signal ? [what.signal] : [])]);
+    const { signal } = (this.#stop = within(what.signal));
     const sink: Sink = {
       connection: (connection) => {
         this.connection = connection;
@@ -133,10 +126,12 @@ export class Watch implements AsyncIterableIterator<Event> {
         return;
       },
     };
-    void keep(http, connect, { ...what, signal }, sink).then(() => {
+    const end = () => {
       this.#done = true;
       this.#wake?.();
-    });
+    };
+    // What it throws comes from `onconnection`, and stands in the last connection.
+    keep(http, connect, { ...what, signal }, sink).then(end, end);
   }
 
   async next(): Promise<IteratorResult<Event>> {

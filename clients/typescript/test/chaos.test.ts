@@ -7,11 +7,13 @@ import { Folder, type Event } from "turnwire/message";
 import { proxy, random, serve, until, whileTesting } from "./serving.js";
 
 const retry = { min: 1, max: 20 };
+/** So that a connection that falls silent is noticed long before a test gives up. */
+const settings = '[limits]\nheartbeat = "1s"\n';
 const WORDS = ["weather", "image", "team", "json", "long 60", "fail", "hello"];
 const plain = (value: unknown) => JSON.parse(JSON.stringify(value));
 
-function client(url: string, transport: "sse" | "websocket"): Client {
-  return connect({ url, retry, transport: transport === "sse" ? sse : webSocket(WebSocket as never) });
+function client(url: string, transport: "sse" | "websocket", silence = 8000): Client {
+  return connect({ url, retry, silence, transport: transport === "sse" ? sse : webSocket(WebSocket as never) });
 }
 
 /** Each event of the log once and in order; deltas may have come merged. */
@@ -31,7 +33,7 @@ async function when(view: SessionView, what: string, condition: (state: SessionS
 
 describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
   test("a watcher that is cut at random bytes has every event once, and folds to the server's messages", async () => {
-    const server = await serve();
+    const server = await serve({ settings });
     const calm = connect({ url: server.url });
     // Sometimes inside the head of an answer, mostly inside a frame.
     // Now and then late enough for the largest frame.
@@ -62,7 +64,7 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
   });
 
   test("a view that is cut, and whose requests are, answers a question and shows what the server has", async () => {
-    const server = await serve({ rate: 400 });
+    const server = await serve({ settings, rate: 400 });
     let connections = 0;
     const cutting = await proxy(server, () => (connections++ < 3 ? 50 + random(1000) : random(3) ? 300 + random(5000) : undefined));
     const { id } = await connect({ url: server.url }).create();
@@ -83,16 +85,34 @@ describe.each(["sse", "websocket"] as const)("over %s", (transport) => {
     expect(cutting.cuts).toBeGreaterThan(0);
   });
 
+  test("a watcher whose connections fall silent, at once or in the middle, has every event once", async () => {
+    const server = await serve({ settings: settings.replace("1s", "100ms") });
+    const calm = connect({ url: server.url });
+    await calm.create({ id: "s" });
+    await calm.session("s").send("image");
+    await until(async () => (await calm.session("s").get()).status === "idle", "it never ends");
+    const after = [0, 100, 1500];
+    const silent = await proxy(server, () => after.shift(), true);
+    const events: Event[] = [];
+    const watch = client(silent.url, transport, 1000).session("s").watch({ signal: whileTesting() });
+    const { last_seq } = await calm.session("s").get();
+    for await (const event of watch) if (events.push(event) && event.seq === last_seq) break;
+    checkWhole(events, Array(last_seq).fill(0));
+    expect(silent.connections).toBeGreaterThan(3);
+  });
+
   test("a server that is killed in the middle of a reply and comes back is watched on", async () => {
-    const server = await serve({ store: "sqlite:turnwire.db", rate: 100 });
+    const server = await serve({ settings, store: "sqlite:turnwire.db", rate: 100 });
     const { id } = await connect({ url: server.url }).create();
     const session = client(server.url, transport).session(id);
     const view = new SessionView(session, { signal: whileTesting() });
-    await view.send("long 60");
+    // So long that however slow this is, it is killed in the middle.
+    await view.send("long 1000");
     await when(view, "streaming", ({ streaming }) => streaming && JSON.stringify(streaming).length > 700);
     await server.end("SIGKILL");
     const { connection } = await when(view, "waiting", ({ connection }) => connection.state === "waiting");
     expect(connection).toMatchObject({ error: { type: "lost" }, retryAt: expect.any(Number) });
+    server.rate = 0;
     await server.start(new URL(server.url).host);
     const state = await when(view, "ended", ({ messages, status }) => status === "idle" && messages[1]?.finished_at);
     const { messages } = await session.history();

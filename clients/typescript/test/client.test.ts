@@ -1,10 +1,11 @@
 // What is asked of a server, and what is made of its answers.
 
 import { createHash } from "node:crypto";
-import { expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { connect, SessionView, webSocket, type Connection, type Options } from "turnwire";
 import type { Event } from "turnwire/message";
+import { pieces } from "../src/http.js";
 import { Parser } from "../src/sse.js";
 import { random, serve, until, whileTesting } from "./serving.js";
 
@@ -47,6 +48,16 @@ function stream(text: string, end: "cut" | "silent" = "cut") {
       }),
     );
 }
+
+/** Has time pass, none of it real, until something is there. */
+async function soon<T>(work: Promise<T>): Promise<T> {
+  let over = false;
+  const end = () => (over = true);
+  work.then(end, end);
+  while (!over) await vi.advanceTimersByTimeAsync(1000);
+  return work;
+}
+afterEach(() => void vi.useRealTimers());
 
 const quick = { url: "http://server", retry: { min: 1, max: 2 } };
 
@@ -124,9 +135,124 @@ test("a stream that breaks off is asked for behind its last whole event, and rep
 });
 
 test("a connection on which nothing is heard counts as lost", async () => {
+  vi.useFakeTimers();
   const { asked, fetch } = answering(stream(frame(1), "silent"), stream("", "silent"), stream(frame(2), "silent"));
-  expect(await events({ fetch, silence: 20 }, 2)).toEqual([1, 2]);
+  expect(await soon(events({ fetch }, 2))).toEqual([1, 2]);
   expect(asked).toHaveLength(3);
+});
+
+/** Never answers, and does not look at its signal either. */
+const hangs = () => new Promise<never>(() => {});
+
+test("nothing is waited for that never comes: a token, an answer, the rest of one", async () => {
+  vi.useFakeTimers();
+  let tokens = 0;
+  const token = () => (tokens++ ? "fresh" : hangs());
+  const deaf = () => new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode(frame(1))) }));
+  const { asked, fetch } = answering(hangs as never, deaf, stream(frame(2), "silent"));
+  expect(await soon(events({ fetch, token }, 2))).toEqual([1, 2]);
+  expect(tokens).toBe(4);
+  expect(asked.map(({ url }) => new URL(url).searchParams.get("after"))).toEqual([null, null, "e.1"]);
+});
+
+test("a request without an answer is given up, and sent again", async () => {
+  vi.useFakeTimers();
+  const halfway = () => new Response(new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode('{"age')) }));
+  const { asked, fetch } = answering(hangs as never, halfway, json({ agents: [], default_agent: "a" }));
+  expect(await soon(connect({ ...quick, fetch, patience: 300_000 }).agents())).toEqual({ agents: [], default_agent: "a" });
+  expect(asked).toHaveLength(3);
+  // What is sent up may take its time.
+  const slow = answering((() => new Promise((resolve) => setTimeout(() => resolve(json({ id: "b" })()), 900_000))) as never);
+  expect(await soon(connect({ ...quick, fetch: slow.fetch }).upload("bytes"))).toEqual({ id: "b" });
+  expect(slow.asked).toHaveLength(1);
+});
+
+test("a view whose first page never comes asks for it again", async () => {
+  vi.useFakeTimers();
+  const page = { messages: [], cursors: {}, last_event_id: "e.0", has_more: false, pending: [], queued: [] };
+  const { asked, fetch } = answering(hangs as never, json(page));
+  const view = new SessionView(connect({ ...quick, fetch }).session("s"), { signal: whileTesting() });
+  await soon(new Promise<void>((resolve) => view.subscribe(() => view.state.ready && resolve())));
+  expect(asked[1]!.url).toBe(asked[0]!.url);
+});
+
+test("a slow reader is waited for without the connection counting as lost", async () => {
+  vi.useFakeTimers();
+  const { asked, fetch } = answering(stream(Array.from({ length: 600 }, (_, at) => frame(at + 1)).join(""), "silent"));
+  const watch = connect({ ...quick, fetch }).session("s").watch();
+  await vi.advanceTimersByTimeAsync(600_000);
+  expect(watch.connection.state).toBe("live");
+  expect(asked).toHaveLength(1);
+  for (let seq = 1; seq <= 600; seq++) expect((await watch.next()).value.seq).toBe(seq);
+  watch.close();
+});
+
+test("somebody who looks at the connection and throws ends the watch, and nobody waits", async () => {
+  const watch = connect({ ...quick, fetch: answering(lost).fetch }).session("s").watch();
+  watch.onconnection = () => {
+    throw new Error("my own");
+  };
+  await expect(watch.next()).rejects.toThrow("my own");
+});
+
+/** A WebSocket of which each does what it is told to with the commands that it gets. */
+function sockets(...answers: ((command: any, say: (frame: object | string) => void) => void)[]) {
+  const made: { commands: any[]; closed: boolean }[] = [];
+  class Fake {
+    onopen = null as any;
+    onmessage = null as any;
+    onclose = null as any;
+    onerror = null as any;
+    commands: any[] = [];
+    closed = false;
+    #answer = answers[Math.min(made.length, answers.length - 1)]!;
+    constructor() {
+      made.push(this);
+      // One that does nothing does not open either.
+      if (this.#answer.length) queueMicrotask(() => this.onopen?.({}));
+    }
+    send(text: string) {
+      const command = JSON.parse(text);
+      this.commands.push(command);
+      queueMicrotask(() => this.#answer(command, (frame) => this.onmessage?.({ data: typeof frame === "string" ? frame : JSON.stringify(frame) })));
+    }
+    close() {
+      this.closed = true;
+    }
+  }
+  return { made, transport: webSocket(Fake) };
+}
+
+const pongs = ({ type }: any, say: (frame: object) => void) => type === "ping" && say({ type: "pong" });
+const answers = (from: number) => (command: any, say: (frame: object) => void) => {
+  pongs(command, say);
+  const { type, id, session_id } = command;
+  if (type !== "subscribe") return;
+  say({ type: "subscribed", id, session_id });
+  say({ type: "CUSTOM", name: "n", seq: from, session_id, event_id: `e.${from}` });
+};
+
+test("a socket that never opens, one that does not answer, one that falls silent and one that stammers are all left", async () => {
+  vi.useFakeTimers();
+  const once = (then: (say: (frame: object | string) => void) => void) => (command: any, say: (frame: object | string) => void) => {
+    answers(1)({ ...command, type: command.type === "ping" ? "" : command.type }, say);
+    if (command.type === "subscribe") then(say);
+  };
+  const { made, transport } = sockets(() => {}, pongs, once(() => {}), once((say) => say("{")), answers(2));
+  expect(await soon(events({ transport }, 2))).toEqual([1, 2]);
+  expect(made).toHaveLength(5);
+  expect(made.slice(0, 4).map(({ closed }) => closed)).toEqual([true, true, true, true]);
+  const subscribed = made.map(({ commands }) => commands.find(({ type }) => type === "subscribe")?.last_event_id);
+  expect(subscribed).toEqual([undefined, undefined, undefined, "e.1", "e.1"]);
+});
+
+test("a socket that is heard of stays, for as long as nothing happens", async () => {
+  vi.useFakeTimers();
+  const { made, transport } = sockets(answers(1));
+  const watch = connect({ ...quick, transport }).session("s").watch({ signal: whileTesting() });
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(made).toHaveLength(1);
+  expect(watch.connection.state).toBe("live");
 });
 
 test("a watch says how its connection is, and ends with what cannot work", async () => {
@@ -159,7 +285,7 @@ test("an answer of 204 ends a watch until idle", async () => {
   expect(asked[1]!.url).toContain("after=e.1&until=idle");
 });
 
-test("server-sent events are read out of bytes that were cut anywhere", () => {
+test("server-sent events are read out of bytes that were cut anywhere", async () => {
   const text = `: hello\n\nid: e.1\ndata: {"a":"日本🙂"}\n\nid: e.2\r\ndata: one\r\ndata: two\r\n\r\ndata:x\n\nid: e.9\ndata: lost`;
   const expected = [
     { id: "e.1", data: '{"a":"日本🙂"}' },
@@ -170,11 +296,13 @@ test("server-sent events are read out of bytes that were cut anywhere", () => {
   for (let round = 0; round < 200; round++) {
     const parser = new Parser();
     const frames = [];
-    for (let at = 0; at < bytes.length; ) {
-      const size = 1 + random(9);
-      frames.push(...parser.feed(bytes.subarray(at, at + size)));
-      at += size;
-    }
+    const cut = new ReadableStream({
+      start(controller) {
+        for (let at = 0, size; at < bytes.length; at += size) controller.enqueue(bytes.subarray(at, at + (size = 1 + random(9))));
+        controller.close();
+      },
+    });
+    for await (const piece of pieces(new Response(cut), () => {})) frames.push(...parser.feed(piece));
     expect(frames).toEqual(expected);
   }
 });

@@ -151,6 +151,19 @@ test("a snapshot is the same until something happens, and so are its blocks", ()
   expect([first, second].map(({ content }) => (content[1] as { text: string }).text)).toEqual(["two", "two!"]);
 });
 
+test("a snapshot is what the message is, whenever it is taken", () => {
+  for (const every of [1, 2, 3, 5]) {
+    for (const { events } of vectors("replies")) {
+      const folder = new Folder();
+      (plain(events) as EventLike[]).forEach((event, at) => {
+        folder.pushTolerant(event);
+        if (at % every) return;
+        for (const msg of folder.messages) expect(plain(snapshot(msg))).toEqual(plain(msg));
+      });
+    }
+  }
+});
+
 test("every type of event has its name", () => {
   expect(EventType.REPLY_START).toBe("REPLY_START");
   expect(Object.keys(EventType)).toHaveLength(35);

@@ -33,7 +33,7 @@ export class Server {
   constructor(
     readonly folder: string,
     readonly options: string[],
-    readonly rate: number,
+    public rate: number,
   ) {}
 
   async start(listen = "127.0.0.1:0"): Promise<void> {
@@ -64,8 +64,11 @@ export async function serve({ store = "memory:", rate = 0, settings = "" } = {})
   return server;
 }
 
-/** A proxy. `cutAfter()` says after how many bytes of an answer its connection is cut; `undefined` is never. */
-export async function proxy(server: Server, cutAfter: () => number | undefined = () => undefined) {
+/**
+ * A proxy. `cutAfter()` says after how many bytes of an answer its connection is cut; `undefined` is never. With
+ * `silently` it is not cut: it stays open, and nothing comes any more.
+ */
+export async function proxy(server: Server, cutAfter: () => number | undefined = () => undefined, silently = false) {
   const open = new Set<Socket>();
   const seen = { url: "", connections: 0, cuts: 0, requests: [] as string[], refuse: false, cut: () => {} };
   const listener = createServer((client) => {
@@ -94,6 +97,11 @@ export async function proxy(server: Server, cutAfter: () => number | undefined =
       }
       // What was sent before the cut arrives, and nothing behind it.
       seen.cuts += 1;
+      if (silently) {
+        client.write(bytes.subarray(0, left));
+        left = 0;
+        return;
+      }
       client.write(bytes.subarray(0, left), () => client.destroy());
       upstream.destroy();
     });
