@@ -6,7 +6,7 @@ use turnwire_core::Seq;
 
 /// How much is kept: what comes while somebody who follows is woken, and no more, for each session that
 /// is watched has it. Who is further behind reads it from the store.
-const BYTES: usize = 8 * 1024;
+const BYTES: usize = 4 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tail {

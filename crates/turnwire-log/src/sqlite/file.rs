@@ -235,7 +235,7 @@ pub(super) fn connect(path: &Path, to: Use) -> rusqlite::Result<Connection> {
             // Within a commit it would make whoever waits for that commit wait for it too.
             conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
             conn.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
-            conn.pragma_update(None, "cache_size", -16_384)?;
+            conn.pragma_update(None, "cache_size", -8_192)?;
         }
         Use::Read | Use::Look => {
             conn.pragma_update(None, "query_only", 1)?;

@@ -111,23 +111,24 @@ impl Turns {
         snapshot: Snapshot,
     ) -> Result<(), Halt> {
         if snapshot.state.status == Status::Waiting {
-            if self.is_unattended(session, &snapshot).await? {
-                let denied = self.deny_all(session).await;
+            if Box::pin(self.is_unattended(session, &snapshot)).await? {
+                let denied = Box::pin(self.deny_all(session)).await;
                 denied.map_err(|error| Halt::Lost(error.to_string()))?;
             } else {
                 self.note_deadline(session, &snapshot);
             }
         }
         match step(snapshot) {
-            Step::Reply(turn) => self.reply(session, *turn).await,
-            Step::Next(queued) => self.start_queued(session, &queued).await,
+            // The task is there as long as the reply is: what it needs for a moment is boxed.
+            Step::Reply(turn) => self.reply(session, turn).await,
+            Step::Next(queued) => Box::pin(self.start_queued(session, &queued)).await,
             Step::TidyUp => {
                 let interrupted = FinishedReason::Interrupted;
                 let tidy = |tx: &mut Tx<'_>| match own_reply(session, tx) {
                     Some(_) => Ok(false),
                     None => end_own(tx, session, &interrupted, None),
                 };
-                persist(session, &self.over, &[], tidy).await.map(drop)
+                Box::pin(persist(session, &self.over, &[], tidy)).await.map(drop)
             }
             Step::Await => {
                 let mut head = session.watch();
@@ -148,11 +149,11 @@ impl Turns {
     async fn reply(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        mut turn: OpenTurn,
+        mut turn: Box<OpenTurn>,
     ) -> Result<(), Halt> {
         let stop = self.over.child_token();
         self.at_work(session, Some((turn.id.clone(), stop.clone())));
-        let history = self.prepare(session, &mut turn, &stop).await;
+        let history = Box::pin(self.prepare(session, &mut turn, &stop)).await;
         let mut journal = Commits::new(self, session, &turn.partial, &stop);
         let running = self.metrics.runs(session.agent());
         let result = match history {
@@ -182,7 +183,7 @@ impl Turns {
             }
             _ => Ok(false),
         };
-        let (has_ended, _) = persist(session, &self.over, &[], end).await?;
+        let (has_ended, _) = Box::pin(persist(session, &self.over, &[], end)).await?;
         if has_ended {
             self.metrics.ended(session.agent(), &reason);
         }
