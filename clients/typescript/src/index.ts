@@ -13,7 +13,6 @@ export { webSocket } from "./socket.js";
 export { sse } from "./sse.js";
 export { Session } from "./session.js";
 export type * from "./session.js";
-export { SessionView, type AgentMessage, type Approval, type SessionState, type ViewOptions } from "./view.js";
 export { Watch, type Connection, type Watching } from "./watch.js";
 
 export interface Agent {

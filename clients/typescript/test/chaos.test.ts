@@ -2,7 +2,8 @@
 
 import { describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { connect, SessionView, sse, webSocket, type Client, type SessionState } from "turnwire";
+import { connect, sse, webSocket, type Client } from "turnwire";
+import { SessionView, type SessionState } from "turnwire/view";
 import { Folder, type Event } from "turnwire/message";
 import { proxy, random, serve, until, whileTesting } from "./serving.js";
 

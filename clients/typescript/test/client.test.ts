@@ -3,7 +3,8 @@
 import { createHash } from "node:crypto";
 import { afterEach, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
-import { connect, SessionView, webSocket, type Connection, type Options } from "turnwire";
+import { connect, webSocket, type Connection, type Options } from "turnwire";
+import { SessionView } from "turnwire/view";
 import type { Event } from "turnwire/message";
 import { pieces } from "../src/http.js";
 import { Parser } from "../src/sse.js";
