@@ -67,7 +67,7 @@ pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
             whole(&mut block.clone()).transpose().map_err(|why| bad(at, why))?;
         }
     }
-    if !msg.blocks::<DataBlock>().any(is_large) {
+    if !are_large(&msg) {
         return Ok(msg);
     }
     let mut content = msg.content().to_vec();
@@ -129,6 +129,11 @@ fn blob_of(block: &DataBlock) -> Option<(&str, [u8; 32])> {
         Source::Url(source) => named(&source.url).map(|hash| (source.url.as_str(), hash)),
         Source::Base64(_) | Source::Other(_) => None,
     }
+}
+
+/// Whether a message has data that is moved out of it.
+pub(crate) fn are_large(msg: &Msg) -> bool {
+    msg.blocks::<DataBlock>().any(is_large)
 }
 
 fn is_large(block: &DataBlock) -> bool {
