@@ -21,13 +21,7 @@ pub const LARGE: usize = 64 * 1024;
 
 /// The address of a blob.
 pub fn url(config: &Config, hash: &[u8; 32]) -> String {
-    let base = if let Some(url) = &config.public_url {
-        url.0.as_str().trim_end_matches('/').to_owned()
-    } else {
-        let scheme = if config.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", config.listen.0)
-    };
-    format!("{base}/v1/blobs/{}", id(hash))
+    format!("{}/v1/blobs/{}", config.base_url(), id(hash))
 }
 
 /// The id of a blob: its hash in hexadecimal digits.
