@@ -7,11 +7,13 @@ use crate::store::{
     Lines, MessageQuery, Pending, Queued, SessionKey, SessionNo, SessionPatch, SessionRecord,
     SessionState, Status, Store, StoredMessage,
 };
+use crate::transfer;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
+use turnwire_core::event::SubAgent;
 use turnwire_core::{Cursor, Event, EventIds, EventKind, Msg, Seq};
 
 /// How much is read of the log at a time where all of it is wanted.
@@ -465,6 +467,23 @@ impl Session {
     /// Finished messages, in the order of their first events.
     pub async fn messages(&self, query: &MessageQuery) -> Result<Vec<StoredMessage>> {
         self.store.messages(self.no, query).await
+    }
+
+    /// Whose a finished message is and for which call it was made, where a sub-agent wrote it. Its
+    /// first event says so; once that is no longer kept, only the name of who wrote it is left.
+    pub async fn sub_agent(&self, message: &StoredMessage) -> Result<Option<SubAgent>> {
+        if !message.of_sub_agent {
+            return Ok(None);
+        }
+        let event = match self.read(message.first, 1).await {
+            Ok(rows) => match rows.first().and_then(|lines| lines.iter().next()) {
+                Some((seq, line)) => event_at(seq, line)?.into_owned(),
+                None => transfer::whole(message, &self.agent)?,
+            },
+            Err(Error::Trimmed(_)) => transfer::whole(message, &self.agent)?,
+            Err(error) => return Err(error),
+        };
+        Ok(event.agent.map(|agent| *agent))
     }
 
     /// A message as it stood when the log went up to a place. `None`: it had not begun.

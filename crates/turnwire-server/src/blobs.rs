@@ -21,13 +21,7 @@ pub const LARGE: usize = 64 * 1024;
 
 /// The address of a blob.
 pub fn url(config: &Config, hash: &[u8; 32]) -> String {
-    let base = if let Some(url) = &config.public_url {
-        url.0.as_str().trim_end_matches('/').to_owned()
-    } else {
-        let scheme = if config.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", config.listen.0)
-    };
-    format!("{base}/v1/blobs/{}", id(hash))
+    format!("{}/v1/blobs/{}", config.base_url(), id(hash))
 }
 
 /// The id of a blob: its hash in hexadecimal digits.
@@ -67,7 +61,7 @@ pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
             whole(&mut block.clone()).transpose().map_err(|why| bad(at, why))?;
         }
     }
-    if !msg.blocks::<DataBlock>().any(is_large) {
+    if !are_large(&msg) {
         return Ok(msg);
     }
     let mut content = msg.content().to_vec();
@@ -129,6 +123,11 @@ fn blob_of(block: &DataBlock) -> Option<(&str, [u8; 32])> {
         Source::Url(source) => named(&source.url).map(|hash| (source.url.as_str(), hash)),
         Source::Base64(_) | Source::Other(_) => None,
     }
+}
+
+/// Whether a message has data that is moved out of it.
+pub(crate) fn are_large(msg: &Msg) -> bool {
+    msg.blocks::<DataBlock>().any(is_large)
 }
 
 fn is_large(block: &DataBlock) -> bool {

@@ -31,8 +31,10 @@ use problem::Source;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// All settings. What a file does not say has its default.
 #[derive(Debug, Clone, Deserialize)]
@@ -75,6 +77,9 @@ pub struct Config {
     /// Where all this was read.
     #[serde(skip)]
     read_from: ReadFrom,
+    /// Where the server listens: of port 0 the system makes another.
+    #[serde(skip)]
+    bound: OnceLock<SocketAddr>,
 }
 
 impl Default for Config {
@@ -98,7 +103,25 @@ impl Default for Config {
             producers: Producers::default(),
             log: LogConfig::default(),
             read_from: ReadFrom::default(),
+            bound: OnceLock::new(),
         }
+    }
+}
+
+impl Config {
+    /// Notes where the server really listens.
+    pub(crate) fn set_bound(&self, address: SocketAddr) {
+        // A second server over the same settings is reached where the first one is.
+        let _ = self.bound.set(address);
+    }
+
+    /// How the server is reached, without a `/` at the end.
+    pub(crate) fn base_url(&self) -> String {
+        if let Some(url) = &self.public_url {
+            return url.0.as_str().trim_end_matches('/').to_owned();
+        }
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.bound.get().unwrap_or(&self.listen.0))
     }
 }
 

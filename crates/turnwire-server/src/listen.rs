@@ -45,6 +45,7 @@ impl Server {
         let tls = app.config.tls.as_ref().map(tls::acceptor).transpose()?;
         let listener = listen(address).map_err(|error| StartError::bind(address, &error))?;
         let address = listener.local_addr().map_err(|error| StartError::bind(address, &error))?;
+        app.config.set_bound(address);
         Ok(Self { app, listener, address, tls })
     }
 

@@ -127,7 +127,11 @@ pub(crate) const ROUTES: &[Route] = &[
             ),
         ],
         body: None,
-        answers: &[answer(200, JSON, "{messages, cursors, last_event_id, status, pending}")],
+        answers: &[answer(
+            200,
+            JSON,
+            "{messages, cursors, agents, last_event_id, status, pending, has_more, next_before}",
+        )],
         handler: || get(routes::list_messages),
     },
     Route {

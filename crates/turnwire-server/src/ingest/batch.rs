@@ -37,10 +37,14 @@ pub(crate) enum Place {
 }
 
 impl<'a> Batch<'a> {
-    /// Reads the canonical form: one event a line, a list, or server-sent events.
+    /// Reads the canonical form: one event a line, one over several lines, a list, or server-sent
+    /// events.
     pub fn read(body: &'a str, limit: usize) -> ApiResult<Self> {
         let items = match body.trim_ascii_start().as_bytes().first() {
-            Some(b'{') => lines(body, limit)?,
+            Some(b'{') => lines(body, limit).or_else(|error| match over_lines(body) {
+                Some((place, text)) => Ok(vec![one(body, text, 0, place, limit)?]),
+                None => Err(error),
+            })?,
             Some(b'[') => list(body, limit)?,
             _ => decode(&mut decoder("turnwire", None)?, body, &frames(body, limit)?)?,
         };
@@ -140,15 +144,26 @@ fn list(body: &str, limit: usize) -> ApiResult<Vec<Item<'_>>> {
     events.map(|(at, (place, text))| one(body, text, at, place, limit)).collect()
 }
 
+/// The one object of a body that is written over several lines, as people and formatters do.
+fn over_lines(body: &str) -> Option<(Place, &str)> {
+    let text = body.trim_ascii();
+    let (first, _) = text.split_once(['\n', '\r']).filter(|_| text.starts_with('{'))?;
+    let is_json = |text: &str| serde_json::from_str::<&RawValue>(text).is_ok();
+    (!is_json(first) && is_json(text)).then(|| (place_in(body, text), text))
+}
+
 fn split_list(body: &str) -> ApiResult<Vec<(Place, &str)>> {
     let list: Vec<&RawValue> = serde_json::from_str(body).map_err(|error| {
         ApiError::bad_request(format!("the body is not a JSON list: {error}"))
             .kind("not_json")
             .hint("send one JSON object a line, or a JSON list of them")
     })?;
-    let start = body.as_ptr().addr();
-    let place = |text: &str| Place::Offset(text.as_ptr().addr().saturating_sub(start));
-    Ok(list.into_iter().map(|raw| (place(raw.get()), raw.get())).collect())
+    Ok(list.into_iter().map(|raw| (place_in(body, raw.get()), raw.get())).collect())
+}
+
+/// Where a part of a body begins.
+fn place_in(body: &str, part: &str) -> Place {
+    Place::Offset(part.as_ptr().addr().saturating_sub(body.as_ptr().addr()))
 }
 
 #[inline]
@@ -225,9 +240,13 @@ pub(crate) type Frames<'a> = Vec<(Place, Cow<'a, str>)>;
 
 /// Cuts a body in any of its forms.
 pub(crate) fn frames(body: &str, limit: usize) -> ApiResult<Frames<'_>> {
-    if body.trim_ascii_start().starts_with('[') && !body.trim_ascii().starts_with("[DONE]") {
-        let list = split_list(body)?.into_iter().enumerate();
-        return list
+    let is_list =
+        body.trim_ascii_start().starts_with('[') && !body.trim_ascii().starts_with("[DONE]");
+    let whole = if is_list { split_list(body)? } else { over_lines(body).into_iter().collect() };
+    if is_list || !whole.is_empty() {
+        return whole
+            .into_iter()
+            .enumerate()
             .map(|(at, (place, text))| {
                 let fits = text.len() <= limit;
                 fits.then(|| (place, on_one_line(text)))

@@ -102,24 +102,39 @@ fn shape(ask: &Ask) -> ApiResult<Shape> {
 
 /// The response that a watcher fills, for as long as its client takes it.
 pub fn sse_response(app: &App, watcher: Watcher) -> Response {
+    sse_up_to(app, watcher, |_| None)
+}
+
+/// The same, with an end of its own: where in some frames the last one of the response ends.
+pub(super) fn sse_up_to(
+    app: &App,
+    watcher: Watcher,
+    end: impl Fn(&[u8]) -> Option<usize> + Send + 'static,
+) -> Response {
     let open = app.metrics.stream(watcher.wire().name, Transport::Sse);
     // What comes at once tells proxies and clients that there is a stream; those who lose it all at
     // the same time are not to come back all at the same time.
     let jitter = watcher.session().head().last.wrapping_mul(0x9e37_79b9) % 1000 + jitter();
     let hello = Bytes::from(format!(": turnwire\nretry: {}\n\n", 1000 + jitter));
-    let body =
-        stream::unfold((watcher, Some(hello), open), |(mut watcher, hello, open)| async move {
-            if let Some(hello) = hello {
-                return Some((Ok(hello), (watcher, None, open)));
+    let watching = (Some(watcher), Some(hello), open, end);
+    let body = stream::unfold(watching, |(watcher, hello, open, end)| async move {
+        let mut watcher = watcher?;
+        if let Some(hello) = hello {
+            return Some((Ok(hello), (Some(watcher), None, open, end)));
+        }
+        match watcher.next().await? {
+            Ok(mut bytes) => {
+                let last = end(&bytes);
+                bytes.truncate(last.unwrap_or(bytes.len()));
+                let watcher = Some(watcher).filter(|_| last.is_none());
+                Some((Ok(bytes), (watcher, None, open, end)))
             }
-            match watcher.next().await? {
-                Ok(bytes) => Some((Ok(bytes), (watcher, None, open))),
-                Err(error) => {
-                    tracing::warn!(session = watcher.session().id(), %error, "a stream ends early");
-                    Some((Err(error), (watcher, None, open)))
-                }
+            Err(error) => {
+                tracing::warn!(session = watcher.session().id(), %error, "a stream ends early");
+                Some((Err(error), (Some(watcher), None, open, end)))
             }
-        });
+        }
+    });
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),

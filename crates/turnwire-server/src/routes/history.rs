@@ -13,6 +13,7 @@ use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use turnwire_core::event::SubAgent;
 use turnwire_core::{Cursor, Msg, Seq};
 use turnwire_log::store::{MessageQuery, Status, StoredMessage};
 use turnwire_log::{Error, Session, Snapshot};
@@ -49,11 +50,28 @@ enum Agents {
 #[derive(Serialize)]
 struct Around {
     cursors: BTreeMap<String, Cursor>,
+    /// Whose the messages of sub-agents are, by their ids.
+    agents: BTreeMap<String, Whose>,
     last_event_id: String,
     status: Status,
     pending: Vec<PendingView>,
     has_more: bool,
     next_before: Option<String>,
+}
+
+/// Which agent wrote a message, and for which call: what the events of the message say.
+#[derive(Serialize)]
+struct Whose {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_tool_call_id: Option<String>,
+}
+
+impl From<SubAgent> for Whose {
+    fn from(SubAgent { agent_path, parent_tool_call_id }: SubAgent) -> Self {
+        Self { agent_path, parent_tool_call_id }
+    }
 }
 
 /// `GET /v1/sessions/{s}/messages`
@@ -81,6 +99,11 @@ pub async fn list_messages(
     };
     let (finished, has_more) = wanted.find(&session).await?;
     let next_before = finished.first().filter(|_| has_more).map(|message| message.id.clone());
+    let mut agents: BTreeMap<String, Whose> = BTreeMap::new();
+    for message in finished.iter().filter(|message| message.of_sub_agent) {
+        let agent = session.sub_agent(message).await?;
+        agents.extend(agent.map(|agent| (message.id.clone(), agent.into())));
+    }
     let mut messages: Vec<(Seq, Bytes)> =
         finished.into_iter().map(|message| (message.first, message.json)).collect();
     let mut cursors = BTreeMap::new();
@@ -89,7 +112,10 @@ pub async fn list_messages(
     if listed.before.is_none() {
         for reply in snapshot.open.iter().filter(|reply| sub_agents || !reply.is_of_sub_agent()) {
             messages.push((reply.first(), reply.msg().to_json().into()));
-            cursors.insert(reply.msg().id().to_owned(), reply.cursor());
+            let id = reply.msg().id();
+            cursors.insert(id.to_owned(), reply.cursor());
+            let agent = reply.agent().filter(|_| reply.is_of_sub_agent());
+            agents.extend(agent.map(|agent| (id.to_owned(), agent.clone().into())));
         }
     }
     messages.sort_by_key(|(first, _)| *first);
@@ -100,6 +126,7 @@ pub async fn list_messages(
     };
     let around = Around {
         cursors,
+        agents,
         last_event_id: session.token(snapshot.last),
         status: snapshot.state.status,
         pending: view::pending(&app, session.agent(), &snapshot),

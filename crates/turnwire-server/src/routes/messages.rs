@@ -1,6 +1,6 @@
 //! `POST /v1/sessions/{s}/messages`, and taking back one that waits for its turn.
 
-use super::events_out::sse_response;
+use super::events_out::sse_up_to;
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{ApiError, ApiResult};
@@ -13,9 +13,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use memchr::{memchr, memmem, memrchr};
 use serde::Deserialize;
 use std::sync::Arc;
-use turnwire_core::{Fields, Msg};
+use turnwire_core::{Event, EventKind, Fields, Msg};
 use turnwire_log::Session;
 use turnwire_wires::Wire;
 
@@ -116,9 +117,9 @@ pub(super) async fn answer(
     from: Begin,
 ) -> ApiResult<Response> {
     let accepted = sent.accepted();
-    let mut response = match accepted.reply_id {
-        Some(_) if wants_stream(headers) && !accepted.queued => {
-            follow(app, session, accepted, from).await?
+    let mut response = match &accepted.reply_id {
+        Some(reply_id) if wants_stream(headers) && !accepted.queued => {
+            follow(app, session, accepted, reply_id.clone(), from).await?
         }
         _ => (StatusCode::ACCEPTED, Json(accepted)).into_response(),
     };
@@ -137,11 +138,13 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The reply as it grows, until it has ended or waits. It does not care whether anybody listens.
+/// The reply as it grows, until it has ended or waits; what comes behind its end is another one's, such as
+/// that of the next message of the queue. It does not care whether anybody listens.
 async fn follow(
     app: &App,
     session: &Arc<Session>,
     accepted: &Accepted,
+    reply_id: String,
     from: Begin,
 ) -> ApiResult<Response> {
     let place = accepted.last_event_id.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok());
@@ -159,5 +162,18 @@ async fn follow(
         app.streams.clone(),
     )
     .await?;
-    Ok(sse_response(app, watcher))
+    Ok(sse_up_to(app, watcher, move |frames| end_of(&reply_id, frames)))
+}
+
+/// Where the frame ends that ends a reply, if it is one of these.
+fn end_of(reply_id: &str, frames: &[u8]) -> Option<usize> {
+    // Inside of a text the second mark would have a backslash before it.
+    memmem::find_iter(frames, b"\"REPLY_END\"").find_map(|at| {
+        let (before, behind) = frames.split_at_checked(at)?;
+        let start = memrchr(b'\n', before).map_or(0, |end| end + 1);
+        let line = frames.get(start..at + memchr(b'\n', behind)?)?.strip_prefix(b"data: ")?;
+        let event = Event::from_json(std::str::from_utf8(line).ok()?).ok()?;
+        let is_it = matches!(event.kind, EventKind::ReplyEnd(_)) && event.reply_id == reply_id;
+        is_it.then(|| memmem::find(behind, b"\n\n").map(|end| at + end + 2))?
+    })
 }

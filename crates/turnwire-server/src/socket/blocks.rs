@@ -20,7 +20,7 @@ use crate::protocols::make;
 use crate::routes::new_key;
 use crate::stream::{Merge, Place, Start, Watcher, place};
 use crate::turns::answers;
-use crate::turns::send::{IfBusy, Say, is_free, say};
+use crate::turns::send::{Say, is_free, say};
 use files::{Brought, Place as FilesPlace};
 use std::collections::HashSet;
 use turnwire_core::stamp::{Stamp, System};
@@ -129,7 +129,7 @@ impl Desk {
         }
         let there = self.app.log.open(&key).await?;
         if let Some(session) = &there {
-            is_free(session, IfBusy::Refuse).map_err(in_our_words)?;
+            is_free(&self.app, session, &chat.to_msg()).await.map_err(in_our_words)?;
         }
         // What cannot be said makes no session either.
         let reply_id = System.id();

@@ -4,7 +4,7 @@
 use super::EXTERNAL;
 use super::hints::is_hint;
 use super::once::Once;
-use super::send::{Accepted, IfBusy, Sent, Taken, agent_of, busy, checked, is_free, start};
+use super::send::{Accepted, Sent, Taken, agent_of, brings, busy, checked, start};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
@@ -13,7 +13,7 @@ use turnwire_core::event::Supersede;
 use turnwire_core::stamp::{Stamp, System};
 use turnwire_core::{Event, Msg, Role};
 use turnwire_log::store::{MessageQuery, StoredMessage};
-use turnwire_log::{Error, Session};
+use turnwire_log::{Error, Session, Tx};
 
 /// What the metadata of an edited message call the one that it stands for. Ids are given once, so
 /// the new words have an id of their own; whoever knows only the old one is led here.
@@ -44,8 +44,13 @@ pub async fn edit(
         return Ok(Sent::Before(answer));
     }
     let msg = checked(msg)?;
-    if links::are_in(&app.config, &msg) {
-        is_free(session, IfBusy::Refuse)?;
+    if brings(app, &msg) {
+        // Nothing is brought in for what is refused.
+        let (earlier, _) = session.transact(&[], |tx| open(app, session, tx, once)).await?;
+        if let Some(answer) = earlier {
+            return Ok(Sent::Before(answer));
+        }
+        plan(session, id).await??;
     }
     let msg = links::take_in(app, &session.key().tenant, vec![msg]).await?.pop();
     again(app, session, id, msg, once).await
@@ -71,13 +76,8 @@ async fn again(
         };
         let (sent, _) = session
             .transact(&[], |tx| {
-                if let Some(once) = once
-                    && let Some(answer) = once.just_answered(tx)?
-                {
-                    return Ok(Some(Sent::Before(answer)));
-                }
-                if !tx.replies().is_empty() || tx.queue().next().is_some() {
-                    return Err(busy(tx.status()));
+                if let Some(answer) = open(app, session, tx, once)? {
+                    return Ok::<_, ApiError>(Some(Sent::Before(answer)));
                 }
                 if tx.last() != snapshot.last {
                     return Ok(None);
@@ -95,6 +95,27 @@ async fn again(
             return Ok(sent);
         }
     }
+}
+
+/// What the request was answered with before; or an error, where nothing is answered again now.
+fn open(
+    app: &App,
+    session: &Session,
+    tx: &Tx<'_>,
+    once: Option<&Once>,
+) -> ApiResult<Option<Accepted>> {
+    if let Some(once) = once
+        && let Some(answer) = once.just_answered(tx)?
+    {
+        return Ok(Some(answer));
+    }
+    if !tx.replies().is_empty() || tx.queue().next().is_some() {
+        return Err(busy(tx.status()));
+    }
+    if session.agent() != EXTERNAL {
+        agent_of(app, session)?;
+    }
+    Ok(None)
 }
 
 /// What is to be answered, and what that puts out of the history.
@@ -189,12 +210,9 @@ impl Plan {
         self,
         app: &Arc<App>,
         session: &Arc<Session>,
-        tx: &mut turnwire_log::Tx<'_>,
+        tx: &mut Tx<'_>,
     ) -> ApiResult<Accepted> {
         let is_external = session.agent() == EXTERNAL;
-        if !is_external {
-            agent_of(app, session)?;
-        }
         let refused = |why| ApiError::from(Error::Refused { at: 0, why });
         let from = tx.last();
         if !self.superseded.is_empty() {

@@ -99,8 +99,13 @@ pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiRes
         return Ok(Sent::Before(answer));
     }
     let messages = messages.into_iter().map(checked).collect::<ApiResult<Vec<Msg>>>()?;
-    if messages.iter().any(|msg| links::are_in(&app.config, msg)) {
-        is_free(session, if_busy)?;
+    let is_one = messages.len() == 1 && events.is_empty();
+    let door = Door { app, session, once, if_busy, is_one };
+    if messages.iter().any(|msg| brings(app, msg)) {
+        let ids: Vec<&str> = messages.iter().map(Msg::id).filter(|id| !id.is_empty()).collect();
+        if let Way::Before(answer) = door.way_in(&ids).await? {
+            return Ok(Sent::Before(answer));
+        }
     }
     let messages = links::take_in(app, &session.key().tenant, messages).await?;
     let mut taken = Vec::with_capacity(messages.len());
@@ -110,16 +115,15 @@ pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiRes
     let last = taken.pop().ok_or_else(|| ApiError::unprocessable("there is nothing to answer"))?;
     let earlier = taken;
     let ids: Vec<&str> = earlier.iter().chain([&last]).map(|taken| taken.id.as_str()).collect();
-    let incoming =
-        Incoming { app, session, earlier: &earlier, last: &last, events, if_busy, reply_id };
+    let incoming = Incoming { app, session, earlier: &earlier, last: &last, events, reply_id };
     let (sent, _) = session
         .transact(&ids, |tx| {
-            if let Some(once) = once
-                && let Some(answer) = once.just_answered(tx)?
-            {
-                return Ok(Sent::Before(answer));
-            }
-            let accepted = incoming.accept(tx)?;
+            let accepted = match door.way(tx, &ids)? {
+                Way::Before(answer) => return Ok(Sent::Before(answer)),
+                Way::Log => incoming.only_log(tx)?,
+                Way::Answer => incoming.answer(tx)?,
+                Way::Wait => incoming.wait(tx),
+            };
             if let Some(once) = once {
                 once.keep(tx, &accepted)?;
             }
@@ -158,6 +162,79 @@ impl Taken {
     }
 }
 
+/// Whether something is stored for a message before it is logged.
+pub(super) fn brings(app: &App, msg: &Msg) -> bool {
+    links::are_in(&app.config, msg) || blobs::are_large(msg)
+}
+
+/// What becomes of messages that come now.
+enum Way {
+    /// Their request was answered before.
+    Before(Accepted),
+    /// They are logged; somebody elsewhere answers.
+    Log,
+    /// They are logged, and a reply starts.
+    Answer,
+    /// They wait for their turn.
+    Wait,
+}
+
+/// Decides what becomes of messages, and which are refused.
+struct Door<'a> {
+    app: &'a App,
+    session: &'a Arc<Session>,
+    once: Option<&'a Once>,
+    if_busy: IfBusy,
+    /// One message is one turn: more than one cannot wait together.
+    is_one: bool,
+}
+
+impl Door<'_> {
+    /// What would become of messages, before anything is brought in for them: of what is refused
+    /// nothing is to stay behind. Whether they are taken is decided in the change that logs them.
+    async fn way_in(&self, ids: &[&str]) -> ApiResult<Way> {
+        let (way, _) = self.session.transact(ids, |tx| self.way(tx, ids)).await?;
+        Ok(way)
+    }
+
+    fn way(&self, tx: &Tx<'_>, ids: &[&str]) -> ApiResult<Way> {
+        if let Some(once) = self.once
+            && let Some(answer) = once.just_answered(tx)?
+        {
+            return Ok(Way::Before(answer));
+        }
+        let is_queued = |id: &str| tx.queue().any(|queued| queued.id == id);
+        let is_known = |id: &str| is_queued(id) || tx.is_finished(id) || tx.reply(id).is_some();
+        if let Some(id) = ids.iter().find(|id| is_known(id)) {
+            return Err(taken(id));
+        }
+        if self.session.agent() == EXTERNAL {
+            return Ok(Way::Log);
+        }
+        agent_of(self.app, self.session)?;
+        if tx.replies().is_empty() && tx.queue().next().is_none() {
+            return Ok(Way::Answer);
+        }
+        if self.if_busy == IfBusy::Refuse || !self.is_one {
+            return Err(busy(tx.status()));
+        }
+        if tx.queue().count() >= QUEUE {
+            return Err(ApiError::too_many(format!(
+                "{QUEUE} messages wait for their turn already"
+            ))
+            .hint("wait until some of them were answered, or cancel some"));
+        }
+        Ok(Way::Wait)
+    }
+}
+
+/// An error where a message would be refused anyway, before anything is brought in for it.
+pub(crate) async fn is_free(app: &App, session: &Arc<Session>, msg: &Msg) -> ApiResult<()> {
+    let door = Door { app, session, once: None, if_busy: IfBusy::Refuse, is_one: true };
+    let id = Some(msg.id()).filter(|id| !id.is_empty());
+    door.way_in(id.as_slice()).await.map(drop)
+}
+
 /// What is on its way in.
 struct Incoming<'m> {
     app: &'m App,
@@ -165,47 +242,32 @@ struct Incoming<'m> {
     earlier: &'m [Taken],
     last: &'m Taken,
     events: Vec<Event<'static>>,
-    if_busy: IfBusy,
     reply_id: Option<String>,
 }
 
 impl Incoming<'_> {
-    fn accept(self, tx: &mut Tx<'_>) -> ApiResult<Accepted> {
-        for Taken { id, .. } in self.earlier.iter().chain([self.last]) {
-            let is_queued = tx.queue().any(|queued| queued.id == *id);
-            if is_queued || tx.is_finished(id) || tx.reply(id).is_some() {
-                return Err(taken(id));
-            }
-        }
-        if self.session.agent() == EXTERNAL {
-            let place = self.log(tx)?;
-            return Ok(self.accepted(None, place));
-        }
-        agent_of(self.app, self.session)?;
-        let reply_id = self.reply_id.clone().unwrap_or_else(|| System.id());
-        if tx.replies().is_empty() && tx.queue().next().is_none() {
-            let place = self.log(tx)?;
-            start(tx, self.session, &reply_id).map_err(refused)?;
-            self.app.turns.wake(self.session);
-            return Ok(self.accepted(Some(reply_id), place));
-        }
-        match self.if_busy {
-            IfBusy::Refuse => Err(busy(tx.status())),
-            // One message is one turn.
-            IfBusy::Queue if !self.earlier.is_empty() || !self.events.is_empty() => {
-                Err(busy(tx.status()))
-            }
-            IfBusy::Queue if tx.queue().count() >= QUEUE => {
-                Err(ApiError::too_many(format!("{QUEUE} messages wait for their turn already"))
-                    .hint("wait until some of them were answered, or cancel some"))
-            }
-            IfBusy::Queue => {
-                let (id, json) = (self.last.id.clone(), self.last.json.clone());
-                tx.enqueue(Queued { id, reply_id: reply_id.clone(), json });
-                self.app.turns.wake(self.session);
-                Ok(Accepted { queued: true, ..self.accepted(Some(reply_id), tx.last()) })
-            }
-        }
+    fn only_log(&self, tx: &mut Tx<'_>) -> ApiResult<Accepted> {
+        let place = self.log(tx)?;
+        Ok(self.accepted(None, place))
+    }
+
+    fn answer(&self, tx: &mut Tx<'_>) -> ApiResult<Accepted> {
+        let place = self.log(tx)?;
+        let reply_id = self.reply_id();
+        start(tx, self.session, &reply_id).map_err(refused)?;
+        self.app.turns.wake(self.session);
+        Ok(self.accepted(Some(reply_id), place))
+    }
+
+    fn wait(&self, tx: &mut Tx<'_>) -> Accepted {
+        let (id, json, reply_id) = (self.last.id.clone(), self.last.json.clone(), self.reply_id());
+        tx.enqueue(Queued { id, reply_id: reply_id.clone(), json });
+        self.app.turns.wake(self.session);
+        Accepted { queued: true, ..self.accepted(Some(reply_id), tx.last()) }
+    }
+
+    fn reply_id(&self) -> String {
+        self.reply_id.clone().unwrap_or_else(|| System.id())
     }
 
     /// Appends everything, and says where the last message stands.
@@ -291,19 +353,6 @@ fn taken(id: &str) -> ApiError {
 
 fn refused(why: turnwire_core::Error) -> ApiError {
     turnwire_log::Error::Refused { at: 0, why }.into()
-}
-
-/// An error where a message would be refused anyway, before anything is fetched for it. Whether it is
-/// taken is decided in the change that logs it.
-pub(crate) fn is_free(session: &Session, if_busy: IfBusy) -> ApiResult<()> {
-    match (if_busy, session.head().status) {
-        (IfBusy::Refuse, status @ (Status::Running | Status::Waiting))
-            if session.agent() != EXTERNAL =>
-        {
-            Err(busy(status))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Why nothing new starts now.

@@ -290,6 +290,10 @@ fn what_can_be_used_and_may_be_meant_otherwise_is_a_warning() {
             ":8:34: agents.a.fallback.api_key_env: UNSET is not set",
         ),
         (
+            "price_per_million = { input = 1, output = 2 }\nfallback = \"openai:y\"",
+            ":9:1: agents.a.fallback: \"openai:y\" has no price_per_million",
+        ),
+        (
             "permissions = [{ tool = \"opne\", behavior = \"deny\" }]",
             "agents.a.permissions.0.tool: \"opne\" fits none",
         ),
@@ -311,6 +315,17 @@ fn what_can_be_used_and_may_be_meant_otherwise_is_a_warning() {
     let near = "api_key_env = \"SET\"\nbase_url = \"http://127.0.0.1:1\"\ntools = [\"external:*\"]\n\
         permissions = [{ tool = \"op*\", behavior = \"ask\" }]";
     assert_eq!(warnings(near), [""; 0]);
+    // Prices for both, for none, or for what is the same model elsewhere.
+    let prices = "price_per_million = { input = 1, output = 2 }";
+    for lines in [
+        format!("{prices}\nfallback = {{ model = \"openai:y\", {prices} }}"),
+        "fallback = \"openai:y\"".to_owned(),
+        format!(
+            "{prices}\nfallback = {{ model = \"anthropic:a\", base_url = \"https://m.example\" }}"
+        ),
+    ] {
+        assert_eq!(warnings(&lines), [""; 0], "{lines}");
+    }
 }
 
 #[test]

@@ -102,6 +102,41 @@ async fn a_list_lines_and_server_sent_events_are_the_same() {
 }
 
 #[tokio::test]
+async fn one_event_may_be_written_over_several_lines() {
+    let server = Server::new().await;
+    let pretty = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        serde_json::to_string_pretty(&value).unwrap()
+    };
+    for wire in ["turnwire", "agentscope", "agentscope-java"] {
+        let session = server.session(wire).await;
+        let path = format!("/v1/sessions/{wire}/events?wire={wire}");
+        let event = match wire {
+            "agentscope-java" => {
+                r#"{"type":"AGENT_START","id":"r-s","createdAt":"2026-01-01T00:00:00Z",
+                    "replyId":"r","sessionId":"s","name":"friday","role":"assistant"}"#
+            }
+            _ => &start("r"),
+        };
+        let body = format!("\n{}\r\n", pretty(event).replace('\n', "\r\n"));
+        let producer = "turnwire-producer: p.1\r\n";
+        server.post(&path, producer, body.as_bytes()).await.stored(1, 0);
+        server.post(&path, producer, body.as_bytes()).await.stored(0, 1);
+        let lines = lines(&session).await;
+        assert!(lines.len() == 1 && !lines[0].contains(['\n', '\r']), "{wire}: {lines:?}");
+    }
+    // What is wrong is said as before.
+    server.session("s").await;
+    let publish = async |body: &str| server.publish("s", "p.1", body).await;
+    publish("{\n  \"id\": \"x\"\n}").await.is(422, "not_an_event", &["event 0", "line 1"]);
+    publish("{\n  \"id\": \"x\"").await.is(400, "not_json", &["event 0", "line 1"]);
+    let two = format!("{}\n{}", pretty(&start("r")), pretty(&end("r")));
+    publish(&two).await.is(400, "not_json", &["event 0", "line 1", "is not JSON"]);
+    let second = format!("{}\n{{\n}}", start("r"));
+    publish(&second).await.is(400, "not_json", &["event 1", "line 2"]);
+}
+
+#[tokio::test]
 async fn a_problem_in_a_pretty_list_has_its_line() {
     let server = Server::new().await;
     let body = format!("[\n  {},\n  {{\n    \"id\": \"x\"\n  }}\n]", start("r"));

@@ -14,4 +14,5 @@ mod private;
 #[path = "../resume/running.rs"]
 mod running;
 mod site;
+mod tls;
 mod wires;

@@ -3,9 +3,10 @@
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
 pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot much of a picture";
 
@@ -18,6 +19,11 @@ pub struct Site {
 
 impl Site {
     pub async fn open() -> Self {
+        Self::open_with(None).await
+    }
+
+    /// The same behind TLS.
+    pub async fn open_with(tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -25,7 +31,13 @@ impl Site {
         let (asked_, gate_) = (asked.clone(), gate.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, asked_.clone(), gate_.clone()));
+                let (asked, gate, tls) = (asked_.clone(), gate_.clone(), tls.clone());
+                tokio::spawn(async move {
+                    match tls {
+                        Some(tls) => answer(tls.accept(stream).await.ok()?, asked, gate).await,
+                        None => answer(stream, asked, gate).await,
+                    }
+                });
             }
         });
         Self { address, asked, gate }
@@ -42,7 +54,7 @@ impl Site {
 }
 
 async fn answer(
-    mut stream: TcpStream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     asked: Arc<Mutex<Vec<String>>>,
     gate: Arc<Semaphore>,
 ) -> Option<()> {
@@ -103,5 +115,6 @@ async fn answer(
         "/rubbish" => b"who is there?\r\n\r\n".to_vec(),
         _ => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
     };
-    stream.write_all(&bytes).await.ok()
+    stream.write_all(&bytes).await.ok()?;
+    stream.shutdown().await.ok()
 }

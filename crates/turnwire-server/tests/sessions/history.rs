@@ -88,6 +88,43 @@ async fn what_was_superseded_and_what_sub_agents_said_comes_only_when_asked_for(
 }
 
 #[tokio::test]
+async fn a_page_says_whose_the_messages_of_sub_agents_are() {
+    let server = Server::new();
+    let session = server.make("s").await;
+    let of = |id: &str, path: &str, call: &str| -> Vec<String> {
+        let whose = format!(r#"{{"agent_path":"{path}","parent_tool_call_id":"{call}","#);
+        reply(id, "x").iter().map(|line| line.replacen('{', &whose, 1)).collect()
+    };
+    publish(&session, &reply("top", "x")[..2]).await;
+    publish(&session, &of("sub", "main/researcher", "c1")).await;
+    publish(&session, &of("deep", "main/researcher/reader", "c2")).await;
+    publish(&session, &reply("top", "x")[2..]).await;
+    let told = said("told", "hi").replacen('{', r#"{"agent_path":"main/teller","#, 1);
+    publish(&session, &[told]).await;
+    publish(&session, &of("open", "main/writer", "c3")[..2]).await;
+
+    let by = |path: &str, call: &str| json!({"agent_path": path, "parent_tool_call_id": call});
+    let all = json!({
+        "sub": by("main/researcher", "c1"),
+        "deep": by("main/researcher/reader", "c2"),
+        "told": {"agent_path": "main/teller"},
+        "open": by("main/writer", "c3"),
+    });
+    let page = server.get("/v1/sessions/s/messages?agents=all").await.expect(200);
+    assert_eq!(page["agents"], all);
+    let page = server.get("/v1/sessions/s/messages").await.expect(200);
+    assert_eq!(page["agents"], json!({}), "none of them is there");
+    let page = server.get("/v1/sessions/s/messages?agents=all&before=told&limit=1").await;
+    assert_eq!(page.expect(200)["agents"], json!({"deep": all["deep"]}), "of this page only");
+
+    // Of events that are no longer kept, only who wrote the message is left.
+    server.trim().await;
+    let page = server.get("/v1/sessions/s/messages?agents=all").await.expect(200);
+    assert_eq!(page["agents"]["sub"], json!({"agent_path": "external/friday"}));
+    assert_eq!(page["agents"]["open"], all["open"]);
+}
+
+#[tokio::test]
 async fn a_message_can_be_read_at_any_point() {
     let server = Server::new();
     let session = server.make("s").await;

@@ -3,7 +3,6 @@
 use crate::actor::Actor;
 use axum::body::Body;
 use axum::{Extension, Router};
-use futures_util::StreamExt;
 use http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -170,11 +169,10 @@ pub async fn message(session: &Session, id: &str) -> Msg {
 
 /// The frames of a stream that has ended.
 pub async fn frames(response: http::Response<Body>) -> Vec<Event<'static>> {
-    let mut text = String::new();
-    let mut body = response.into_body().into_data_stream();
-    while let Some(chunk) = tokio::time::timeout(PATIENCE, body.next()).await.expect("it hangs") {
-        text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
-    }
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX);
+    // One that goes on says so from time to time: it is the whole that has to end.
+    let bytes = tokio::time::timeout(PATIENCE, body).await.expect("it goes on").unwrap();
+    let text = std::str::from_utf8(&bytes).unwrap();
     let lines = text.lines().filter_map(|line| line.strip_prefix("data: "));
     lines.map(|line| Event::from_json(line).unwrap().into_owned()).collect()
 }

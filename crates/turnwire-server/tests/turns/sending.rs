@@ -183,6 +183,33 @@ async fn the_reply_follows_on_the_same_response() {
 }
 
 #[tokio::test]
+async fn the_stream_ends_with_its_own_reply_although_another_follows() {
+    let house = House::new();
+    let session = house.session("s", "actor").await;
+    let ask = || {
+        let request = Request::post("/v1/sessions/s/messages")
+            .header("accept", "text/event-stream")
+            .header("idempotency-key", "k")
+            .body(Body::from(r#"{"content":"hold \"REPLY_END\""}"#))
+            .unwrap();
+        house.request(request)
+    };
+    let first = ask().await;
+    // It begins with the end of the first one, and does not end.
+    house.post("/v1/sessions/s/messages?queue=true", json!({"content": "hold"})).await;
+    house.actor.gate.add_permits(1);
+    until(&session, |_| house.actor.calls.lock().len() == 2).await;
+    // Sent again, it is told the same.
+    for response in [first, ask().await] {
+        let frames = frames(response).await;
+        let (message, reply) = frames.split_first().unwrap();
+        assert!(matches!(&message.kind, EventKind::Message(_)));
+        assert!(reply.iter().all(|event| event.reply_id == reply[0].reply_id));
+        assert!(matches!(reply.last().unwrap().kind, EventKind::ReplyEnd(_)));
+    }
+}
+
+#[tokio::test]
 async fn the_stream_ends_where_the_reply_waits() {
     let house = House::new();
     house.session("s", "actor").await;

@@ -242,6 +242,16 @@ pub(super) fn warnings(
             let key = (fallback.api_key_env.as_deref(), fallback.api_key_file.as_deref());
             let place = ["agents", name, "fallback"];
             keys(&place, key, fallback.base_url.as_ref(), env, warn);
+            let is_unpriced =
+                agent.price_per_million.is_some() && fallback.price_per_million.is_none();
+            if is_unpriced && fallback.model != agent.model {
+                let message = format!(
+                    "\"{}\" has no price_per_million: what it answers in place of \"{}\" is not in \
+                     any cost; write fallback = {{ model = \"…\", price_per_million = {{ … }} }}",
+                    fallback.model, agent.model
+                );
+                warn(&place, message);
+            }
         }
         let is_told_of =
             |other: &&str| config.agents.get(*other).is_none_or(|it| !it.about.is_empty());

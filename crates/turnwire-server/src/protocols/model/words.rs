@@ -3,7 +3,7 @@
 use super::{Request, Turn, derived, in_the_session, key};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
-use crate::protocols::{named, session};
+use crate::protocols::{known_agent, named, session};
 use crate::stream::Begin;
 use crate::turns::once::Once;
 use crate::turns::send::{Accepted, Say, Sent, say as send};
@@ -22,6 +22,7 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     let mut said = asked.said.clone();
     if id.is_none() {
         // A session that nobody could find again is made only for what can be said in it.
+        known_agent(app, &asked.model)?;
         said = links::take_in(app, caller.tenant(), said).await?;
     }
     let session = session(app, caller, id, &asked.model).await?;

@@ -89,6 +89,7 @@ impl Asking<'_> {
             let name = name.map(str::to_owned).or_else(|| self.name_of_key());
             if name.is_none() {
                 // One that nobody could find again is made only for what can be said in it.
+                protocols::known_agent(self.app, &agent)?;
                 messages = links::take_in(self.app, self.caller.tenant(), messages).await?;
             }
             protocols::session(self.app, self.caller, name.as_deref(), &agent).await?
