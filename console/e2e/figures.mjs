@@ -138,14 +138,18 @@ const figures = {
       await page.getByText("Message 1999.").first().waitFor();
     }));
     say("all of it is scrolled through", await page.busy(async () => {
-      for (let steps = 0; steps < 2000 && !(await page.getByText("Message 0.", { exact: true }).count()); steps++) {
-        await page.locator(".thread").first().evaluate((thread) => void (thread.scrollTop -= 700));
-        await page.frame();
-      }
+      const up = () => page.evaluate(() => {
+        document.querySelector(".thread").scrollTop -= 700;
+        return document.querySelector(".earlier") !== null;
+      });
+      for (let steps = 0; steps < 3000 && (await up()); steps++) await page.frame();
     }));
     say("and back down to the end", await page.busy(async () => {
       for (let step = 0; step <= 60; step++) {
-        await page.locator(".thread").first().evaluate((thread, share) => void (thread.scrollTop = thread.scrollHeight * share), step / 60);
+        await page.evaluate((share) => {
+          const thread = document.querySelector(".thread");
+          thread.scrollTop = thread.scrollHeight * share;
+        }, step / 60);
         await page.frame();
       }
     }));
