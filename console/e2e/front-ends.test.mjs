@@ -33,12 +33,12 @@ async function opened(t, options) {
 
 /** Everything that was said stands on the page, in order. */
 async function shows(page, server) {
-  const messages = await server.messages("s");
-  await until(async () => (await page.locator("article").count()) === messages.length, "there are more messages, or fewer");
-  for (const [nth, { content }] of messages.entries()) {
-    const shown = bare(await page.locator("article").nth(nth).innerText());
-    for (const { type, text } of content) if (type === "text") assert.ok(shown.includes(bare(text)), `${shown} has no ${text}`);
-  }
+  const said = (await server.messages("s")).map(({ content }) => content.filter(({ type }) => type === "text").map(({ text }) => bare(text)));
+  let shown;
+  await until(async () => {
+    shown = (await page.locator("article").allInnerTexts()).map(bare);
+    return shown.length === said.length && said.every((texts, nth) => texts.every((text) => shown[nth].includes(text)));
+  }, "it is not all there").catch((error) => assert.deepEqual(shown, said, error));
 }
 
 test("what the chat of the package ai says is seen here as it streams, and what is said here is seen there", limited, async (t) => {

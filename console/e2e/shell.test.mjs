@@ -80,3 +80,20 @@ test("a part of the page that cannot be loaded says so", limited, async (t) => {
   await page.getByRole("button", { name: "Load the page again" }).click();
   await page.getByText("Nothing was said here yet.").waitFor();
 });
+
+test("where the worker of the sockets does not come, the page has its own", limited, async (t) => {
+  const server = await serve(t, { rate: 100 });
+  await server.create("s");
+  const page = await open(t, server, { forgives });
+  let asked = 0;
+  await page.context().route(/\/assets\/worker-[^/]*\.js$/, (route) => {
+    asked += 1;
+    return route.abort();
+  });
+  await page.goto(`${new URL(page.url()).origin}/#/s`);
+  await page.getByRole("status", { name: "Connection" }).getByText("live").waitFor();
+  assert.ok(asked > 0, "there was no worker to do without");
+  await server.say("s", "long 50");
+  await server.idle("s");
+  await page.locator("article").getByText("0000050").waitFor();
+});
