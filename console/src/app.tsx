@@ -12,11 +12,15 @@ import './ui/ui.css';
 
 const Inspect = later(() => import('./inspect/inspect.tsx').then(({ Inspect }) => Inspect));
 
-/** Asks for what the address needs with the first picture; for the rest when there is nothing else to do. */
+/** Asks for what the address needs with the first picture. */
 export function prepare(): void {
   const { session, pane } = parse(window.location.hash);
   if (session !== null) void Open.load();
   if (session !== null && pane !== null) void Inspect.load();
+}
+
+/** Asks for the rest when there is nothing else to do: what is opened later is there at once, also while the server is away. */
+function complete(): void {
   const rest = () => void Open.load().then(Inspect.load);
   if ('requestIdleCallback' in window) requestIdleCallback(rest, { timeout: 3000 });
   else setTimeout(rest, 1000);
@@ -33,6 +37,9 @@ export function App() {
     return () => window.removeEventListener('turnwire:list', list);
   }, []);
   useEffect(() => setWriting(false), [session]);
+  useEffect(() => {
+    if (isLoaded) complete();
+  }, [isLoaded]);
   const startNew = () => {
     go({ session: null, at: null, pane: null });
     setWriting(true);
