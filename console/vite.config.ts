@@ -1,15 +1,47 @@
 import react from '@vitejs/plugin-react';
 import { fileURLToPath } from 'node:url';
-import { defineConfig } from 'vite';
+import { defineConfig, type Plugin } from 'vite';
 
 const client = (entry: string) => fileURLToPath(new URL(`../clients/typescript/src/${entry}.ts`, import.meta.url));
 
 const SERVER = process.env['TURNWIRE_URL'] ?? 'http://127.0.0.1:4747';
 
+/**
+ * What the first picture needs comes first: `src/early.ts` as a plain script (a module would run too late), then the
+ * styles. The app is fetched at the same time, and begun by that script when the picture is there.
+ */
+function firstPaint(): Plugin {
+  const id = fileURLToPath(new URL('src/early.ts', import.meta.url));
+  let isBuild = false;
+  return {
+    name: 'first-paint',
+    configResolved({ command }) {
+      isBuild = command === 'build';
+    },
+    buildStart() {
+      if (isBuild) this.emitFile({ type: 'chunk', id, name: 'early' });
+    },
+    transformIndexHtml: {
+      order: 'post',
+      handler(html, { bundle = {} }) {
+        const early = Object.values(bundle).find((file) => file.type === 'chunk' && file.facadeModuleId === id);
+        if (!early) return html.replace('</title>', '</title><script type="module" src="./src/early.ts"></script>');
+        const styles = html.match(/<link rel="stylesheet"[^>]*>/g) ?? [];
+        for (const style of styles) html = html.replace(style, '');
+        return html
+          .replace('</title>', ['</title>', `<script src="./${early.fileName}"></script>`, ...styles].join('\n    '))
+          .replace(/<script type="module" crossorigin src="([^"]+)"><\/script>/, '<link rel="preload" as="script" fetchpriority="low" crossorigin href="$1" id="app">')
+          .replaceAll('rel="modulepreload"', 'rel="preload" as="script" fetchpriority="low"')
+          .replaceAll(/\n\s*(?=\n)/g, '');
+      },
+    },
+  };
+}
+
 export default defineConfig({
   // Below any path: what is loaded is named relative to the page.
   base: './',
-  plugins: [react()],
+  plugins: [react(), firstPaint()],
   resolve: {
     alias: [
       { find: /^turnwire\/message$/, replacement: client('message') },

@@ -9,6 +9,7 @@ import { connect } from "node:net";
 import { extname, join } from "node:path";
 import { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 import { PATIENCE, proxy as proxied, serve as started } from "../../tests/peers/node/serving.mjs";
@@ -114,14 +115,18 @@ const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; ch
 export async function below(t, server, prefix, folder) {
   const { hostname, port } = new URL(server.url);
   const policy = (await fetch(`${server.url}/`)).headers.get("content-security-policy");
+  const files = new Map();
   const strip = (path) => (path.startsWith(prefix) ? path.slice(prefix.length) || "/" : null);
   const listener = createServer((asked, answer) => {
     const path = strip(asked.url);
     if (path === null) return answer.writeHead(404).end();
     const file = folder && join(folder, path === "/" ? "index.html" : path.split("?")[0]);
     if (file && /^\/(?:favicon\.svg|assets\/[^/]+)?$/.test(path) && existsSync(file)) {
-      answer.writeHead(200, { "content-type": TYPES[extname(file)], ...(policy && { "content-security-policy": policy }) });
-      return answer.end(readFileSync(file));
+      // As the program has them: compressed, and kept for ever where the name says what is in it.
+      const kept = path.startsWith("/assets/") ? "public, max-age=31536000, immutable" : "no-cache";
+      if (!files.has(file)) files.set(file, gzipSync(readFileSync(file), { level: 9 }));
+      answer.writeHead(200, { "content-type": TYPES[extname(file)], "content-encoding": "gzip", "content-length": files.get(file).length, "cache-control": kept, vary: "accept-encoding", ...(policy && { "content-security-policy": policy }) });
+      return answer.end(files.get(file));
     }
     const { method, headers } = asked;
     const on = request({ hostname, port, path, method, headers }, (got) => {

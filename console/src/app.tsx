@@ -1,14 +1,30 @@
 // Three panes: sessions, the conversation, and what is behind it. Below 900 px one at a time.
-import { useEffect, useState, useSyncExternalStore } from 'react';
-import { Conversation } from './conversation/conversation.tsx';
+import { useEffect, useLayoutEffect, useState, useSyncExternalStore } from 'react';
+import { Conversation, Open } from './conversation/conversation.tsx';
 import { Help } from './help.tsx';
-import { Inspect } from './inspect/inspect.tsx';
 import { useKeys } from './keys.ts';
-import { go, useRoute } from './route.ts';
+import { later } from './later.tsx';
+import { go, parse, useRoute } from './route.ts';
 import { Sessions } from './sessions/sessions.tsx';
 import { useSessions } from './sessions/store.ts';
 import { Icon } from './ui/icon.tsx';
 import './ui/ui.css';
+
+const Inspect = later(() => import('./inspect/inspect.tsx').then(({ Inspect }) => Inspect));
+
+/** Asks for what the address needs with the first picture. */
+export function prepare(): void {
+  const { session, pane } = parse(window.location.hash);
+  if (session !== null) void Open.load();
+  if (session !== null && pane !== null) void Inspect.load();
+}
+
+/** Asks for the rest when there is nothing else to do: what is opened later is there at once, also while the server is away. */
+function complete(): void {
+  const rest = () => void Open.load().then(Inspect.load);
+  if ('requestIdleCallback' in window) requestIdleCallback(rest, { timeout: 3000 });
+  else setTimeout(rest, 1000);
+}
 
 export function App() {
   const { session, at, pane } = useRoute();
@@ -21,6 +37,9 @@ export function App() {
     return () => window.removeEventListener('turnwire:list', list);
   }, []);
   useEffect(() => setWriting(false), [session]);
+  useEffect(() => {
+    if (isLoaded) complete();
+  }, [isLoaded]);
   const startNew = () => {
     go({ session: null, at: null, pane: null });
     setWriting(true);
@@ -30,8 +49,14 @@ export function App() {
   const isNarrow = useNarrow();
   const isFirstVisit = isLoaded && sessions.length === 0 && query === '';
   const shows = isLocked ? 'sessions' : session === null ? (isWriting || isFirstVisit ? 'conversation' : 'sessions') : pane === null ? 'conversation' : 'inspect';
+  const hasPane = session !== null && pane !== null && !isLocked;
+  useLayoutEffect(() => {
+    const { dataset } = document.documentElement;
+    dataset['shows'] = shows;
+    dataset['pane'] = String(hasPane);
+  }, [shows, hasPane]);
   return (
-    <div className="app" data-shows={shows} data-pane={session !== null && pane !== null && !isLocked}>
+    <div className="app">
       {!isLocked && at === null && (!isNarrow || shows === 'conversation') && (
         <a className="skip" href="#composer" onClick={(event) => {
           event.preventDefault();
@@ -46,12 +71,14 @@ export function App() {
       ) : (
         <Conversation key={session} session={session} />
       )}
-      {session !== null && pane !== null && !isLocked && (
+      {hasPane && (
         <div className="beside">
           <button type="button" className="link narrow beside-back" onClick={() => go({ pane: null })}>
             <Icon name="back" size={12} /> conversation
           </button>
-          <Inspect key={session} session={session} pane={pane} isMain={isNarrow} />
+          <Inspect key={session} session={session} pane={pane} isMain={isNarrow}>
+            {(problem) => <aside className="inspect" aria-label="Behind the conversation">{problem}</aside>}
+          </Inspect>
         </div>
       )}
       <Help />

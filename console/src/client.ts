@@ -1,6 +1,7 @@
 // The server that this page came from, and who asks. A token lives as long as the tab does.
 import { useSyncExternalStore } from 'react';
 import { connect, webSocket } from 'turnwire';
+import { Socket } from './socket/socket.ts';
 
 const KEY = 'turnwire.token';
 
@@ -31,7 +32,7 @@ export function useToken(): string {
 }
 
 // A browser keeps six connections to a host for all its tabs; one socket is not among them.
-export const client = connect({ url: BASE, token, transport: webSocket() });
+export const client = connect({ url: BASE, token, transport: webSocket(Socket) });
 
 /** For what is asked again anyway: it says soon that nobody answers. */
 export const hasty = connect({ url: BASE, token, patience: 2000 });

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, or as was chosen here.
+// Light or dark: as the system has it, or as was chosen here. `early.ts` reads it before the first picture.
 import { useSyncExternalStore } from 'react';
 
 const THEMES = ['system', 'light', 'dark'] as const;
@@ -14,8 +14,7 @@ function theme(): Theme {
   }
 }
 
-/** Before the first picture. */
-export function applyTheme(): void {
+function applyTheme(): void {
   const chosen = theme();
   if (chosen === 'system') delete document.documentElement.dataset['theme'];
   else document.documentElement.dataset['theme'] = chosen;

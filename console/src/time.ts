@@ -43,16 +43,20 @@ export function between(from: string | null | undefined, to: string | null | und
   return Number.isNaN(ms) || ms < 0 ? null : ms;
 }
 
+// To make one takes much longer than to use it.
+const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const EXACT = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+
 /** The time of day. */
 export function clock(iso: string): string {
   const at = new Date(iso);
-  return Number.isNaN(at.getTime()) ? '' : at.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
+  return Number.isNaN(at.getTime()) ? '' : CLOCK.format(at);
 }
 
 /** All that is known of a moment, for a tooltip. */
 export function exact(iso: string): string {
   const at = new Date(iso);
-  return Number.isNaN(at.getTime()) ? '' : at.toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+  return Number.isNaN(at.getTime()) ? '' : EXACT.format(at);
 }
 
 /** The time now, again and again. `null`: once. */

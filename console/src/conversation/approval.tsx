@@ -1,23 +1,11 @@
 // A call that waits for a person: what it wants to do, and their answer.
 import { useId, useRef, useState } from 'react';
 import type { Approval } from 'turnwire';
-import { countdown, exact, useNow } from '../time.ts';
 import { Problem } from '../ui/state.tsx';
 import type { Answers } from './context.ts';
 import { pretty, wrongInput } from './json.ts';
+import { Left } from './left.tsx';
 import { Json } from './tool.tsx';
-
-/** How long there is to answer. */
-export function Left({ expires }: { expires: string | null }) {
-  const now = useNow(expires === null ? null : 1000);
-  if (expires === null) return null;
-  const left = Date.parse(expires) - now;
-  return (
-    <time className="left" dateTime={expires} title={`denied by itself at ${exact(expires)}`} data-soon={left < 30_000}>
-      {left > 0 ? countdown(left) : 'time is up'}
-    </time>
-  );
-}
 
 type Mode = 'ask' | 'edit' | 'deny';
 

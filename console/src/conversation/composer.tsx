@@ -1,5 +1,5 @@
 // Where one writes. Enter sends; Stop stands where Send was.
-import { useEffect, useRef, useState, type ClipboardEvent, type KeyboardEvent, type ReactNode } from 'react';
+import { memo, useEffect, useRef, useState, type ClipboardEvent, type KeyboardEvent, type ReactNode } from 'react';
 import type { Sendable } from 'turnwire';
 import { Icon } from '../ui/icon.tsx';
 import { Problem } from '../ui/state.tsx';
@@ -22,7 +22,7 @@ interface Props {
   children?: ReactNode;
 }
 
-export function Composer({ draft, agent, files, isRunning, isAsking = false, closed = null, send, stop, children }: Props) {
+export const Composer = memo(function Composer({ draft, agent, files, isRunning, isAsking = false, closed = null, send, stop, children }: Props) {
   const key = `turnwire.draft.${draft}`;
   const [text, setText] = useState(() => sessionStorage.getItem(key) ?? '');
   const [isSending, setSending] = useState(false);
@@ -152,4 +152,4 @@ export function Composer({ draft, agent, files, isRunning, isAsking = false, clo
       </div>
     </form>
   );
-}
+});

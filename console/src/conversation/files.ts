@@ -1,5 +1,5 @@
 // Files that go along with the next message: uploaded at once, named in the message when it is sent.
-import { useCallback, useRef, useState } from 'react';
+import { useCallback, useMemo, useRef, useState } from 'react';
 import { client, explain } from '../client.ts';
 
 export interface Attached {
@@ -38,5 +38,5 @@ export function useFiles(): Files {
   );
   const remove = useCallback((key: number) => setList((before) => before.filter((it) => it.key !== key)), []);
   const clear = useCallback(() => setList([]), []);
-  return { list, add, remove, clear };
+  return useMemo(() => ({ list, add, remove, clear }), [list, add, remove, clear]);
 }

@@ -1,5 +1,5 @@
 // Which conversation this is, how it is, and what can be shown beside it.
-import { useEffect, useRef, useState } from 'react';
+import { memo, useEffect, useRef, useState } from 'react';
 import type { Connection, SessionInfo, Status } from 'turnwire';
 import { client } from '../client.ts';
 import { useKeys } from '../keys.ts';
@@ -21,7 +21,7 @@ interface Props {
   connection: Connection;
 }
 
-export function Header({ session, info, status, isExternal, connection }: Props) {
+export const Header = memo(function Header({ session, info, status, isExternal, connection }: Props) {
   const { pane } = useRoute();
   // The list is looked at again more often than the session.
   const listed = useSessions().sessions.find(({ id }) => id === session);
@@ -50,7 +50,7 @@ export function Header({ session, info, status, isExternal, connection }: Props)
       {dialogs}
     </header>
   );
-}
+});
 
 /** The title; a click, and it can be changed in its place. */
 function Title({ session, title }: { session: string; title: string | null }) {

@@ -9,8 +9,8 @@ export interface Scroll {
   toEnd(): void;
 }
 
-/** `first`: the id of the first message; another one means that older ones came before it. */
-export function useScroll(first: string | null): Scroll {
+/** `first`: the key of the first batch of messages; another one means that older ones came before it. */
+export function useScroll(first: number | null): Scroll {
   const box = useRef<HTMLDivElement>(null);
   const inside = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
@@ -27,11 +27,12 @@ export function useScroll(first: string | null): Scroll {
     follow(true);
   }, [follow]);
 
-  // Where the first message stands: what is read stays in its place when older ones come in above it.
-  const anchor = useRef<{ id: string | null; top: number }>({ id: null, top: 0 });
+  // Where the first batch stands: what is read stays in its place when older ones come in above it. A message in it
+  // would not do: to say where it is, the browser would have to lay out what is out of sight.
+  const anchor = useRef<{ key: number | null; top: number }>({ key: null, top: 0 });
   const mark = useCallback((element: HTMLElement) => {
-    const now = element.querySelector<HTMLElement>('[data-id]');
-    anchor.current = { id: now?.dataset['id'] ?? null, top: now?.getBoundingClientRect().top ?? 0 };
+    const now = element.querySelector<HTMLElement>('[data-batch]');
+    anchor.current = { key: now ? Number(now.dataset['batch']) : null, top: now?.getBoundingClientRect().top ?? 0 };
   }, []);
 
   useEffect(() => {
@@ -62,16 +63,12 @@ export function useScroll(first: string | null): Scroll {
 
   useLayoutEffect(() => {
     const element = box.current;
-    const { id, top } = anchor.current;
-    if (!element || id === null || id === first || follows.current) return;
-    const moved = (find(element, id)?.getBoundingClientRect().top ?? top) - top;
+    const { key, top } = anchor.current;
+    if (!element || key === null || key === first || follows.current) return;
+    const moved = (element.querySelector(`[data-batch="${key}"]`)?.getBoundingClientRect().top ?? top) - top;
     if (moved !== 0) element.scrollTop += moved;
     mark(element);
   }, [first, mark]);
 
   return { box, inside, isFollowing, toEnd };
-}
-
-function find(box: HTMLElement, id: string): HTMLElement | null {
-  return box.querySelector(`[data-id="${CSS.escape(id)}"]`);
 }

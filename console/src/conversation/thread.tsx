@@ -1,7 +1,9 @@
 // The messages of a conversation, from the oldest that is loaded to the end.
-import { useEffect, useRef, useState, type ReactNode } from 'react';
+import { memo, useMemo, useState, type ReactNode } from 'react';
 import type { MsgJson } from 'turnwire/message';
 import { Icon } from '../ui/icon.tsx';
+import { Near } from '../ui/near.tsx';
+import { Batches } from './batches.ts';
 import { Message } from './message.tsx';
 import { useScroll } from './scroll.ts';
 
@@ -18,18 +20,16 @@ interface Props {
 }
 
 export function Thread({ messages, replaced, hasMore, loadMore, retry, children }: Props) {
-  const { box, inside, isFollowing, toEnd } = useScroll(messages[0]?.id ?? null);
-  const last = messages.at(-1);
+  const [batches] = useState(() => new Batches());
+  const list = useMemo(() => batches.update(messages), [batches, messages]);
+  const { box, inside, isFollowing, toEnd } = useScroll(list[0]?.key ?? null);
   return (
     <div className="thread-frame">
       <div className="thread" ref={box} tabIndex={0} role="region" aria-label="Messages">
         <div className="thread-in" ref={inside}>
-          {hasMore && <Earlier load={loadMore} />}
-          {messages.map((message) => (
-            <div key={message.id} data-id={message.id}>
-              <Replaced replies={replaced.get(message.id ?? '')} />
-              <Message message={message} actions={message === last && retry !== null ? <RetryButton retry={retry} /> : undefined} />
-            </div>
+          {hasMore && <Near load={loadMore} name="earlier messages" className="earlier" inside=".thread" />}
+          {list.map(({ key, messages }, at) => (
+            <Some key={key} id={key} messages={messages} replaced={replaced} retry={at === list.length - 1 ? retry : null} />
           ))}
           <Replaced replies={replaced.get('')} />
           {children}
@@ -44,43 +44,25 @@ export function Thread({ messages, replaced, hasMore, loadMore, retry, children 
   );
 }
 
+/** A batch of messages; while it is out of sight the browser does not lay it out. */
+const Some = memo(function Some({ id, messages, replaced, retry }: Pick<Props, 'messages' | 'replaced' | 'retry'> & { id: number }) {
+  const last = messages.at(-1);
+  return (
+    <div className="some" data-batch={id}>
+      {messages.map((message) => (
+        <div key={message.id}>
+          <Replaced replies={replaced.get(message.id ?? '')} />
+          <Message message={message} actions={message === last && retry !== null ? <RetryButton retry={retry} /> : undefined} />
+        </div>
+      ))}
+    </div>
+  );
+});
+
 function RetryButton({ retry }: { retry: () => void }) {
   return (
     <button type="button" className="icon-button" onClick={retry} title="Answer again; this reply leaves the history, the log keeps it">
       <Icon name="retry" /> Retry
-    </button>
-  );
-}
-
-/** What came before: it is loaded when one comes near, or asks. */
-function Earlier({ load }: { load: () => Promise<void> }) {
-  const [isLoading, setLoading] = useState(false);
-  const [failed, setFailed] = useState(false);
-  const button = useRef<HTMLButtonElement>(null);
-  const run = useRef(() => {});
-  useEffect(() => {
-    run.current = () => {
-      if (isLoading) return;
-      setLoading(true);
-      load().then(
-        () => setLoading(false),
-        () => {
-          setLoading(false);
-          setFailed(true);
-        },
-      );
-    };
-  });
-  useEffect(() => {
-    const { current } = button;
-    if (!current || isLoading || failed) return;
-    const near = new IntersectionObserver(([seen]) => seen?.isIntersecting && run.current(), { root: current.closest('.thread'), rootMargin: '300px 0px 0px' });
-    near.observe(current);
-    return () => near.disconnect();
-  }, [isLoading, failed]);
-  return (
-    <button ref={button} type="button" className="link earlier" disabled={isLoading} onClick={() => run.current()}>
-      {isLoading ? 'loading earlier messages' : failed ? 'could not load earlier messages; try again' : 'earlier messages'}
     </button>
   );
 }

@@ -31,11 +31,12 @@ export function Welcome() {
   useEffect(() => {
     client.agents().then(setAgents, () => {});
   }, []);
-  const agent = chosen ?? agents?.default_agent ?? 'demo';
+  const agent = chosen ?? agents?.default_agent;
+  const name = agent ?? 'the agent';
   const about = agents?.agents.find(({ name }) => name === agent);
   const start = async (content: Sendable, text: string) => {
     const id = newId();
-    await client.create({ id, agent, title: titleOf(text, files.list.map(({ file }) => file.name)) });
+    await client.create({ id, ...(agent && { agent }), title: titleOf(text, files.list.map(({ file }) => file.name)) });
     await client.session(id).send(content);
     refreshSessions();
     go({ session: id, at: null });
@@ -51,10 +52,10 @@ export function Welcome() {
       <div className="thread-frame">
         <div className="thread" tabIndex={0} role="region" aria-label="What can be asked">
           <div className="thread-in welcome">
-            <h2>What should {agent} do?</h2>
+            <h2>What should {name} do?</h2>
             {about !== undefined && about.about !== '' && <p className="dim">{about.about}</p>}
             {error !== null && <Problem error={error} onClose={() => setError(null)} />}
-            {about?.model === 'demo' || agents === null ? (
+            {about?.model === 'demo' && (
               <ul className="prompts">
                 {PROMPTS.map(([says, shows]) => (
                   <li key={says}>
@@ -65,19 +66,12 @@ export function Welcome() {
                   </li>
                 ))}
               </ul>
-            ) : null}
-            <section className="connect" aria-label="Connect a real model">
-              <h3>Connect a real model</h3>
-              <p className="dim">The demo needs no key. For a model, put this into <code>turnwire.toml</code> and start with <code>turnwire serve --config turnwire.toml</code>:</p>
-              <div className="copied">
-                <pre tabIndex={0} aria-label="Settings">{CONNECT}</pre>
-                <Copy text={CONNECT} label="Copy settings" />
-              </div>
-            </section>
+            )}
+            {agents !== null && <Connect />}
           </div>
         </div>
       </div>
-      <Composer draft="new" agent={agent} files={files} isRunning={false} send={start}>
+      <Composer draft="new" agent={name} files={files} isRunning={false} send={start}>
         {agents !== null && (
           <label className="choose">
             <span className="visually-hidden">Agent</span>
@@ -91,6 +85,19 @@ export function Welcome() {
         )}
       </Composer>
     </DropFrame>
+  );
+}
+
+function Connect() {
+  return (
+    <section className="connect" aria-label="Connect a real model">
+      <h3>Connect a real model</h3>
+      <p className="dim">The demo needs no key. For a model, put this into <code>turnwire.toml</code> and start with <code>turnwire serve --config turnwire.toml</code>:</p>
+      <div className="copied">
+        <pre tabIndex={0} aria-label="Settings">{CONNECT}</pre>
+        <Copy text={CONNECT} label="Copy settings" />
+      </div>
+    </section>
   );
 }
 

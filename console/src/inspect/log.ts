@@ -7,8 +7,8 @@ import { client } from '../client.ts';
 
 /** For how long a store that nobody looks at is kept: other panes, and back. */
 const KEEP = 10_000;
-/** How long what is new waits to be shown, in milliseconds. */
-const PAUSE = 80;
+/** How long what is new waits to be shown at the most, in milliseconds: what the socket brings is drawn when it comes. */
+const PAUSE = 50;
 /** After how long a log that could not be read is asked for again. */
 const AGAIN = 1000;
 
@@ -162,8 +162,10 @@ export class Log {
       this.version += 1;
       for (const listener of [...this.#listeners]) listener();
     };
+    const show = () => void (document.hidden ? setTimeout(tell) : requestAnimationFrame(tell));
     const wait = this.#told + PAUSE - performance.now();
-    setTimeout(() => (document.hidden ? tell() : requestAnimationFrame(tell)), Math.max(0, wait));
+    if (wait > 0) setTimeout(show, wait);
+    else show();
   }
 
   subscribe(listener: () => void): () => void {

@@ -5,7 +5,7 @@ import { go, useRoute } from '../route.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import type { Entry } from '../ui/menu.tsx';
 import { Problem } from '../ui/state.tsx';
-import { refreshSessions } from './store.ts';
+import { forget, refreshSessions } from './store.ts';
 
 export function useSessionActions(session: string, title: string | null): { entries: Entry[]; dialogs: ReactNode } {
   const { session: selected, at } = useRoute();
@@ -78,6 +78,7 @@ function Delete({ session, name, onClose }: { session: string; name: string; onC
     await client.session(session).delete();
     onClose();
     if (selected === session) go({ session: null, at: null, pane: null });
+    forget(session);
     refreshSessions();
   };
   return (

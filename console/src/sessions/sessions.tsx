@@ -1,11 +1,12 @@
 // The left: what waits for a person, and all conversations.
-import { useEffect, useRef, useState } from 'react';
+import { memo, useEffect, useRef, useState } from 'react';
 import type { SessionInfo } from 'turnwire';
 import { useKeys } from '../keys.ts';
 import { format, go, useRoute } from '../route.ts';
 import { ago, exact, useNow } from '../time.ts';
 import { Icon } from '../ui/icon.tsx';
 import { Menu } from '../ui/menu.tsx';
+import { Near } from '../ui/near.tsx';
 import { Problem, Shape } from '../ui/state.tsx';
 import { useSessionActions } from './actions.tsx';
 import { Foot } from './foot.tsx';
@@ -53,7 +54,7 @@ export function Sessions({ selected, isMain, onNew }: Props) {
               </ul>
             </nav>
             {isLoaded && sessions.length === 0 && <p className="dim center">{query === '' ? 'No conversations yet.' : `Nothing has “${query}” in it.`}</p>}
-            {hasMore && <button type="button" className="link center" onClick={showMore}>show more</button>}
+            {hasMore && <Near load={showMore} name="more conversations" className="center" inside=".sessions-list" />}
           </div>
         </>
       )}
@@ -103,7 +104,7 @@ function changed(info: SessionInfo): string {
   return info.updated_at;
 }
 
-function Row({ info, isSelected, now }: { info: SessionInfo; isSelected: boolean; now: number }) {
+const Row = memo(function Row({ info, isSelected, now }: { info: SessionInfo; isSelected: boolean; now: number }) {
   const { pane } = useRoute();
   const { entries, dialogs } = useSessionActions(info.id, info.title);
   const isExternal = info.pending.length > 0 && info.pending.every(({ confirm }) => confirm.length === 0);
@@ -131,4 +132,4 @@ function Row({ info, isSelected, now }: { info: SessionInfo; isSelected: boolean
       {dialogs}
     </li>
   );
-}
+});

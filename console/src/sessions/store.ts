@@ -20,13 +20,17 @@ export interface Listed {
 
 const EVERY = 4000;
 const PAGE = 50;
-/** As many as a page of the server can have. */
+/** As many as a page of the server can have: so many are looked at again each time, whatever is listed below. */
 const MOST = 200;
 
 let state: Listed = { sessions: [], waiting: [], hasMore: false, query: '', isLoaded: false, error: null, isLocked: false };
 let text = '';
 let query = '';
+/** How many are looked at again. */
 let limit = PAGE;
+/** Whether more than that is listed; and where it goes on. */
+let isPaged = false;
+let cursor: string | null = null;
 let running: AbortController | null = null;
 let isStale = false;
 let timer: ReturnType<typeof setTimeout> | undefined;
@@ -51,11 +55,12 @@ async function look(): Promise<void> {
   const stop = (running = new AbortController());
   const asked = query;
   try {
-    const [{ sessions, next_cursor }, waiting] = await Promise.all([
-      hasty.sessions({ limit, signal: stop.signal, ...(asked.trim() !== '' && { q: asked }) }),
-      hasty.approvals({ limit: 50 }),
-    ]);
-    if (!stop.signal.aborted) put({ sessions, waiting, hasMore: next_cursor !== null && limit < MOST, query: asked, isLoaded: true, error: null, isLocked: false });
+    const [top, waiting] = await Promise.all([list(asked, { limit, signal: stop.signal }), hasty.approvals({ limit: 50 })]);
+    if (stop.signal.aborted) return;
+    isPaged &&= top.next_cursor !== null;
+    if (!isPaged) cursor = top.next_cursor;
+    const sessions = isPaged ? [...top.sessions, ...below(top.sessions, state.sessions)] : top.sessions;
+    put({ sessions: sessions.map(kept), waiting, hasMore: cursor !== null, query: asked, isLoaded: true, error: null, isLocked: false });
   } catch (error) {
     if (!stop.signal.aborted) {
       const isLocked = error instanceof TurnwireError && error.status === 401;
@@ -74,18 +79,56 @@ export function refreshSessions(): void {
   if (listeners.size > 0) void look();
 }
 
+const list = (q: string, options: { limit: number; cursor?: string; signal?: AbortSignal }) => hasty.sessions({ ...options, ...(q.trim() !== '' && { q }) });
+
+/** What of the list before stands behind its new top: it is in the order of the last change, so what changed came up. */
+export function below(top: readonly SessionInfo[], before: readonly SessionInfo[]): SessionInfo[] {
+  const last = top.at(-1);
+  const ids = new Set(top.map(({ id }) => id));
+  return before.filter(({ id, updated_at }) => !ids.has(id) && (last === undefined || updated_at <= last.updated_at));
+}
+
+/** The same object where nothing of it is new, so that its row is not drawn again. */
+function kept(info: SessionInfo): SessionInfo {
+  const known = rows.get(info.id);
+  const written = JSON.stringify(info);
+  if (known?.written === written) return known.info;
+  rows.set(info.id, { info, written });
+  return info;
+}
+const rows = new Map<string, { info: SessionInfo; written: string }>();
+
 /** Searches; what is under way for other words is let go. */
 export function search(words: string): void {
   query = words;
   limit = PAGE;
+  isPaged = false;
+  cursor = null;
   running?.abort();
   running = null;
   void look();
 }
 
-export function showMore(): void {
-  limit = Math.min(MOST, limit * 2);
-  void look();
+/** Lists more. What cannot be looked at again with one question is asked for once, behind the rest. */
+export async function showMore(): Promise<void> {
+  if (limit < MOST) {
+    limit = Math.min(MOST, limit * 2);
+    return look();
+  }
+  if (cursor === null) return;
+  const asked = query;
+  const { sessions, next_cursor } = await list(asked, { limit: PAGE, cursor });
+  if (asked !== query) return;
+  isPaged = true;
+  cursor = next_cursor;
+  const ids = new Set(state.sessions.map(({ id }) => id));
+  put({ ...state, sessions: [...state.sessions, ...sessions.filter(({ id }) => !ids.has(id)).map(kept)], hasMore: cursor !== null });
+}
+
+/** One that is deleted here is gone from the list at once. */
+export function forget(id: string): void {
+  rows.delete(id);
+  put({ ...state, sessions: state.sessions.filter((info) => info.id !== id) });
 }
 
 function seen(): void {

@@ -1,9 +1,9 @@
 // What waits for a person, over all conversations.
 import { useState } from 'react';
 import { client } from '../client.ts';
-import { Left } from '../conversation/approval.tsx';
 import { deny } from '../conversation/deny.ts';
 import { summary } from '../conversation/json.ts';
+import { Left } from '../conversation/left.tsx';
 import { go } from '../route.ts';
 import { Problem, Shape } from '../ui/state.tsx';
 import { refreshSessions, type Waiting as Waits } from './store.ts';

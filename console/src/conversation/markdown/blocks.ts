@@ -12,7 +12,7 @@ export class Blocks {
   #done = 0;
   #offset = 0;
   #isWhole = true;
-  /** How many milliseconds it took the last time. */
+  /** How many milliseconds it takes, as it was lately. */
   cost = 0;
 
   /** The blocks of the text. `growing`: more of it may come; what is half written at its end is mended. */
@@ -27,7 +27,7 @@ export class Blocks {
     this.#text = text;
     this.#isWhole = !growing;
     if (growing && !text.includes('\r', this.#offset)) this.#settle(tail);
-    this.cost = performance.now() - began;
+    this.cost += (performance.now() - began - this.cost) / 4;
     return this.#tokens;
   }
 

@@ -11,8 +11,10 @@ import { useThrottled } from './throttle.ts';
 export const Markdown = memo(function Markdown({ text, growing = false }: { text: string; growing?: boolean }) {
   const blocks = useRef<Blocks>(null);
   blocks.current ??= new Blocks();
-  // What it costs to read decides how often it is: a paragraph without an end must not take all the time.
-  const shown = useThrottled(text, growing ? Math.min(400, Math.max(50, 25 * blocks.current.cost)) : 0);
+  // What it costs to read decides how often it is: a paragraph without an end must not take all the time, and to
+  // lay it out takes longer still. What costs little is shown as it comes, as often as the socket's worker has it.
+  const pause = 100 * blocks.current.cost;
+  const shown = useThrottled(text, growing && pause > 50 ? Math.min(400, pause) : 0);
   const tokens = blocks.current.update(shown, growing);
   return (
     <div className="md">

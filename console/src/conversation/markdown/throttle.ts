@@ -1,24 +1,25 @@
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useReducer, useRef } from 'react';
 
 /** The value, changing at most once in so many milliseconds; the last one always comes. 0: as it is. */
 export function useThrottled<T>(value: T, every: number): T {
-  const [shown, setShown] = useState(value);
-  const latest = useRef(value);
-  const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
+  const [, render] = useReducer((count: number) => count + 1, 0);
+  const shown = useRef({ value, at: 0 });
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const now = performance.now();
+  if (now - shown.current.at >= every) shown.current = { value, at: now };
   useEffect(() => {
-    latest.current = value;
-    if (every === 0 || timer.current !== null || Object.is(value, shown)) return;
+    if (timer.current !== undefined || Object.is(value, shown.current.value)) return;
     timer.current = setTimeout(() => {
-      timer.current = null;
-      setShown(latest.current);
-    }, every);
+      timer.current = undefined;
+      render();
+    }, shown.current.at + every - performance.now());
   });
   useEffect(
     () => () => {
-      if (timer.current !== null) clearTimeout(timer.current);
-      timer.current = null;
+      clearTimeout(timer.current);
+      timer.current = undefined;
     },
     [],
   );
-  return every === 0 ? value : shown;
+  return shown.current.value;
 }

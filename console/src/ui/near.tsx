@@ -1,0 +1,45 @@
+import { useEffect, useRef, useState } from 'react';
+
+interface Props {
+  load: () => Promise<void>;
+  /** What of it is loaded: `earlier messages`, `more`. */
+  name: string;
+  className: string;
+  /** The box that scrolls, by a selector. */
+  inside: string;
+}
+
+/** What is beyond an end of a list: it is loaded when one comes near, or asks. */
+export function Near({ load, name, className, inside }: Props) {
+  const [isLoading, setLoading] = useState(false);
+  const [failed, setFailed] = useState(false);
+  // An empty page may have a next one: then one is still near, and it goes on.
+  const [loaded, setLoaded] = useState(0);
+  const button = useRef<HTMLButtonElement>(null);
+  const run = useRef(() => {});
+  useEffect(() => {
+    run.current = () => {
+      if (isLoading) return;
+      setLoading(true);
+      load().then(
+        () => {
+          setFailed(false);
+          setLoaded((n) => n + 1);
+        },
+        () => setFailed(true),
+      ).finally(() => setLoading(false));
+    };
+  });
+  useEffect(() => {
+    const { current } = button;
+    if (!current || isLoading || failed) return;
+    const near = new IntersectionObserver(([seen]) => seen?.isIntersecting && run.current(), { root: current.closest(inside), rootMargin: '300px 0px' });
+    near.observe(current);
+    return () => near.disconnect();
+  }, [isLoading, failed, loaded, inside]);
+  return (
+    <button ref={button} type="button" className={`link ${className}`} disabled={isLoading} onClick={() => run.current()}>
+      {isLoading ? `loading ${name}` : failed ? `could not load ${name}; try again` : name}
+    </button>
+  );
+}
