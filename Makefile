@@ -73,7 +73,7 @@ test-eventsource: tests/peers/node/eventsource/node_modules/ready chromium peers
 test-typescript: clients/typescript/node_modules/ready peers-build ## the TypeScript client against the real server
 	cd clients/typescript && TURNWIRE="$(CURDIR)/target/debug/turnwire" npm test --silent
 
-test-console: console/node_modules/ready chromium peers-build ## the console: what is built is what its source says; in a real Chromium
+test-console: console/node_modules/ready $(addprefix tests/peers/node/,$(addsuffix /node_modules/ready,ag-ui ai-sdk)) chromium peers-build ## the console: what is built is what its source says; in a real Chromium
 	cd console && npm run --silent check && npm test --silent
 	cd console && npx vite build --logLevel warn --outDir ../target/console --emptyOutDir
 	diff -r console/dist target/console || { echo "console/dist is not what its source builds: run make console, and commit it"; exit 1; }

@@ -13,6 +13,7 @@ export { webSocket } from "./socket.js";
 export { sse } from "./sse.js";
 export { Session } from "./session.js";
 export type * from "./session.js";
+export type { AgentMessage, Approval, SessionState, ViewOptions } from "./view.js";
 export { Watch, type Connection, type Watching } from "./watch.js";
 
 export interface Agent {

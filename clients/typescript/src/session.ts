@@ -1,7 +1,7 @@
 // One conversation: what can be asked of it, said to it, and seen of it.
 
 import type { Cursor } from "./fold.js";
-import type { Fields, MsgJson, Payload, PermissionRule, ToolCall, ToolResult, ToolResultState, Usage } from "./generated/model.js";
+import type { ContentBlock, Fields, MsgJson, Payload, PermissionRule, ToolCall, ToolResult, ToolResultState, Usage } from "./generated/model.js";
 import { query, type Http } from "./http.js";
 import { newId } from "./id.js";
 import type { Content } from "./message.js";
@@ -25,6 +25,7 @@ export interface Pending {
 export interface Queued {
   message_id: string;
   reply_id: string;
+  content: ContentBlock[];
 }
 
 export interface SessionInfo {
@@ -52,6 +53,8 @@ export interface History {
   last_event_id: string;
   status: Status;
   pending: Pending[];
+  /** Whose the messages of sub-agents are, by the message; nothing where only the agent's own were asked for. */
+  agents: Record<string, { agent_path?: string; parent_tool_call_id?: string }>;
   has_more: boolean;
   next_before: string | null;
 }

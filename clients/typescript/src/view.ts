@@ -42,7 +42,7 @@ export interface SessionState {
   status: Status;
   pending: Approval[];
   /** What waits for its turn; with what was said, where it was said here. */
-  queued: (Queued & { content?: Sendable })[];
+  queued: Queued[];
   /** Whether there are messages before these: `loadMore()`. */
   hasMore: boolean;
   /** The session as it was when something last began or ended. */
@@ -94,7 +94,6 @@ export class SessionView implements AsyncIterable<SessionState> {
   /** The messages of sub-agents. */
   #whose = new Map<string, Whose>();
   #asked = new Map<string, { since: string | null; expires_at: string | null }>();
-  #said = new Map<string, Sendable>();
   /** How often somebody asked for what is being asked for. */
   #refreshing = 0;
   #scheduled = false;
@@ -161,10 +160,7 @@ export class SessionView implements AsyncIterable<SessionState> {
   /** Says something, as `Session.send`; while a reply runs it waits for its turn. */
   async send(content: Sendable, options: { queue?: boolean; key?: string } = {}): Promise<Sent> {
     const sent = await this.session.send(content, { queue: true, ...options });
-    if (sent.queued) {
-      this.#said.set(sent.message_id, content);
-      this.#refresh();
-    }
+    if (sent.queued) this.#refresh();
     return sent;
   }
 
@@ -177,27 +173,23 @@ export class SessionView implements AsyncIterable<SessionState> {
   /** Loads the messages before the first one. */
   async loadMore(): Promise<void> {
     if (!this.#before) return;
-    const { messages, next_before } = await this.#page({ before: this.#before, signal: this.#stop.signal });
+    const { messages } = await this.#page({ before: this.#before, signal: this.#stop.signal });
     this.#older = [...messages.map((json) => Msg.from(json)), ...this.#older];
-    this.#before = next_before;
     this.#changed();
   }
 
-  #page(options: HistoryOptions & { signal: AbortSignal }): Promise<History> {
-    return this.session.history({ limit: this.options.limit ?? 50, ...options });
+  async #page(options: HistoryOptions & { signal: AbortSignal }): Promise<History> {
+    const page = await this.session.history({ limit: this.options.limit ?? 50, agents: "all", ...options });
+    if (!options.before) this.#forget();
+    this.#before = page.next_before;
+    for (const [id, { agent_path = null, parent_tool_call_id = null }] of Object.entries(page.agents)) this.#whose.set(id, { agent_path, parent_tool_call_id });
+    return page;
   }
 
-  /** The latest messages. Those of sub-agents are the ones that are only there when asked for. */
+  /** The latest messages. */
   async #load(signal: AbortSignal): Promise<string> {
-    const { messages, cursors, last_event_id, next_before } = await this.#page({ agents: "all", signal });
-    // Behind the other: what came between the two is not a sub-agent's.
-    const own = await this.#page({ signal });
-    this.#forget();
-    this.#before = next_before;
+    const { messages, cursors, last_event_id } = await this.#page({ signal });
     this.#folder = new Folder(messages.map((json) => Msg.from(json, cursors[json.id!])));
-    for (const { id } of messages) {
-      if (!own.messages.some((msg) => msg.id === id)) this.#whose.set(id!, { agent_path: null, parent_tool_call_id: null });
-    }
     this.#changed({ ready: true });
     this.#refresh();
     return last_event_id;
@@ -231,7 +223,6 @@ export class SessionView implements AsyncIterable<SessionState> {
       for (const { confirm, external, since, expires_at } of session.pending) {
         for (const { id } of [...confirm, ...external]) this.#asked.set(id, { since, expires_at });
       }
-      for (const id of this.#said.keys()) if (!session.queued.some(({ message_id }) => message_id === id)) this.#said.delete(id);
       this.#changed({ session });
     }
     if (again) this.#refresh();
@@ -269,10 +260,6 @@ export class SessionView implements AsyncIterable<SessionState> {
         pending.push({ kind, reply_id, tool_call, agent_path: whose?.agent_path ?? null, since, expires_at });
       }
     }
-    const queued = before.session?.queued.map((waits) => {
-      const content = this.#said.get(waits.message_id);
-      return content === undefined ? waits : { ...waits, content };
-    });
     return {
       ...before,
       messages: same(before.messages, messages),
@@ -280,7 +267,7 @@ export class SessionView implements AsyncIterable<SessionState> {
       streaming,
       status: pending[0] ? "waiting" : streaming ? "running" : "idle",
       pending: same(before.pending, pending),
-      queued: same(before.queued, queued ?? []),
+      queued: before.session?.queued ?? before.queued,
       hasMore: !!this.#before,
     };
   }

@@ -170,7 +170,7 @@ test("a request without an answer is given up, and sent again", async () => {
 
 test("a view whose first page never comes asks for it again", async () => {
   vi.useFakeTimers();
-  const page = { messages: [], cursors: {}, last_event_id: "e.0", has_more: false, pending: [], queued: [] };
+  const page = { messages: [], cursors: {}, agents: {}, last_event_id: "e.0", has_more: false, pending: [], queued: [] };
   const { asked, fetch } = answering(hangs as never, json(page));
   const view = new SessionView(connect({ ...quick, fetch }).session("s"), { signal: whileTesting() });
   await soon(new Promise<void>((resolve) => view.subscribe(() => view.state.ready && resolve())));
@@ -343,7 +343,7 @@ test("everything else that a client asks for", async () => {
   await view.send("long 30");
   const waits = await view.send("weather");
   const queued = await until(() => view.state.queued[0], "it is not queued");
-  expect(queued).toMatchObject({ message_id: waits.message_id, content: "weather" });
+  expect(queued).toMatchObject({ message_id: waits.message_id, content: [{ type: "text", text: "weather" }] });
   await view.cancel(waits.message_id);
   await until(() => !view.state.queued.length, "it still waits");
   await view.session.stop();
@@ -366,6 +366,8 @@ test("everything else that a client asks for", async () => {
   await until(() => later.state.ready, "it is not loaded");
   while (later.state.hasMore) await later.loadMore();
   expect(later.state.messages).toEqual(view.state.messages);
+  // Also one that has only read it knows whose they are.
+  expect(later.state.agents).toEqual(view.state.agents);
 
   const log = (await session.export()).trim().split("\n");
   expect(log).toHaveLength((await session.get()).last_seq);

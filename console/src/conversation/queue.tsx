@@ -12,7 +12,7 @@ export function Queue({ queued, cancel }: { queued: SessionState['queued']; canc
       {queued.map(({ message_id, content }) => (
         <li key={message_id}>
           <State tone="wait">queued</State>
-          <span className="queue-text">{content === undefined ? 'a message from elsewhere' : textOf(content)}</span>
+          <span className="queue-text">{textOf(content)}</span>
           <button type="button" className="link" onClick={() => void cancel(message_id).catch(setError)}>take back</button>
         </li>
       ))}
@@ -21,8 +21,6 @@ export function Queue({ queued, cancel }: { queued: SessionState['queued']; canc
   );
 }
 
-function textOf(content: unknown): string {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) return 'a message';
+function textOf(content: readonly { type: string }[]): string {
   return content.map((block: { type: string; text?: string; name?: string }) => block.text ?? block.name ?? block.type).join(' ');
 }

@@ -34,7 +34,7 @@ impl Default for Sizes {
     fn default() -> Self {
         Self {
             large_bytes: 4 << 10,
-            gathered_bytes: 8 << 10,
+            gathered_bytes: 16 << 10,
             row_bytes: 64 << 10,
             row_ms: 60 * 60 * 1000,
             sweep_rows: 32 << 10,

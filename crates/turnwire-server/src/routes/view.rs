@@ -6,7 +6,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::turns::answers::expires_at;
 use jiff::Timestamp;
 use serde::Serialize;
-use turnwire_core::{Fields, ToolCall, Usage};
+use turnwire_core::{ContentBlock, Fields, Msg, ToolCall, Usage};
 use turnwire_log::store::{Queued, SessionRecord, SessionState, Status};
 use turnwire_log::{Cost, PendingCalls, Session, Snapshot};
 
@@ -49,6 +49,14 @@ pub struct PendingView {
 struct QueuedView {
     message_id: String,
     reply_id: String,
+    /// What was said.
+    content: Vec<ContentBlock>,
+}
+
+/// What a message that waits says; nothing where it cannot be read.
+fn said(json: &[u8]) -> Vec<ContentBlock> {
+    let msg = std::str::from_utf8(json).ok().and_then(|text| Msg::from_json(text).ok());
+    msg.map_or_else(Vec::new, |msg| msg.content().to_vec())
 }
 
 impl SessionView {
@@ -101,6 +109,7 @@ impl SessionView {
         let queued = queue.map(|queued| QueuedView {
             message_id: queued.id.clone(),
             reply_id: queued.reply_id.clone(),
+            content: said(&queued.json),
         });
         Self {
             id: about.id.to_owned(),
