@@ -80,6 +80,39 @@ impl Terminal {
         String::from_utf8(self.run(&["capture-pane", "-p", "-e", "-S", "-2000"]).stdout).unwrap()
     }
 
+    /// Whether a text is shown with a style from end to end: 1 is bold, 2 is dim. How the
+    /// terminal divides what sets the style depends on how the text came in, so this looks at
+    /// each character.
+    pub fn shows(&self, part: &str, style: u8) -> bool {
+        let mut plain = String::new();
+        let mut has_style = Vec::new();
+        let mut is_on = false;
+        let styled = self.styled();
+        for (at, piece) in styled.split("\u{1b}[").enumerate() {
+            let text = match piece.split_once('m') {
+                Some((set, text)) if at > 0 => {
+                    for number in set.split(';').map(|number| number.parse().unwrap_or(0)) {
+                        match number {
+                            // What follows is a colour by its number.
+                            38 | 48 => break,
+                            0 => is_on = false,
+                            22 if style <= 2 => is_on = false,
+                            number if number == style => is_on = true,
+                            _ => {}
+                        }
+                    }
+                    text
+                }
+                _ => piece,
+            };
+            plain.push_str(text);
+            has_style.resize(plain.len(), is_on);
+        }
+        plain.match_indices(part).any(|(at, part)| {
+            part.char_indices().all(|(offset, char)| char.is_whitespace() || has_style[at + offset])
+        })
+    }
+
     /// Waits until a text is shown so many times.
     pub fn wait_for(&self, part: &str, times: usize) -> String {
         let mut last = String::new();
