@@ -45,7 +45,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
 /// Lets a process write, and kills it when it was promised so much.
 fn crash(path: &Path, enough: usize, promised: &mut Promised) {
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture"])
+        .args(["--exact", NAME, "--nocapture", "--test-threads=2"])
         .env(STORE, path)
         .stdout(Stdio::piped())
         .spawn()
