@@ -67,7 +67,7 @@
 //! | [`replier`] | what anything that replies is to the server |
 //! | [`demo`] | the agent that needs no key and no network |
 //! | [`offer`] | what a client brings to a turn beside its words |
-//! | [`web`] | the HTTP client that models, MCP servers and links are asked with |
+//! | [`web`] | the HTTP client that MCP servers and links are asked with |
 //! | [`fn@close`] | ending a reply that cannot go on |
 
 pub mod agent;

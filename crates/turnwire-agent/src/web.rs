@@ -1,4 +1,4 @@
-//! The HTTP client that everything here asks the world with: models, MCP servers, links.
+//! The HTTP client that MCP servers and links are asked with, and the TLS of everything here.
 
 use reqwest::ClientBuilder;
 use reqwest::redirect::Policy;
@@ -7,6 +7,9 @@ use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::Verifier;
 use std::sync::Arc;
+
+/// What we call ourselves.
+pub(crate) const USER_AGENT: &str = concat!("turnwire/", env!("CARGO_PKG_VERSION"));
 
 /// The beginning of a client, for plain http or for https.
 ///
@@ -19,14 +22,14 @@ pub fn client(is_plain: bool) -> Result<ClientBuilder, rustls::Error> {
         .redirect(Policy::none())
         .http1_only()
         .referer(false)
-        .user_agent(concat!("turnwire/", env!("CARGO_PKG_VERSION")))
+        .user_agent(USER_AGENT)
         .tls_backend_preconfigured(tls(is_plain)?);
     Ok(if is_plain { builder.no_proxy() } else { builder })
 }
 
 /// TLS that trusts what the system trusts. Without a need for it, it trusts nobody: a machine that has
 /// no certificates can talk to a model of its own.
-fn tls(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
+pub(crate) fn tls(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
     let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;

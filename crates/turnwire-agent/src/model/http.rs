@@ -42,7 +42,9 @@ mod answer;
 mod builder;
 mod client;
 mod failure;
+mod framing;
 mod key;
+mod line;
 mod pauses;
 mod provider;
 
@@ -53,6 +55,9 @@ use super::{Answer, Ask, Model, ModelError};
 use answer::Incoming;
 use async_trait::async_trait;
 use builder::Settings;
+use bytes::Bytes;
+use client::{Body, Client};
+use framing::Head;
 use futures_util::StreamExt;
 use http::header;
 use key::Secret;
@@ -76,7 +81,7 @@ pub struct HttpModel {
     wire: &'static Wire,
     model: String,
     address: Url,
-    client: reqwest::Client,
+    client: Client,
     settings: Settings,
     has_schema_mode: bool,
     key: Key,
@@ -121,25 +126,19 @@ impl HttpModel {
     }
 
     /// Asks once.
-    async fn once(&self, ask: &Ask<'_>, url: &Url, body: &Body) -> Result<Incoming, ModelError> {
+    async fn once(&self, ask: &Ask<'_>, url: &Url, body: &Bytes) -> Result<Incoming, ModelError> {
         let secret = self.key.read()?;
         let until = Instant::now() + self.settings.first_token;
-        let request = self
-            .client
-            .post(url.clone())
-            .headers(self.provider.headers(&secret))
-            .body(body.clone());
-        let response = match timeout_at(until, request.send()).await {
+        let headers = self.provider.headers(&secret);
+        let (head, answer) = match timeout_at(until, self.client.post(url, &headers, body)).await {
             Err(_) => return Err(self.slow()),
-            Ok(Err(error)) => {
-                return Err(failure::of_send(&self.name, &self.place(), &error.without_url()));
-            }
-            Ok(Ok(response)) => response,
+            Ok(Err(trouble)) => return Err(failure::of_send(&self.name, &self.place(), &trouble)),
+            Ok(Ok(answer)) => answer,
         };
-        if !response.status().is_success() {
-            return Err(self.refused(response, &secret).await);
+        if !head.status.is_success() {
+            return Err(self.refused(&head, answer, &secret).await);
         }
-        let media_type = response.headers().get(header::CONTENT_TYPE);
+        let media_type = head.headers.get(header::CONTENT_TYPE);
         if media_type.is_some_and(|it| it.as_bytes().starts_with(b"text/html")) {
             let message = format!(
                 "{} answered with a page for browsers: {} may not be its base URL",
@@ -158,7 +157,7 @@ impl HttpModel {
             ModelError::new(ErrorType::Internal, format!("{} cannot be read: {error}", self.name))
         })?;
         let (who, model) = (self.name.clone(), self.model.clone());
-        let mut answer = Incoming::new(who, model, secret, decoder, response.into());
+        let mut answer = Incoming::new(who, model, secret, decoder, answer);
         match timeout_at(until, answer.begin()).await {
             Err(_) => return Err(self.slow()),
             Ok(begun) => begun?,
@@ -174,20 +173,20 @@ impl HttpModel {
     }
 
     /// Why a provider did not answer.
-    async fn refused(&self, mut response: reqwest::Response, secret: &Secret) -> ModelError {
+    async fn refused(&self, head: &Head, mut answer: Body, secret: &Secret) -> ModelError {
         let mut body = Vec::new();
         let read = async {
-            while let Ok(Some(bytes)) = response.chunk().await {
-                let room = failure::MOST.saturating_sub(body.len());
-                body.extend_from_slice(bytes.get(..room).unwrap_or(&bytes));
-                if body.len() == failure::MOST {
+            while body.len() < failure::MOST {
+                let more = answer.read(|bytes| body.extend_from_slice(bytes)).await;
+                if more != Ok(true) {
                     return;
                 }
             }
         };
         // What has come by then is enough: the status says the most.
         let _ = tokio::time::timeout(FAILURE_TIME, read).await;
-        let (status, headers) = (response.status(), response.headers());
+        body.truncate(failure::MOST);
+        let (status, headers) = (head.status, &head.headers);
         let mut error = failure::of_status(&self.name, status, headers, &body, secret);
         let hint = match status.as_u16() {
             401 => Some(self.key.hint()),
@@ -209,7 +208,7 @@ impl HttpModel {
     async fn tried(&self, ask: &Ask<'_>) -> Result<Incoming, ModelError> {
         let body = self.body(ask)?;
         let url = self.provider.address_for(&self.address, &self.model, &body);
-        let body = Body::from(body);
+        let body = Bytes::from(body);
         let mut again = 0;
         loop {
             let error = match self.once(ask, &url, &body).await {
@@ -229,9 +228,6 @@ impl HttpModel {
         }
     }
 }
-
-/// A request's body: each try sends the same bytes.
-type Body = bytes::Bytes;
 
 #[async_trait]
 impl Model for HttpModel {

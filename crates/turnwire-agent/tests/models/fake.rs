@@ -105,7 +105,11 @@ async fn serve(
 ) {
     let mut read = Vec::new();
     while let Some((head, body)) = request(&mut stream, &mut read).await {
-        asked.lock().push(Asked { head, body: serde_json::from_slice(&body).unwrap(), connection });
+        asked.lock().push(Asked {
+            head,
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+            connection,
+        });
         let Some(steps) = answers.lock().pop_front() else { return };
         for step in steps {
             match step {

@@ -11,6 +11,7 @@ mod bodies;
 mod breaks;
 mod fake;
 mod keys;
+mod lines;
 mod recordings;
 mod retries;
 mod scenes;

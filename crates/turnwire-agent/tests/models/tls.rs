@@ -2,7 +2,7 @@
 //! very program, told to run [`asks`] alone.
 
 use crate::bodies::says_all;
-use crate::fake::{Fake, stream};
+use crate::fake::{Fake, status, stream};
 use crate::scenes::{all, at, folded};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls_pki_types::PrivateKeyDer;
@@ -140,6 +140,26 @@ async fn a_proxy_of_the_environment_leads_to_a_secure_address_and_sees_no_key() 
     let host = fake.base.strip_prefix("https://").unwrap();
     assert!(head.starts_with(&format!("CONNECT {host} ")), "{head}");
     assert!(!head.contains("sk-secret"), "{head}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_wants_a_name_gets_it_and_is_named_without_it_when_it_refuses() {
+    let proxy = Fake::start([status("407 Proxy Authentication Required", "", "no")]).await;
+    let place = proxy.base.strip_prefix("http://").unwrap();
+    let (fake, file) = secure().await;
+    let path = file.path().display().to_string();
+    let with_name = format!("http://ann:pass-1@{place}");
+    let environment = [("SSL_CERT_FILE", &*path), ("ALL_PROXY", &with_name)];
+    let told = asked_elsewhere(&fake.base, &environment).await;
+    assert!(told.contains(&format!("the proxy {place} answered 407")), "{told}");
+    assert!(!told.contains("pass-1"), "{told}");
+    let [asked] = &proxy.asked()[..] else { panic!("it is asked once") };
+    assert_eq!(asked.header("proxy-authorization"), Some("Basic YW5uOnBhc3MtMQ=="));
+    assert!(fake.asked().is_empty());
+    // Those that are named in NO_PROXY are reached without one.
+    let direct = [&environment[..], &[("NO_PROXY", "localhost")]].concat();
+    let told = asked_elsewhere(&fake.base, &direct).await;
+    assert!(told.contains("it was told: helloNone"), "{told}");
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! The bytes of an answer into events, as they come.
 
+use super::client::Body;
 use super::failure;
 use super::key::Secret;
 use crate::model::{MODEL, ModelError};
 use futures_util::Stream;
-use http_body::Body as _;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -34,7 +34,9 @@ pub(super) struct Incoming {
     /// What comes behind that, as the last.
     failed: Option<ModelError>,
     /// Nothing once there is no more to read.
-    body: Option<reqwest::Body>,
+    body: Option<Body>,
+    /// Whether the last event was decoded.
+    is_over: bool,
     /// The beginning of the body, while nothing was understood of it.
     head: Option<Vec<u8>>,
     /// A frame that could not be read, at the very beginning.
@@ -51,13 +53,7 @@ struct Silence {
 }
 
 impl Incoming {
-    pub fn new(
-        who: String,
-        model: String,
-        secret: Secret,
-        decoder: Decoder,
-        body: reqwest::Body,
-    ) -> Self {
+    pub fn new(who: String, model: String, secret: Secret, decoder: Decoder, body: Body) -> Self {
         Self {
             who,
             model,
@@ -66,6 +62,7 @@ impl Incoming {
             queue: VecDeque::new(),
             failed: None,
             body: Some(body),
+            is_over: false,
             head: Some(Vec::new()),
             problem: None,
             silence: None,
@@ -102,17 +99,29 @@ impl Incoming {
 
     /// Takes the next bytes, or notes that there are none.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(body) = &mut self.body else { return Poll::Ready(()) };
-        if let Some(Ok(frame)) = ready!(Pin::new(body).poll_frame(cx)) {
-            if let Ok(bytes) = frame.into_data() {
-                self.feed(&bytes);
+        let Some(mut body) = self.body.take() else { return Poll::Ready(()) };
+        let Poll::Ready(read) = body.poll_read(cx, &mut |bytes| self.feed(bytes)) else {
+            self.body = Some(body);
+            return Poll::Pending;
+        };
+        match read {
+            // What has come is enough; behind the rest, the connection can be used again.
+            _ if self.is_over => {
+                if let Ok(runtime) = Handle::try_current() {
+                    runtime.spawn(drain(body));
+                }
             }
-        } else {
+            _ if self.failed.is_some() || self.is_enough() => {}
+            Ok(true) => self.body = Some(body),
             // Whether it was cut off or has come to its end, the decoder knows what is missing.
-            self.body = None;
-            self.decode(None);
+            Ok(false) | Err(_) => self.decode(None),
         }
         Poll::Ready(())
+    }
+
+    /// Whether it is no stream, and as much of it was read as may say what it is.
+    fn is_enough(&self) -> bool {
+        self.problem.is_some() && self.head.as_ref().is_some_and(|head| head.len() >= failure::MOST)
     }
 
     fn feed(&mut self, bytes: &[u8]) {
@@ -124,9 +133,6 @@ impl Incoming {
             head.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             if self.problem.is_some() {
                 // It is no stream. The rest may say what it is.
-                if room == 0 {
-                    self.body = None;
-                }
                 return;
             }
         }
@@ -135,16 +141,15 @@ impl Incoming {
 
     /// Decodes bytes, or the end.
     fn decode(&mut self, bytes: Option<&[u8]>) {
-        let Self { decoder, queue, failed, problem, secret, model, who, head, .. } = self;
-        let mut is_over = false;
+        let Self { decoder, queue, failed, problem, secret, model, who, head, is_over, .. } = self;
         let mut each = |decoded: Decoded<'_>| {
-            if is_over || failed.is_some() || problem.is_some() {
+            if *is_over || failed.is_some() || problem.is_some() {
                 return;
             }
             match decoded.event {
                 Ok(event) => {
                     let mut event = event.into_owned();
-                    is_over = finish(&mut event, who, model, secret);
+                    *is_over = finish(&mut event, who, model, secret);
                     queue.push_back(event);
                 }
                 Err(error) if head.is_some() && !queue.iter().any(|event| !is_prelude(event)) => {
@@ -161,13 +166,6 @@ impl Incoming {
         match bytes {
             Some(bytes) => decoder.feed(bytes, &mut each),
             None => decoder.end(&mut each),
-        }
-        if is_over && let Some(body) = self.body.take() {
-            if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(drain(body));
-            }
-        } else if self.failed.is_some() {
-            self.body = None;
         }
     }
 
@@ -247,14 +245,10 @@ fn finish(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -
 }
 
 /// Reads the rest of a complete answer, so that its connection can be used again.
-async fn drain(mut body: reqwest::Body) {
+async fn drain(mut body: Body) {
     let rest = async {
-        let mut room = failure::MOST;
-        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            let read = frame.data_ref().map_or(0, bytes::Bytes::len);
-            let Some(left) = room.checked_sub(read) else { return };
-            room = left;
-        }
+        let mut read = 0;
+        while read < failure::MOST && body.read(|bytes| read += bytes.len()).await == Ok(true) {}
     };
     // Whether it came or not, that was all.
     let _ = tokio::time::timeout(REST, rest).await;

@@ -1,7 +1,8 @@
 //! A model in the making.
 
+use super::client::Client;
 use super::pauses::Pauses;
-use super::{HttpModel, Key, client, provider};
+use super::{HttpModel, Key, provider};
 use crate::model::{Model, ModelError};
 use std::time::Duration;
 use turnwire_core::Fields;
@@ -168,7 +169,7 @@ impl HttpModelBuilder {
             provider,
             wire,
             model: model.to_owned(),
-            client: client::client(&address, connect)?,
+            client: Client::new(&address, connect)?,
             address,
             settings,
             has_schema_mode: has_schema_mode.unwrap_or_else(|| provider.has_schema_mode(base)),

@@ -1,5 +1,6 @@
 //! What went wrong, for people and for whoever decides whether to try again.
 
+use super::client::Trouble;
 use super::key::Secret;
 use crate::model::ModelError;
 use http::{HeaderMap, StatusCode, header};
@@ -53,27 +54,22 @@ fn kind_of(status: StatusCode) -> (ErrorType, bool) {
 }
 
 /// A provider that was not reached, or went away before it answered.
-pub(super) fn of_send(who: &str, place: &str, error: &reqwest::Error) -> ModelError {
-    let why = innermost(error);
-    if error.is_builder() {
-        return ModelError::new(ErrorType::Setup, format!("{who} cannot be asked: {why}"));
-    }
-    let message = if error.is_timeout() {
-        format!("{who} was not reached at {place} in time")
-    } else if error.is_connect() {
-        format!("{who} was not reached at {place}: {why}")
-    } else {
-        format!("{who} went away before it answered: {why}")
+pub(super) fn of_send(who: &str, place: &str, trouble: &Trouble) -> ModelError {
+    let message = match trouble {
+        Trouble::Slow => format!("{who} was not reached at {place} in time"),
+        Trouble::Unreached(why) => {
+            format!("{who} was not reached at {place}: {}", innermost(&**why))
+        }
+        Trouble::Broken(why) => {
+            format!("{who} went away before it answered: {}", innermost(&**why))
+        }
     };
     ModelError::passing(ErrorType::Connection, message)
 }
 
-/// What lies behind an error. The words around it have addresses in them.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut inner: &dyn Error = match error.source() {
-        Some(source) => source,
-        None => return "no reason is known".to_owned(),
-    };
+/// What lies behind an error. The words around it say less.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut inner = error;
     while let Some(next) = inner.source() {
         inner = next;
     }
