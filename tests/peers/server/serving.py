@@ -30,10 +30,12 @@ def program() -> str:
 
 
 class Server:
-    """`turnwire serve`, as fast as the demo can talk."""
+    """`turnwire serve`. `rate` is how many deltas the demo gives a second, 0 as many as it can."""
 
-    def __init__(self, folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0") -> None:
-        env = os.environ | {"TURNWIRE_DEMO_RATE": "0"}
+    def __init__(
+        self, folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0", rate: int = 0
+    ) -> None:
+        env = os.environ | {"TURNWIRE_DEMO_RATE": str(rate)}
         command = [program(), "serve", "--listen", listen, "--store", store, "--log", "warn"]
         self.process = subprocess.Popen(
             [*command, *options], cwd=folder, env=env, stdout=subprocess.PIPE, text=True
