@@ -111,6 +111,8 @@ impl Run<'_> {
             () = &mut stopped => return Err(Halt::Stopped),
             asked = crate::names::ask(&*core.model, ask) => asked,
         };
+        // It has the whole conversation in it, and the answer may take minutes.
+        drop(request);
         let mut answer = match asked {
             Ok(answer) => answer,
             Err(error) => {

@@ -106,12 +106,12 @@ impl Incoming {
         };
         match read {
             // What has come is enough; behind the rest, the connection can be used again.
-            _ if self.is_over => {
+            Ok(true) if self.is_over => {
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(drain(body));
                 }
             }
-            _ if self.failed.is_some() || self.is_enough() => {}
+            _ if self.is_over || self.failed.is_some() || self.is_enough() => {}
             Ok(true) => self.body = Some(body),
             // Whether it was cut off or has come to its end, the decoder knows what is missing.
             Ok(false) | Err(_) => self.decode(None),
