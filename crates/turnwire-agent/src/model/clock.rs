@@ -29,7 +29,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// The most tokens: a token has so many digits for its place.
+    /// The most tokens.
     pub const MOST: u32 = 1_000_000;
 
     /// What a message wishes for: its first two numbers.
@@ -55,46 +55,60 @@ impl std::fmt::Display for Wish {
     }
 }
 
-/// A token: which one it is, and when it was said.
+/// A token: which one it is, and when it was said, in as few letters as will do. Those of a language
+/// model have four or five; what is measured with longer ones is not what a reply takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
-    /// Its place in the answer, from 0.
-    pub nth: u32,
-    /// Microseconds since 1970, as far as a token has room for them.
-    micros: u64,
+    /// The end of its place in the answer, from 0.
+    nth: u32,
+    /// Hundred-thousandths of a second since 1970, as far as a token has room for them.
+    ticks: u64,
 }
 
 impl Token {
     /// How many digits follow the `#` of a token.
-    pub const DIGITS: u8 = 16;
+    pub const DIGITS: u8 = 9;
 
-    /// Microseconds are told up to here: almost three hours.
-    const ROUND: u64 = 10_000_000_000;
+    /// Places are told up to here.
+    const PLACES: u32 = 100;
+
+    /// Ticks are told up to here: a bit more than a minute and a half.
+    const ROUND: u64 = 10_000_000;
+
+    const TICK: Duration = Duration::from_micros(10);
 
     /// A token that is said at this time.
     pub fn new(nth: u32, said: SystemTime) -> Self {
         let since = said.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let micros = since.as_micros() % u128::from(Self::ROUND);
-        Self { nth, micros: u64::try_from(micros).unwrap_or_default() }
+        let ticks = since.as_micros() / Self::TICK.as_micros() % u128::from(Self::ROUND);
+        Self { nth: nth % Self::PLACES, ticks: u64::try_from(ticks).unwrap_or_default() }
     }
 
     /// The token that these digits are.
     pub fn of_digits(digits: u64) -> Self {
         let nth = u32::try_from(digits / Self::ROUND).unwrap_or(u32::MAX);
-        Self { nth, micros: digits % Self::ROUND }
+        Self { nth: nth % Self::PLACES, ticks: digits % Self::ROUND }
+    }
+
+    /// Its place in the answer, for somebody who expects this one next: the first from there that it
+    /// can be.
+    pub fn place(self, next: u64) -> u64 {
+        let places = u64::from(Self::PLACES);
+        next + (u64::from(self.nth) + places - next % places) % places
     }
 
     /// How long it was on its way to somebody who has it at this time.
     pub fn age(self, now: SystemTime) -> Duration {
-        let age = (Self::new(0, now).micros + Self::ROUND - self.micros) % Self::ROUND;
+        let age = (Self::new(0, now).ticks + Self::ROUND - self.ticks) % Self::ROUND;
         // Two clocks of one machine may differ by a little.
-        Duration::from_micros(if age > Self::ROUND / 2 { 0 } else { age })
+        let age = if age > Self::ROUND / 2 { 0 } else { age };
+        Self::TICK * u32::try_from(age).unwrap_or(u32::MAX)
     }
 }
 
 impl std::fmt::Display for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "#{:06}{:010}", self.nth, self.micros)
+        write!(f, "#{:02}{:07}", self.nth, self.ticks)
     }
 }
 
@@ -169,17 +183,19 @@ mod tests {
     #[test]
     fn a_token_says_which_it_is_and_when_it_was_said() {
         let said = UNIX_EPOCH + Duration::from_micros(1_723_456_789_012_345);
-        let token = Token::new(42, said);
+        let token = Token::new(1_342, said);
         let text = token.to_string();
-        assert_eq!(text, "#0000426789012345");
+        assert_eq!(text, "#428901234");
         assert_eq!(text.len(), 1 + usize::from(Token::DIGITS));
         assert_eq!(Token::of_digits(text[1..].parse().unwrap()), token);
-        assert_eq!(token.age(said + Duration::from_millis(3)), Duration::from_millis(3));
+        assert_eq!([0, 42, 43, 1_342].map(|next| token.place(next)), [42, 42, 142, 1_342]);
+        let age = token.age(said + Duration::from_millis(3));
+        assert_eq!(age, Duration::from_millis(3));
         assert_eq!(token.age(said - Duration::from_millis(3)), Duration::ZERO);
         // The digits begin anew while it is on its way.
-        let late = Token::new(0, UNIX_EPOCH + Duration::from_micros(Token::ROUND - 5));
-        let age = late.age(UNIX_EPOCH + Duration::from_micros(Token::ROUND + 5));
-        assert_eq!(age, Duration::from_micros(10));
+        let ticks = |ticks: u64| UNIX_EPOCH + Duration::from_micros(10 * ticks);
+        let late = Token::new(0, ticks(Token::ROUND - 5));
+        assert_eq!(late.age(ticks(Token::ROUND + 5)), Duration::from_micros(100));
     }
 
     #[test]
@@ -204,8 +220,8 @@ mod tests {
             tokens.iter().map(|token| token.nth).collect::<Vec<_>>(),
             (0..26).collect::<Vec<_>>()
         );
-        let apart = |pair: &[Token]| pair[1].micros.wrapping_sub(pair[0].micros);
-        assert!(tokens.windows(2).all(|pair| apart(pair) % Token::ROUND == 20_000), "{text}");
+        let apart = |pair: &[Token]| pair[1].ticks + Token::ROUND - pair[0].ticks;
+        assert!(tokens.windows(2).all(|pair| apart(pair) % Token::ROUND == 2_000), "{text}");
         assert!(reply.finished_at().is_some());
     }
 }

@@ -234,7 +234,7 @@ async fn watch(shared: Arc<Shared>, mut stream: Streaming) -> Result<()> {
             } else {
                 marks.feed(bytes, &mut |digits| {
                     let token = Token::of_digits(digits);
-                    order.see(u64::from(token.nth));
+                    order.see(token.place(order.next));
                     seen.push(token);
                 });
             }
