@@ -152,10 +152,41 @@ async fn many_answers_at_once_have_a_connection_each() {
     assert_eq!(lines, [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
+/// A model with a question far longer than the system takes in without a reader.
+fn long_winded(base: String) -> HttpModel {
+    let mut extra = Fields::default();
+    extra.insert("padding", "x".repeat(32 << 20));
+    HttpModel::builder("openai:m").base_url(base).extra(extra).retries(0).build().unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_that_begins_before_the_question_is_read_lets_it_be_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let model = long_winded(format!("http://{}", listener.local_addr().unwrap()));
+    let server = tokio::spawn(async move {
+        let (mut line, _) = listener.accept().await.unwrap();
+        let mut some = vec![0; 1 << 16];
+        line.read_exact(&mut some[..100]).await.unwrap();
+        line.write_all(&begun("text/event-stream")).await.unwrap();
+        let (mut read, mut end) = (100, Vec::new());
+        while !end.ends_with(b"}") {
+            let piece = line.read(&mut some).await.unwrap();
+            assert!(piece > 0, "it ends after {read} bytes");
+            read += piece;
+            end = some[..piece].to_vec();
+        }
+        let body = says_all(&["hello"]);
+        line.write_all(&[chunk(body.as_bytes()), LAST.to_vec()].concat()).await.unwrap();
+        read
+    });
+    says_hello(&model).await;
+    assert!(server.await.unwrap() > 32 << 20);
+}
+
 #[tokio::test]
 async fn a_refusal_before_the_question_is_read_is_heard() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
+    let model = long_winded(format!("http://{}", listener.local_addr().unwrap()));
     let server = tokio::spawn(async move {
         let (mut line, _) = listener.accept().await.unwrap();
         let mut some = [0; 100];
@@ -166,11 +197,6 @@ async fn a_refusal_before_the_question_is_read_is_heard() {
         let _ = line.readable().await;
         std::future::pending::<()>().await;
     });
-    // Far more than the system takes in without a reader.
-    let mut extra = Fields::default();
-    extra.insert("padding", "x".repeat(32 << 20));
-    let model =
-        HttpModel::builder("openai:m").base_url(base).extra(extra).retries(0).build().unwrap();
     let error = all(&model).await.1.unwrap();
     assert_eq!(error.kind, ErrorType::InvalidRequest, "{error}");
     assert!(error.message.contains("413") && error.message.contains("too long"), "{error}");

@@ -149,7 +149,8 @@ pub(super) async fn ask(
     body: &Bytes,
 ) -> Result<(Head, Vec<u8>), Broken> {
     let unsent = head.clone().chain(body.clone());
-    let mut asking = Asking { line, unsent, is_flushed: false, unwritten: None, got: Vec::new() };
+    let got = Vec::new();
+    let mut asking = Asking { line, unsent, is_flushed: false, unwritten: None, got, head: None };
     let asked = poll_fn(|cx| asking.poll(cx)).await;
     let is_silent = asking.got.is_empty();
     let (length, mut head) = asked.map_err(|why| Broken { is_silent, why })?;
@@ -165,36 +166,54 @@ struct Asking<'a> {
     /// Why it could not be written whole. Whoever refuses a question may say so before he hangs up.
     unwritten: Option<io::Error>,
     got: Vec<u8>,
+    /// The head of the answer, and how long it is, while the rest of the question is sent.
+    head: Option<(usize, Head)>,
 }
 
 impl Asking<'_> {
     /// Writes and reads, whatever can be done: an answer may come before the question is sent.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, Head), Any>> {
-        if self.unwritten.is_none()
-            && let Poll::Ready(Err(error)) = self.write(cx)
-        {
-            self.unwritten = Some(error);
-        }
         loop {
-            let mut space = [MaybeUninit::uninit(); PIECE];
-            let mut piece = ReadBuf::uninit(&mut space);
-            let read = ready!(Pin::new(&mut *self.line).poll_read(cx, &mut piece));
-            if read.is_err() || piece.filled().is_empty() {
-                let cause = self.unwritten.take().or(read.err());
-                return Poll::Ready(Err(match cause {
-                    Some(error) => error.into(),
-                    None => "it hung up".into(),
-                }));
+            let written = match self.unwritten {
+                None => self.write(cx),
+                Some(_) => Poll::Ready(Ok(())),
+            };
+            if let Poll::Ready(Err(error)) = written {
+                self.unwritten = Some(error);
+            } else if written.is_pending() && self.head.is_some() {
+                return Poll::Pending;
             }
-            self.got.extend_from_slice(piece.filled());
+            if let Some(head) = self.head.take() {
+                return Poll::Ready(Ok(head));
+            }
+            ready!(self.read(cx))?;
             while let Some((length, head)) = Head::parse(&self.got)? {
                 match head.status.as_u16() {
                     101 => return Poll::Ready(Err("it changed the protocol".into())),
                     100..=199 => drop(self.got.drain(..length)),
+                    // Whoever begins to answer may still want the rest of the question.
+                    200..=299 => {
+                        self.head = Some((length, head));
+                        break;
+                    }
                     _ => return Poll::Ready(Ok((length, head))),
                 }
             }
         }
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Any>> {
+        let mut space = [MaybeUninit::uninit(); PIECE];
+        let mut piece = ReadBuf::uninit(&mut space);
+        let read = ready!(Pin::new(&mut *self.line).poll_read(cx, &mut piece));
+        if read.is_ok() && !piece.filled().is_empty() {
+            self.got.extend_from_slice(piece.filled());
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(Err(match self.unwritten.take().or(read.err()) {
+            Some(error) => error.into(),
+            None => "it hung up".into(),
+        }))
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
