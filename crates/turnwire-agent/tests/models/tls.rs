@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::Output;
 use std::sync::Arc;
 use tempfile::NamedTempFile;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio_rustls::TlsAcceptor;
@@ -113,33 +113,45 @@ async fn a_plain_address_is_reached_without_a_proxy() {
     assert!(told.contains("it was told: helloNone"), "{told}");
 }
 
+/// Leads one connection where it wants to go, and gives what was asked.
+async fn lead(mut client: impl AsyncRead + AsyncWrite + Unpin) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let place = head.split_whitespace().nth(1).unwrap().to_owned();
+    let mut server = TcpStream::connect(place).await.unwrap();
+    client.write_all(b"HTTP/1.1 200 Go ahead\r\n\r\n").await.unwrap();
+    // Whoever hangs up first.
+    let _ = copy_bidirectional(&mut client, &mut server).await;
+    head
+}
+
 #[tokio::test]
 async fn a_proxy_of_the_environment_leads_to_a_secure_address_and_sees_no_key() {
-    let (fake, file) = secure().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let proxy = format!("http://{}", listener.local_addr().unwrap());
-    let seen = tokio::spawn(async move {
-        let (mut client, _) = listener.accept().await.unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(client.read_u8().await.unwrap());
-        }
-        let head = String::from_utf8(head).unwrap();
-        let place = head.split_whitespace().nth(1).unwrap().to_owned();
-        let mut server = TcpStream::connect(place).await.unwrap();
-        client.write_all(b"HTTP/1.1 200 Go ahead\r\n\r\n").await.unwrap();
-        // Whoever hangs up first.
-        let _ = copy_bidirectional(&mut client, &mut server).await;
-        head
-    });
-    let path = file.path().display().to_string();
-    let told =
-        asked_elsewhere(&fake.base, &[("SSL_CERT_FILE", &path), ("HTTPS_PROXY", &proxy)]).await;
-    assert!(told.contains("it was told: helloNone"), "{told}");
-    let head = seen.await.unwrap();
-    let host = fake.base.strip_prefix("https://").unwrap();
-    assert!(head.starts_with(&format!("CONNECT {host} ")), "{head}");
-    assert!(!head.contains("sk-secret"), "{head}");
+    for scheme in ["http", "https"] {
+        let (tls, file) = tls();
+        let answers = [stream(&says_all(&["hello"]), 9)];
+        let fake = Fake::start_with(Some(tls.clone()), answers).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = format!("{scheme}://localhost:{}", listener.local_addr().unwrap().port());
+        let seen = tokio::spawn(async move {
+            let (client, _) = listener.accept().await.unwrap();
+            match scheme {
+                "http" => lead(client).await,
+                _ => lead(tls.accept(client).await.unwrap()).await,
+            }
+        });
+        let path = file.path().display().to_string();
+        let environment = [("SSL_CERT_FILE", &*path), ("HTTPS_PROXY", &proxy)];
+        let told = asked_elsewhere(&fake.base, &environment).await;
+        assert!(told.contains("it was told: helloNone"), "{scheme}: {told}");
+        let head = seen.await.unwrap();
+        let host = fake.base.strip_prefix("https://").unwrap();
+        assert!(head.starts_with(&format!("CONNECT {host} ")), "{head}");
+        assert!(!head.contains("sk-secret"), "{head}");
+    }
 }
 
 #[tokio::test]
