@@ -1,30 +1,19 @@
 //! Connections: which are used again, and what comes over them that is not what one hopes for.
 
 use crate::bodies::{says, says_all};
-use crate::fake::{Fake, LAST, Step, begun, chunk, open, status, stream};
-use crate::scenes::{all, at, folded, reason};
+use crate::fake::{Fake, LAST, Step, begun, chunk, open, status};
+use crate::scenes::{all, at, folded, hello, reason, says_hello};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use turnwire_agent::model::Model;
 use turnwire_agent::model::http::HttpModel;
 use turnwire_core::{ErrorType, Fields, FinishedReason};
 
 /// A model that is never asked twice.
 fn once(fake: &Fake) -> HttpModel {
     at("openai", fake).retries(0).build().unwrap()
-}
-
-async fn says_hello(model: &dyn Model) {
-    let (events, error) = all(model).await;
-    assert_eq!(error, None);
-    assert_eq!(folded(&events).text("").as_deref(), Some("hello"));
-}
-
-fn hello() -> Vec<Step> {
-    stream(&says_all(&["hello"]), 9)
 }
 
 /// Which connection each question came on.
@@ -40,6 +29,16 @@ async fn rest() {
     }
 }
 
+/// Asks so often, and gives which connection each question came on.
+async fn asked(times: usize, fake: &Fake) -> Vec<usize> {
+    let model = once(fake);
+    for _ in 0..times {
+        says_hello(&model).await;
+        rest().await;
+    }
+    lines(fake)
+}
+
 #[tokio::test]
 async fn a_connection_is_used_again_behind_every_whole_answer() {
     let body = says_all(&["hello"]);
@@ -49,12 +48,7 @@ async fn a_connection_is_used_again_behind_every_whole_answer() {
     let hinted = [vec![Step::Send(early)], hello()].concat();
     let trailed = [open(&body, 50), vec![Step::Send(b"0\r\nx-time: 3\r\n\r\n".to_vec())]].concat();
     let fake = Fake::start([hello(), sized, hinted, trailed, hello()]).await;
-    let model = once(&fake);
-    for _ in 0..5 {
-        says_hello(&model).await;
-        rest().await;
-    }
-    assert_eq!(lines(&fake), [0; 5]);
+    assert_eq!(asked(5, &fake).await, [0; 5]);
 }
 
 #[tokio::test]
@@ -75,24 +69,14 @@ async fn a_connection_that_says_it_closes_is_not_used_again() {
     let mut chatty = hello();
     chatty.push(Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()));
     let fake = Fake::start([close, chatty, hello()]).await;
-    let model = once(&fake);
-    for _ in 0..3 {
-        says_hello(&model).await;
-        rest().await;
-    }
-    assert_eq!(lines(&fake), [0, 1, 2]);
+    assert_eq!(asked(3, &fake).await, [0, 1, 2]);
 }
 
 #[tokio::test]
 async fn one_that_was_closed_while_nobody_used_it_costs_no_try() {
     let closes = || [hello(), vec![Step::HangUp]].concat();
     let fake = Fake::start([closes(), closes(), hello()]).await;
-    let model = once(&fake);
-    for _ in 0..3 {
-        says_hello(&model).await;
-        rest().await;
-    }
-    assert_eq!(lines(&fake), [0, 1, 2]);
+    assert_eq!(asked(3, &fake).await, [0, 1, 2]);
 }
 
 #[tokio::test]

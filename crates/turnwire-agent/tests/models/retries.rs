@@ -1,24 +1,14 @@
 //! What is tried again, and what is asked instead.
 
-use crate::bodies::{Scene, body, says, says_all};
+use crate::bodies::{Scene, body, says};
 use crate::fake::{Fake, Step, open, status, stream};
-use crate::scenes::{all, ask, at, folded, reason};
+use crate::scenes::{all, ask, at, folded, hello, reason, says_hello};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use turnwire_agent::model::http::HttpModel;
 use turnwire_agent::model::script::{Line, Script};
 use turnwire_agent::model::{Model, ModelError};
 use turnwire_core::{ErrorType, FinishedReason};
-
-fn hello() -> Vec<Step> {
-    stream(&says_all(&["hello"]), 20)
-}
-
-async fn says_hello(model: &dyn Model) {
-    let (events, error) = all(model).await;
-    assert_eq!(error, None);
-    assert_eq!(folded(&events).text("").as_deref(), Some("hello"));
-}
 
 async fn fails(model: &dyn Model) -> ModelError {
     let (events, error) = all(model).await;

@@ -1,6 +1,6 @@
 //! What providers say, as events: on every wire, however the bytes are cut.
 
-use crate::bodies::{SCENES, Scene, TEXT, THOUGHT, WIRES, body};
+use crate::bodies::{SCENES, Scene, TEXT, THOUGHT, WIRES, body, says_all};
 use crate::fake::{Fake, Step, chunk, open, stream};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -252,7 +252,7 @@ async fn what_the_model_is_sent_next_is_the_fold_of_what_was_emitted() {
 
 #[tokio::test]
 async fn a_piece_of_a_letter_at_the_end_of_a_chunk_is_no_problem() {
-    let lines = crate::bodies::says_all(&["🌍"]);
+    let lines = says_all(&["🌍"]);
     let at_globe = lines.find('🌍').unwrap();
     for cut in 1..4 {
         let (one, two) = lines.as_bytes().split_at(at_globe + cut);
@@ -263,4 +263,16 @@ async fn a_piece_of_a_letter_at_the_end_of_a_chunk_is_no_problem() {
         let (events, _) = all(&at("openai", &fake).build().unwrap()).await;
         assert_eq!(folded(&events).text("").as_deref(), Some("🌍"));
     }
+}
+
+/// A short answer.
+pub fn hello() -> Vec<Step> {
+    stream(&says_all(&["hello"]), 20)
+}
+
+/// Asks a model that gives it.
+pub async fn says_hello(model: &dyn Model) {
+    let (events, error) = all(model).await;
+    assert_eq!(error, None);
+    assert_eq!(folded(&events).text("").as_deref(), Some("hello"));
 }
