@@ -98,7 +98,13 @@ impl Tails {
         for change in changes {
             match change {
                 Change::Push(session, piece) => {
-                    self.sessions.entry(session).or_default().push(piece);
+                    let pieces = self.sessions.entry(session).or_default();
+                    // By itself it would get room for twice as many, and most sessions that grow at
+                    // the same time would hold twice what they need.
+                    if pieces.len() == pieces.capacity() {
+                        pieces.reserve_exact(pieces.len().clamp(4, 16));
+                    }
+                    pieces.push(piece);
                 }
                 Change::Drop(session, place) => self.forget(session, place),
                 Change::Cut(session, piece) => {
