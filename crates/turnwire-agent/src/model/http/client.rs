@@ -222,3 +222,35 @@ fn is_good(since: Instant, line: &mut Line) -> bool {
     let read = Pin::new(line).poll_read(&mut cx, &mut ReadBuf::uninit(&mut space));
     since.elapsed() < IDLE && read.is_pending()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::duplex;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_waits_for_its_next_use_but_not_for_ever() {
+        let home = Arc::new(Home::default());
+        let (line, _other) = duplex(64);
+        home.give(Box::new(line));
+        sleep(IDLE / 2).await;
+        let line = home.take().expect("it is still good");
+        assert!(home.take().is_none(), "it is used once at a time");
+        home.give(line);
+        sleep(IDLE + LOOK).await;
+        assert!(home.rack.lock().lines.is_empty(), "nobody asked for it, and it is closed");
+        assert!(!home.rack.lock().is_watched, "nothing is left to look at");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_closed_or_says_something_is_not_used_again() {
+        let home = Arc::new(Home::default());
+        let (closed, other) = duplex(64);
+        drop(other);
+        home.give(Box::new(closed));
+        let (chatty, mut other) = duplex(64);
+        tokio::io::AsyncWriteExt::write_all(&mut other, b"HTTP/1.1 408").await.expect("room");
+        home.give(Box::new(chatty));
+        assert!(home.take().is_none());
+    }
+}

@@ -57,11 +57,11 @@ impl Way {
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.enforce_http(false);
         let uri = address.as_str().parse().ok();
-        let tls = TlsConnector::from(Arc::new(web::tls(is_plain)?));
+        let tls = if is_plain { None } else { Some(Arc::new(web::tls(false)?).into()) };
         Ok(Self {
             address: address.clone(),
             tcp,
-            tls: (!is_plain).then_some(tls),
+            tls,
             proxy: uri.filter(|_| !is_plain).and_then(|uri| Matcher::from_env().intercept(&uri)),
         })
     }
