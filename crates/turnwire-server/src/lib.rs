@@ -16,6 +16,7 @@
 //! | `protocols` | the protocols that clients have already |
 //! | [`blobs`] | bytes that are stored once |
 //! | `links` | links in messages, and what they lead to |
+//! | `limits` | limits that stay fair between tenants |
 //!
 //! A request goes from `listen` (connections) through `guard` (host, origin, credentials, rate) and
 //! the table in `api` (scope, counters) to its handler in `routes` or `protocols`.
@@ -32,6 +33,7 @@ pub mod extract;
 mod guard;
 mod health;
 pub mod ingest;
+mod limits;
 mod links;
 mod listen;
 pub mod metrics;

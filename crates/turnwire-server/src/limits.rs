@@ -1,0 +1,15 @@
+//! Shared limits that stay fair between tenants: how much runs at once, and how many bytes are buffered.
+//!
+//! Every limit "at once" that several tenants share goes through [`FairQueue`], so that a tenant that
+//! uses up its share delays only itself. Every request body that is held in memory is counted in a
+//! [`ByteBudget`].
+
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the next commits"))]
+mod byte_budget;
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the next commits"))]
+mod fair_queue;
+
+#[expect(unused_imports, reason = "used by the next commits")]
+pub(crate) use byte_budget::{ByteBudget, ReservedBytes};
+#[expect(unused_imports, reason = "used by the next commits")]
+pub(crate) use fair_queue::{FairPermit, FairQueue};
