@@ -1,5 +1,7 @@
 //! Bytes that are too large for the log: stored once per tenant, under their hash.
 
+pub(crate) mod media_type;
+
 use crate::app::App;
 use crate::auth::sha256;
 use crate::config::{Config, Sha256};
@@ -100,7 +102,10 @@ pub(crate) async fn hand_over(
             let left_out = match found {
                 Some(blob) if blob.bytes.len() <= room => {
                     room -= blob.bytes.len();
-                    let kind = data.media_type().map_or(blob.media_type, str::to_owned);
+                    let kind = data.media_type().map_or_else(
+                        || media_type::essence_or_unknown(&blob.media_type),
+                        str::to_owned,
+                    );
                     data.source = DataBlock::bytes(&blob.bytes, kind).source;
                     continue;
                 }
@@ -148,10 +153,10 @@ enum Out {
 async fn move_out(app: &App, tenant: &str, block: &mut DataBlock) -> Result<(), Out> {
     let Some(bytes) = whole(block) else { return Ok(()) };
     let bytes = Bytes::from(bytes.map_err(Out::Bad)?);
-    let media_type = block.media_type().map(str::to_owned);
+    let media_type = block.media_type().map(media_type::essence_or_unknown);
     let hash = sha256(&bytes);
     let blob = Blob {
-        media_type: media_type.clone().unwrap_or_else(|| "application/octet-stream".to_owned()),
+        media_type: media_type.clone().unwrap_or_else(|| media_type::UNKNOWN.to_owned()),
         bytes,
     };
     app.log.store().put_blob(tenant, hash, blob).await.map_err(Out::Log)?;

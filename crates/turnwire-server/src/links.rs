@@ -24,7 +24,7 @@ pub(crate) use trouble::shown;
 
 use crate::app::App;
 use crate::auth::sha256;
-use crate::blobs;
+use crate::blobs::{self, media_type};
 use crate::config::{Config, LinksConfig};
 use crate::error::{ApiError, ApiResult};
 use bytes::Bytes;
@@ -155,7 +155,7 @@ fn wanted(config: &Config, messages: &[Msg]) -> ApiResult<Vec<Wanted>> {
                 .hint("send them in several messages; the operator sets `links.per_message`"));
             }
             if all.iter().all(|known| known.url != *url) {
-                let said = turnwire_wires::request::media_type(block).map(kind::essence);
+                let said = turnwire_wires::request::media_type(block).and_then(media_type::essence);
                 all.push(Wanted { at, url: url.clone(), said, target });
             }
         }
@@ -216,7 +216,8 @@ async fn bring(
         Target::Blob(hash) => match app.log.store().blob(tenant, hash).await? {
             Some(blob) => {
                 let url = blobs::url(&app.config, &hash);
-                return Ok(Found { url, media_type: Some(blob.media_type), original: None });
+                let media_type = Some(media_type::essence_or_unknown(&blob.media_type));
+                return Ok(Found { url, media_type, original: None });
             }
             None if blobs::is_ours(&app.config, url) => {
                 return Err(Trouble::Failed("names a blob that is not here".into()));
@@ -263,14 +264,13 @@ async fn store(
     }
     let kind = kind::of(told.as_deref(), name.as_deref(), &bytes);
     if !app.config.links.types.iter().any(|taken| taken.fits(&kind)) {
-        return Err(Trouble::Kind(format!("is {}, which is not taken", printable(&kind))));
+        return Err(Trouble::Kind(format!("is {kind}, which is not taken")));
     }
     // A picture that is a page is a page about an error, or about cookies.
     let is_media = |said: &&str| matches!(kind::family(said), "image" | "audio" | "video");
     if let Some(said) = said.filter(is_media)
         && kind::family(said) != kind::family(&kind)
     {
-        let (said, kind) = (printable(said), printable(&kind));
         return Err(Trouble::Kind(format!("is said to be {said}, and is {kind}")));
     }
     let hash = sha256(&bytes);
@@ -281,11 +281,6 @@ async fn store(
         media_type: Some(kind),
         original: Some((url.to_owned(), name)),
     })
-}
-
-/// A type as it is repeated: somebody else's server has said it.
-fn printable(kind: &str) -> String {
-    kind.chars().filter(char::is_ascii_graphic).take(80).collect()
 }
 
 /// A message with what was found in the place of its links.

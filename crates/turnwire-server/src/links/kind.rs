@@ -1,13 +1,14 @@
 //! What bytes are: what their server says, what they look like, what they are called.
 
+use crate::blobs::media_type::{UNKNOWN, essence};
+
 /// Types that say nothing.
-const VAGUE: [&str; 6] = [
-    "application/octet-stream",
+const VAGUE: [&str; 5] = [
+    UNKNOWN,
     "binary/octet-stream",
     "application/x-download",
     "application/force-download",
     "application/unknown",
-    "*/*",
 ];
 
 /// How bytes begin: where, with what, what that is.
@@ -72,7 +73,7 @@ const CALLED: [(&str, &str); 34] = [
 
 /// The type of bytes. `told` is what their server says, `name` what they are called.
 pub(super) fn of(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String {
-    let told = told.map(essence).filter(|told| is_clear(told));
+    let told = told.and_then(essence).filter(|told| !VAGUE.contains(&told.as_str()));
     let seen = seen(bytes);
     match (told, seen) {
         // Servers mix up formats of one family; the bytes know better.
@@ -82,23 +83,14 @@ pub(super) fn of(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String
         (None, None) => match name.and_then(called) {
             Some(called) => called.to_owned(),
             None if is_text(bytes) => "text/plain".to_owned(),
-            None => "application/octet-stream".to_owned(),
+            None => UNKNOWN.to_owned(),
         },
     }
-}
-
-/// A type in small letters, without its parameters.
-pub(super) fn essence(kind: &str) -> String {
-    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// What stands before the `/`.
 pub(super) fn family(kind: &str) -> &str {
     kind.split('/').next().unwrap_or_default()
-}
-
-fn is_clear(kind: &str) -> bool {
-    kind.contains('/') && !VAGUE.contains(&kind)
 }
 
 fn seen(bytes: &[u8]) -> Option<&'static str> {
@@ -132,6 +124,10 @@ mod tests {
             (None, Some("a.PDF"), b"x", "application/pdf"),
             (None, Some("a.pdf"), png, "image/png"),
             (Some("nonsense"), Some("a"), b"words", "text/plain"),
+            (Some("*/*"), None, b"words", "text/plain"),
+            (Some("image/png, text/html"), None, b"words", "text/plain"),
+            (Some("image/jpeg, text/html"), None, png, "image/png"),
+            (Some("image/\"png"), None, b"\0", "application/octet-stream"),
             (None, None, b"\0\x01", "application/octet-stream"),
             (Some("audio/mp4"), None, b"\0\0\0\x20ftypisom", "audio/mp4"),
             (None, None, b"\0\0\0\x20ftypisom", "video/mp4"),

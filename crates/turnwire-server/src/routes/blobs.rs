@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::auth::sha256;
-use crate::blobs;
+use crate::blobs::{self, media_type};
 use crate::config::Sha256;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, read_body};
@@ -20,40 +20,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use turnwire_log::store::Blob;
 
-/// What bytes are when nobody says.
-const UNKNOWN: &str = "application/octet-stream";
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-resource-policy");
 
-/// What a browser may show by itself: nothing of this runs a script. Everything else is handed out
-/// to be saved, because a page of HTML or an SVG would act in the name of whoever opens it.
-const SHOWN: [&str; 25] = [
-    "image/png",
-    "image/jpeg",
-    "image/gif",
-    "image/webp",
-    "image/avif",
-    "image/bmp",
-    "image/x-icon",
-    "image/vnd.microsoft.icon",
-    "audio/mpeg",
-    "audio/mp3",
-    "audio/mp4",
-    "audio/aac",
-    "audio/wav",
-    "audio/wave",
-    "audio/x-wav",
-    "audio/ogg",
-    "audio/webm",
-    "audio/flac",
-    "video/mp4",
-    "video/webm",
-    "video/ogg",
-    "video/quicktime",
-    "video/mpeg",
-    "video/x-matroska",
-    PDF,
-];
-/// Browsers show these in a viewer of their own, which a sandbox would keep from starting.
-const PDF: &str = "application/pdf";
+/// Every answer has these. Blobs come from outside and are served from the console's origin: a
+/// browser must neither guess their type nor run anything in them.
+const PROTECTION: [(HeaderName, &str); 2] =
+    [(X_CONTENT_TYPE_OPTIONS, "nosniff"), (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")];
 
 #[derive(Serialize)]
 struct Stored {
@@ -72,7 +45,10 @@ pub async fn put_blob(
     if !caller.may(Scope::Publish) {
         caller.need(Scope::Chat)?;
     }
-    let media_type = media_type(request.headers().get(CONTENT_TYPE))?;
+    let media_type = media_type::of_request(request.headers()).ok_or_else(|| {
+        ApiError::bad_request("invalid content-type: expected one media type")
+            .hint("for example `image/png`; without one the bytes are application/octet-stream")
+    })?;
     let limits = &app.config.limits;
     let bytes = read_body(request, limits.blob.bytes(), limits.body_timeout.0).await?;
     let (hash, size) = (sha256(&bytes), bytes.len());
@@ -98,36 +74,27 @@ async fn put(
     Ok((media_type, StatusCode::CREATED))
 }
 
-fn media_type(header: Option<&HeaderValue>) -> ApiResult<String> {
-    let Some(header) = header else { return Ok(UNKNOWN.to_owned()) };
-    let text = header.to_str().ok().map(str::trim).filter(|text| text.len() <= 255);
-    match text.map(|text| (text, essence(text))) {
-        Some((text, essence)) if is_media_type(essence) => Ok(text.to_owned()),
-        _ => Err(ApiError::bad_request("the content-type is no media type")
-            .hint("it looks like `image/png`; without one the bytes are application/octet-stream")),
-    }
-}
-
-/// A media type without its parameters.
-fn essence(text: &str) -> &str {
-    text.split_once(';').map_or(text, |(essence, _)| essence).trim()
-}
-
-fn is_media_type(text: &str) -> bool {
-    let is_token = |text: &str| {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
-        !text.is_empty() && text.bytes().all(fits)
-    };
-    text.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub))
-}
-
 /// `GET /v1/blobs/{hash}`
 pub async fn get_blob(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
     asked: HeaderMap,
-) -> ApiResult<Response> {
+) -> Response {
+    let answer = find_blob(&app, &caller, &id, &asked).await;
+    let mut response = answer.unwrap_or_else(IntoResponse::into_response);
+    let headers = response.headers_mut();
+    for (name, value) in PROTECTION {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // Pages elsewhere that the settings let use this server may show its pictures.
+    let is_alone = app.config.origins.is_empty();
+    let reach = if is_alone { "same-origin" } else { "cross-origin" };
+    headers.insert(CROSS_ORIGIN_RESOURCE_POLICY, HeaderValue::from_static(reach));
+    response
+}
+
+async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> ApiResult<Response> {
     caller.need(Scope::Read)?;
     let hash = id.parse::<Sha256>().map_err(|_| {
         ApiError::bad_request("this is no id of a blob: 64 hexadecimal digits, its SHA-256")
@@ -166,21 +133,15 @@ pub async fn get_blob(
     }
 }
 
-fn headers(media_type: &str, tag: &str) -> HeaderMap {
-    let kind = essence(media_type).to_ascii_lowercase();
-    let is_shown = SHOWN.contains(&kind.as_str());
+fn headers(stored_type: &str, tag: &str) -> HeaderMap {
+    let served = media_type::served(stored_type);
     let mut headers = HeaderMap::new();
-    let known = if is_media_type(&kind) { media_type } else { UNKNOWN };
-    put_in(&mut headers, CONTENT_TYPE, known);
+    headers.insert(CONTENT_TYPE, served.content_type);
+    put_in(&mut headers, CONTENT_DISPOSITION, served.disposition);
     put_in(&mut headers, ETAG, tag);
     put_in(&mut headers, ACCEPT_RANGES, "bytes");
     // The bytes of a hash never change; whose they are does matter, so only the client keeps them.
     put_in(&mut headers, CACHE_CONTROL, "private, max-age=31536000, immutable");
-    put_in(&mut headers, X_CONTENT_TYPE_OPTIONS, "nosniff");
-    put_in(&mut headers, CONTENT_DISPOSITION, if is_shown { "inline" } else { "attachment" });
-    if kind != PDF {
-        put_in(&mut headers, CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox");
-    }
     headers
 }
 
@@ -253,24 +214,5 @@ mod tests {
             assert_eq!(part(header, 10), expected, "{header}");
         }
         assert_eq!(part("bytes=0-", 0), Some(Part::Beyond));
-    }
-
-    #[test]
-    fn what_could_run_a_script_is_not_shown() {
-        for (kind, disposition) in [
-            ("image/png", "inline"),
-            ("IMAGE/PNG; x=y", "inline"),
-            ("application/pdf", "inline"),
-            ("image/svg+xml", "attachment"),
-            ("text/html; charset=utf-8", "attachment"),
-            ("application/xhtml+xml", "attachment"),
-            ("text/plain", "attachment"),
-        ] {
-            let headers = headers(kind, "\"x\"");
-            assert_eq!(headers[CONTENT_DISPOSITION], disposition, "{kind}");
-            assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
-            let sandbox = headers.contains_key(CONTENT_SECURITY_POLICY);
-            assert_eq!(sandbox, kind != "application/pdf", "{kind}");
-        }
     }
 }

@@ -33,6 +33,57 @@ async fn a_link_becomes_a_blob_and_is_remembered() {
 }
 
 #[tokio::test]
+async fn the_type_that_a_site_tells_is_stored_only_where_it_is_one() {
+    let site = Site::open().await;
+    for (told, expected) in [
+        ("application/pdf;x=y,%20text/html", "application/pdf"),
+        ("image/png,text/html", "text/plain"),
+        ("TEXT/html", "text/html"),
+        ("image/\"", "text/plain"),
+    ] {
+        let house = House::open(&settings(&site, ""));
+        house.quiet("s").await;
+        let answer = house.say("s", &[&site.url(&format!("/as?{told}"))]).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let source = house.files("s").await[0]["source"].clone();
+        assert_eq!(source["media_type"], expected, "{told}");
+        let (_, id) = source["url"].as_str().unwrap().rsplit_once('/').unwrap();
+        let blob = house.get(&format!("/v1/blobs/{id}")).await;
+        assert_eq!(blob.header("content-type"), Some(expected), "{told}");
+        assert_eq!(blob.header("content-disposition"), Some("attachment"), "{told}");
+        assert_eq!(blob.header("content-security-policy"), Some("default-src 'none'; sandbox"));
+    }
+}
+
+#[tokio::test]
+async fn the_type_that_a_message_tells_is_stored_only_where_it_is_one() {
+    for (told, expected) in [
+        (json!("application/pdf;x=y, text/html"), "application/pdf"),
+        (json!("image/png, text/html"), "application/octet-stream"),
+        (json!("text/html\r\nx: y"), "application/octet-stream"),
+        (json!(""), "application/octet-stream"),
+        (json!("Image/SVG+xml;charset=utf-7"), "image/svg+xml"),
+        (Value::Null, "application/octet-stream"),
+    ] {
+        let house = House::open("");
+        house.quiet("s").await;
+        let mut source = json!({"type": "base64", "data": "QUJD".repeat(20_000)});
+        if !told.is_null() {
+            source["media_type"] = told.clone();
+        }
+        let message = json!({"content": [{"type": "data", "source": source}]});
+        let answer = house.post("/v1/sessions/s/messages", &message).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let source = house.files("s").await[0]["source"].clone();
+        let (_, id) = source["url"].as_str().unwrap().rsplit_once('/').unwrap();
+        let blob = house.get(&format!("/v1/blobs/{id}")).await;
+        assert_eq!(blob.header("content-type"), Some(expected), "{told}");
+        assert_eq!(blob.header("content-disposition"), Some("attachment"), "{told}");
+        assert_eq!(blob.header("x-content-type-options"), Some("nosniff"));
+    }
+}
+
+#[tokio::test]
 async fn the_same_bytes_are_stored_once_and_the_same_link_is_fetched_once() {
     let site = Site::open().await;
     let house = House::open(&settings(&site, ""));

@@ -84,6 +84,8 @@ async fn answer(
             whole("image/png", PNG)
         }
         "/lying.png" => whole("image/jpeg", PNG),
+        // Any type that the query says.
+        "/as" => whole(&query.replace("%20", " "), b"<script>1</script>"),
         "/page" => whole("text/html; charset=utf-8", b"<h1>Please accept cookies</h1>"),
         "/zip" => whole("application/zip", b"PK\x03\x04"),
         "/empty" => whole("image/png", b""),
