@@ -64,7 +64,7 @@ impl App {
         let turns = Turns::new(log.clone(), config.clone(), agents.clone(), metrics.agents.clone());
         Ok(Arc::new(Self {
             log,
-            links: Links::new(&config.links),
+            links: Links::new(&config),
             config,
             auth,
             agents,

@@ -6,10 +6,8 @@
 
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the next commits"))]
 mod byte_budget;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the next commits"))]
 mod fair_queue;
 
 #[expect(unused_imports, reason = "used by the next commits")]
 pub(crate) use byte_budget::{ByteBudget, ReservedBytes};
-#[expect(unused_imports, reason = "used by the next commits")]
-pub(crate) use fair_queue::{FairPermit, FairQueue};
+pub(crate) use fair_queue::FairQueue;

@@ -27,12 +27,12 @@ use crate::auth::sha256;
 use crate::blobs::{self, media_type};
 use crate::config::{Config, LinksConfig};
 use crate::error::{ApiError, ApiResult};
+use crate::limits::FairQueue;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use trouble::Trouble;
 use turnwire_core::block::{DataKind, UrlSource};
@@ -52,14 +52,15 @@ const LONGEST_NAME: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Links {
     web: Web,
-    /// So many at the same time.
-    room: Semaphore,
+    queue: FairQueue,
 }
 
 impl Links {
-    pub(crate) fn new(config: &LinksConfig) -> Self {
-        let room = Semaphore::new(config.at_once.min(Semaphore::MAX_PERMITS));
-        Self { web: Web::default(), room }
+    pub(crate) fn new(config: &Config) -> Self {
+        let LinksConfig { at_once, at_once_per_tenant, .. } = config.links;
+        let share = if config.auth.has_credentials() { at_once / 4 } else { at_once };
+        let queue = FairQueue::new(at_once, at_once_per_tenant.unwrap_or(share));
+        Self { web: Web::default(), queue }
     }
 }
 
@@ -233,8 +234,7 @@ async fn bring(
     let config = &app.config.links;
     let most = config.size.bytes().min(app.config.limits.blob.bytes());
     let work = async {
-        // It is never closed.
-        let _room = app.links.room.acquire().await;
+        let _permit = app.links.queue.acquire(tenant).await.map_err(Trouble::Limit)?;
         match target {
             Some(Target::Web(url)) => app.links.web.fetch(config, url, most).await.map(Some),
             Some(Target::File(folder, url)) => file::read(folder, url, most).await.map(Some),

@@ -110,7 +110,11 @@ fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
 }
 
 fn links(links: &LinksConfig, wrong: &mut Wrong<'_>) {
-    let counts = [("per_message", links.per_message), ("at_once", links.at_once)];
+    let counts = [
+        ("per_message", links.per_message),
+        ("at_once", links.at_once),
+        ("at_once_per_tenant", links.at_once_per_tenant.unwrap_or(1)),
+    ];
     for (key, _) in counts.into_iter().filter(|(_, count)| *count == 0) {
         wrong(&["links", key], "at least 1; `fetch = false` turns the fetching off".into());
     }

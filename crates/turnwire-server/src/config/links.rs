@@ -29,6 +29,8 @@ pub struct LinksConfig {
     pub per_message: usize,
     /// How many are brought in at the same time, for everybody together.
     pub at_once: usize,
+    /// How many of one tenant. `None`: a quarter of `at_once`, or all where there is one tenant.
+    pub at_once_per_tenant: Option<usize>,
 }
 
 impl Default for LinksConfig {
@@ -57,6 +59,7 @@ impl Default for LinksConfig {
             redirects: 5,
             per_message: 16,
             at_once: 16,
+            at_once_per_tenant: None,
         }
     }
 }

@@ -15,6 +15,8 @@ pub(super) enum Trouble {
     Kind(String),
     /// It cannot be had.
     Failed(Cow<'static, str>),
+    /// A limit that is shared with other requests.
+    Limit(ApiError),
     /// The store failed.
     Store(turnwire_log::Error),
 }
@@ -54,6 +56,7 @@ impl Trouble {
                      POST /v1/blobs, and refer to its URL",
                 )
             }
+            Self::Limit(error) => error,
             Self::Store(error) => error.into(),
         }
     }

@@ -27,6 +27,10 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
         ("[links]\ntypes = [\"pictures\"]", vec!["turnwire.toml:2:10: links.types: ", "image/*"]),
         ("[links]\ntypes = []", vec!["turnwire.toml:2:1: links.types: without a type"]),
         ("[links]\nat_once = 0", vec!["turnwire.toml:2:1: links.at_once: at least 1"]),
+        (
+            "[links]\nat_once_per_tenant = 0",
+            vec!["turnwire.toml:2:1: links.at_once_per_tenant: at least 1"],
+        ),
         ("[links]\ntimeout = \"0s\"", vec!["turnwire.toml:2:1: links.timeout: more than nothing"]),
         ("[limits]\nheaders = 12", vec!["turnwire.toml:2:1: limits.headers: at least 1024"]),
         ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),

@@ -7,6 +7,7 @@
 )]
 
 mod blocks;
+mod fairness;
 mod fetching;
 mod files;
 mod house;

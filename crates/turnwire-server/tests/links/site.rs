@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot much of a picture";
@@ -13,6 +13,8 @@ pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot much of a picture";
 pub struct Site {
     pub address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
+    /// Changes with each request.
+    requests: watch::Sender<usize>,
     /// How many of those who wait at `/gate.png` may go on.
     pub gate: Arc<Semaphore>,
 }
@@ -28,23 +30,32 @@ impl Site {
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let gate = Arc::new(Semaphore::new(0));
-        let (asked_, gate_) = (asked.clone(), gate.clone());
+        let requests = watch::Sender::new(0);
+        let (asked_, gate_, requests_) = (asked.clone(), gate.clone(), requests.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (asked, gate, tls) = (asked_.clone(), gate_.clone(), tls.clone());
+                let requests = requests_.clone();
                 tokio::spawn(async move {
                     match tls {
-                        Some(tls) => answer(tls.accept(stream).await.ok()?, asked, gate).await,
-                        None => answer(stream, asked, gate).await,
+                        Some(tls) => {
+                            answer(tls.accept(stream).await.ok()?, asked, gate, requests).await
+                        }
+                        None => answer(stream, asked, gate, requests).await,
                     }
                 });
             }
         });
-        Self { address, asked, gate }
+        Self { address, asked, requests, gate }
     }
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    /// Waits for the first so many requests.
+    pub async fn until_asked(&self, count: usize) {
+        self.requests.subscribe().wait_for(|requests| *requests >= count).await.unwrap();
     }
 
     /// The paths that were asked for. A connection on which nothing was asked is an empty one.
@@ -57,6 +68,7 @@ async fn answer(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     asked: Arc<Mutex<Vec<String>>>,
     gate: Arc<Semaphore>,
+    requests: watch::Sender<usize>,
 ) -> Option<()> {
     let at = {
         let mut asked = asked.lock();
@@ -70,6 +82,7 @@ async fn answer(
     let head = String::from_utf8(head).unwrap();
     let path = head.split(' ').nth(1)?.to_owned();
     asked.lock()[at].clone_from(&path);
+    requests.send_modify(|requests| *requests += 1);
     let whole = |kind: &str, body: &[u8]| {
         let length = body.len();
         let head =
