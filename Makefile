@@ -12,7 +12,7 @@ EXAMPLES := $(CURDIR)/target/debug/examples
 
 .PHONY: help run test test-rust test-fuzz test-peers test-agentscope test-openai test-anthropic \
 	test-ag-ui test-ai-sdk test-blocks test-together test-aimock test-server-peers test-eventsource test-typescript \
-	test-console console chromium peers-build check bench bench-server bench-agent bench-typescript fuzz soak clean
+	test-console console chromium peers-build check bench bench-server bench-agent bench-typescript abuse fuzz soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +113,10 @@ bench-agent: $(PEERS)/agentscope/ready ## the figures of the agents that reply, 
 
 bench-typescript: clients/typescript/node_modules/ready ## what the fold costs in TypeScript
 	cd clients/typescript && npm run --silent bench
+
+abuse: ## attack a server: memory and time under each attack, beside the bound (ATTACKS="NAME …" for some)
+	cargo build --quiet --release -p turnwire
+	TURNWIRE="$(CURDIR)/target/release/turnwire" $(PYTHON) tests/abuse/run.py $(ATTACKS)
 
 soak: ## kill the server SOAK_ROUNDS (1000) times under load: nothing may be lost
 	SOAK_ROUNDS=$(SOAK_ROUNDS) cargo test --release -p turnwire --test crash -- --nocapture nothing_is_lost
