@@ -100,7 +100,7 @@ check: ## formatting, lints, documentation, licences: run it before each commit
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences and sources were not checked"; fi
 
-bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready bench-server ## the figures of the README, beside the packages that others use
+bench: $(PEERS)/agentscope/ready $(PEERS)/bench/ready bench-server ## the figures of docs/benchmarks.md, beside the packages that others use
 	AGENTSCOPE_PYTHON="$(CURDIR)/$(PEERS)/agentscope/bin/python" cargo bench -p turnwire-core --bench fold
 	PROVIDERS_PYTHON="$(CURDIR)/$(PEERS)/bench/bin/python" cargo bench -p turnwire-wires --bench wires
 
