@@ -5,6 +5,7 @@ use crate::auth::Auth;
 use crate::config::Config;
 use crate::error::ApiResult;
 use crate::ingest::Ingest;
+use crate::limits::ByteBudget;
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::stream;
@@ -34,6 +35,8 @@ pub struct App {
     pub ingest: Ingest,
     /// What brings in what links in messages lead to.
     pub(crate) links: Links,
+    /// The bytes of request bodies that are held in memory.
+    pub(crate) buffered: ByteBudget,
     /// What is counted.
     pub metrics: Metrics,
     /// Work that outlives its request. A server that stops waits for it.
@@ -65,6 +68,10 @@ impl App {
         Ok(Arc::new(Self {
             log,
             links: Links::new(&config),
+            buffered: ByteBudget::new(
+                config.limits.buffered.bytes(),
+                config.limits.buffered_per_tenant.bytes(),
+            ),
             config,
             auth,
             agents,

@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hosts::Hosts;
 use http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use origins::Origins;
 use request_id::RequestIds;
@@ -136,6 +136,10 @@ impl Guard {
         };
         if let Some(origin) = origin {
             self.origins.share(&origin, response.headers_mut());
+        }
+        if response.status() == StatusCode::REQUEST_TIMEOUT && version == Version::HTTP_11 {
+            // The rest of the body would be read as the next request.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let line = Line { method: &method, uri: &uri, conn, request_id: &request_id, start };
         self.log(&line, &mut response);

@@ -4,10 +4,8 @@
 //! uses up its share delays only itself. Every request body that is held in memory is counted in a
 //! [`ByteBudget`].
 
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the next commits"))]
 mod byte_budget;
 mod fair_queue;
 
-#[expect(unused_imports, reason = "used by the next commits")]
 pub(crate) use byte_budget::{ByteBudget, ReservedBytes};
 pub(crate) use fair_queue::FairQueue;

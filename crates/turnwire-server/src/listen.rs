@@ -28,6 +28,10 @@ use tokio_rustls::TlsAcceptor;
 
 /// How many connections the system keeps until they are accepted.
 const BACKLOG: u32 = 4096;
+/// How many requests one HTTP/2 connection may have open.
+const STREAMS: u32 = 200;
+/// How many bytes of bodies an HTTP/2 client may send before they are read.
+const WINDOW: u32 = 256 * 1024;
 
 /// A listener that is ready to serve.
 pub struct Server {
@@ -164,7 +168,10 @@ fn http2(app: &App) -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.headers.0).unwrap_or(u32::MAX))
-        .max_concurrent_streams(200)
+        .max_concurrent_streams(STREAMS)
+        // What a connection may hold of bodies that nobody reads yet, all streams together.
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
         .max_send_buf_size(64 * 1024)
         .keep_alive_interval(limits.heartbeat.0)
         .keep_alive_timeout(limits.write_stall.0);

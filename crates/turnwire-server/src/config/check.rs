@@ -14,6 +14,7 @@ pub(crate) fn check(config: &Config, source: &Source<'_>) -> Vec<Problem> {
     agents::check(config, &mut wrong);
     credentials(config, &mut wrong);
     limits(&config.limits, &mut wrong);
+    budgets(&config.limits, &mut wrong);
     links(&config.links, &mut wrong);
     problems
 }
@@ -94,6 +95,7 @@ fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
     at_least("event", limits.event.0, 1024);
     at_least("websocket_frame", limits.websocket_frame.0, 1024);
     at_least("headers", limits.headers.0, 1024);
+    at_least("body_rate", limits.body_rate.0, 1);
     at_least("connections", limits.connections as u64, 1);
     at_least("connections_per_tenant", limits.connections_per_tenant as u64, 1);
     at_least("requests_per_second", u64::from(limits.requests_per_second), 1);
@@ -106,6 +108,17 @@ fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
     ];
     for (key, _) in zero.into_iter().filter(|(_, time)| time.0.is_zero()) {
         wrong(&["limits", key], "more than nothing".into());
+    }
+}
+
+/// A budget in which not even one body fits would refuse bodies that are small enough.
+fn budgets(limits: &Limits, wrong: &mut Wrong<'_>) {
+    let smaller = |what: &str| format!("at least as much as `{what}`: one has to fit");
+    if limits.buffered_per_tenant < limits.body {
+        wrong(&["limits", "buffered_per_tenant"], smaller("body"));
+    }
+    if limits.buffered < limits.buffered_per_tenant {
+        wrong(&["limits", "buffered"], smaller("buffered_per_tenant"));
     }
 }
 

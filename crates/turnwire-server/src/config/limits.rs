@@ -26,6 +26,13 @@ pub struct Limits {
     pub headers_timeout: Time,
     /// How long a client may send nothing in the middle of a body.
     pub body_timeout: Time,
+    /// The least number of bytes a second in which a body has to come. A client may be as far behind as
+    /// `body_timeout`.
+    pub body_rate: Size,
+    /// Bytes of request bodies that are held in memory, of everybody together.
+    pub buffered: Size,
+    /// Bytes of one tenant's request bodies that are held in memory.
+    pub buffered_per_tenant: Size,
     /// How long a connection may stay open between two requests.
     pub idle_timeout: Time,
     /// How long a client may take nothing of what is sent to it.
@@ -54,6 +61,9 @@ impl Default for Limits {
             headers: Size::kib(16),
             headers_timeout: seconds(10),
             body_timeout: seconds(30),
+            body_rate: Size::kib(4),
+            buffered: Size::mib(512),
+            buffered_per_tenant: Size::mib(128),
             idle_timeout: seconds(75),
             write_stall: seconds(30),
             heartbeat: seconds(15),

@@ -72,7 +72,11 @@ pub(crate) async fn answer(request: Request, manner: &Manner) -> ApiResult<Respo
     } else {
         results::bring(&request, &asked).await?
     };
-    let mut response = tell(&request.app, &asked, &turn, manner).await?;
+    // The answer may take minutes, and none of this is needed for it.
+    let app = Arc::clone(&request.app);
+    drop(request);
+    let asked = Asked { said: Vec::new(), results: Vec::new(), ..asked };
+    let mut response = tell(&app, &asked, &turn, manner).await?;
     if turn.replayed {
         let replayed = HeaderName::from_static("idempotency-replayed");
         response.headers_mut().insert(replayed, HeaderValue::from_static("true"));

@@ -49,8 +49,8 @@ pub async fn put_blob(
         ApiError::bad_request("invalid content-type: expected one media type")
             .hint("for example `image/png`; without one the bytes are application/octet-stream")
     })?;
-    let limits = &app.config.limits;
-    let bytes = read_body(request, limits.blob.bytes(), limits.body_timeout.0).await?;
+    let limit = app.config.limits.blob.bytes();
+    let bytes = read_body(&app, caller.tenant(), request, limit).await?;
     let (hash, size) = (sha256(&bytes), bytes.len());
     let (id, url) = (blobs::id(&hash), blobs::url(&app.config, &hash));
     let (media_type, status) = put(&app, &caller, hash, Blob { media_type, bytes }).await?;

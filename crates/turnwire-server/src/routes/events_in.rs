@@ -49,8 +49,8 @@ where
     }
     let key = caller.session(id)?;
     let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
-    let limits = &app.config.limits;
-    let bytes = read_body(request, limits.body.bytes(), limits.body_timeout.0).await?;
+    let limit = app.config.limits.body.bytes();
+    let bytes = read_body(app, caller.tenant(), request, limit).await?;
     let batch = ingest::read(app, &session, wire, &bytes).await?;
     let result = match publisher {
         Some(publisher) => {

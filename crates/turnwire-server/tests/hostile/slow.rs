@@ -91,3 +91,66 @@ async fn whoever_hangs_up_in_the_middle_leaves_nothing_behind() {
     target.still_serves().await;
     target.stop().await;
 }
+
+/// Sends a body that never ends, a byte at a time, for as long as anybody listens. Returns what the
+/// server says.
+async fn drip(target: &Target, path: &str, headers: &str, encoding: &str) -> String {
+    let head = request("POST", path, &format!("{headers}{encoding}"), b"");
+    let mut stream = send(target, &head).await;
+    let (mut from, mut to) = stream.split();
+    let drops: &[u8] = if encoding.contains("chunked") { b"1\r\n \r\n" } else { b" " };
+    let dripping = async {
+        while to.write_all(drops).await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let mut said = Vec::new();
+    let over = async {
+        tokio::select! {
+            () = dripping => {}
+            _ = from.read_to_end(&mut said) => {}
+        }
+    };
+    crate::running::within(over).await;
+    String::from_utf8(said).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_comes_a_byte_at_a_time_is_408_and_the_connection_is_closed() {
+    let server = Target::new().await;
+    let target = &server;
+    let producer = "turnwire-producer: p.1\r\n";
+    let cases = [
+        ("/v1/sessions", "", r#"{"error":{"type":"timeout""#),
+        ("/v1/sessions/s/messages", "", r#"{"error":{"type":"timeout""#),
+        ("/v1/sessions/s/events", producer, r#"{"error":{"type":"timeout""#),
+        ("/v1/blobs", "", r#"{"error":{"type":"timeout""#),
+        ("/ag-ui/demo", "", r#"{"error":{"type":"timeout""#),
+        (
+            "/v1/chat/completions",
+            "",
+            r#""type":"invalid_request_error","param":null,"code":"timeout""#,
+        ),
+        ("/v1/responses", "", r#""type":"invalid_request_error","param":null,"code":"timeout""#),
+        ("/v1/messages", "", r#"{"type":"error","error":{"type":"invalid_request_error""#),
+    ];
+    let each = cases.map(|(path, headers, error)| async move {
+        for encoding in ["content-length: 100000\r\n", "transfer-encoding: chunked\r\n"] {
+            let said = drip(target, path, headers, encoding).await;
+            assert!(said.starts_with("HTTP/1.1 408"), "{path}: {said}");
+            assert!(said.contains("connection: close"), "{path}: {said}");
+            let body = said.split_once("\r\n\r\n").unwrap().1;
+            assert!(body.contains("too slowly"), "{path}: {body}");
+            assert!(same_words(body, error), "{path}: {body}");
+        }
+    });
+    futures_util::future::join_all(each).await;
+    server.still_serves().await;
+    server.stop().await;
+}
+
+/// Whether a body has these words, in whatever order its fields are.
+fn same_words(body: &str, words: &str) -> bool {
+    words.split(',').all(|word| body.contains(word.trim_matches(|c| c == '{' || c == '}')))
+}

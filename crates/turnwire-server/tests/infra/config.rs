@@ -32,6 +32,15 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
             vec!["turnwire.toml:2:1: links.at_once_per_tenant: at least 1"],
         ),
         ("[links]\ntimeout = \"0s\"", vec!["turnwire.toml:2:1: links.timeout: more than nothing"]),
+        ("[limits]\nbody_rate = 0", vec!["turnwire.toml:2:1: limits.body_rate: at least 1"]),
+        (
+            "[limits]\nbuffered_per_tenant = \"1 MiB\"",
+            vec!["turnwire.toml:2:1: limits.buffered_per_tenant: at least as much as `body`"],
+        ),
+        (
+            "[limits]\nbuffered = \"100 MiB\"",
+            vec!["turnwire.toml:2:1: limits.buffered: at least as much as `buffered_per_tenant`"],
+        ),
         ("[limits]\nheaders = 12", vec!["turnwire.toml:2:1: limits.headers: at least 1024"]),
         ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),
         ("origins = [\"*\"]", vec!["turnwire.toml:1:12: origins: ", "each one has to be named"]),

@@ -1,9 +1,10 @@
 //! Too much, too slow, too many; and how it ends.
 
-use crate::support::{closed, read_answer, start, token, within};
+use crate::support::{Answer, Running, closed, read_answer, start, token, within};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use turnwire_server::config::Config;
 use turnwire_server::{App, Server};
 
@@ -144,6 +145,114 @@ async fn there_are_only_so_many_connections() {
     server.stop().await;
 }
 
+/// A request whose body never ends, on a connection of its own.
+async fn unfinished(server: &Running, token: &str, bytes: usize) -> TcpStream {
+    let headers = [("x-api-key", token), ("transfer-encoding", "chunked")];
+    let head = server.request("POST", "/v1/sessions", &headers);
+    let chunk = format!("{bytes:x}\r\n{}\r\n", " ".repeat(bytes));
+    let mut stream = server.connect().await;
+    // It may be refused before all of it was sent.
+    let _ = stream.write_all((head + &chunk).as_bytes()).await;
+    stream
+}
+
+/// How many of these connections are answered within `wanted`; the others are still open.
+async fn answered(open: &mut Vec<TcpStream>, wanted: usize) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    while answers.len() < wanted {
+        let waiting = open.iter_mut().map(|stream| Box::pin(stream.readable()));
+        let (_, at, _) = within(futures_util::future::select_all(waiting)).await;
+        let answer = within(read_answer(&mut open[at])).await.expect("an answer");
+        answers.push(answer);
+        open.swap_remove(at);
+    }
+    answers
+}
+
+#[tokio::test]
+async fn bytes_that_are_held_are_counted_per_tenant() {
+    let tokens = token("tw_a", "a", "chat") + &token("tw_b", "b", "chat");
+    let server = start(&format!(
+        "[limits]\nbody = \"1 MiB\"\nbuffered_per_tenant = \"1 MiB\"\nbuffered = \"3 MiB\"\n{tokens}"
+    ));
+    let mut open = Vec::new();
+    for _ in 0..8 {
+        open.push(unfinished(&server, "tw_a", 300 << 10).await);
+    }
+    // At most three fit.
+    for answer in answered(&mut open, 5).await {
+        assert_eq!((answer.status, answer.kind().as_str()), (429, "too_many_bytes"));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    let mut other = unfinished(&server, "tw_b", 600 << 10).await;
+    other.write_all(b"0\r\n\r\n").await.unwrap();
+    let answer = within(read_answer(&mut other)).await.unwrap();
+    assert_ne!((answer.status, answer.kind().as_str()), (429, "too_many_bytes"));
+    // What was taken so far goes on.
+    let mut finished = 0;
+    for mut stream in open {
+        let _ = stream.write_all(b"0\r\n\r\n").await;
+        let answer = within(read_answer(&mut stream)).await.unwrap();
+        match (answer.status, answer.kind().as_str()) {
+            (422, "no_such_agent") => finished += 1,
+            (429, "too_many_bytes") => {}
+            _ => panic!("{answer:?}"),
+        }
+    }
+    assert!(finished > 0);
+    let mut again = unfinished(&server, "tw_a", 600 << 10).await;
+    again.write_all(b"0\r\n\r\n").await.unwrap();
+    assert_eq!(within(read_answer(&mut again)).await.unwrap().status, 422);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_held_are_counted_in_all() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let tokens: String =
+        names.iter().map(|name| token(&format!("tw_{name}"), name, "chat")).collect();
+    let server = start(&format!(
+        "[limits]\nbody = \"1 MiB\"\nbuffered_per_tenant = \"1 MiB\"\nbuffered = \"1 MiB\"\n{tokens}"
+    ));
+    let mut open = Vec::new();
+    for name in names {
+        open.push(unfinished(&server, &format!("tw_{name}"), 300 << 10).await);
+    }
+    for answer in answered(&mut open, 3).await {
+        assert_eq!((answer.status, answer.kind().as_str()), (503, "too_many_bytes"));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    drop(open);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_without_credentials_is_not_read() {
+    let server = start(&token("tw_a", "a", "chat"));
+    for (method, path) in [
+        ("POST", "/v1/sessions"),
+        ("PATCH", "/v1/sessions/s"),
+        ("POST", "/v1/sessions/s/messages"),
+        ("POST", "/v1/sessions/s/events"),
+        ("POST", "/v1/sessions/s/replies"),
+        ("POST", "/v1/blobs"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/messages"),
+        ("POST", "/v1/responses"),
+        ("POST", "/ag-ui/demo"),
+        ("POST", "/ai-sdk/demo"),
+        ("POST", "/v1/tickets"),
+    ] {
+        let mut stream = server.connect().await;
+        let head = server.request(method, path, &[("content-length", "10000000")]);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = within(read_answer(&mut stream)).await.unwrap();
+        assert_eq!(answer.status, 401, "{method} {path}: {answer:?}");
+        assert!(closed(&mut stream).await);
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn stopping_finishes_what_is_open_and_takes_nothing_new() {
     let mut server = start("[limits]\nstop_timeout = \"10s\"");
@@ -155,7 +264,7 @@ async fn stopping_finishes_what_is_open_and_takes_nothing_new() {
     within(server.app.shutdown.cancelled()).await;
     assert!(closed(&mut idle).await);
     server.stop().await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]

@@ -61,6 +61,8 @@ pub async fn create(
     let asking = Asking { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
     let (stream, background) = (asked.stream, asked.background);
     let found = asking.take(asked).await?;
+    // The answer may take minutes, and does not need it.
+    drop(body);
     if stream {
         return Ok(protocols::sse(&app, follow(&app, &found).await?.unmerged()));
     }
