@@ -63,7 +63,8 @@ class Socket {
     };
     socket.onerror = () => {}; // What follows is the close.
     socket.onclose = ({ code, reason }) => {
-      const fatal = code === 4401;
+      // Credentials that expired may be renewed: the next socket asks for a token again, and says if it is not good.
+      const fatal = code === 4401 && reason !== "credentials expired";
       this.#end(new TurnwireError(reason || `the socket was closed (${code})`, fatal ? "unauthorized" : "lost", fatal ? 401 : 0));
     };
     this.#beat = setInterval(() => void this.#ready.then(() => this.#send({ type: "ping" })), http.silence / 3);

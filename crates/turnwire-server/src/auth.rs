@@ -12,15 +12,17 @@
 //! }
 //! ```
 
+mod expiry;
 mod jwt;
 mod scopes;
 mod tenant;
 mod tickets;
 
+pub(crate) use expiry::{expired, has_passed, wait_for};
 pub use scopes::{Scope, Scopes};
 pub use tenant::Tenant;
 pub(crate) use tenant::{Connected, TOO_MANY_CONNECTIONS};
-pub(crate) use tickets::LIFETIME as TICKET_LIFETIME;
+pub(crate) use tickets::Ticket;
 
 use crate::config::{Config, Limits};
 use crate::error::{ApiError, ApiResult};
@@ -32,15 +34,15 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
 use subtle::ConstantTimeEq;
+use tokio::time::Instant;
 use turnwire_log::store::SessionKey;
 
 /// The tenant of a server without credentials.
 pub const DEFAULT_TENANT: &str = "default";
 
 /// Somebody who showed good credentials.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Identity {
     /// Whose sessions it reaches.
     pub tenant: Arc<Tenant>,
@@ -50,13 +52,50 @@ pub struct Identity {
     pub subject: Option<Arc<str>>,
     /// The only sessions that it reaches. `None`: all of the tenant.
     pub sessions: Option<Box<[SessionRule]>>,
+    /// When the credentials expire; `None`: never. Streams and sockets that were opened with them end
+    /// then.
+    pub expires_at: Option<Instant>,
+    /// Whether the credentials were a ticket. A ticket cannot make further tickets.
+    pub is_ticket: bool,
+    /// Identifies the holder of the credentials within the tenant: the same for every token of one
+    /// subject, different for any two holders. Idempotency keys and producers belong to it.
+    pub holder: Arc<str>,
 }
 
 impl Identity {
+    /// An identity that never expires, reaches every session of its tenant, and names no subject.
+    pub fn new(tenant: Arc<Tenant>, scopes: Scopes) -> Self {
+        Self {
+            tenant,
+            scopes,
+            subject: None,
+            sessions: None,
+            expires_at: None,
+            is_ticket: false,
+            holder: holder("anonymous", b""),
+        }
+    }
+
     /// Whether a session is within reach.
     pub fn reaches(&self, session: &str) -> bool {
         self.sessions.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.fits(session)))
     }
+}
+
+/// The [`Identity::holder`] of a kind of credentials and a name that is unique among them. It is a hash,
+/// so that stored data has neither subjects nor anything made from tokens in plain text.
+fn holder(kind: &str, name: &[u8]) -> Arc<str> {
+    hex(&sha256(&[kind.as_bytes(), b"\0", name].concat()), 16).into()
+}
+
+/// The first `count` bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8], count: usize) -> String {
+    bytes.iter().take(count).fold(String::with_capacity(2 * count), |mut hex, byte| {
+        use std::fmt::Write as _;
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 /// A session's id, or the beginning of one with a `*` behind.
@@ -104,6 +143,11 @@ impl Caller {
     /// Who it is, where the credentials say so.
     pub fn subject(&self) -> Option<&Arc<str>> {
         self.0.subject.as_ref()
+    }
+
+    /// When the credentials expire.
+    pub fn expires_at(&self) -> Option<Instant> {
+        self.0.expires_at
     }
 
     /// Whether this may be done.
@@ -189,11 +233,15 @@ impl Auth {
         for token in &config.auth.tokens {
             let rules =
                 |list: &Vec<String>| list.iter().map(|rule| SessionRule::new(rule)).collect();
+            let holder = match &token.subject {
+                Some(subject) => holder("subject", subject.as_bytes()),
+                None => holder("token", &token.sha256.0),
+            };
             let identity = Identity {
-                tenant: auth.tenants.get(&token.tenant),
-                scopes: token.scopes,
                 subject: token.subject.as_deref().map(Into::into),
                 sessions: token.sessions.as_ref().map(rules),
+                holder,
+                ..Identity::new(auth.tenants.get(&token.tenant), token.scopes)
             };
             auth.tokens.insert(token.sha256.0, (token.sha256.0, Arc::new(identity)));
         }
@@ -207,12 +255,7 @@ impl Auth {
     pub fn open_to_all(limits: &Limits) -> Self {
         let tenants =
             tenant::Tenants::new(limits.connections_per_tenant, limits.requests_per_second);
-        let anonymous = Identity {
-            tenant: tenants.get(DEFAULT_TENANT),
-            scopes: Scopes::all(),
-            subject: None,
-            sessions: None,
-        };
+        let anonymous = Identity::new(tenants.get(DEFAULT_TENANT), Scopes::all());
         Self {
             anonymous: Some(Arc::new(anonymous)),
             tokens: HashMap::new(),
@@ -269,10 +312,17 @@ impl Auth {
         }
     }
 
-    /// Makes a ticket for somebody.
-    pub(crate) fn issue_ticket(&self, caller: &Caller) -> ApiResult<String> {
-        let ticket = self.tickets.issue(Arc::clone(&caller.0), self.max_tickets, Instant::now());
-        ticket.map(|ticket| ticket.0).ok_or_else(|| {
+    /// Makes a ticket for somebody who has other credentials than a ticket.
+    pub(crate) fn issue_ticket(&self, caller: &Caller) -> ApiResult<Ticket> {
+        if caller.0.is_ticket {
+            return Err(ApiError::forbidden("a ticket cannot make further tickets")
+                .hint("send POST /v1/tickets with the token or the JWT itself"));
+        }
+        let now = Instant::now();
+        if has_passed(caller.expires_at(), now) {
+            return Err(expired());
+        }
+        self.tickets.issue(&caller.0, self.max_tickets, now).ok_or_else(|| {
             ApiError::too_many("there are too many tickets that nobody used").retry_after(60)
         })
     }
@@ -297,11 +347,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 /// A new random token, and the hash that settings hold of it.
 pub fn new_token() -> Option<(String, String)> {
     let token = format!("tw_{}", tickets::random_text()?);
-    let hash = sha256(token.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        use std::fmt::Write as _;
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
+    let hash = hex(&sha256(token.as_bytes()), 32);
     Some((token, hash))
 }
 

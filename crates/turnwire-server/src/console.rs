@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
-    IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use turnwire_console::File;
@@ -46,7 +46,6 @@ fn answer(file: &'static File, asked: &HeaderMap) -> Response {
     put(CACHE_CONTROL, keep);
     put(VARY, "accept-encoding");
     put(CONTENT_SECURITY_POLICY, POLICY);
-    put(X_CONTENT_TYPE_OPTIONS, "nosniff");
     put(REFERRER_POLICY, "no-referrer");
     put(ETAG, &file.etag);
     if asked.get(IF_NONE_MATCH).is_some_and(|known| names(known, &file.etag)) {

@@ -7,7 +7,7 @@ mod request_id;
 
 use crate::App;
 use crate::api::{self, Access, ROUTES};
-use crate::auth::{Caller, Identity, Refusal, TOO_MANY_CONNECTIONS};
+use crate::auth::{Caller, Identity, Refusal, TOO_MANY_CONNECTIONS, expired, has_passed};
 use crate::error::{ApiError, ApiResult, Detail, Dialect};
 use crate::listen::{Busy, Conn, Tracked};
 use crate::routes::events_in;
@@ -15,7 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hosts::Hosts;
-use http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING};
+use http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use origins::Origins;
@@ -54,6 +54,9 @@ impl Context {
 
     pub(crate) fn caller(&self) -> ApiResult<Caller> {
         match &self.identity {
+            Ok(identity) if has_passed(identity.expires_at, tokio::time::Instant::now()) => {
+                Err(expired())
+            }
             Ok(identity) => Ok(Caller(Arc::clone(identity))),
             Err(refusal) => Err((*refusal).into()),
         }
@@ -143,7 +146,10 @@ impl Guard {
         }
         let line = Line { method: &method, uri: &uri, conn, request_id: &request_id, start };
         self.log(&line, &mut response);
-        response.headers_mut().insert(X_REQUEST_ID, request_id);
+        let headers = response.headers_mut();
+        headers.insert(X_REQUEST_ID, request_id);
+        // No browser is to take an answer for something else than its content-type says.
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         response.map(|body| Tracked::new(body, busy))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::App;
 use crate::api;
-use crate::auth::{Caller, TICKET_LIFETIME};
+use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use axum::Json;
 use axum::extract::State;
@@ -40,7 +40,7 @@ pub(crate) async fn create_ticket(
     caller: Caller,
 ) -> ApiResult<Response> {
     let ticket = app.auth.issue_ticket(&caller)?;
-    let body = json!({ "ticket": ticket, "expires_in": TICKET_LIFETIME.as_secs() });
+    let body = json!({ "ticket": ticket.text, "expires_in": ticket.expires_in.as_secs() });
     let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((StatusCode::CREATED, headers, Json(body)).into_response())
 }

@@ -5,7 +5,7 @@
 //!
 //! | command | answer |
 //! |---|---|
-//! | `{"type":"auth","token"}` | `authenticated` |
+//! | `{"type":"auth","token"}` | `authenticated`; again at any time, before the credentials expire |
 //! | `{"type":"subscribe","session_id","last_event_id"?,"after"?,"raw"?}` | `subscribed`, then events |
 //! | `{"type":"unsubscribe","session_id"}` | `unsubscribed` |
 //! | `{"type":"events","session_id","events"}` | `accepted` |
@@ -30,7 +30,7 @@ mod writer;
 pub(crate) const WIRES: [&str; 3] = [blocks::WIRE, "turnwire", "agentscope"];
 
 use crate::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, wait_for};
 use axum::extract::ws::{Message, WebSocket};
 use desk::{Desk, Flow};
 use futures_util::StreamExt;
@@ -63,6 +63,10 @@ struct Close {
     code: u16,
     reason: &'static str,
 }
+
+/// The credentials were not renewed in time. A command that is under way may be done or not, as after a
+/// lost connection.
+const EXPIRED: Close = Close { code: code::UNAUTHORIZED, reason: "credentials expired" };
 
 /// Serves a socket until it closes.
 pub(crate) async fn serve(
@@ -106,12 +110,14 @@ async fn converse(
         return close;
     }
     loop {
+        let expires_at = desk.caller.as_ref().and_then(Caller::expires_at);
         let message = tokio::select! {
             biased;
             () = app.shutdown.cancelled() => {
                 return Some(Close { code: code::GOING_AWAY, reason: "the server stops" });
             }
             () = writer.is_gone() => return None,
+            () = wait_for(expires_at) => return Some(EXPIRED),
             message = stream.next() => message?,
             () = &mut credentials, if desk.caller.is_none() => {
                 return Some(Close { code: code::UNAUTHORIZED, reason: "no credentials came" });
@@ -135,6 +141,7 @@ async fn converse(
                 loop {
                     tokio::select! {
                         flow = &mut done => break flow,
+                        () = wait_for(expires_at) => return Some(EXPIRED),
                         _ = ping.tick() => drop(out.try_send(Out::Ping)),
                     }
                 }

@@ -94,7 +94,8 @@ async fn watch(session: Arc<Session>, shared: Arc<Shared>, mut rng: Rng, last: u
             Some(token) => place(&session, Seq::FIRST, token).into(),
             None => Start::Beginning,
         };
-        let watcher = Watcher::new(session.clone(), shape, start, Until::Closed, shared.clone());
+        let watcher =
+            Watcher::new(session.clone(), shape, start, Until::Closed, None, shared.clone());
         let mut watcher = watcher.await.unwrap();
         client.buffer.clear();
         let mut patience = rng.usize(1..20_000);
@@ -210,7 +211,7 @@ async fn frames(
     shared: &Arc<Shared>,
 ) -> Vec<Frame> {
     assert_eq!(shape.framing, Framing::Sse);
-    let watcher = Watcher::new(session.clone(), shape, start, Until::Idle, shared.clone());
+    let watcher = Watcher::new(session.clone(), shape, start, Until::Idle, None, shared.clone());
     let mut watcher = watcher.await.unwrap();
     let mut body = String::new();
     while let Some(bytes) = watcher.next().await {
@@ -229,7 +230,8 @@ async fn live(shared: &Arc<Shared>) -> (Arc<Session>, Watcher) {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let session = session(&log).await;
     let shape = Shape::sse(Wire::named("turnwire").unwrap());
-    let watcher = Watcher::new(session.clone(), shape, Start::Now, Until::Closed, shared.clone());
+    let watcher =
+        Watcher::new(session.clone(), shape, Start::Now, Until::Closed, None, shared.clone());
     (session, watcher.await.unwrap())
 }
 

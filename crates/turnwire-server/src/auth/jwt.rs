@@ -1,21 +1,25 @@
 //! Tokens that somebody else signs. The algorithm, the issuer and the audience are settled here; a
 //! token never chooses them.
 
-use super::{Identity, Refusal, Scope, Scopes, SessionRule, is_id, sha256};
+use super::{Identity, Refusal, Scope, Scopes, SessionRule, has_passed, holder, is_id, sha256};
 use crate::auth::tenant::Tenants;
 use crate::config::{JwtAlgorithm, JwtConfig};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use parking_lot::RwLock;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 
 /// Verified tokens that are remembered, so that a signature is checked once.
 const REMEMBERED: usize = 10_000;
 
-/// Until when, in seconds since 1970, and who.
-type Verified = (u64, Arc<Identity>);
+/// Until when, as time since 1970, and who.
+type Verified = (Duration, Arc<Identity>);
 
 pub(crate) struct Jwt {
     key: DecodingKey,
@@ -46,19 +50,32 @@ impl Jwt {
 
     pub(crate) fn verify(&self, text: &str, tenants: &Tenants) -> Result<Arc<Identity>, Refusal> {
         let hash = sha256(text.as_bytes());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if let Some((until, identity)) = self.verified.read().get(&hash) {
-            return if *until > now { Ok(Arc::clone(identity)) } else { Err(Refusal::Outdated) };
+            let is_over = *until <= now || has_passed(identity.expires_at, Instant::now());
+            return if is_over { Err(Refusal::Outdated) } else { Ok(Arc::clone(identity)) };
         }
-        let claims = decode::<Map<String, Value>>(text, &self.key, &self.validation)
-            .map_err(|error| match error.kind() {
-                jsonwebtoken::errors::ErrorKind::ExpiredSignature => Refusal::Outdated,
-                _ => Refusal::Wrong,
-            })?
-            .claims;
-        let identity = Arc::new(self.identity(&claims, tenants).ok_or(Refusal::Wrong)?);
-        let until = claims.get("exp").and_then(Value::as_u64).unwrap_or_default();
-        let until = until.saturating_add(self.validation.leeway);
+        let token =
+            decode::<Claims>(text, &self.key, &self.validation).map_err(|error| {
+                match error.kind() {
+                    jsonwebtoken::errors::ErrorKind::ExpiredSignature => Refusal::Outdated,
+                    _ => Refusal::Wrong,
+                }
+            })?;
+        // RFC 7515, 4.1.11: who does not understand an extension that is marked as critical refuses
+        // the token. We understand none.
+        if token.header.crit.is_some() {
+            return Err(Refusal::Wrong);
+        }
+        let Claims(claims) = token.claims;
+        let until = claims.get("exp").and_then(seconds).ok_or(Refusal::Wrong)?;
+        let until = until.saturating_add(self.config.leeway.0);
+        if until <= now {
+            return Err(Refusal::Outdated);
+        }
+        let expires_at = Instant::now().checked_add(until.saturating_sub(now));
+        let identity = self.identity(&claims, tenants).ok_or(Refusal::Wrong)?;
+        let identity = Arc::new(Identity { expires_at, ..identity });
         let mut verified = self.verified.write();
         if verified.len() >= REMEMBERED {
             verified.retain(|_, (until, _)| *until > now);
@@ -72,6 +89,14 @@ impl Jwt {
 
     fn identity(&self, claims: &Map<String, Value>, tenants: &Tenants) -> Option<Identity> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        // A list that has our issuer among others would be taken by the library.
+        if text("iss") != Some(&self.config.issuer) {
+            return None;
+        }
+        let subject = match claims.get("sub") {
+            None => None,
+            Some(subject) => Some(subject.as_str()?),
+        };
         let tenant = self.config.tenant.as_deref().or_else(|| text(&self.config.tenant_claim))?;
         let sessions = match claims.get(&self.config.sessions_claim) {
             None => None,
@@ -83,11 +108,48 @@ impl Jwt {
             Some(list) => words(list)?.filter_map(|name| name.parse::<Scope>().ok()).collect(),
         };
         is_id(tenant).then(|| Identity {
-            tenant: tenants.get(tenant),
-            scopes,
-            subject: text("sub").map(Into::into),
+            subject: subject.map(Into::into),
             sessions,
+            // All tokens that name nobody are one holder's: a new token of the same client could not be
+            // told from another client's.
+            holder: holder("jwt", subject.unwrap_or_default().as_bytes()),
+            ..Identity::new(tenants.get(tenant), scopes)
         })
+    }
+}
+
+/// The claims of a token. A name that comes twice is refused: two readers could take either.
+struct Claims(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Claims {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Unique;
+        impl<'de> Visitor<'de> for Unique {
+            type Value = Claims;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with different names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Claims, A::Error> {
+                let mut claims = Map::new();
+                while let Some((name, value)) = entries.next_entry::<String, Value>()? {
+                    if claims.insert(name, value).is_some() {
+                        return Err(A::Error::custom("a claim comes twice"));
+                    }
+                }
+                Ok(Claims(claims))
+            }
+        }
+        from.deserialize_map(Unique)
+    }
+}
+
+/// A `NumericDate`: seconds since 1970, which may have a fraction.
+fn seconds(value: &Value) -> Option<Duration> {
+    match value.as_u64() {
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => Duration::try_from_secs_f64(value.as_f64()?).ok(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tickets: what a browser puts into a URL where it cannot set a header. One use, a minute long.
+//! Tickets: what a browser puts into a URL where it cannot set a header. One use, a minute long, and
+//! never longer than the credentials that made it.
 
 use super::Identity;
 use base64::Engine;
@@ -6,13 +7,17 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a ticket is good.
-pub(crate) const LIFETIME: Duration = Duration::from_mins(1);
+const LIFETIME: Duration = Duration::from_mins(1);
 
-/// A ticket's text: it is never kept, only its hash is.
-pub(crate) struct Ticket(pub(crate) String);
+/// A ticket as its maker gets it. The text is never kept, only its hash is.
+pub(crate) struct Ticket {
+    pub(crate) text: String,
+    pub(crate) expires_in: Duration,
+}
 
 /// Until when, and whose.
 type Open = (Instant, Arc<Identity>);
@@ -24,12 +29,7 @@ pub(crate) struct Tickets {
 
 impl Tickets {
     /// Makes one; `None` when there are too many that nobody used.
-    pub(crate) fn issue(
-        &self,
-        identity: Arc<Identity>,
-        max: usize,
-        now: Instant,
-    ) -> Option<Ticket> {
+    pub(crate) fn issue(&self, maker: &Identity, max: usize, now: Instant) -> Option<Ticket> {
         let text = random_text()?;
         let mut open = self.open.lock();
         if open.len() >= max {
@@ -38,8 +38,10 @@ impl Tickets {
         if open.len() >= max {
             return None;
         }
-        open.insert(super::sha256(text.as_bytes()), (now + LIFETIME, identity));
-        Some(Ticket(text))
+        let until = maker.expires_at.map_or(now + LIFETIME, |at| at.min(now + LIFETIME));
+        let identity = Arc::new(Identity { is_ticket: true, ..maker.clone() });
+        open.insert(super::sha256(text.as_bytes()), (until, identity));
+        Some(Ticket { text, expires_in: until.saturating_duration_since(now) })
     }
 
     /// Whose it was. It is gone then.
@@ -68,25 +70,41 @@ mod tests {
     fn a_ticket_is_good_once() {
         let tickets = Tickets::default();
         let now = Instant::now();
-        let ticket = tickets.issue(anybody(), 10, now).unwrap();
-        assert!(tickets.redeem(&ticket.0, now).is_some());
-        assert!(tickets.redeem(&ticket.0, now).is_none());
+        let ticket = tickets.issue(&anybody(), 10, now).unwrap();
+        assert!(tickets.redeem(&ticket.text, now).is_some());
+        assert!(tickets.redeem(&ticket.text, now).is_none());
     }
 
     #[test]
     fn a_ticket_is_good_for_a_minute() {
         let tickets = Tickets::default();
         let now = Instant::now();
-        let ticket = tickets.issue(anybody(), 10, now).unwrap();
-        assert!(tickets.redeem(&ticket.0, now + LIFETIME).is_none());
+        let ticket = tickets.issue(&anybody(), 10, now).unwrap();
+        assert!(tickets.redeem(&ticket.text, now + LIFETIME).is_none());
+    }
+
+    #[test]
+    fn a_ticket_expires_with_the_credentials_that_made_it() {
+        let tickets = Tickets::default();
+        let now = Instant::now();
+        let expires_at = now + Duration::from_secs(5);
+        let maker = Identity { expires_at: Some(expires_at), ..(*anybody()).clone() };
+        let ticket = tickets.issue(&maker, 10, now).unwrap();
+        assert_eq!(ticket.expires_in, Duration::from_secs(5));
+        let identity = tickets.redeem(&ticket.text, now).unwrap();
+        assert_eq!((identity.expires_at, identity.is_ticket), (Some(expires_at), true));
+        let late = tickets.issue(&maker, 10, now).unwrap();
+        assert!(tickets.redeem(&late.text, expires_at).is_none());
+        let forever = tickets.issue(&anybody(), 10, now).unwrap();
+        assert_eq!(forever.expires_in, LIFETIME);
     }
 
     #[test]
     fn unused_tickets_are_bounded_and_outdated_ones_make_room() {
         let tickets = Tickets::default();
         let now = Instant::now();
-        assert!((0..3).all(|_| tickets.issue(anybody(), 3, now).is_some()));
-        assert!(tickets.issue(anybody(), 3, now).is_none());
-        assert!(tickets.issue(anybody(), 3, now + LIFETIME).is_some());
+        assert!((0..3).all(|_| tickets.issue(&anybody(), 3, now).is_some()));
+        assert!(tickets.issue(&anybody(), 3, now).is_none());
+        assert!(tickets.issue(&anybody(), 3, now + LIFETIME).is_some());
     }
 }

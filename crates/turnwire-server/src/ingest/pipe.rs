@@ -9,6 +9,7 @@ use super::params::Params;
 use super::producer::Publisher;
 use super::publish::Skipped;
 use crate::App;
+use crate::auth::{Caller, expired, wait_for};
 use crate::error::{ApiError, ApiResult};
 use crate::extract;
 use axum::body::Body;
@@ -26,6 +27,8 @@ use writing::{Writing, stops};
 pub(crate) struct Pipe {
     decoder: Decoder,
     reply: Writing,
+    /// When the credentials of whoever sends it expire.
+    expires_at: Option<Instant>,
 }
 
 /// What became of a stream.
@@ -60,6 +63,7 @@ impl Pipe {
     pub async fn new(
         app: Arc<App>,
         session: Arc<Session>,
+        caller: &Caller,
         wire: &'static Wire,
         publisher: Option<Publisher<'_>>,
         params: Params,
@@ -89,7 +93,7 @@ impl Pipe {
         let given: Vec<&str> = reply.given_id.as_deref().into_iter().collect();
         reply.session.transact(&given, |tx| reply.may_begin(tx)).await?;
         let decoder = wire.decoder(&decoding).map_err(ApiError::internal)?;
-        Ok(Self { decoder, reply })
+        Ok(Self { decoder, reply, expires_at: caller.expires_at() })
     }
 
     /// Takes a whole body in. When this returns the reply has ended, durably.
@@ -152,6 +156,12 @@ impl Pipe {
                     }
                 }
                 () = shutdown.cancelled() => return Stop::BrokeOff(stops()),
+                () = wait_for(self.expires_at) => {
+                    return Stop::BrokeOff(expired().hint(
+                        "the reply was ended as interrupted, and what came before is stored; a stream \
+                         needs credentials that last as long as it does",
+                    ));
+                }
             };
             let mut steps = Vec::new();
             let bytes = match chunk {

@@ -233,6 +233,7 @@ impl Asked<'_> {
             begin,
             pause,
             is_last: Some(ends_run),
+            expires_at: self.caller.expires_at(),
         };
         Ok(sse(self.app, follow(self.app, session, tell).await?))
     }

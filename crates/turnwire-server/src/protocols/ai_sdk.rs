@@ -16,7 +16,7 @@ mod answering;
 
 use super::{follow, of_agent, session, sse};
 use crate::app::App;
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, Scope, expired, wait_for};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload};
 use crate::links;
@@ -60,16 +60,16 @@ pub async fn chat(
         let messages = Messages::of(&request, |_| false)?.ready()?;
         let new = session(&app, &caller, Some(&request.chat_id), &agent).await?;
         let once = Once::of(&new, &headers, &uri, &body)?;
-        return Chat { app: &app, session: new, once }.say(messages).await;
+        return Chat { app: &app, caller: &caller, session: new, once }.say(messages).await;
     };
     let once = Once::of(&known, &headers, &uri, &body)?;
-    let chat = Chat { app: &app, session: known, once };
+    let chat = Chat { app: &app, caller: &caller, session: known, once };
     if let Some(once) = &chat.once
         && let Some(before) = once.answered::<Accepted>(&app.log).await?
     {
         return chat.reply(&before).await;
     }
-    chat.take(&caller, &request).await
+    chat.take(&request).await
 }
 
 /// `GET /ai-sdk/{agent}/{chat}/stream`
@@ -85,7 +85,7 @@ pub async fn resume(
     else {
         return Ok(nothing());
     };
-    Chat { app: &app, session, once: None }.tell(reply, Begin::Replay).await
+    Chat { app: &app, caller: &caller, session, once: None }.tell(reply, Begin::Replay).await
 }
 
 /// `POST /ai-sdk/{agent}/{chat}/stop`
@@ -213,20 +213,21 @@ fn says_the_same(a: &Msg, b: &Msg) -> bool {
 /// One request to a chat.
 struct Chat<'a> {
     app: &'a Arc<App>,
+    caller: &'a Caller,
     session: Arc<Session>,
     once: Option<Once>,
 }
 
 impl Chat<'_> {
     /// Does what the request asks for.
-    async fn take(&self, caller: &Caller, request: &ChatRequest) -> ApiResult<Response> {
+    async fn take(&self, request: &ChatRequest) -> ApiResult<Response> {
         let asked = request.last_asked().map_err(not_a_request)?;
         let known = self.known(&asked).await?;
         let is_known = |id: &str| known.as_deref() == Some(id);
         let continued = request.continued().map_err(not_a_request)?;
         let messages = Messages::of(request, is_known)?;
         if let Some(continued) = continued {
-            return self.go_on(caller, request, &continued).await;
+            return self.go_on(request, &continued).await;
         }
         // Also where it is to be answered again: the request before this one did not arrive.
         if !messages.messages.is_empty() {
@@ -347,6 +348,7 @@ impl Chat<'_> {
                 () = self.app.streams.shutdown.cancelled() => {
                     return Err(ApiError::unavailable("the server stops").hint("send it again"));
                 }
+                () = wait_for(self.caller.expires_at()) => return Err(expired()),
             }
         }
     }
@@ -361,6 +363,7 @@ impl Chat<'_> {
             begin,
             pause: Pause::Any,
             is_last: None,
+            expires_at: self.caller.expires_at(),
         };
         let mut response = sse(self.app, follow(self.app, &self.session, tell).await?);
         response.headers_mut().insert(VERSION, HeaderValue::from_static("v1"));

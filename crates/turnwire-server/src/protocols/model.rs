@@ -9,9 +9,9 @@ mod words;
 
 use super::{SESSION, follow, in_session, sse};
 use crate::app::App;
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, Scope, expired};
 use crate::error::{ApiError, ApiResult};
-use crate::stream::{Begin, Follow, Pause, Tell};
+use crate::stream::{Begin, Ended, Follow, Pause, Tell};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -72,11 +72,11 @@ pub(crate) async fn answer(request: Request, manner: &Manner) -> ApiResult<Respo
     } else {
         results::bring(&request, &asked).await?
     };
-    // The answer may take minutes, and none of this is needed for it.
-    let app = Arc::clone(&request.app);
+    // The answer may take minutes, and little of this is needed for it.
+    let (app, caller) = (Arc::clone(&request.app), request.caller.clone());
     drop(request);
     let asked = Asked { said: Vec::new(), results: Vec::new(), ..asked };
-    let mut response = tell(&app, &asked, &turn, manner).await?;
+    let mut response = tell(&app, &caller, &asked, &turn, manner).await?;
     if turn.replayed {
         let replayed = HeaderName::from_static("idempotency-replayed");
         response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
@@ -95,7 +95,13 @@ fn known_model(app: &App, model: &str) -> ApiResult<()> {
         .hint(format!("a model is an agent here; there are: {}", names.join(", "))))
 }
 
-async fn tell(app: &App, asked: &Asked, turn: &Turn, manner: &Manner) -> ApiResult<Response> {
+async fn tell(
+    app: &App,
+    caller: &Caller,
+    asked: &Asked,
+    turn: &Turn,
+    manner: &Manner,
+) -> ApiResult<Response> {
     let (prefix, reply) = (manner.prefix, &turn.reply_id);
     let id = match turn.begin {
         Begin::Behind(place) => format!("{prefix}{reply}.{place}"),
@@ -115,6 +121,7 @@ async fn tell(app: &App, asked: &Asked, turn: &Turn, manner: &Manner) -> ApiResu
         begin: turn.begin,
         pause: Pause::External,
         is_last: None,
+        expires_at: caller.expires_at(),
     };
     // The results of calls begin another answer, also when this one is told again.
     let is_result = |event: &Event<'_>| matches!(event.kind, EventKind::ExternalExecutionResult(_));
@@ -129,12 +136,16 @@ async fn tell(app: &App, asked: &Asked, turn: &Turn, manner: &Manner) -> ApiResu
 /// The answer when all of it is there.
 async fn in_one_piece(follow: Follow, mut whole: Box<dyn Whole>) -> ApiResult<Response> {
     let done = follow.collect(|_, text| whole.frame(text)).await;
-    done.map_err(|error| match error {
+    let ended = done.map_err(|error| match error {
         turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_) => error.into(),
         other => ApiError::unavailable("the answer broke off; the reply itself goes on")
             .hint("ask again with the same Idempotency-Key, or read it in its session")
             .detail(other),
     })?;
+    match ended {
+        Ended::Whole => {}
+        Ended::Expired => return Err(expired()),
+    }
     let (status, body) = match whole.end() {
         Ok(body) => (StatusCode::OK, body),
         Err(Failed { status, body }) => {

@@ -1,7 +1,7 @@
 //! `GET /v1/sessions/{s}/events`: the log from a point on, and what comes.
 
 use crate::app::App;
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, Scope, expired, has_passed};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
 use crate::metrics::Transport;
@@ -15,6 +15,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Deserialize;
 use std::sync::Arc;
+use tokio::time::Instant;
 use turnwire_core::Seq;
 use turnwire_log::Session;
 use turnwire_log::store::Lines;
@@ -66,9 +67,10 @@ pub async fn watch(
     let token = token.or(ask.after.as_deref().filter(|after| !["", "now"].contains(after)));
     let start = token.map_or(after, |token| place(&session, first, token).into());
     if wants_lines {
-        return lines(&session, &shape, start, first);
+        return lines(&session, &caller, &shape, start, first);
     }
-    let watcher = Watcher::new(session, shape, start, until, app.streams.clone()).await?;
+    let (expires_at, streams) = (caller.expires_at(), app.streams.clone());
+    let watcher = Watcher::new(session, shape, start, until, expires_at, streams).await?;
     if until == Until::Idle && watcher.is_over() {
         // An EventSource that comes back after the end is told to stay away.
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -153,8 +155,15 @@ fn jitter() -> u64 {
 /// How much of the log is read at a time.
 const CHUNK: usize = 256 * 1024;
 
-/// The log as it is, without waiting.
-fn lines(session: &Arc<Session>, shape: &Shape, start: Start, first: Seq) -> ApiResult<Response> {
+/// The log as it is, without waiting. A client that takes so long to read it that its credentials expire
+/// gets the error as its last line.
+fn lines(
+    session: &Arc<Session>,
+    caller: &Caller,
+    shape: &Shape,
+    start: Start,
+    first: Seq,
+) -> ApiResult<Response> {
     if shape.wire.name != "turnwire" {
         return Err(ApiError::not_acceptable("as NDJSON there is only the wire turnwire")
             .hint("leave out the header accept for a stream of this wire"));
@@ -173,9 +182,12 @@ fn lines(session: &Arc<Session>, shape: &Shape, start: Start, first: Seq) -> Api
         Start::Now => session.head().last,
         Start::Reset(why) => return Err(gone(why.to_owned())),
     };
-    let to = session.head().last;
+    let (to, expires_at) = (session.head().last, caller.expires_at());
     let body = stream::unfold((session.clone(), cursor), move |(session, cursor)| async move {
         let from = Seq::new(cursor.saturating_add(1)).filter(|from| from.get() <= to)?;
+        if has_passed(expires_at, Instant::now()) {
+            return Some((Ok(Bytes::from(expired().json() + "\n")), (session, to)));
+        }
         match session.read(from, CHUNK).await {
             Ok(rows) => {
                 let last = rows.last().map_or(to, Lines::last);

@@ -43,7 +43,7 @@ pub async fn send_message(
     let if_busy = if query.queue { IfBusy::Queue } else { IfBusy::Refuse };
     let sent = send(&app, &session, read(&body)?, if_busy, once.as_ref()).await?;
     // The stream shows the message, too: its id is in there.
-    answer(&app, &session, &headers, &sent, Begin::Before).await
+    answer(&app, &caller, &session, &headers, &sent, Begin::Before).await
 }
 
 /// Takes back a message that waits for its turn.
@@ -111,6 +111,7 @@ pub(super) enum Begin {
 /// Answers with what was taken, or with the reply as it grows.
 pub(super) async fn answer(
     app: &App,
+    caller: &Caller,
     session: &Arc<Session>,
     headers: &HeaderMap,
     sent: &Sent,
@@ -119,7 +120,7 @@ pub(super) async fn answer(
     let accepted = sent.accepted();
     let mut response = match &accepted.reply_id {
         Some(reply_id) if wants_stream(headers) && !accepted.queued => {
-            follow(app, session, accepted, reply_id.clone(), from).await?
+            follow(app, caller, session, accepted, reply_id.clone(), from).await?
         }
         _ => (StatusCode::ACCEPTED, Json(accepted)).into_response(),
     };
@@ -142,6 +143,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 /// that of the next message of the queue. It does not care whether anybody listens.
 async fn follow(
     app: &App,
+    caller: &Caller,
     session: &Arc<Session>,
     accepted: &Accepted,
     reply_id: String,
@@ -159,6 +161,7 @@ async fn follow(
         Shape::sse(wire),
         Start::After(start),
         Until::Paused(place.saturating_add(1)),
+        caller.expires_at(),
         app.streams.clone(),
     )
     .await?;

@@ -30,7 +30,7 @@ pub async fn pipe_reply(
     };
     let key = caller.session(&id)?;
     let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
-    let pipe = Pipe::new(app.clone(), session.clone(), wire, publisher, params).await?;
+    let pipe = Pipe::new(app.clone(), session.clone(), &caller, wire, publisher, params).await?;
     let piped =
         app.tasks.spawn(pipe.run(request.into_body())).await.map_err(ApiError::internal)??;
     let mut answer = json!({

@@ -24,5 +24,5 @@ pub async fn retry_message(
     let session = session(&app, &caller, &id).await?;
     let once = Once::of(&session, &headers, &uri, b"")?;
     let sent = retry(&app, &session, &message, once.as_ref()).await?;
-    answer(&app, &session, &headers, &sent, Begin::Behind).await
+    answer(&app, &caller, &session, &headers, &sent, Begin::Behind).await
 }

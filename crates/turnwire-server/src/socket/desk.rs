@@ -4,7 +4,7 @@ use super::subscriptions::Subscriptions;
 use super::writer::{Out, Sender};
 use super::{Close, blocks, code};
 use crate::App;
-use crate::auth::{Caller, Connected};
+use crate::auth::{Caller, Connected, expired, has_passed};
 use crate::error::{ApiError, ApiResult};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -56,11 +56,15 @@ impl Desk {
     /// Takes credentials.
     pub fn take_token(&mut self, token: &str) -> ApiResult<()> {
         let caller = self.app.auth.token(token)?;
-        let is_counted = self.caller.as_ref().is_some_and(|known| {
-            self.counted.is_none() && Arc::ptr_eq(&known.0.tenant, &caller.0.tenant)
-        });
+        let tenant = &caller.0.tenant;
+        let is_counted = match (&self.counted, &self.caller) {
+            (Some(counted), _) => counted.is_of(tenant),
+            // The connection that the socket was opened on counts for its tenant.
+            (None, Some(known)) => Arc::ptr_eq(&known.0.tenant, tenant),
+            (None, None) => false,
+        };
         if !is_counted {
-            self.counted = Some(caller.0.tenant.connect()?);
+            self.counted = Some(tenant.connect()?);
         }
         self.caller = Some(caller);
         Ok(())
@@ -81,6 +85,9 @@ impl Desk {
             ApiError::unauthorized("this socket has shown no credentials yet")
                 .hint("send {\"type\":\"auth\",\"token\":\"…\"} first")
         })?;
+        if has_passed(caller.expires_at(), tokio::time::Instant::now()) {
+            return Err(expired());
+        }
         caller.0.tenant.request(Instant::now())?;
         Ok(caller)
     }

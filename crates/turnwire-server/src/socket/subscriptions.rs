@@ -55,7 +55,9 @@ impl Subscriptions {
         let display = DisplayMode::default();
         let shape = Shape { wire: self.wire, framing: Framing::Socket, merge, display };
         let streams = self.app.streams.clone();
-        Ok(Watcher::new(session.clone(), shape, start, Until::Closed, streams).await?)
+        // The socket itself ends when the credentials expire, and all that it watches with it: new
+        // credentials that come before let it go on.
+        Ok(Watcher::new(session.clone(), shape, start, Until::Closed, None, streams).await?)
     }
 
     /// An error when no more sessions can be watched.

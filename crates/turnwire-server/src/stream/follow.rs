@@ -7,10 +7,14 @@
 
 use super::backlog::warm_up;
 use super::whose::Whose;
+use crate::auth::{expired, has_passed, wait_for};
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::watch;
-use turnwire_core::{Event, EventKind, Msg, Seq, coalesce};
+use tokio::time::Instant;
+use turnwire_core::event::ReplyEnd;
+use turnwire_core::stamp::System;
+use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError, Seq, coalesce};
 use turnwire_log::store::{Lines, MessageQuery, Status, StoredMessage};
 use turnwire_log::{Error, Head, Result, Session, Snapshot};
 use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
@@ -55,6 +59,8 @@ pub struct Tell {
     pub pause: Pause,
     /// Whether a frame is the last of an answer. Without it only the reply's end and its pauses are.
     pub is_last: Option<fn(&str) -> bool>,
+    /// When the credentials of the client expire. The answer ends then; the reply does not.
+    pub expires_at: Option<Instant>,
 }
 
 /// One reply on its way to one client.
@@ -79,6 +85,9 @@ pub struct Follow {
     head: watch::Receiver<Head>,
     frames: Frames,
     state: State,
+    expires_at: Option<Instant>,
+    /// It has ended because the credentials expired.
+    has_expired: bool,
 }
 
 /// Whether a client gets a frame.
@@ -98,6 +107,15 @@ pub enum Next<'f> {
     Frames(&'f Frames),
     /// Nothing for so long that the client is told that we are still here.
     Quiet,
+}
+
+/// How an answer in one piece has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// All of it is there.
+    Whole,
+    /// The client's credentials expired before it was.
+    Expired,
 }
 
 impl Follow {
@@ -127,6 +145,8 @@ impl Follow {
             head,
             frames: Frames::default(),
             state: State::Begun,
+            expires_at: tell.expires_at,
+            has_expired: false,
         };
         follow.begin(tell.begin).await?;
         Ok(follow)
@@ -229,7 +249,9 @@ impl Follow {
             if self.shared.shutdown.is_cancelled() {
                 return Err(Error::Store("the server stops".to_owned()));
             }
-            if self.cursor < head.last {
+            if has_passed(self.expires_at, Instant::now()) {
+                self.expire();
+            } else if self.cursor < head.last {
                 self.take(head.last).await?;
             } else if !self.is_unbegun() && is_paused(&self.session, head, self.pause).await? {
                 self.finish();
@@ -306,12 +328,33 @@ impl Follow {
         self.state = State::Ended;
     }
 
+    /// Ends the answer with the protocol's own error: to this client it looks as if the reply had failed,
+    /// and only to this one.
+    fn expire(&mut self) {
+        let error = expired();
+        let failed = ReplyEnd {
+            session_id: self.session.id().to_owned(),
+            finished_reason: FinishedReason::Error,
+            error: Some(ReplyError {
+                r#type: ErrorType::Authentication,
+                message: format!("{}; {}", error.message(), error.hint_text()),
+                ..ReplyError::default()
+            }),
+            ..ReplyEnd::default()
+        };
+        let event = Event::new(self.reply_id.clone(), failed).stamped(&System);
+        self.encode.event(&event, &mut self.frames);
+        self.has_expired = true;
+        self.finish();
+    }
+
     /// Waits for more. `false`: it took long.
     async fn wait(&mut self) -> bool {
         let shutdown = self.shared.shutdown.clone();
         tokio::select! {
             _ = self.head.changed() => true,
             () = shutdown.cancelled() => true,
+            () = wait_for(self.expires_at) => true,
             () = tokio::time::sleep(self.shared.heartbeat) => false,
         }
     }
@@ -335,7 +378,7 @@ impl Follow {
     }
 
     /// Takes everything to the end, frame by frame: for an answer in one piece.
-    pub async fn collect(mut self, mut each: impl FnMut(&str, &str)) -> Result<()> {
+    pub async fn collect(mut self, mut each: impl FnMut(&str, &str)) -> Result<Ended> {
         while let Some(next) = self.next().await {
             if let Next::Frames(frames) = next? {
                 for (name, text) in frames.iter() {
@@ -343,7 +386,7 @@ impl Follow {
                 }
             }
         }
-        Ok(())
+        Ok(if self.has_expired { Ended::Expired } else { Ended::Whole })
     }
 }
 

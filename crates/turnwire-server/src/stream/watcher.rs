@@ -5,14 +5,18 @@ use super::cache::Backlogs;
 use super::feed::{FAILED, Feed, Feeds, Taken};
 use super::follow::messages_at;
 use super::writer::{Framing, Merge, Shape, Writer};
+use crate::auth::{expired, has_passed};
+use crate::error::ApiError;
 use bytes::Bytes;
+use serde_json::json;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use turnwire_core::event::{Message, Reset, Supersede};
+use turnwire_core::event::{Custom, CustomValue, Message, Reset, Supersede};
+use turnwire_core::stamp::System;
 use turnwire_core::{Event, Msg, Seq};
 use turnwire_log::store::{MessageQuery, Status};
 use turnwire_log::{Error, Head, Result, Session};
@@ -63,6 +67,8 @@ pub struct Watcher {
     /// takes a lock that all share, so it is left as it is while events come.
     spoke: Instant,
     quiet: Pin<Box<Sleep>>,
+    /// When the credentials of its client expire.
+    expires_at: Option<Instant>,
     shared: Arc<Shared>,
     has_ended: bool,
 }
@@ -80,12 +86,13 @@ pub struct Shared {
 }
 
 impl Watcher {
-    /// Begins to watch.
+    /// Begins to watch, up to the moment when the client's credentials expire.
     pub async fn new(
         session: Arc<Session>,
         shape: Shape,
         start: Start,
         until: Until,
+        expires_at: Option<Instant>,
         shared: Arc<Shared>,
     ) -> Result<Self> {
         let head = session.watch();
@@ -100,7 +107,8 @@ impl Watcher {
             writer: None,
             first: None,
             spoke: Instant::now(),
-            quiet: Box::pin(tokio::time::sleep(shared.heartbeat)),
+            quiet: Box::pin(sleep_until(earlier(Instant::now() + shared.heartbeat, expires_at))),
+            expires_at,
             shared,
             has_ended: false,
         };
@@ -212,6 +220,9 @@ impl Watcher {
             return None;
         }
         self.spoke = Instant::now();
+        if has_passed(self.expires_at, self.spoke) {
+            return Box::pin(self.expire()).await;
+        }
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(Ok(first));
         }
@@ -247,6 +258,9 @@ impl Watcher {
             };
             if nothing_yet {
                 if !self.wait().await {
+                    if has_passed(self.expires_at, Instant::now()) {
+                        return Box::pin(self.expire()).await;
+                    }
                     return Some(Ok(heartbeat(self.shape.framing)));
                 }
                 continue;
@@ -291,13 +305,29 @@ impl Watcher {
         Ok(Some(bytes))
     }
 
-    /// Waits for more. `false`: it took so long that the client is told that we are still here.
+    /// Ends because the client's credentials have expired. The last frame says so: a `CUSTOM` event where
+    /// the protocol has a place for it, otherwise a server-sent event of its own.
+    async fn expire(&mut self) -> Option<Result<Bytes>> {
+        self.has_ended = true;
+        let mut writer = backlog::warm(&self.session, &self.shape, self.cursor).await.ok()?;
+        writer.event(&closing(&expired()));
+        let bytes = writer.take();
+        Some(Ok(match self.shape.framing {
+            Framing::Sse if bytes.is_empty() => {
+                format!("event: {}\ndata: {}\n\n", expired().name(), expired().json()).into()
+            }
+            Framing::Sse | Framing::Socket => bytes,
+        }))
+    }
+
+    /// Waits for more. `false`: it took so long that the client is told that we are still here, or its
+    /// credentials have expired.
     async fn wait(&mut self) -> bool {
-        let Self { feed, head, missed, spoke, quiet, shared, .. } = &mut *self;
+        let Self { feed, head, missed, spoke, quiet, shared, expires_at, .. } = &mut *self;
         let has_been_quiet = async {
             loop {
                 quiet.as_mut().await;
-                let until = *spoke + shared.heartbeat;
+                let until = earlier(*spoke + shared.heartbeat, *expires_at);
                 if Instant::now() >= until {
                     return;
                 }
@@ -328,7 +358,8 @@ impl Watcher {
         }
         // A quiet session needs no feed.
         self.feed = None;
-        self.quiet.as_mut().reset(Instant::now() + self.shared.heartbeat);
+        let next = earlier(Instant::now() + self.shared.heartbeat, self.expires_at);
+        self.quiet.as_mut().reset(next);
         false
     }
 
@@ -346,6 +377,17 @@ impl Watcher {
         writer.end(self.shape.wire.last_word);
         Some(writer.take()).filter(|bytes| !bytes.is_empty())
     }
+}
+
+fn earlier(one: Instant, other: Option<Instant>) -> Instant {
+    other.map_or(one, |other| one.min(other))
+}
+
+/// An event that tells a client why its stream ends here. It is sent, never stored.
+fn closing(error: &ApiError) -> Event<'static> {
+    let value = json!({ "message": error.message(), "hint": error.hint_text() });
+    Event::new("", Custom { name: error.name().to_owned(), value: CustomValue(value.into()) })
+        .stamped(&System)
 }
 
 fn heartbeat(framing: Framing) -> Bytes {

@@ -1,6 +1,9 @@
 //! Who is let in, and how far.
 
 use crate::support::{start, start_with, token};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::crypto::sign;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -105,6 +108,19 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
+fn now_exactly() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+/// A token with these very texts as its header and its claims, signed with HS256.
+fn with_texts(header: &str, claims: &str) -> String {
+    let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let message = format!("{}.{}", encode(header), encode(claims));
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    let signature = sign(message.as_bytes(), &key, Algorithm::HS256).unwrap();
+    format!("{message}.{signature}")
+}
+
 fn claims() -> Value {
     json!({
         "iss": "https://id.example", "aud": "turnwire", "exp": now() + 600, "sub": "ada",
@@ -173,6 +189,64 @@ async fn a_jwt_is_good_only_as_it_was_agreed() {
         ("with strange sessions", signed(&with("sessions", json!(7)), Algorithm::HS256, SECRET)),
     ] {
         assert_eq!(status(&token).await, 401, "{why}");
+    }
+    // Times may have fractions, a second time too; what is no time is refused.
+    let soon = signed(&with("exp", json!(now_exactly() + 600.5)), Algorithm::HS256, SECRET);
+    assert!(passed(status(&soon).await) && passed(status(&soon).await));
+    let far = signed(&with("exp", json!(u64::MAX)), Algorithm::HS256, SECRET);
+    assert!(passed(status(&far).await) && passed(status(&far).await));
+    let both = signed(&with("aud", json!(["other", "turnwire"])), Algorithm::HS256, SECRET);
+    assert!(passed(status(&both).await), "RFC 7519 allows a list of audiences");
+    for exp in [json!(-1), json!(1e300), json!("soon"), json!([now() + 600]), json!(null)] {
+        let token = signed(&with("exp", exp.clone()), Algorithm::HS256, SECRET);
+        assert_eq!(status(&token).await, 401, "exp {exp}");
+    }
+    for nbf in [json!("later"), json!(-1), json!(now() + 600)] {
+        let token = signed(&with("nbf", nbf.clone()), Algorithm::HS256, SECRET);
+        assert_eq!(status(&token).await, 401, "nbf {nbf}");
+    }
+    for (name, value) in [
+        ("iss", json!(["https://id.example"])),
+        ("iss", json!(["https://evil.example", "https://id.example"])),
+        ("iss", json!({"https://id.example": true})),
+        ("sub", json!(7)),
+        ("sub", json!(["ada"])),
+        ("tenant", json!(["acme"])),
+        ("scope", json!({"read": true})),
+        ("aud", json!([])),
+        ("aud", json!(["other"])),
+    ] {
+        let token = signed(&with(name, value.clone()), Algorithm::HS256, SECRET);
+        assert_eq!(status(&token).await, 401, "{name} {value}");
+    }
+    for (header, expected) in [
+        (r#"{"alg":"HS256","typ":"JWT","kid":"any"}"#, true),
+        (r#"{"alg":"HS256","crit":["b64"],"b64":true}"#, false),
+        (r#"{"alg":"HS256","crit":["exp"]}"#, false),
+        (r#"{"alg":"HS256","crit":["urn:example:unknown"],"urn:example:unknown":"x"}"#, false),
+        (r#"{"alg":"HS256","crit":[]}"#, false),
+        (r#"{"alg":"HS256","crit":"exp"}"#, false),
+        (r#"{"alg":"HS256","b64":false,"crit":["b64"]}"#, false),
+        (r#"{"alg":"HS256","alg":"none"}"#, false),
+        (r#"{"alg":"hs256"}"#, false),
+        (r#"{"alg":["HS256"]}"#, false),
+        (r#"{"typ":"JWT"}"#, false),
+    ] {
+        let token = with_texts(header, &claims().to_string());
+        assert_eq!(passed(status(&token).await), expected, "{header}");
+    }
+    // A name that comes twice could be read in two ways.
+    for (twice, again) in [
+        ("exp", json!(now() + 600)),
+        ("iss", json!("https://id.example")),
+        ("tenant", json!("other")),
+        ("scope", json!("admin")),
+        ("sessions", json!("mine-*")),
+    ] {
+        let first = with("sessions", json!(["s1"])).to_string();
+        let doubled = format!("{},\"{twice}\":{again}}}", first.strip_suffix('}').unwrap());
+        let token = with_texts(r#"{"alg":"HS256"}"#, &doubled);
+        assert_eq!(status(&token).await, 401, "{twice} comes twice");
     }
     let no_scope = signed(&without("scope"), Algorithm::HS256, SECRET);
     assert_eq!(status(&no_scope).await, 403);

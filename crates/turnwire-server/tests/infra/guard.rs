@@ -116,6 +116,34 @@ async fn every_path_of_the_description_is_there() {
 }
 
 #[tokio::test]
+async fn no_answer_may_be_taken_for_something_else_than_it_says() {
+    let server = start(&crate::support::token("tw_good", "acme", "read,chat"));
+    let good = ("authorization", "Bearer tw_good");
+    for (method, path, headers, status) in [
+        ("GET", "/healthz", &[][..], 200),
+        ("GET", "/openapi.json", &[], 200),
+        ("GET", "/", &[], 200),
+        ("GET", "/metrics", &[], 200),
+        ("GET", "/v1/sessions", &[good], 200),
+        ("GET", "/v1/sessions", &[], 401),
+        ("GET", "/v1/sessions/none", &[good], 404),
+        ("POST", "/v1/sessions/s/events", &[good], 404),
+        ("POST", "/v1/sessions/s/events", &[], 401),
+        ("GET", "/v1/messages", &[good], 405),
+        ("GET", "/v1/models/none", &[good], 404),
+        ("GET", "/nowhere", &[], 404),
+        ("GET", "/healthz", &[("host", "evil.example")], 421),
+        ("GET", "/healthz", &[("origin", "https://evil.example")], 403),
+    ] {
+        let answer = server.send(method, path, headers).await;
+        assert_eq!(answer.status, status, "{path} {answer:?}");
+        let sniffing = answer.header("x-content-type-options");
+        assert_eq!(sniffing, Some("nosniff"), "{method} {path} {headers:?}: {answer:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn the_console_may_load_nothing_but_what_is_here() {
     let server = start("");
     let page = server.get("/").await;

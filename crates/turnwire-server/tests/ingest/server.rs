@@ -53,7 +53,7 @@ pub fn caller(scopes: &[Scope]) -> Caller {
     let open = Auth::open_to_all(&Config::default().limits).token("").unwrap();
     let scopes: Scopes = scopes.iter().copied().collect();
     let tenant = Arc::clone(&open.0.tenant);
-    Caller(Arc::new(Identity { tenant, scopes, subject: None, sessions: None }))
+    Caller(Arc::new(Identity::new(tenant, scopes)))
 }
 
 impl Server {

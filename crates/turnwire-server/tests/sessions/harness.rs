@@ -63,11 +63,9 @@ impl Server {
     /// The same server for somebody who reaches only these sessions, or may only do this.
     pub fn seen_by(&self, sessions: Option<&[&str]>, scopes: Scopes) -> Self {
         let identity = Identity {
-            tenant: self.caller.0.tenant.clone(),
-            scopes,
-            subject: None,
             sessions: sessions
                 .map(|rules| rules.iter().map(|rule| SessionRule::new(rule)).collect()),
+            ..Identity::new(self.caller.0.tenant.clone(), scopes)
         };
         let caller = Caller(Arc::new(identity));
         Self { app: self.app.clone(), router: self.router.clone(), caller }

@@ -194,7 +194,7 @@ async fn each_kind_of_answer_needs_its_scope() {
     let with = |scope: Scope| {
         let tenant = all.0.tenant.clone();
         let scopes = Scopes::from_iter([scope]);
-        Caller(Arc::new(Identity { tenant, scopes, subject: None, sessions: None }))
+        Caller(Arc::new(Identity::new(tenant, scopes)))
     };
     let yes = confirm("a", &reply, "c1", true).to_string();
     let yes = Event::from_json(&yes).unwrap();

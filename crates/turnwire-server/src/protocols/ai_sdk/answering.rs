@@ -4,7 +4,6 @@
 //! begins where the first of its calls was answered, by this client or by anybody else.
 
 use super::{Chat, busy, not_a_request, nothing_new, own};
-use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::stream::Begin;
 use crate::turns::answers;
@@ -22,7 +21,6 @@ impl Chat<'_> {
     /// it was answered; the client is told.
     pub(super) async fn go_on(
         &self,
-        caller: &Caller,
         request: &ChatRequest,
         continued: &Continued,
     ) -> ApiResult<Response> {
@@ -45,7 +43,7 @@ impl Chat<'_> {
         let events = request.answers(&pending).map_err(not_a_request)?;
         let mut taken = None;
         if !events.is_empty() {
-            match answers::take(self.app, &self.session, caller, &events).await {
+            match answers::take(self.app, &self.session, self.caller, &events).await {
                 Ok(done) => taken = Some(done.last.saturating_sub(done.stored.into())),
                 // In this very moment.
                 Err(error) if error.name() == "already_answered" => {}

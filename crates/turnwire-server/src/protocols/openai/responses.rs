@@ -11,11 +11,11 @@ mod standing;
 
 use super::models;
 use crate::app::App;
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, Scope, expired};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload, Query};
 use crate::protocols::{self, in_session};
-use crate::stream::{Begin, Follow, Pause, Tell};
+use crate::stream::{Begin, Ended, Follow, Pause, Tell};
 use crate::turns::answers;
 use asking::Asking;
 use axum::Json;
@@ -64,14 +64,17 @@ pub async fn create(
     // The answer may take minutes, and does not need it.
     drop(body);
     if stream {
-        return Ok(protocols::sse(&app, follow(&app, &found).await?.unmerged()));
+        return Ok(protocols::sse(&app, follow(&app, &caller, &found).await?.unmerged()));
     }
     if background {
         return Ok(whole(&found, standing(&found).await?));
     }
     let mut last = String::new();
     let each = |_: &str, text: &str| text.clone_into(&mut last);
-    follow(&app, &found).await?.collect(each).await?;
+    match follow(&app, &caller, &found).await?.collect(each).await? {
+        Ended::Whole => {}
+        Ended::Expired => return Err(expired()),
+    }
     Ok(whole(&found, response_in(&last)?))
 }
 
@@ -95,7 +98,7 @@ pub async fn retrieve(
     if !query.stream {
         return Ok(whole(&found, standing(&found).await?));
     }
-    let follow = follow(&app, &found).await?.unmerged();
+    let follow = follow(&app, &caller, &found).await?.unmerged();
     Ok(match query.starting_after {
         Some(after) => {
             let is_behind = move |frame: &str| number(frame).is_none_or(|number| number > after);
@@ -123,7 +126,7 @@ fn whole(found: &Found, response: Value) -> Response {
 }
 
 /// A response as it grows.
-async fn follow(app: &App, found: &Found) -> ApiResult<Follow> {
+async fn follow(app: &App, caller: &Caller, found: &Found) -> ApiResult<Follow> {
     let tell = Tell {
         wire: wire()?,
         encoding: encoding(found),
@@ -131,6 +134,7 @@ async fn follow(app: &App, found: &Found) -> ApiResult<Follow> {
         begin: found.name.results.map_or(Begin::Replay, |seq| Begin::Behind(seq.get() - 1)),
         pause: Pause::External,
         is_last: None,
+        expires_at: caller.expires_at(),
     };
     Ok(protocols::follow(app, &found.session, tell).await?.until(brings_results))
 }

@@ -1,0 +1,166 @@
+//! Servers, agents and credentials.
+
+use async_trait::async_trait;
+use futures_util::{SinkExt, StreamExt};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use turnwire_agent::{Halt, Journal, Replier, Turn};
+use turnwire_log::MemoryStore;
+use turnwire_testkit::net::{Answer, Incoming, call};
+
+use crate::running::{Running, within};
+
+pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// An agent that begins to reply and never ends.
+pub struct Endless;
+
+#[async_trait]
+impl Replier for Endless {
+    fn about(&self) -> &'static str {
+        "never ends"
+    }
+
+    fn model(&self) -> &'static str {
+        "endless"
+    }
+
+    async fn reply(&self, _: Turn, _: &mut dyn Journal) -> Result<(), Halt> {
+        std::future::pending().await
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+/// A signed JWT of the tenant `acme`.
+pub fn jwt(subject: &str, scope: &str, exp: f64) -> String {
+    let claims = json!({
+        "iss": "https://id.example", "aud": "turnwire", "exp": exp, "sub": subject,
+        "tenant": "acme", "scope": scope,
+    });
+    sign(&claims)
+}
+
+pub fn sign(claims: &Value) -> String {
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
+}
+
+/// A server that takes JWTs, with no leeway.
+pub struct Server {
+    running: Running,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// Starts one. `tokens` are further settings.
+    pub fn start(tokens: &str, agents: Vec<(&'static str, Arc<dyn Replier>)>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        std::fs::write(&file, SECRET).unwrap();
+        let settings = format!(
+            "{tokens}\n[auth.jwt]\nalgorithm = \"HS256\"\nsecret_file = '{}'\n\
+             issuer = \"https://id.example\"\naudience = \"turnwire\"\nleeway = \"0s\"\n",
+            file.display()
+        );
+        let (running, _) = Running::start(Arc::new(MemoryStore::default()), &settings, agents);
+        Self { running, _folder: folder }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.running.address
+    }
+
+    pub async fn stop(self) {
+        self.running.stop().await;
+    }
+
+    pub async fn call(&self, method: &str, path: &str, token: &str, body: &str) -> Answer {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str())];
+        within(call(self.address(), method, path, &headers, body.as_bytes())).await.unwrap()
+    }
+
+    /// Opens a stream, whose body is read as it comes.
+    pub async fn open(&self, method: &str, path: &str, token: &str, body: &str) -> Incoming {
+        use tokio::io::AsyncWriteExt as _;
+        let mut stream = TcpStream::connect(self.address()).await.unwrap();
+        let bearer = match token {
+            "" => String::new(),
+            token => format!("authorization: Bearer {token}\r\n"),
+        };
+        let (host, length) = (self.address(), body.len());
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\n{bearer}content-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        within(Incoming::read(stream)).await.unwrap()
+    }
+
+    /// Opens a socket on `/v1/ws`.
+    pub async fn socket(&self, query: &str, token: Option<&str>) -> Socket {
+        let url = format!("ws://{}/v1/ws?{query}", self.address());
+        let mut request = url.into_client_request().unwrap();
+        if let Some(token) = token {
+            let bearer = format!("Bearer {token}").parse().unwrap();
+            request.headers_mut().insert("authorization", bearer);
+        }
+        let stream = TcpStream::connect(self.address()).await.unwrap();
+        let (socket, _) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+        Socket(socket)
+    }
+}
+
+/// A client of a socket.
+pub struct Socket(WebSocketStream<TcpStream>);
+
+impl Socket {
+    pub async fn send(&mut self, command: Value) {
+        self.0.send(Message::text(command.to_string())).await.unwrap();
+    }
+
+    /// The next message that is JSON; otherwise how the socket was closed.
+    pub async fn next(&mut self) -> Result<Value, (u16, String)> {
+        loop {
+            match within(self.0.next()).await {
+                Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    return Err((frame.code.into(), frame.reason.to_string()));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(Error::ConnectionClosed)) | None => return Err((0, String::new())),
+                Some(Err(error)) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The next message of this type. Others are passed over.
+    pub async fn wait_for(&mut self, kind: &str) -> Value {
+        loop {
+            let message = self.next().await.unwrap();
+            if message["type"] == kind {
+                return message;
+            }
+        }
+    }
+
+    /// How the socket is closed.
+    pub async fn closed(&mut self) -> (u16, String) {
+        loop {
+            if let Err(close) = self.next().await {
+                return close;
+            }
+        }
+    }
+}
