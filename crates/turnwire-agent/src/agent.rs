@@ -190,7 +190,8 @@ impl Agent {
         let failed = |why: String| CallError::Halt(Halt::Failed(why));
         let schema = Json::of(&schemars::schema_for!(T)).map_err(|why| failed(why.to_string()))?;
         let reads = |json: &Json| json.to::<T>().map(drop).map_err(|error| error.to_string());
-        let shape = Shape::new(&schema).map_err(failed)?.checked(Arc::new(reads));
+        let shape = Shape::compile(&schema).await.map_err(|why| failed(why.to_string()))?;
+        let shape = shape.checked(Arc::new(reads));
         let reply = self.folded(self.start("", messages, Some(Arc::new(shape)))).await?;
         let why = match reply.structured::<T>() {
             Ok(Some(data)) => return Ok((reply, data)),

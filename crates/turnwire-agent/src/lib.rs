@@ -61,6 +61,7 @@
 //! | [`mcp`] | tools of MCP servers |
 //! | [`subagent`] | an agent as a tool of another |
 //! | [`structured`] | answers that have a form |
+//! | [`schema`] | JSON Schemas from outside, compiled and checked within bounds |
 //! | [`middleware`] | what stands around the model, the tools and the events |
 //! | [`hints`] | what a reply is told from outside |
 //! | [`compact`] | conversations that are longer than the model's window |
@@ -86,6 +87,7 @@ pub mod permission;
 pub mod plan;
 pub mod replier;
 mod run;
+pub mod schema;
 pub mod structured;
 pub mod subagent;
 pub mod talk;

@@ -5,12 +5,13 @@
 //! waited for a person for a day, or whose process died in the middle of a tool, goes on from here.
 
 use crate::permission::Permissions;
-use crate::structured::{Shape, is_mended, is_mending};
+use crate::schema::Problem;
+use crate::structured::{is_mended, is_mending};
 use crate::tool::{Place, ToolSpec};
 use serde_json::Value;
 use turnwire_core::{
-    Behavior, ContentBlock, FinishedReason, HintBlock, ModelCalls, Msg, Payload, PermissionRule,
-    ToolCall, ToolCallState, ToolResult, ToolResultState,
+    Behavior, ContentBlock, FinishedReason, HintBlock, Json, ModelCalls, Msg, Payload,
+    PermissionRule, ToolCall, ToolCallState, ToolResult, ToolResultState,
 };
 
 /// What there is to go by.
@@ -27,13 +28,24 @@ pub struct State<'s> {
     pub accepted: &'s [PermissionRule],
     /// How many model calls one reply may take.
     pub limit: u32,
-    /// The form that the answer must have.
-    pub shape: Option<&'s Shape>,
+    /// What is known of the answer, where it must match a JSON Schema.
+    pub answer: Answer<'s>,
     /// Whether the model was asked with everything that is there, and had nothing to say.
     pub is_silent: bool,
     /// Whether others have put hints into the reply that the model was not asked with. Wherever they
     /// stand, it has not read them.
     pub has_news: bool,
+}
+
+/// What is known of an answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Answer<'s> {
+    /// It may be anything.
+    Free,
+    /// Whether it matches its schema is not known yet.
+    Unchecked,
+    /// It was checked.
+    Checked(&'s Result<Json, Problem>),
 }
 
 /// What to do next.
@@ -47,6 +59,10 @@ pub enum Plan {
     Ask(Tools),
     /// Somebody is to answer.
     Wait,
+    /// The answer is to be checked against its schema.
+    Check,
+    /// To check it costs too much: the reply fails.
+    Uncheckable(String),
     /// The answer does not have its form: the model is told why, and asked again.
     Mend(String),
     /// It does not have it although the model was told so: the reply fails.
@@ -139,11 +155,18 @@ pub fn plan(state: &State<'_>) -> Plan {
             _ => Plan::End(FinishedReason::ExceedMaxIters),
         };
     }
-    if let Some(shape) = state.shape
-        && matches!(reason, None | Some(FinishedReason::Completed | FinishedReason::ToolCalls))
-        && let Err(why) = shape.read(state.reply)
-    {
-        return if is_mended(state.reply) { Plan::Misshapen(why) } else { Plan::Mend(why) };
+    if matches!(reason, None | Some(FinishedReason::Completed | FinishedReason::ToolCalls)) {
+        match state.answer {
+            Answer::Free | Answer::Checked(Ok(_)) => {}
+            Answer::Unchecked => return Plan::Check,
+            Answer::Checked(Err(Problem::TooExpensive(why))) => {
+                return Plan::Uncheckable(why.clone());
+            }
+            Answer::Checked(Err(Problem::Mismatch(why))) if is_mended(state.reply) => {
+                return Plan::Misshapen(why.clone());
+            }
+            Answer::Checked(Err(Problem::Mismatch(why))) => return Plan::Mend(why.clone()),
+        }
     }
     Plan::End(match reason {
         _ if *ended > state.limit => FinishedReason::ExceedMaxIters,
@@ -239,7 +262,8 @@ fn is_empty(output: &Payload) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwire_core::{Event, Json};
+    use crate::structured::Shape;
+    use turnwire_core::Event;
 
     const START: &str = r#""type":"MODEL_CALL_START""#;
     const END: &str = r#""type":"MODEL_CALL_END""#;
@@ -266,6 +290,7 @@ mod tests {
             reply.append_event(&event).unwrap();
             calls.see(&event);
         }
+        let read = shape.map(|shape| shape.read(&reply));
         plan(&State {
             reply: &reply,
             calls: &calls,
@@ -273,7 +298,7 @@ mod tests {
             permissions: &Permissions::default(),
             accepted: &[],
             limit,
-            shape,
+            answer: read.as_ref().map_or(Answer::Free, Answer::Checked),
             is_silent,
             has_news: false,
         })

@@ -7,15 +7,16 @@ mod model;
 use crate::core::Core;
 use crate::hints::{Hints, Later, Mailbox};
 use crate::middleware::{Context, Sieve, Wrapped};
-use crate::plan::{Plan, State, plan};
+use crate::plan::{Answer, Plan, State, plan};
 use crate::replier::{Halt, Journal, Turn};
+use crate::schema::Problem;
 use crate::structured::{self, Shape};
 use crate::tool::{Tool, ToolSpec};
 use std::sync::Arc;
 use turnwire_core::event::{ExceedMaxIters, Hint, ModelCallEnd, ReplyEnd, ReplyStart, RequestStop};
 use turnwire_core::{
-    ErrorType, Event, EventKind, FinishedReason, HintBlock, ModelCalls, Msg, Payload, ReplyError,
-    ToolCall,
+    ErrorType, Event, EventKind, FinishedReason, HintBlock, Json, ModelCalls, Msg, Payload,
+    ReplyError, ToolCall,
 };
 
 /// Why a middleware's stop is one, as Java names it.
@@ -31,8 +32,12 @@ pub(crate) struct Run<'r> {
     calls: ModelCalls,
     /// Tools that the client offers with its message.
     offered: Vec<ToolSpec>,
+    /// The schema that the answer must match, until it is compiled.
+    schema: Option<Json>,
     /// The form that the answer must have, or why there is no such form.
     shape: Result<Option<Arc<Shape>>, String>,
+    /// What was found when the answer was checked, until something is added to the reply.
+    checked: Option<Result<Json, Problem>>,
     hints: Arc<dyn Hints>,
     context: Context,
     sieve: Sieve,
@@ -69,7 +74,9 @@ impl<'r> Run<'r> {
             reply,
             calls: turn.calls.clone(),
             offered: core.offered(&turn.history),
-            shape: schema.map(|schema| Shape::new(&schema).map(Arc::new)).transpose(),
+            schema,
+            shape: Ok(None),
+            checked: None,
             hints,
             context: Context::new(&core.name, &turn.session_id, &turn.reply_id, stop),
             sieve: Sieve::default(),
@@ -80,6 +87,7 @@ impl<'r> Run<'r> {
 
     /// The answer must have this form, whatever else was said about it.
     pub(crate) fn shaped(&mut self, shape: Arc<Shape>) {
+        self.schema = None;
         self.shape = Ok(Some(shape));
     }
 
@@ -98,6 +106,11 @@ impl<'r> Run<'r> {
                 ReplyStart { session_id, name: self.core.name.clone(), ..ReplyStart::default() };
             self.commit(vec![self.event(start)]).await?;
         }
+        if let Some(schema) = self.schema.take() {
+            let shape = Shape::compile(&schema).await;
+            let shape = shape.map_err(|why| format!("the output schema cannot be used: {why}"));
+            self.shape = shape.map(|shape| Some(Arc::new(shape)));
+        }
         loop {
             if self.context.why().is_some() {
                 return Err(Halt::Stopped);
@@ -108,9 +121,14 @@ impl<'r> Run<'r> {
             }
             let flow = match self.plan() {
                 Plan::TakeBack(blocks) => self.take_back(blocks).await?,
-                Plan::Ask(_) if self.shape.is_err() => return self.no_shape().await,
+                Plan::Ask(_) | Plan::Check if self.shape.is_err() => return self.no_shape().await,
                 Plan::Ask(tools) => self.ask(tools).await?,
                 Plan::Calls(todos) => self.work_on(todos).await?,
+                Plan::Check => {
+                    self.checked = self.check_answer().await;
+                    Flow::GoOn
+                }
+                Plan::Uncheckable(why) => return self.fail(ErrorType::InvalidRequest, why).await,
                 Plan::Mend(why) => self.mend(&why).await?,
                 Plan::Misshapen(why) => {
                     let why = format!("the model's answer does not have its form: {why}");
@@ -140,7 +158,11 @@ impl<'r> Run<'r> {
             permissions: &self.core.permissions,
             accepted: &self.turn.rules,
             limit: self.core.max_iterations,
-            shape: self.shape(),
+            answer: match (&self.shape, &self.checked) {
+                (Ok(None), _) => Answer::Free,
+                (Ok(Some(_)), Some(checked)) => Answer::Checked(checked),
+                (Ok(Some(_)) | Err(_), _) => Answer::Unchecked,
+            },
             is_silent: self.is_silent,
             has_news: self.has_news,
         })
@@ -148,6 +170,11 @@ impl<'r> Run<'r> {
 
     fn shape(&self) -> Option<&Shape> {
         self.shape.as_ref().ok().and_then(Option::as_deref)
+    }
+
+    /// Checks what was answered, where it must match a schema.
+    async fn check_answer(&mut self) -> Option<Result<Json, Problem>> {
+        Some(self.shape()?.read_on_worker(&self.reply).await)
     }
 
     /// A tool, by its name: the agent's own, or one that the client offers.
@@ -180,6 +207,7 @@ impl<'r> Run<'r> {
     async fn catch_up(&mut self) -> Result<(), Halt> {
         if let Some((reply, calls)) = self.journal.news().await? {
             (self.reply, self.calls) = (reply, calls);
+            self.checked = None;
             self.is_silent = false;
             self.has_news = true;
         }
@@ -243,6 +271,7 @@ impl<'r> Run<'r> {
     /// Takes note of events on their way into the log.
     fn see(&mut self, events: &[Event<'static>]) {
         for event in events.iter().filter(|event| event.reply_id == self.turn.reply_id) {
+            self.checked = None;
             self.calls.see(event);
             self.reply.append_event_tolerant(event);
         }
@@ -255,8 +284,11 @@ impl<'r> Run<'r> {
             events.push(self.event(ExceedMaxIters { name: self.core.name.clone() }));
         }
         let error = self.calls.error.clone();
-        let shape = self.shape().filter(|_| error.is_none());
-        let structured_output = shape.and_then(|shape| shape.read(&self.reply).ok());
+        let checked = match self.checked.take() {
+            None if error.is_none() => self.check_answer().await,
+            checked => checked,
+        };
+        let structured_output = checked.and_then(Result::ok).filter(|_| error.is_none());
         let end = ReplyEnd { finished_reason, error, structured_output, ..ReplyEnd::default() };
         events.push(self.event(end));
         let events = self.pass(events);

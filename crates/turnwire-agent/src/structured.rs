@@ -16,12 +16,12 @@
 //! let good = Msg::assistant("friday", "```json\n{\"steps\": 3}\n```");
 //! assert_eq!(shape.read(&good).unwrap().text(), r#"{"steps":3}"#);
 //! let bad = Msg::assistant("friday", r#"{"steps": "three"}"#);
-//! assert!(shape.read(&bad).unwrap_err().contains("integer"));
+//! assert!(shape.read(&bad).unwrap_err().to_string().contains("integer"));
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
 use crate::replier::Halt;
-use jsonschema::{PatternOptions, Validator};
+use crate::schema::{self, Checker, MAX_ANSWER_BYTES, Problem, Schema, SchemaError};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -41,32 +41,35 @@ const NAME: &str = "final_answer";
 /// The field that holds an answer which is no object: providers take only objects.
 const WRAPPED: &str = "answer";
 
-/// How much of what is wrong a model is told.
-const MOST_ERRORS: usize = 5;
-const MOST_BYTES: usize = 2000;
-
 /// A check beyond the schema.
 pub(crate) type Check = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
 
-/// The form that an answer must have.
+/// The form that an answer must have. It holds the schema as text: what it compiles to is larger, and is
+/// needed only while an answer is checked.
+#[derive(Clone)]
 pub struct Shape {
     output: Output,
-    validator: Validator,
+    schema: Json,
     check: Option<Check>,
 }
 
 impl Shape {
-    /// The form that a JSON Schema describes, or why it describes none. Nothing is fetched.
-    pub fn new(schema: &Json) -> Result<Self, String> {
-        let wrong = |why: &dyn fmt::Display| format!("the output schema is of no use: {why}");
-        let value: Value = schema.to().map_err(|error| wrong(&error))?;
-        // Patterns may come from a client: this engine takes no longer than the text is long.
-        let validator = jsonschema::options()
-            .with_pattern_options(PatternOptions::regex())
-            .build(&value)
-            .map_err(|error| wrong(&error))?;
-        let output = Output { name: NAME.to_owned(), schema: as_object(schema, value) };
-        Ok(Self { output, validator, check: None })
+    /// The form that a JSON Schema describes, or why it describes none. Nothing is fetched. This blocks
+    /// while the schema is compiled.
+    pub fn new(schema: &Json) -> Result<Self, SchemaError> {
+        Schema::compile(schema)?;
+        Ok(Self::of_valid(schema))
+    }
+
+    /// The same, compiled on a worker thread.
+    pub async fn compile(schema: &Json) -> Result<Self, SchemaError> {
+        schema::check_schema(schema).await?;
+        Ok(Self::of_valid(schema))
+    }
+
+    fn of_valid(schema: &Json) -> Self {
+        let output = Output { name: NAME.to_owned(), schema: as_object(schema) };
+        Self { output, schema: schema.clone(), check: None }
     }
 
     /// The same, with a check beyond the schema.
@@ -89,56 +92,77 @@ impl Shape {
         Tool { name, description: description.to_owned(), input: self.output.schema.clone() }
     }
 
-    /// What a reply has answered last, if it has this form; otherwise why not.
-    pub fn read(&self, reply: &Msg) -> Result<Json, String> {
-        let behind = |block: &&ContentBlock| {
-            !matches!(block, ContentBlock::ToolResult(_) | ContentBlock::Hint(_))
-        };
-        let blocks = reply.content().iter().rev().take_while(behind);
-        let texts = blocks.filter_map(|block| match block {
-            ContentBlock::Text(TextBlock { text, .. }) => Some(bare(text)),
-            _ => None,
-        });
+    /// What a reply has answered last, if it has this form; otherwise why not. This blocks while the answer
+    /// is checked.
+    pub fn read(&self, reply: &Msg) -> Result<Json, Problem> {
+        self.read_texts(&last_texts(reply)?)
+    }
+
+    /// The same, checked on a worker thread.
+    pub async fn read_on_worker(&self, reply: &Msg) -> Result<Json, Problem> {
+        let (shape, texts) = (self.clone(), last_texts(reply)?);
+        let read = schema::run(move |_| shape.read_texts(&texts)).await;
+        read.unwrap_or_else(|| {
+            let why = "the answer cannot be checked against its JSON Schema: the check broke down";
+            Err(Problem::TooExpensive(why.to_owned()))
+        })
+    }
+
+    /// Reads the first of these texts that has this form.
+    fn read_texts(&self, texts: &[String]) -> Result<Json, Problem> {
+        let schema = Schema::compile(&self.schema);
+        let schema = schema.map_err(|error| Problem::TooExpensive(error.to_string()))?;
+        let mut checker = schema.checker();
         let mut wrong = None;
-        for text in texts.filter(|text| !text.is_empty()) {
-            match self.read_text(text) {
+        for text in texts {
+            match self.read_text(text, &mut checker) {
                 Ok(json) => return Ok(json),
                 // The last words count: what is wrong with those before them helps nobody.
-                Err(why) => wrong = wrong.or(Some(why)),
+                Err(Problem::Mismatch(why)) => wrong = wrong.or(Some(why)),
+                Err(problem @ Problem::TooExpensive(_)) => return Err(problem),
             }
         }
-        Err(wrong.unwrap_or_else(|| "there is no answer".to_owned()))
+        Err(Problem::Mismatch(wrong.unwrap_or_else(|| "there is no answer".to_owned())))
     }
 
-    fn read_text(&self, text: &str) -> Result<Json, String> {
-        let not_json = |why: &dyn fmt::Display| format!("it is not JSON: {why}");
+    fn read_text(&self, text: &str, checker: &mut Checker<'_>) -> Result<Json, Problem> {
+        let not_json = |why: &dyn fmt::Display| Problem::Mismatch(format!("it is not JSON: {why}"));
         let value: Value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
         let inner = value.as_object().filter(|fields| fields.len() == 1);
-        let inner = inner.and_then(|fields| fields.get(WRAPPED)).filter(|_| !self.fits(&value));
-        let (value, json) = match inner {
-            Some(inner) => (inner, Json::from(inner.clone())),
-            None => (&value, Json::parse(text).map_err(|error| not_json(&error))?),
+        let inner = inner.and_then(|fields| fields.get(WRAPPED));
+        let json = match (checker.check(&value), inner) {
+            (Ok(()), _) => Json::parse(text).map_err(|error| not_json(&error))?,
+            (Err(Problem::Mismatch(_)), Some(inner)) => {
+                checker.check(inner)?;
+                Json::from(inner.clone())
+            }
+            (Err(problem), _) => return Err(problem),
         };
-        let errors = self.validator.iter_errors(value).take(MOST_ERRORS);
-        let errors: Vec<String> = errors
-            .map(|error| match error.instance_path().as_str() {
-                "" => error.to_string(),
-                path => format!("at {path}: {error}"),
-            })
-            .collect();
-        if !errors.is_empty() {
-            let mut why = errors.join("; ");
-            let end = why.floor_char_boundary(MOST_BYTES);
-            why.truncate(end);
-            return Err(why);
-        }
-        self.check.as_ref().map_or(Ok(()), |check| check(&json))?;
+        let check = self.check.as_ref().map_or(Ok(()), |check| check(&json));
+        check.map_err(Problem::Mismatch)?;
         Ok(json)
     }
+}
 
-    fn fits(&self, value: &Value) -> bool {
-        self.validator.is_valid(value)
+/// What a reply has said behind its last tool result, the last text first.
+fn last_texts(reply: &Msg) -> Result<Vec<String>, Problem> {
+    let behind = |block: &&ContentBlock| {
+        !matches!(block, ContentBlock::ToolResult(_) | ContentBlock::Hint(_))
+    };
+    let blocks = reply.content().iter().rev().take_while(behind);
+    let texts = blocks.filter_map(|block| match block {
+        ContentBlock::Text(TextBlock { text, .. }) => Some(bare(text)),
+        _ => None,
+    });
+    let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
+    if texts.iter().map(|text| text.len()).sum::<usize>() > MAX_ANSWER_BYTES {
+        let why = format!(
+            "the answer cannot be checked against its JSON Schema: it has more than \
+             {MAX_ANSWER_BYTES} bytes"
+        );
+        return Err(Problem::TooExpensive(why));
     }
+    Ok(texts.into_iter().map(str::to_owned).collect())
 }
 
 impl fmt::Debug for Shape {
@@ -148,8 +172,8 @@ impl fmt::Debug for Shape {
 }
 
 /// The schema itself where it is one of objects; else that of an object that holds the answer.
-fn as_object(schema: &Json, value: Value) -> Json {
-    let Value::Object(mut fields) = value else { return schema.clone() };
+fn as_object(schema: &Json) -> Json {
+    let Ok(Value::Object(mut fields)) = schema.to() else { return schema.clone() };
     if fields.get("type").is_some_and(|kind| kind == "object") || fields.contains_key("properties")
     {
         return schema.clone();
@@ -289,7 +313,8 @@ mod tests {
     }
 
     fn read(shape: &Shape, text: &str) -> Result<String, String> {
-        shape.read(&Msg::assistant("a", text)).map(|json| json.text().to_owned())
+        let read = shape.read(&Msg::assistant("a", text));
+        read.map(|json| json.text().to_owned()).map_err(|problem| problem.to_string())
     }
 
     #[test]
@@ -317,7 +342,10 @@ mod tests {
         let talk: Vec<ContentBlock> = vec!["Here: {".into(), r#"{"a":1}"#.into()];
         assert_eq!(any.read(&Msg::assistant("a", talk)).unwrap().text(), r#"{"a":1}"#);
         let before: Vec<ContentBlock> = vec![r#"{"a":1}"#.into(), HintBlock::new("no").into()];
-        assert_eq!(any.read(&Msg::assistant("a", before)).unwrap_err(), "there is no answer");
+        assert_eq!(
+            any.read(&Msg::assistant("a", before)).unwrap_err().to_string(),
+            "there is no answer"
+        );
     }
 
     #[test]

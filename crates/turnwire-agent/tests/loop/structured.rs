@@ -249,3 +249,74 @@ async fn it_goes_on_from_the_log_alone() {
         assert!(crashes > 6, "{crashes}");
     }
 }
+
+/// Small, and a billion subschemas once its references are expanded.
+fn doubling_schema() -> Json {
+    let mut definitions = serde_json::Map::new();
+    definitions.insert("d0".to_owned(), serde_json::json!({"type": "string"}));
+    for at in 1..=30 {
+        let before = serde_json::json!({"$ref": format!("#/$defs/d{}", at - 1)});
+        definitions.insert(format!("d{at}"), serde_json::json!({"anyOf": [before, before]}));
+    }
+    serde_json::json!({"$defs": definitions, "$ref": "#/$defs/d30"}).into()
+}
+
+/// A schema that is allowed, and an answer that takes too many steps to check against it: each byte costs as
+/// much as the regular expression is large.
+fn expensive() -> (Json, String) {
+    let schema = serde_json::json!({"type": "string", "pattern": "^a{20000}$"});
+    (schema.into(), serde_json::json!("a".repeat(2000)).to_string())
+}
+
+#[tokio::test]
+async fn a_schema_that_costs_too_much_ends_the_reply_with_a_typed_error_also_after_a_crash() {
+    let friday = || {
+        let model = Told::in_schema_mode(|_| vec![Line::text("\"x\"")]);
+        agent(&model).output_schema(doubling_schema()).build()
+    };
+    crash_everywhere(
+        || House::new("go"),
+        friday,
+        |crashed, _| {
+            let error = crashed.reply().error().unwrap().clone();
+            assert_eq!(error.r#type, ErrorType::InvalidRequest);
+            assert!(error.message.contains("too large"), "{}", error.message);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_that_costs_too_much_to_check_ends_the_reply_also_after_a_crash() {
+    let friday = || {
+        let (schema, answer) = expensive();
+        let model = Told::in_schema_mode(move |_| vec![Line::text(&answer)]);
+        agent(&model).output_schema(schema).build()
+    };
+    let crashes = crash_everywhere(
+        || House::new("go"),
+        friday,
+        |crashed, _| {
+            let reply = crashed.reply();
+            let error = reply.error().unwrap();
+            assert_eq!(error.r#type, ErrorType::InvalidRequest);
+            assert!(error.message.contains("cannot be checked"), "{}", error.message);
+            assert_eq!(reply.structured_output(), None);
+            // The model is not asked to answer again: it would not help.
+            assert_eq!(reply.blocks::<HintBlock>().count(), 0);
+        },
+    )
+    .await;
+    assert!(crashes > 3, "{crashes}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_not_checked() {
+    let model = Told::in_schema_mode(|_| vec![Line::text(&"[".repeat(2 << 20))]);
+    let (schema, _) = expensive();
+    let friday = agent(&model).output_schema(schema).build();
+    let mut house = House::new("go");
+    house.run(&friday).await.unwrap();
+    let reply = house.reply();
+    assert_eq!(reply.error().unwrap().r#type, ErrorType::InvalidRequest);
+}

@@ -1,0 +1,142 @@
+//! JSON Schemas from outside: compiled and checked within bounds. The agent loop and the server call it.
+//!
+//! A schema comes from a client, so neither compiling it nor checking an answer against it may cost more
+//! than a fixed amount. The `jsonschema` crate repeats the work of a subschema each time it is referred
+//! to, which is exponential for a few hundred bytes of schema. So only its single-value keywords are
+//! used here (`type`, `enum`, `pattern`, `format`, …). The keywords that apply other schemas (`$ref`,
+//! `anyOf`, `properties`, …) are checked by [`check`], over a [graph] in which a subschema that is
+//! referred to often is there once. What it found for a subschema and a value is remembered, and every
+//! step is counted.
+//!
+//! ```
+//! use turnwire_agent::schema::{Problem, Schema};
+//! use turnwire_core::Json;
+//!
+//! let text = r##"{"properties": {"children": {"items": {"$ref": "#"}}}, "required": ["name"]}"##;
+//! let tree = Schema::compile(&Json::parse(text)?).unwrap();
+//! assert!(tree.check(&serde_json::json!({"name": "a", "children": [{"name": "b"}]})).is_ok());
+//! let Err(Problem::Mismatch(why)) = tree.check(&serde_json::json!({"name": "a", "children": [{}]}))
+//! else { panic!() };
+//! assert!(why.contains("/children/0"));
+//! # Ok::<(), turnwire_core::Error>(())
+//! ```
+
+mod check;
+mod graph;
+mod keywords;
+mod measure;
+mod tools;
+mod workers;
+
+pub use tools::{MAX_TOOL_BYTES, MAX_TOOLS, MAX_TOOLS_BYTES, check_tool, check_tools};
+pub(crate) use workers::run;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use check::Checker;
+use graph::Graph;
+use serde_json::Value;
+use std::fmt;
+use turnwire_core::Json;
+
+/// The largest schema, in bytes of JSON.
+pub const MAX_BYTES: usize = 256 << 10;
+/// The deepest nesting of arrays and objects in a schema.
+pub const MAX_DEPTH: usize = 96;
+/// How many subschemas there may be.
+pub const MAX_NODES: usize = 10_000;
+/// How many subschemas there may be once each reference is replaced by what it refers to.
+pub const MAX_EXPANDED_NODES: u64 = 1_000_000;
+/// How many different regular expressions a schema may have.
+pub const MAX_PATTERNS: usize = 200;
+/// The longest regular expression, in bytes.
+pub const MAX_PATTERN_BYTES: usize = 4096;
+/// How large all regular expressions of a schema may be when compiled, in bytes.
+pub const MAX_COMPILED_PATTERN_BYTES: usize = 4 << 20;
+/// The largest answer that is checked, in bytes of JSON.
+pub const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// How many steps it may take to check one answer.
+pub const MAX_STEPS: u64 = 5_000_000;
+
+/// Why a schema is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SchemaError {
+    /// It is not a JSON Schema, or refers to something that is not in it.
+    Invalid(String),
+    /// It would cost too much.
+    TooLarge(String),
+    /// It could not be compiled in time.
+    TooSlow,
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(why) => write!(f, "invalid JSON Schema: {why}"),
+            Self::TooLarge(why) => write!(f, "the JSON Schema is too large: {why}"),
+            Self::TooSlow => f.write_str("the JSON Schema takes too long to compile"),
+        }
+    }
+}
+
+impl std::error::Error for SchemaError {}
+
+/// Why an answer was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// It does not match the schema.
+    Mismatch(String),
+    /// Nobody knows whether it matches: to find out costs too much.
+    TooExpensive(String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mismatch(why) | Self::TooExpensive(why) => f.write_str(why),
+        }
+    }
+}
+
+/// A compiled schema.
+pub struct Schema {
+    graph: Graph,
+}
+
+impl Schema {
+    /// Compiles a schema, unless that costs too much. Nothing is fetched. This blocks: up to a second for
+    /// the largest schemas.
+    pub fn compile(schema: &Json) -> Result<Self, SchemaError> {
+        Self::compile_until(schema, workers::deadline())
+    }
+
+    fn compile_until(schema: &Json, deadline: std::time::Instant) -> Result<Self, SchemaError> {
+        let value = measure::parse(schema)?;
+        let graph = Graph::build(&value, deadline)?;
+        Ok(Self { graph })
+    }
+
+    /// Checks a value. This blocks for as long as [`MAX_STEPS`] steps take.
+    pub fn check(&self, value: &Value) -> Result<(), Problem> {
+        self.checker().check(value)
+    }
+
+    /// A checker, whose steps are counted over all values that it checks.
+    pub(crate) fn checker(&self) -> Checker<'_> {
+        Checker::new(&self.graph, MAX_STEPS, workers::deadline())
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schema").finish_non_exhaustive()
+    }
+}
+
+/// Whether a schema can be used, found out on a worker thread.
+pub async fn check_schema(schema: &Json) -> Result<(), SchemaError> {
+    let schema = schema.clone();
+    let compiled = run(move |deadline| Schema::compile_until(&schema, deadline).map(drop)).await;
+    compiled.unwrap_or(Err(SchemaError::TooSlow))
+}
