@@ -155,6 +155,7 @@ suite! { $
         pages_of_any_size_give_every_session_once
         a_change_between_two_pages_hides_no_other_session
         a_list_is_of_one_tenant_and_of_one_status
+        a_list_within_reach_does_not_depend_on_other_sessions
         open_sessions_are_those_of_all_tenants_with_an_open_reply_or_a_queue
         a_state_comes_back_as_it_was_written
     }
@@ -162,10 +163,13 @@ suite! { $
         a_search_finds_words_of_messages_and_titles_in_any_case
         a_search_wants_all_words_in_one_text
         a_search_finds_the_beginning_of_a_word
+        a_single_letter_is_searched_as_a_whole_word
         a_search_finds_words_in_scripts_without_spaces
         a_search_finds_a_single_sign
         quotes_and_operators_in_a_search_are_harmless
         a_search_keeps_to_tenant_status_and_page
+        a_search_finds_only_what_is_within_reach
+        a_list_that_may_take_no_time_is_too_slow_or_whole
         a_search_knows_what_was_changed
         a_search_does_not_find_what_was_deleted
     }

@@ -26,6 +26,8 @@ pub enum Error {
         /// Why.
         why: turnwire_core::Error,
     },
+    /// The query took longer, or more work, than it may. Nothing was changed.
+    TooSlow,
     /// No room left. What was acknowledged is safe; writing goes on when there is room again.
     Full(String),
     /// Another process has the store.
@@ -48,6 +50,7 @@ impl fmt::Display for Error {
             Self::OutOfOrder => f.write_str("the log went on in the meantime"),
             Self::Trimmed(first) => write!(f, "events before {first} are no longer kept"),
             Self::Refused { at, why } => write!(f, "event {at}: {why}"),
+            Self::TooSlow => f.write_str("the query takes longer than it may"),
             Self::Full(what)
             | Self::Locked(what)
             | Self::Version(what)

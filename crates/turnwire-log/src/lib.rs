@@ -9,6 +9,8 @@
 //! | [`session`] | one session: change it, read it, wait for more |
 //! | [`transfer`] | sessions as lines of JSON, out and in |
 //! | [`doctor`] | whether messages are what their events say |
+//! | [`reach`] | which sessions of a tenant a caller may see |
+//! | [`search`] | what people search for, with bounds |
 //! | [`walk`] | all messages, some at a time |
 //! | [`live`] | what is known of a session while it is used |
 //! | [`mod@conformance`] | the tests that every engine must pass |
@@ -23,6 +25,8 @@ pub mod live;
 pub mod log;
 pub mod memory;
 pub mod projection;
+pub mod reach;
+pub mod search;
 pub mod session;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -37,6 +41,8 @@ pub use live::{OpenReply, PendingCalls, Pushed, Tx};
 pub use log::Log;
 pub use memory::MemoryStore;
 pub use projection::FOLD_VERSION;
+pub use reach::{Reach, SessionRule};
+pub use search::Search;
 pub use session::{Head, Receipt, Session, Snapshot};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

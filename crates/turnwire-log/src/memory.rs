@@ -27,6 +27,7 @@ mod retain;
 mod search;
 
 use crate::error::{Error, Result};
+use crate::reach::{Reach, SessionRule};
 use crate::store::{
     Append, Blob, Fence, KeyRecord, Lease, Lines, MessageQuery, NewSession, Pending, Queued,
     Removed, Retention, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord,
@@ -52,7 +53,8 @@ pub struct MemoryStore(Mutex<Data>);
 struct Data {
     last_no: i64,
     last_fence: u64,
-    names: HashMap<SessionKey, SessionNo>,
+    /// In the order of tenants and ids, so that a list looks only at what is within reach.
+    names: BTreeMap<SessionKey, SessionNo>,
     sessions: BTreeMap<SessionNo, Kept>,
     tenants: HashMap<Arc<str>, Tenant>,
 }
@@ -106,23 +108,59 @@ impl Data {
         Ok((record, true))
     }
 
-    fn list(&self, query: &SessionQuery) -> Vec<SessionRecord> {
-        let words = query.search.as_deref().map(Words::new);
+    /// The sessions of a tenant that a caller reaches.
+    fn reached(&self, tenant: &Arc<str>, reach: &Reach) -> Vec<&Kept> {
+        let prefixed = |prefix: &str| {
+            let from = SessionKey::new(Arc::clone(tenant), prefix);
+            let names = self.names.range(from..);
+            names.take_while({
+                let prefix = prefix.to_owned();
+                move |(key, _)| key.tenant == *tenant && key.id.starts_with(&*prefix)
+            })
+        };
+        let mut found = Vec::new();
+        match reach.rules() {
+            None => found.extend(prefixed("").map(|(_, no)| no)),
+            Some(rules) => {
+                for rule in rules {
+                    match rule {
+                        SessionRule::Id(id) => {
+                            let key = SessionKey::new(Arc::clone(tenant), &**id);
+                            found.extend(self.names.get(&key));
+                        }
+                        SessionRule::Prefix(prefix) => {
+                            found.extend(prefixed(prefix).map(|(_, no)| no));
+                        }
+                    }
+                }
+            }
+        }
+        found.into_iter().filter_map(|no| self.sessions.get(no)).collect()
+    }
+
+    fn list(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+        let mut words = query.search.as_ref().map(|search| Words::new(search, query.max_time));
         let place = |kept: &Kept| Reverse((kept.record.updated_ms, kept.record.no));
-        let mut found: Vec<&Kept> = self
-            .sessions
-            .values()
-            .filter(|kept| kept.record.key.tenant == query.tenant)
-            .filter(|kept| query.status.is_none_or(|status| kept.record.state.status == status))
-            .filter(|kept| query.after.is_none_or(|after| place(kept) > Reverse(after)))
-            .collect();
-        found.sort_unstable_by_key(|kept| place(kept));
-        found
-            .into_iter()
-            .filter(|kept| words.as_ref().is_none_or(|words| words.are_in(kept)))
-            .take(query.limit)
-            .map(|kept| kept.record.clone())
-            .collect()
+        let mut fitting = self.reached(&query.tenant, &query.reach);
+        fitting.retain(|kept| {
+            query.status.is_none_or(|status| kept.record.state.status == status)
+                && query.after.is_none_or(|after| place(kept) > Reverse(after))
+        });
+        fitting.sort_unstable_by_key(|kept| place(kept));
+        let mut found = Vec::new();
+        for kept in fitting {
+            if found.len() == query.limit {
+                break;
+            }
+            let fits = match &mut words {
+                Some(words) => words.are_in(kept)?,
+                None => true,
+            };
+            if fits {
+                found.push(kept.record.clone());
+            }
+        }
+        Ok(found)
     }
 
     fn delete(&mut self, session: SessionNo) -> Result<()> {
@@ -171,7 +209,7 @@ impl Store for MemoryStore {
     }
 
     async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
-        Ok(self.0.lock().list(query))
+        self.0.lock().list(query)
     }
 
     async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {

@@ -85,6 +85,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 use tail::Tails;
 use tail_rows::TailRows;
 use waits::Waits;
@@ -98,6 +99,9 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     #[doc(hidden)]
     pub sizes: Sizes,
+    /// How many steps of SQLite's machine a list or a search may take.
+    #[doc(hidden)]
+    pub query_steps: Option<u64>,
 }
 
 /// A store in one file.
@@ -106,6 +110,7 @@ pub struct Options {
 pub struct SqliteStore {
     shared: Arc<Shared>,
     readers: Readers,
+    query_steps: Option<u64>,
     /// `None` for one who only looks.
     writing: Option<Writing>,
 }
@@ -170,6 +175,7 @@ impl SqliteStore {
         Ok(Self {
             readers: Readers::new(Arc::clone(&shared), Use::Read),
             shared,
+            query_steps: options.query_steps,
             writing: Some(Writing { jobs: Some(jobs), threads, _lock: lock }),
         })
     }
@@ -192,7 +198,7 @@ impl SqliteStore {
             file,
         });
         let readers = Readers::new(Arc::clone(&shared), Use::Look);
-        Ok(Self { shared, readers, writing: None })
+        Ok(Self { shared, readers, query_steps: None, writing: None })
     }
 
     /// Where it is.
@@ -238,6 +244,25 @@ impl SqliteStore {
             Ok(sessions::by_no(conn, session, &*tails)?.ok_or(Error::NoSession)?.last)
         };
         self.readers.read(look, |_, last| Ok(last)).await
+    }
+
+    /// Waits until searches find all that was written before, but not past the deadline of a search.
+    async fn index_until(&self, deadline: Option<Instant>) {
+        let indexed = match deadline {
+            // Half of the time is left for the search itself.
+            Some(deadline) => {
+                let half = deadline.saturating_duration_since(Instant::now()) / 2;
+                tokio::time::timeout(half, self.index()).await
+            }
+            None => Ok(self.index().await),
+        };
+        match indexed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "what was written last cannot be searched yet");
+            }
+            Err(_) => tracing::debug!("what was written last cannot be searched yet"),
+        }
     }
 
     /// Waits until searches find all that was written before.

@@ -7,6 +7,8 @@
 use crate::cost::{Cost, Spent};
 use crate::error::{Error, Result};
 use crate::live::OpenReply;
+use crate::reach::Reach;
+use crate::search::Search;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -202,14 +204,34 @@ pub struct SessionPatch {
 pub struct SessionQuery {
     /// Whose.
     pub tenant: Arc<str>,
+    /// Only those that the caller reaches. An engine filters before it counts a page, and its work
+    /// grows with what is within reach, not with what is not.
+    pub reach: Reach,
     /// Only those with a finished message, or a title, that has these words.
-    pub search: Option<String>,
+    pub search: Option<Search>,
     /// Only those that are doing this.
     pub status: Option<Status>,
     /// Behind the last of an earlier page.
     pub after: Option<(i64, SessionNo)>,
     /// How many at the most.
     pub limit: usize,
+    /// How long it may take; then it is `TooSlow`. `None`: as long as it takes.
+    pub max_time: Option<Duration>,
+}
+
+impl SessionQuery {
+    /// The latest sessions of a tenant.
+    pub fn latest(tenant: impl Into<Arc<str>>, limit: usize) -> Self {
+        Self {
+            tenant: tenant.into(),
+            reach: Reach::ALL,
+            search: None,
+            status: None,
+            after: None,
+            limit,
+            max_time: None,
+        }
+    }
 }
 
 /// Some events of a session, one after the other, as they were written.
@@ -424,7 +446,7 @@ pub trait Store: Send + Sync + 'static {
     /// A session by its name.
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>>;
 
-    /// A list of sessions.
+    /// A list of sessions. The work stops when nobody waits for the answer any more.
     async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>>;
 
     /// Sessions of all tenants in the order in which they were made, behind one of them

@@ -5,7 +5,7 @@ use crate::auth::Auth;
 use crate::config::Config;
 use crate::error::ApiResult;
 use crate::ingest::Ingest;
-use crate::limits::ByteBudget;
+use crate::limits::{ByteBudget, FairQueue};
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::stream;
@@ -37,6 +37,8 @@ pub struct App {
     pub(crate) links: Links,
     /// The bytes of request bodies that are held in memory.
     pub(crate) buffered: ByteBudget,
+    /// Searches that run now.
+    pub(crate) searches: FairQueue,
     /// What is counted.
     pub metrics: Metrics,
     /// Work that outlives its request. A server that stops waits for it.
@@ -72,6 +74,7 @@ impl App {
                 config.limits.buffered.bytes(),
                 config.limits.buffered_per_tenant.bytes(),
             ),
+            searches: FairQueue::new(config.limits.searches, config.limits.searches_per_tenant),
             config,
             auth,
             agents,

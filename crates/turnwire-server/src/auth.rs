@@ -23,6 +23,7 @@ pub use scopes::{Scope, Scopes};
 pub use tenant::Tenant;
 pub(crate) use tenant::{Connected, TOO_MANY_CONNECTIONS};
 pub(crate) use tickets::Ticket;
+pub use turnwire_log::reach::SessionRule;
 
 use crate::config::{Config, Limits};
 use crate::error::{ApiError, ApiResult};
@@ -36,6 +37,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
+use turnwire_log::Reach;
 use turnwire_log::store::SessionKey;
 
 /// The tenant of a server without credentials.
@@ -76,6 +78,11 @@ impl Identity {
         }
     }
 
+    /// The sessions within reach, for lists.
+    pub fn reach(&self) -> Reach {
+        self.sessions.as_ref().map_or(Reach::ALL, |rules| Reach::only(rules.iter().cloned()))
+    }
+
     /// Whether a session is within reach.
     pub fn reaches(&self, session: &str) -> bool {
         self.sessions.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.fits(session)))
@@ -96,32 +103,6 @@ pub(crate) fn hex(bytes: &[u8], count: usize) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
-}
-
-/// A session's id, or the beginning of one with a `*` behind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionRule {
-    /// This one.
-    Id(Box<str>),
-    /// All that begin so.
-    Prefix(Box<str>),
-}
-
-impl SessionRule {
-    /// Reads a rule.
-    pub fn new(text: &str) -> Self {
-        match text.strip_suffix('*') {
-            Some(prefix) => Self::Prefix(prefix.into()),
-            None => Self::Id(text.into()),
-        }
-    }
-
-    fn fits(&self, session: &str) -> bool {
-        match self {
-            Self::Id(id) => **id == *session,
-            Self::Prefix(prefix) => session.starts_with(&**prefix),
-        }
-    }
 }
 
 /// Whether a text can be the id of a session: 1 to 128 of `A-Z a-z 0-9 . _ : -`.
@@ -387,13 +368,5 @@ mod tests {
         for wrong in ["", "a/b", "a b", "ä", "a\n", &"x".repeat(129)] {
             assert!(!is_id(wrong), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_rule_reaches_its_sessions_only() {
-        let rules = ["room-1", "team:*"].map(SessionRule::new);
-        let reaches = |id: &str| rules.iter().any(|rule| rule.fits(id));
-        assert!(reaches("room-1") && reaches("team:a"));
-        assert!(!reaches("room-12") && !reaches("tea"));
     }
 }

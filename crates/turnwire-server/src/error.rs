@@ -251,6 +251,10 @@ impl From<turnwire_log::Error> for ApiError {
             .hint(
                 "nothing of this request was stored; `tolerant=true` leaves out what does not fit",
             ),
+            Error::TooSlow => Self::unavailable("this query takes longer than it may")
+                .kind("query_timeout")
+                .hint("search for longer or fewer words, or list fewer sessions; the operator sets `limits.search_timeout`")
+                .retry_after(5),
             Error::Full(detail) => {
                 Self::full("the store has no room left; nothing of this request was stored")
                     .hint("what was acknowledged is safe; try again when there is room")
@@ -319,6 +323,7 @@ mod tests {
             (Error::Fenced, 409, "fenced"),
             (Error::OutOfOrder, 409, "out_of_order"),
             (Error::Trimmed(first), 410, "trimmed"),
+            (Error::TooSlow, 503, "query_timeout"),
             (Error::Full("disk".into()), 507, "storage_full"),
             (Error::Locked("lock".into()), 503, "store_unavailable"),
             (Error::Damaged("page 3".into()), 500, "store_damaged"),

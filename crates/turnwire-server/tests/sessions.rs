@@ -15,3 +15,5 @@ mod harness;
 mod history;
 #[path = "sessions/manage.rs"]
 mod manage;
+#[path = "sessions/reach.rs"]
+mod reach;

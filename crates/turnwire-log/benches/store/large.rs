@@ -67,13 +67,7 @@ pub(crate) fn look(path: &Path) {
     let time = |start: Instant| start.elapsed().as_secs_f64() * 1000.0;
     println!("open: {:.1} ms, {:.1} MiB of memory", time(start), (resident() - before) / 1024.0);
     runtime.block_on(async {
-        let query = SessionQuery {
-            tenant: "bench".into(),
-            search: None,
-            status: None,
-            after: None,
-            limit: 50,
-        };
+        let query = SessionQuery::latest("bench", 50);
         for _ in 0..2 {
             let start = Instant::now();
             assert_eq!(store.sessions(&query).await.unwrap().len(), 50);

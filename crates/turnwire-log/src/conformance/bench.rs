@@ -75,7 +75,7 @@ pub(super) fn new(tenant: &str, id: &str, now_ms: i64) -> NewSession {
 
 /// All sessions of a tenant, as many as there are.
 pub(super) fn all_of(tenant: &str) -> SessionQuery {
-    SessionQuery { tenant: tenant.into(), search: None, status: None, after: None, limit: 1000 }
+    SessionQuery::latest(tenant, 1000)
 }
 
 /// The ids of some sessions.

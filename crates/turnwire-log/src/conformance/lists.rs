@@ -2,6 +2,7 @@
 
 use super::bench::{Bench, Owner, all_of, ids, new, open_from};
 use crate::cost::{Cost, Spent};
+use crate::reach::{Reach, SessionRule};
 use crate::store::{
     Append, Held, Producer, Queued, SessionQuery, SessionRecord, SessionState, Status, Store,
     StoredMessage,
@@ -133,6 +134,57 @@ pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(bench: &mut Bench)
                     assert!(list.iter().all(|record| &*record.key.tenant == "a"));
                 }
             }
+        })
+        .await;
+}
+
+pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(bench: &mut Bench) {
+    // Ids that are beside the rules in every way: shorter, longer, before, behind, of another tenant.
+    let others =
+        ["", "a", "room", "room-12", "room-0", "team", "team9", "team;", "tean", "zz", "team:"];
+    let mine = ["room-1", "team:a", "team:b", "team:\u{10FFFF}x", "team:ü", "solo \"1\""];
+    let rules =
+        ["room-1", "team:*", "team:a", "team:ab*", "solo \"1\"", "missing", "team\u{10FFFF}*"];
+    let reach = Reach::only(rules.map(SessionRule::new));
+    let mut at = 0;
+    for id in others.iter().chain(&mine) {
+        at += 1;
+        bench.store().create(new("t", id, at / 3)).await.unwrap();
+        bench.store().create(new("other", id, at / 3)).await.unwrap();
+    }
+    bench
+        .see(async |store| {
+            let query = SessionQuery { reach: reach.clone(), ..all_of("t") };
+            let found = store.sessions(&query).await.unwrap();
+            let mut names = ids(&found);
+            names.sort_unstable();
+            let mut expected: Vec<&str> = mine.into_iter().chain(["team:"]).collect();
+            expected.sort_unstable();
+            assert_eq!(names, expected);
+            assert!(
+                found.is_sorted_by_key(|record| {
+                    std::cmp::Reverse((record.updated_ms, record.no))
+                })
+            );
+            for limit in [1, 2, 3, 6, 7, 8] {
+                assert_eq!(pages(store, &query, limit).await, found, "pages of {limit}");
+                let page = SessionQuery { limit, ..query.clone() };
+                let page = store.sessions(&page).await.unwrap();
+                assert_eq!(page.len(), limit.min(found.len()), "a page is full");
+            }
+            for (rules, expected) in [
+                (vec![], vec![]),
+                (vec!["room-1"], vec!["room-1"]),
+                (vec!["nobody", "nob*"], vec![]),
+            ] {
+                let reach = Reach::only(rules.into_iter().map(SessionRule::new));
+                let few = SessionQuery { reach, ..all_of("t") };
+                assert_eq!(ids(&store.sessions(&few).await.unwrap()), expected);
+            }
+            let idle = SessionQuery { status: Some(Status::Idle), ..query.clone() };
+            assert_eq!(store.sessions(&idle).await.unwrap(), found);
+            let waiting = SessionQuery { status: Some(Status::Waiting), ..query };
+            assert_eq!(store.sessions(&waiting).await.unwrap(), []);
         })
         .await;
 }

@@ -1,10 +1,14 @@
 //! Search: words in finished messages and in titles.
 
 use super::bench::{Bench, Owner, all_of, ids, message, open_from};
+use crate::error::Error;
+use crate::reach::{Reach, SessionRule};
+use crate::search::{MAX_BYTES, Search};
 use crate::store::{Append, Retention, SessionPatch, SessionQuery, SessionState, Status, Store};
+use std::time::Duration;
 
 fn query(words: &str) -> SessionQuery {
-    SessionQuery { search: Some(words.to_owned()), ..all_of("t") }
+    SessionQuery { search: Search::new(words).unwrap(), ..all_of("t") }
 }
 
 /// The ids of the sessions that a search finds, sorted.
@@ -67,6 +71,19 @@ pub(super) async fn a_search_finds_the_beginning_of_a_word(bench: &mut Bench) {
         .await;
 }
 
+pub(super) async fn a_single_letter_is_searched_as_a_whole_word(bench: &mut Bench) {
+    told(bench.store(), "whole", &["plan b is better"]).await;
+    told(bench.store(), "beginning", &["better"]).await;
+    bench
+        .see(async |store| {
+            assert_eq!(find(store, "b").await, ["whole"]);
+            assert_eq!(find(store, "b is").await, ["whole"]);
+            assert_eq!(find(store, "be").await, ["beginning", "whole"]);
+            assert_eq!(find(store, "z").await, [""; 0]);
+        })
+        .await;
+}
+
 pub(super) async fn a_search_finds_words_in_scripts_without_spaces(bench: &mut Bench) {
     told(bench.store(), "zh", &["今天天气很好，我们去公园吧。"]).await;
     told(bench.store(), "ja", &["明日は東京タワーに行きます"]).await;
@@ -107,8 +124,8 @@ pub(super) async fn a_search_finds_a_single_sign(bench: &mut Bench) {
 pub(super) async fn quotes_and_operators_in_a_search_are_harmless(bench: &mut Bench) {
     told(bench.store(), "s", &["She said hello world, salt and pepper"]).await;
     told(bench.store(), "rock", &["rock"]).await;
-    let long = "word ".repeat(2000);
-    let longer = "x".repeat(20_000);
+    let long = "word ".repeat(100);
+    let longer = "x".repeat(MAX_BYTES);
     bench
         .see(async |store| {
             // What these find is not said, but that they find or do not.
@@ -208,6 +225,43 @@ pub(super) async fn a_search_keeps_to_tenant_status_and_page(bench: &mut Bench) 
             assert_eq!(ids(&store.sessions(&running).await.unwrap()), ["5", "3", "1"]);
         })
         .await;
+}
+
+pub(super) async fn a_search_finds_only_what_is_within_reach(bench: &mut Bench) {
+    for id in ["mine-1", "theirs-1", "mine-2", "theirs-2", "mine"] {
+        told(bench.store(), id, &["a needle"]).await;
+    }
+    told(bench.store(), "mine-3", &["hay"]).await;
+    let rules = ["mine-*", "none", "theirs"].map(SessionRule::new);
+    bench
+        .see(async |store| {
+            let all = SessionQuery { reach: Reach::only(rules.clone()), ..query("needle") };
+            let mut found = store.sessions(&all).await.unwrap();
+            found.sort_by(|one, other| one.key.cmp(&other.key));
+            assert_eq!(ids(&found), ["mine-1", "mine-2"]);
+            let page = SessionQuery { limit: 1, ..all };
+            let first = store.sessions(&page).await.unwrap();
+            let after = first.last().map(|record| (record.updated_ms, record.no));
+            let second = store.sessions(&SessionQuery { after, ..page.clone() }).await.unwrap();
+            let after = second.last().map(|record| (record.updated_ms, record.no));
+            assert_eq!((first.len(), second.len()), (1, 1), "a page is full while there is more");
+            assert_eq!(store.sessions(&SessionQuery { after, ..page }).await.unwrap(), []);
+        })
+        .await;
+}
+
+pub(super) async fn a_list_that_may_take_no_time_is_too_slow_or_whole(bench: &mut Bench) {
+    for at in 0..300 {
+        told(bench.store(), &at.to_string(), &["a needle in the hay"]).await;
+    }
+    let hurried = SessionQuery { max_time: Some(Duration::ZERO), ..query("needle") };
+    bench
+        .see(async |store| match store.sessions(&hurried).await {
+            Ok(found) => assert_eq!(found.len(), 300),
+            Err(error) => assert!(matches!(error, Error::TooSlow), "{error}"),
+        })
+        .await;
+    bench.see(async |store| assert_eq!(find(store, "needle").await.len(), 300)).await;
 }
 
 pub(super) async fn a_search_knows_what_was_changed(bench: &mut Bench) {

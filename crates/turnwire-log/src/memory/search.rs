@@ -1,24 +1,78 @@
 //! Words in titles and messages.
 
 use super::kept::Kept;
+use crate::error::{Error, Result};
+use crate::search::{Search, may_begin_a_word};
+use std::time::{Duration, Instant};
 
-/// The words of a query. What is neither letter nor digit only parts them.
-pub(super) struct Words(Vec<String>);
+/// How many bytes of text one search looks through: the store is locked meanwhile.
+const MAX_LOOKED_AT: usize = 64 << 20;
+
+/// A search, and how much work is left for it.
+pub(super) struct Words {
+    wanted: Vec<String>,
+    bytes_left: usize,
+    deadline: Option<Instant>,
+}
 
 impl Words {
-    pub(super) fn new(query: &str) -> Self {
-        let words = query.split(|char: char| !char.is_alphanumeric());
-        Self(words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect())
+    pub(super) fn new(search: &Search, max_time: Option<Duration>) -> Self {
+        Self {
+            wanted: search.words().iter().map(|word| word.to_lowercase()).collect(),
+            bytes_left: MAX_LOOKED_AT,
+            deadline: max_time.and_then(|time| Instant::now().checked_add(time)),
+        }
     }
 
-    /// Whether the title, or one of the messages, has them all.
-    pub(super) fn are_in(&self, kept: &Kept) -> bool {
-        self.all_in(&kept.record.title)
-            || kept.messages.values().any(|message| self.all_in(&message.text))
+    /// Whether the title, or one of the messages, has them all; `TooSlow` when the work is used up.
+    pub(super) fn are_in(&mut self, kept: &Kept) -> Result<bool> {
+        let texts = kept.messages.values().map(|message| &message.text);
+        for text in [&kept.record.title].into_iter().chain(texts) {
+            let left = self.bytes_left.checked_sub(text.len());
+            self.bytes_left = left.ok_or(Error::TooSlow)?;
+            if self.all_in(text) {
+                return Ok(true);
+            }
+        }
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(Error::TooSlow);
+        }
+        Ok(false)
     }
 
     fn all_in(&self, text: &str) -> bool {
         let text = text.to_lowercase();
-        self.0.iter().all(|word| text.contains(word.as_str()))
+        self.wanted.iter().all(|word| {
+            if may_begin_a_word(word) {
+                return text.contains(word.as_str());
+            }
+            text.split(|sign: char| !sign.is_alphanumeric()).any(|whole| whole == word)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kept, MAX_LOOKED_AT, Words};
+    use crate::error::Error;
+    use crate::search::Search;
+    use crate::store::SessionKey;
+
+    #[test]
+    fn a_search_stops_when_it_has_looked_at_enough() {
+        let mut store = crate::memory::Data::default();
+        let new = crate::store::NewSession {
+            key: SessionKey::new("t", "s"),
+            agent: String::new(),
+            title: "x".repeat(MAX_LOOKED_AT / 2),
+            metadata: turnwire_core::Fields::default(),
+            now_ms: 0,
+        };
+        let (record, _) = store.create(new).unwrap();
+        let kept = Kept::new(record);
+        let mut words = Words::new(&Search::new("yy").unwrap().unwrap(), None);
+        assert!(!words.are_in(&kept).unwrap());
+        assert!(!words.are_in(&kept).unwrap());
+        assert!(matches!(words.are_in(&kept), Err(Error::TooSlow)));
     }
 }

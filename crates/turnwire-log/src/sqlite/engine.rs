@@ -3,6 +3,7 @@
 use super::batch::Batch;
 use super::events::Page;
 use super::fault::Fault;
+use super::readers::Bound;
 use super::tail::Tails;
 use super::writer::{Company, Job};
 use super::{SqliteStore, chores, events, gone, messages, retain, sessions};
@@ -15,7 +16,7 @@ use crate::store::{
 use async_trait::async_trait;
 use rusqlite::Connection;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use turnwire_core::Seq;
 
@@ -61,18 +62,22 @@ impl Store for SqliteStore {
     }
 
     async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
-        if query.search.is_some()
-            && let Err(error) = self.index().await
-        {
-            tracing::warn!(%error, "what was written last cannot be searched yet");
-        }
-        let _search = match query.search {
-            Some(_) => self.readers.searches.acquire().await.ok(),
-            None => None,
+        let bound = Bound {
+            deadline: query.max_time.and_then(|time| Instant::now().checked_add(time)),
+            steps: self.query_steps,
         };
+        if query.search.is_some() {
+            self.index_until(bound.deadline).await;
+        }
+        let is_search = query.search.is_some();
         let query = query.clone();
         let list = move |conn: &Connection, ends| Ok(sessions::list(conn, &query, &ends)?);
-        self.readers.read(|_, tails| Ok(tails.ends()), list).await
+        let ends = |_: &Connection, tails: &mut Tails| Ok(tails.ends());
+        if is_search {
+            self.readers.search(bound, ends, list).await
+        } else {
+            self.readers.list(bound, ends, list).await
+        }
     }
 
     async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {

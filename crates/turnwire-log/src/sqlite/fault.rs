@@ -89,6 +89,7 @@ pub(super) fn sql(file: &Path, error: &rusqlite::Error) -> Error {
         | ErrorCode::AuthorizationForStatementDenied => Error::Denied(format!(
             "{at} cannot be opened or written: {error}; check the rights of the file and its folder"
         )),
+        ErrorCode::OperationInterrupted => Error::TooSlow,
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Error::Locked(format!(
             "{at} is held by another program: {error}; end what else has it open"
         )),

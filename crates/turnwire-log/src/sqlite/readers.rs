@@ -1,35 +1,90 @@
 //! The connections that read, each for one reader at a time.
 
-use super::fault::Fault;
+use super::fault::{self, Fault};
 use super::file::{self, Use};
 use super::shared::Shared;
 use super::tail::Tails;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use tokio::sync::Semaphore;
 
 /// Enough to keep a disk busy; each costs a few files and its cache.
 const READERS: usize = 4;
 
+/// As many connections again are for searches alone: whatever else is read never waits for one.
+const SEARCHERS: usize = 4;
+
+/// How many steps of SQLite's machine lie between two looks at a query's bound.
+const STEPS: i32 = 1000;
+
 pub(super) struct Readers {
     shared: Arc<Shared>,
     to: Use,
+    ordinary: Pool,
+    searching: Pool,
+}
+
+/// Some connections.
+#[derive(Clone)]
+struct Pool {
     idle: Arc<Mutex<Vec<Connection>>>,
     free: Arc<Semaphore>,
-    /// A search may take long: some readers are left for the others.
-    pub(super) searches: Semaphore,
+}
+
+impl Pool {
+    fn new(count: usize) -> Self {
+        Self { idle: Arc::default(), free: Arc::new(Semaphore::new(count)) }
+    }
+}
+
+/// What a query may cost at the most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bound {
+    /// When it has to be done.
+    pub(super) deadline: Option<Instant>,
+    /// How many steps of SQLite's machine it may take.
+    pub(super) steps: Option<u64>,
+}
+
+/// Interrupts a query when it is dropped: nobody waits for the answer then.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Bound {
+    /// Whether a query has to stop now, asked once every [`STEPS`].
+    fn is_over(self, given_up: &Arc<AtomicBool>) -> impl FnMut() -> bool + Send + 'static {
+        let given_up = Arc::clone(given_up);
+        let mut steps = 0_u64;
+        move || {
+            steps += u64::from(STEPS.unsigned_abs());
+            given_up.load(Ordering::Relaxed)
+                || self.steps.is_some_and(|most| steps > most)
+                || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        }
+    }
 }
 
 impl Readers {
     /// One who looks at the file of another process has a single connection: what it has learned of
     /// the tails is never newer than what that one sees.
     pub(super) fn new(shared: Arc<Shared>, to: Use) -> Self {
-        let count = if to == Use::Look { 1 } else { READERS };
-        let free = Arc::new(Semaphore::new(count));
-        let searches = Semaphore::new(count.div_ceil(2));
-        Self { shared, to, idle: Arc::default(), free, searches }
+        let (ordinary, searching) = match to {
+            Use::Look => {
+                let only = Pool::new(1);
+                (only.clone(), only)
+            }
+            Use::Read | Use::Write => (Pool::new(READERS), Pool::new(SEARCHERS)),
+        };
+        Self { shared, to, ordinary, searching }
     }
 
     /// Reads with a connection, in a thread that may wait for the disk. First it takes what it needs
@@ -39,19 +94,65 @@ impl Readers {
         memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault> + Send + 'static,
         query: impl FnOnce(&Connection, M) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T> {
+        self.run(&self.ordinary, Bound::default(), memory, query).await
+    }
+
+    /// The same within a bound.
+    pub(super) async fn list<M, T: Send + 'static>(
+        &self,
+        bound: Bound,
+        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault> + Send + 'static,
+        query: impl FnOnce(&Connection, M) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
+        self.run(&self.ordinary, bound, memory, query).await
+    }
+
+    /// The same with a connection for searches.
+    pub(super) async fn search<M, T: Send + 'static>(
+        &self,
+        bound: Bound,
+        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault> + Send + 'static,
+        query: impl FnOnce(&Connection, M) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
+        self.run(&self.searching, bound, memory, query).await
+    }
+
+    async fn run<M, T: Send + 'static>(
+        &self,
+        pool: &Pool,
+        bound: Bound,
+        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault> + Send + 'static,
+        query: impl FnOnce(&Connection, M) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
         let ended = |_| Error::Store("the store was closed".to_owned());
-        let permit = Arc::clone(&self.free).acquire_owned().await.map_err(ended)?;
-        let (shared, idle, to) = (Arc::clone(&self.shared), Arc::clone(&self.idle), self.to);
+        let free = Arc::clone(&pool.free).acquire_owned();
+        let permit = match bound.deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), free).await,
+            None => Ok(free.await),
+        };
+        let permit = permit.map_err(|_| Error::TooSlow)?.map_err(ended)?;
+        let (shared, idle, to) = (Arc::clone(&self.shared), Arc::clone(&pool.idle), self.to);
+        let given_up = Arc::new(AtomicBool::new(false));
+        let _waiting = Waiting(Arc::clone(&given_up));
         let reading = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let taken = idle.lock().pop();
-            let conn = match taken {
+            let mut conn = match taken {
                 Some(conn) => conn,
                 None => file::connect(&shared.file, to)?,
             };
+            conn.progress_handler(STEPS, Some(bound.is_over(&given_up)))?;
             let found = read(&shared, &conn, to, memory, query);
+            conn.progress_handler(0, None::<fn() -> bool>)?;
             // One that failed may be the reason; and what was damaged may have been read wrongly.
-            if !matches!(found, Err(Fault::Sql(_) | Fault::Ours(Error::Damaged(_)))) {
+            let is_sound = match &found {
+                Err(Fault::Sql(error)) => {
+                    fault::code(error) == Some(ErrorCode::OperationInterrupted)
+                }
+                Err(Fault::Ours(Error::Damaged(_))) => false,
+                Ok(_) | Err(Fault::Ours(_)) => true,
+            };
+            if is_sound {
                 idle.lock().push(conn);
             }
             found
@@ -90,4 +191,94 @@ fn read<M, T>(
     };
     drop(publish);
     query(&snapshot, memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bound, READERS, SEARCHERS};
+    use crate::error::Error;
+    use crate::sqlite::{Fault, Options, SqliteStore};
+    use rusqlite::Connection;
+    use std::time::Instant;
+
+    fn store() -> (tempfile::TempDir, SqliteStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path().join("store.db"), Options::default()).unwrap();
+        (folder, store)
+    }
+
+    /// A query that never ends by itself.
+    fn endless(conn: &Connection, (): ()) -> Result<i64, Fault> {
+        let count = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)
+                     SELECT max(x) FROM c";
+        Ok(conn.query_one(count, [], |row| row.get(0))?)
+    }
+
+    fn one(conn: &Connection, (): ()) -> Result<i64, Fault> {
+        Ok(conn.query_one("SELECT 1", [], |row| row.get(0))?)
+    }
+
+    #[tokio::test]
+    async fn a_query_ends_when_its_steps_or_its_time_are_used_up() {
+        let (_folder, store) = store();
+        let steps = Bound { steps: Some(10_000), ..Bound::default() };
+        let time = Bound { deadline: Some(Instant::now()), ..Bound::default() };
+        for bound in [steps, time, steps] {
+            let ended = store.readers.search(bound, |_, _| Ok(()), endless).await;
+            assert!(matches!(ended, Err(Error::TooSlow)), "{ended:?}");
+        }
+        let bound = Bound::default();
+        let next = store.readers.search(bound, |_, _| Ok(()), one).await;
+        assert_eq!(next.unwrap(), 1, "what ended one query does not end the next");
+    }
+
+    #[tokio::test]
+    async fn a_query_ends_when_nobody_waits_for_it() {
+        let (_folder, store) = store();
+        let bound = Bound::default();
+        // More than there are connections: each has to come back.
+        for _ in 0..2 * SEARCHERS {
+            let (begun, has_begun) = tokio::sync::oneshot::channel();
+            let query = move |conn: &Connection, ()| {
+                begun.send(()).unwrap();
+                endless(conn, ())
+            };
+            let searching = store.readers.search(bound, |_, _| Ok(()), query);
+            tokio::select! {
+                ended = searching => panic!("it cannot end: {ended:?}"),
+                begun = has_begun => begun.unwrap(),
+            }
+        }
+        assert_eq!(store.readers.search(bound, |_, _| Ok(()), one).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn whatever_else_is_read_does_not_wait_for_searches() {
+        let (_folder, store) = store();
+        let bound = Bound::default();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = std::sync::Arc::new(parking_lot::Mutex::new(held));
+        let searches = (0..SEARCHERS + READERS).map(|_| {
+            let held = std::sync::Arc::clone(&held);
+            let wait = move |conn: &Connection, ()| {
+                let _ = held.lock().recv();
+                one(conn, ())
+            };
+            Box::pin(store.readers.search(bound, |_, _| Ok(()), wait))
+        });
+        let mut searches: Vec<_> = searches.collect();
+        for search in &mut searches {
+            tokio::select! {
+                biased;
+                ended = search => panic!("it waits: {ended:?}"),
+                () = std::future::ready(()) => {}
+            }
+        }
+        assert_eq!(store.readers.read(|_, _| Ok(()), one).await.unwrap(), 1);
+        assert_eq!(store.readers.list(bound, |_, _| Ok(()), one).await.unwrap(), 1);
+        drop(release);
+        for search in searches {
+            assert_eq!(search.await.unwrap(), 1);
+        }
+    }
 }

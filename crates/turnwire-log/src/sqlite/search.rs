@@ -6,6 +6,7 @@
 //! texts as in queries: a word is then a row of signs, found wherever it stands.
 
 use super::fault::Fault;
+use crate::search::{Search, is_apart, may_begin_a_word};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// The condition for sessions `s` that have the words `?words`.
@@ -18,20 +19,6 @@ const MAX_TEXT_BYTES: usize = 256 << 10;
 
 /// About as much text as takes 5 ms.
 const STEP_BYTES: usize = 32 << 10;
-
-/// Whether a script is written without spaces between words; Korean has them, but a word carries
-/// its particles with it.
-fn is_apart(sign: char) -> bool {
-    matches!(u32::from(sign),
-        0x0E00..=0x0EFF // Thai, Lao
-        | 0x1000..=0x109F // Burmese
-        | 0x1100..=0x11FF | 0x3130..=0x318F | 0xA960..=0xA97F | 0xAC00..=0xD7FF // Korean
-        | 0x1780..=0x17FF // Khmer
-        | 0x2E80..=0x2FDF | 0x3005..=0x3007 | 0x3021..=0x3029 // Chinese
-        | 0x3040..=0x30FF | 0x31F0..=0x31FF | 0xFF66..=0xFF9F // Japanese
-        | 0x3100..=0x312F | 0x31A0..=0x31BF // Bopomofo
-        | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF)
-}
 
 /// A text as it is handed to the tokenizer.
 fn spaced(text: &str) -> String {
@@ -46,16 +33,14 @@ fn spaced(text: &str) -> String {
     out
 }
 
-/// What people typed, as a query: each word is a beginning of a word, and all have to be there.
-/// `None` when there is no word in it.
-pub(super) fn expression(typed: &str) -> Option<String> {
+/// A search as FTS5 reads it: all words have to be there.
+pub(super) fn expression(search: &Search) -> String {
     // Quoted, and without anything but letters and digits, nothing is an operator.
-    let words: Vec<String> = typed
-        .split(|sign: char| !sign.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(|word| format!("\"{}\" *", spaced(word).trim()))
-        .collect();
-    (!words.is_empty()).then(|| words.join(" "))
+    let words = search.words().iter().map(|word| {
+        let star = if may_begin_a_word(word) { " *" } else { "" };
+        format!("\"{}\"{star}", spaced(word).trim())
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Says that a message, or with a minus a session's title, has to be indexed.
@@ -106,7 +91,11 @@ fn index(conn: &Connection, no: i64) -> Result<usize, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::{expression, spaced};
+    use super::{Search, spaced};
+
+    fn expression(typed: &str) -> Option<String> {
+        Search::new(typed).unwrap().as_ref().map(super::expression)
+    }
 
     #[test]
     fn signs_of_scripts_without_spaces_stand_apart() {
@@ -116,10 +105,7 @@ mod tests {
 
     #[test]
     fn what_people_type_is_no_query_language() {
-        assert_eq!(
-            expression("a OR \"b\" (c* ^NEAR").unwrap(),
-            r#""a" * "OR" * "b" * "c" * "NEAR" *"#
-        );
+        assert_eq!(expression("a OR \"b\" (c* ^NEAR").unwrap(), r#""a" "OR" * "b" "c" "NEAR" *"#);
         assert_eq!(expression(" -- !"), None);
         assert_eq!(expression(""), None);
     }

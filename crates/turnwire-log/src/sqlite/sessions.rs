@@ -5,6 +5,7 @@ use super::places;
 use super::search;
 use super::tail::Tails;
 use crate::error::Error;
+use crate::reach::{SessionRule, behind_prefix};
 use crate::store::{
     NewSession, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, SessionState,
     Status, new_epoch,
@@ -134,15 +135,56 @@ pub(super) fn list(
         .collect()
 }
 
+/// The sessions within reach, by their ids and by the ranges of ids that have a prefix. The index
+/// `sessions_name` has all that this reads, so nothing else of the tenant is looked at.
+const REACHED: &str = " AND s.no IN (
+    SELECT n.no FROM json_each(?ids) r CROSS JOIN sessions n
+    WHERE n.tenant = ?1 AND n.id = r.value
+    UNION ALL
+    SELECT n.no FROM json_each(?ranges) r CROSS JOIN sessions n
+    WHERE n.tenant = ?1 AND n.id >= r.value ->> 0
+      AND n.id < r.value ->> 1
+    UNION ALL
+    SELECT n.no FROM json_each(?open_ranges) r CROSS JOIN sessions n
+    WHERE n.tenant = ?1 AND n.id >= r.value)";
+
+/// The values of [`REACHED`]: ids, ranges with an end, ranges without one.
+fn reached(rules: &[SessionRule]) -> [(&'static str, String); 3] {
+    let (mut ids, mut ranges, mut open_ranges) = (Vec::new(), Vec::new(), Vec::new());
+    for rule in rules {
+        match rule {
+            SessionRule::Id(id) => ids.push(&**id),
+            SessionRule::Prefix(prefix) => match behind_prefix(prefix) {
+                Some(end) => ranges.push((&**prefix, end)),
+                None => open_ranges.push(&**prefix),
+            },
+        }
+    }
+    // Lists of texts are always JSON.
+    let json = |values: Result<String, Error>| values.unwrap_or_else(|_| "[]".to_owned());
+    [
+        ("?ids", json(to_json(&ids))),
+        ("?ranges", json(to_json(&ranges))),
+        ("?open_ranges", json(to_json(&open_ranges))),
+    ]
+}
+
 fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
-    let mut sql = String::from(select!("WHERE s.tenant = ?1"));
     let mut values: Vec<Value> = vec![query.tenant.to_string().into()];
     let mut bind = |value: Value| {
         values.push(value);
         values.len()
     };
-    if let Some(words) = query.search.as_deref().and_then(search::expression) {
-        let at = bind(words.into());
+    let mut sql = String::new();
+    if let Some(rules) = query.reach.rules() {
+        let mut condition = REACHED.to_owned();
+        for (name, json) in reached(rules) {
+            condition = condition.replace(name, &format!("?{}", bind(json.into())));
+        }
+        sql.push_str(&condition);
+    }
+    if let Some(search) = &query.search {
+        let at = bind(search::expression(search).into());
         sql.push_str(&search::CONDITION.replace("?words", &format!("?{at}")));
     }
     if let Some(status) = query.status {
@@ -158,7 +200,18 @@ fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
         let _ = write!(sql, " AND (s.updated_ms, s.no) < (?{ms}, ?{no})");
     }
     let at = bind(places::limit(query.limit).into());
-    let _ = write!(sql, " ORDER BY s.updated_ms DESC, s.no DESC LIMIT ?{at}");
+    let order = "ORDER BY s.updated_ms DESC, s.no DESC";
+    let sql = if query.reach.rules().is_none() {
+        format!("{} WHERE s.tenant = ?1{sql} {order} LIMIT ?{at}", select!(""))
+    } else {
+        // The `+` keeps SQLite from walking through all sessions of the tenant. Only what is on the
+        // page is read whole.
+        format!(
+            "{} WHERE s.no IN (SELECT s.no FROM sessions s WHERE +s.tenant = ?1{sql} {order} \
+             LIMIT ?{at}) {order}",
+            select!("")
+        )
+    };
     (sql, values)
 }
 
@@ -227,6 +280,8 @@ pub(super) fn patch(
 #[cfg(test)]
 mod tests {
     use super::list_statement;
+    use crate::reach::{Reach, SessionRule};
+    use crate::search::Search;
     use crate::sqlite::schema::{STEPS, migrate};
     use crate::store::{SessionNo, SessionQuery, Status};
     use rusqlite::{Connection, params_from_iter};
@@ -244,12 +299,11 @@ mod tests {
 
     #[test]
     fn lists_follow_an_index_and_sort_nothing() {
-        let all =
-            SessionQuery { tenant: "t".into(), search: None, status: None, after: None, limit: 10 };
+        let all = SessionQuery::latest("t", 10);
         let next = SessionQuery { after: Some((5, SessionNo(5))), ..all.clone() };
         let idle = SessionQuery { status: Some(Status::Idle), ..next.clone() };
         let busy = SessionQuery { status: Some(Status::Waiting), ..next.clone() };
-        let search = SessionQuery { search: Some("words".to_owned()), ..all.clone() };
+        let search = SessionQuery { search: Search::new("words").unwrap(), ..all.clone() };
         for (query, index) in [
             (&all, "sessions_updated (tenant=?)"),
             (&search, "sessions_updated (tenant=?)"),
@@ -259,6 +313,28 @@ mod tests {
         ] {
             let plan = plan(query);
             assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+
+    #[test]
+    fn a_list_within_reach_looks_at_nothing_else_of_the_tenant() {
+        let reach = Reach::only(["one", "team:*"].map(SessionRule::new));
+        let all = SessionQuery { reach, ..SessionQuery::latest("t", 10) };
+        let search = SessionQuery { search: Search::new("words").unwrap(), ..all.clone() };
+        let busy = SessionQuery { status: Some(Status::Waiting), ..search.clone() };
+        let next = SessionQuery { after: Some((5, SessionNo(5))), ..busy.clone() };
+        for query in [all, search, busy, next] {
+            let plan = plan(&query);
+            for step in [
+                "sessions_name (tenant=? AND id=?)",
+                "sessions_name (tenant=? AND id>? AND id<?)",
+                "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
+            ] {
+                assert!(plan.contains(step), "{step}: {plan}");
+            }
+            for index in ["sessions_updated", "sessions_busy", "SCAN s"] {
+                assert!(!plan.contains(index), "{index}: {plan}");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::common::*;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+use turnwire_log::Search;
 use turnwire_log::sqlite::{Options, Sizes};
 use turnwire_log::store::{
     Append, Blob, KeyRecord, Lease, Lines, Queued, Retention, SessionKey, SessionNo, SessionPatch,
@@ -185,7 +186,7 @@ async fn all_that_was_handed_in_is_written_before_the_store_ends() {
 async fn a_full_store_says_so_keeps_what_it_has_and_goes_on_when_there_is_room() {
     for sizes in [Sizes::default(), MOVING] {
         let (_folder, path) = folder();
-        let options = Options { max_bytes: Some(400 << 10), sizes };
+        let options = Options { max_bytes: Some(400 << 10), sizes, ..Options::default() };
         let store = SqliteStore::open(&path, options).unwrap();
         let mut owner = Owner::new(&store, "s").await;
         let mut other = Owner::new(&store, "other").await;
@@ -273,13 +274,8 @@ async fn words_are_searched_that_were_written_just_before() {
     let (_folder, path) = folder();
     let store = open(&path);
     let found = async |store: &SqliteStore, words: &str| {
-        let query = SessionQuery {
-            tenant: "tenant".into(),
-            search: Some(words.to_owned()),
-            status: None,
-            after: None,
-            limit: 10,
-        };
+        let search = Search::new(words).unwrap();
+        let query = SessionQuery { search, ..SessionQuery::latest("tenant", 10) };
         store.sessions(&query).await.unwrap().len()
     };
     let mut owner = Owner::new(&store, "s").await;

@@ -99,7 +99,10 @@ fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
     at_least("connections", limits.connections as u64, 1);
     at_least("connections_per_tenant", limits.connections_per_tenant as u64, 1);
     at_least("requests_per_second", u64::from(limits.requests_per_second), 1);
+    at_least("searches", limits.searches as u64, 1);
+    at_least("searches_per_tenant", limits.searches_per_tenant as u64, 1);
     let zero = [
+        ("search_timeout", limits.search_timeout),
         ("headers_timeout", limits.headers_timeout),
         ("body_timeout", limits.body_timeout),
         ("idle_timeout", limits.idle_timeout),

@@ -49,6 +49,12 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// Tickets that were made and not used.
     pub tickets: usize,
+    /// How long a search, or another list of sessions, may take.
+    pub search_timeout: Time,
+    /// Searches of everybody together at once.
+    pub searches: usize,
+    /// Searches of one tenant at once; further ones wait for their turn.
+    pub searches_per_tenant: usize,
 }
 
 impl Default for Limits {
@@ -72,6 +78,9 @@ impl Default for Limits {
             connections_per_tenant: 20_000,
             requests_per_second: 100_000,
             tickets: 10_000,
+            search_timeout: seconds(5),
+            searches: 4,
+            searches_per_tenant: 2,
         }
     }
 }

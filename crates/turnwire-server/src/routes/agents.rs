@@ -82,20 +82,14 @@ pub async fn list_agents(
 async fn spent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, Spent>> {
     let mut sums: HashMap<String, Spent> = HashMap::new();
     let mut page = SessionQuery {
-        tenant: caller.tenant().clone(),
-        search: None,
-        status: None,
-        after: None,
-        limit: PAGE,
+        reach: caller.0.reach(),
+        ..SessionQuery::latest(caller.tenant().clone(), PAGE)
     };
     loop {
         let records = app.log.list(&page).await?;
         let is_last = records.len() < PAGE;
         for record in records {
             page.after = Some((record.updated_ms, record.no));
-            if !caller.0.reaches(&record.key.id) {
-                continue;
-            }
             let SessionState { usage, cost, subs, .. } = record.state;
             let mut own = Spent { usage, cost };
             for (name, part) in subs {

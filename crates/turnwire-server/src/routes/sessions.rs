@@ -3,6 +3,7 @@
 use super::request;
 use super::view::{self, SessionView};
 use crate::app::App;
+use crate::auth::is_id;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload, Query};
 use crate::turns::EXTERNAL;
@@ -17,6 +18,7 @@ use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use turnwire_core::{Fields, Stamp, stamp::System};
+use turnwire_log::Search;
 use turnwire_log::store::{
     NewSession, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, Status,
 };
@@ -24,8 +26,6 @@ use turnwire_log::store::{
 /// How many sessions a page has, unless the client says so; and at the most.
 const PAGE: usize = 50;
 const MAX_PAGE: usize = 200;
-/// How many sessions are looked at for one page of somebody who reaches only some of them.
-const LOOKED_AT: usize = 10 * MAX_PAGE;
 /// A list shows all titles and all metadata, so neither may be endless.
 const MAX_TITLE: usize = 1000;
 const MAX_METADATA: usize = 64 * 1024;
@@ -123,14 +123,27 @@ pub async fn list_sessions(
 ) -> ApiResult<impl IntoResponse> {
     caller.need(Scope::Read)?;
     let limit = listed.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
-    let mut query = SessionQuery {
-        tenant: Arc::clone(caller.tenant()),
-        search: listed.q.filter(|words| !words.trim().is_empty()),
-        status: listed.status,
-        after: listed.cursor.as_deref().map(read_cursor).transpose()?,
-        limit: limit + 1,
+    let after = match &listed.cursor {
+        Some(cursor) => Some(Cursor::read(cursor)?.place(&app, &caller).await?),
+        None => None,
     };
-    let (found, next) = find(&app, &caller, &mut query, limit).await?;
+    let query = SessionQuery {
+        reach: caller.0.reach(),
+        search: search(listed.q.as_deref().unwrap_or_default())?,
+        status: listed.status,
+        after,
+        max_time: Some(app.config.limits.search_timeout.0),
+        // One more tells whether there is another page.
+        ..SessionQuery::latest(Arc::clone(caller.tenant()), limit + 1)
+    };
+    let _permit = match query.search {
+        Some(_) => Some(app.searches.acquire(caller.tenant()).await?),
+        None => None,
+    };
+    let mut found = app.log.list(&query).await?;
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| has_more).map(Cursor::behind);
     let views = found.into_iter().map(|record| SessionView::of(&app, record));
     // One that is deleted at this moment is not there.
     let views = stream::iter(views).buffered(8).filter_map(|view| async {
@@ -140,57 +153,62 @@ pub async fn list_sessions(
         }
     });
     let sessions = views.try_collect().await?;
-    Ok(Json(Page { sessions, next_cursor: next.map(write_cursor) }))
+    Ok(Json(Page { sessions, next_cursor: next.map(|cursor| cursor.write()) }))
 }
 
-type Cursor = (i64, SessionNo);
+/// What to search for. A text without words finds everything.
+fn search(typed: &str) -> ApiResult<Option<Search>> {
+    Search::new(typed).map_err(|why| {
+        ApiError::bad_request(why.to_string())
+            .kind("search_too_long")
+            .hint("search for the few words that are special to what you look for")
+    })
+}
 
-/// The sessions of a page, and where the next one begins. For who reaches only some of the
-/// sessions a page may have fewer than it could, even none, and yet there is a next one.
-async fn find(
-    app: &App,
-    caller: &Caller,
-    query: &mut SessionQuery,
-    limit: usize,
-) -> ApiResult<(Vec<SessionRecord>, Option<Cursor>)> {
-    let mut found: Vec<SessionRecord> = Vec::new();
-    let mut looked_at = 0;
-    loop {
-        let page = app.log.list(query).await?;
-        let is_last = page.len() < query.limit;
-        for record in page {
-            if found.len() == limit {
-                return Ok((found, query.after));
-            }
-            looked_at += 1;
-            query.after = Some((record.updated_ms, record.no));
-            if caller.0.reaches(&record.key.id) {
-                found.push(record);
-            }
-        }
-        if is_last {
-            return Ok((found, None));
-        }
-        if looked_at >= LOOKED_AT {
-            return Ok((found, query.after));
-        }
+/// Where a page ends: at the last session that it shows. It holds only what the client was shown of
+/// that session, so it tells nothing of any other one.
+#[derive(Debug, PartialEq, Eq)]
+struct Cursor {
+    updated_ms: i64,
+    id: String,
+}
+
+impl Cursor {
+    /// Cursors of another form are refused, not misread.
+    const VERSION: &str = "1";
+
+    fn behind(record: &SessionRecord) -> Self {
+        Self { updated_ms: record.updated_ms, id: record.key.id.to_string() }
     }
-}
 
-fn write_cursor((updated_ms, no): Cursor) -> String {
-    BASE64_URL_SAFE_NO_PAD.encode(format!("{updated_ms}.{}", no.0))
-}
+    fn write(&self) -> String {
+        let Self { updated_ms, id } = self;
+        BASE64_URL_SAFE_NO_PAD.encode(format!("{}.{updated_ms}.{id}", Self::VERSION))
+    }
 
-fn read_cursor(text: &str) -> ApiResult<Cursor> {
-    let read = || {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (updated_ms, no) = std::str::from_utf8(&bytes).ok()?.split_once('.')?;
-        Some((updated_ms.parse().ok()?, SessionNo(no.parse().ok()?)))
-    };
-    read().ok_or_else(|| {
+    fn read(text: &str) -> ApiResult<Self> {
+        let read = || {
+            let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
+            let (version, rest) = std::str::from_utf8(&bytes).ok()?.split_once('.')?;
+            let (updated_ms, id) = rest.split_once('.').filter(|_| version == Self::VERSION)?;
+            Some(Self { updated_ms: updated_ms.parse().ok()?, id: id.to_owned() })
+        };
+        read().filter(|cursor| is_id(&cursor.id)).ok_or_else(Self::wrong)
+    }
+
+    /// Its place among the sessions of the tenant.
+    async fn place(&self, app: &App, caller: &Caller) -> ApiResult<(i64, SessionNo)> {
+        // Whether or not there is such a session.
+        let key = caller.session(&self.id).map_err(|_| Self::wrong())?;
+        let record = app.log.store().session(&key).await?;
+        // Without it, what changed in the same millisecond is shown again rather than left out.
+        Ok((self.updated_ms, record.map_or(SessionNo(i64::MAX), |record| record.no)))
+    }
+
+    fn wrong() -> ApiError {
         ApiError::bad_request("this `cursor` is none of ours")
             .hint("use the `next_cursor` of the page before, as it is")
-    })
+    }
 }
 
 /// `GET /v1/sessions/{s}`
@@ -260,11 +278,15 @@ mod tests {
 
     #[test]
     fn a_cursor_comes_back_as_it_went_and_nothing_else_is_one() {
-        for cursor in [(0, SessionNo(1)), (i64::MAX, SessionNo(i64::MAX)), (-5, SessionNo(-1))] {
-            assert_eq!(read_cursor(&write_cursor(cursor)).unwrap(), cursor);
+        for (updated_ms, id) in [(0, "a"), (i64::MAX, "team:1.b"), (-5, "..")] {
+            let cursor = Cursor { updated_ms, id: id.to_owned() };
+            assert_eq!(Cursor::read(&cursor.write()).unwrap(), cursor);
         }
-        for wrong in ["", "x", "MS4", "ä", "MS4yLjM", "////"] {
-            assert!(read_cursor(wrong).is_err(), "{wrong}");
+        let encoded = ["1.5.", "2.5.a", "1.x.a", "5.1", "1.5.a b", "1.5", "\u{0}"];
+        let encoded = encoded.map(|text| BASE64_URL_SAFE_NO_PAD.encode(text));
+        let wrong = ["", "x", "MS4", "ä", "MS4yLjM=", "////"];
+        for wrong in encoded.iter().map(String::as_str).chain(wrong) {
+            assert!(Cursor::read(wrong).is_err(), "{wrong}");
         }
     }
 }

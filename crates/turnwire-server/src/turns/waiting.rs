@@ -19,20 +19,15 @@ pub(crate) async fn each_waiting(
     mut look: impl FnMut(Arc<Session>, Snapshot) -> ControlFlow<()>,
 ) -> ApiResult<()> {
     let mut page = SessionQuery {
-        tenant: caller.tenant().clone(),
-        search: None,
+        reach: caller.0.reach(),
         status: Some(Status::Waiting),
-        after: None,
-        limit: PAGE,
+        ..SessionQuery::latest(caller.tenant().clone(), PAGE)
     };
     loop {
         let records = app.log.list(&page).await?;
         let is_last = records.len() < PAGE;
         for record in records {
             page.after = Some((record.updated_ms, record.no));
-            if !caller.0.reaches(&record.key.id) {
-                continue;
-            }
             let Some(session) = app.log.open(&record.key).await? else { continue };
             let snapshot = match session.snapshot().await {
                 Ok(snapshot) => snapshot,

@@ -131,13 +131,7 @@ impl House {
 
     /// How many sessions there are.
     pub async fn sessions(&self) -> usize {
-        let query = SessionQuery {
-            tenant: self.auth.token("all").unwrap().tenant().clone(),
-            search: None,
-            status: None,
-            after: None,
-            limit: 1000,
-        };
+        let query = SessionQuery::latest(self.auth.token("all").unwrap().tenant().clone(), 1000);
         self.app.log.list(&query).await.unwrap().len()
     }
 }

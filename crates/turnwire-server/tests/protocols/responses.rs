@@ -92,13 +92,7 @@ impl House {
 
     /// How many sessions there are.
     async fn sessions(&self) -> usize {
-        let query = SessionQuery {
-            tenant: self.caller.tenant().clone(),
-            search: None,
-            status: None,
-            after: None,
-            limit: 1000,
-        };
+        let query = SessionQuery::latest(self.caller.tenant().clone(), 1000);
         self.app.log.list(&query).await.unwrap().len()
     }
 

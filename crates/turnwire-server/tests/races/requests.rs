@@ -197,3 +197,41 @@ async fn row_15_a_session_that_is_deleted_while_its_agent_writes_stays_away() {
     is_gone(&house).await;
     house.stop().await;
 }
+
+/// A tenant with many slow searches.
+const SLOW: &[(&str, &str)] = &[("x-api-key", "slow")];
+const QUICK: &[(&str, &str)] = &[("x-api-key", "quick")];
+
+#[tokio::test]
+async fn searches_of_one_tenant_keep_nobody_else_waiting() {
+    // The SHA-256 of `slow` and `quick`.
+    let settings = r#"
+        [[auth.tokens]]
+        tenant = "slow"
+        sha256 = "5e0cf7bd1dfa3831788b0cf6dedcdd228fba6f34dc238d371e746567e80bc7b6"
+        scopes = ["read", "chat"]
+        [[auth.tokens]]
+        tenant = "quick"
+        sha256 = "22c72aa82ce77c82e2ca65a711c79eaa4b51c57f85f91489ceeacc7b385943ba"
+        scopes = ["read", "chat"]
+    "#;
+    let house = House::over(Gate::new(), settings);
+    house.gate.close(Pass::Searches);
+    let searches: Vec<_> =
+        (0..40).map(|_| house.begin("GET", "/v1/sessions?q=word", SLOW, "")).collect();
+    house.gate.waits(Pass::Searches, 2).await;
+    for _ in 0..3 {
+        assert_eq!(house.send("GET", "/v1/sessions?q=word", QUICK, "").await.status, 200);
+    }
+    for (token, id) in [(QUICK, "one"), (SLOW, "two")] {
+        let body = json!({"id": id, "agent": "external"}).to_string();
+        assert_eq!(house.send("POST", "/v1/sessions", token, &body).await.status, 201);
+        assert_eq!(house.send("GET", "/v1/sessions", token, "").await.status, 200);
+    }
+    assert_eq!(house.gate.waiting(Pass::Searches), 2, "the others wait for their turn");
+    house.gate.open(Pass::Searches);
+    for search in searches {
+        assert_eq!(search.await.unwrap().status, 200);
+    }
+    house.stop().await;
+}

@@ -9,9 +9,9 @@ use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use turnwire_log::Error;
 use turnwire_log::store::{SessionQuery, Store};
 use turnwire_log::transfer::{self, Existing, Imported, Importing};
+use turnwire_log::{Error, Search};
 
 /// Read sessions that `export` has written
 ///
@@ -86,13 +86,8 @@ impl Import {
 async fn make_searchable(store: &dyn Store) -> Result<(), Error> {
     let bar = store::bar("{spinner} making it searchable {elapsed}", None);
     bar.enable_steady_tick(Duration::from_millis(100));
-    let query = SessionQuery {
-        tenant: DEFAULT_TENANT.into(),
-        search: Some("turnwire".to_owned()),
-        status: None,
-        after: None,
-        limit: 1,
-    };
+    let search = Search::new("turnwire").ok().flatten();
+    let query = SessionQuery { search, ..SessionQuery::latest(DEFAULT_TENANT, 1) };
     let found = store.sessions(&query).await;
     bar.finish_and_clear();
     found.map(drop)

@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use turnwire_core::{Fields, Usage};
-use turnwire_log::SqliteStore;
 use turnwire_log::store::{SessionNo, SessionQuery, SessionRecord, Status, Store};
+use turnwire_log::{Search, SqliteStore};
 
 /// How many sessions are read from the store at a time.
 const PAGE: usize = 500;
@@ -92,13 +92,11 @@ impl List {
             "waiting" => Status::Waiting,
             _ => Status::Idle,
         });
-        let mut query = SessionQuery {
-            tenant: self.tenant.as_str().into(),
-            search: self.search.clone().filter(|words| !words.trim().is_empty()),
-            status,
-            after: None,
-            limit: PAGE.min(limit.saturating_add(1)),
-        };
+        let search = Search::new(self.search.as_deref().unwrap_or_default());
+        let search = search.map_err(|why| Cannot::new(why.to_string(), "use fewer words"))?;
+        let page = PAGE.min(limit.saturating_add(1));
+        let mut query =
+            SessionQuery { search, status, ..SessionQuery::latest(self.tenant.as_str(), page) };
         let mut found: Vec<SessionRecord> = Vec::new();
         loop {
             let page = store.sessions(&query).await?;

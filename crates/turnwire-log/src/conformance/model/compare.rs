@@ -4,18 +4,27 @@ use super::super::bench::{Bench, read_all, seq};
 use super::expected::Session;
 use super::steps::Run;
 use crate::error::Error;
+use crate::reach::{Reach, SessionRule};
+use crate::search::Search;
 use crate::store::{MessageQuery, SessionQuery, Status, Store};
 use fastrand::Rng;
 
 impl Run {
     pub(super) async fn compare_lists(&mut self, store: &dyn Store) {
-        let mut query = SessionQuery {
-            tenant: self.tenant().into(),
-            search: self.rng.bool().then(|| self.words()),
-            status: None,
-            after: None,
-            limit: self.rng.usize(..5),
-        };
+        let mut query = SessionQuery::latest(self.tenant(), self.rng.usize(..5));
+        if self.rng.bool() {
+            query.search = Search::new(&self.words()).unwrap();
+        }
+        if self.rng.bool() {
+            let ids = self.model.sessions.keys().map(|key| key.id.to_string()).collect::<Vec<_>>();
+            let rules = (0..self.rng.usize(..4)).map(|_| {
+                let id = self.rng.choice(&ids).map_or("none", String::as_str);
+                let end = id.floor_char_boundary(self.rng.usize(..=id.len()));
+                let prefix = id.get(..end).unwrap_or_default();
+                if self.rng.bool() { format!("{prefix}*") } else { id.to_owned() }
+            });
+            query.reach = Reach::only(rules.map(|rule| SessionRule::new(&rule)));
+        }
         if self.rng.u8(..3) == 0 {
             query.status = self.rng.choice([Status::Idle, Status::Running, Status::Waiting]);
         }

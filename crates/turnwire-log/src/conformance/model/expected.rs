@@ -1,6 +1,7 @@
 //! The model: what a store should hold, as plain lists.
 
 use crate::error::Error;
+use crate::search::Search;
 use crate::store::{
     Append, Blob, Fence, KeyRecord, Lines, MessageQuery, Queued, SessionKey, SessionNo,
     SessionQuery, SessionRecord, StoredMessage,
@@ -120,8 +121,9 @@ impl Session {
         usize::try_from(self.record.first.get() - 1).unwrap()
     }
 
-    fn has_words(&self, words: &str) -> bool {
-        let has = |text: &str| words.split(' ').all(|word| text.split(' ').any(|has| has == word));
+    fn has_words(&self, search: &Search) -> bool {
+        let has =
+            |text: &str| search.words().iter().all(|word| text.split(' ').any(|has| has == word));
         has(&self.record.title) || self.messages.iter().any(|message| has(&message.text))
     }
 }
@@ -149,7 +151,8 @@ impl Model {
             record.key.tenant == query.tenant
                 && query.status.is_none_or(|status| record.state.status == status)
                 && query.after.is_none_or(|after| (record.updated_ms, record.no) < after)
-                && query.search.as_ref().is_none_or(|words| session.has_words(words))
+                && query.search.as_ref().is_none_or(|search| session.has_words(search))
+                && query.reach.contains(&record.key.id)
         });
         let mut found: Vec<_> = found.map(|session| session.record.clone()).collect();
         // No two change in the same millisecond here.

@@ -1,0 +1,130 @@
+//! Which sessions of a tenant a caller may see. Credentials that are limited to some sessions carry
+//! rules; every list passes them down to the engine, which filters before it pages.
+//!
+//! ```
+//! use turnwire_log::reach::{Reach, SessionRule};
+//!
+//! let reach = Reach::only(["room-1", "team:*"].map(SessionRule::new));
+//! assert!(reach.contains("room-1") && reach.contains("team:a"));
+//! assert!(!reach.contains("room-12"));
+//! ```
+
+use std::sync::Arc;
+
+/// A session's id, or the beginning of one with a `*` behind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SessionRule {
+    /// This one.
+    Id(Box<str>),
+    /// All that begin so.
+    Prefix(Box<str>),
+}
+
+impl SessionRule {
+    /// Reads a rule.
+    pub fn new(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Self::Prefix(prefix.into()),
+            None => Self::Id(text.into()),
+        }
+    }
+
+    /// Whether a session's id fits.
+    pub fn fits(&self, session: &str) -> bool {
+        match self {
+            Self::Id(id) => **id == *session,
+            Self::Prefix(prefix) => session.starts_with(&**prefix),
+        }
+    }
+
+    /// Whether every session that fits the other rule fits this one too.
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Prefix(prefix), Self::Id(other) | Self::Prefix(other)) => {
+                other.starts_with(&**prefix)
+            }
+            (Self::Id(id), Self::Id(other)) => id == other,
+            (Self::Id(_), Self::Prefix(_)) => false,
+        }
+    }
+}
+
+/// The sessions of a tenant that a query may see.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Reach(Option<Arc<[SessionRule]>>);
+
+impl Reach {
+    /// All sessions.
+    pub const ALL: Self = Self(None);
+
+    /// Only those that fit one of these rules. No rule: none.
+    pub fn only(rules: impl IntoIterator<Item = SessionRule>) -> Self {
+        let mut rules: Vec<SessionRule> = rules.into_iter().collect();
+        // By text, and of the same text the prefix first: whatever a prefix covers follows it.
+        let key = |rule: &SessionRule| match rule {
+            SessionRule::Prefix(text) => (text.clone(), 0),
+            SessionRule::Id(text) => (text.clone(), 1),
+        };
+        rules.sort_by_cached_key(key);
+        rules.dedup_by(|later, kept| kept.covers(later));
+        match rules.as_slice() {
+            [SessionRule::Prefix(prefix)] if prefix.is_empty() => Self::ALL,
+            _ => Self(Some(rules.into())),
+        }
+    }
+
+    /// Whether a session is among them.
+    pub fn contains(&self, session: &str) -> bool {
+        self.0.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.fits(session)))
+    }
+
+    /// The rules, none of which covers another; `None` where all sessions are within reach.
+    pub fn rules(&self) -> Option<&[SessionRule]> {
+        self.0.as_deref()
+    }
+}
+
+/// The first text, in the order of bytes, behind all that begin with a prefix; `None` when there is
+/// none.
+pub(crate) fn behind_prefix(prefix: &str) -> Option<String> {
+    let mut text = prefix.to_owned();
+    while let Some(last) = text.pop() {
+        // The code points of surrogates are no characters.
+        let next = match u32::from(last) + 1 {
+            0xD800 => 0xE000,
+            next => next,
+        };
+        if let Some(next) = char::from_u32(next) {
+            text.push(next);
+            return Some(text);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reach, SessionRule, behind_prefix};
+
+    fn reach(rules: &[&str]) -> Reach {
+        Reach::only(rules.iter().map(|rule| SessionRule::new(rule)))
+    }
+
+    #[test]
+    fn rules_that_another_covers_are_left_out() {
+        assert_eq!(reach(&["ab*", "abc", "a*", "a", "b", "b", "abd*"]), reach(&["b", "a*"]));
+        assert_eq!(reach(&["ab", "ab*"]), reach(&["ab*"]));
+        assert_eq!(reach(&["a", "*", "b*"]), Reach::ALL);
+        assert_eq!(reach(&[]).rules(), Some([].as_slice()));
+        assert!(!reach(&[]).contains("a"));
+    }
+
+    #[test]
+    fn the_text_behind_a_prefix_is_behind_all_that_begin_with_it() {
+        assert_eq!(behind_prefix("ab").as_deref(), Some("ac"));
+        assert_eq!(behind_prefix("a\u{10FFFF}").as_deref(), Some("b"));
+        assert_eq!(behind_prefix("\u{D7FF}").as_deref(), Some("\u{E000}"));
+        assert_eq!(behind_prefix("\u{10FFFF}"), None);
+        assert_eq!(behind_prefix(""), None);
+    }
+}

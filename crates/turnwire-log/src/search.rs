@@ -1,0 +1,132 @@
+//! What people search for, with bounds: the words of a query, read once for every engine.
+//!
+//! ```
+//! use turnwire_log::search::Search;
+//!
+//! let search = Search::new("Leeks, carrots!").unwrap().unwrap();
+//! assert_eq!(search.words(), ["Leeks", "carrots"]);
+//! assert!(Search::new(" -- ").unwrap().is_none());
+//! assert!(Search::new(&"a ".repeat(6500)).is_err());
+//! ```
+
+use std::fmt;
+
+/// The longest query, in bytes. Scripts without spaces between words are searched sign by sign, so
+/// this also bounds how many signs one query looks up.
+pub const MAX_BYTES: usize = 512;
+
+/// The most words of a query. Each costs a look through the index of words.
+pub const MAX_WORDS: usize = 32;
+
+/// Words that are searched for: all of them have to be in one text.
+///
+/// A word of one letter is found only as a whole word, because half of all texts have a word that
+/// begins with it. A longer one is also found as the beginning of a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Search(Vec<String>);
+
+/// Why a text cannot be searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooLong {
+    /// It has more bytes than [`MAX_BYTES`].
+    Bytes,
+    /// It has more words than [`MAX_WORDS`].
+    Words,
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes => write!(f, "a search has at most {MAX_BYTES} bytes"),
+            Self::Words => write!(f, "a search has at most {MAX_WORDS} words"),
+        }
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+impl Search {
+    /// The words of what somebody typed; what is neither letter nor digit only separates them.
+    /// `None` when there is no word in it.
+    pub fn new(typed: &str) -> Result<Option<Self>, TooLong> {
+        let typed = typed.trim();
+        if typed.len() > MAX_BYTES {
+            return Err(TooLong::Bytes);
+        }
+        let mut words: Vec<String> = Vec::new();
+        for word in typed.split(|sign: char| !sign.is_alphanumeric()) {
+            if word.is_empty() || words.iter().any(|known| known == word) {
+                continue;
+            }
+            if words.len() == MAX_WORDS {
+                return Err(TooLong::Words);
+            }
+            words.push(word.to_owned());
+        }
+        Ok((!words.is_empty()).then_some(Self(words)))
+    }
+
+    /// The words, as they were typed.
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Whether a script is written without spaces between words; Korean has them, but a word carries
+/// its particles with it.
+pub(crate) fn is_apart(sign: char) -> bool {
+    matches!(u32::from(sign),
+        0x0E00..=0x0EFF // Thai, Lao
+        | 0x1000..=0x109F // Burmese
+        | 0x1100..=0x11FF | 0x3130..=0x318F | 0xA960..=0xA97F | 0xAC00..=0xD7FF // Korean
+        | 0x1780..=0x17FF // Khmer
+        | 0x2E80..=0x2FDF | 0x3005..=0x3007 | 0x3021..=0x3029 // Chinese
+        | 0x3040..=0x30FF | 0x31F0..=0x31FF | 0xFF66..=0xFF9F // Japanese
+        | 0x3100..=0x312F | 0x31A0..=0x31BF // Bopomofo
+        | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF)
+}
+
+/// Whether a word may be the beginning of a longer one: its last part has two letters at least, or
+/// is of a script in which every sign counts.
+pub(crate) fn may_begin_a_word(word: &str) -> bool {
+    let mut signs = word.chars().rev();
+    match (signs.next(), signs.next()) {
+        (Some(last), _) if is_apart(last) => true,
+        (Some(_), Some(before)) => !is_apart(before),
+        (Some(_) | None, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_BYTES, MAX_WORDS, Search, TooLong, may_begin_a_word};
+
+    fn numbers(count: usize) -> String {
+        (0..count).map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_search_has_a_bound_of_words_and_of_bytes() {
+        assert_eq!(Search::new(&numbers(MAX_WORDS)).unwrap().unwrap().words().len(), MAX_WORDS);
+        assert_eq!(Search::new(&numbers(MAX_WORDS + 1)), Err(TooLong::Words));
+        assert!(Search::new(&"x".repeat(MAX_BYTES)).is_ok());
+        assert_eq!(Search::new(&"x".repeat(MAX_BYTES + 1)), Err(TooLong::Bytes));
+        assert_eq!(Search::new(&"今".repeat(MAX_BYTES)), Err(TooLong::Bytes));
+    }
+
+    #[test]
+    fn a_word_that_comes_twice_counts_once() {
+        let search = Search::new(&"ab cd ".repeat(MAX_WORDS)).unwrap().unwrap();
+        assert_eq!(search.words(), ["ab", "cd"]);
+    }
+
+    #[test]
+    fn a_single_letter_is_no_beginning_of_a_word() {
+        for word in ["ab", "猫", "a猫", "今ok", "abc"] {
+            assert!(may_begin_a_word(word), "{word}");
+        }
+        for word in ["a", "é", "1", "猫a", ""] {
+            assert!(!may_begin_a_word(word), "{word}");
+        }
+    }
+}
