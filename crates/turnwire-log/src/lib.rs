@@ -9,6 +9,7 @@
 //! | [`session`] | one session: change it, read it, wait for more |
 //! | [`transfer`] | sessions as lines of JSON, out and in |
 //! | [`doctor`] | whether messages are what their events say |
+//! | [`private_file`] | files that only their owner may read |
 //! | [`reach`] | which sessions of a tenant a caller may see |
 //! | [`search`] | what people search for, with bounds |
 //! | [`walk`] | all messages, some at a time |
@@ -24,6 +25,7 @@ pub mod error;
 pub mod live;
 pub mod log;
 pub mod memory;
+pub mod private_file;
 pub mod projection;
 pub mod reach;
 pub mod search;

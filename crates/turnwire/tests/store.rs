@@ -282,3 +282,45 @@ fn every_command_explains_itself() {
     }
     shell.fails(&["backup"], "", 2, "FILE");
 }
+
+#[cfg(unix)]
+#[test]
+fn exports_and_backups_are_for_their_owner_only_whatever_the_umask_says() {
+    use std::os::unix::fs::PermissionsExt;
+    let shell = Shell::new();
+    shell.with_sessions();
+    for (umask, name) in [("000", "open"), ("022", "usual"), ("077", "closed"), ("277", "strange")]
+    {
+        // What an earlier run left, and what is overwritten, was open to everybody.
+        for left in [format!("{name}.ndjson"), format!("{name}.ndjson.partial")] {
+            std::fs::write(shell.path(&left), "old").unwrap();
+            let open = std::fs::Permissions::from_mode(0o666);
+            std::fs::set_permissions(shell.path(&left), open).unwrap();
+        }
+        let program = env!("CARGO_BIN_EXE_turnwire");
+        let script = format!(
+            "umask {umask} && {program} sessions export -o {name}.ndjson --store sqlite:a.db && \
+             {program} backup {name}.db --store sqlite:a.db"
+        );
+        let mut done = Command::new("sh");
+        done.args(["-c", &script]).current_dir(shell.0.path());
+        let done = done.env("HOME", shell.0.path()).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        for file in [format!("{name}.ndjson"), format!("{name}.db")] {
+            let mode = std::fs::metadata(shell.path(&file)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file} with umask {umask}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_export_follows_no_link_that_lies_in_its_way() {
+    let shell = Shell::new();
+    shell.with_sessions();
+    std::fs::write(shell.path("victim"), "mine").unwrap();
+    std::os::unix::fs::symlink(shell.path("victim"), shell.path("out.partial")).unwrap();
+    shell.does(&["sessions", "export", "-o", "out", "--store", "sqlite:a.db"]);
+    assert_eq!(std::fs::read_to_string(shell.path("victim")).unwrap(), "mine");
+    assert!(std::fs::read_to_string(shell.path("out")).unwrap().contains("rome"));
+}

@@ -145,7 +145,9 @@ pub fn restore(
     }
     let new = file::beside(&to, ".new");
     copy(&from, &new, &mut progress)?;
-    let renewed = with(&new, Use::Write, renew);
+    // Once more: the backup may have changed while it was copied.
+    let renewed = with(&new, Use::Look, |conn| schema::check(conn, &from))
+        .and_then(|()| with(&new, Use::Write, renew));
     if renewed.is_err() {
         file::remove(&new)?;
     }

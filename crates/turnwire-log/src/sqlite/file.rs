@@ -3,6 +3,8 @@
 use super::fault::{self, Fault};
 use super::schema;
 use crate::error::{Error, Result};
+use crate::private_file::{self, private};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -82,18 +84,10 @@ pub(super) fn make_folder(file: &Path) -> Result<()> {
     builder.create(folder).map_err(|error| fault::io(folder, "make the folder", &error))
 }
 
-fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
-    options
-}
-
 /// An empty file that nobody else may read, made new.
 pub(super) fn make_empty(path: &Path) -> Result<()> {
-    private(OpenOptions::new().write(true).create_new(true))
-        .open(path)
-        .map(drop)
-        .map_err(|error| fault::io(path, "make", &error))
+    let made = private_file::create_new(path);
+    made.map(drop).map_err(|error| fault::io(path, "make", &error))
 }
 
 /// What is at a path.
@@ -226,9 +220,18 @@ pub(super) fn connect(path: &Path, to: Use) -> rusqlite::Result<Connection> {
     };
     // Each connection is used by one thread at a time. Paths are never URIs.
     let conn = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    // A file may come from elsewhere: nothing in its schema is to run, and nobody writes to what
+    // belongs to the index of words but that index itself.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     conn.busy_timeout(PATIENCE)?;
     conn.set_prepared_statement_cache_capacity(64);
     conn.pragma_update(None, "temp_store", "memory")?;
+    if to == Use::Look {
+        conn.pragma_update(None, "cell_size_check", 1)?;
+    }
     match to {
         Use::Write => {
             conn.pragma_update(None, "synchronous", "full")?;

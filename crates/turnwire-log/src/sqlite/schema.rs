@@ -2,7 +2,9 @@
 
 use super::fault::Fault;
 use crate::error::Error;
-use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Says in the file's header that it is ours: "Twir".
@@ -138,15 +140,17 @@ pub(super) fn migrate(conn: &Connection, steps: &[&str]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// That a file is ours, and of a version that is known here.
+/// That a file is ours, of a version that is known here, and that it has exactly the tables, indexes
+/// and columns that we make. Nothing else may be in it: a trigger would run with our statements, and an
+/// index or a view could change what they find.
 pub(super) fn check(conn: &Connection, file: &Path) -> Result<(), Fault> {
     let id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if id != APPLICATION_ID {
         return Err(not_ours(file).into());
     }
     let version = user_version(conn)?;
-    if usize::try_from(version).is_ok_and(|version| version <= STEPS.len()) {
-        return Ok(());
+    if let Some(steps) = usize::try_from(version).ok().and_then(|version| STEPS.get(..version)) {
+        return compare(conn, file, steps);
     }
     Err(Error::Version(format!(
         "{} has format {version}, and this Turnwire knows formats up to {}; start the newer \
@@ -155,6 +159,64 @@ pub(super) fn check(conn: &Connection, file: &Path) -> Result<(), Fault> {
         STEPS.len()
     ))
     .into())
+}
+
+/// One row of `sqlite_schema`.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Object {
+    name: String,
+    kind: String,
+    table: String,
+    sql: String,
+}
+
+/// All rows of `sqlite_schema`, also those that make no sense.
+fn objects(conn: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
+    let text = |row: &Row<'_>, column| {
+        Ok::<_, rusqlite::Error>(match row.get_ref(column)? {
+            ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            ValueRef::Null => String::new(),
+            other => format!("{other:?}"),
+        })
+    };
+    conn.prepare("SELECT name, type, tbl_name, sql FROM sqlite_schema")?
+        .query_map([], |row| {
+            Ok(Object {
+                name: text(row, 0)?,
+                kind: text(row, 1)?,
+                table: text(row, 2)?,
+                sql: text(row, 3)?,
+            })
+        })?
+        .collect()
+}
+
+/// Compares what is in a file with what these steps make.
+fn compare(conn: &Connection, file: &Path, steps: &[&str]) -> Result<(), Fault> {
+    let encoding: String = conn.pragma_query_value(None, "encoding", |row| row.get(0))?;
+    if encoding != "UTF-8" {
+        return Err(planted(file, &format!("its texts are {encoding}")).into());
+    }
+    let ours = Connection::open_in_memory()?;
+    migrate(&ours, steps)?;
+    let (ours, found) = (objects(&ours)?, objects(conn)?);
+    let differs = found.difference(&ours).next().or_else(|| ours.difference(&found).next());
+    let Some(Object { name, kind, .. }) = differs else { return Ok(()) };
+    let is = |objects: &BTreeSet<Object>| objects.iter().any(|object| object.name == *name);
+    let what = match (is(&found), is(&ours)) {
+        (true, false) => format!("it has the {kind} `{name}`, which Turnwire never makes"),
+        (true, true) => format!("the {kind} `{name}` is not as Turnwire makes it"),
+        (false, _) => format!("the {kind} `{name}` is missing"),
+    };
+    Err(planted(file, &what).into())
+}
+
+fn planted(file: &Path, what: &str) -> Error {
+    Error::Damaged(format!(
+        "{} was changed by another program: {what}. Nothing was changed here; restore a backup that \
+         you trust",
+        file.display()
+    ))
 }
 
 pub(super) fn not_ours(file: &Path) -> Error {

@@ -6,4 +6,5 @@ mod common;
 mod conformance;
 mod crash;
 mod files;
+mod planted;
 mod store;

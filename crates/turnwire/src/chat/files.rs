@@ -1,9 +1,10 @@
 //! Pictures and other files of an answer, kept in a folder.
 
 use super::render::Keep;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use turnwire_log::private_file;
 
 /// How many files of one name there may be.
 const SAME_NAME: usize = 1000;
@@ -43,7 +44,7 @@ impl Keep for Folder {
         for number in 1..SAME_NAME {
             let number = if number == 1 { String::new() } else { format!("-{number}") };
             let path = self.path.join(format!("{stem}{number}{ending}"));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            match private_file::create_new(&path) {
                 Ok(mut file) => {
                     file.write_all(bytes)?;
                     return Ok(path.display().to_string());

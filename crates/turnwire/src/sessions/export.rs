@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use turnwire_log::store::{SessionKey, SessionNo, SessionRecord, Store};
 use turnwire_log::transfer::{self, ExportError};
-use turnwire_log::{Error, SqliteStore};
+use turnwire_log::{Error, SqliteStore, private_file};
 
 /// How many sessions are read from the store at a time.
 const PAGE: usize = 500;
@@ -72,7 +72,7 @@ impl Out {
         let mut partial = path.clone().into_os_string();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let file = BufWriter::with_capacity(1 << 16, File::create(&partial)?);
+        let file = BufWriter::with_capacity(1 << 16, private_file::create_or_replace(&partial)?);
         Ok(Self::File { file, partial, path })
     }
 
