@@ -36,8 +36,12 @@ mod tests;
 
 pub(crate) use check::Checker;
 use graph::Graph;
+use parking_lot::Mutex;
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
 use turnwire_core::Json;
 
 /// The largest schema, in bytes of JSON.
@@ -134,9 +138,32 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// Whether a schema can be used, found out on a worker thread.
+/// Whether a schema can be used, found out on a worker thread. The last ones that could are remembered:
+/// most clients send the same schema with each message.
 pub async fn check_schema(schema: &Json) -> Result<(), SchemaError> {
+    static ACCEPTED: LazyLock<Accepted> = LazyLock::new(Accepted::default);
+    let key = ACCEPTED.hasher.hash_one(schema.text());
+    if ACCEPTED.keys.lock().contains(&key) {
+        return Ok(());
+    }
     let schema = schema.clone();
     let compiled = run(move |deadline| Schema::compile_until(&schema, deadline).map(drop)).await;
-    compiled.unwrap_or(Err(SchemaError::TooSlow))
+    compiled.unwrap_or(Err(SchemaError::TooSlow))?;
+    let mut keys = ACCEPTED.keys.lock();
+    keys.push_back(key);
+    if keys.len() > MAX_ACCEPTED {
+        keys.pop_front();
+    }
+    Ok(())
+}
+
+/// How many schemas are remembered that could be used.
+const MAX_ACCEPTED: usize = 256;
+
+/// Schemas that could be used, by their hashes. A wrong match does no harm: a schema is compiled again
+/// before an answer is checked.
+#[derive(Default)]
+struct Accepted {
+    hasher: RandomState,
+    keys: Mutex<VecDeque<u64>>,
 }

@@ -9,7 +9,7 @@ use crate::limits::{ByteBudget, FairQueue};
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::stream;
-use crate::turns::Turns;
+use crate::turns::{Turns, offers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,8 @@ pub struct App {
     pub ingest: Ingest,
     /// What brings in what links in messages lead to.
     pub(crate) links: Links,
+    /// Schemas of clients that wait to be compiled.
+    pub(crate) schemas: FairQueue,
     /// The bytes of request bodies that are held in memory.
     pub(crate) buffered: ByteBudget,
     /// Searches that run now.
@@ -70,6 +72,7 @@ impl App {
         Ok(Arc::new(Self {
             log,
             links: Links::new(&config),
+            schemas: offers::schema_queue(&config),
             buffered: ByteBudget::new(
                 config.limits.buffered.bytes(),
                 config.limits.buffered_per_tenant.bytes(),

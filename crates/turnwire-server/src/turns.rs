@@ -8,6 +8,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`send`] | a message comes in, and a reply starts |
+//! | `offers` | what clients bring with their messages is checked |
 //! | [`retry`] | a message is answered again |
 //! | [`answers`] | what people and clients say to an open reply, a stop included |
 //! | [`hints`] | what an agent is told from outside |
@@ -26,6 +27,7 @@ mod drive;
 mod ending;
 pub mod hints;
 mod journal;
+pub(crate) mod offers;
 pub mod once;
 pub mod retry;
 pub mod send;

@@ -499,3 +499,16 @@ pub fn event(rng: &mut Rng) -> Event<'static> {
     }
     event
 }
+
+/// A JSON Schema of 1.4 KB that is a billion subschemas large once its references are expanded: each of its
+/// definitions applies the one before twice.
+pub fn doubling_schema() -> String {
+    let definitions: Vec<String> = (1..=30)
+        .map(|at| {
+            let before = format!(r##"{{"$ref":"#/$defs/d{}"}}"##, at - 1);
+            format!(r#""d{at}":{{"anyOf":[{before},{before}]}}"#)
+        })
+        .collect();
+    let definitions = definitions.join(",");
+    format!(r##"{{"$defs":{{"d0":{{"type":"string"}},{definitions}}},"$ref":"#/$defs/d30"}}"##)
+}

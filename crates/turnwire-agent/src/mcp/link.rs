@@ -2,8 +2,9 @@
 
 use super::listening::Listening;
 use super::{McpError, McpServer, Way, child, remote};
+use crate::schema::{MAX_TOOLS, MAX_TOOLS_BYTES, check_tool};
 use rmcp::ServiceExt;
-use rmcp::model::{ClientRequest, PingRequest, Tool};
+use rmcp::model::{ClientRequest, PaginatedRequestParams, PingRequest, Tool};
 use rmcp::service::{
     ClientInitializeError, PeerRequestOptions, RoleClient, RunningService, ServiceError,
 };
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use turnwire_core::Json;
 
 /// A connection that was made.
 pub(super) type Live = Arc<RunningService<RoleClient, Listening>>;
@@ -106,7 +108,7 @@ impl Link {
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
         let latest = Instant::now() + self.server.start_limit;
         let live = self.live().await?;
-        let listed = tokio::time::timeout_at(latest, live.list_all_tools()).await;
+        let listed = tokio::time::timeout_at(latest, self.list_tools(&live)).await;
         match listed {
             Ok(Ok(tools)) => Ok(tools),
             // It has nothing of the kind.
@@ -116,6 +118,43 @@ impl Link {
             Ok(Err(error)) => Err(McpError::new(self.server(), broken(&error))),
             Err(_) => Err(self.too_late()),
         }
+    }
+
+    /// Lists the tools that are small enough, and not more than there may be.
+    async fn list_tools(&self, live: &Live) -> Result<Vec<Tool>, ServiceError> {
+        let (mut tools, mut bytes, mut cursor) = (Vec::new(), 0, None);
+        // A server that adds no tool with a page would be asked without end.
+        for _ in 0..MAX_TOOLS {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = live.list_tools(Some(page)).await?;
+            for tool in page.tools {
+                let input = Json::of(&*tool.input_schema).ok();
+                let description = tool.description.as_deref().unwrap_or_default();
+                match check_tool(&tool.name, description, input.as_ref()) {
+                    Ok(size) if tools.len() < MAX_TOOLS && bytes + size <= MAX_TOOLS_BYTES => {
+                        bytes += size;
+                        tools.push(tool);
+                    }
+                    Ok(_) => {
+                        let server = self.server();
+                        tracing::warn!(
+                            server,
+                            "an MCP server has too many tools: those behind the first {} are left out",
+                            tools.len()
+                        );
+                        return Ok(tools);
+                    }
+                    Err(why) => {
+                        tracing::warn!(server = self.server(), why, "a tool is left out");
+                    }
+                }
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(tools)
     }
 
     fn too_late(&self) -> McpError {

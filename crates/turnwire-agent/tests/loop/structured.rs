@@ -11,6 +11,7 @@ use turnwire_agent::structured::CallError;
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_agent::{Agent, Builder, Offer};
 use turnwire_core::{ErrorType, FinishedReason, HintBlock, Json, Msg, ToolCall, ToolResultState};
+use turnwire_testkit::values::doubling_schema;
 use turnwire_wires::request::ToolChoice;
 
 #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
@@ -250,17 +251,6 @@ async fn it_goes_on_from_the_log_alone() {
     }
 }
 
-/// Small, and a billion subschemas once its references are expanded.
-fn doubling_schema() -> Json {
-    let mut definitions = serde_json::Map::new();
-    definitions.insert("d0".to_owned(), serde_json::json!({"type": "string"}));
-    for at in 1..=30 {
-        let before = serde_json::json!({"$ref": format!("#/$defs/d{}", at - 1)});
-        definitions.insert(format!("d{at}"), serde_json::json!({"anyOf": [before, before]}));
-    }
-    serde_json::json!({"$defs": definitions, "$ref": "#/$defs/d30"}).into()
-}
-
 /// A schema that is allowed, and an answer that takes too many steps to check against it: each byte costs as
 /// much as the regular expression is large.
 fn expensive() -> (Json, String) {
@@ -272,7 +262,7 @@ fn expensive() -> (Json, String) {
 async fn a_schema_that_costs_too_much_ends_the_reply_with_a_typed_error_also_after_a_crash() {
     let friday = || {
         let model = Told::in_schema_mode(|_| vec![Line::text("\"x\"")]);
-        agent(&model).output_schema(doubling_schema()).build()
+        agent(&model).output_schema(Json::parse(&doubling_schema()).unwrap()).build()
     };
     crash_everywhere(
         || House::new("go"),

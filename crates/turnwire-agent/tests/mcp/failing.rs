@@ -1,6 +1,7 @@
 //! Servers that are not there, die, hang, or are told to stop.
 
 use crate::house::{House, PATIENCE, child, eventually, serve};
+use crate::server::ENDLESS;
 use futures_util::StreamExt;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -150,4 +151,13 @@ async fn a_child_ends_with_its_tools() {
     // Nothing of it is said by what is shown of it.
     let shown = format!("{:?}", child(folder.path()).env("KEY", "secret"));
     assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[tokio::test]
+async fn tools_that_are_too_large_or_too_many_are_left_out() {
+    let house = House::with(|server| server.env(ENDLESS, "1")).await;
+    let names: Vec<&str> = house.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    assert_eq!(names.len(), turnwire_agent::schema::MAX_TOOLS);
+    assert!(names.starts_with(&["files/good0", "files/fine0", "files/good1"]), "{names:?}");
+    assert!(names.iter().all(|name| !name.contains("large") && !name.contains("deep")));
 }

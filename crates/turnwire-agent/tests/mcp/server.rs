@@ -20,6 +20,29 @@ pub const FOLDER: &str = "TURNWIRE_TEST_MCP_FOLDER";
 /// What a child of this name does: the whole name of the test below.
 pub const TEST: &str = "server::serves_when_it_is_told_to";
 
+/// With this variable a server lists tools without end.
+pub const ENDLESS: &str = "TURNWIRE_TEST_MCP_ENDLESS";
+
+/// A page of tools: one that is too large, one that is too deep, and two that can be used. There is always
+/// another page.
+fn endless_tools(page: Option<PaginatedRequestParams>) -> ListToolsResult {
+    let page = page.and_then(|page| page.cursor).map_or(0, |cursor| cursor.parse().unwrap());
+    let with_schema = |name: &str, schema: Value| {
+        let Value::Object(schema) = schema else { panic!() };
+        Tool::new(format!("{name}{page}"), "", Arc::new(schema))
+    };
+    let deep = (0..110).fold(json!({}), |inner, _| json!({"not": inner}));
+    let tools = vec![
+        with_schema("good", json!({"type": "object"})),
+        with_schema("large", json!({"description": "x".repeat(70 << 10)})),
+        with_schema("deep", deep),
+        with_schema("fine", json!({"type": "object"})),
+    ];
+    let mut listed = ListToolsResult::with_all_items(tools);
+    listed.next_cursor = Some((page + 1).to_string());
+    listed
+}
+
 #[derive(Clone)]
 pub struct Server {
     pub folder: PathBuf,
@@ -59,9 +82,12 @@ impl ServerHandler for Server {
 
     async fn list_tools(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        if std::env::var_os(ENDLESS).is_some() {
+            return Ok(endless_tools(page));
+        }
         let reading = ToolAnnotations::with_title("Echo").read_only(true);
         let again = ToolAnnotations::new().idempotent(true);
         let destroying = ToolAnnotations::new().destructive(true);

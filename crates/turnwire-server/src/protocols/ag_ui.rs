@@ -12,6 +12,7 @@ use crate::extract::{Path, Payload};
 use crate::stream::{Begin, Pause, Tell};
 use crate::turns::EXTERNAL;
 use crate::turns::answers;
+use crate::turns::offers;
 use crate::turns::send::{Say, say};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -99,6 +100,7 @@ impl Asked<'_> {
             known_agent(self.app, self.agent)?;
             return Ok(None);
         }
+        offers::check_offer(self.app, self.caller.tenant(), &offer(self.input)).await?;
         open_or_make(self.app, self.caller, Some(id), self.agent).await.map(Some)
     }
 

@@ -22,6 +22,7 @@ use crate::extract::{Path, Payload};
 use crate::links;
 use crate::stream::{Begin, Pause, Tell};
 use crate::turns::answers;
+use crate::turns::offers;
 use crate::turns::once::Once;
 use crate::turns::retry::{edit, replaced, retry};
 use crate::turns::send::{Accepted, Say, checked, say};
@@ -58,6 +59,7 @@ pub async fn chat(
     let Some(known) = open(&app, &caller, &request.chat_id, &agent).await? else {
         // Nothing is made for a request that says nothing.
         let messages = Messages::of(&request, |_| false)?.ready()?;
+        offers::check_last(&app, caller.tenant(), &messages).await?;
         let new = session(&app, &caller, Some(&request.chat_id), &agent).await?;
         let once = Once::of(&new, &headers, &uri, &body)?;
         return Chat { app: &app, caller: &caller, session: new, once }.say(messages).await;

@@ -3,12 +3,14 @@
 
 use super::EXTERNAL;
 use super::hints::is_hint;
+use super::offers;
 use super::once::Once;
 use super::send::{Accepted, Sent, Taken, agent_of, brings, busy, checked, start};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use std::sync::Arc;
+use turnwire_agent::Offer;
 use turnwire_core::event::Supersede;
 use turnwire_core::stamp::{Stamp, System};
 use turnwire_core::{Event, Msg, Role};
@@ -44,6 +46,7 @@ pub async fn edit(
         return Ok(Sent::Before(answer));
     }
     let msg = checked(msg)?;
+    offers::check_last(app, &session.key().tenant, std::slice::from_ref(&msg)).await?;
     if brings(app, &msg) {
         // Nothing is brought in for what is refused.
         let (earlier, _) = session.transact(&[], |tx| open(app, session, tx, once)).await?;
@@ -122,6 +125,8 @@ fn open(
 struct Plan {
     message_id: String,
     superseded: Vec<String>,
+    /// What came with the message.
+    offer: Offer,
     /// What is said in place of the message.
     words: Option<Taken>,
 }
@@ -154,7 +159,8 @@ fn choose(messages: &[StoredMessage], id: &str) -> Result<Plan, ApiError> {
         // What the agent was told by somebody else is true of the new answer, too.
         .filter(|message| !read(message).is_some_and(|msg| is_hint(&msg)))
         .map(|message| message.id.clone());
-    Ok(Plan { message_id: question.id.clone(), superseded: behind.collect(), words: None })
+    let offer = read(question).map(|msg| Offer::of(&msg)).unwrap_or_default();
+    Ok(Plan { message_id: question.id.clone(), superseded: behind.collect(), offer, words: None })
 }
 
 /// The message of an id, or the one that was put in its place.
@@ -202,6 +208,9 @@ impl Plan {
             let taken = Taken::new(app, session, msg).await?;
             self.superseded.insert(0, std::mem::replace(&mut self.message_id, taken.id.clone()));
             self.words = Some(taken);
+        } else {
+            // It may have been stored by a version that took more.
+            offers::check_offer(app, &session.key().tenant, &self.offer).await?;
         }
         Ok(self)
     }

@@ -2,6 +2,7 @@
 
 use super::EXTERNAL;
 use super::journal::filled;
+use super::offers;
 use super::once::Once;
 use crate::app::App;
 use crate::auth::is_id;
@@ -99,6 +100,7 @@ pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiRes
         return Ok(Sent::Before(answer));
     }
     let messages = messages.into_iter().map(checked).collect::<ApiResult<Vec<Msg>>>()?;
+    offers::check_last(app, &session.key().tenant, &messages).await?;
     let is_one = messages.len() == 1 && events.is_empty();
     let door = Door { app, session, once, if_busy, is_one };
     if messages.iter().any(|msg| brings(app, msg)) {

@@ -7,5 +7,6 @@
 )]
 
 mod crash;
+mod schemas;
 mod server;
 mod visitor;

@@ -68,8 +68,10 @@ fn the_server_that_is_killed() {
         let log = Arc::new(Log::new(Arc::new(store), format!("pid-{}", std::process::id())));
         let config = Config::parse("test", "listen = \"127.0.0.1:0\"").unwrap();
         let agent: Arc<dyn Replier> = Arc::new(friday(&folder));
-        let agents =
-            BTreeMap::from([("demo".to_owned(), agent.clone()), ("friday".to_owned(), agent)]);
+        let agents: [(_, Arc<dyn Replier>); 3] =
+            [("demo", agent.clone()), ("friday", agent), ("answers", Arc::new(answers()))];
+        let agents: BTreeMap<_, _> =
+            agents.into_iter().map(|(name, agent)| (name.to_owned(), agent)).collect();
         let server = Server::bind(App::new(config, log, agents).unwrap()).unwrap();
         println!("listens on {}", server.url());
         server.run(std::future::pending()).await;
@@ -148,6 +150,13 @@ fn friday(folder: &Path) -> Agent {
         .tool(asked)
         .tool(AgentTool::new(researcher, "Digs"))
         .build()
+}
+
+/// Answers with a long string of JSON.
+fn answers() -> Agent {
+    let answer = format!("\"{}\"", "a".repeat(2000));
+    let script = Script::new([vec![Line::text(&answer)], vec![Line::text(&answer)]]);
+    Agent::builder("answers").model(Paced(script.by_history())).build()
 }
 
 /// A model that takes its time.

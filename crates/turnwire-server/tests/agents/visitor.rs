@@ -16,7 +16,7 @@ pub struct Visitor {
     waiting: std::collections::VecDeque<Value>,
 }
 
-async fn ask(to: SocketAddr, method: &str, path: &str, body: &Value) -> io::Result<Value> {
+pub async fn ask(to: SocketAddr, method: &str, path: &str, body: &Value) -> io::Result<Value> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let headers = [("content-type", "application/json")];
     let answer = call(to, method, path, &headers, body.as_bytes());
@@ -25,8 +25,13 @@ async fn ask(to: SocketAddr, method: &str, path: &str, body: &Value) -> io::Resu
 
 /// Makes the session, and says something in it.
 pub async fn begin(to: SocketAddr) -> String {
-    ask(to, "POST", "/v1/sessions", &json!({"id": "s", "agent": "friday"})).await.unwrap();
-    let sent = ask(to, "POST", "/v1/sessions/s/messages", &json!({"content": "go"})).await.unwrap();
+    begin_with(to, "friday", &json!({"content": "go"})).await
+}
+
+/// The same, with another agent and another message.
+pub async fn begin_with(to: SocketAddr, agent: &str, message: &Value) -> String {
+    ask(to, "POST", "/v1/sessions", &json!({"id": "s", "agent": agent})).await.unwrap();
+    let sent = ask(to, "POST", "/v1/sessions/s/messages", message).await.unwrap();
     sent["reply_id"].as_str().expect("the message is taken").to_owned()
 }
 

@@ -118,7 +118,7 @@ impl House {
         assert_eq!(self.send("all", &path, &[], said).await.status, 202);
     }
 
-    async fn session(&self, id: &str) -> Arc<Session> {
+    pub async fn session(&self, id: &str) -> Arc<Session> {
         let key = self.auth.token("all").unwrap().session(id).unwrap();
         self.app.log.open(&key).await.unwrap().unwrap()
     }

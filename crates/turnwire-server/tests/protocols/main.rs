@@ -13,3 +13,4 @@ mod asking;
 mod blocks;
 mod chat;
 mod responses;
+mod schemas;

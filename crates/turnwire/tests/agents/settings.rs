@@ -39,6 +39,13 @@ fn what_is_wrong_is_named_with_its_line() {
             "[agents.a]\nmodel = \"openai:x\"\ntools = [\"agent:b\", \"mcp:f/*\", \"external:g\"]\n",
             "error: turnwire.toml:3:10: agents.a.tools.0: \"agent:b\" fits no other agent",
         ),
+        (
+            &format!(
+                "[external_tools.x]\ndescription = \"x\"\ninput = {{ type = \"object\", description = \"{}\" }}\n",
+                "x".repeat(70_000)
+            ),
+            "error: turnwire.toml:3:9: external_tools.x.input: the tool `x` has 70",
+        ),
     ] {
         let (is_good, text) = check(settings);
         assert!(

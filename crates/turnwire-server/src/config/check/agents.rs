@@ -6,6 +6,7 @@ use crate::config::{Config, WebUrl};
 use std::collections::BTreeMap;
 use std::path::Path;
 use turnwire_agent::permission::is_like;
+use turnwire_agent::schema::check_tool;
 
 pub(super) fn check(config: &Config, wrong: &mut Wrong<'_>) {
     let known = |name: &str| config.agents.contains_key(name) || Config::BUILT_IN.contains(&name);
@@ -48,6 +49,10 @@ pub(super) fn check(config: &Config, wrong: &mut Wrong<'_>) {
         if tool.input.get("type").and_then(toml::Value::as_str) != Some("object") {
             let message = "the input of a tool is an object: write type = \"object\"";
             wrong(&["external_tools", name, "input"], message.into());
+        }
+        let spec = tool.spec(name);
+        if let Err(why) = check_tool(name, &tool.description, Some(&spec.input)) {
+            wrong(&["external_tools", name, "input"], why);
         }
     }
 }

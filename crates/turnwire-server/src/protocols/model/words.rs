@@ -5,6 +5,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::{known_agent, named, session};
 use crate::stream::Begin;
+use crate::turns::offers;
 use crate::turns::once::Once;
 use crate::turns::send::{Accepted, Say, Sent, say as send};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     let Request { app, caller, uri, headers, body } = request;
     let of_key = key(headers)?.map(|key| format!("once-{}", derived(request, key)));
     let id = named(headers)?.or(of_key.as_deref());
+    offers::check_offer(app, caller.tenant(), &offer(asked)).await?;
     let mut said = asked.said.clone();
     if id.is_none() {
         // A session that nobody could find again is made only for what can be said in it.

@@ -8,6 +8,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::{self, named, of_agent};
 use crate::turns::answers;
+use crate::turns::offers;
 use crate::turns::once::Once;
 use crate::turns::send::{IfBusy, Say, say};
 use crate::turns::waiting::each_waiting;
@@ -83,6 +84,7 @@ impl Asking<'_> {
             return Err(invalid("there is nothing new in `input` that could be answered")
                 .hint("it ends with what the user says, or with the results of calls"));
         }
+        offers::check_last(self.app, self.caller.tenant(), &messages).await?;
         let session = if let Some(session) = session {
             session
         } else {

@@ -1,0 +1,47 @@
+//! Checks what clients bring with their messages: tools of their own, and the JSON Schema of the answer.
+//! Whatever takes a message calls this before anything is stored.
+
+use crate::app::App;
+use crate::config::Config;
+use crate::error::{ApiError, ApiResult};
+use crate::limits::FairQueue;
+use turnwire_agent::Offer;
+use turnwire_agent::schema::{self, SchemaError};
+use turnwire_core::Msg;
+
+/// How many schemas may be on their way to be compiled. A few threads compile them.
+const AT_ONCE: usize = 64;
+
+/// The queue for compiling schemas.
+pub(crate) fn schema_queue(config: &Config) -> FairQueue {
+    let share = if config.auth.has_credentials() { AT_ONCE / 4 } else { AT_ONCE };
+    FairQueue::new(AT_ONCE, share)
+}
+
+/// Whether what comes with the last of these messages can be used: it is the one that is answered.
+pub(crate) async fn check_last(app: &App, tenant: &str, messages: &[Msg]) -> ApiResult<()> {
+    match messages.last() {
+        Some(last) => check_offer(app, tenant, &Offer::of(last)).await,
+        None => Ok(()),
+    }
+}
+
+/// Whether what a client brings can be used.
+pub(crate) async fn check_offer(app: &App, tenant: &str, offer: &Offer) -> ApiResult<()> {
+    schema::check_tools(&offer.tools).map_err(|why| {
+        ApiError::unprocessable(format!("{why}; nothing was stored"))
+            .kind("tools_too_large")
+            .hint("send only the tools that this turn needs, with shorter schemas")
+    })?;
+    let Some(output_schema) = &offer.output_schema else { return Ok(()) };
+    let _permit = app.schemas.acquire(tenant).await?;
+    schema::check_schema(output_schema).await.map_err(|error| {
+        let kind = match &error {
+            SchemaError::Invalid(_) => "invalid_schema",
+            SchemaError::TooLarge(_) | SchemaError::TooSlow => "schema_too_large",
+        };
+        ApiError::unprocessable(format!("output schema: {error}; nothing was stored"))
+            .kind(kind)
+            .hint("docs/agents.md lists the limits under \"Schemas and their limits\"")
+    })
+}
