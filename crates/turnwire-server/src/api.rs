@@ -8,7 +8,7 @@ pub(crate) use openapi::document;
 pub(crate) use table::ROUTES;
 
 use crate::App;
-use crate::auth::Scope;
+use crate::auth::Action;
 use crate::error::{self, Dialect};
 use crate::guard::Context;
 use axum::Router;
@@ -62,12 +62,16 @@ pub(crate) enum Access {
     Open,
     /// Everybody may connect; commands on the socket say who it is.
     Socket,
-    /// Who comes from this machine, and who has the scope.
-    Local(Scope),
-    /// Who has the scope.
-    Scope(Scope),
-    /// Everybody with credentials; the handler looks closer.
-    Anyone,
+    /// Who comes from this machine, and who may do this.
+    Local(Action),
+    /// Who may do this.
+    To(Action),
+    /// Who may do the first. Some requests take more: the handler checks these.
+    Also(Action, &'static [Action]),
+    /// Who may do one of these. The handler checks the one that the request is about.
+    OneOf(&'static [Action]),
+    /// Who has a token or a JWT. A ticket is not enough, whatever it may do.
+    NoTicket,
 }
 
 /// A parameter.

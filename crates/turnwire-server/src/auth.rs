@@ -12,12 +12,14 @@
 //! }
 //! ```
 
+mod actions;
 mod expiry;
 mod jwt;
 mod scopes;
 mod tenant;
 mod tickets;
 
+pub(crate) use actions::Action;
 pub(crate) use expiry::{expired, has_passed, wait_for};
 pub use scopes::{Scope, Scopes};
 pub use tenant::Tenant;
@@ -293,12 +295,8 @@ impl Auth {
         }
     }
 
-    /// Makes a ticket for somebody who has other credentials than a ticket.
+    /// Makes a ticket for somebody.
     pub(crate) fn issue_ticket(&self, caller: &Caller) -> ApiResult<Ticket> {
-        if caller.0.is_ticket {
-            return Err(ApiError::forbidden("a ticket cannot make further tickets")
-                .hint("send POST /v1/tickets with the token or the JWT itself"));
-        }
         let now = Instant::now();
         if has_passed(caller.expires_at(), now) {
             return Err(expired());

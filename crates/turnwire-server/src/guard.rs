@@ -67,8 +67,21 @@ impl Context {
         match access {
             Access::Open => Ok(()),
             Access::Local(_) if self.local => Ok(()),
-            Access::Scope(scope) | Access::Local(scope) => self.caller()?.need(scope),
-            Access::Anyone => self.caller().map(drop),
+            Access::To(action) | Access::Local(action) | Access::Also(action, _) => {
+                self.caller()?.check(action)
+            }
+            Access::OneOf(actions) => {
+                let caller = self.caller()?;
+                let first = actions.iter().find(|action| caller.can(**action)).or(actions.first());
+                first.map_or(Ok(()), |action| caller.check(*action))
+            }
+            Access::NoTicket => {
+                if !self.caller()?.0.is_ticket {
+                    return Ok(());
+                }
+                Err(ApiError::forbidden("a ticket cannot make further tickets")
+                    .hint("send this with the token or the JWT itself"))
+            }
             // Credentials may follow on the socket; those that are not good are refused now.
             Access::Socket => match self.identity {
                 Ok(_) | Err(Refusal::Missing) => Ok(()),
@@ -178,7 +191,7 @@ impl Guard {
         request: Request<Incoming>,
     ) -> Response<Body> {
         let route = self.publish_route;
-        let access = ROUTES.get(route).map_or(Access::Anyone, |route| route.access);
+        let access = ROUTES.get(route).map_or(Access::NoTicket, |route| route.access);
         let answer = match context.pass(access).and_then(|()| context.caller()) {
             Ok(caller) => events_in::publish(&self.app, &caller, &id, request).await,
             Err(refused) => Err(refused),

@@ -1,6 +1,7 @@
 //! The API's description: `OpenAPI` 3.1, from the table of routes.
 
 use super::{Access, Answer, Kind, Param, Place, ROUTES, Route, Verb};
+use crate::auth::Action;
 use serde_json::{Map, Value, json};
 
 /// The document.
@@ -79,16 +80,21 @@ fn operation(route: &Route) -> Value {
     operation.insert("summary".into(), route.summary.into());
     let scope = match route.access {
         Access::Open | Access::Socket => None,
-        Access::Anyone => Some("any".to_owned()),
-        Access::Scope(scope) => Some(scope.name().to_owned()),
-        Access::Local(scope) => Some(format!("{}, or from this machine", scope.name())),
+        Access::NoTicket => Some("any, but no ticket".to_owned()),
+        Access::To(action) => Some(action.needs().names()),
+        Access::Local(action) => Some(format!("{}, or from this machine", action.needs().names())),
+        Access::Also(action, more) => {
+            Some(format!("{}. Some requests take more: {}", action.needs().names(), each(more)))
+        }
+        Access::OneOf(actions) => Some(format!("one of these: {}", each(actions))),
     };
     if let Some(scope) = scope {
         operation.insert("description".into(), format!("Scope: {scope}.").into());
-        operation.insert(
-            "security".into(),
-            json!([{ "bearer": [] }, { "apiKey": [] }, { "ticket": [] }]),
-        );
+        let mut security = vec![json!({ "bearer": [] }), json!({ "apiKey": [] })];
+        if route.access != Access::NoTicket {
+            security.push(json!({ "ticket": [] }));
+        }
+        operation.insert("security".into(), security.into());
     }
     if !route.params.is_empty() {
         operation.insert("parameters".into(), route.params.iter().map(parameter).collect());
@@ -105,6 +111,13 @@ fn operation(route: &Route) -> Value {
     responses.insert("default".into(), json!({ "$ref": "#/components/responses/Error" }));
     operation.insert("responses".into(), responses.into());
     operation.into()
+}
+
+/// What each action takes.
+fn each(actions: &[Action]) -> String {
+    let each =
+        actions.iter().map(|action| format!("{} to {}", action.needs().names(), action.about()));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 fn parameter(param: &Param) -> Value {

@@ -1,11 +1,14 @@
 //! The table itself, in the order of the documentation.
 
-use super::Access::{Anyone, Local, Open, Scope as Needs, Socket};
+use super::Access::{Also, Local, NoTicket, OneOf, Open, Socket, To as Needs};
 use super::Kind::{Flag, Integer, Text};
 use super::Place::{Header, Path, Query};
 use super::Verb::{Delete, Get, Patch, Post};
 use super::{Answer, Body, Kind, Param, Place, Route};
-use crate::auth::Scope::{Admin, Chat, Publish, Read};
+use crate::auth::Action::{
+    Administer, AnswerAgain, CancelResponse, Chat, Confirm, Fork, Publish, Read, StartWithHint,
+    StoreBlob,
+};
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
 use crate::{console, health, routes};
 use axum::routing::{delete, get, patch, post};
@@ -56,7 +59,10 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Make a session",
         params: &[],
         body: Some(body(JSON, "{id?, agent?, title?, metadata?}")),
-        answers: &[answer(201, JSON, "Made"), answer(200, JSON, "It was there already")],
+        answers: &[
+            answer(201, JSON, "Made"),
+            answer(200, JSON, "It was there already; without the scope `read` only {id, agent}"),
+        ],
         handler: || post(routes::create_session),
     },
     Route {
@@ -177,7 +183,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/v1/sessions/{s}/messages/{id}/retry",
-        access: Needs(Chat),
+        access: Needs(AnswerAgain),
         id: "retryMessage",
         summary: "Answer again; the old reply leaves the history",
         params: &[SESSION, MESSAGE, KEY],
@@ -188,7 +194,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/v1/sessions/{s}/fork",
-        access: Needs(Chat),
+        access: Needs(Fork),
         id: "forkSession",
         summary: "A new session with the log up to a point",
         params: &[SESSION, param("at", Query, Integer, "The last seq that it keeps")],
@@ -217,9 +223,9 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/v1/sessions/{s}/events",
-        access: Anyone,
+        access: OneOf(&[Publish, StartWithHint, Confirm, Chat]),
         id: "publishEvents",
-        summary: "Events in: all or none, durable when answered (scope publish; answers of a person: approve or chat)",
+        summary: "Events in: all or none, durable when answered",
         params: &[
             SESSION,
             WIRE,
@@ -272,9 +278,9 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/v1/blobs",
-        access: Anyone,
+        access: Needs(StoreBlob),
         id: "putBlob",
-        summary: "Store bytes, once per tenant (scope chat or publish)",
+        summary: "Store bytes, once per tenant",
         params: &[],
         body: Some(body(ANY, "The bytes; their type is the content-type")),
         answers: &[
@@ -324,7 +330,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/v1/tickets",
-        access: Anyone,
+        access: NoTicket,
         id: "createTicket",
         summary: "A ?ticket= for EventSource and WebSocket: one use, 60 seconds",
         params: &[],
@@ -350,7 +356,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/ag-ui/{agent}",
-        access: Needs(Chat),
+        access: Also(Chat, &[Confirm, Read]),
         id: "agUiRun",
         summary: "AG-UI: a run, or coming back to one",
         params: &[AGENT],
@@ -372,7 +378,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/ai-sdk/{agent}",
-        access: Needs(Chat),
+        access: Also(Chat, &[Confirm, AnswerAgain, Read]),
         id: "aiSdkChat",
         summary: "AI SDK: send, regenerate, approve, give results",
         params: &[AGENT],
@@ -427,7 +433,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/v1/chat/completions",
-        access: Needs(Chat),
+        access: Also(Chat, &[Publish]),
         id: "createChatCompletion",
         summary: "An agent as an OpenAI-style chat model",
         params: &[IN_SESSION, KEY],
@@ -464,7 +470,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/v1/responses/{id}/cancel",
-        access: Needs(Chat),
+        access: Needs(CancelResponse),
         id: "cancelResponse",
         summary: "Stop a response",
         params: &[param("id", Path, Text, "The response's id")],
@@ -475,7 +481,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/v1/messages",
-        access: Needs(Chat),
+        access: Also(Chat, &[Publish]),
         id: "createMessage",
         summary: "An agent as an Anthropic-style model",
         params: &[IN_SESSION, KEY],
@@ -508,7 +514,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Get,
         path: "/metrics",
-        access: Local(Admin),
+        access: Local(Administer),
         id: "metrics",
         summary: "Counters for Prometheus",
         params: &[],

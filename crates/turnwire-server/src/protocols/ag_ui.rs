@@ -6,7 +6,7 @@
 
 use super::{follow, known_agent, of_agent, session as open_or_make, sse};
 use crate::app::App;
-use crate::auth::{Caller, Scope, is_id};
+use crate::auth::{Action, Caller, is_id};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload};
 use crate::stream::{Begin, Pause, Tell};
@@ -37,7 +37,6 @@ pub async fn run(
     Path(agent): Path<String>,
     Payload(body): Payload,
 ) -> ApiResult<Response> {
-    caller.need(Scope::Chat)?;
     let text = std::str::from_utf8(&body)
         .map_err(|_| ApiError::bad_request("the body is no UTF-8").hint(SHORTEST))?;
     let input = RunInput::parse(text).map_err(|why| wrong(&why))?;
@@ -60,7 +59,6 @@ pub async fn stop(
     caller: Caller,
     Path((agent, thread)): Path<(String, String)>,
 ) -> ApiResult<StatusCode> {
-    caller.need(Scope::Chat)?;
     let session = app.log.open(&caller.session(&thread)?).await?;
     let session = session.ok_or(turnwire_log::Error::NoSession)?;
     answers::stop(&app, &of_agent(session, &agent)?, &caller).await?;
@@ -189,7 +187,8 @@ impl Asked<'_> {
         let place = taken.last.saturating_sub(u64::from(taken.stored));
         // What went on beside while somebody was asked, the client has not seen.
         let difference = self.difference(thread);
-        let begin = if place == thread.snapshot.last && difference == Difference::None {
+        let is_all = place == thread.snapshot.last && difference == Difference::None;
+        let begin = if is_all || !self.caller.can(Action::Read) {
             Begin::Behind(place)
         } else {
             Begin::Picture
@@ -199,7 +198,7 @@ impl Asked<'_> {
 
     /// Nothing new: how it stands, and what comes.
     async fn come_back(&self, session: &Arc<Session>, thread: &Thread) -> ApiResult<Response> {
-        self.caller.need(Scope::Read)?;
+        self.caller.check(Action::Read)?;
         let reply = if session.agent() == EXTERNAL && thread.is_unanswered() {
             None
         } else {
@@ -210,7 +209,7 @@ impl Asked<'_> {
 
     /// How what the client has differs from how it stands, as far as it may be told.
     fn difference(&self, thread: &Thread) -> Difference {
-        if !self.caller.may(Scope::Read) {
+        if !self.caller.can(Action::Read) {
             return Difference::None;
         }
         if self.input.has_part_of(|reply| thread.superseded.contains(reply)) {

@@ -16,7 +16,7 @@ mod answering;
 
 use super::{follow, of_agent, session, sse};
 use crate::app::App;
-use crate::auth::{Caller, Scope, expired, wait_for};
+use crate::auth::{Action, Caller, expired, wait_for};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload};
 use crate::links;
@@ -52,7 +52,6 @@ pub async fn chat(
     headers: HeaderMap,
     Payload(body): Payload,
 ) -> ApiResult<Response> {
-    caller.need(Scope::Chat)?;
     let text = std::str::from_utf8(&body)
         .map_err(|why| ApiError::bad_request(format!("the body is no UTF-8: {why}")))?;
     let request = ChatRequest::parse(text).map_err(not_a_request)?;
@@ -61,10 +60,10 @@ pub async fn chat(
         let messages = Messages::of(&request, |_| false)?.ready()?;
         offers::check_last(&app, caller.tenant(), &messages).await?;
         let new = session(&app, &caller, Some(&request.chat_id), &agent).await?;
-        let once = Once::of(&new, &headers, &uri, &body)?;
+        let once = Once::of(&new, &caller, &headers, &uri, &body)?;
         return Chat { app: &app, caller: &caller, session: new, once }.say(messages).await;
     };
-    let once = Once::of(&known, &headers, &uri, &body)?;
+    let once = Once::of(&known, &caller, &headers, &uri, &body)?;
     let chat = Chat { app: &app, caller: &caller, session: known, once };
     if let Some(once) = &chat.once
         && let Some(before) = once.answered::<Accepted>(&app.log).await?
@@ -80,7 +79,6 @@ pub async fn resume(
     caller: Caller,
     Path((agent, chat)): Path<(String, String)>,
 ) -> ApiResult<Response> {
-    caller.need(Scope::Read)?;
     // A chat that was never used is one in which nothing runs.
     let Some(session) = open(&app, &caller, &chat, &agent).await? else { return Ok(nothing()) };
     let Some(reply) = own(&session.snapshot().await?).map(|reply| reply.msg().id().to_owned())
@@ -96,7 +94,6 @@ pub async fn stop(
     caller: Caller,
     Path((agent, chat)): Path<(String, String)>,
 ) -> ApiResult<Response> {
-    caller.need(Scope::Chat)?;
     if let Some(session) = open(&app, &caller, &chat, &agent).await? {
         answers::stop(&app, &session, &caller).await?;
     }
@@ -236,6 +233,7 @@ impl Chat<'_> {
             return self.say(messages.ready()?).await;
         }
         if request.trigger == Trigger::Regenerate {
+            self.caller.check(Action::AnswerAgain)?;
             let id = match request.message_id.clone().or(known) {
                 Some(id) => id,
                 None => self.last().await?.ok_or_else(nothing_new)?,
@@ -252,6 +250,7 @@ impl Chat<'_> {
     /// Puts other words in the place of a message. A client that asks once more for an answer to a
     /// message as it is sends the same.
     async fn edit(&self, msg: Msg) -> ApiResult<Response> {
+        self.caller.check(Action::AnswerAgain)?;
         let is_same = |known: &Msg| is_named(known, Some(msg.id())) && says_the_same(known, &msg);
         let once = self.once.as_ref();
         let sent = if own(&self.session.snapshot().await?).is_some() {
@@ -306,6 +305,7 @@ impl Chat<'_> {
     /// There is nothing new in the request. If the reply to its last message runs, the client has
     /// missed it.
     async fn found_again(&self, is_asked: impl Fn(&Msg) -> bool) -> ApiResult<Response> {
+        self.caller.check(Action::Read)?;
         let snapshot = self.session.snapshot().await?;
         let reply = own(&snapshot).ok_or_else(nothing_new)?;
         let mut before = self.before(Some(reply.first())).await?;

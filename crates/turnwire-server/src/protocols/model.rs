@@ -9,7 +9,7 @@ mod words;
 
 use super::{SESSION, follow, in_session, sse};
 use crate::app::App;
-use crate::auth::{Caller, Scope, expired};
+use crate::auth::{Caller, expired, hex, sha256};
 use crate::error::{ApiError, ApiResult};
 use crate::stream::{Begin, Ended, Follow, Pause, Tell};
 use axum::body::Body;
@@ -58,7 +58,6 @@ struct Turn {
 
 /// Answers a request.
 pub(crate) async fn answer(request: Request, manner: &Manner) -> ApiResult<Response> {
-    request.caller.need(Scope::Chat)?;
     let text = std::str::from_utf8(&request.body)
         .map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
     let asked = (manner.read)(text).map_err(|error| {
@@ -175,15 +174,10 @@ fn key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
     })
 }
 
-/// Something that is the same whenever a request comes again with its key.
+/// Something that is the same whenever a request of the same holder comes again with its key.
 fn derived(request: &Request, key: &str) -> String {
-    let what = format!("{}\0{key}", request.uri.path());
-    let hash = crate::auth::sha256(what.as_bytes());
-    hash.iter().take(16).fold(String::with_capacity(32), |mut hex, byte| {
-        use std::fmt::Write as _;
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    let what = format!("{}\0{}\0{key}", request.caller.0.holder, request.uri.path());
+    hex(&sha256(what.as_bytes()), 16)
 }
 
 /// What to do where a client cannot put it right in its own protocol.

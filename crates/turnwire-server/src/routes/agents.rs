@@ -1,7 +1,7 @@
 //! `GET /v1/agents`: what can be talked to.
 
 use crate::app::App;
-use crate::auth::{Caller, Scope};
+use crate::auth::Caller;
 use crate::config::Prices;
 use crate::error::ApiResult;
 use crate::extract::Query;
@@ -60,7 +60,6 @@ pub async fn list_agents(
     caller: Caller,
     Query(params): Query<Params>,
 ) -> ApiResult<Json<Agents>> {
-    caller.need(Scope::Read)?;
     let mut spent = if params.usage { Some(spent(&app, &caller).await?) } else { None };
     let default_agent = app.config.default_agent.clone();
     let agents = app.agents.iter().map(|(name, agent)| AgentView {

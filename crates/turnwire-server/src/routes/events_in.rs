@@ -1,7 +1,7 @@
 //! `POST /v1/sessions/{s}/events`: events in.
 
 use crate::App;
-use crate::auth::{Caller, Scope, is_id};
+use crate::auth::{Action, Caller, is_id};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, read_body};
 use crate::ingest::{self, Params, Publisher};
@@ -41,7 +41,7 @@ where
     let header = Publisher::header(request.headers())?;
     let publisher = Publisher::of(header.as_ref())?;
     if publisher.is_some() {
-        caller.need(Scope::Publish)?;
+        caller.check(Action::Publish)?;
     }
     let wire = params.wire.map_or("turnwire", |wire| wire.name);
     if !ingest::WIRES.contains(&wire) {

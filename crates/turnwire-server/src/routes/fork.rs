@@ -3,11 +3,11 @@
 use super::request;
 use super::sessions;
 use super::view::SessionView;
+use crate::Caller;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload, Query};
 use crate::turns::end_all;
-use crate::{Caller, Scope};
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
@@ -53,7 +53,6 @@ pub async fn fork_session(
     Query(place): Query<Where>,
     Payload(body): Payload,
 ) -> ApiResult<impl IntoResponse> {
-    caller.need(Scope::Chat)?;
     let source = app.log.open(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
     let new: New = request::object(&body)?;
     let key = sessions::new_key(&caller, new.id)?;

@@ -2,7 +2,7 @@
 
 use super::messages::{Begin, answer, session};
 use crate::app::App;
-use crate::auth::{Caller, Scope};
+use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::Path;
 use crate::turns::once::Once;
@@ -20,9 +20,8 @@ pub async fn retry_message(
     uri: Uri,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    caller.need(Scope::Chat)?;
     let session = session(&app, &caller, &id).await?;
-    let once = Once::of(&session, &headers, &uri, b"")?;
+    let once = Once::of(&session, &caller, &headers, &uri, b"")?;
     let sent = retry(&app, &session, &message, once.as_ref()).await?;
     answer(&app, &caller, &session, &headers, &sent, Begin::Behind).await
 }

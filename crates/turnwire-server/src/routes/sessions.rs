@@ -1,13 +1,13 @@
 //! Sessions: make, list, look at, change, delete.
 
 use super::request;
-use super::view::{self, SessionView};
+use super::view::{self, SessionView, Shown};
+use crate::Caller;
 use crate::app::App;
 use crate::auth::is_id;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload, Query};
 use crate::turns::EXTERNAL;
-use crate::{Caller, Scope};
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
@@ -46,7 +46,6 @@ pub async fn create_session(
     caller: Caller,
     Payload(body): Payload,
 ) -> ApiResult<impl IntoResponse> {
-    caller.need(Scope::Chat)?;
     let new: New = request::object(&body)?;
     let agent = new.agent.unwrap_or_else(|| app.config.default_agent.clone());
     let key = new_key(&caller, new.id)?;
@@ -57,7 +56,11 @@ pub async fn create_session(
     let new = NewSession { key, agent, title, metadata, now_ms };
     let (record, made) = app.log.store().create(new).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(SessionView::of(&app, record).await?)))
+    // Of a new session the caller has said everything itself.
+    if made {
+        return Ok((status, Json(Shown::Whole(SessionView::of(&app, record).await?.into()))));
+    }
+    Ok((status, Json(Shown::to(&caller, &app, record).await?)))
 }
 
 /// The name of a session that is to be made.
@@ -121,7 +124,6 @@ pub async fn list_sessions(
     caller: Caller,
     Query(listed): Query<Listed>,
 ) -> ApiResult<impl IntoResponse> {
-    caller.need(Scope::Read)?;
     let limit = listed.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
     let after = match &listed.cursor {
         Some(cursor) => Some(Cursor::read(cursor)?.place(&app, &caller).await?),
@@ -217,7 +219,6 @@ pub async fn get_session(
     caller: Caller,
     Path(id): Path<String>,
 ) -> ApiResult<impl IntoResponse> {
-    caller.need(Scope::Read)?;
     let record = view::record(&app, &caller, &id).await?;
     Ok(Json(SessionView::of(&app, record).await?))
 }
@@ -243,7 +244,6 @@ pub async fn patch_session(
     Path(id): Path<String>,
     Payload(body): Payload,
 ) -> ApiResult<impl IntoResponse> {
-    caller.need(Scope::Chat)?;
     let key = caller.session(&id)?;
     let patch: Patch = request::object(&body)?;
     let patch = SessionPatch { title: patch.title, metadata: patch.metadata };
@@ -251,7 +251,7 @@ pub async fn patch_session(
     let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     session.patch(patch).await?;
     let record = view::record(&app, &caller, &id).await?;
-    Ok(Json(SessionView::of(&app, record).await?))
+    Ok(Json(Shown::to(&caller, &app, record).await?))
 }
 
 /// `DELETE /v1/sessions/{s}`
@@ -260,7 +260,6 @@ pub async fn delete_session(
     caller: Caller,
     Path(id): Path<String>,
 ) -> ApiResult<impl IntoResponse> {
-    caller.need(Scope::Chat)?;
     let key = caller.session(&id)?;
     // Nothing depends on it: what comes after the deletion is refused. It spares the work.
     if let Some(session) = app.log.held(&key) {

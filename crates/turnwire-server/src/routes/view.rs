@@ -2,10 +2,12 @@
 
 use super::fork::unfinished;
 use crate::app::App;
+use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
 use crate::turns::answers::expires_at;
 use jiff::Timestamp;
 use serde::Serialize;
+use std::sync::Arc;
 use turnwire_core::{ContentBlock, Fields, Msg, ToolCall, Usage};
 use turnwire_log::store::{Queued, SessionRecord, SessionState, Status};
 use turnwire_log::{Cost, PendingCalls, Session, Snapshot};
@@ -130,6 +132,31 @@ impl SessionView {
     }
 }
 
+/// What the answer to a request that writes shows of a session.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Shown {
+    /// All of it.
+    Whole(Box<SessionView>),
+    /// What a caller is told that may not read it.
+    Named {
+        /// The session.
+        id: Arc<str>,
+        /// Its agent.
+        agent: String,
+    },
+}
+
+impl Shown {
+    /// A session, as far as the caller may see it.
+    pub async fn to(caller: &Caller, app: &App, record: SessionRecord) -> ApiResult<Self> {
+        if caller.can(Action::Read) {
+            return Ok(Self::Whole(SessionView::of(app, record).await?.into()));
+        }
+        Ok(Self::Named { id: record.key.id, agent: record.agent })
+    }
+}
+
 /// What its events do not say of a session.
 struct About<'a> {
     id: &'a str,
@@ -159,7 +186,7 @@ pub fn iso(ms: i64) -> String {
 }
 
 /// The stored record of a session that the caller reaches.
-pub async fn record(app: &App, caller: &crate::Caller, id: &str) -> ApiResult<SessionRecord> {
+pub async fn record(app: &App, caller: &Caller, id: &str) -> ApiResult<SessionRecord> {
     let key = caller.session(id)?;
     let record = app.log.store().session(&key).await?;
     record.ok_or_else(|| ApiError::from(turnwire_log::Error::NoSession))

@@ -13,7 +13,7 @@
 mod files;
 
 use super::desk::{Desk, Flow};
-use crate::auth::Scope;
+use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::blocks::{Question, question};
 use crate::protocols::make;
@@ -31,6 +31,9 @@ use turnwire_wires::blocks::{Answer, Approval, Chat, Command, Incoming, Reply, S
 
 /// The wire's name.
 pub(super) const WIRE: &str = "blocks";
+
+const COMMANDS: &str = "a command is a JSON object with a `type`; commands are auth, subscribe, chat, \
+                        approval, stop and ping";
 
 /// The longest `id` that is repeated, as JSON.
 const LONGEST_ID: usize = 256;
@@ -60,8 +63,7 @@ impl Desk {
         let is_auth = matches!(command, Ok(Command::Auth { .. }));
         let done = match command {
             Ok(command) => self.done(command).await,
-            Err(error) => Err(ApiError::bad_request(error.message().to_owned())
-                .hint("a command is a JSON object with a `type`")),
+            Err(error) => Err(ApiError::bad_request(error.message().to_owned()).hint(COMMANDS)),
         };
         match done {
             Ok(Done { answer, watch }) => {
@@ -93,7 +95,7 @@ impl Desk {
             Command::Approval(approval) => self.approve(&approval).await,
             Command::Stop { session_id } => {
                 let caller = self.known()?;
-                caller.need(Scope::Chat)?;
+                caller.check(Action::Chat)?;
                 let session = self.open(&caller, &session_id).await?;
                 answers::stop(&self.app, &session, &caller).await?;
                 Ok(Answer::Accepted { session_id, message_id: None }.into())
@@ -103,7 +105,7 @@ impl Desk {
 
     async fn watch(&mut self, id: &str, token: Option<&str>) -> ApiResult<Done> {
         let caller = self.known()?;
-        caller.need(Scope::Read)?;
+        caller.check(Action::Read)?;
         let session = self.open(&caller, id).await?;
         let start = match token {
             None => Start::Beginning,
@@ -121,10 +123,10 @@ impl Desk {
     /// Says something. Whoever does so is shown what comes of it, from its own words on.
     async fn chat_blocks(&mut self, chat: Chat) -> ApiResult<Done> {
         let caller = self.known()?;
-        caller.need(Scope::Chat)?;
+        caller.check(Action::Chat)?;
         let key = new_key(&caller, chat.session_id.clone())?;
         let is_watched = self.subscriptions.watches(&key.id);
-        if !is_watched && caller.may(Scope::Read) {
+        if !is_watched && caller.can(Action::Read) {
             self.subscriptions.has_room()?;
         }
         let there = self.app.log.open(&key).await?;
@@ -155,7 +157,7 @@ impl Desk {
             }
         };
         let accepted = sent.accepted();
-        let watch = if is_watched || !caller.may(Scope::Read) {
+        let watch = if is_watched || !caller.can(Action::Read) {
             None
         } else {
             let start = before(&session, &accepted.last_event_id).await?;
@@ -169,7 +171,7 @@ impl Desk {
     /// Answers a question.
     async fn approve(&mut self, approval: &Approval) -> ApiResult<Done> {
         let caller = self.known()?;
-        caller.need(Scope::Approve)?;
+        caller.check(Action::Confirm)?;
         let session = self.open(&caller, &approval.session_id).await?;
         let question = question(&session, approval.approval_key.count).await?;
         let answer = decided(approval, &question)?;

@@ -1,7 +1,7 @@
 //! Commands around canonical events, and their answers.
 
 use super::desk::{Desk, Flow};
-use crate::auth::{Caller, Scope};
+use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
 use crate::ingest;
 use crate::routes::read_message;
@@ -98,7 +98,7 @@ impl Desk {
             "events" => self.events(command).await,
             "chat" => self.chat(command).await,
             "stop" => {
-                let (caller, session) = self.session(command, Scope::Chat).await?;
+                let (caller, session) = self.session(command, Action::Chat).await?;
                 let taken = answers::stop(&self.app, &session, &caller).await?;
                 Ok(accepted(&session, taken.last))
             }
@@ -139,7 +139,7 @@ impl Desk {
     }
 
     async fn watcher(&mut self, command: &Command<'_>) -> ApiResult<crate::stream::Watcher> {
-        let (_, session) = self.session(command, Scope::Read).await?;
+        let (_, session) = self.session(command, Action::Read).await?;
         let token = command.last_event_id.as_deref().filter(|token| !token.is_empty());
         let start = match token.or(command.after.as_deref()) {
             None | Some("") => Start::Beginning,
@@ -167,7 +167,7 @@ impl Desk {
     }
 
     async fn chat(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
-        let (_, session) = self.session(command, Scope::Chat).await?;
+        let (_, session) = self.session(command, Action::Chat).await?;
         let message = match (command.message, command.content) {
             (Some(message), _) if message.get().starts_with('{') => message.get().to_owned(),
             (Some(content), _) | (None, Some(content)) => {
@@ -189,10 +189,10 @@ impl Desk {
     async fn session(
         &self,
         command: &Command<'_>,
-        scope: Scope,
+        action: Action,
     ) -> ApiResult<(Caller, Arc<Session>)> {
         let caller = self.known()?;
-        caller.need(scope)?;
+        caller.check(action)?;
         let session = self.open(&caller, named(command)?).await?;
         Ok((caller, session))
     }

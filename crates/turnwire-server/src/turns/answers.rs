@@ -8,7 +8,7 @@ use super::ending::end_own;
 use super::hints::WhenIdle;
 use super::{EXTERNAL, own_reply};
 use crate::app::App;
-use crate::auth::{Caller, Scope, is_id};
+use crate::auth::{Action, Caller, is_id};
 use crate::error::{ApiError, ApiResult};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -59,10 +59,10 @@ pub async fn take_with(
     when_idle: Option<WhenIdle>,
 ) -> ApiResult<Taken> {
     for event in events {
-        caller.need(scope(event)?)?;
+        caller.check(action(event)?)?;
     }
     if when_idle == Some(WhenIdle::Reply) {
-        caller.need(Scope::Chat)?;
+        caller.check(Action::StartWithHint)?;
     }
     let when_idle = when_idle.unwrap_or_else(|| app.turns.when_idle(session.agent()));
     let touched: Vec<&str> =
@@ -93,12 +93,12 @@ pub async fn stop(app: &Arc<App>, session: &Arc<Session>, caller: &Caller) -> Ap
     take(app, session, caller, &[Event::new("", UserInterrupt {})]).await
 }
 
-/// Who may send such an event.
-fn scope(event: &Event<'_>) -> ApiResult<Scope> {
+/// What sending such an event is.
+fn action(event: &Event<'_>) -> ApiResult<Action> {
     match &event.kind {
-        EventKind::UserConfirmResult(_) => Ok(Scope::Approve),
-        EventKind::ExternalExecutionResult(_) | EventKind::UserInterrupt(_) => Ok(Scope::Chat),
-        EventKind::Hint(_) | EventKind::Custom(_) => Ok(Scope::Publish),
+        EventKind::UserConfirmResult(_) => Ok(Action::Confirm),
+        EventKind::ExternalExecutionResult(_) | EventKind::UserInterrupt(_) => Ok(Action::Chat),
+        EventKind::Hint(_) | EventKind::Custom(_) => Ok(Action::Publish),
         _ => Err(ApiError::unprocessable(format!(
             "{} comes from an agent, and this request names no producer; nothing was stored",
             event.kind.type_name()

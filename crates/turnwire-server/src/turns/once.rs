@@ -1,6 +1,6 @@
 //! A request that was sent twice is done once: `Idempotency-Key`.
 
-use crate::auth::sha256;
+use crate::auth::{Caller, sha256};
 use crate::error::{ApiError, ApiResult};
 use http::{HeaderMap, Uri};
 use serde::Serialize;
@@ -21,9 +21,11 @@ pub struct Once {
 }
 
 impl Once {
-    /// The request's key, where it has one. It belongs to this incarnation of the session.
+    /// The request's key, where it has one. It belongs to this incarnation of the session, and to the holder
+    /// of the caller's credentials: nobody else is given the stored answer.
     pub fn of(
         session: &Session,
+        caller: &Caller,
         headers: &HeaderMap,
         uri: &Uri,
         body: &[u8],
@@ -42,7 +44,7 @@ impl Once {
         what.extend_from_slice(body);
         Ok(Some(Self {
             tenant: session.key().tenant.clone(),
-            key: format!("{}/{}/{key}", session.epoch(), uri.path()),
+            key: format!("{}/{}/{}/{key}", session.epoch(), caller.0.holder, uri.path()),
             fingerprint: sha256(&what),
         }))
     }

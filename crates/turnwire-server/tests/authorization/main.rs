@@ -3,6 +3,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `expiry` | streams, piped replies, sockets and tickets end when the credentials expire |
+//! | `holders` | what belongs to whoever holds the credentials |
+//! | `matrix` | every route and command as every kind of caller; `rows` are the requests, `scene` is what they find |
 //! | `setup` | servers, agents and credentials |
 
 #![expect(
@@ -14,6 +16,10 @@
 )]
 
 mod expiry;
+mod holders;
+mod matrix;
+mod rows;
 #[path = "../resume/running.rs"]
 mod running;
+mod scene;
 mod setup;

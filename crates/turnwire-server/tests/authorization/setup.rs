@@ -4,6 +4,8 @@ use async_trait::async_trait;
 use futures_util::{SinkExt, StreamExt};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,10 +16,13 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use turnwire_agent::{Halt, Journal, Replier, Turn};
 use turnwire_log::MemoryStore;
+use turnwire_server::App;
 use turnwire_testkit::net::{Answer, Incoming, call};
 
 use crate::running::{Running, within};
 
+/// The token of an administrator, where there is one.
+pub const ADMIN: &str = "tw_admin";
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// An agent that begins to reply and never ends.
@@ -57,9 +62,26 @@ pub fn sign(claims: &Value) -> String {
     encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
 }
 
+/// The SHA-256 of a text.
+pub fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// A token for the settings. `more` are further lines of it.
+pub fn token(text: &str, tenant: &str, scopes: &str, more: &str) -> String {
+    let hash = hash(text);
+    format!(
+        "[[auth.tokens]]\ntenant = \"{tenant}\"\nsha256 = \"{hash}\"\nscopes = [{scopes}]\n{more}"
+    )
+}
+
 /// A server that takes JWTs, with no leeway.
 pub struct Server {
     running: Running,
+    pub app: Arc<App>,
     _folder: TempDir,
 }
 
@@ -74,8 +96,8 @@ impl Server {
              issuer = \"https://id.example\"\naudience = \"turnwire\"\nleeway = \"0s\"\n",
             file.display()
         );
-        let (running, _) = Running::start(Arc::new(MemoryStore::default()), &settings, agents);
-        Self { running, _folder: folder }
+        let (running, app) = Running::start(Arc::new(MemoryStore::default()), &settings, agents);
+        Self { running, app, _folder: folder }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -89,7 +111,8 @@ impl Server {
     pub async fn call(&self, method: &str, path: &str, token: &str, body: &str) -> Answer {
         let bearer = format!("Bearer {token}");
         let headers = [("authorization", bearer.as_str())];
-        within(call(self.address(), method, path, &headers, body.as_bytes())).await.unwrap()
+        let headers = if token.is_empty() { &[][..] } else { &headers };
+        within(call(self.address(), method, path, headers, body.as_bytes())).await.unwrap()
     }
 
     /// Opens a stream, whose body is read as it comes.
@@ -110,6 +133,11 @@ impl Server {
 
     /// Opens a socket on `/v1/ws`.
     pub async fn socket(&self, query: &str, token: Option<&str>) -> Socket {
+        self.try_socket(query, token).await.unwrap()
+    }
+
+    /// Opens a socket, or says with which status that was refused.
+    pub async fn try_socket(&self, query: &str, token: Option<&str>) -> Result<Socket, u16> {
         let url = format!("ws://{}/v1/ws?{query}", self.address());
         let mut request = url.into_client_request().unwrap();
         if let Some(token) = token {
@@ -117,8 +145,11 @@ impl Server {
             request.headers_mut().insert("authorization", bearer);
         }
         let stream = TcpStream::connect(self.address()).await.unwrap();
-        let (socket, _) = tokio_tungstenite::client_async(request, stream).await.unwrap();
-        Socket(socket)
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, _)) => Ok(Socket(socket)),
+            Err(Error::Http(refused)) => Err(refused.status().as_u16()),
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use turnwire_server::config::Config;
 /// Routes that need a scope each.
 const ROUTES: [(&str, &str, &str); 4] = [
     ("GET", "/v1/agents", "read"),
-    ("POST", "/v1/sessions/s1/fork", "chat"),
+    ("POST", "/v1/sessions/s1/messages", "chat"),
     ("POST", "/v1/sessions/s1/replies", "publish"),
     ("GET", "/metrics", "admin"),
 ];

@@ -4,6 +4,7 @@
 //! begins where the first of its calls was answered, by this client or by anybody else.
 
 use super::{Chat, busy, not_a_request, nothing_new, own};
+use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::stream::Begin;
 use crate::turns::answers;
@@ -55,13 +56,18 @@ impl Chat<'_> {
             calls.any(|waits| waits.id == *call)
         };
         let place = match taken {
+            // Without `read` only what comes of one's own answers is shown.
+            Some(place) if !self.caller.can(Action::Read) => Some(place),
             Some(place) if continued.calls.iter().all(is_pending) => Some(place),
             // Somebody else has answered some of them before.
             Some(place) => {
                 let earlier = answered(&self.session, first, &continued.calls).await?;
                 Some(earlier.map_or(place, |earlier| earlier.min(place)))
             }
-            None => answered(&self.session, first, &continued.calls).await?,
+            None => {
+                self.caller.check(Action::Read)?;
+                answered(&self.session, first, &continued.calls).await?
+            }
         };
         match place {
             Some(place) => self.tell(id, Begin::Behind(place)).await,

@@ -1,7 +1,7 @@
 //! A request that brings the results of calls which a reply waits for.
 
 use super::{Request, Turn, derived, key};
-use crate::auth::Scope;
+use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::{SESSION, named, of_agent};
 use crate::stream::Begin;
@@ -139,7 +139,7 @@ fn hint(request: &Request, asked: &Asked, reply: &str) -> ApiResult<Option<Event
     if said.is_empty() {
         return Ok(None);
     }
-    request.caller.need(Scope::Publish).map_err(|_| {
+    request.caller.check(Action::Publish).map_err(|_| {
         ApiError::bad_request(
             "the user's words cannot be put into a reply that goes on; nothing was stored",
         )

@@ -28,7 +28,7 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
         said = links::take_in(app, caller.tenant(), said).await?;
     }
     let session = session(app, caller, id, &asked.model).await?;
-    let once = Once::of(&session, headers, uri, body)?;
+    let once = Once::of(&session, caller, headers, uri, body)?;
     if let Some(once) = &once
         && let Some(accepted) = once.answered(&app.log).await?
     {

@@ -11,7 +11,7 @@ mod standing;
 
 use super::models;
 use crate::app::App;
-use crate::auth::{Caller, Scope, expired};
+use crate::auth::{Caller, expired};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload, Query};
 use crate::protocols::{self, in_session};
@@ -55,7 +55,6 @@ pub async fn create(
     headers: HeaderMap,
     Payload(body): Payload,
 ) -> ApiResult<Response> {
-    caller.need(Scope::Chat)?;
     let asked = Asked::read(&body)?;
     models::known(&app, &asked.model)?;
     let asking = Asking { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
@@ -93,7 +92,6 @@ pub async fn retrieve(
     Path(id): Path<String>,
     Query(query): Query<RetrieveQuery>,
 ) -> ApiResult<Response> {
-    caller.need(Scope::Read)?;
     let found = find(&app, &caller, &id).await?;
     if !query.stream {
         return Ok(whole(&found, standing(&found).await?));
@@ -114,7 +112,6 @@ pub async fn cancel(
     caller: Caller,
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
-    caller.need(Scope::Chat)?;
     let found = find(&app, &caller, &id).await?;
     let stop = Event::new(found.name.reply.clone(), UserInterrupt {});
     answers::take(&app, &found.session, &caller, &[stop]).await?;

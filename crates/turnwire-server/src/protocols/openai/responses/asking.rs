@@ -3,7 +3,7 @@
 use super::name::{Found, Name, brings_results};
 use super::request::{Asked, invalid};
 use crate::app::App;
-use crate::auth::{Caller, sha256};
+use crate::auth::{Caller, hex, sha256};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::{self, named, of_agent};
@@ -13,7 +13,6 @@ use crate::turns::once::Once;
 use crate::turns::send::{IfBusy, Say, say};
 use crate::turns::waiting::each_waiting;
 use http::{HeaderMap, Uri};
-use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use turnwire_core::event::ExternalExecutionResult;
@@ -96,7 +95,7 @@ impl Asking<'_> {
             }
             protocols::session(self.app, self.caller, name.as_deref(), &agent).await?
         };
-        let once = Once::of(&session, self.headers, self.uri, self.body)?;
+        let once = Once::of(&session, self.caller, self.headers, self.uri, self.body)?;
         let said = Say { messages, if_busy: IfBusy::Refuse, once: once.as_ref(), ..Say::default() };
         let sent = say(self.app, &session, said).await?;
         let reply = sent.accepted().reply_id.clone();
@@ -107,8 +106,9 @@ impl Asking<'_> {
     /// The session of a request that names none, but has a key: sent again, it is found again.
     fn name_of_key(&self) -> Option<String> {
         let key = self.headers.get("idempotency-key")?;
-        let what = [self.uri.path().as_bytes(), b"\0", key.as_bytes()].concat();
-        Some(format!("key-{}", hex(&what)))
+        let holder = self.caller.0.holder.as_bytes();
+        let what = [holder, b"\0", self.uri.path().as_bytes(), b"\0", key.as_bytes()].concat();
+        Some(format!("key-{}", hex(&sha256(&what), 16)))
     }
 
     /// A response that is there: somebody has just started it.
@@ -131,7 +131,9 @@ impl Asking<'_> {
         previous: Option<&Found>,
     ) -> ApiResult<Option<Found>> {
         let key = self.headers.get("idempotency-key");
-        let key = key.map(|key| hex(&[key.as_bytes(), b"\0", self.body].concat()));
+        let holder = self.caller.0.holder.as_bytes();
+        let key = key.map(|key| [holder, b"\0", key.as_bytes(), b"\0", self.body].concat());
+        let key = key.map(|what| hex(&sha256(&what), 16));
         if let (Some(key), Some(previous)) = (&key, previous)
             && let Some(seq) = answered(previous, key).await?
         {
@@ -264,12 +266,4 @@ async fn answered(previous: &Found, key: &str) -> ApiResult<Option<Seq>> {
         from = next;
     }
     Ok(None)
-}
-
-fn hex(what: &[u8]) -> String {
-    sha256(what).iter().take(16).fold(String::with_capacity(32), |mut hex, byte| {
-        // A string takes whatever is written.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }

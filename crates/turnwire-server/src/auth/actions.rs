@@ -1,0 +1,141 @@
+//! What callers do, and the scopes that each of these takes. The table of routes and the commands of
+//! sockets refer to these actions, so that a scope means the same on every route and every protocol.
+
+use super::{Caller, Scope, Scopes};
+use crate::error::{ApiError, ApiResult};
+
+/// Something that callers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// See what is stored: sessions, messages, events, blobs, approvals, agents.
+    Read,
+    /// Make, change and delete sessions, send messages and results of tool calls, stop replies. Whoever
+    /// does so may see the reply to what it sent, from there on, and nothing else of the session.
+    Chat,
+    /// Be an agent: publish events, pipe replies in, send hints.
+    Publish,
+    /// Answer questions that wait for a person.
+    Confirm,
+    /// Have a message that is there answered again, as it is or edited.
+    AnswerAgain,
+    /// Make a session that begins with what another one has.
+    Fork,
+    /// Stop a response of the Responses API, which is returned as it stands.
+    CancelResponse,
+    /// Send a hint that starts a reply.
+    StartWithHint,
+    /// Store bytes for a message or a reply.
+    StoreBlob,
+    /// See what concerns the whole server.
+    Administer,
+}
+
+/// The scopes that an action takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// All of these.
+    All(&'static [Scope]),
+    /// One of these.
+    Any(&'static [Scope]),
+}
+
+impl Action {
+    /// The scopes that it takes.
+    pub(crate) const fn needs(self) -> Needs {
+        match self {
+            Self::Read => Needs::All(&[Scope::Read]),
+            Self::Chat => Needs::All(&[Scope::Chat]),
+            Self::Publish => Needs::All(&[Scope::Publish]),
+            Self::Confirm => Needs::All(&[Scope::Approve]),
+            Self::AnswerAgain | Self::Fork | Self::CancelResponse => {
+                Needs::All(&[Scope::Chat, Scope::Read])
+            }
+            Self::StartWithHint => Needs::All(&[Scope::Publish, Scope::Chat]),
+            Self::StoreBlob => Needs::Any(&[Scope::Chat, Scope::Publish]),
+            Self::Administer => Needs::All(&[Scope::Admin]),
+        }
+    }
+
+    /// What it is, for the API's description.
+    pub(crate) const fn about(self) -> &'static str {
+        match self {
+            Self::Read => "see what is there",
+            Self::Chat => "write to a session",
+            Self::Publish => "publish as an agent",
+            Self::Confirm => "answer a question that waits for a person",
+            Self::AnswerAgain => "have a message answered again, or edit it",
+            Self::Fork => "copy a session",
+            Self::CancelResponse => "stop a response, and see it",
+            Self::StartWithHint => "start a reply with a hint",
+            Self::StoreBlob => "store bytes",
+            Self::Administer => "see what concerns the whole server",
+        }
+    }
+}
+
+impl Needs {
+    fn are_met(self, scopes: Scopes) -> bool {
+        match self {
+            Self::All(needed) => needed.iter().all(|scope| scopes.allow(*scope)),
+            Self::Any(needed) => needed.iter().any(|scope| scopes.allow(*scope)),
+        }
+    }
+
+    /// The names: `chat and read`, or `chat or publish`.
+    pub(crate) fn names(self) -> String {
+        let (needed, joint) = match self {
+            Self::All(needed) => (needed, " and "),
+            Self::Any(needed) => (needed, " or "),
+        };
+        needed.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(joint)
+    }
+}
+
+impl Caller {
+    /// Whether the caller may do this.
+    pub(crate) fn can(&self, action: Action) -> bool {
+        action.needs().are_met(self.0.scopes)
+    }
+
+    /// An error unless the caller may do this.
+    pub(crate) fn check(&self, action: Action) -> ApiResult<()> {
+        if self.can(action) {
+            return Ok(());
+        }
+        let names = match action.needs() {
+            Needs::All(needed) => {
+                let lacking = needed.iter().find(|scope| !self.0.scopes.allow(**scope));
+                lacking.map_or("", |scope| scope.name()).to_owned()
+            }
+            needs @ Needs::Any(_) => needs.names(),
+        };
+        Err(ApiError::forbidden(format!(
+            "these credentials lack the scope \"{names}\", which it takes to {}",
+            action.about()
+        ))
+        .hint("use a token that has it; `turnwire token new --scopes` makes one"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_action_takes_all_or_one_of_its_scopes() {
+        let holds = |scopes: &[Scope]| scopes.iter().copied().collect::<Scopes>();
+        let can = |action: Action, scopes| action.needs().are_met(holds(scopes));
+        assert!(can(Action::AnswerAgain, &[Scope::Chat, Scope::Read]));
+        assert!(!can(Action::AnswerAgain, &[Scope::Chat]));
+        assert!(!can(Action::AnswerAgain, &[Scope::Read]));
+        assert!(
+            can(Action::StoreBlob, &[Scope::Chat]) && can(Action::StoreBlob, &[Scope::Publish])
+        );
+        assert!(!can(Action::StoreBlob, &[Scope::Read, Scope::Approve]));
+        assert!(
+            can(Action::AnswerAgain, &[Scope::Admin]) && can(Action::Administer, &[Scope::Admin])
+        );
+        assert_eq!(Action::Fork.needs().names(), "chat and read");
+        assert_eq!(Action::StoreBlob.needs().names(), "chat or publish");
+    }
+}

@@ -1,0 +1,128 @@
+//! What each cell of the matrix finds: a session with something in it that not everybody may see.
+
+use crate::running::within;
+use crate::setup::{ADMIN, Server};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use turnwire_core::{Event, Fields};
+use turnwire_log::store::{NewSession, Queued, SessionKey, Status};
+use turnwire_log::{Error, Session, Tx};
+
+/// Words that only whoever may read the session may be shown.
+pub const SECRETS: [&str; 6] =
+    ["topaz-title", "onyx-metadata", "ruby-question", "jade-answer", "pearl-queued", "opal-blob"];
+
+/// What is there before the request of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// No session.
+    Nothing,
+    /// A conversation with the agent `demo`.
+    Idle,
+    /// A conversation with an agent elsewhere.
+    Elsewhere,
+    /// The same, and a reply is open.
+    Open,
+    /// The agent `demo` waits for a person.
+    Asking,
+    /// The agent `demo` waits for the result of a tool that its client runs.
+    Calling,
+}
+
+/// A session, and what is waited for in it.
+#[derive(Debug, Default)]
+pub struct Scene {
+    pub id: String,
+    pub reply: String,
+    pub call: String,
+    /// Where the question is in the log.
+    pub asked_at: u64,
+    /// The SHA-256 of a blob of the tenant.
+    pub blob: String,
+}
+
+impl Given {
+    pub async fn set_up(self, server: &Server, id: &str, blob: &str) -> Scene {
+        let mut scene = Scene { id: id.to_owned(), blob: blob.to_owned(), ..Scene::default() };
+        match self {
+            Self::Nothing => {}
+            Self::Idle => drop(plant(server, id, "demo").await),
+            Self::Elsewhere => drop(plant(server, id, "external").await),
+            Self::Open => {
+                let session = plant(server, id, "external").await;
+                let start =
+                    json!({"id": "o", "reply_id": "open", "type": "REPLY_START", "name": "x"});
+                publish(&session, &[start]).await;
+                "open".clone_into(&mut scene.reply);
+            }
+            Self::Asking => wait(server, &mut scene, "approve").await,
+            Self::Calling => wait(server, &mut scene, "browser").await,
+        }
+        scene
+    }
+}
+
+/// Makes a session with a title, metadata, a question, its answer, and a message that waits.
+async fn plant(server: &Server, id: &str, agent: &str) -> Arc<Session> {
+    let new = NewSession {
+        key: SessionKey::new("acme", id),
+        agent: agent.to_owned(),
+        title: "topaz-title".to_owned(),
+        metadata: Fields::from_iter([("about", "onyx-metadata")]),
+        now_ms: 0,
+    };
+    let (session, _) = server.app.log.create(new).await.unwrap();
+    let message = |id: &str, text: &str| json!({"id": id, "name": "ada", "role": "user", "content": [{"type": "text", "id": "t", "text": text}]});
+    let of_reply = |id: &str, rest: Value| {
+        let mut event = json!({"id": id, "reply_id": "r1"});
+        event.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        event
+    };
+    let events = [
+        json!({"id": "e1", "type": "MESSAGE", "message": message("u1", "ruby-question")}),
+        of_reply("e2", json!({"type": "REPLY_START", "name": agent})),
+        of_reply("e3", json!({"type": "TEXT_BLOCK_START", "block_id": "b"})),
+        of_reply(
+            "e4",
+            json!({"type": "TEXT_BLOCK_DELTA", "block_id": "b", "delta": "jade-answer"}),
+        ),
+        of_reply("e5", json!({"type": "TEXT_BLOCK_END", "block_id": "b"})),
+        of_reply("e6", json!({"type": "REPLY_END"})),
+    ];
+    publish(&session, &events).await;
+    if agent == "external" {
+        let json = message("q1", "pearl-queued").to_string().into();
+        let queued = Queued { id: "q1".to_owned(), reply_id: "rq".to_owned(), json };
+        let queue = |tx: &mut Tx<'_>| {
+            tx.enqueue(queued.clone());
+            Ok::<_, Error>(())
+        };
+        session.transact(&[], queue).await.unwrap();
+    }
+    session
+}
+
+async fn publish(session: &Arc<Session>, events: &[Value]) {
+    let change = |tx: &mut Tx<'_>| {
+        for (at, event) in events.iter().enumerate() {
+            let text = event.to_string();
+            let mut event = Event::from_json(&text).unwrap();
+            tx.push(&mut event, None).map_err(|why| Error::Refused { at, why })?;
+        }
+        Ok::<_, Error>(())
+    };
+    session.transact(&[], change).await.unwrap();
+}
+
+/// Has the demo agent ask for something, and waits until it does.
+async fn wait(server: &Server, scene: &mut Scene, word: &str) {
+    let session = plant(server, &scene.id, "demo").await;
+    let path = format!("/v1/sessions/{}/messages", scene.id);
+    let body = json!({"content": word}).to_string();
+    assert_eq!(server.call("POST", &path, ADMIN, &body).await.status, 202);
+    let mut head = session.watch();
+    let waits = within(head.wait_for(|head| head.status == Status::Waiting)).await.unwrap().last;
+    let pending = session.snapshot().await.unwrap().pending().remove(0);
+    let call = pending.confirm.iter().chain(&pending.external).next().unwrap();
+    (scene.reply, scene.call, scene.asked_at) = (pending.reply_id, call.id.clone(), waits);
+}
