@@ -47,6 +47,8 @@ pub struct App {
     pub tasks: TaskTracker,
     /// Cancelled when the server stops: streams end then, and clients come back later.
     pub shutdown: CancellationToken,
+    /// Cancelled `limits.stop_timeout` later: answers that have not finished by then end with an error.
+    pub closing: CancellationToken,
 }
 
 impl App {
@@ -59,11 +61,12 @@ impl App {
         let auth = Auth::new(&config, |name| std::env::var(name).ok()).map_err(|why| {
             StartError::new(why).hint("`turnwire config check` looks at all settings")
         })?;
-        let shutdown = CancellationToken::new();
+        let (shutdown, closing) = (CancellationToken::new(), CancellationToken::new());
         let streams = Arc::new(stream::Shared {
             feeds: stream::Feeds::default(),
             backlogs: stream::Backlogs::default(),
             shutdown: shutdown.clone(),
+            closing: closing.clone(),
             heartbeat: config.limits.heartbeat.0,
         });
         let metrics = Metrics::new();
@@ -87,6 +90,7 @@ impl App {
             metrics,
             tasks: TaskTracker::new(),
             shutdown,
+            closing,
         }))
     }
 

@@ -26,6 +26,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The clients of `OpenAI` and Anthropic retry by the status, unless this header says otherwise.
+pub(crate) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
 /// A result with this crate's error for clients.
 pub type ApiResult<T> = Result<T, ApiError>;
 
@@ -143,6 +146,13 @@ impl ApiError {
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.0.header = Some((RETRY_AFTER, HeaderValue::from(seconds)));
+        self
+    }
+
+    /// Tells official clients of other protocols not to send the request again.
+    #[must_use]
+    pub fn no_retry(mut self) -> Self {
+        self.0.header = Some((X_SHOULD_RETRY, HeaderValue::from_static("false")));
         self
     }
 

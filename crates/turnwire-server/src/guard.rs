@@ -9,7 +9,7 @@ use crate::App;
 use crate::api::{self, Access, ROUTES};
 use crate::auth::{Caller, Identity, Refusal, TOO_MANY_CONNECTIONS, expired, has_passed};
 use crate::error::{ApiError, ApiResult, Detail, Dialect};
-use crate::listen::{Busy, Conn, Tracked};
+use crate::listen::{Busy, Conn, Signal, Tracked};
 use crate::routes::events_in;
 use axum::Router;
 use axum::body::Body;
@@ -135,7 +135,9 @@ impl Guard {
         let uri = request.uri().clone();
         let version = request.version();
         let origin = request.headers().get(ORIGIN).cloned();
-        let admitted = self.admit(conn, &mut request, start);
+        let is_stopping = conn.signal() == Signal::Stop && !is_probe(uri.path());
+        let admitted =
+            if is_stopping { Err(stopping()) } else { self.admit(conn, &mut request, start) };
         let mut response = match admitted {
             Ok(Admitted::Pass(context)) => self.pass(context, request).await,
             Ok(Admitted::Answered(answer)) => answer,
@@ -153,8 +155,9 @@ impl Guard {
         if let Some(origin) = origin {
             self.origins.share(&origin, response.headers_mut());
         }
-        if response.status() == StatusCode::REQUEST_TIMEOUT && version == Version::HTTP_11 {
-            // The rest of the body would be read as the next request.
+        let is_late = response.status() == StatusCode::REQUEST_TIMEOUT;
+        if (is_late || is_stopping) && version == Version::HTTP_11 {
+            // The rest of a late body would be read as the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let line = Line { method: &method, uri: &uri, conn, request_id: &request_id, start };
@@ -272,6 +275,19 @@ impl Guard {
             }
         }
     }
+}
+
+/// Nothing was done yet, so a client may send it again: to this server once it runs again, or to another.
+fn stopping() -> ApiError {
+    ApiError::unavailable("the server is stopping; nothing was stored")
+        .kind("stopping")
+        .hint("send it again in a moment")
+        .retry_after(1)
+}
+
+/// Whether a path is one by which others see how the server is.
+fn is_probe(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/metrics")
 }
 
 /// What is logged of a request.

@@ -4,11 +4,11 @@ mod conn;
 mod io;
 mod tls;
 
-pub(crate) use conn::{Busy, Conn, Tracked};
+pub(crate) use conn::{Busy, Conn, Signal, Tracked};
 
 use crate::guard::Guard;
 use crate::{App, StartError};
-use conn::{Connections, Registered, Signal};
+use conn::{Connections, Registered};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -24,10 +24,13 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 /// How many connections the system keeps until they are accepted.
 const BACKLOG: u32 = 4096;
+/// How long answers that did not finish in time have to say so.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How many requests one HTTP/2 connection may have open.
 const STREAMS: u32 = 200;
 /// How many bytes of bodies an HTTP/2 client may send before they are read.
@@ -92,15 +95,20 @@ impl Server {
             }
         }
         drop(self.listener);
-        self.app.shutdown.cancel();
+        // First: whoever sees that the server stops asks nothing more.
         all.tell_all(Signal::Stop);
+        self.app.shutdown.cancel();
         let limit = self.app.config.limits.stop_timeout.0;
         tracing::info!(connections = all.count(), "stopping; no new connections are taken");
-        if tokio::time::timeout(limit, all.closed()).await.is_err() {
-            tracing::warn!(connections = all.count(), "closing what did not finish in time");
-            all.tell_all(Signal::Kill);
-            let _ = tokio::time::timeout(Duration::from_secs(1), all.closed()).await;
+        if timeout(limit, all.closed()).await.is_err() {
+            tracing::warn!(connections = all.count(), "ending what did not finish in time");
+            self.app.closing.cancel();
+            if timeout(LAST_WORDS, all.closed()).await.is_err() {
+                all.tell_all(Signal::Kill);
+                let _ = timeout(LAST_WORDS, all.closed()).await;
+            }
         }
+        self.app.closing.cancel();
         looking.abort();
         self.app.turns.shutdown().await;
         self.app.tasks.close();
@@ -215,7 +223,7 @@ fn accept(shared: &Arc<Shared>, all: &Arc<Connections>, stream: TcpStream, peer:
         Some(tls) => {
             tokio::spawn(async move {
                 let limit = shared.guard.app.config.limits.headers_timeout.0;
-                let Ok(Ok(stream)) = tokio::time::timeout(limit, tls.accept(stream)).await else {
+                let Ok(Ok(stream)) = timeout(limit, tls.accept(stream)).await else {
                     return;
                 };
                 if stream.get_ref().1.alpn_protocol() == Some(tls::H2) {

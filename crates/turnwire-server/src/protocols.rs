@@ -25,7 +25,7 @@ use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::Transport;
 use crate::routes::new_key;
-use crate::stream::{Follow, Tell};
+use crate::stream::{Follow, STOPPING, Tell};
 use crate::turns::EXTERNAL;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -125,6 +125,15 @@ pub(crate) fn sse(app: &App, follow: Follow) -> Response {
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     in_session(&id, (headers, Body::from_stream(body)).into_response())
+}
+
+/// The error of an answer that did not finish before the server stopped. The question is stored and the
+/// reply goes on after a restart, so a client that sends it again would ask twice.
+pub(crate) fn unfinished(session: &str) -> ApiError {
+    ApiError::unavailable("the server is restarting before the reply has ended")
+        .kind(STOPPING)
+        .hint(format!("do not ask again: the reply is in the session {session}"))
+        .no_retry()
 }
 
 /// Says which session an answer is of.

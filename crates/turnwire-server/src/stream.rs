@@ -19,7 +19,7 @@ mod writer;
 
 pub use cache::Backlogs;
 pub use feed::Feeds;
-pub use follow::{Begin, Ended, Follow, Next, Pause, Tell};
+pub use follow::{Begin, Ended, Follow, Next, Pause, STOPPING, Tell};
 pub use token::{Place, place};
 pub use watcher::{Shared, Start, Until, Watcher};
 pub use writer::{Framing, Merge, Shape};

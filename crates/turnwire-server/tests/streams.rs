@@ -17,6 +17,7 @@ fn shared() -> Arc<Shared> {
         feeds: turnwire_server::stream::Feeds::default(),
         backlogs: turnwire_server::stream::Backlogs::default(),
         shutdown: CancellationToken::new(),
+        closing: CancellationToken::new(),
         heartbeat: Duration::from_secs(15),
     })
 }

@@ -136,7 +136,7 @@ impl Pipe {
 
     async fn read(&mut self, mut body: Body) -> Stop {
         let patience = self.reply.app.config.producers.silence.0;
-        let shutdown = self.reply.app.shutdown.clone();
+        let closing = self.reply.app.closing.clone();
         let mut owed = body.size_hint().exact();
         let mut head = self.reply.session.watch();
         let mut seen = head.borrow_and_update().last;
@@ -155,7 +155,7 @@ impl Pipe {
                         Err(error) => return Stop::Lost(error),
                     }
                 }
-                () = shutdown.cancelled() => return Stop::BrokeOff(stops()),
+                () = closing.cancelled() => return Stop::BrokeOff(stops()),
                 () = wait_for(self.expires_at) => {
                     return Stop::BrokeOff(expired().hint(
                         "the reply was ended as interrupted, and what came before is stored; a stream \
@@ -174,7 +174,7 @@ impl Pipe {
                     self.decoder.feed(bytes, &mut |decoded| steps.push(step(decoded)));
                 }
                 // A connection that is gone looks like the end of its body.
-                None if owed.is_some_and(|owed| owed > 0) || shutdown.is_cancelled() => {
+                None if owed.is_some_and(|owed| owed > 0) || closing.is_cancelled() => {
                     return Stop::BrokeOff(ApiError::bad_request("the body broke off"));
                 }
                 None => {

@@ -347,8 +347,8 @@ impl Chat<'_> {
             }
             tokio::select! {
                 _ = head.changed() => {}
-                () = self.app.streams.shutdown.cancelled() => {
-                    return Err(ApiError::unavailable("the server stops").hint("send it again"));
+                () = self.app.closing.cancelled() => {
+                    return Err(super::unfinished(self.session.id()));
                 }
                 () = wait_for(self.caller.expires_at()) => return Err(expired()),
             }

@@ -7,10 +7,10 @@
 mod results;
 mod words;
 
-use super::{SESSION, follow, in_session, sse};
+use super::{SESSION, follow, in_session, sse, unfinished};
 use crate::app::App;
 use crate::auth::{Caller, expired, hex, sha256};
-use crate::error::{ApiError, ApiResult};
+use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
 use crate::stream::{Begin, Ended, Follow, Pause, Tell};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -134,6 +134,7 @@ async fn tell(
 
 /// The answer when all of it is there.
 async fn in_one_piece(follow: Follow, mut whole: Box<dyn Whole>) -> ApiResult<Response> {
+    let session = Arc::clone(follow.session());
     let done = follow.collect(|_, text| whole.frame(text)).await;
     let ended = done.map_err(|error| match error {
         turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_) => error.into(),
@@ -144,6 +145,7 @@ async fn in_one_piece(follow: Follow, mut whole: Box<dyn Whole>) -> ApiResult<Re
     match ended {
         Ended::Whole => {}
         Ended::Expired => return Err(expired()),
+        Ended::Stopped => return Err(unfinished(session.id())),
     }
     let (status, body) = match whole.end() {
         Ok(body) => (StatusCode::OK, body),
@@ -156,8 +158,7 @@ async fn in_one_piece(follow: Follow, mut whole: Box<dyn Whole>) -> ApiResult<Re
     if !status.is_success() {
         // The question and what came of it are in the session. These clients ask again by
         // themselves, and that would be a second question.
-        let header = HeaderName::from_static("x-should-retry");
-        response.headers_mut().insert(header, HeaderValue::from_static("false"));
+        response.headers_mut().insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     Ok(response)
 }

@@ -86,8 +86,8 @@ pub struct Follow {
     frames: Frames,
     state: State,
     expires_at: Option<Instant>,
-    /// It has ended because the credentials expired.
-    has_expired: bool,
+    /// How it has ended, or will.
+    ended: Ended,
 }
 
 /// Whether a client gets a frame.
@@ -116,7 +116,12 @@ pub enum Ended {
     Whole,
     /// The client's credentials expired before it was.
     Expired,
+    /// The server stopped before it was.
+    Stopped,
 }
+
+/// What clients are told of an answer that did not finish before the server stopped.
+pub const STOPPING: &str = "server_stopping";
 
 impl Follow {
     /// Begins to tell.
@@ -146,7 +151,7 @@ impl Follow {
             frames: Frames::default(),
             state: State::Begun,
             expires_at: tell.expires_at,
-            has_expired: false,
+            ended: Ended::Whole,
         };
         follow.begin(tell.begin).await?;
         Ok(follow)
@@ -246,13 +251,12 @@ impl Follow {
             if head.is_gone {
                 return Err(Error::NoSession);
             }
-            if self.shared.shutdown.is_cancelled() {
-                return Err(Error::Store("the server stops".to_owned()));
-            }
             if has_passed(self.expires_at, Instant::now()) {
                 self.expire();
             } else if self.cursor < head.last {
                 self.take(head.last).await?;
+            } else if self.shared.closing.is_cancelled() {
+                self.stop();
             } else if !self.is_unbegun() && is_paused(&self.session, head, self.pause).await? {
                 self.finish();
             } else if !self.wait().await {
@@ -328,32 +332,45 @@ impl Follow {
         self.state = State::Ended;
     }
 
-    /// Ends the answer with the protocol's own error: to this client it looks as if the reply had failed,
-    /// and only to this one.
+    /// Ends the answer because the credentials expired.
     fn expire(&mut self) {
         let error = expired();
+        let message = format!("{}; {}", error.message(), error.hint_text());
+        self.fail(Ended::Expired, ErrorType::Authentication, message);
+    }
+
+    /// Ends the answer because the server stops before the reply has ended.
+    fn stop(&mut self) {
+        let message = format!(
+            "the server is restarting before the reply has ended; do not ask again: the reply is in \
+             the session {}",
+            self.session.id()
+        );
+        self.fail(Ended::Stopped, ErrorType::Other(STOPPING.into()), message);
+    }
+
+    /// Ends the answer with the protocol's own error: to this client it looks as if the reply had failed,
+    /// and only to this one.
+    fn fail(&mut self, ended: Ended, kind: ErrorType, message: String) {
+        let error = ReplyError { r#type: kind, message, ..ReplyError::default() };
         let failed = ReplyEnd {
             session_id: self.session.id().to_owned(),
             finished_reason: FinishedReason::Error,
-            error: Some(ReplyError {
-                r#type: ErrorType::Authentication,
-                message: format!("{}; {}", error.message(), error.hint_text()),
-                ..ReplyError::default()
-            }),
+            error: Some(error),
             ..ReplyEnd::default()
         };
         let event = Event::new(self.reply_id.clone(), failed).stamped(&System);
         self.encode.event(&event, &mut self.frames);
-        self.has_expired = true;
+        self.ended = ended;
         self.finish();
     }
 
     /// Waits for more. `false`: it took long.
     async fn wait(&mut self) -> bool {
-        let shutdown = self.shared.shutdown.clone();
+        let closing = self.shared.closing.clone();
         tokio::select! {
             _ = self.head.changed() => true,
-            () = shutdown.cancelled() => true,
+            () = closing.cancelled() => true,
             () = wait_for(self.expires_at) => true,
             () = tokio::time::sleep(self.shared.heartbeat) => false,
         }
@@ -386,7 +403,7 @@ impl Follow {
                 }
             }
         }
-        Ok(if self.has_expired { Ended::Expired } else { Ended::Whole })
+        Ok(self.ended)
     }
 }
 

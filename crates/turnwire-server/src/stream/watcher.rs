@@ -79,8 +79,10 @@ pub struct Shared {
     pub feeds: Feeds,
     /// The backlogs.
     pub backlogs: Backlogs,
-    /// Ends all streams.
+    /// Ends all streams, except answers to requests.
     pub shutdown: CancellationToken,
+    /// Ends the answers to requests, too.
+    pub closing: CancellationToken,
     /// How often a quiet stream says that it is still there.
     pub heartbeat: Duration,
 }
@@ -204,6 +206,14 @@ impl Watcher {
         self.first.as_ref().is_none_or(Bytes::is_empty) && self.is_done(head)
     }
 
+    /// What ends the stream when the server stops. The answer to a request has time to finish.
+    fn stop(&self) -> &CancellationToken {
+        match self.until {
+            Until::Closed | Until::Idle => &self.shared.shutdown,
+            Until::Paused(_) => &self.shared.closing,
+        }
+    }
+
     fn is_done(&self, head: Head) -> bool {
         self.cursor >= head.last
             && match self.until {
@@ -228,7 +238,7 @@ impl Watcher {
         }
         loop {
             let head = *self.head.borrow_and_update();
-            if head.is_gone || self.shared.shutdown.is_cancelled() {
+            if head.is_gone || self.stop().is_cancelled() {
                 self.has_ended = true;
                 return None;
             }
@@ -287,13 +297,18 @@ impl Watcher {
 
     /// Reads what is in the log, or joins the feed, which has it. `None`: look again.
     async fn read(&mut self, head: Head) -> Result<Option<Bytes>> {
-        if self.cursor >= self.missed && head.last - self.cursor <= NEAR {
+        // Feeds end when the server stops; an answer that goes on reads the log.
+        let is_near = self.cursor >= self.missed && head.last - self.cursor <= NEAR;
+        if is_near && !self.shared.shutdown.is_cancelled() {
             let Self { session, shape, shared, cursor, writer, .. } = &mut *self;
             let feed = shared.feeds.join(session, shape, *cursor, writer, &shared.shutdown);
             if self.cursor >= feed.start() {
                 let receiver = feed.subscribe();
-                self.feed = Some((feed, receiver));
-                self.writer = None;
+                // One that ended before it was subscribed to says nothing more.
+                if !self.shared.shutdown.is_cancelled() {
+                    self.feed = Some((feed, receiver));
+                    self.writer = None;
+                }
                 return Ok(None);
             }
         }
@@ -323,6 +338,7 @@ impl Watcher {
     /// Waits for more. `false`: it took so long that the client is told that we are still here, or its
     /// credentials have expired.
     async fn wait(&mut self) -> bool {
+        let stop = self.stop().clone();
         let Self { feed, head, missed, spoke, quiet, shared, expires_at, .. } = &mut *self;
         let has_been_quiet = async {
             loop {
@@ -352,7 +368,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 _ = head.changed() => return true,
-                () = shared.shutdown.cancelled() => return true,
+                () = stop.cancelled() => return true,
                 () = has_been_quiet => {}
             }
         }

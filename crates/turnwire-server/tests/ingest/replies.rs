@@ -327,6 +327,10 @@ async fn a_server_that_stops_leaves_nothing_open() {
     piping.send(&format!("{}\n", start("r"))).await;
     reaches(&session, 1).await;
     server.app.shutdown.cancel();
+    // It may go on until the time to stop is over.
+    piping.send(&format!("{}\n", text("r", "more").join("\n"))).await;
+    reaches(&session, 4).await;
+    server.app.closing.cancel();
     server.app.tasks.close();
     server.app.tasks.wait().await;
     assert_eq!(session.snapshot().await.unwrap().open.len(), 0);

@@ -56,6 +56,14 @@ impl House {
         child.wait().unwrap();
     }
 
+    /// SIGTERM. Whoever takes the result waits until it has ended.
+    pub fn terminate(&mut self) -> Child {
+        let child = self.child.take().unwrap();
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        child
+    }
+
     pub fn again(&mut self) {
         let (child, address) = open(self.folder.path());
         self.child = Some(child);

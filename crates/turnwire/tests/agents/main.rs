@@ -14,5 +14,7 @@ mod keeping;
 mod mcp;
 mod provider;
 mod settings;
+#[cfg(unix)]
+mod stopping;
 mod talking;
 mod wires;

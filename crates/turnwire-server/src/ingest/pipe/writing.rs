@@ -113,10 +113,10 @@ impl Writing {
             .collect();
         let mut touched: Vec<&str> = touched.iter().map(String::as_str).collect();
         touched.dedup();
-        let (session, shutdown) = (self.session.clone(), self.app.shutdown.clone());
+        let (session, closing) = (self.session.clone(), self.app.closing.clone());
         let mut lost = None;
         let mut outcome = Outcome::default();
-        let done = persist(&session, &shutdown, &touched, |tx| {
+        let done = persist(&session, &closing, &touched, |tx| {
             outcome = Outcome::default();
             if let Err(error) = self.may_go_on(tx) {
                 lost = Some(error);
@@ -218,19 +218,19 @@ impl Writing {
         if !self.tried {
             return Ok(());
         }
-        let (session, shutdown) = (self.session.clone(), self.app.shutdown.clone());
+        let (session, closing) = (self.session.clone(), self.app.closing.clone());
         let close = |tx: &mut Tx<'_>| {
             let is_ours = self.publisher().is_last(tx) && tx.is_produced();
             if is_ours { end_all(tx, &session, reason, error) } else { Ok(false) }
         };
-        let closed = if shutdown.is_cancelled() {
+        let closed = if closing.is_cancelled() {
             // Who stops does not wait for a disk that is full.
             let never = CancellationToken::new();
             let patience = self.app.config.limits.stop_timeout.0;
             let closed = timeout(patience, persist(&session, &never, &[], close));
             closed.await.unwrap_or(Err(Halt::Stopped))
         } else {
-            persist(&session, &shutdown, &[], close).await
+            persist(&session, &closing, &[], close).await
         };
         match closed {
             Ok((has_closed, receipt)) => {

@@ -73,6 +73,7 @@ pub async fn create(
     match follow(&app, &caller, &found).await?.collect(each).await? {
         Ended::Whole => {}
         Ended::Expired => return Err(expired()),
+        Ended::Stopped => return Err(protocols::unfinished(found.session.id())),
     }
     Ok(whole(&found, response_in(&last)?))
 }
