@@ -1,10 +1,12 @@
 // A call that waits for a person: what it wants to do, and their answer.
 import { useId, useRef, useState } from 'react';
 import type { Approval } from 'turnwire';
+import type { PermissionRule } from 'turnwire/message';
 import { Problem } from '../ui/state.tsx';
 import type { Answers } from './context.ts';
 import { pretty, wrongInput } from './json.ts';
 import { Left } from './left.tsx';
+import { covers } from './rule.ts';
 import { Json } from './tool.tsx';
 
 type Mode = 'ask' | 'edit' | 'deny';
@@ -18,7 +20,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
   const [error, setError] = useState<unknown>(null);
   const id = useId();
   const wrong = mode === 'edit' ? wrongInput(input) : null;
-  const rules = call.suggested_rules.map(({ tool_name, rule_content, behavior }) => `${behavior} ${tool_name}${rule_content ? ` for ${rule_content}` : ''}`);
+  const rules = call.suggested_rules.map((rule) => ({ rule, covers: covers(rule) }));
 
   const form = useRef<HTMLFormElement>(null);
   const answer = async (say: () => Promise<void>) => {
@@ -34,7 +36,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
       setBusy(false);
     }
   };
-  const allow = (always: boolean) => void answer(() => answers.allow(asking, { always, ...(mode === 'edit' && { input }) }));
+  const allow = (always: PermissionRule[]) => void answer(() => answers.allow(asking, { always, ...(mode === 'edit' && { input }) }));
   const edit = () => {
     setInput(pretty(call.input));
     setMode('edit');
@@ -48,7 +50,7 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
       onSubmit={(event) => {
         event.preventDefault();
         if (mode === 'deny') void answer(() => answers.deny(asking, reason));
-        else if (wrong === null) allow(false);
+        else if (wrong === null) allow([]);
       }}
     >
       {mode === 'edit' ? (
@@ -81,23 +83,21 @@ export function ApprovalForm({ asking, answers }: { asking: Approval; answers: A
         {mode === 'deny' ? (
           <button type="submit" className="button bad" disabled={isBusy}>Deny</button>
         ) : (
-          <>
-            <button type="submit" className="button main" disabled={isBusy || wrong !== null}>
-              {mode === 'edit' ? 'Allow with changes' : 'Allow once'}
-            </button>
-            {rules.length > 0 && (
-              <button type="button" className="button" disabled={isBusy || wrong !== null} title={`Do not ask again: ${rules.join('; ')}`} onClick={() => allow(true)}>
-                Always
-              </button>
-            )}
-          </>
+          <button type="submit" className="button main" disabled={isBusy || wrong !== null}>
+            {mode === 'edit' ? 'Allow with changes' : 'Allow once'}
+          </button>
         )}
         {mode === 'ask' && <button type="button" className="button" disabled={isBusy} onClick={edit}>Edit</button>}
         {mode === 'ask' && <button type="button" className="button" disabled={isBusy} onClick={() => setMode('deny')}>Deny…</button>}
         {mode !== 'ask' && <button type="button" className="button quiet" disabled={isBusy} onClick={() => setMode('ask')}>Back</button>}
         <Left expires={asking.expires_at} />
       </div>
-      {rules.length > 0 && mode !== 'deny' && <p className="rules">Always: {rules.join('; ')}</p>}
+      {mode !== 'deny' &&
+        rules.map(({ rule, covers }) => (
+          <p key={covers} className="rules">
+            <button type="button" className="button" disabled={isBusy || wrong !== null} aria-label={covers} onClick={() => allow([rule])}>Always</button> {covers}, in this session
+          </p>
+        ))}
     </form>
   );
 }

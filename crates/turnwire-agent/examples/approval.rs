@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::permission::Rule;
+use turnwire_agent::permission::{Pattern, Rule};
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_agent::{Agent, Talk};
 use turnwire_core::Behavior;
@@ -34,7 +34,7 @@ async fn main() -> Result<(), turnwire_agent::Halt> {
         .model(model)
         .tool(function("buy", "Buys shares", buy).asks())
         // The first rule that fits wins; without one, the tool asks.
-        .permissions([Rule::new("buy", Behavior::Deny).input("stock", "JUNK")])
+        .permissions([Rule::new("buy", Behavior::Deny).input("stock", Pattern::exact("JUNK"))])
         .build();
 
     let mut talk = Talk::new(broker);

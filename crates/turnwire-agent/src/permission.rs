@@ -1,65 +1,174 @@
-//! Who may call what: rules by the name of the tool and by its input. The first that fits wins.
+//! Which tool calls run, which are refused, and which a person is asked about.
 //!
 //! ```
-//! use turnwire_agent::permission::{Permissions, Rule};
+//! use turnwire_agent::permission::{Pattern, Permissions, Rule};
 //! use turnwire_agent::tool::ToolSpec;
 //! use turnwire_core::Behavior;
 //!
 //! let permissions = Permissions::new([
-//!     Rule::new("files/write_*", Behavior::Ask).input("path", "/tmp/*"),
+//!     Rule::new("files/write_*", Behavior::Ask).input("path", Pattern::path("/tmp/**")?),
 //!     Rule::new("files/write_*", Behavior::Deny),
 //! ]);
 //! let tool = ToolSpec::new("files/write_text", "", serde_json::Map::new().into());
 //! let decide = |input| permissions.decide(&[], &tool, input);
-//! assert_eq!(decide(r#"{"path":"/tmp/a"}"#), Behavior::Ask);
-//! assert_eq!(decide(r#"{"path":"/etc/passwd"}"#), Behavior::Deny);
+//! assert_eq!(decide(r#"{"path":"/tmp/a/b"}"#), Behavior::Ask);
+//! assert_eq!(decide(r#"{"path":"/tmp/../etc/passwd"}"#), Behavior::Deny);
+//! # Ok::<(), turnwire_agent::permission::PatternError>(())
 //! ```
+//!
+//! Rules are looked at in their order, and the first that matches decides. Whether one matches cannot
+//! always be said: the path is relative, the URL is written in a way that programs read differently, the
+//! field is missing or has another type. Then the rule counts where it is stricter than what the rules
+//! behind it say, and does not where it is more lenient. So an `allow` covers only what it certainly
+//! means, and a `deny` also covers what it could mean.
+//!
+//! `*` in the name of a tool stays within a segment (`files/*`), `**` crosses segments, and a lone `*` is
+//! every tool. What wildcards in an input mean depends on its kind: see [`Pattern`].
+
+mod accepted;
+mod address;
+mod glob;
+mod input;
+mod path;
+mod pattern;
+mod text;
+
+pub use accepted::{DESCRIPTION, describe};
+pub use input::check_input;
+pub use pattern::{Pattern, PatternError};
 
 use crate::tool::ToolSpec;
+use glob::{DoubleStar, Glob, Segments};
+use input::Node;
 use serde_json::Value;
 use turnwire_core::{Behavior, PermissionRule};
+
+/// Whether a pattern is about a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    No,
+    /// It may be.
+    Unsure,
+    Yes,
+}
+
+impl Fit {
+    fn unsure_if(is_so: bool) -> Self {
+        if is_so { Self::Unsure } else { Self::No }
+    }
+}
+
+/// A pattern for the names of tools.
+///
+/// ```
+/// use turnwire_agent::permission::ToolNames;
+///
+/// assert!(ToolNames::new("files/read_*").matches("files/read_text"));
+/// assert!(!ToolNames::new("files/*").matches("files/a/b"));
+/// assert!(ToolNames::new("files/**").matches("files/a/b"));
+/// assert!(ToolNames::new("*").matches("files/read_text"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolNames {
+    /// `None`: a pattern that matches nothing, since `**` is only a part of a segment.
+    strict: Option<Segments>,
+    loose: Glob,
+}
+
+impl ToolNames {
+    /// Reads a pattern. One that [is not valid](Self::check) matches nothing for certain.
+    pub fn new(pattern: &str) -> Self {
+        let pattern = if pattern == "*" { "**" } else { pattern };
+        let strict = Segments::new(pattern.split('/'), DoubleStar::OneOrMoreAtTheEnd).ok();
+        Self { strict, loose: Glob::new(pattern).loosened() }
+    }
+
+    /// Why a text is no such pattern.
+    pub fn check(pattern: &str) -> Result<(), PatternError> {
+        if pattern.is_empty() {
+            return Err(PatternError::new("the name of a tool is not empty; `*` is every tool"));
+        }
+        Segments::new(pattern.split('/'), DoubleStar::OneOrMoreAtTheEnd).map(drop)
+    }
+
+    /// Whether a tool is meant.
+    pub fn matches(&self, name: &str) -> bool {
+        self.fit(name) == Fit::Yes
+    }
+
+    /// Whether a tool could be meant whose name begins with this segment and a `/`.
+    pub fn may_match_below(&self, segment: &str) -> bool {
+        self.strict.as_ref().is_some_and(|strict| strict.first_matches(segment))
+    }
+
+    fn fit(&self, name: &str) -> Fit {
+        let parts: Vec<&str> = name.split('/').collect();
+        if self.strict.as_ref().is_some_and(|strict| strict.matches(&parts)) {
+            return Fit::Yes;
+        }
+        Fit::unsure_if(self.loose.matches(name))
+    }
+}
 
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    tool: String,
-    input: Vec<(String, String)>,
+    tool: ToolNames,
+    input: Vec<(String, Pattern)>,
     behavior: Behavior,
 }
 
 impl Rule {
-    /// About the tools of a name; `*` stands for anything.
-    pub fn new(tool: impl Into<String>, behavior: Behavior) -> Self {
-        Self { tool: tool.into(), input: Vec::new(), behavior }
+    /// About the tools whose names match: see [`ToolNames`].
+    pub fn new(tool: impl AsRef<str>, behavior: Behavior) -> Self {
+        Self { tool: ToolNames::new(tool.as_ref()), input: Vec::new(), behavior }
     }
 
-    /// Only where a field of the input looks like this; `*` stands for anything.
+    /// Only where a field of the input matches. A name that begins with `/` is a JSON Pointer to a
+    /// field inside of others (`/options/url`).
     #[must_use]
-    pub fn input(mut self, field: impl Into<String>, pattern: impl Into<String>) -> Self {
-        self.input.push((field.into(), pattern.into()));
+    pub fn input(mut self, field: impl Into<String>, pattern: Pattern) -> Self {
+        self.input.push((field.into(), pattern));
         self
     }
 
-    fn fits(&self, tool: &str, input: &Value) -> bool {
-        is_like(tool, &self.tool)
-            && self.input.iter().all(|(field, pattern)| match input.get(field) {
-                Some(Value::String(text)) => is_like(text, pattern),
-                Some(other) => is_like(&other.to_string(), pattern),
-                None => false,
-            })
+    fn fit(&self, tool: &ToolSpec, input: Option<&Node>) -> Fit {
+        let fields = self.input.iter().map(|(field, pattern)| match input {
+            Some(input) => fit_field(tool, input, field, pattern),
+            None => Fit::Unsure,
+        });
+        fields.fold(self.tool.fit(&tool.name), Fit::min)
     }
+}
 
-    /// A rule that somebody accepted: its content is `FIELD=PATTERN`, or nothing.
-    fn of(rule: &PermissionRule) -> Option<Self> {
-        let own = Self::new(rule.tool_name.clone(), rule.behavior.clone());
-        match rule.rule_content.as_deref() {
-            None | Some("") => Some(own),
-            Some(content) => {
-                let (field, pattern) = content.split_once('=')?;
-                Some(own.input(field, pattern))
-            }
-        }
+fn fit_field(tool: &ToolSpec, input: &Node, field: &str, pattern: &Pattern) -> Fit {
+    let values = input.field(field);
+    if !values.iter().any(|(_, is_exact)| *is_exact) && values.is_empty() {
+        // A tool that does not know the field is not what the rule is about.
+        return Fit::unsure_if(may_have_field(tool, field));
     }
+    let fits = values.iter().map(|(value, is_exact)| match pattern.fit(value) {
+        // Some programs do not tell the case of keys apart.
+        Fit::Yes if !is_exact => Fit::Unsure,
+        fit => fit,
+    });
+    let fits: Vec<Fit> = fits.collect();
+    match fits.first() {
+        Some(first) if fits.iter().all(|fit| fit == first) => *first,
+        // All of them have to fit; that one does is enough to be unsure.
+        _ => Fit::Unsure,
+    }
+}
+
+/// Whether the schema of a tool leaves room for a field.
+fn may_have_field(tool: &ToolSpec, field: &str) -> bool {
+    let schema: Value = serde_json::from_str(tool.input.text()).unwrap_or_default();
+    let Some(Value::Object(properties)) = schema.get("properties") else { return true };
+    let is_closed = ["allOf", "anyOf", "oneOf", "$ref", "patternProperties", "if"]
+        .iter()
+        .all(|key| schema.get(*key).is_none());
+    let first = field.strip_prefix('/').unwrap_or(field).split('/').next().unwrap_or_default();
+    !is_closed || properties.keys().any(|key| key.to_lowercase() == first.to_lowercase())
 }
 
 /// The rules of an agent.
@@ -75,90 +184,46 @@ impl Permissions {
     /// What is to be done with a call. `accepted` are rules that people accepted in this session:
     /// they can spare a question, and never lift what is denied.
     pub fn decide(&self, accepted: &[PermissionRule], tool: &ToolSpec, input: &str) -> Behavior {
-        let input: Value = serde_json::from_str(input).unwrap_or_default();
-        let rule = self.0.iter().find(|rule| rule.fits(&tool.name, &input));
-        let behavior = rule.map_or(&tool.behavior, |rule| &rule.behavior);
+        let node = input::parse(input).ok();
+        let mut decided: Option<&Behavior> = None;
+        // What rules say that may be meant.
+        let mut strictest = &Behavior::Allow;
+        let is_final = |rule: &&Rule| rule.behavior != Behavior::Passthrough;
+        for rule in self.0.iter().filter(is_final) {
+            match rule.fit(tool, node.as_ref()) {
+                Fit::No => {}
+                Fit::Unsure => strictest = stricter(strictest, &rule.behavior),
+                Fit::Yes => {
+                    decided = Some(&rule.behavior);
+                    break;
+                }
+            }
+        }
+        let behavior = stricter(strictest, decided.unwrap_or(&tool.behavior));
         if *behavior != Behavior::Ask {
             return behavior.clone();
         }
-        let mut accepted = accepted.iter().filter_map(Rule::of);
-        let found = accepted.find(|rule| rule.fits(&tool.name, &input));
-        found.map_or(Behavior::Ask, |rule| rule.behavior)
+        let is_accepted = |rule: &PermissionRule| {
+            rule.behavior == Behavior::Allow && accepted::covers(rule, &tool.name, input)
+        };
+        if accepted.iter().any(is_accepted) { Behavior::Allow } else { Behavior::Ask }
     }
 
-    /// What a person who is asked may accept for the rest of the session.
+    /// What a person who is asked may accept for the rest of the session, the narrowest first. Each
+    /// says in words what it covers, in its field [`DESCRIPTION`].
     pub fn suggest(tool: &ToolSpec, input: &str) -> Vec<PermissionRule> {
-        let always = |content: Option<String>| PermissionRule {
-            tool_name: tool.name.clone(),
-            rule_content: content,
-            behavior: Behavior::Allow,
-            source: "suggested".to_owned(),
-            ..PermissionRule::default()
-        };
-        let fields: Option<serde_json::Map<String, Value>> = serde_json::from_str(input).ok();
-        let only = fields.filter(|fields| fields.len() == 1).and_then(|fields| {
-            let (field, value) = fields.into_iter().next()?;
-            let text = value.as_str()?;
-            // A star in the value itself would stand for anything.
-            (!text.contains('*')).then(|| format!("{field}={text}"))
-        });
-        only.map(|content| always(Some(content))).into_iter().chain([always(None)]).collect()
+        accepted::suggest(tool, input)
     }
 }
 
-/// Whether a text is like a pattern in which `*` stands for anything.
-pub fn is_like(text: &str, pattern: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else { return text == pattern };
-    let Some(mut text) = text.strip_prefix(start) else { return false };
-    let mut pieces = rest.split('*').peekable();
-    while let Some(piece) = pieces.next() {
-        if pieces.peek().is_none() {
-            return text.ends_with(piece);
-        }
-        let Some(at) = text.find(piece) else { return false };
-        text = text.get(at + piece.len()..).unwrap_or_default();
-    }
-    true
+fn stricter<'b>(one: &'b Behavior, other: &'b Behavior) -> &'b Behavior {
+    let rank = |behavior: &Behavior| match behavior {
+        Behavior::Allow | Behavior::Passthrough => 0,
+        Behavior::Ask | Behavior::Other(_) => 1,
+        Behavior::Deny => 2,
+    };
+    if rank(one) > rank(other) { one } else { other }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_star_stands_for_anything() {
-        for (text, pattern) in [
-            ("", "*"),
-            ("abc", "*"),
-            ("abc", "a*"),
-            ("abc", "*c"),
-            ("abc", "a*c"),
-            ("aXbYb", "a*b"),
-            ("abab", "*ab*ab"),
-        ] {
-            assert!(is_like(text, pattern), "{text} {pattern}");
-        }
-        for (text, pattern) in
-            [("abc", "b*"), ("abc", "*b"), ("ab", "ab*b"), ("abc", "abcd"), ("", "a*")]
-        {
-            assert!(!is_like(text, pattern), "{text} {pattern}");
-        }
-    }
-
-    #[test]
-    fn what_was_accepted_spares_a_question_and_lifts_no_ban() {
-        let tool = ToolSpec {
-            behavior: Behavior::Ask,
-            ..ToolSpec::new("run", "", serde_json::Map::new().into())
-        };
-        let input = r#"{"command":"ls"}"#;
-        let suggested = Permissions::suggest(&tool, input);
-        assert_eq!(suggested.len(), 2);
-        let none = Permissions::default();
-        assert_eq!(none.decide(&[], &tool, input), Behavior::Ask);
-        assert_eq!(none.decide(&suggested[..1], &tool, input), Behavior::Allow);
-        assert_eq!(none.decide(&suggested[..1], &tool, r#"{"command":"rm"}"#), Behavior::Ask);
-        let banned = Permissions::new([Rule::new("r*", Behavior::Deny)]);
-        assert_eq!(banned.decide(&suggested, &tool, input), Behavior::Deny);
-    }
-}
+mod tests;

@@ -4,11 +4,10 @@
 //! says what happens next. It does nothing itself, reads no clock, and remembers nothing: so a reply that
 //! waited for a person for a day, or whose process died in the middle of a tool, goes on from here.
 
-use crate::permission::Permissions;
+use crate::permission::{Permissions, check_input};
 use crate::schema::Problem;
 use crate::structured::{is_mended, is_mending};
 use crate::tool::{Place, ToolSpec};
-use serde_json::Value;
 use turnwire_core::{
     Behavior, ContentBlock, FinishedReason, HintBlock, Json, ModelCalls, Msg, Payload,
     PermissionRule, ToolCall, ToolCallState, ToolResult, ToolResultState,
@@ -242,14 +241,8 @@ fn decided(state: &State<'_>, call: &ToolCall, spec: &ToolSpec) -> Todo {
 
 /// Why a text is no input of a tool.
 fn is_no_input(input: &str) -> Option<String> {
-    if input.trim_ascii().is_empty() {
-        return None;
-    }
-    match serde_json::from_str::<Value>(input) {
-        Ok(Value::Object(_)) => None,
-        Ok(_) => Some("The input of a call is a JSON object.".to_owned()),
-        Err(error) => Some(format!("The input of this call is not JSON: {error}.")),
-    }
+    let why = check_input(input).err()?;
+    Some(format!("The input of this call cannot be used. It is {why}."))
 }
 
 fn is_empty(output: &Payload) -> bool {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::time::Duration;
 use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::permission::Rule;
+use turnwire_agent::permission::{Pattern, Rule};
 use turnwire_agent::tool::{Out, ToolError, function, streaming};
 use turnwire_agent::{Agent, Builder, ClientTool, Offer};
 use turnwire_core::event::ConfirmResult;
@@ -167,7 +167,7 @@ async fn always_allow_is_remembered() {
 #[tokio::test]
 async fn a_rule_that_denies_wins_over_an_edit() {
     let friday = agent([vec![call("c", "trade")], vec![Line::text("Done.")]])
-        .permissions([Rule::new("trade", Behavior::Deny).input("city", "Rome")])
+        .permissions([Rule::new("trade", Behavior::Deny).input("city", Pattern::exact("Rome"))])
         .build();
     let mut house = House::new("trade");
     house.run(&friday).await.unwrap();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use turnwire_agent::permission::{Rule, is_like};
+use turnwire_agent::permission::{Pattern, PatternError, Rule, ToolNames};
 use turnwire_agent::tool::ToolSpec;
 use turnwire_core::Json;
 use turnwire_core::event::TokenCounts;
@@ -31,7 +31,7 @@ pub struct AgentConfig {
     /// A line for people.
     #[serde(default)]
     pub about: String,
-    /// What it may call: `mcp:SERVER/TOOL`, `external:TOOL`, `agent:NAME`, each with `*`.
+    /// What it may call: `mcp:SERVER/TOOL`, `external:TOOL`, `agent:NAME`, each with `*` or `**`.
     #[serde(default)]
     pub tools: Vec<ToolPattern>,
     /// How many model calls one reply may take.
@@ -288,20 +288,19 @@ impl fmt::Display for Model {
 pub struct ToolPattern {
     /// Where the tool is.
     pub source: ToolSource,
-    /// Which one there; `*` stands for anything.
+    /// Which one there: `*` within a segment, `**` across them.
     pub pattern: String,
 }
 
 impl ToolPattern {
     /// Whether a tool of that source is meant; at an MCP server its name is `SERVER/TOOL`.
     pub fn fits(&self, source: ToolSource, name: &str) -> bool {
-        self.source == source && is_like(name, &self.pattern)
+        self.source == source && ToolNames::new(&self.pattern).matches(name)
     }
 
     /// Whether a tool of an MCP server may be meant.
     pub fn may_fit_server(&self, server: &str) -> bool {
-        let name = self.pattern.split_once('/').map(|(server, _)| server);
-        self.source == ToolSource::Mcp && name.is_some_and(|name| is_like(server, name))
+        self.source == ToolSource::Mcp && ToolNames::new(&self.pattern).may_match_below(server)
     }
 
     /// Whether it stands for more than one.
@@ -342,12 +341,13 @@ impl<'de> Deserialize<'de> for ToolPattern {
                 "agent" => ToolSource::Agent,
                 _ => return None,
             };
-            (!pattern.is_empty()).then(|| Self { source, pattern: pattern.to_owned() })
+            ToolNames::check(pattern).ok()?;
+            Some(Self { source, pattern: pattern.to_owned() })
         });
         found.ok_or_else(|| {
             D::Error::custom(format!(
                 "\"{text}\" is no tool; write \"mcp:SERVER/TOOL\", \"external:TOOL\" or \"agent:NAME\", \
-                 where * stands for anything"
+                 where * stands for anything within a segment, and ** for any segments"
             ))
         })
     }
@@ -388,11 +388,11 @@ impl From<OnHint> for WhenIdle {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Permission {
-    /// Which tools; `*` stands for anything.
-    pub tool: String,
-    /// Only where these fields of the input look like this; `*` stands for anything.
+    /// Which tools: `*` within a segment, `**` across them; a lone `*` is every tool.
+    pub tool: ToolNamePattern,
+    /// Only where these fields of the input match.
     #[serde(default)]
-    pub input: BTreeMap<String, String>,
+    pub input: BTreeMap<String, InputPattern>,
     /// What to do.
     pub behavior: Behavior,
 }
@@ -416,9 +416,78 @@ impl From<&Permission> for Rule {
             Behavior::Deny => turnwire_core::Behavior::Deny,
             Behavior::Ask => turnwire_core::Behavior::Ask,
         };
-        let rule = Self::new(permission.tool.clone(), behavior);
+        let rule = Self::new(&permission.tool.0, behavior);
         let each = permission.input.iter();
-        each.fold(rule, |rule, (field, pattern)| rule.input(field.clone(), pattern.clone()))
+        each.fold(rule, |rule, (field, pattern)| rule.input(field.clone(), pattern.0.clone()))
+    }
+}
+
+/// A pattern for the names of tools, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolNamePattern(pub String);
+
+impl<'de> Deserialize<'de> for ToolNamePattern {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        ToolNames::check(&text).map_err(|why| D::Error::custom(format!("\"{text}\": {why}")))?;
+        Ok(Self(text))
+    }
+}
+
+/// A pattern for a field of the input: a text whose kind follows from how it is written, or
+/// `{ exact = … }`, `{ text = … }`, `{ path = … }` or `{ url = … }`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputPattern(pub Pattern);
+
+impl<'de> Deserialize<'de> for InputPattern {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Explicit {
+            Exact(String),
+            Text(String),
+            Path(String),
+            Url(String),
+        }
+
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = InputPattern;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a pattern such as \"/tmp/**\", or { path = \"…\" }, { url = \"…\" }, \
+                     { text = \"…\" } or { exact = \"…\" }",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<InputPattern, E> {
+                read(text, Pattern::infer(text)).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<InputPattern, A::Error> {
+                let explicit = Explicit::deserialize(MapAccessDeserializer::new(map))?;
+                let (text, pattern) = match &explicit {
+                    Explicit::Exact(text) => (text, Ok(Pattern::exact(text.clone()))),
+                    Explicit::Text(text) => (text, Pattern::text(text)),
+                    Explicit::Path(text) => (text, Pattern::path(text)),
+                    Explicit::Url(text) => (text, Pattern::url(text)),
+                };
+                read(text, pattern).map_err(A::Error::custom)
+            }
+        }
+
+        fn read(
+            text: &str,
+            pattern: Result<Pattern, PatternError>,
+        ) -> Result<InputPattern, String> {
+            pattern.map(InputPattern).map_err(|why| {
+                format!("\"{text}\" is no pattern: {why}; docs/agents.md has the grammar")
+            })
+        }
+
+        from.deserialize_any(Either)
     }
 }
 

@@ -10,16 +10,17 @@ use super::{EXTERNAL, own_reply};
 use crate::app::App;
 use crate::auth::{Action, Caller, is_id};
 use crate::error::{ApiError, ApiResult};
-use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_agent::Halt;
+use turnwire_agent::permission::check_input;
 use turnwire_core::event::{
     ConfirmResult, ExternalExecutionResult, UserConfirmResult, UserInterrupt,
 };
 use turnwire_core::stamp::System;
 use turnwire_core::{
-    Event, EventKind, Fields, FinishedReason, ToolCall, ToolCallState, ToolResult, ToolResultState,
+    Event, EventKind, Fields, FinishedReason, PermissionRule, ToolCall, ToolCallState, ToolResult,
+    ToolResultState,
 };
 use turnwire_log::{OpenReply, Pushed, Session, Tx};
 
@@ -271,9 +272,18 @@ fn confirmed(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserCon
         if result.confirmed && !result.tool_call.input.is_empty() {
             tool_call.input = input(&result.tool_call)?;
         }
+        // What is kept is the rule as it was suggested. A client may leave out fields of it that
+        // only people read.
         let accepted = result.rules.iter().flatten().filter(|_| result.confirmed);
-        let rules: Vec<_> =
-            accepted.filter(|rule| call.suggested_rules.contains(rule)).cloned().collect();
+        let suggested = |accepted: &PermissionRule| {
+            let is_same = |rule: &&PermissionRule| {
+                rule.tool_name == accepted.tool_name
+                    && rule.rule_content == accepted.rule_content
+                    && rule.behavior == accepted.behavior
+            };
+            call.suggested_rules.iter().find(is_same).cloned()
+        };
+        let rules: Vec<_> = accepted.filter_map(suggested).collect();
         let mut rest = Fields::default();
         if let Some(why) = why(result)? {
             rest.insert("message", why);
@@ -309,11 +319,7 @@ fn input(call: &ToolCall) -> ApiResult<String> {
             .kind("wrong_input")
             .hint("`input` is the text of a JSON object; leave it empty to change nothing")
     };
-    match serde_json::from_str::<Value>(&call.input) {
-        Ok(Value::Object(_)) => Ok(call.input.clone()),
-        Ok(_) => Err(wrong("no JSON object")),
-        Err(why) => Err(wrong(&format!("no JSON: {why}"))),
-    }
+    check_input(&call.input).map(|()| call.input.clone()).map_err(|why| wrong(&why))
 }
 
 /// Of what somebody outside executed: its output, and how it went.

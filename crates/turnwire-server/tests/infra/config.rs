@@ -268,6 +268,27 @@ fn what_an_agent_names_has_to_be_there() {
             "agents.a.permissions.input.path: ",
         ),
         (
+            "permissions = [{ tool = \"a**\", behavior = \"ask\" }]",
+            "agents.a.permissions.tool: \"a**\": `**` has to be a whole segment",
+        ),
+        (
+            "permissions = [{ tool = \"x\", input = { p = \"src/*\" }, behavior = \"ask\" }]",
+            "agents.a.permissions.input.p: \"src/*\" is no pattern: \"src/*\" may be a path",
+        ),
+        (
+            "permissions = [{ tool = \"x\", input = { p = \"/tmp/../x\" }, behavior = \"ask\" }]",
+            "agents.a.permissions.input.p: \"/tmp/../x\" is no pattern: a path has no empty segment",
+        ),
+        (
+            "permissions = [{ tool = \"x\", input = { p = { url = \"x\" } }, behavior = \"ask\" }]",
+            "\"x\" is no pattern: a URL begins with its scheme",
+        ),
+        (
+            "permissions = [{ tool = \"x\", input = { p = { glob = \"x\" } }, behavior = \"ask\" }]",
+            "unknown variant `glob`",
+        ),
+        ("tools = [\"mcp:a**/b\"]", "agents.a.tools: \"mcp:a**/b\" is no tool"),
+        (
             "[external_tools.\"a b\"]\ndescription = \"\"\ninput = {}",
             ":8:17: external_tools.a b: a model has to call it by this name",
         ),

@@ -7,6 +7,7 @@ use super::render::called;
 use super::view::View;
 use serde_json::Value;
 use std::io;
+use turnwire_agent::permission::describe;
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
 use turnwire_core::{EventKind, PermissionRule, ToolCall, ToolResult};
 
@@ -86,13 +87,14 @@ impl Asker {
                 view.note(Style::DIM, "This tool asks each time; y allows it once.")?;
                 Ok(None)
             }
-            [rule] => Ok(Some(rule.clone())),
             rules => {
+                // What a rule covers is read before it is accepted, also where there is only one.
                 for (at, rule) in rules.iter().enumerate() {
-                    let what = rule.rule_content.as_deref().unwrap_or("whatever its input is");
-                    view.note(Style::PLAIN, &format!("  {}: {} {what}", at + 1, rule.tool_name))?;
+                    let what = one_line(&describe(rule));
+                    view.note(Style::PLAIN, &format!("  {}: {what}", at + 1))?;
                 }
-                let Typed::Line(line) = lines.read("Always allow which? ", "").await else {
+                let prompt = "Which rule, for the rest of this session? (empty: none) ";
+                let Typed::Line(line) = lines.read(prompt, "").await else {
                     return Ok(None);
                 };
                 let number = line.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1));

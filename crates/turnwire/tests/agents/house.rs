@@ -119,10 +119,19 @@ impl House {
 
     /// Waits until a session is `idle`, `running` or `waiting`.
     pub async fn until(&self, session: &str, status: &str) -> Value {
+        self.until_one_of(session, &[status]).await
+    }
+
+    /// Waits until nothing runs in a session: it is idle, or waits for somebody.
+    pub async fn settled(&self, session: &str) -> Value {
+        self.until_one_of(session, &["idle", "waiting"]).await
+    }
+
+    async fn until_one_of(&self, session: &str, statuses: &[&str]) -> Value {
         let mut watch = self.watch(&format!("/v1/sessions/{session}/events")).await;
         loop {
             let view = self.get(&format!("/v1/sessions/{session}")).await;
-            if view["status"] == status {
+            if statuses.iter().any(|status| view["status"] == *status) {
                 return view;
             }
             watch.next().await.expect("the stream goes on");

@@ -13,6 +13,7 @@ mod house;
 mod keeping;
 mod mcp;
 mod provider;
+mod rules;
 mod settings;
 #[cfg(unix)]
 mod stopping;

@@ -45,7 +45,7 @@ fn settings(tools: &str) -> String {
     let own = std::env::current_exe().unwrap();
     let own = own.to_str().unwrap();
     format!(
-        "tools = [{tools}]\npermissions = [{{ tool = \"files/*\", input = {{ path = \"/etc/*\" }}, behavior = \"deny\" }}]\n\
+        "tools = [{tools}]\npermissions = [{{ tool = \"files/*\", input = {{ path = \"/etc/**\" }}, behavior = \"deny\" }}]\n\
          [mcp.files]\nenv = [\"{SERVE}\"]\ncommand = [{own:?}, \"--exact\", \"mcp::serves_when_it_is_told_to\", \
          \"--ignored\", \"--nocapture\"]\n"
     )

@@ -133,7 +133,7 @@ fn pending(view: &Value, what: &str) -> (Value, Value) {
 async fn a_tool_of_the_settings_is_asked_for_handed_over_and_goes_on() {
     let provider = Provider::start(opens).await;
     let rules = format!(
-        "permissions = [{{ tool = \"open_*\", input = {{ url = \"https://*.example/*\" }}, behavior = \"ask\" }}]\n{OPEN_PAGE}"
+        "permissions = [{{ tool = \"open_*\", input = {{ url = \"https://*.example/**\" }}, behavior = \"ask\" }}]\n{OPEN_PAGE}"
     );
     let house = House::start(&friday(&provider, &rules));
     house.session("s").await;

@@ -170,6 +170,8 @@ fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
     server.kill();
     let again = world.serve_at(&address);
     terminal.line("a");
+    terminal.wait_for("1: Always allow `execute_trade` for ACME", 1);
+    terminal.line("1");
     terminal.wait_for("was allowed, always", 1);
     terminal.wait_for("Done. Bought 100 ACME", 1);
     terminal.wait_for_prompt("› weather");

@@ -5,7 +5,7 @@ use crate::config::agents::{AgentConfig, ToolPattern, ToolSource};
 use crate::config::{Config, WebUrl};
 use std::collections::BTreeMap;
 use std::path::Path;
-use turnwire_agent::permission::is_like;
+use turnwire_agent::permission::ToolNames;
 use turnwire_agent::schema::check_tool;
 
 pub(super) fn check(config: &Config, wrong: &mut Wrong<'_>) {
@@ -342,15 +342,12 @@ fn rules(config: &Config, name: &str, agent: &AgentConfig, warn: &mut Wrong<'_>)
     let names: Vec<&str> = own(ToolSource::External).chain(own(ToolSource::Agent)).collect();
     let servers: Vec<&str> = own(ToolSource::Mcp).collect();
     for (index, rule) in agent.permissions.iter().enumerate() {
-        let server = rule.tool.split_once('/').map(|(server, _)| server);
-        let may_be_far = match server {
-            Some(server) => servers.iter().any(|name| is_like(name, server)),
-            None => rule.tool.contains('*') && !servers.is_empty(),
-        };
-        if !may_be_far && !names.iter().any(|name| is_like(name, &rule.tool)) {
+        let pattern = ToolNames::new(&rule.tool.0);
+        let may_be_far = servers.iter().any(|server| pattern.may_match_below(server));
+        if !may_be_far && !names.iter().any(|name| pattern.matches(name)) {
             let message = format!(
                 "\"{}\" fits none of the agent's tools; it counts only for tools that a client brings",
-                rule.tool
+                rule.tool.0
             );
             warn(&["agents", name, "permissions", &index.to_string(), "tool"], message);
         }
