@@ -211,6 +211,7 @@ suite! { $
     messages {
         messages_come_in_the_order_of_their_first_events
         messages_are_listed_by_place_limit_and_author
+        a_list_of_messages_ends_when_it_has_so_many_bytes
         a_message_comes_back_whole
         a_message_belongs_to_its_session
         superseded_messages_stay_and_say_so

@@ -8,6 +8,7 @@ use crate::store::{
     SessionState, Status, Store, StoredMessage,
 };
 use crate::transfer;
+use crate::walk::Messages;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -467,6 +468,11 @@ impl Session {
     /// Finished messages, in the order of their first events.
     pub async fn messages(&self, query: &MessageQuery) -> Result<Vec<StoredMessage>> {
         self.store.messages(self.no, query).await
+    }
+
+    /// Goes through all finished messages, some at a time.
+    pub fn all_messages(&self) -> Messages<Arc<dyn Store>> {
+        Messages::new(Arc::clone(&self.store), self.no)
     }
 
     /// Whose a finished message is and for which call it was made, where a sub-agent wrote it. Its

@@ -337,6 +337,13 @@ pub struct StoredMessage {
     pub text: String,
 }
 
+impl StoredMessage {
+    /// About as many bytes as it takes of memory.
+    pub fn size(&self) -> usize {
+        self.json.len() + self.text.len()
+    }
+}
+
 /// Which messages to list, in the order of their first events.
 #[derive(Debug, Clone, Default)]
 pub struct MessageQuery {
@@ -346,6 +353,8 @@ pub struct MessageQuery {
     pub after: Option<Seq>,
     /// The last so many of them (the first so many when `after` is given).
     pub limit: usize,
+    /// No more of them once they have so many bytes together, but always one.
+    pub max_bytes: Option<usize>,
     /// Also those of sub-agents.
     pub sub_agents: bool,
 }

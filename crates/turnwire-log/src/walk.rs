@@ -2,24 +2,33 @@
 
 use crate::error::Result;
 use crate::store::{MessageQuery, SessionNo, Store, StoredMessage};
+use std::ops::Deref;
 use turnwire_core::Seq;
 
-/// How many messages are read at a time: each may be large.
+/// How many messages are read at a time.
 const MESSAGES: usize = 64;
+
+/// How many bytes of them, since each may be large.
+const BYTES: usize = 1 << 20;
 
 /// Goes through the finished messages of a session, those of sub-agents too, in the order of their
 /// first events.
-pub struct Messages<'s> {
-    store: &'s dyn Store,
+#[derive(Debug)]
+pub struct Messages<S> {
+    store: S,
     session: SessionNo,
     before: Option<Seq>,
     after: Option<Seq>,
+    sub_agents: bool,
 }
 
-impl<'s> Messages<'s> {
+impl<S: Deref> Messages<S>
+where
+    S::Target: Store,
+{
     /// All messages.
-    pub fn new(store: &'s dyn Store, session: SessionNo) -> Self {
-        Self { store, session, before: None, after: None }
+    pub fn new(store: S, session: SessionNo) -> Self {
+        Self { store, session, before: None, after: None, sub_agents: true }
     }
 
     /// Only those that begin before a place.
@@ -29,13 +38,28 @@ impl<'s> Messages<'s> {
         self
     }
 
+    /// Only those that begin behind a place.
+    #[must_use]
+    pub fn after(mut self, place: Seq) -> Self {
+        self.after = Some(place);
+        self
+    }
+
+    /// Without those of sub-agents.
+    #[must_use]
+    pub fn without_sub_agents(mut self) -> Self {
+        self.sub_agents = false;
+        self
+    }
+
     /// The next some; none at the end.
     pub async fn next(&mut self) -> Result<Vec<StoredMessage>> {
         let mut query = MessageQuery {
             before: self.before,
             after: self.after,
             limit: MESSAGES,
-            sub_agents: true,
+            max_bytes: Some(BYTES),
+            sub_agents: self.sub_agents,
         };
         if self.after.is_none() {
             // Nothing is before the first place, so whatever begins there is asked for by itself.

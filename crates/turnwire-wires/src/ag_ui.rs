@@ -45,7 +45,7 @@ mod run;
 mod shown;
 mod turn;
 
-pub use request::{Answer, Answers, Context, Difference, RunInput, Waiting};
+pub use request::{Answer, Answers, Comparison, Context, Difference, RunInput, Waiting};
 
 use crate::loss::Loss;
 use crate::registry::{Messages, Resume, Wire};

@@ -88,6 +88,7 @@ mod request;
 mod words;
 
 pub use approval::{ActionRequest, Approval, ApprovalKey, Asked, Decision, ReviewConfig, Verdict};
+pub use message::HistoryEncoder;
 pub use request::{
     Answer, Chat, Command, ContentUrl, History, Incoming, PendingApproval, Reply, Status,
     Subscription,

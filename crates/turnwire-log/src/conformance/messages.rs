@@ -61,7 +61,13 @@ pub(super) async fn messages_are_listed_by_place_limit_and_author(bench: &mut Be
             for limit in [0, 1, 2, 5, 8, 100] {
                 let (before, after) = (before.map(seq), after.map(seq));
                 for sub_agents in [false, true] {
-                    queries.push(MessageQuery { before, after, limit, sub_agents });
+                    queries.push(MessageQuery {
+                        before,
+                        after,
+                        limit,
+                        sub_agents,
+                        max_bytes: None,
+                    });
                 }
             }
         }
@@ -110,6 +116,34 @@ pub(super) async fn a_message_comes_back_whole(bench: &mut Bench) {
             }
             assert!(store.messages(owner.no, &all()).await.unwrap() == whole);
             assert_eq!(store.message(owner.no, "nobody").await.unwrap(), None);
+        })
+        .await;
+}
+
+pub(super) async fn a_list_of_messages_ends_when_it_has_so_many_bytes(bench: &mut Bench) {
+    let mut owner = Owner::new(bench.store(), "t", "s").await;
+    for id in ["a", "b", "c", "d"] {
+        bench.store().append(owner.reply(1, id, &"x".repeat(1000))).await.unwrap();
+    }
+    bench
+        .see(async |store| {
+            let size = store.message(owner.no, "a").await.unwrap().unwrap().size();
+            for (bytes, first, last) in [
+                (0, vec!["b"], vec!["d"]),
+                (1, vec!["b"], vec!["d"]),
+                (size, vec!["b"], vec!["d"]),
+                (size + 1, vec!["b", "c"], vec!["c", "d"]),
+                (3 * size, vec!["b", "c", "d"], vec!["b", "c", "d"]),
+                (usize::MAX, vec!["b", "c", "d"], vec!["a", "b", "c", "d"]),
+            ] {
+                let latest = MessageQuery { max_bytes: Some(bytes), ..all() };
+                let behind = MessageQuery { after: Some(seq(1)), ..latest.clone() };
+                for (query, expected) in [(behind, first), (latest, last)] {
+                    let found = store.messages(owner.no, &query).await.unwrap();
+                    let found: Vec<_> = found.iter().map(|message| &*message.id).collect();
+                    assert_eq!(found, expected, "{query:?}");
+                }
+            }
         })
         .await;
 }

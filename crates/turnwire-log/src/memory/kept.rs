@@ -143,12 +143,19 @@ impl Kept {
             .map(|(_, message)| message)
             .take_while(|message| query.before.is_none_or(|before| message.first < before))
             .filter(|message| query.sub_agents || !message.of_sub_agent);
+        let mut bytes: Option<usize> = None;
+        let mut has_room = |message: &&StoredMessage| {
+            let before = bytes.replace(bytes.unwrap_or(0) + message.size());
+            query.max_bytes.is_none_or(|most| before.is_none_or(|before| before < most))
+        };
         if query.after.is_some() {
-            return found.take(query.limit).cloned().collect();
+            return found.take(query.limit).take_while(has_room).cloned().collect();
         }
         let found: Vec<_> = found.collect();
-        let skip = found.len().saturating_sub(query.limit);
-        found.into_iter().skip(skip).cloned().collect()
+        let last = found.into_iter().rev().take(query.limit).take_while(|m| has_room(m));
+        let mut last: Vec<_> = last.cloned().collect();
+        last.reverse();
+        last
     }
 
     pub(super) fn put_message(&mut self, message: StoredMessage) {

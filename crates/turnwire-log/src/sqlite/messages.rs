@@ -133,22 +133,24 @@ pub(super) fn list(
              ORDER BY first DESC, no DESC LIMIT ?5"
         )
     })?;
-    let mut found = statement
-        .query_and_then(
-            params![
-                session,
-                query.after.map_or(0, |after| places::to_sql(after.get())),
-                query.before.map_or(i64::MAX, |before| places::to_sql(before.get())),
-                query.sub_agents,
-                places::limit(query.limit),
-            ],
-            |row| {
-                let found = message(row)?;
-                let what = format!("message `{}`", found.0.id);
-                sound(found, file, &what)
-            },
-        )?
-        .collect::<Result<Vec<_>, Fault>>()?;
+    let mut rows = statement.query(params![
+        session,
+        query.after.map_or(0, |after| places::to_sql(after.get())),
+        query.before.map_or(i64::MAX, |before| places::to_sql(before.get())),
+        query.sub_agents,
+        places::limit(query.limit),
+    ])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let message = message(row)?;
+        let what = format!("message `{}`", message.0.id);
+        let message = sound(message, file, &what)?;
+        bytes += message.size();
+        found.push(message);
+        if query.max_bytes.is_some_and(|most| bytes >= most) {
+            break;
+        }
+    }
     if !forwards {
         found.reverse();
     }

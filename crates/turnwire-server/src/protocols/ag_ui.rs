@@ -22,7 +22,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_agent::{ClientTool, Offer};
 use turnwire_core::{ContentBlock, Event, Fields, Json, Msg, Role, ToolCall};
-use turnwire_log::store::MessageQuery;
 use turnwire_log::{PendingCalls, Session, Snapshot};
 use turnwire_wires::ag_ui::{Difference, RunInput, Waiting, ends_run};
 use turnwire_wires::{Encoding, Frames, Wire, sse as lines};
@@ -44,7 +43,7 @@ pub async fn run(
     let Some(session) = asked.session().await? else { return asked.nothing_there() };
     let mut tries = 1;
     loop {
-        let thread = Thread::of(&session).await?;
+        let thread = Thread::of(&session, &asked).await?;
         match asked.answer(&session, &thread).await {
             // The same message or another answer came in this moment: look what it is now.
             Err(error) if is_late(&error) && tries < TRIES => tries += 1,
@@ -212,10 +211,10 @@ impl Asked<'_> {
         if !self.caller.can(Action::Read) {
             return Difference::None;
         }
-        if self.input.has_part_of(|reply| thread.superseded.contains(reply)) {
+        if thread.has_superseded {
             return Difference::Gaps;
         }
-        self.input.compare(&thread.messages)
+        thread.difference
     }
 
     /// The run: of a reply, or of the one that somebody elsewhere will publish.
@@ -285,41 +284,82 @@ fn wire() -> ApiResult<&'static Wire> {
     Wire::named("ag-ui").ok_or_else(|| ApiError::internal("there is no wire ag-ui"))
 }
 
-/// How a thread stands.
+/// How a thread stands, as far as a request needs to know it: what it takes of memory grows with the
+/// request, not with the conversation.
 struct Thread {
     snapshot: Snapshot,
     /// What waits for somebody.
     pending: Vec<PendingCalls>,
-    /// The conversation, what grows included.
-    messages: Vec<Msg>,
-    /// The ids of all messages that were ever there.
+    /// Which of the client's messages are stored.
     known: HashSet<String>,
-    /// Those that do not count any more.
-    superseded: HashSet<String>,
+    /// Whether the client has a part of a reply that does not count any more.
+    has_superseded: bool,
+    /// How what the client has differs from the conversation.
+    difference: Difference,
+    /// The last message of the assistant.
+    last_reply: Option<String>,
+    /// Who had the last word.
+    last_role: Option<Role>,
 }
 
 impl Thread {
-    async fn of(session: &Arc<Session>) -> ApiResult<Self> {
+    async fn of(session: &Arc<Session>, asked: &Asked<'_>) -> ApiResult<Self> {
         let snapshot = session.snapshot().await?;
-        let query = MessageQuery { limit: usize::MAX, ..MessageQuery::default() };
-        let stored = session.messages(&query).await?;
-        let mut known: HashSet<String> = stored.iter().map(|stored| stored.id.clone()).collect();
-        known.extend(snapshot.queue.iter().map(|queued| queued.id.clone()));
-        known.extend(snapshot.open.iter().map(|reply| reply.msg().id().to_owned()));
-        let mut messages = Vec::new();
-        let mut superseded = HashSet::new();
-        for stored in stored {
-            if stored.superseded {
-                superseded.insert(stored.id);
-            } else if stored.last.get() <= snapshot.last {
-                let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
-                messages.push(Msg::from_json(text).map_err(ApiError::internal)?);
+        let (ids, replies) = (asked.input.message_ids(), asked.input.reply_ids());
+        let mut thread = Self {
+            pending: snapshot.pending(),
+            known: HashSet::new(),
+            has_superseded: false,
+            difference: Difference::None,
+            last_reply: None,
+            last_role: None,
+            snapshot,
+        };
+        thread.known.extend(thread.snapshot.queue.iter().map(|queued| queued.id.clone()));
+        let open = thread.snapshot.open.iter().map(|reply| reply.msg().id().to_owned());
+        thread.known.extend(open);
+        let mut comparison = asked.input.comparison();
+        let mut walk = session.all_messages().without_sub_agents();
+        loop {
+            let stored = walk.next().await?;
+            if stored.is_empty() {
+                break;
+            }
+            for stored in stored {
+                if stored.superseded {
+                    thread.has_superseded |= replies.contains(&stored.id);
+                } else if stored.last.get() <= thread.snapshot.last {
+                    let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
+                    let msg = Msg::from_json(text).map_err(ApiError::internal)?;
+                    thread.note(&msg);
+                    comparison.add(&msg);
+                }
+                if ids.contains(&stored.id) {
+                    thread.known.insert(stored.id);
+                }
             }
         }
-        let open = snapshot.open.iter().filter(|reply| !reply.is_of_sub_agent());
-        messages.extend(open.map(|reply| reply.msg().clone()));
-        let pending = snapshot.pending();
-        Ok(Self { snapshot, pending, messages, known, superseded })
+        let open: Vec<Msg> = thread
+            .snapshot
+            .open
+            .iter()
+            .filter(|reply| !reply.is_of_sub_agent())
+            .map(|reply| reply.msg().clone())
+            .collect();
+        for msg in &open {
+            thread.note(msg);
+            comparison.add(msg);
+        }
+        thread.difference = comparison.difference();
+        Ok(thread)
+    }
+
+    /// Notes what the last messages of the conversation are.
+    fn note(&mut self, msg: &Msg) {
+        self.last_role = Some(msg.role());
+        if msg.role() == Role::Assistant {
+            self.last_reply = Some(msg.id().to_owned());
+        }
     }
 
     /// What waits, as answers are looked for.
@@ -344,13 +384,12 @@ impl Thread {
 
     /// The last reply that has ended.
     fn last_reply(&self) -> Option<String> {
-        let last = self.messages.iter().rev().find(|msg| msg.role() == Role::Assistant);
-        last.map(|msg| msg.id().to_owned())
+        self.last_reply.clone()
     }
 
     /// Whether the user had the last word.
     fn is_unanswered(&self) -> bool {
-        self.messages.last().is_some_and(|last| last.role() == Role::User)
+        self.last_role == Some(Role::User)
     }
 }
 

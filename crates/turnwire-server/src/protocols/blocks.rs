@@ -9,16 +9,19 @@ use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
 use crate::turns::seconds;
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use memchr::memmem;
 use std::sync::Arc;
 use turnwire_core::{EventKind, FinishedReason, Msg, Role, Seq, ToolCall};
-use turnwire_log::store::{Lines, MessageQuery, Status};
+use turnwire_log::store::{Lines, Status, Store, StoredMessage};
+use turnwire_log::walk::Messages;
 use turnwire_log::{OpenReply, Session, Snapshot};
 use turnwire_wires::blocks::{
-    self, APPROVAL_SECONDS, ApprovalKey, Asked, History, PendingApproval,
+    self, APPROVAL_SECONDS, ApprovalKey, Asked, History, HistoryEncoder, PendingApproval,
 };
 
 /// How much of the log is read at a time.
@@ -35,16 +38,100 @@ pub async fn history(
     let snapshot = session.snapshot().await?;
     let open_from = snapshot.open.iter().map(OpenReply::first).min();
     let place = open_from.map_or(snapshot.last, |first| first.get() - 1);
-    let messages = messages(&session, place).await?;
-    let history = History {
-        status: status(&snapshot, &messages),
-        pending_approval: pending(&app, &session, &snapshot).await?,
-        workspace: snapshot.metadata.raw("workspace").cloned(),
-        agent_status: Some(word(snapshot.state.status).to_owned()),
-        last_event_id: Some(session.token(place)),
-        ..History::of(session.id(), &messages)
+    let pending_approval = pending(&app, &session, &snapshot).await?;
+    let stored = session.all_messages().without_sub_agents();
+    let writing = Writing {
+        // Nothing begins at the very last place: no log is so long.
+        stored: stored.before(Seq::new(place.saturating_add(1)).unwrap_or(Seq::FIRST)),
+        encoder: HistoryEncoder::default(),
+        part: Part::Head,
+        last_reason: None,
+        pending_approval,
+        session,
+        snapshot,
+        place,
     };
-    Ok(([(CONTENT_TYPE, "application/json")], history.to_json()).into_response())
+    // In parts, so that only a few messages are in memory at a time.
+    let body = stream::try_unfold(writing, Writing::next);
+    Ok(([(CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response())
+}
+
+/// A history that is being written.
+struct Writing {
+    session: Arc<Session>,
+    snapshot: Snapshot,
+    /// The messages that had ended here are written.
+    place: u64,
+    pending_approval: Option<PendingApproval>,
+    stored: Messages<Arc<dyn Store>>,
+    encoder: HistoryEncoder,
+    part: Part,
+    /// Why the last reply ended.
+    last_reason: Option<FinishedReason>,
+}
+
+/// What is written next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Head,
+    Messages,
+    End,
+}
+
+impl Writing {
+    async fn next(mut self) -> ApiResult<Option<(String, Self)>> {
+        let mut text = String::new();
+        match self.part {
+            Part::Head => {
+                text.push_str(&self.history().parts().0);
+                self.part = Part::Messages;
+            }
+            Part::Messages => {
+                let stored = self.stored.next().await?;
+                if stored.is_empty() {
+                    text.push_str(&self.history().parts().1);
+                    self.part = Part::End;
+                } else {
+                    self.write(&stored, &mut text)?;
+                }
+            }
+            Part::End => return Ok(None),
+        }
+        Ok(Some((text, self)))
+    }
+
+    fn write(&mut self, stored: &[StoredMessage], text: &mut String) -> ApiResult<()> {
+        let place = self.place;
+        let counted =
+            stored.iter().filter(|message| message.last.get() <= place && !message.superseded);
+        for message in counted {
+            let json = std::str::from_utf8(&message.json).map_err(ApiError::internal)?;
+            let msg = Msg::from_json(json).map_err(ApiError::internal)?;
+            if msg.role() == Role::Assistant {
+                self.last_reason = msg.finished_reason().cloned();
+            }
+            let is_first = self.encoder.count() == 0;
+            for (at, entry) in self.encoder.encode(&[msg]).iter().enumerate() {
+                if !(is_first && at == 0) {
+                    text.push(',');
+                }
+                text.push_str(entry.text());
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands around the messages, as far as they were written.
+    fn history(&self) -> History {
+        History {
+            status: status(&self.snapshot, self.last_reason.as_ref()),
+            pending_approval: self.pending_approval.clone(),
+            workspace: self.snapshot.metadata.raw("workspace").cloned(),
+            agent_status: Some(word(self.snapshot.state.status).to_owned()),
+            last_event_id: Some(self.session.token(self.place)),
+            ..History::around(self.session.id(), &self.encoder)
+        }
+    }
 }
 
 fn word(status: Status) -> &'static str {
@@ -55,30 +142,15 @@ fn word(status: Status) -> &'static str {
     }
 }
 
-/// The messages that had ended at a place.
-async fn messages(session: &Session, place: u64) -> ApiResult<Vec<Msg>> {
-    let query = MessageQuery { limit: usize::MAX, ..MessageQuery::default() };
-    let stored = session.messages(&query).await?;
-    let counted =
-        stored.iter().filter(|message| message.last.get() <= place && !message.superseded);
-    counted
-        .map(|message| {
-            let text = std::str::from_utf8(&message.json).map_err(ApiError::internal)?;
-            Msg::from_json(text).map_err(ApiError::internal)
-        })
-        .collect()
-}
-
 /// How the last turn stands.
-fn status(snapshot: &Snapshot, messages: &[Msg]) -> blocks::Status {
+fn status(snapshot: &Snapshot, last_reason: Option<&FinishedReason>) -> blocks::Status {
     if snapshot.pending().iter().any(|pending| !pending.confirm.is_empty()) {
         return blocks::Status::WaitingApproval;
     }
     if snapshot.state.status != Status::Idle {
         return blocks::Status::Running;
     }
-    let last = messages.iter().rev().find(|msg| msg.role() == Role::Assistant);
-    match last.and_then(Msg::finished_reason) {
+    match last_reason {
         Some(FinishedReason::Interrupted) => blocks::Status::Cancelled,
         Some(FinishedReason::Error) => blocks::Status::Error,
         _ => blocks::Status::Completed,

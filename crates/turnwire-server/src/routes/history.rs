@@ -24,8 +24,11 @@ const PAGE: usize = 50;
 const MAX_PAGE: usize = 500;
 /// A page ends early when its messages are larger than this together.
 const PAGE_BYTES: usize = 16 << 20;
-/// How many messages are read at a time: each may be large.
+/// How many messages are read at a time, and how many bytes of them.
 const READ: usize = 64;
+const READ_BYTES: usize = 1 << 20;
+/// How many messages are looked at for one page: those that were superseded are passed over.
+const LOOKED_AT: usize = 10_000;
 
 /// Which messages to list.
 #[derive(Debug, Deserialize)]
@@ -96,8 +99,8 @@ pub async fn list_messages(
         superseded: listed.superseded,
         last: snapshot.last,
     };
-    let (finished, has_more) = wanted.find(&session).await?;
-    let next_before = finished.first().filter(|_| has_more).map(|message| message.id.clone());
+    let (finished, next_before) = wanted.find(&session).await?;
+    let has_more = next_before.is_some();
     let mut agents: BTreeMap<String, Whose> = BTreeMap::new();
     for message in finished.iter().filter(|message| message.of_sub_agent) {
         let agent = session.sub_agent(message).await?;
@@ -206,31 +209,41 @@ impl Wanted {
         message.last.get() <= self.last && (self.superseded || !message.superseded)
     }
 
-    /// The last of them, in order, and whether there are more before.
-    async fn find(&self, session: &Session) -> ApiResult<(Vec<StoredMessage>, bool)> {
+    /// The last of them, in order, and before which message the next page ends, where there may be more.
+    async fn find(&self, session: &Session) -> ApiResult<(Vec<StoredMessage>, Option<String>)> {
         let mut found: Vec<StoredMessage> = Vec::new();
-        let (mut before, mut bytes) = (self.before, 0);
-        loop {
-            let limit = READ.min(self.limit + 1);
-            let query =
-                MessageQuery { before, limit, sub_agents: self.sub_agents, ..Default::default() };
+        let (mut before, mut bytes, mut looked_at) = (self.before, 0, 0);
+        let next = loop {
+            let query = MessageQuery {
+                before,
+                limit: READ.min(self.limit + 1),
+                max_bytes: Some(READ_BYTES),
+                sub_agents: self.sub_agents,
+                ..MessageQuery::default()
+            };
             let read = session.messages(&query).await?;
-            let is_last = read.len() < limit;
-            before = read.first().map(|message| message.first);
-            for message in read.into_iter().rev().filter(|message| self.fits(message)) {
+            let Some(first) = read.first() else { break None };
+            before = Some(first.first);
+            looked_at += read.len();
+            let earliest = first.id.clone();
+            let mut fitting = read.into_iter().rev().filter(|message| self.fits(message));
+            let is_full = fitting.any(|message| {
                 let is_full = found.len() == self.limit || bytes > PAGE_BYTES;
-                if is_full {
-                    found.reverse();
-                    return Ok((found, true));
+                if !is_full {
+                    bytes += message.json.len();
+                    found.push(message);
                 }
-                bytes += message.json.len();
-                found.push(message);
+                is_full
+            });
+            if is_full {
+                break found.last().map(|message| message.id.clone());
             }
-            if is_last {
-                found.reverse();
-                return Ok((found, false));
+            if looked_at >= LOOKED_AT {
+                break Some(earliest);
             }
-        }
+        };
+        found.reverse();
+        Ok((found, next))
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::stamp::System;
 use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError, Seq, coalesce};
-use turnwire_log::store::{Lines, MessageQuery, Status, StoredMessage};
+use turnwire_log::store::{Lines, MessageQuery, Status};
 use turnwire_log::{Error, Head, Result, Session, Snapshot};
 use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
 
@@ -447,14 +447,33 @@ pub(super) async fn messages_at(session: &Arc<Session>, place: u64, turn: u64) -
     Ok(messages)
 }
 
+/// How many bytes of messages a picture of a conversation has at the most: the latest ones. A client of
+/// such a protocol sends all that it has with each request, so it cannot use more than a body may have.
+const PICTURE_BYTES: usize = 16 << 20;
+
 async fn finished_at(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
-    let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
-    let stored = session.messages(&query).await?;
-    let is_there = |stored: &StoredMessage| {
-        stored.last.get() <= place
-            && !stored.superseded
-            && (!stored.of_sub_agent || stored.first.get() > turn)
-    };
-    let there = stored.iter().filter(|stored| is_there(stored));
-    Ok(there.filter_map(|stored| super::watcher::read(&stored.json)).collect())
+    let (mut messages, mut bytes) = (Vec::new(), 0);
+    let mut before = Seq::new(place.saturating_add(1));
+    while bytes < PICTURE_BYTES {
+        let query = MessageQuery {
+            before,
+            limit: 64,
+            max_bytes: Some(1 << 20),
+            sub_agents: true,
+            ..MessageQuery::default()
+        };
+        let stored = session.messages(&query).await?;
+        let Some(first) = stored.first() else { break };
+        before = Some(first.first);
+        for stored in stored.iter().rev().filter(|stored| {
+            stored.last.get() <= place
+                && !stored.superseded
+                && (!stored.of_sub_agent || stored.first.get() > turn)
+        }) {
+            bytes += stored.size();
+            messages.extend(super::watcher::read(&stored.json));
+        }
+    }
+    messages.reverse();
+    Ok(messages)
 }

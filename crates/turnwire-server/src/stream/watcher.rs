@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{Custom, CustomValue, Message, Reset, Supersede};
 use turnwire_core::stamp::System;
 use turnwire_core::{Event, Msg, Seq};
-use turnwire_log::store::{MessageQuery, Status};
+use turnwire_log::store::{Status, Store};
+use turnwire_log::walk::Messages;
 use turnwire_log::{Error, Head, Result, Session};
 use turnwire_wires::registry::Resume;
 
@@ -63,6 +64,8 @@ pub struct Watcher {
     writer: Option<Box<Writer>>,
     /// What has to be said before anything else.
     first: Option<Bytes>,
+    /// Messages whose events are gone, which come before all events.
+    older: Option<Box<Older>>,
     /// When it last had something to say, and what wakes it when that was long ago. Setting a timer
     /// takes a lock that all share, so it is left as it is while events come.
     spoke: Instant,
@@ -108,6 +111,7 @@ impl Watcher {
             feed: None,
             writer: None,
             first: None,
+            older: None,
             spoke: Instant::now(),
             quiet: Box::pin(sleep_until(earlier(Instant::now() + shared.heartbeat, expires_at))),
             expires_at,
@@ -158,31 +162,40 @@ impl Watcher {
             let epoch = self.session.epoch().to_owned();
             writer.event(&Event::new("", Reset { epoch, reason: reason.to_owned() }));
         }
-        if kept > Seq::FIRST {
-            let query = MessageQuery {
-                before: Some(kept),
-                limit: usize::MAX,
-                sub_agents: true,
-                ..MessageQuery::default()
-            };
-            let mut superseded = Vec::new();
-            for stored in self.session.messages(&query).await? {
-                let Some(msg) = read(&stored.json) else { continue };
-                if stored.superseded {
-                    superseded.push(stored.id);
-                }
-                let mut event = Event::new("", Message { message: Box::new(msg) });
-                event.seq = Some(stored.last);
-                writer.event(&event);
-            }
-            if !superseded.is_empty() {
-                writer.event(&Event::new("", Supersede { message_ids: superseded }));
-            }
-        }
+        self.older = (kept > Seq::FIRST).then(|| {
+            let messages = self.session.all_messages().before(kept);
+            Box::new(Older { messages, superseded: Vec::new() })
+        });
         self.first = Some(writer.take());
         self.writer = Some(writer);
         self.cursor = kept.get() - 1;
         Ok(())
+    }
+
+    /// Some more messages whose events are gone; nothing when there are no more.
+    async fn read_older(&mut self) -> Result<Option<Bytes>> {
+        let (Some(older), Some(writer)) = (&mut self.older, &mut self.writer) else {
+            return Ok(None);
+        };
+        let messages = older.messages.next().await?;
+        if messages.is_empty() {
+            let message_ids = std::mem::take(&mut older.superseded);
+            self.older = None;
+            if !message_ids.is_empty() {
+                writer.event(&Event::new("", Supersede { message_ids }));
+            }
+            return Ok(Some(writer.take()));
+        }
+        for stored in messages {
+            let Some(msg) = read(&stored.json) else { continue };
+            if stored.superseded {
+                older.superseded.push(stored.id);
+            }
+            let mut event = Event::new("", Message { message: Box::new(msg) });
+            event.seq = Some(stored.last);
+            writer.event(&event);
+        }
+        Ok(Some(writer.take()))
     }
 
     /// The place up to which everything was handed out.
@@ -203,7 +216,9 @@ impl Watcher {
     /// Whether it would end at once, without a single event.
     pub fn is_over(&self) -> bool {
         let head = *self.head.borrow();
-        self.first.as_ref().is_none_or(Bytes::is_empty) && self.is_done(head)
+        self.first.as_ref().is_none_or(Bytes::is_empty)
+            && self.older.is_none()
+            && self.is_done(head)
     }
 
     /// What ends the stream when the server stops. The answer to a request has time to finish.
@@ -235,6 +250,13 @@ impl Watcher {
         }
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(Ok(first));
+        }
+        while self.older.is_some() {
+            match Box::pin(self.read_older()).await {
+                Ok(Some(bytes)) if !bytes.is_empty() => return Some(Ok(bytes)),
+                Ok(_) => {}
+                Err(error) => return Some(Box::pin(self.recover(error)).await),
+            }
         }
         loop {
             let head = *self.head.borrow_and_update();
@@ -415,4 +437,10 @@ fn heartbeat(framing: Framing) -> Bytes {
 
 pub(super) fn read(json: &[u8]) -> Option<Msg> {
     Msg::from_json(std::str::from_utf8(json).ok()?).ok()
+}
+
+/// Messages whose events are gone, of which some were handed out already.
+struct Older {
+    messages: Messages<Arc<dyn Store>>,
+    superseded: Vec<String>,
 }

@@ -9,6 +9,7 @@ use super::send::{Accepted, Sent, Taken, agent_of, brings, busy, checked, start}
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
+use std::collections::HashMap;
 use std::sync::Arc;
 use turnwire_agent::Offer;
 use turnwire_core::event::Supersede;
@@ -20,6 +21,10 @@ use turnwire_log::{Error, Session, Tx};
 /// What the metadata of an edited message call the one that it stands for. Ids are given once, so
 /// the new words have an id of their own; whoever knows only the old one is led here.
 const REPLACES: &str = "replaces";
+
+/// How many messages are read at a time, and how many bytes of them.
+const PAGE: usize = 64;
+const PAGE_BYTES: usize = 1 << 20;
 
 /// Answers a user's message again. It is named by its id, or by that of the reply to it.
 pub async fn retry(
@@ -131,54 +136,89 @@ struct Plan {
     words: Option<Taken>,
 }
 
+/// Decides what a retry of a message answers. It goes through the messages some at a time: only ids
+/// are kept.
 async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Error> {
-    let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
-    let messages = session.messages(&query).await?;
-    Ok(choose(&messages, id))
+    let Some(named) = current(session, id).await? else {
+        let error =
+            ApiError::not_found(format!("there is no finished message {id} in this session"));
+        return Ok(Err(error.hint("GET /v1/sessions/{s}/messages lists them")));
+    };
+    if named.superseded {
+        return Ok(Err(ApiError::conflict(format!("{id} is no longer part of the history"))
+            .kind("superseded")
+            .hint("something before it was answered again; retry what is there now")));
+    }
+    let Some(question) = question(session, &named).await? else {
+        return Ok(Err(ApiError::unprocessable(format!(
+            "there is no user's message before {id} to be answered"
+        ))));
+    };
+    let mut superseded = Vec::new();
+    let mut behind = session.all_messages().after(question.first);
+    loop {
+        let messages = behind.next().await?;
+        if messages.is_empty() {
+            let offer = read(&question).map(|msg| Offer::of(&msg)).unwrap_or_default();
+            return Ok(Ok(Plan { message_id: question.id, superseded, offer, words: None }));
+        }
+        let counted = messages.into_iter().filter(|message| !message.superseded);
+        // What the agent was told by somebody else is true of the new answer, too.
+        let gone = counted.filter(|message| !read(message).is_some_and(|msg| is_hint(&msg)));
+        superseded.extend(gone.map(|message| message.id));
+    }
 }
 
-fn choose(messages: &[StoredMessage], id: &str) -> Result<Plan, ApiError> {
-    let named = current(messages, id).ok_or_else(|| {
-        ApiError::not_found(format!("there is no finished message {id} in this session"))
-            .hint("GET /v1/sessions/{s}/messages lists them")
-    })?;
-    if named.superseded {
-        return Err(ApiError::conflict(format!("{id} is no longer part of the history"))
-            .kind("superseded")
-            .hint("something before it was answered again; retry what is there now"));
+/// The last message of the user that a message answers, or that message itself.
+async fn question(
+    session: &Session,
+    named: &StoredMessage,
+) -> Result<Option<StoredMessage>, Error> {
+    let mut before = named.first.next();
+    loop {
+        let query = MessageQuery {
+            before: Some(before),
+            limit: PAGE,
+            max_bytes: Some(PAGE_BYTES),
+            ..MessageQuery::default()
+        };
+        let mut messages = session.messages(&query).await?;
+        let Some(first) = messages.first() else { return Ok(None) };
+        before = first.first;
+        let is_question =
+            |message: &StoredMessage| !message.superseded && role(message) == Some(Role::User);
+        if let Some(at) = messages.iter().rposition(is_question) {
+            return Ok(Some(messages.swap_remove(at)));
+        }
     }
-    let mut before = messages.iter().rev().filter(|message| {
-        message.first <= named.first && !message.superseded && !message.of_sub_agent
-    });
-    let question = before.find(|message| role(message) == Some(Role::User)).ok_or_else(|| {
-        ApiError::unprocessable(format!("there is no user's message before {id} to be answered"))
-    })?;
-    let behind = messages
-        .iter()
-        .filter(|message| message.first > question.first && !message.superseded)
-        // What the agent was told by somebody else is true of the new answer, too.
-        .filter(|message| !read(message).is_some_and(|msg| is_hint(&msg)))
-        .map(|message| message.id.clone());
-    let offer = read(question).map(|msg| Offer::of(&msg)).unwrap_or_default();
-    Ok(Plan { message_id: question.id.clone(), superseded: behind.collect(), offer, words: None })
 }
 
 /// The message of an id, or the one that was put in its place.
-fn current<'m>(messages: &'m [StoredMessage], id: &str) -> Option<&'m StoredMessage> {
-    let mut named = messages.iter().find(|message| message.id == id)?;
-    while named.superseded {
-        // Only what came later can stand for it, so this comes to an end.
-        let later = messages.iter().rev().take_while(|message| message.first > named.first);
-        let Some(next) = later.into_iter().find(|message| replaces(message, &named.id)) else {
+async fn current(session: &Session, id: &str) -> Result<Option<StoredMessage>, Error> {
+    let Some(mut named) = session.message(id).await? else { return Ok(None) };
+    if !named.superseded {
+        return Ok(Some(named));
+    }
+    // Which message stands for which other: one pass, however often it was edited.
+    let mut stands_for: HashMap<String, String> = HashMap::new();
+    let mut later = session.all_messages().after(named.first);
+    loop {
+        let messages = later.next().await?;
+        if messages.is_empty() {
             break;
-        };
+        }
+        for message in messages {
+            if let Some(other) = read(&message).and_then(|msg| replaced(&msg)) {
+                stands_for.insert(other, message.id);
+            }
+        }
+    }
+    // Each is used once, so this comes to an end.
+    while let Some(next) = stands_for.remove(&named.id).filter(|_| named.superseded) {
+        let Some(next) = session.message(&next).await? else { break };
         named = next;
     }
-    Some(named)
-}
-
-fn replaces(message: &StoredMessage, id: &str) -> bool {
-    read(message).and_then(|msg| replaced(&msg)).is_some_and(|other| other == id)
+    Ok(Some(named))
 }
 
 /// The message that this one was put in the place of.

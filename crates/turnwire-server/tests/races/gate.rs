@@ -27,6 +27,8 @@ pub struct State {
     closed: Vec<Pass>,
     waiting: Vec<Pass>,
     pub reads: usize,
+    /// The most bytes of messages that were read at once.
+    pub largest_page: usize,
     /// How many writes were refused.
     pub refused: usize,
     writes: Option<Error>,
@@ -226,7 +228,10 @@ impl Store for Gate {
         query: &MessageQuery,
     ) -> Result<Vec<StoredMessage>> {
         self.readable()?;
-        self.store.messages(session, query).await
+        let messages = self.store.messages(session, query).await?;
+        let bytes = messages.iter().map(StoredMessage::size).sum();
+        self.state.send_modify(|state| state.largest_page = state.largest_page.max(bytes));
+        Ok(messages)
     }
     async fn replace_messages(
         &self,

@@ -9,6 +9,7 @@
 //! | 12, 13, 15: requests that race | `requests` |
 //! | 14: tools | `tools` |
 //! | a store that is full or fails | `trouble` |
+//! | histories that do not fit in memory | `long_histories` |
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,6 +20,7 @@
 mod connections;
 mod gate;
 mod house;
+mod long_histories;
 mod order;
 mod requests;
 #[path = "../resume/running.rs"]

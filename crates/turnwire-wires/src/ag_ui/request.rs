@@ -42,6 +42,46 @@ pub struct RunInput {
     pub rest: Fields,
 }
 
+/// Compares what a client has with how the conversation stands, message by message.
+#[derive(Debug)]
+pub struct Comparison<'a> {
+    theirs: HashMap<String, &'a Fields>,
+    found: Difference,
+}
+
+impl Comparison<'_> {
+    /// The next message of the conversation.
+    pub fn add(&mut self, message: &Msg) {
+        for ours in shown(message) {
+            let role = text(&ours, "role");
+            let is_beside = matches!(role.as_deref(), Some("reasoning" | "activity"));
+            if is_beside || self.found == Difference::Gaps {
+                continue;
+            }
+            let theirs = text(&ours, "id").and_then(|id| self.theirs.get(&id).copied());
+            self.found = match (theirs, self.found) {
+                (None, _) => Difference::Behind,
+                (Some(_), Difference::Behind) => Difference::Gaps,
+                (Some(has), found) => {
+                    let is_user = role.as_deref() == Some("user");
+                    let is_same =
+                        text(has, "role") == role && (is_user || Said::of(has) == Said::of(&ours));
+                    if is_same { found } else { Difference::Behind }
+                }
+            };
+        }
+    }
+
+    /// How they differ, as far as they were compared.
+    pub fn difference(&self) -> Difference {
+        self.found
+    }
+}
+
+fn text(fields: &Fields, key: &str) -> Option<String> {
+    fields.get::<String>(key).ok().flatten()
+}
+
 /// Something that the agent is told about where it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
@@ -139,38 +179,32 @@ impl RunInput {
     ///
     /// Reasoning and activities do not count: many clients leave them out of what they send.
     pub fn compare(&self, messages: &[Msg]) -> Difference {
-        let text = |fields: &Fields, key: &str| fields.get::<String>(key).ok().flatten();
-        let theirs: HashMap<String, &Fields> =
-            self.messages.iter().filter_map(|fields| Some((text(fields, "id")?, fields))).collect();
-        let mut found = Difference::None;
-        for ours in messages.iter().flat_map(shown) {
-            let role = text(&ours, "role");
-            if matches!(role.as_deref(), Some("reasoning" | "activity")) {
-                continue;
-            }
-            let Some(has) = text(&ours, "id").and_then(|id| theirs.get(&id).copied()) else {
-                found = Difference::Behind;
-                continue;
-            };
-            if found == Difference::Behind {
-                return Difference::Gaps;
-            }
-            let is_user = role.as_deref() == Some("user");
-            if text(has, "role") != role || (!is_user && Said::of(has) != Said::of(&ours)) {
-                found = Difference::Behind;
-            }
+        let mut comparison = self.comparison();
+        for message in messages {
+            comparison.add(message);
         }
-        found
+        comparison.difference()
     }
 
-    /// Whether the client has a part of one of these replies.
-    pub fn has_part_of(&self, is_one: impl Fn(&str) -> bool) -> bool {
-        self.messages.iter().any(|fields| {
-            let metadata = fields.get::<Fields>("metadata").ok().flatten();
-            let mark = metadata.and_then(|metadata| metadata.get::<Fields>(OURS).ok().flatten());
-            let reply = mark.and_then(|mark| mark.get::<String>("reply").ok().flatten());
-            reply.is_some_and(|reply| is_one(&reply))
-        })
+    /// The same for messages that come one after the other.
+    pub fn comparison(&self) -> Comparison<'_> {
+        let with_id = |fields| Some((text(fields, "id")?, fields));
+        let theirs = self.messages.iter().filter_map(with_id).collect();
+        Comparison { theirs, found: Difference::None }
+    }
+
+    /// The ids of the messages that the client has.
+    pub fn message_ids(&self) -> HashSet<String> {
+        self.messages.iter().filter_map(|fields| text(fields, "id")).collect()
+    }
+
+    /// The replies of which the client has a part.
+    pub fn reply_ids(&self) -> HashSet<String> {
+        let replies = self.messages.iter().filter_map(|fields| {
+            let metadata = fields.get::<Fields>("metadata").ok().flatten()?;
+            text(&metadata.get::<Fields>(OURS).ok().flatten()?, "reply")
+        });
+        replies.collect()
     }
 
     /// The user's messages whose ids are not known yet, in order. Nothing else that a client says

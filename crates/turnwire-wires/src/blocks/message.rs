@@ -22,33 +22,59 @@ const FAILED: &str = "terminal_error";
 
 /// Writes messages. Those of the system are left out: a client never sees them.
 pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
-    let mut entries = Vec::new();
-    let mut mode = DisplayMode::default();
-    for msg in messages {
-        match msg.role() {
-            Role::System => {}
-            Role::User => {
-                let word = msg.metadata().get::<String>("display_mode").ok().flatten();
-                mode = word.and_then(|word| mode_of(&word)).unwrap_or_default();
-                let mut entry = head(msg);
-                let blocks = msg.content().iter().filter_map(|block| written(block, None));
-                put_list(&mut entry, "content", &blocks.collect::<Vec<_>>());
-                entries.push(entry);
-            }
-            Role::Assistant => reply(msg, mode, &mut entries),
-            Role::Tool => {
-                let from = entries.len();
-                entries.extend(msg.content().iter().map(|block| tool_entry(msg.id(), block)));
-                if entries.len() == from {
-                    entries.push(again("tool", msg.id()));
+    HistoryEncoder::default().encode(messages)
+}
+
+/// Writes the messages of a history some at a time, so that it never has to be in memory whole.
+#[derive(Debug, Default)]
+pub struct HistoryEncoder {
+    /// As the last message of a user wants its answer to be shown.
+    mode: DisplayMode,
+    count: usize,
+}
+
+impl HistoryEncoder {
+    /// The next messages, in order. One of ours may be several.
+    pub fn encode(&mut self, messages: &[Msg]) -> Vec<Json> {
+        let mut entries = Vec::new();
+        for msg in messages {
+            match msg.role() {
+                Role::System => {}
+                Role::User => {
+                    let word = msg.metadata().get::<String>("display_mode").ok().flatten();
+                    self.mode = word.and_then(|word| mode_of(&word)).unwrap_or_default();
+                    let mut entry = head(msg);
+                    let blocks = msg.content().iter().filter_map(|block| written(block, None));
+                    put_list(&mut entry, "content", &blocks.collect::<Vec<_>>());
+                    entries.push(entry);
                 }
-                if let Some(first) = entries.get_mut(from) {
-                    first.extend(&head(msg));
+                Role::Assistant => reply(msg, self.mode, &mut entries),
+                Role::Tool => {
+                    let from = entries.len();
+                    entries.extend(msg.content().iter().map(|block| tool_entry(msg.id(), block)));
+                    if entries.len() == from {
+                        entries.push(again("tool", msg.id()));
+                    }
+                    if let Some(first) = entries.get_mut(from) {
+                        first.extend(&head(msg));
+                    }
                 }
             }
         }
+        let entries: Vec<Json> = entries.iter().filter_map(|entry| Json::of(entry).ok()).collect();
+        self.count += entries.len();
+        entries
     }
-    entries.iter().filter_map(|entry| Json::of(entry).ok()).collect()
+
+    /// How many were written.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// As the last message of a user wants its answer to be shown.
+    pub fn display_mode(&self) -> DisplayMode {
+        self.mode
+    }
 }
 
 /// What an entry says about its whole message.

@@ -15,11 +15,11 @@
 //! ```
 
 use super::approval::{Approval, ApprovalKey, Asked, Decision};
-use super::message;
+use super::message::HistoryEncoder;
 use super::words::{mode_of, mode_word, source};
 use crate::stream::DisplayMode;
 use serde::{Serialize, Serializer};
-use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result, Role};
+use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result};
 
 /// A command, and the id that its answer repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -382,20 +382,34 @@ impl History {
     /// The history of a session that does nothing at the moment. The mode is that of its last user
     /// message.
     pub fn of(session_id: impl Into<String>, messages: &[Msg]) -> Self {
-        let last = messages.iter().rev().find(|msg| msg.role() == Role::User);
-        let word = last.and_then(|msg| msg.metadata().get::<String>("display_mode").ok()?);
-        let messages = message::encode(messages);
+        let mut encoder = HistoryEncoder::default();
+        let messages = encoder.encode(messages);
+        Self { messages, ..Self::around(session_id, &encoder) }
+    }
+
+    /// The same without its messages, which were written already.
+    pub fn around(session_id: impl Into<String>, written: &HistoryEncoder) -> Self {
         Self {
             session_id: session_id.into(),
-            message_count: messages.len(),
-            messages,
+            message_count: written.count(),
+            messages: Vec::new(),
             status: Status::default(),
             pending_approval: None,
-            display_mode: word.and_then(|word| mode_of(&word)).unwrap_or_default(),
+            display_mode: written.display_mode(),
             workspace: None,
             agent_status: None,
             last_event_id: None,
         }
+    }
+
+    /// What stands before and behind the messages in the response, for one that is written in parts.
+    pub fn parts(&self) -> (String, String) {
+        const MESSAGES: &str = "\"messages\":[";
+        let mut json = Self { messages: Vec::new(), ..self.clone() }.to_json();
+        // A quote within a text is escaped, so this is the field.
+        let at = json.find(MESSAGES).map_or(json.len(), |at| at + MESSAGES.len());
+        let behind = json.split_off(at);
+        (json, behind)
     }
 
     /// The response.

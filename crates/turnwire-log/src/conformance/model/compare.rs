@@ -68,6 +68,7 @@ impl Run {
             before: place(&mut self.rng),
             after: place(&mut self.rng),
             limit: self.rng.usize(..6),
+            max_bytes: None,
             sub_agents: self.rng.bool(),
         };
         let found = store.messages(no, &query).await.unwrap();
