@@ -27,15 +27,27 @@
 //! `LOGNAME`, `SHELL`, `TERM`, `LANG`, `LC_ALL`, `TZ`, `TMPDIR`, and on Windows what is needed there.
 //! Keys of models are not among them. What else it needs is [given](McpServer::env) or
 //! [named](McpServer::inherit). Its working directory is ours, unless [another](McpServer::folder) is
-//! given. What it writes to its standard error is traced at the level debug. It ends, with its own
-//! children, when its last tool is dropped; if we are killed ourselves, its input ends.
+//! given. What it writes to its standard error is traced at the level debug.
+//!
+//! # How a child ends
+//!
+//! It ends, with every process that it has started, when its last tool is dropped. On Linux that includes
+//! processes that have left its process group (`setsid`), or whose parent has ended; those that also have
+//! cleared their environment are found where the program [adopts orphans](adopt_orphans). On other systems it
+//! is the process group (Unix) or the job (Windows). If this process is killed (SIGKILL), nobody is left to
+//! end them: the input of a child ends, and what the child does not end itself goes on.
 
 mod child;
 mod content;
+#[cfg(target_os = "linux")]
+mod descendants;
 mod link;
 mod listening;
 mod remote;
 mod tool;
+
+#[cfg(target_os = "linux")]
+pub use descendants::{adopt_orphans, end_descendants};
 
 use crate::tool::{Tool, ToolError};
 use link::Link;

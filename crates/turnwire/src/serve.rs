@@ -124,8 +124,9 @@ impl Serve {
             .max_blocking_threads(16)
             .build()
             .map_err(|error| StartError::new(format!("the system gives no threads: {error}")))?;
-        runtime.block_on(async {
+        let served = runtime.block_on(async {
             let interrupts = Interrupts::listen();
+            adopt_orphans();
             let store = store::open(&url, Mode::Write)?;
             // One process writes to a store at a time: its number names it.
             let log = Arc::new(Log::new(store, format!("pid-{}", std::process::id())));
@@ -144,7 +145,12 @@ impl Serve {
             server.run(signal(interrupts)).await;
             tracing::info!("stopped");
             Ok(())
-        })
+        });
+        // The runtime waits for threads that wait for such processes; its tasks may start further ones.
+        end_descendants();
+        drop(runtime);
+        end_descendants();
+        served
     }
 
     fn overrides(self) -> Overrides {
@@ -196,6 +202,16 @@ fn start_log(config: &LogConfig) -> Result<(), StartError> {
     Ok(())
 }
 
+/// MCP servers start processes that may outlive them. They become children of this one, which ends them.
+#[cfg(target_os = "linux")]
+use turnwire_agent::mcp::{adopt_orphans, end_descendants};
+
+#[cfg(not(target_os = "linux"))]
+fn adopt_orphans() {}
+
+#[cfg(not(target_os = "linux"))]
+fn end_descendants() {}
+
 /// Every connection is an open file, and many systems allow a thousand unless they are asked.
 #[cfg(unix)]
 fn more_files() {
@@ -227,6 +243,7 @@ async fn signal(mut interrupts: Interrupts) {
     interrupts.next().await;
     tokio::spawn(async move {
         interrupts.next().await;
+        end_descendants();
         std::process::exit(INTERRUPTED);
     });
 }

@@ -64,6 +64,8 @@ pub(super) fn start(name: &str, child: &Child) -> io::Result<TokioChildProcess> 
     // Its own children end with it, and a Ctrl-C in our terminal is for us to act on.
     #[cfg(unix)]
     command.wrap(process_wrap::tokio::ProcessGroup::leader());
+    #[cfg(target_os = "linux")]
+    command.wrap(super::descendants::EndDescendants::new()?);
     #[cfg(windows)]
     command.wrap(process_wrap::tokio::JobObject);
     let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;

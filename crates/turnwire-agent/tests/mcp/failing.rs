@@ -1,5 +1,7 @@
 //! Servers that are not there, die, hang, or are told to stop.
 
+#[cfg(target_os = "linux")]
+use crate::house::child_behind;
 use crate::house::{House, PATIENCE, child, eventually, serve};
 use crate::server::ENDLESS;
 use futures_util::StreamExt;
@@ -160,4 +162,64 @@ async fn tools_that_are_too_large_or_too_many_are_left_out() {
     assert_eq!(names.len(), turnwire_agent::schema::MAX_TOOLS);
     assert!(names.starts_with(&["files/good0", "files/fine0", "files/good1"]), "{names:?}");
     assert!(names.iter().all(|name| !name.contains("large") && !name.contains("deep")));
+}
+
+/// Whether a process runs. One that has ended may wait for somebody who collects its exit code.
+#[cfg(target_os = "linux")]
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Starts a server behind such commands, one of which writes a process id into a file, and gives that id.
+#[cfg(target_os = "linux")]
+async fn with_grandchild(commands: &str) -> (House, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = child_behind(commands, folder.path()).connect().await.unwrap();
+    let file = folder.path().join("pid");
+    let mut pid = String::new();
+    eventually(|| {
+        std::fs::read_to_string(&file).unwrap_or_default().trim().clone_into(&mut pid);
+        !pid.is_empty()
+    })
+    .await;
+    assert!(runs(&pid));
+    (House { folder, tools, http: None }, pid)
+}
+
+#[cfg(target_os = "linux")]
+const GRANDCHILDREN: [&str; 5] = [
+    // In the group of the server.
+    "sh -c 'echo $$ > '$F'/pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &",
+    // In a session of its own.
+    "setsid sh -c 'echo $$ > '$F'/pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &",
+    // The same, and its parent has ended.
+    "setsid -f sh -c 'echo $$ > '$F'/pid; exec sleep 1000' </dev/null >/dev/null 2>&1;",
+    // Without the environment that it was given.
+    "env -i setsid sh -c 'echo $$ > '$F'/pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &",
+    // Starts another whenever one ends.
+    "setsid sh -c 'while :; do sleep 1000 & echo $! > '$F'/pid; wait; done' </dev/null >/dev/null 2>&1 &",
+];
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_a_child_has_started_ends_with_it_wherever_it_went() {
+    for commands in GRANDCHILDREN {
+        let (mut house, first) = with_grandchild(commands).await;
+        house.tools.clear();
+        // It may start another one meanwhile.
+        let file = house.folder.path().join("pid");
+        let last = || std::fs::read_to_string(&file).unwrap();
+        eventually(|| !runs(&first) && !runs(last().trim())).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_a_child_has_started_ends_when_the_child_died_and_another_is_started() {
+    let setsid = GRANDCHILDREN[2];
+    let (house, pid) = with_grandchild(setsid).await;
+    house.call("files__dies", "{}").await;
+    assert_eq!(house.call("files__echo", "{}").await.state, ToolResultState::Success);
+    eventually(|| !runs(&pid)).await;
 }

@@ -32,11 +32,23 @@ pub struct Http {
 
 /// A server that is a child of this test.
 pub fn child(folder: &Path) -> McpServer {
+    child_of(&[], folder)
+}
+
+/// A child that a shell becomes, after it has run these commands. `$F` is the folder.
+#[cfg(target_os = "linux")]
+pub fn child_behind(commands: &str, folder: &Path) -> McpServer {
+    let script = format!("F=${FOLDER}; {commands} exec \"$@\"");
+    child_of(&["sh", "-c", &script, "sh"], folder)
+}
+
+fn child_of(before: &[&str], folder: &Path) -> McpServer {
     let own = std::env::current_exe().unwrap();
     let command = [own.to_str().unwrap(), "--exact", TEST, "--ignored", "--nocapture"];
+    let command = before.iter().copied().chain(command);
     // With one thread, as on a machine with one processor, the harness would write the test's name in
     // front of the server's first line.
-    let command = command.into_iter().chain(["--test-threads=2"]);
+    let command = command.chain(["--test-threads=2"]);
     McpServer::command(command).named("files").env(FOLDER, folder.to_str().unwrap())
 }
 

@@ -99,3 +99,47 @@ async fn what_is_wrong_with_a_server_keeps_turnwire_from_starting() {
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
     }
 }
+
+/// Whether a process runs. One that has ended may wait for somebody who collects its exit code.
+#[cfg(target_os = "linux")]
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_an_mcp_server_has_started_ends_when_turnwire_is_told_to_stop() {
+    let provider = Provider::start(reads).await;
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    let starts = [
+        "setsid sh -c 'echo $$ > pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &",
+        "setsid -f sh -c 'echo $$ > pid; exec sleep 1000' </dev/null >/dev/null 2>&1;",
+        // Neither its parents nor its environment tell who has started it.
+        "env -i setsid -f sh -c 'echo $$ > pid; exec sleep 1000' </dev/null >/dev/null 2>&1;",
+    ];
+    for start in starts {
+        let script = format!("{start} exec \"$@\"");
+        let command = json!([
+            "sh",
+            "-c",
+            script,
+            "sh",
+            own,
+            "--exact",
+            "mcp::serves_when_it_is_told_to",
+            "--ignored",
+            "--nocapture"
+        ]);
+        let lines = format!(
+            "tools = [\"mcp:files/read\"]\n[mcp.files]\nenv = [\"{SERVE}\"]\ncommand = {command}\n"
+        );
+        let mut house = House::start(&friday(&provider, &lines));
+        let file = house.folder.path().join("pid");
+        let pid = std::fs::read_to_string(file).unwrap().trim().to_owned();
+        assert!(runs(&pid), "{start}");
+        assert!(house.terminate().wait().unwrap().success());
+        assert!(!runs(&pid), "{start}");
+    }
+}

@@ -44,7 +44,7 @@ fn what_is_wrong_is_named_with_its_line() {
                 "[external_tools.x]\ndescription = \"x\"\ninput = {{ type = \"object\", description = \"{}\" }}\n",
                 "x".repeat(70_000)
             ),
-            "error: turnwire.toml:3:9: external_tools.x.input: the tool `x` has 70",
+            "error: turnwire.toml:3:1: external_tools.x.input: the tool `x` has 70",
         ),
     ] {
         let (is_good, text) = check(settings);

@@ -1,0 +1,284 @@
+//! Ends the processes that MCP servers have started, also those that left the process group.
+//!
+//! A process that calls `setsid`, or whose parent has ended, is no longer in the group of the MCP server.
+//! Linux tells of every process who its parent is and which environment it began with. So a descendant is
+//! one whose parents lead to the MCP server, or whose environment has the mark that the MCP server was
+//! given. What has neither, because it cleared its environment and its parent has ended, is found where
+//! this process [adopts orphans](adopt_orphans): then its parent is this process.
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap, CommandWrapper};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, waitpid,
+};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::pin::Pin;
+use std::process::ExitStatus;
+use std::thread;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// The variable with the mark.
+const MARK: &str = "TURNWIRE_MCP_SERVER";
+
+/// How often processes are looked for and killed, until none is left.
+const ROUNDS: usize = 100;
+
+/// How long a killed process has to be gone before it is looked for again.
+const ROUND: Duration = Duration::from_millis(10);
+
+/// How often orphans that have ended are looked for.
+const REAP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Makes this process the parent of the processes that MCP servers leave behind, so that
+/// [`end_descendants`] finds all of them. It also collects the exit codes of those that end by themselves,
+/// and of every other child of this process that nobody waits for. Call it in a runtime, in a program that
+/// starts no other processes.
+pub fn adopt_orphans() {
+    if let Err(error) = set_child_subreaper(Some(getpid())) {
+        tracing::warn!(%error, "cannot adopt the processes that MCP servers leave behind");
+        return;
+    }
+    tokio::spawn(async {
+        let mut interval = tokio::time::interval(REAP_INTERVAL);
+        let mut before = HashSet::new();
+        loop {
+            interval.tick().await;
+            // Children that somebody waits for are gone before they are seen twice.
+            let ended = tokio::task::spawn_blocking(move || reap(&before)).await;
+            before = ended.unwrap_or_default();
+        }
+    });
+}
+
+/// Ends every process that descends from this one. This blocks until none is left.
+pub fn end_descendants() {
+    let own = getpid().as_raw_nonzero().get();
+    end(|processes| processes.below(&HashSet::from([own])));
+}
+
+/// Collects the exit codes of children that had ended already; those that have ended now.
+fn reap(before: &HashSet<(i32, u64)>) -> HashSet<(i32, u64)> {
+    let own = getpid().as_raw_nonzero().get();
+    let all = Processes::read();
+    let ended = all.list.iter().filter(|process| process.parent == own && process.has_ended);
+    let ended: HashSet<(i32, u64)> = ended.map(|process| (process.id, process.start)).collect();
+    for (id, _) in ended.intersection(before) {
+        let _ = waitpid(Pid::from_raw(*id), WaitOptions::NOHANG);
+    }
+    ended
+}
+
+/// Kills processes until none of them is left.
+fn end(find: impl Fn(&Processes) -> Vec<Process>) {
+    for _ in 0..ROUNDS {
+        let found = find(&Processes::read());
+        if found.is_empty() {
+            return;
+        }
+        found.iter().for_each(Process::kill);
+        thread::sleep(ROUND);
+    }
+    tracing::warn!("processes that MCP servers have started are still there");
+}
+
+/// A process, as the system tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    id: i32,
+    parent: i32,
+    /// When it was started: with its number that is a name that is never given again.
+    start: u64,
+    /// Only its exit code is left.
+    has_ended: bool,
+}
+
+impl Process {
+    fn read(id: i32) -> Option<Self> {
+        let line = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name, in parentheses, may have anything in it.
+        let mut fields = line.rsplit_once(')')?.1.split_ascii_whitespace();
+        let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
+        let parent = fields.next()?.parse().ok()?;
+        let start = fields.nth(17)?.parse().ok()?;
+        Some(Self { id, parent, start, has_ended })
+    }
+
+    fn has_mark(&self, mark: &str) -> bool {
+        let environment = fs::read(format!("/proc/{}/environ", self.id)).unwrap_or_default();
+        let entry = format!("{MARK}={mark}");
+        environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes())
+    }
+
+    /// Kills it, and no other process that has got its number meanwhile.
+    fn kill(&self) {
+        let Some(id) = Pid::from_raw(self.id) else { return };
+        let Ok(handle) = pidfd_open(id, PidfdFlags::empty()) else { return };
+        if Self::read(self.id).is_some_and(|now| now.start == self.start) {
+            let _ = pidfd_send_signal(handle, Signal::KILL);
+        }
+    }
+}
+
+/// All processes.
+struct Processes {
+    list: Vec<Process>,
+}
+
+impl Processes {
+    fn read() -> Self {
+        let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = folders.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        Self { list: ids.filter_map(Process::read).collect() }
+    }
+
+    /// Those that run and whose parents lead to one of these.
+    fn below(&self, roots: &HashSet<i32>) -> Vec<Process> {
+        let parents: HashMap<i32, i32> =
+            self.list.iter().map(|process| (process.id, process.parent)).collect();
+        let is_below = |process: &&Process| {
+            let mut id = process.parent;
+            // The table was not read at one moment, so it might have a circle.
+            for _ in 0..self.list.len() {
+                if roots.contains(&id) {
+                    return true;
+                }
+                match parents.get(&id) {
+                    Some(parent) => id = *parent,
+                    None => return false,
+                }
+            }
+            false
+        };
+        self.list.iter().filter(|process| !process.has_ended).filter(is_below).copied().collect()
+    }
+}
+
+/// Ends an MCP server with all its descendants.
+#[derive(Debug)]
+pub(super) struct EndDescendants {
+    mark: String,
+}
+
+impl EndDescendants {
+    pub(super) fn new() -> io::Result<Self> {
+        let mark = getrandom::u64().map_err(io::Error::other)?;
+        Ok(Self { mark: format!("{}-{mark:016x}", std::process::id()) })
+    }
+}
+
+impl CommandWrapper for EndDescendants {
+    fn pre_spawn(&mut self, command: &mut Command, _: &CommandWrap) -> io::Result<()> {
+        command.env(MARK, &self.mark);
+        Ok(())
+    }
+
+    fn wrap_child(
+        &mut self,
+        inner: Box<dyn ChildWrapper>,
+        _: &CommandWrap,
+    ) -> io::Result<Box<dyn ChildWrapper>> {
+        let family = Family { mark: self.mark.clone(), known: Vec::new() };
+        let root = inner.id().and_then(|id| i32::try_from(id).ok());
+        Ok(Box::new(McpProcess { guard: Guard { family, root, has_ended: false }, inner }))
+    }
+}
+
+/// The descendants of an MCP server.
+#[derive(Debug, Clone)]
+struct Family {
+    mark: String,
+    /// Those that were found before the server ended.
+    known: Vec<Process>,
+}
+
+impl Family {
+    /// All that run. The server itself is among them, while it is there.
+    fn find(&self, all: &Processes, root: Option<i32>) -> Vec<Process> {
+        let is_known = |process: &Process| {
+            self.known.iter().any(|known| (known.id, known.start) == (process.id, process.start))
+        };
+        let known = all.list.iter().filter(|process| is_known(process));
+        let roots: HashSet<i32> = known.map(|process| process.id).chain(root).collect();
+        let mut found = all.below(&roots);
+        let others = all
+            .list
+            .iter()
+            .filter(|process| !process.has_ended)
+            .filter(|process| roots.contains(&process.id) || process.has_mark(&self.mark));
+        found.extend(others);
+        found
+    }
+}
+
+/// Ends the descendants when it is dropped, unless that was done.
+#[derive(Debug)]
+struct Guard {
+    family: Family,
+    /// The number of the MCP server, as long as nobody has collected its exit code.
+    root: Option<i32>,
+    has_ended: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            end(|all| self.family.find(all, self.root));
+        }
+    }
+}
+
+/// An MCP server that runs. Its descendants are ended before it is: the fields are dropped in this order.
+#[derive(Debug)]
+struct McpProcess {
+    guard: Guard,
+    inner: Box<dyn ChildWrapper>,
+}
+
+impl ChildWrapper for McpProcess {
+    fn inner(&self) -> &dyn ChildWrapper {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn ChildWrapper {
+        &mut *self.inner
+    }
+
+    fn into_inner(self: Box<Self>) -> Box<dyn ChildWrapper> {
+        let Self { mut guard, inner } = *self;
+        guard.has_ended = true;
+        inner
+    }
+
+    fn start_kill(&mut self) -> io::Result<()> {
+        let Guard { family, root, .. } = &mut self.guard;
+        family.known = family.find(&Processes::read(), *root);
+        family.known.iter().for_each(Process::kill);
+        self.inner.start_kill()
+    }
+
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let status = self.inner.try_wait()?;
+        if status.is_some() {
+            self.guard.root = None;
+        }
+        Ok(status)
+    }
+
+    fn wait(&mut self) -> Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send + '_>> {
+        Box::pin(async {
+            // A server that ends by itself may leave others behind: who they are is known now.
+            let (family, root) = (self.guard.family.clone(), self.guard.root);
+            let found = tokio::task::spawn_blocking(move || family.find(&Processes::read(), root));
+            self.guard.family.known.extend(found.await.unwrap_or_default());
+            let status = self.inner.wait().await?;
+            self.guard.root = None;
+            let family = self.guard.family.clone();
+            let ended = tokio::task::spawn_blocking(move || end(|all| family.find(all, None)));
+            self.guard.has_ended = ended.await.is_ok();
+            Ok(status)
+        })
+    }
+}
