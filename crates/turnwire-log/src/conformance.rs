@@ -47,6 +47,7 @@
 mod appends;
 mod bench;
 mod beside;
+mod blobs;
 mod crowd;
 mod leases;
 mod lists;
@@ -224,6 +225,18 @@ suite! { $
         the_queue_changes_with_its_append_or_not_at_all
         a_blob_is_stored_once_for_each_tenant
         a_healthy_store_says_so
+    }
+    blobs {
+        a_large_blob_is_stored_and_read_in_pieces
+        an_upload_ends_once_or_leaves_nothing
+        a_tenant_cannot_store_more_than_its_quota
+        a_deleted_blob_is_gone_and_makes_room
+        the_type_of_a_blob_can_be_changed
+        a_blob_that_nobody_uses_goes_after_a_while
+        a_blob_stays_while_a_session_refers_to_it
+        a_blob_goes_with_the_last_session_that_refers_to_it
+        a_reference_may_come_before_its_blob
+        retention_takes_no_blob_from_whoever_begins_to_use_it
     }
     retention {
         retention_removes_nothing_that_it_was_not_asked_to

@@ -30,6 +30,8 @@ pub enum Error {
     TooSlow,
     /// No room left. What was acknowledged is safe; writing goes on when there is room again.
     Full(String),
+    /// The blobs of a tenant would have more bytes than they may: this many. Nothing was stored.
+    OverQuota(u64),
     /// Another process has the store.
     Locked(String),
     /// The store was written by a version that this one does not know.
@@ -51,6 +53,9 @@ impl fmt::Display for Error {
             Self::Trimmed(first) => write!(f, "events before {first} are no longer kept"),
             Self::Refused { at, why } => write!(f, "event {at}: {why}"),
             Self::TooSlow => f.write_str("the query takes longer than it may"),
+            Self::OverQuota(max) => {
+                write!(f, "the blobs of this tenant would have more than {max} bytes together")
+            }
             Self::Full(what)
             | Self::Locked(what)
             | Self::Version(what)

@@ -22,6 +22,7 @@
 //! # }).unwrap();
 //! ```
 
+mod blobs;
 mod kept;
 mod retain;
 mod search;
@@ -29,11 +30,13 @@ mod search;
 use crate::error::{Error, Result};
 use crate::reach::{Reach, SessionRule};
 use crate::store::{
-    Append, Blob, Fence, KeyRecord, Lease, Lines, MessageQuery, NewSession, Pending, Queued,
-    Removed, Retention, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord,
-    SessionState, Store, StoredMessage, new_epoch,
+    Append, BlobInfo, Fence, KeyRecord, Lease, Lines, MessageQuery, NewBlob, NewSession, Pending,
+    Queued, References, Removed, Retention, SessionKey, SessionNo, SessionPatch, SessionQuery,
+    SessionRecord, SessionState, Store, StoredMessage, UploadNo, new_epoch,
 };
 use async_trait::async_trait;
+use blobs::Blobs;
+use bytes::Bytes;
 use kept::Kept;
 use parking_lot::Mutex;
 use search::Words;
@@ -57,13 +60,16 @@ struct Data {
     names: BTreeMap<SessionKey, SessionNo>,
     sessions: BTreeMap<SessionNo, Kept>,
     tenants: HashMap<Arc<str>, Tenant>,
+    last_upload: i64,
+    /// The pieces of blobs that are not whole yet.
+    uploads: HashMap<i64, Vec<Bytes>>,
 }
 
 /// What a tenant has beside its sessions.
 #[derive(Debug, Default)]
 struct Tenant {
     keys: HashMap<String, Key>,
-    blobs: HashMap<[u8; 32], Blob>,
+    blobs: Blobs,
 }
 
 #[derive(Debug)]
@@ -105,6 +111,9 @@ impl Data {
         };
         self.names.insert(record.key.clone(), no);
         self.sessions.insert(no, Kept::new(record.clone()));
+        let mut references = References::default();
+        references.add_fields(&record.metadata);
+        self.refer(no, &references);
         Ok((record, true))
     }
 
@@ -169,12 +178,15 @@ impl Data {
         for tenant in self.tenants.values_mut() {
             tenant.keys.retain(|_, key| key.of != session);
         }
+        self.blobs_mut(&kept.record.key.tenant).forget(session, crate::log::now_ms());
         Ok(())
     }
 
     fn append(&mut self, mut append: Append) -> Result<()> {
         let (of, at_ms, key) = (append.session, append.now_ms, append.key.take());
+        let references = append.references();
         self.get_mut(of)?.append(append)?;
+        self.refer(of, &references);
         if let Some(record) = key {
             let tenant = self.tenants.entry(Arc::clone(&record.tenant)).or_default();
             tenant.keys.insert(record.key.clone(), Key { record, of, at_ms });
@@ -197,6 +209,9 @@ impl Store for MemoryStore {
         let mut data = self.0.lock();
         let (record, made) = data.create(new)?;
         if made {
+            let mut references = References::default();
+            references.add(&waits.json);
+            data.refer(record.no, &references);
             data.get_mut(record.no)?.queue.push(waits);
         }
         Ok((record, made))
@@ -230,10 +245,14 @@ impl Store for MemoryStore {
         if let Some(title) = patch.title {
             record.title = title;
         }
+        let mut references = References::default();
         if let Some(metadata) = patch.metadata {
+            references.add_fields(&metadata);
             record.metadata = metadata;
         }
-        Ok(record.clone())
+        let record = record.clone();
+        data.refer(session, &references);
+        Ok(record)
     }
 
     async fn delete(&self, session: SessionNo) -> Result<()> {
@@ -287,9 +306,12 @@ impl Store for MemoryStore {
     ) -> Result<()> {
         let mut data = self.0.lock();
         let kept = data.get_mut(session)?;
+        let mut references = References::default();
         for message in messages {
+            references.add(&message.json);
             kept.put_message(message);
         }
+        data.refer(session, &references);
         Ok(())
     }
 
@@ -303,15 +325,50 @@ impl Store for MemoryStore {
         Ok(tenant.and_then(|tenant| tenant.keys.get(key)).map(|key| key.record.clone()))
     }
 
-    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
-        let mut data = self.0.lock();
-        data.tenants.entry(tenant.into()).or_default().blobs.entry(hash).or_insert(blob);
+    async fn begin_upload(&self) -> Result<UploadNo> {
+        Ok(UploadNo(self.0.lock().begin_upload()))
+    }
+
+    async fn add_piece(&self, upload: UploadNo, bytes: Bytes) -> Result<()> {
+        self.0.lock().add_piece(upload.0, bytes)
+    }
+
+    fn abandon_upload(&self, upload: UploadNo) {
+        self.0.lock().uploads.remove(&upload.0);
+    }
+
+    async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)> {
+        self.0.lock().store_blob(new)
+    }
+
+    async fn blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
+        Ok(self.0.lock().blobs(tenant).and_then(|blobs| blobs.info(hash)))
+    }
+
+    async fn touch_blob(
+        &self,
+        tenant: &str,
+        hash: [u8; 32],
+        now_ms: i64,
+    ) -> Result<Option<BlobInfo>> {
+        Ok(self.0.lock().blobs_mut(tenant).touch(hash, now_ms))
+    }
+
+    async fn blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+        Ok(self.0.lock().blobs(tenant).and_then(|blobs| blobs.piece(hash, from)))
+    }
+
+    async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()> {
+        self.0.lock().blobs_mut(tenant).set_type(hash, media_type);
         Ok(())
     }
 
-    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
-        let data = self.0.lock();
-        Ok(data.tenants.get(tenant).and_then(|tenant| tenant.blobs.get(&hash)).cloned())
+    async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool> {
+        Ok(self.0.lock().blobs_mut(tenant).delete(hash))
+    }
+
+    async fn blob_bytes(&self, tenant: &str) -> Result<u64> {
+        Ok(self.0.lock().blobs(tenant).map_or(0, |blobs| blobs.bytes))
     }
 
     async fn retain(&self, retention: Retention) -> Result<Removed> {

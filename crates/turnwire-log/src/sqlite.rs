@@ -38,10 +38,12 @@
 //! | what may be appended | `append.rs`, `book.rs` |
 //! | how events are read | `events.rs`, `tail.rs` |
 //! | what is searched | `search.rs` |
+//! | how blobs are laid out | `blobs.rs` |
 
 mod append;
 mod backup;
 mod batch;
+mod blobs;
 mod book;
 mod check;
 mod checkpoint;
@@ -228,7 +230,17 @@ impl SqliteStore {
         company: Company,
         work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T> {
-        let (job, answer) = Job::task(company, work);
+        self.write_bytes(company, 0, work).await
+    }
+
+    /// The same for something that writes about so many bytes.
+    async fn write_bytes<T: Send + 'static>(
+        &self,
+        company: Company,
+        bytes: usize,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
+        let (job, answer) = Job::large_task(company, bytes, work);
         self.send(job)?;
         answer.await.unwrap_or_else(|_| Err(gone(&self.shared.file)))
     }
@@ -315,6 +327,7 @@ impl Opened {
             |row| row.get(0),
         )?;
         let generation = places::from_sql(generation);
+        blobs::end_uploads(&conn)?;
         let tails = Tails::of_table(&conn)?;
         Ok(Self {
             rows: TailRows::new(&tails, sizes, generation),

@@ -4,6 +4,10 @@
 //! [`Log`](crate::Log) folds, checks and assigns, and hands an engine what is to be durable
 //! together. Every engine passes [`conformance`](mod@crate::conformance).
 
+mod blobs;
+
+pub use blobs::{BLOB_PIECE, Blob, BlobInfo, NewBlob, References, UploadNo};
+
 use crate::cost::{Cost, Spent};
 use crate::error::{Error, Result};
 use crate::live::OpenReply;
@@ -383,15 +387,6 @@ pub struct Queued {
     pub json: Bytes,
 }
 
-/// Bytes stored once by their hash.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blob {
-    /// What they are.
-    pub media_type: String,
-    /// The bytes.
-    pub bytes: Bytes,
-}
-
 /// The right to write to a session, for a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
@@ -408,6 +403,8 @@ pub struct Retention {
     pub max_bytes: Option<u64>,
     /// Idempotency keys older than this.
     pub keys_before_ms: Option<i64>,
+    /// Blobs to which no session has referred since this time, and which were not stored since.
+    pub blobs_before_ms: Option<i64>,
 }
 
 /// What retention did.
@@ -421,6 +418,8 @@ pub struct Removed {
     pub sessions: u64,
     /// Idempotency keys.
     pub keys: u64,
+    /// Blobs.
+    pub blobs: u64,
 }
 
 /// A new epoch: 80 random bits, as lower-case letters and digits.
@@ -512,11 +511,80 @@ pub trait Store: Send + Sync + 'static {
     /// A request that was done before.
     async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>>;
 
-    /// Stores bytes under their SHA-256, unless they are there.
-    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()>;
+    /// Begins a blob of several pieces. What is not stored by [`store_blob`](Self::store_blob) is
+    /// removed when the store is opened again.
+    async fn begin_upload(&self) -> Result<UploadNo>;
 
-    /// Bytes by their SHA-256.
-    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>>;
+    /// Adds a piece of at most [`BLOB_PIECE`] bytes behind the others.
+    async fn add_piece(&self, upload: UploadNo, bytes: Bytes) -> Result<()>;
+
+    /// Removes the pieces of an upload that is not to be stored, some time later.
+    fn abandon_upload(&self, upload: UploadNo);
+
+    /// Stores a blob, or finds the one of this hash; and whether it was stored. Nothing is left of
+    /// the upload then. `OverQuota` when the tenant would have too many bytes.
+    async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)>;
+
+    /// A blob without its bytes.
+    async fn blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>>;
+
+    /// The same, and if no session refers to it yet, it counts as stored now: there is time to refer
+    /// to it before retention removes it.
+    async fn touch_blob(
+        &self,
+        tenant: &str,
+        hash: [u8; 32],
+        now_ms: i64,
+    ) -> Result<Option<BlobInfo>>;
+
+    /// The bytes of a blob from a place on, at least one if there is one, to the end of a piece.
+    /// `None` when the blob is not there.
+    async fn blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>>;
+
+    /// Changes what a blob is said to be.
+    async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()>;
+
+    /// Removes a blob, whoever refers to it. Whether it was there.
+    async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool>;
+
+    /// How many bytes all blobs of a tenant have.
+    async fn blob_bytes(&self, tenant: &str) -> Result<u64>;
+
+    /// Stores bytes under their SHA-256, unless they are there.
+    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
+        let Blob { media_type, mut bytes } = blob;
+        let mut upload = None;
+        while bytes.len() > BLOB_PIECE {
+            let no = match upload {
+                Some(no) => no,
+                None => self.begin_upload().await?,
+            };
+            upload = Some(no);
+            self.add_piece(no, bytes.split_to(BLOB_PIECE)).await?;
+        }
+        let (tenant, now_ms) = (tenant.into(), crate::log::now_ms());
+        let new = NewBlob { tenant, hash, media_type, upload, bytes, now_ms, max_bytes: None };
+        self.store_blob(new).await.map(drop)
+    }
+
+    /// A blob with all its bytes.
+    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
+        let Some(info) = self.blob_info(tenant, hash).await? else { return Ok(None) };
+        let mut pieces: Vec<Bytes> = Vec::new();
+        let mut from = 0;
+        while let Some(piece) = self.blob_piece(tenant, hash, from).await? {
+            from += piece.len() as u64;
+            pieces.push(piece);
+            if from >= info.size {
+                let bytes = match <[Bytes; 1]>::try_from(pieces) {
+                    Ok([bytes]) => bytes,
+                    Err(pieces) => pieces.concat().into(),
+                };
+                return Ok(Some(Blob { media_type: info.media_type, bytes }));
+            }
+        }
+        Ok(None)
+    }
 
     /// Removes what is not to be kept any longer.
     async fn retain(&self, retention: Retention) -> Result<Removed>;

@@ -41,6 +41,8 @@ pub struct App {
     pub(crate) buffered: ByteBudget,
     /// Searches that run now.
     pub(crate) searches: FairQueue,
+    /// The bytes of blobs that are stored and not whole yet.
+    pub(crate) uploads: ByteBudget,
     /// What is counted.
     pub metrics: Metrics,
     /// Work that outlives its request. A server that stops waits for it.
@@ -81,6 +83,10 @@ impl App {
                 config.limits.buffered_per_tenant.bytes(),
             ),
             searches: FairQueue::new(config.limits.searches, config.limits.searches_per_tenant),
+            uploads: ByteBudget::new(
+                config.limits.uploads.bytes(),
+                config.limits.uploads_per_tenant.bytes(),
+            ),
             config,
             auth,
             agents,

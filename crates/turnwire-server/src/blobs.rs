@@ -1,9 +1,11 @@
 //! Bytes that are too large for the log: stored once per tenant, under their hash.
 
 pub(crate) mod media_type;
+mod upload;
+
+pub(crate) use upload::{Stored, Upload, put};
 
 use crate::app::App;
-use crate::auth::sha256;
 use crate::config::{Config, Sha256};
 use crate::error::{ApiError, ApiResult};
 use bytes::Bytes;
@@ -11,7 +13,6 @@ use std::fmt::Write as _;
 use turnwire_core::block::UrlSource;
 use turnwire_core::{ContentBlock, DataBlock, Msg, Source, TextBlock};
 use turnwire_log::Store;
-use turnwire_log::store::Blob;
 use turnwire_wires::request::left_out as left_out_words;
 
 /// How many bytes of blobs a model is handed with one conversation: about what providers take in one
@@ -73,7 +74,7 @@ pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
         {
             move_out(app, tenant, block).await.map_err(|error| match error {
                 Out::Bad(why) => bad(at, why),
-                Out::Log(error) => error.into(),
+                Out::Refused(error) => error,
             })?;
         }
     }
@@ -97,11 +98,14 @@ pub(crate) async fn hand_over(
         for block in content.iter_mut().rev() {
             let ContentBlock::Data(data) = block else { continue };
             let Some((url, hash)) = blob_of(data) else { continue };
-            let found = store.blob(tenant, hash).await?;
+            // One that is too large is not even read.
+            let size = store.blob_info(tenant, hash).await?.map(|info| info.size);
+            let is_too_large = size.is_some_and(|size| size > room as u64);
+            let found = if is_too_large { None } else { store.blob(tenant, hash).await? };
             let is_ours = is_ours(config, url);
             let left_out = match found {
-                Some(blob) if blob.bytes.len() <= room => {
-                    room -= blob.bytes.len();
+                Some(blob) => {
+                    room = room.saturating_sub(blob.bytes.len());
                     let kind = data.media_type().map_or_else(
                         || media_type::essence_or_unknown(&blob.media_type),
                         str::to_owned,
@@ -109,7 +113,7 @@ pub(crate) async fn hand_over(
                     data.source = DataBlock::bytes(&blob.bytes, kind).source;
                     continue;
                 }
-                Some(_) => "the files of this conversation are too large together",
+                None if is_too_large => "the files of this conversation are too large together",
                 None if is_ours => "it is not stored any more",
                 // Somebody else's, after all.
                 None => continue,
@@ -121,6 +125,11 @@ pub(crate) async fn hand_over(
         }
     }
     Ok(())
+}
+
+/// The time now, as the store counts it.
+pub(crate) fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
 }
 
 fn blob_of(block: &DataBlock) -> Option<(&str, [u8; 32])> {
@@ -147,20 +156,16 @@ fn whole(block: &mut DataBlock) -> Option<Result<Vec<u8>, turnwire_core::Error>>
 
 enum Out {
     Bad(turnwire_core::Error),
-    Log(turnwire_log::Error),
+    Refused(ApiError),
 }
 
 async fn move_out(app: &App, tenant: &str, block: &mut DataBlock) -> Result<(), Out> {
     let Some(bytes) = whole(block) else { return Ok(()) };
     let bytes = Bytes::from(bytes.map_err(Out::Bad)?);
     let media_type = block.media_type().map(media_type::essence_or_unknown);
-    let hash = sha256(&bytes);
-    let blob = Blob {
-        media_type: media_type.clone().unwrap_or_else(|| media_type::UNKNOWN.to_owned()),
-        bytes,
-    };
-    app.log.store().put_blob(tenant, hash, blob).await.map_err(Out::Log)?;
-    let url = url(&app.config, &hash);
+    let said = media_type.as_deref().unwrap_or(media_type::UNKNOWN);
+    let stored = put(app, tenant, said, bytes).await.map_err(Out::Refused)?;
+    let url = url(&app.config, &stored.hash);
     block.source = Source::Url(UrlSource { url, media_type, ..UrlSource::default() });
     Ok(())
 }
@@ -168,8 +173,10 @@ async fn move_out(app: &App, tenant: &str, block: &mut DataBlock) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::sha256;
     use turnwire_core::Part;
     use turnwire_log::MemoryStore;
+    use turnwire_log::store::Blob;
 
     async fn stored(store: &MemoryStore, byte: u8, size: usize) -> String {
         let bytes = Bytes::from(vec![byte; size]);

@@ -37,10 +37,12 @@ async fn remove(app: &App) {
         before_ms: config.age.as_ref().map(|age| before(age.0)),
         max_bytes: config.bytes.as_ref().map(|bytes| bytes.bytes() as u64),
         keys_before_ms: Some(before(config.keys.0)),
+        blobs_before_ms: Some(config.blobs.0).filter(|age| !age.is_zero()).map(before),
     };
     match app.log.retain(retention).await {
-        Ok(removed) if removed.events > 0 => {
-            tracing::info!(events = removed.events, bytes = removed.bytes, "removed what is old");
+        Ok(removed) if removed.events > 0 || removed.blobs > 0 => {
+            let (events, bytes, blobs) = (removed.events, removed.bytes, removed.blobs);
+            tracing::info!(events, bytes, blobs, "removed what is old");
         }
         Ok(_) => {}
         // The next time will do.

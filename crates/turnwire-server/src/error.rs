@@ -265,6 +265,14 @@ impl From<turnwire_log::Error> for ApiError {
                 .kind("query_timeout")
                 .hint("search for longer or fewer words, or list fewer sessions; the operator sets `limits.search_timeout`")
                 .retry_after(5),
+            Error::OverQuota(max) => Self::full(format!(
+                "all blobs of this tenant may have {max} bytes together; nothing was stored"
+            ))
+            .kind("quota_exceeded")
+            .hint(
+                "delete blobs (DELETE /v1/blobs/{hash}) or sessions that are not needed; the \
+                 operator sets `limits.blobs`",
+            ),
             Error::Full(detail) => {
                 Self::full("the store has no room left; nothing of this request was stored")
                     .hint("what was acknowledged is safe; try again when there is room")
@@ -335,6 +343,7 @@ mod tests {
             (Error::Trimmed(first), 410, "trimmed"),
             (Error::TooSlow, 503, "query_timeout"),
             (Error::Full("disk".into()), 507, "storage_full"),
+            (Error::OverQuota(7), 507, "quota_exceeded"),
             (Error::Locked("lock".into()), 503, "store_unavailable"),
             (Error::Damaged("page 3".into()), 500, "store_damaged"),
         ] {

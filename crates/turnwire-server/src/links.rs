@@ -27,7 +27,7 @@ use crate::auth::sha256;
 use crate::blobs::{self, media_type};
 use crate::config::{Config, LinksConfig};
 use crate::error::{ApiError, ApiResult};
-use crate::limits::FairQueue;
+use crate::limits::{FairQueue, ReservedBytes};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -37,7 +37,6 @@ use tokio::time::{Instant, timeout_at};
 use trouble::Trouble;
 use turnwire_core::block::{DataKind, UrlSource};
 use turnwire_core::{ContentBlock, DataBlock, Msg, Source};
-use turnwire_log::store::Blob;
 use url::Url;
 use web::Web;
 
@@ -71,6 +70,8 @@ struct Fetched {
     told: Option<String>,
     /// What they are called.
     name: Option<String>,
+    /// They are counted as long as they are in memory.
+    held: ReservedBytes,
 }
 
 /// What takes the place of a link.
@@ -156,7 +157,7 @@ fn wanted(config: &Config, messages: &[Msg]) -> ApiResult<Vec<Wanted>> {
                 .hint("send them in several messages; the operator sets `links.per_message`"));
             }
             if all.iter().all(|known| known.url != *url) {
-                let said = turnwire_wires::request::media_type(block).and_then(media_type::essence);
+                let said = turnwire_wires::request::media_type(block).and_then(kind::said);
                 all.push(Wanted { at, url: url.clone(), said, target });
             }
         }
@@ -214,30 +215,33 @@ async fn bring(
     until: Instant,
 ) -> Result<Found, Trouble> {
     let target = match target {
-        Target::Blob(hash) => match app.log.store().blob(tenant, hash).await? {
-            Some(blob) => {
-                let url = blobs::url(&app.config, &hash);
-                let media_type = Some(media_type::essence_or_unknown(&blob.media_type));
-                return Ok(Found { url, media_type, original: None });
+        Target::Blob(hash) => {
+            match app.log.store().touch_blob(tenant, hash, blobs::now_ms()).await? {
+                Some(info) => {
+                    let url = blobs::url(&app.config, &hash);
+                    let media_type = Some(media_type::essence_or_unknown(&info.media_type));
+                    return Ok(Found { url, media_type, original: None });
+                }
+                None if blobs::is_ours(&app.config, url) => {
+                    return Err(Trouble::Failed("names a blob that is not here".into()));
+                }
+                // A blob of another server is a link like any other.
+                None => match Url::parse(url).ok().map(|url| web_or_file(&app.config.links, url)) {
+                    Some(target) => target?,
+                    None => None,
+                },
             }
-            None if blobs::is_ours(&app.config, url) => {
-                return Err(Trouble::Failed("names a blob that is not here".into()));
-            }
-            // A blob of another server is a link like any other.
-            None => match Url::parse(url).ok().map(|url| web_or_file(&app.config.links, url)) {
-                Some(target) => target?,
-                None => None,
-            },
-        },
+        }
         target => Some(target),
     };
     let config = &app.config.links;
     let most = config.size.bytes().min(app.config.limits.blob.bytes());
     let work = async {
-        let _permit = app.links.queue.acquire(tenant).await.map_err(Trouble::Limit)?;
+        let _permit = app.links.queue.acquire(tenant).await?;
+        let held = app.buffered.reserve(tenant, 0)?;
         match target {
-            Some(Target::Web(url)) => app.links.web.fetch(config, url, most).await.map(Some),
-            Some(Target::File(folder, url)) => file::read(folder, url, most).await.map(Some),
+            Some(Target::Web(url)) => app.links.web.fetch(config, url, most, held).await.map(Some),
+            Some(Target::File(folder, url)) => file::read(folder, url, most, held).await.map(Some),
             Some(Target::Blob(_)) | None => Ok(None),
         }
     };
@@ -258,7 +262,7 @@ async fn store(
     said: Option<&str>,
     fetched: Fetched,
 ) -> Result<Found, Trouble> {
-    let Fetched { bytes, told, name } = fetched;
+    let Fetched { bytes, told, name, held: _held } = fetched;
     if bytes.is_empty() {
         return Err(Trouble::Failed("is empty".into()));
     }
@@ -273,11 +277,9 @@ async fn store(
     {
         return Err(Trouble::Kind(format!("is said to be {said}, and is {kind}")));
     }
-    let hash = sha256(&bytes);
-    let blob = Blob { media_type: kind.clone(), bytes };
-    app.log.store().put_blob(tenant, hash, blob).await?;
+    let stored = blobs::put(app, tenant, &kind, bytes).await?;
     Ok(Found {
-        url: blobs::url(&app.config, &hash),
+        url: blobs::url(&app.config, &stored.hash),
         media_type: Some(kind),
         original: Some((url.to_owned(), name)),
     })

@@ -17,7 +17,7 @@ mod ws;
 
 pub(crate) use agents::list_agents;
 pub(crate) use approvals::list_approvals;
-pub(crate) use blobs::{get_blob, put_blob};
+pub(crate) use blobs::{delete_blob, get_blob, put_blob};
 pub(crate) use events_in::publish_events;
 pub(crate) use events_out::watch as watch_events;
 pub(crate) use fork::{fork_session, unfinished};

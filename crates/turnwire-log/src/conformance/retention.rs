@@ -16,7 +16,7 @@ fn at_most(max_bytes: u64) -> Retention {
 /// What it takes to remove the events of a session between two places.
 fn removed(owner: &Owner, first: u64, last: u64) -> Removed {
     let bytes = (first..=last).map(|place| line(owner.no, place).len() as u64).sum();
-    Removed { events: last + 1 - first, bytes, sessions: 1, keys: 0 }
+    Removed { events: last + 1 - first, bytes, sessions: 1, ..Removed::default() }
 }
 
 /// That a session keeps everything from a place on, and nothing before.
@@ -217,15 +217,15 @@ pub(super) async fn the_oldest_go_until_the_rest_is_small_enough(bench: &mut Ben
     };
     assert_eq!(store.retain(at_most(6500)).await.unwrap(), Removed::default());
     let done = store.retain(at_most(4500)).await.unwrap();
-    assert_eq!(done, Removed { events: 4, bytes: 2000, sessions: 2, keys: 0 });
+    assert_eq!(done, Removed { events: 4, bytes: 2000, sessions: 2, ..Removed::default() });
     assert_eq!(firsts(store).await, [3, 3, 1]);
     let done = store.retain(at_most(2500)).await.unwrap();
-    assert_eq!(done, Removed { events: 4, bytes: 2000, sessions: 1, keys: 0 });
+    assert_eq!(done, Removed { events: 4, bytes: 2000, sessions: 1, ..Removed::default() });
     assert_eq!(firsts(store).await, [3, 3, 5]);
     // Both at once: what either wants.
-    let both = Retention { before_ms: Some(6), max_bytes: Some(1 << 30), keys_before_ms: None };
+    let both = Retention { before_ms: Some(6), max_bytes: Some(1 << 30), ..Retention::default() };
     let done = store.retain(both).await.unwrap();
-    assert_eq!(done, Removed { events: 2, bytes: 1000, sessions: 1, keys: 0 });
+    assert_eq!(done, Removed { events: 2, bytes: 1000, sessions: 1, ..Removed::default() });
     bench.see(async |store| assert_eq!(firsts(store).await, [5, 3, 5])).await;
     bench.store().retain(at_most(0)).await.unwrap();
     bench.see(async |store| assert_eq!(firsts(store).await, [5, 5, 5])).await;

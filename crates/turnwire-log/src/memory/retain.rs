@@ -43,6 +43,10 @@ impl Data {
                 removed.keys += (keys - tenant.keys.len()) as u64;
             }
         }
+        if let Some(before) = retention.blobs_before_ms {
+            let tenants = self.tenants.values_mut();
+            removed.blobs = tenants.map(|tenant| tenant.blobs.remove_unused(before)).sum();
+        }
         removed
     }
 }

@@ -1,6 +1,7 @@
 //! An append: what has to hold before it, and the rows beside its events.
 
 use super::batch::Batch;
+use super::blobs;
 use super::fault::Fault;
 use super::messages;
 use super::places;
@@ -53,6 +54,7 @@ pub(super) fn add(batch: &mut Batch<'_>, append: &Append) -> Result<(), Fault> {
     for id in &append.dequeue {
         messages::dequeue(batch.write()?, session, id)?;
     }
+    blobs::refer(batch, session, &append.references())?;
     if let Some(run) = run.filter(|run| run.count > 0) {
         batch.push(session, run);
     }

@@ -25,6 +25,8 @@ pub(super) struct Batch<'a> {
     pub(super) gone: Vec<i64>,
     /// Whether there are new words to index.
     pub(super) has_words: bool,
+    /// Whether there are pieces of blobs to remove.
+    pub(super) has_dead_pieces: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -45,6 +47,7 @@ impl<'a> Batch<'a> {
             changes: Vec::new(),
             gone: Vec::new(),
             has_words: false,
+            has_dead_pieces: false,
         }
     }
 

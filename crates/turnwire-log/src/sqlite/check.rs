@@ -1,11 +1,12 @@
 //! Looks through a whole store for what is damaged, missing or left over.
 
+use super::blobs;
 use super::fault::Fault;
 use super::file::Use;
 use super::messages;
 use super::run::Run;
 use super::tail::Tails;
-use super::{SqliteStore, places, with};
+use super::{SqliteStore, places, schema, with};
 use crate::error::Result;
 use crate::store::SessionKey;
 use rusqlite::{Connection, Row};
@@ -259,14 +260,44 @@ impl Look<'_> {
     }
 
     fn blobs(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+        if schema::user_version(self.conn)? < 2 {
+            return self.first_blobs(progress);
+        }
+        let total = self.count("SELECT count(*) FROM blobs")?;
+        let conn = self.conn;
+        let (mut done, mut wrong) = (0, Vec::new());
+        blobs::each(conn, |hash, header| {
+            if !blobs::is_whole(conn, header)? {
+                wrong.push(format!("blob {hash} is not what was written"));
+            }
+            done += 1;
+            progress(Progress { stage: "blobs", done, total });
+            Ok(())
+        })?;
+        for text in wrong {
+            self.add(Kind::Blob, None, None, text);
+        }
+        let lost = self.count(
+            "SELECT count(*) FROM blob_pieces
+             WHERE upload NOT IN (SELECT no FROM blob_uploads)
+               AND upload NOT IN (SELECT upload FROM blob_info WHERE upload IS NOT NULL)",
+        )?;
+        if lost > 0 {
+            let text = format!("{lost} pieces are of blobs that are not there");
+            self.add(Kind::Orphan, None, None, text);
+        }
+        Ok(())
+    }
+
+    /// The same for a file of the first version, in which each blob is one row.
+    fn first_blobs(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
         let total = self.count("SELECT count(*) FROM blobs")?;
         let mut rows = self.conn.prepare("SELECT hash, media_type, crc, bytes FROM blobs")?;
         let mut rows = rows.query([])?;
         let mut done = 0;
         while let Some(row) = rows.next()? {
             let media_type: String = row.get(1)?;
-            if row.get::<_, i64>(2)? != messages::blob_crc(&media_type, row.get_ref(3)?.as_blob()?)
-            {
+            if row.get::<_, i64>(2)? != blobs::blob_crc(&media_type, row.get_ref(3)?.as_blob()?) {
                 let hash = messages::hex(row.get_ref(0)?.as_blob()?);
                 self.add(Kind::Blob, None, None, format!("blob {hash} is not what was written"));
             }

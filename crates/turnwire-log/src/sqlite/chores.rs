@@ -1,11 +1,13 @@
 //! What the writer does when it has nothing else to do, a little at a time: words are indexed, and
-//! the rows of deleted sessions removed. What is left of it is in the tables, so that it goes on
+//! the rows of deleted sessions and the pieces of deleted blobs removed. What is left of it is in the tables, so that it goes on
 //! after a crash.
 
 use super::batch::Batch;
+use super::blobs;
 use super::fault::Fault;
 use super::search;
 use crate::error::Error;
+use crate::log::now_ms;
 use rusqlite::{Connection, OptionalExtension};
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,7 @@ const ROWS: i64 = 64;
 pub(super) enum Chore {
     Index,
     Remove,
+    Pieces,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,9 @@ impl Chores {
         }
         if conn.prepare_cached("SELECT 1 FROM deleted LIMIT 1")?.exists([])? {
             chores.add(Chore::Remove);
+        }
+        if blobs::has_dead_pieces(conn)? {
+            chores.add(Chore::Pieces);
         }
         Ok(chores)
     }
@@ -89,6 +95,7 @@ impl Chore {
         match self {
             Self::Index => search::step(conn),
             Self::Remove => remove(conn),
+            Self::Pieces => blobs::remove_pieces(conn),
         }
     }
 }
@@ -138,7 +145,8 @@ fn remove(conn: &Connection) -> Result<bool, Fault> {
         conn.prepare_cached("DELETE FROM unindexed WHERE no = ?1")?.execute([no])?;
         conn.prepare_cached("DELETE FROM messages WHERE no = ?1")?.execute([no])?;
     }
-    if segments == 0 && messages.is_empty() {
+    let references = blobs::forget(conn, session, now_ms())?;
+    if segments == 0 && messages.is_empty() && !references {
         conn.prepare_cached("DELETE FROM queue WHERE session = ?1")?.execute([session])?;
         conn.prepare_cached("DELETE FROM keys WHERE session = ?1")?.execute([session])?;
         conn.prepare_cached("DELETE FROM deleted WHERE session = ?1")?.execute([session])?;

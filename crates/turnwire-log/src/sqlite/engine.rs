@@ -6,14 +6,15 @@ use super::fault::Fault;
 use super::readers::Bound;
 use super::tail::Tails;
 use super::writer::{Company, Job};
-use super::{SqliteStore, chores, events, gone, messages, retain, sessions};
+use super::{SqliteStore, blobs, chores, events, gone, messages, retain, sessions};
 use crate::error::Result;
 use crate::store::{
-    Append, Blob, KeyRecord, Lease, Lines, MessageQuery, NewSession, Pending, Queued, Removed,
-    Retention, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, Store,
-    StoredMessage,
+    Append, BlobInfo, KeyRecord, Lease, Lines, MessageQuery, NewBlob, NewSession, Pending, Queued,
+    References, Removed, Retention, SessionKey, SessionNo, SessionPatch, SessionQuery,
+    SessionRecord, Store, StoredMessage, UploadNo,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +31,11 @@ fn make(batch: &mut Batch<'_>, new: &NewSession) -> Result<(SessionRecord, bool)
     }
     batch.has_words |= !new.title.is_empty();
     let conn = batch.write()?;
-    Ok((sessions::create(conn, new, batch)?, true))
+    let record = sessions::create(conn, new, batch)?;
+    let mut references = References::default();
+    references.add_fields(&new.metadata);
+    blobs::refer(batch, record.no.0, &references)?;
+    Ok((record, true))
 }
 
 #[async_trait]
@@ -48,6 +53,9 @@ impl Store for SqliteStore {
             let (record, made) = make(batch, &new)?;
             if made {
                 messages::enqueue(batch.write()?, record.no.0, &waits)?;
+                let mut references = References::default();
+                references.add(&waits.json);
+                blobs::refer(batch, record.no.0, &references)?;
             }
             Ok((record, made))
         })
@@ -95,7 +103,11 @@ impl Store for SqliteStore {
             batch.known(session.0)?;
             batch.has_words |= patch.title.is_some();
             let conn = batch.write()?;
-            sessions::patch(conn, session, &patch, batch)
+            let record = sessions::patch(conn, session, &patch, batch)?;
+            let mut references = References::default();
+            patch.metadata.iter().for_each(|metadata| references.add_fields(metadata));
+            blobs::refer(batch, session.0, &references)?;
+            Ok(record)
         })
         .await
     }
@@ -189,7 +201,12 @@ impl Store for SqliteStore {
             batch.known(session.0)?;
             batch.has_words = true;
             let conn = batch.write()?;
-            messages.iter().try_for_each(|message| messages::put(conn, session.0, message))
+            let mut references = References::default();
+            for message in &messages {
+                messages::put(conn, session.0, message)?;
+                references.add(&message.json);
+            }
+            blobs::refer(batch, session.0, &references)
         })
         .await
     }
@@ -204,17 +221,69 @@ impl Store for SqliteStore {
         self.readers.query(move |conn| messages::key(conn, &file, &tenant, &key)).await
     }
 
-    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
-        let tenant = tenant.to_owned();
-        self.write(Company::Any, move |batch| {
-            messages::put_blob(batch.write()?, &tenant, hash, &blob)
-        })
-        .await
+    async fn begin_upload(&self) -> Result<UploadNo> {
+        self.write(Company::Any, blobs::begin_upload).await.map(UploadNo)
     }
 
-    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
+    async fn add_piece(&self, upload: UploadNo, bytes: Bytes) -> Result<()> {
+        let size = bytes.len();
+        let add = move |batch: &mut Batch<'_>| blobs::add_piece(batch, upload.0, &bytes);
+        self.write_bytes(Company::Any, size, add).await.map(drop)
+    }
+
+    fn abandon_upload(&self, upload: UploadNo) {
+        let abandon = move |batch: &mut Batch<'_>| blobs::abandon(batch, upload.0);
+        let (job, _) = Job::task(Company::Any, abandon);
+        // Whoever opens the store again removes it.
+        let _ = self.send(job);
+    }
+
+    async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)> {
+        let size = new.bytes.len();
+        self.write_bytes(Company::Any, size, move |batch| blobs::store(batch, &new)).await
+    }
+
+    async fn blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
         let (tenant, file) = (tenant.to_owned(), self.shared.file.clone());
-        self.readers.query(move |conn| messages::blob(conn, &file, &tenant, hash)).await
+        self.readers.query(move |conn| blobs::info(conn, &file, &tenant, hash)).await
+    }
+
+    async fn touch_blob(
+        &self,
+        tenant: &str,
+        hash: [u8; 32],
+        now_ms: i64,
+    ) -> Result<Option<BlobInfo>> {
+        let owned = tenant.to_owned();
+        let look = move |conn: &Connection| Ok(blobs::is_unused(conn, &owned, hash)?);
+        if self.readers.query(look).await? {
+            let tenant = tenant.to_owned();
+            let touch =
+                move |batch: &mut Batch<'_>| blobs::touch_unused(batch, &tenant, hash, now_ms);
+            self.write(Company::Any, touch).await?;
+        }
+        self.blob_info(tenant, hash).await
+    }
+
+    async fn blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+        let (tenant, file) = (tenant.to_owned(), self.shared.file.clone());
+        self.readers.query(move |conn| blobs::read(conn, &file, &tenant, hash, from)).await
+    }
+
+    async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()> {
+        let (tenant, media_type) = (tenant.to_owned(), media_type.to_owned());
+        self.write(Company::Any, move |batch| blobs::set_type(batch, &tenant, hash, &media_type))
+            .await
+    }
+
+    async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool> {
+        let tenant = tenant.to_owned();
+        self.write(Company::Any, move |batch| blobs::delete(batch, &tenant, hash)).await
+    }
+
+    async fn blob_bytes(&self, tenant: &str) -> Result<u64> {
+        let tenant = tenant.to_owned();
+        self.readers.query(move |conn| Ok(blobs::usage(conn, &tenant)?)).await
     }
 
     async fn retain(&self, retention: Retention) -> Result<Removed> {

@@ -1,10 +1,10 @@
-//! Finished messages, the queue, keys and blobs: rows that come back as they were given.
+//! Finished messages, the queue and keys: rows that come back as they were given.
 
 use super::fault::Fault;
 use super::places;
 use super::search;
 use crate::error::Error;
-use crate::store::{Blob, KeyRecord, MessageQuery, Queued, StoredMessage};
+use crate::store::{KeyRecord, MessageQuery, Queued, StoredMessage};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::fmt::Write as _;
@@ -54,11 +54,6 @@ fn queued_crc(queued: &Queued) -> i64 {
 fn key_crc(key: &KeyRecord) -> i64 {
     let (tenant, name) = (key.tenant.as_bytes(), key.key.as_bytes());
     crc(&[tenant, name, &key.fingerprint, key.answer.as_bytes()])
-}
-
-/// The sum of a blob.
-pub(super) fn blob_crc(media_type: &str, bytes: &[u8]) -> i64 {
-    crc(&[media_type.as_bytes(), bytes])
 }
 
 /// What a row holds, and whether it is what was written.
@@ -282,44 +277,6 @@ pub(super) fn put_key(
         key.fingerprint,
         key.answer,
         key_crc(key)
-    ])?;
-    Ok(())
-}
-
-pub(super) fn blob(
-    conn: &Connection,
-    file: &Path,
-    tenant: &str,
-    hash: [u8; 32],
-) -> Result<Option<Blob>, Fault> {
-    let found = conn
-        .prepare_cached("SELECT media_type, crc, bytes FROM blobs WHERE tenant = ?1 AND hash = ?2")?
-        .query_one(params![tenant, hash], |row| {
-            let bytes = Bytes::from(row.get::<_, Vec<u8>>(2)?);
-            let blob = Blob { media_type: row.get(0)?, bytes };
-            let is_sound = row.get::<_, i64>(1)? == blob_crc(&blob.media_type, &blob.bytes);
-            Ok((blob, is_sound))
-        })
-        .optional()?;
-    found.map(|found| sound(found, file, &format!("blob {}", hex(&hash)))).transpose()
-}
-
-pub(super) fn put_blob(
-    conn: &Connection,
-    tenant: &str,
-    hash: [u8; 32],
-    blob: &Blob,
-) -> Result<(), Fault> {
-    conn.prepare_cached(
-        "INSERT OR IGNORE INTO blobs (tenant, hash, media_type, crc, bytes)
-         VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![
-        tenant,
-        hash,
-        blob.media_type,
-        blob_crc(&blob.media_type, &blob.bytes),
-        &*blob.bytes
     ])?;
     Ok(())
 }

@@ -4,12 +4,14 @@ mod plan;
 
 use super::SqliteStore;
 use super::batch::Batch;
+use super::blobs;
 use super::fault::Fault;
 use super::places;
 use super::run::Run;
 use super::tail::{Change, Piece};
 use super::writer::Company;
 use crate::error::Result;
+use crate::log::now_ms;
 use crate::store::{Removed, Retention};
 use plan::{Cut, Waiting};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -42,7 +44,28 @@ pub(super) async fn run(store: &SqliteStore, retention: Retention) -> Result<Rem
             }
         }
     }
+    if let Some(before_ms) = retention.blobs_before_ms {
+        removed.blobs = unused_blobs(store, before_ms).await?;
+    }
     Ok(removed)
+}
+
+/// Removes the blobs that nobody has referred to since a time.
+async fn unused_blobs(store: &SqliteStore, before_ms: i64) -> Result<u64> {
+    let forget = |batch: &mut Batch<'_>| match blobs::deleted_with_references(batch.look())? {
+        Some(session) => blobs::forget(batch.write()?, session, now_ms()),
+        None => Ok(false),
+    };
+    while store.write(Company::Any, forget).await? {}
+    let mut removed = 0;
+    loop {
+        let some = move |batch: &mut Batch<'_>| blobs::remove_unused(batch, before_ms);
+        let some = store.write(Company::Any, some).await?;
+        removed += some;
+        if blobs::was_last(some) {
+            return Ok(removed);
+        }
+    }
 }
 
 fn add(sum: &mut Removed, more: Removed) {
@@ -50,6 +73,7 @@ fn add(sum: &mut Removed, more: Removed) {
     sum.bytes += more.bytes;
     sum.sessions += more.sessions;
     sum.keys += more.keys;
+    sum.blobs += more.blobs;
 }
 
 fn keys(batch: &mut Batch<'_>, before_ms: i64) -> Result<usize, Fault> {

@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) const APPLICATION_ID: i32 = 0x5477_6972;
 
 /// Each step makes the next version. Steps that were released are never changed.
-pub(super) const STEPS: &[&str] = &[VERSION_1];
+pub(super) const STEPS: &[&str] = &[VERSION_1, VERSION_2];
 
 /// Small appends go to `tail`, in the order in which they came, because an index over all sessions
 /// costs a page of writing for each of them. When enough of a session has gathered there, it moves
@@ -126,6 +126,51 @@ CREATE TABLE deleted (session INTEGER PRIMARY KEY, left_in_tail INTEGER NOT NULL
 
 -- Written and emptied again to see whether there is room.
 CREATE TABLE probe (filler BLOB NOT NULL) STRICT;
+";
+
+/// Blobs in pieces, how many bytes a tenant has of them, and which sessions refer to which. References
+/// of sessions that were there before are not known: blobs of that time are not tracked, and stay.
+const VERSION_2: &str = "
+CREATE TABLE blob_uploads (
+    no INTEGER PRIMARY KEY AUTOINCREMENT,
+    size INTEGER NOT NULL,
+    is_dead INTEGER NOT NULL
+) STRICT;
+CREATE INDEX blob_uploads_dead ON blob_uploads (no) WHERE is_dead;
+
+CREATE TABLE blob_pieces (
+    no INTEGER PRIMARY KEY,
+    upload INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    bytes BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX blob_pieces_place ON blob_pieces (upload, start);
+
+CREATE TABLE blob_info (
+    blob INTEGER PRIMARY KEY,
+    size INTEGER NOT NULL,
+    upload INTEGER,
+    is_tracked INTEGER NOT NULL,
+    unused_ms INTEGER
+) STRICT;
+CREATE INDEX blob_info_unused ON blob_info (unused_ms) WHERE unused_ms IS NOT NULL;
+
+CREATE TABLE blob_references (
+    tenant TEXT NOT NULL,
+    hash BLOB NOT NULL,
+    session INTEGER NOT NULL,
+    PRIMARY KEY (tenant, hash, session)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_references_session ON blob_references (session);
+
+CREATE TABLE blob_usage (
+    tenant TEXT PRIMARY KEY,
+    bytes INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO blob_info SELECT no, length(bytes), NULL, 0, NULL FROM blobs;
+INSERT INTO blob_usage SELECT tenant, sum(length(bytes)) FROM blobs GROUP BY tenant;
 ";
 
 /// Brings the tables to the latest of the given versions, a transaction for each step.

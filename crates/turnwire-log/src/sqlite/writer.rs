@@ -40,6 +40,9 @@ pub(super) trait Task: Send {
     fn finish(self: Box<Self>, result: Result<()>);
 
     fn company(&self) -> Company;
+
+    /// About how much it writes.
+    fn bytes(&self) -> usize;
 }
 
 /// Whether a request can be in a transaction with others.
@@ -54,6 +57,7 @@ pub(super) enum Company {
 struct Asked<T, F> {
     work: F,
     company: Company,
+    bytes: usize,
     found: Option<T>,
     answer: oneshot::Sender<Result<T>>,
 }
@@ -77,6 +81,10 @@ where
     fn company(&self) -> Company {
         self.company
     }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Job {
@@ -84,8 +92,17 @@ impl Job {
         company: Company,
         work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> (Self, oneshot::Receiver<Result<T>>) {
+        Self::large_task(company, 0, work)
+    }
+
+    /// A task that writes about so many bytes.
+    pub(super) fn large_task<T: Send + 'static>(
+        company: Company,
+        bytes: usize,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> (Self, oneshot::Receiver<Result<T>>) {
         let (answer, answered) = oneshot::channel();
-        (Self::Task(Box::new(Asked { work, company, found: None, answer })), answered)
+        (Self::Task(Box::new(Asked { work, company, bytes, found: None, answer })), answered)
     }
 
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), Fault> {
@@ -112,7 +129,7 @@ impl Job {
     fn bytes(&self) -> usize {
         match self {
             Self::Append(append, _) => append.lines.as_ref().map_or(0, |lines| lines.bytes.len()),
-            Self::Task(_) => 0,
+            Self::Task(task) => task.bytes(),
         }
     }
 }
@@ -291,6 +308,9 @@ impl Writer {
                 if batch.has_words {
                     shared.unindexed.store(true, Ordering::Release);
                     self.chores.add(Chore::Index);
+                }
+                if batch.has_dead_pieces {
+                    self.chores.add(Chore::Pieces);
                 }
                 self.book.committed();
                 self.rows.committed();

@@ -2,6 +2,7 @@
 #![cfg(feature = "sqlite")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod blobs;
 mod common;
 mod conformance;
 mod crash;

@@ -286,6 +286,7 @@ pub(crate) const ROUTES: &[Route] = &[
         answers: &[
             answer(201, JSON, "{id, url, size, media_type}"),
             answer(200, JSON, "They were there already"),
+            answer(507, JSON, "The tenant has too many bytes of blobs"),
         ],
         handler: || post(routes::put_blob),
     },
@@ -299,6 +300,17 @@ pub(crate) const ROUTES: &[Route] = &[
         body: None,
         answers: &[answer(200, ANY, "The bytes")],
         handler: || get(routes::get_blob),
+    },
+    Route {
+        method: Delete,
+        path: "/v1/blobs/{hash}",
+        access: Needs(Chat),
+        id: "deleteBlob",
+        summary: "Remove a blob, also where sessions refer to it",
+        params: &[param("hash", Path, Text, "64 hexadecimal digits")],
+        body: None,
+        answers: &[answer(204, NONE, "Gone, also after a crash")],
+        handler: || delete(routes::delete_blob),
     },
     Route {
         method: Get,

@@ -102,6 +102,17 @@ pub(crate) fn is_passive(essence: &str) -> bool {
     PASSIVE.contains(&essence)
 }
 
+/// Whether a type that is told for bytes takes the place of one that was told before. Whoever stores a
+/// picture first as something else does not keep it from being displayed.
+pub(crate) fn outranks(essence: &str, stored: &str) -> bool {
+    let rank = |essence: &str| match essence {
+        UNKNOWN => 0,
+        essence if is_passive(essence) => 2,
+        _ => 1,
+    };
+    rank(essence) > rank(&essence_or_unknown(stored))
+}
+
 fn is_script_or_style(essence: &str) -> bool {
     essence == "text/css"
         || ["javascript", "ecmascript", "jscript", "livescript"]
@@ -144,6 +155,22 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(essence(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_type_takes_the_place_of_one_that_says_less() {
+        for (new, stored, expected) in [
+            ("image/png", "text/html", true),
+            ("image/png", UNKNOWN, true),
+            ("image/png", "image/jpeg", false),
+            ("image/png", "image/png, text/html", true),
+            ("text/html", "image/png", false),
+            ("text/html", "text/csv", false),
+            ("text/csv", UNKNOWN, true),
+            (UNKNOWN, UNKNOWN, false),
+        ] {
+            assert_eq!(outranks(new, stored), expected, "{new} {stored}");
         }
     }
 

@@ -4,8 +4,9 @@ mod agents;
 
 use super::Config;
 use super::LinksConfig;
-use super::limits::Limits;
+use super::limits::{Limits, Retention};
 use super::problem::{Problem, Source};
+use std::time::Duration;
 
 pub(crate) fn check(config: &Config, source: &Source<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -14,6 +15,7 @@ pub(crate) fn check(config: &Config, source: &Source<'_>) -> Vec<Problem> {
     agents::check(config, &mut wrong);
     credentials(config, &mut wrong);
     limits(&config.limits, &mut wrong);
+    retention(&config.retention, &mut wrong);
     budgets(&config.limits, &mut wrong);
     links(&config.links, &mut wrong);
     problems
@@ -123,7 +125,25 @@ fn budgets(limits: &Limits, wrong: &mut Wrong<'_>) {
     if limits.buffered < limits.buffered_per_tenant {
         wrong(&["limits", "buffered"], smaller("buffered_per_tenant"));
     }
+    if limits.uploads_per_tenant < limits.blob {
+        wrong(&["limits", "uploads_per_tenant"], smaller("blob"));
+    }
+    if limits.uploads < limits.uploads_per_tenant {
+        wrong(&["limits", "uploads"], smaller("uploads_per_tenant"));
+    }
 }
+
+fn retention(retention: &Retention, wrong: &mut Wrong<'_>) {
+    let blobs = retention.blobs.0;
+    if !blobs.is_zero() && blobs < LEAST_BLOBS {
+        let message = "at least 10m, so that a message can still refer to what was uploaded; \
+                       0s keeps them for ever";
+        wrong(&["retention", "blobs"], message.into());
+    }
+}
+
+/// The shortest time for which a blob stays to which no session refers.
+const LEAST_BLOBS: Duration = Duration::from_mins(10);
 
 fn links(links: &LinksConfig, wrong: &mut Wrong<'_>) {
     let counts = [

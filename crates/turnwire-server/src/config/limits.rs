@@ -20,6 +20,12 @@ pub struct Limits {
     pub websocket_frame: Size,
     /// One blob.
     pub blob: Size,
+    /// All blobs of one tenant together. 0: no limit.
+    pub blobs: Size,
+    /// Bytes of uploads that have not finished, of everybody together. They are in the store.
+    pub uploads: Size,
+    /// Bytes of one tenant's uploads that have not finished.
+    pub uploads_per_tenant: Size,
     /// The head of a request: its first line and headers.
     pub headers: Size,
     /// How long a client may take for the head of a request.
@@ -64,6 +70,9 @@ impl Default for Limits {
             event: Size::mib(4),
             websocket_frame: Size::mib(1),
             blob: Size::mib(64),
+            blobs: Size::mib(10 * 1024),
+            uploads: Size::mib(4 * 1024),
+            uploads_per_tenant: Size::mib(1024),
             headers: Size::kib(16),
             headers_timeout: seconds(10),
             body_timeout: seconds(30),
@@ -85,7 +94,7 @@ impl Default for Limits {
     }
 }
 
-/// `[retention]`: nothing is removed unless one of these says so.
+/// `[retention]`: events and messages stay unless one of these says otherwise.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
@@ -95,13 +104,21 @@ pub struct Retention {
     pub bytes: Option<Size>,
     /// How long a repeated `Idempotency-Key` is known.
     pub keys: Time,
+    /// How long a blob stays to which no session refers. Zero: for ever.
+    pub blobs: Time,
     /// How often this is looked at.
     pub every: Time,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { age: None, bytes: None, keys: seconds(86_400), every: seconds(300) }
+        Self {
+            age: None,
+            bytes: None,
+            keys: seconds(86_400),
+            blobs: seconds(7 * 86_400),
+            every: seconds(300),
+        }
     }
 }
 

@@ -52,6 +52,11 @@ impl ByteBudget {
 }
 
 impl ReservedBytes {
+    /// How many bytes are counted.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Counts more bytes, or refuses them: then what was counted before stays as it is.
     pub(crate) fn grow(&mut self, bytes: usize) -> ApiResult<()> {
         let mut state = self.budget.state.lock();

@@ -88,6 +88,12 @@ pub(super) fn of(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String
     }
 }
 
+/// The type that a message tells: of older media blocks only the family is known.
+pub(super) fn said(text: &str) -> Option<String> {
+    let is_family = ["image/*", "audio/*", "video/*"].contains(&text);
+    if is_family { Some(text.to_owned()) } else { essence(text) }
+}
+
 /// What stands before the `/`.
 pub(super) fn family(kind: &str) -> &str {
     kind.split('/').next().unwrap_or_default()

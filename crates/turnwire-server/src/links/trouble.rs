@@ -15,15 +15,13 @@ pub(super) enum Trouble {
     Kind(String),
     /// It cannot be had.
     Failed(Cow<'static, str>),
-    /// A limit that is shared with other requests.
-    Limit(ApiError),
-    /// The store failed.
-    Store(turnwire_log::Error),
+    /// The link is not to blame: a limit, or the store.
+    Other(ApiError),
 }
 
-impl From<turnwire_log::Error> for Trouble {
-    fn from(error: turnwire_log::Error) -> Self {
-        Self::Store(error)
+impl<E: Into<ApiError>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
     }
 }
 
@@ -56,8 +54,7 @@ impl Trouble {
                      POST /v1/blobs, and refer to its URL",
                 )
             }
-            Self::Limit(error) => error,
-            Self::Store(error) => error.into(),
+            Self::Other(error) => error,
         }
     }
 }

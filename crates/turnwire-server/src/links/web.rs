@@ -8,6 +8,7 @@ use super::address::is_public;
 use super::trouble::Trouble;
 use super::{Fetched, name_of};
 use crate::config::{HostName, LinksConfig};
+use crate::limits::ReservedBytes;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
@@ -48,6 +49,7 @@ impl Web {
         config: &LinksConfig,
         mut url: Url,
         most: usize,
+        held: ReservedBytes,
     ) -> Result<Fetched, Trouble> {
         for _ in 0..=config.redirects {
             let response = self.ask(config, &url).await?;
@@ -64,7 +66,7 @@ impl Web {
                     format!("was answered with the status {}", status.as_u16()).into(),
                 ));
             }
-            return read(response, &url, most).await;
+            return read(response, &url, most, held).await;
         }
         Err(Trouble::Failed(format!("leads elsewhere more than {} times", config.redirects).into()))
     }
@@ -168,7 +170,12 @@ fn why(error: &reqwest::Error) -> Trouble {
 }
 
 /// Reads an answer for as long as it is not too much, whatever it says of its length.
-async fn read(mut response: Response, url: &Url, most: usize) -> Result<Fetched, Trouble> {
+async fn read(
+    mut response: Response,
+    url: &Url,
+    most: usize,
+    mut held: ReservedBytes,
+) -> Result<Fetched, Trouble> {
     let headers = response.headers();
     // None was asked for.
     if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
@@ -189,7 +196,8 @@ async fn read(mut response: Response, url: &Url, most: usize) -> Result<Fetched,
         if bytes.len().saturating_add(chunk.len()) > most {
             return Err(Trouble::TooLarge(most));
         }
+        held.grow(chunk.len())?;
         bytes.extend_from_slice(&chunk);
     }
-    Ok(Fetched { bytes: bytes.freeze(), told, name: name_of(url) })
+    Ok(Fetched { bytes: bytes.freeze(), told, name: name_of(url), held })
 }

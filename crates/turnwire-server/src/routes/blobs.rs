@@ -2,23 +2,27 @@
 
 use crate::Caller;
 use crate::app::App;
-use crate::auth::sha256;
-use crate::blobs::{self, media_type};
-use crate::config::Sha256;
+use crate::blobs::{self, Upload, media_type};
+use crate::config::{Sha256, Size};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, read_body};
+use crate::extract::{BodyReader, Pace, Path};
+use crate::limits::ReservedBytes;
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
-use turnwire_log::store::Blob;
+use turnwire_log::Store;
 
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
@@ -32,7 +36,7 @@ const PROTECTION: [(HeaderName, &str); 2] =
 struct Stored {
     id: String,
     url: String,
-    size: usize,
+    size: u64,
     media_type: String,
 }
 
@@ -46,29 +50,66 @@ pub async fn put_blob(
         ApiError::bad_request("invalid content-type: expected one media type")
             .hint("for example `image/png`; without one the bytes are application/octet-stream")
     })?;
-    let limit = app.config.limits.blob.bytes();
-    let bytes = read_body(&app, caller.tenant(), request, limit).await?;
-    let (hash, size) = (sha256(&bytes), bytes.len());
-    let (id, url) = (blobs::id(&hash), blobs::url(&app.config, &hash));
-    let (media_type, status) = put(&app, &caller, hash, Blob { media_type, bytes }).await?;
-    Ok((status, Json(Stored { id, url, size, media_type })))
+    let (limits, tenant) = (&app.config.limits, caller.tenant());
+    let announced = announced_size(request.headers());
+    if announced.is_some_and(|size| size > limits.blob.0) {
+        return Err(too_large(limits.blob));
+    }
+    let mut upload = Upload::begin(&app, tenant, announced).await?;
+    let mut body = BodyReader::new(request.into_body(), Pace::new(limits));
+    while let Some(bytes) = body.next().await? {
+        if upload.size().saturating_add(bytes.len() as u64) > limits.blob.0 {
+            return Err(too_large(limits.blob));
+        }
+        upload.write(bytes).await?;
+    }
+    let blobs::Stored { hash, info, is_new } = upload.finish(&media_type).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let stored = Stored {
+        id: blobs::id(&hash),
+        url: blobs::url(&app.config, &hash),
+        size: info.size,
+        media_type: media_type::essence_or_unknown(&info.media_type),
+    };
+    Ok((status, Json(stored)))
 }
 
-/// Stores bytes that are not there yet, and says what they are.
-async fn put(
-    app: &App,
-    caller: &Caller,
-    hash: [u8; 32],
-    blob: Blob,
-) -> ApiResult<(String, StatusCode)> {
-    let store = app.log.store();
-    // Whoever came first has said what they are.
-    if let Some(there) = store.blob(caller.tenant(), hash).await? {
-        return Ok((there.media_type, StatusCode::OK));
+fn announced_size(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn too_large(limit: Size) -> ApiError {
+    ApiError::too_large(format!("a blob may have {} bytes; nothing was stored", limit.0))
+        .hint("the operator sets `limits.blob`")
+}
+
+/// `DELETE /v1/blobs/{hash}`
+pub async fn delete_blob(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> ApiResult<StatusCode> {
+    if caller.0.sessions.is_some() {
+        return Err(ApiError::forbidden(
+            "these credentials reach some sessions only, and others may use the blob",
+        )
+        .hint("use a token that reaches all sessions of its tenant"));
     }
-    let media_type = blob.media_type.clone();
-    store.put_blob(caller.tenant(), hash, blob).await?;
-    Ok((media_type, StatusCode::CREATED))
+    if app.log.store().delete_blob(caller.tenant(), parse_id(&id)?).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(no_blob())
+    }
+}
+
+fn parse_id(id: &str) -> ApiResult<[u8; 32]> {
+    id.parse::<Sha256>().map(|hash| hash.0).map_err(|_| {
+        ApiError::bad_request("this is no id of a blob: 64 hexadecimal digits, its SHA-256")
+    })
+}
+
+fn no_blob() -> ApiError {
+    ApiError::not_found("there is no such blob")
 }
 
 /// `GET /v1/blobs/{hash}`
@@ -92,40 +133,84 @@ pub async fn get_blob(
 }
 
 async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> ApiResult<Response> {
-    let hash = id.parse::<Sha256>().map_err(|_| {
-        ApiError::bad_request("this is no id of a blob: 64 hexadecimal digits, its SHA-256")
-    })?;
-    let blob = app.log.store().blob(caller.tenant(), hash.0).await?;
-    let Blob { media_type, bytes } =
-        blob.ok_or_else(|| ApiError::not_found("there is no such blob"))?;
-    let tag = format!("\"{}\"", blobs::id(&hash.0));
-    let mut headers = headers(&media_type, &tag);
+    let (hash, tenant) = (parse_id(id)?, caller.tenant());
+    let info = app.log.store().blob_info(tenant, hash).await?.ok_or_else(no_blob)?;
+    let tag = format!("\"{}\"", blobs::id(&hash));
+    let mut headers = headers(&info.media_type, &tag);
     if asked.get_all(IF_NONE_MATCH).iter().any(|value| names(value, &tag)) {
         headers.remove(CONTENT_TYPE);
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
     let range = asked.get(RANGE).filter(|_| asked.get(IF_RANGE).is_none_or(|of| *of == *tag));
-    match range.and_then(|range| part(range.to_str().ok()?, bytes.len())) {
-        None => Ok((headers, bytes).into_response()),
-        Some(Part::Some(range)) => {
-            let last = range.end.saturating_sub(1);
-            put_in(
-                &mut headers,
-                CONTENT_RANGE,
-                &format!("bytes {}-{last}/{}", range.start, bytes.len()),
-            );
-            Ok((StatusCode::PARTIAL_CONTENT, headers, bytes.slice(range)).into_response())
-        }
+    let (status, range) = match range.and_then(|range| part(range.to_str().ok()?, info.size)) {
+        None => (StatusCode::OK, 0..info.size),
+        Some(Part::Some(range)) => (StatusCode::PARTIAL_CONTENT, range),
         Some(Part::Beyond) => {
             let error = ApiError::new(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 "range_not_satisfiable",
-                format!("there are only {} bytes", bytes.len()),
+                format!("there are only {} bytes", info.size),
             );
             let mut response = error.into_response();
-            put_in(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{}", bytes.len()));
-            Ok(response)
+            put_in(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{}", info.size));
+            return Ok(response);
         }
+    };
+    if status == StatusCode::PARTIAL_CONTENT {
+        let last = range.end.saturating_sub(1);
+        put_in(&mut headers, CONTENT_RANGE, &format!("bytes {}-{last}/{}", range.start, info.size));
+    }
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+    let body = read_blob(app, tenant, hash, range).await?;
+    Ok((status, headers, body).into_response())
+}
+
+/// A part of a blob that is sent piece by piece: so much of it is in memory, and counted there.
+struct Download {
+    store: Arc<dyn Store>,
+    tenant: Arc<str>,
+    hash: [u8; 32],
+    range: Range<u64>,
+    /// A piece that was read before.
+    read: Option<Bytes>,
+    _held: ReservedBytes,
+}
+
+async fn read_blob(
+    app: &App,
+    tenant: &Arc<str>,
+    hash: [u8; 32],
+    range: Range<u64>,
+) -> ApiResult<Body> {
+    let store = app.log.store();
+    // Here an error still has a status.
+    let first = store.blob_piece(tenant, hash, range.start).await?.ok_or_else(no_blob)?;
+    let download = Download {
+        _held: app.buffered.reserve(tenant, first.len())?,
+        store: Arc::clone(store),
+        tenant: Arc::clone(tenant),
+        hash,
+        range,
+        read: Some(first),
+    };
+    Ok(Body::from_stream(stream::try_unfold(download, Download::next)))
+}
+
+impl Download {
+    async fn next(mut self) -> turnwire_log::Result<Option<(Bytes, Self)>> {
+        let Range { start, end } = self.range;
+        if start >= end {
+            return Ok(None);
+        }
+        let piece = match self.read.take() {
+            Some(piece) => Some(piece),
+            None => self.store.blob_piece(&self.tenant, self.hash, start).await?,
+        };
+        let removed = || turnwire_log::Error::Store("the blob was removed meanwhile".to_owned());
+        let mut piece = piece.filter(|piece| !piece.is_empty()).ok_or_else(removed)?;
+        piece.truncate(usize::try_from(end - start).unwrap_or(usize::MAX));
+        self.range.start += piece.len() as u64;
+        Ok(Some((piece, self)))
     }
 }
 
@@ -155,14 +240,14 @@ fn names(value: &HeaderValue, tag: &str) -> bool {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
-    Some(Range<usize>),
+    Some(Range<u64>),
     /// It begins behind the end.
     Beyond,
 }
 
 /// The part that a `Range` asks for. `None`: all of it, which is what a server may answer to a range
 /// that it does not understand, and to several.
-fn part(header: &str, size: usize) -> Option<Part> {
+fn part(header: &str, size: u64) -> Option<Part> {
     let (unit, range) = header.split_once('=')?;
     let (first, last) = range.trim().split_once('-')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -170,15 +255,15 @@ fn part(header: &str, size: usize) -> Option<Part> {
     }
     let (first, last) = (first.trim(), last.trim());
     let range = if first.is_empty() {
-        let count = last.parse::<usize>().ok()?;
+        let count = last.parse::<u64>().ok()?;
         size.saturating_sub(count)..size
     } else {
-        let first = first.parse::<usize>().ok()?;
+        let first = first.parse::<u64>().ok()?;
         let end = match last {
             "" => size,
-            last => last.parse::<usize>().ok()?.saturating_add(1).min(size),
+            last => last.parse::<u64>().ok()?.saturating_add(1).min(size),
         };
-        if last.parse::<usize>().is_ok_and(|last| last < first) {
+        if last.parse::<u64>().is_ok_and(|last| last < first) {
             return None;
         }
         first..end

@@ -2,7 +2,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "requests are written in place")]
 
-use crate::scene::Given::{self, Asking, Calling, Elsewhere, Idle, Nothing, Open};
+use crate::scene::Given::{self, Asking, Calling, Elsewhere, Idle, Nothing, Open, Stored};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
@@ -183,6 +183,7 @@ pub const ROWS: &[Row] = rows! {
     "putBlob" "" Nothing |s| post("/v1/blobs", &s.id);
     "getBlob" "" Nothing |s| get(format!("/v1/blobs/{}", s.blob));
     "putBlob" "that is there" Nothing |_| post("/v1/blobs", "opal-blob");
+    "deleteBlob" "" Stored |s| get(format!("/v1/blobs/{}", s.blob));
     "listAgents" "" Idle |_| get("/v1/agents?usage=true");
     "listApprovals" "" Asking |_| get("/v1/approvals");
     "createTicket" "" Nothing |_| post("/v1/tickets", "");

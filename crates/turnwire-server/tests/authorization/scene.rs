@@ -1,7 +1,7 @@
 //! What each cell of the matrix finds: a session with something in it that not everybody may see.
 
 use crate::running::within;
-use crate::setup::{ADMIN, Server};
+use crate::setup::{ADMIN, Server, hash};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::{Event, Fields};
@@ -27,6 +27,8 @@ pub enum Given {
     Asking,
     /// The agent `demo` waits for the result of a tool that its client runs.
     Calling,
+    /// No session, and a blob of its own.
+    Stored,
 }
 
 /// A session, and what is waited for in it.
@@ -57,6 +59,10 @@ impl Given {
             }
             Self::Asking => wait(server, &mut scene, "approve").await,
             Self::Calling => wait(server, &mut scene, "browser").await,
+            Self::Stored => {
+                assert_eq!(server.call("POST", "/v1/blobs", ADMIN, id).await.status, 201);
+                scene.blob = hash(id);
+            }
         }
         scene
     }

@@ -2,6 +2,7 @@
 //! only when the test says so.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -246,12 +247,44 @@ impl Store for Gate {
     async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
         self.store.key(tenant, key).await
     }
-    async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
+    async fn begin_upload(&self) -> Result<UploadNo> {
         self.writable()?;
-        self.store.put_blob(tenant, hash, blob).await
+        self.store.begin_upload().await
     }
-    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
-        self.store.blob(tenant, hash).await
+    async fn add_piece(&self, upload: UploadNo, bytes: Bytes) -> Result<()> {
+        self.writable()?;
+        self.store.add_piece(upload, bytes).await
+    }
+    fn abandon_upload(&self, upload: UploadNo) {
+        self.store.abandon_upload(upload);
+    }
+    async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)> {
+        self.writable()?;
+        self.store.store_blob(new).await
+    }
+    async fn blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
+        self.store.blob_info(tenant, hash).await
+    }
+    async fn touch_blob(
+        &self,
+        tenant: &str,
+        hash: [u8; 32],
+        now_ms: i64,
+    ) -> Result<Option<BlobInfo>> {
+        self.store.touch_blob(tenant, hash, now_ms).await
+    }
+    async fn blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+        self.store.blob_piece(tenant, hash, from).await
+    }
+    async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()> {
+        self.store.set_blob_type(tenant, hash, media_type).await
+    }
+    async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool> {
+        self.writable()?;
+        self.store.delete_blob(tenant, hash).await
+    }
+    async fn blob_bytes(&self, tenant: &str) -> Result<u64> {
+        self.store.blob_bytes(tenant).await
     }
     async fn retain(&self, retention: Retention) -> Result<Removed> {
         self.store.retain(retention).await

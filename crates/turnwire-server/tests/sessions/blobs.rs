@@ -5,7 +5,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
 use sha2::{Digest, Sha256};
-use turnwire_log::store::Blob;
+use turnwire_log::store::{BLOB_PIECE, Blob, Retention};
 use turnwire_server::Scope;
 
 /// Stores bytes past the checks of an upload, as an earlier version did.
@@ -43,7 +43,7 @@ async fn bytes_come_back_as_they_went() {
         "id": HELLO, "url": format!("http://127.0.0.1:4747{path}"), "size": 5, "media_type": "image/png",
     });
     assert_eq!(stored, expected);
-    // Whoever comes later finds what is there.
+    // Whoever comes later finds what is there, and cannot make a page of it.
     assert_eq!(put(&server, Some("text/html"), "hello").await.expect(200), expected);
     let blob = server.get(&path).await;
     assert_eq!((blob.status.as_u16(), &blob.bytes[..]), (200, &b"hello"[..]));
@@ -192,6 +192,136 @@ async fn a_content_type_that_is_not_one_media_type_is_refused() {
     // What recorders in browsers send.
     let recorded = put(&server, Some("video/webm;codecs=vp8,opus"), "x").await.expect(201);
     assert_eq!(recorded["media_type"], "video/webm");
+}
+
+#[tokio::test]
+async fn a_wrong_type_that_came_first_does_not_stay() {
+    let server = Server::new();
+    assert_eq!(
+        put(&server, None, "hello").await.expect(201)["media_type"],
+        "application/octet-stream"
+    );
+    for (told, expected) in [
+        ("text/html", "text/html"),
+        ("text/csv", "text/html"),
+        ("image/png", "image/png"),
+        ("text/html", "image/png"),
+        ("image/gif", "image/png"),
+    ] {
+        assert_eq!(put(&server, Some(told), "hello").await.expect(200)["media_type"], expected);
+        let blob = server.get(&format!("/v1/blobs/{HELLO}")).await;
+        assert_eq!(blob.headers["content-type"], expected, "{told}");
+    }
+}
+
+/// A blob of three pieces and a bit.
+fn large() -> Bytes {
+    (0..=250).cycle().take(3 * BLOB_PIECE + 100).collect()
+}
+
+fn path_of(bytes: &[u8]) -> String {
+    format!("/v1/blobs/{}", turnwire_server::blobs::id(&Sha256::digest(bytes).into()))
+}
+
+#[tokio::test]
+async fn a_large_blob_comes_back_whole_and_in_parts() {
+    let server = Server::new();
+    let (bytes, path) = (large(), path_of(&large()));
+    let chunks: Vec<Result<Bytes, std::io::Error>> =
+        bytes.chunks(100_000).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+    let body = Body::from_stream(futures_util::stream::iter(chunks));
+    let stored = put(&server, Some("image/png"), body).await.expect(201);
+    assert_eq!(stored["size"], bytes.len());
+    let again = put(&server, Some("image/png"), bytes.clone()).await.expect(200);
+    assert_eq!(again, stored);
+    let whole = server.get(&path).await;
+    assert!(whole.bytes == bytes && whole.headers["content-length"] == bytes.len().to_string());
+    let head = get(&server, "HEAD", &path, &[]).await;
+    assert!(head.bytes.is_empty() && head.headers["content-length"] == bytes.len().to_string());
+    let (start, end) = (BLOB_PIECE - 10, 2 * BLOB_PIECE + 10);
+    let range = format!("bytes={start}-{end}");
+    let part = get(&server, "GET", &path, &[("range", &range)]).await;
+    assert_eq!(part.status, 206);
+    assert!(part.bytes == bytes[start..=end], "other bytes than were asked for");
+    assert_eq!(part.headers["content-length"], (end - start + 1).to_string());
+    let last = get(&server, "GET", &path, &[("range", "bytes=-5")]).await;
+    assert_eq!(last.bytes, bytes[bytes.len() - 5..]);
+}
+
+#[tokio::test]
+async fn a_deleted_blob_is_gone() {
+    let server = Server::new();
+    let path = path_of(&large());
+    put(&server, None, large()).await.expect(201);
+    let delete = async |server: &Server, path: &str| server.call("DELETE", path, "").await;
+    let reader = server.seen_by(None, [Scope::Read].into_iter().collect());
+    delete(&reader, &path).await.expect(403);
+    // Sessions that it does not reach may use the blob.
+    let limited = server.seen_by(Some(&["s*"]), [Scope::Chat, Scope::Read].into_iter().collect());
+    delete(&limited, &path).await.expect(403);
+    delete(&server, "/v1/blobs/zz").await.expect(400);
+    assert_eq!(server.get(&path).await.status, 200);
+    delete(&server, &path).await.expect(204);
+    delete(&server, &path).await.expect(404);
+    assert_eq!(server.get(&path).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_tenant_over_its_quota_is_told_before_its_bytes_are_read() {
+    let server = Server::with("[limits]\nblobs = \"1 MiB\"");
+    let half = Bytes::from(vec![1; 500_000]);
+    put(&server, None, half.clone()).await.expect(201);
+    put(&server, None, half.clone()).await.expect(200);
+    let endless = || Body::from_stream(futures_util::stream::pending::<std::io::Result<Bytes>>());
+    let announced = Request::post("/v1/blobs").header("content-length", "600000");
+    let error = server.send(announced.body(endless()).unwrap()).await.expect(507);
+    assert_eq!(error["error"]["type"], "quota_exceeded");
+    assert!(error["error"]["hint"].as_str().unwrap().contains("limits.blobs"));
+    // One that announces nothing is stopped as soon as it is too much.
+    let chunks =
+        futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from(vec![2; 50_000])));
+    put(&server, None, Body::from_stream(chunks)).await.expect(507);
+    // So is what a message brings.
+    server.make("s").await;
+    let data = "QUJD".repeat(200_000);
+    let source = serde_json::json!({"type": "base64", "data": data, "media_type": "image/png"});
+    let message = serde_json::json!({"content": [{"type": "data", "source": source}]}).to_string();
+    server.post("/v1/sessions/s/messages", &message).await.expect(507);
+    assert_eq!(server.session("s").await.head().last, 0);
+    assert_eq!(server.app.log.store().blob_bytes("default").await.unwrap(), 500_000);
+    server.call("DELETE", &path_of(&half), "").await.expect(204);
+    server.post("/v1/sessions/s/messages", &message).await.expect(202);
+}
+
+#[tokio::test]
+async fn a_quota_of_nothing_is_no_quota() {
+    let server = Server::with("[limits]\nblobs = 0");
+    put(&server, None, large()).await.expect(201);
+}
+
+#[tokio::test]
+async fn blobs_go_with_the_sessions_that_use_them() {
+    let server = Server::new();
+    let (used, unused) = (Bytes::from(vec![1; 1000]), Bytes::from(vec![2; 1000]));
+    let url = put(&server, None, used.clone()).await.expect(201)["url"].clone();
+    put(&server, None, unused.clone()).await.expect(201);
+    server.make("s").await;
+    let source = serde_json::json!({"type": "url", "url": url});
+    let message = serde_json::json!({"content": [{"type": "data", "source": source}]}).to_string();
+    server.post("/v1/sessions/s/messages", &message).await.expect(202);
+    server.post("/v1/sessions/s/fork", r#"{"id": "fork"}"#).await.expect(201);
+    let sweep = async || {
+        let all = Retention { blobs_before_ms: Some(i64::MAX), ..Retention::default() };
+        server.app.log.retain(all).await.unwrap().blobs
+    };
+    assert_eq!(sweep().await, 1);
+    assert_eq!(server.get(&path_of(&unused)).await.status, 404);
+    server.call("DELETE", "/v1/sessions/s", "").await.expect(204);
+    assert_eq!(sweep().await, 0, "the fork refers to it");
+    assert_eq!(server.get(&path_of(&used)).await.status, 200);
+    server.call("DELETE", "/v1/sessions/fork", "").await.expect(204);
+    assert_eq!(sweep().await, 1);
+    assert_eq!(server.get(&path_of(&used)).await.status, 404);
 }
 
 #[tokio::test]

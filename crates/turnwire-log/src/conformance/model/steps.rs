@@ -292,7 +292,7 @@ impl Run {
         let before_ms = self.rng.bool().then(|| self.rng.i64(..=self.now_ms));
         let max_bytes = (self.rng.u8(..4) == 0).then(|| self.rng.u64(..5000));
         let keys_before_ms = self.rng.bool().then(|| self.rng.i64(..=self.now_ms));
-        let retention = Retention { before_ms, max_bytes, keys_before_ms };
+        let retention = Retention { before_ms, max_bytes, keys_before_ms, blobs_before_ms: None };
         let removed = store.retain(retention).await.unwrap();
 
         let mut expected = Removed::default();

@@ -1,0 +1,143 @@
+//! Blobs: bytes stored once per tenant, under their SHA-256, and which sessions refer to them.
+//!
+//! Large blobs are uploaded and read in pieces, so that neither takes long or much memory. A session
+//! refers to a blob when the blob's URL is anywhere in its events, messages or metadata; a blob that
+//! no session refers to is removed by retention after a while.
+
+use bytes::Bytes;
+use memchr::memmem;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use turnwire_core::Fields;
+
+/// The largest piece of a blob. Larger blobs have several.
+pub const BLOB_PIECE: usize = 256 * 1024;
+
+/// Bytes stored once by their hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    /// What they are.
+    pub media_type: String,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// A blob without its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlobInfo {
+    /// What it is.
+    pub media_type: String,
+    /// How many bytes it has.
+    pub size: u64,
+}
+
+/// The number of an upload that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UploadNo(pub i64);
+
+/// A blob to be stored.
+#[derive(Debug, Clone)]
+pub struct NewBlob {
+    /// Whose it is.
+    pub tenant: Arc<str>,
+    /// The SHA-256 of its bytes.
+    pub hash: [u8; 32],
+    /// What it is.
+    pub media_type: String,
+    /// Where its first pieces are, if it has more than one.
+    pub upload: Option<UploadNo>,
+    /// The bytes, or those behind the pieces of the upload.
+    pub bytes: Bytes,
+    /// The time now, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// How many bytes all blobs of the tenant may have together. `None`: any number.
+    pub max_bytes: Option<u64>,
+}
+
+/// The blobs that JSON refers to: each hash that stands behind `blobs/`, wherever it is.
+#[derive(Debug, Default)]
+pub struct References(BTreeSet<[u8; 32]>);
+
+impl References {
+    /// Adds those of some JSON.
+    pub fn add(&mut self, json: &[u8]) {
+        for at in memmem::find_iter(json, b"blobs") {
+            let rest = json.get(at + b"blobs".len()..).unwrap_or_default();
+            // JSON may write a slash as `\/`.
+            let rest = rest.strip_prefix(b"\\").unwrap_or(rest);
+            if let Some(hash) = rest.strip_prefix(b"/").and_then(hash) {
+                self.0.insert(hash);
+            }
+        }
+    }
+
+    /// Adds those of metadata.
+    pub(crate) fn add_fields(&mut self, fields: &Fields) {
+        // Fields are JSON already, so this does not fail.
+        if let Ok(json) = serde_json::to_vec(fields) {
+            self.add(&json);
+        }
+    }
+
+    /// The hashes, each once.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8; 32]> {
+        self.0.iter()
+    }
+}
+
+/// The hash that a text begins with.
+fn hash(text: &[u8]) -> Option<[u8; 32]> {
+    let digit =
+        |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut hash = [0; 32];
+    for (byte, pair) in hash.iter_mut().zip(text.get(..64)?.chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = digit(high)? << 4 | digit(low)?;
+    }
+    Some(hash)
+}
+
+impl super::Append {
+    /// The blobs that it refers to.
+    pub fn references(&self) -> References {
+        let mut found = References::default();
+        if let Some(lines) = &self.lines {
+            found.add(&lines.bytes);
+        }
+        for message in &self.messages {
+            found.add(&message.json);
+        }
+        for queued in &self.enqueue {
+            found.add(&queued.json);
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(json: &str) -> Vec<[u8; 32]> {
+        let mut found = References::default();
+        found.add(json.as_bytes());
+        found.iter().copied().collect()
+    }
+
+    #[test]
+    fn urls_of_blobs_are_found_wherever_they_are() {
+        let (a, b) = ("0a".repeat(32), "B1".repeat(32));
+        for json in [
+            format!(r#"{{"url":"http://127.0.0.1:4747/v1/blobs/{a}"}}"#),
+            format!(r#"{{"url":"https:\/\/x\/v1\/blobs\/{a}","n":1}}"#),
+            format!("![a picture](/v1/blobs/{a})"),
+            format!("blobs/{a}?x=y and blobs/{a}#z"),
+        ] {
+            assert_eq!(found(&json), [[0x0a; 32]], "{json}");
+        }
+        assert_eq!(found(&format!("blobs/{b} blobsblobs/{a}")), [[0x0a; 32], [0xb1; 32]]);
+        for json in ["blobs/", "blobs", &format!("blobs/{}", &a[1..]), &format!("blob/{a}")] {
+            assert_eq!(found(json), [[0; 32]; 0], "{json}");
+        }
+    }
+}
