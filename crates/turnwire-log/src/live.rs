@@ -5,6 +5,7 @@
 //! written is thrown away and read from the log again.
 
 mod hints;
+mod producers;
 
 use crate::cost::Cost;
 use crate::projection::{self, Place};
@@ -174,8 +175,6 @@ const REMEMBERED: usize = 256;
 const BESIDE: usize = 1 << 15;
 /// How many replies of one session may be open at the same time.
 const OPEN: usize = 1024;
-/// How many producers of one session are remembered beside the present one.
-const FORMER: usize = 16;
 /// How many answered requests are remembered until they can be found in the store.
 const KEYS: usize = 256;
 
@@ -437,32 +436,6 @@ impl<'s> Tx<'s> {
     /// Whether the replies that are open are the producer's, rather than the session's own agent's.
     pub fn is_produced(&self) -> bool {
         self.live.state.is_produced
-    }
-
-    /// The highest fence that was seen of a producer; 0 when it is not known.
-    pub fn fence_of(&self, producer: &str) -> u64 {
-        let state = &self.live.state;
-        let mut known = state.producer.iter().chain(&state.former_producers);
-        known.find(|known| known.id == producer).map_or(0, |known| known.fence)
-    }
-
-    /// Says who publishes from elsewhere, from now on. What is open is theirs, until it has ended:
-    /// so this comes behind the events.
-    pub fn set_producer(&mut self, producer: Producer) {
-        let state = &mut self.live.state;
-        if state.producer.as_ref() != Some(&producer) {
-            self.noted = true;
-            state.former_producers.retain(|former| former.id != producer.id);
-            let before = state.producer.replace(producer);
-            let overtaken = before.filter(|before| {
-                before.fence > 0 && state.producer.as_ref().is_some_and(|now| now.id != before.id)
-            });
-            state.former_producers.extend(overtaken);
-            if state.former_producers.len() > FORMER {
-                state.former_producers.remove(0);
-            }
-        }
-        state.is_produced = !self.live.replies.is_empty();
     }
 
     /// A request that was answered a moment ago.

@@ -177,6 +177,17 @@ pub struct Producer {
     pub id: String,
     /// The highest fence that was seen of it.
     pub fence: u64,
+    /// Who holds the credentials that it published with. Two holders may use the same name: they are two
+    /// producers. Empty in what was stored before holders were known: then it is anybody's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub holder: String,
+}
+
+impl Producer {
+    /// Whether it is the one of this name and this holder.
+    pub fn is(&self, id: &str, holder: &str) -> bool {
+        self.id == id && (self.holder.is_empty() || self.holder == holder)
+    }
 }
 
 /// A session to be made.

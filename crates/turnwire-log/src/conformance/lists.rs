@@ -238,7 +238,7 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
         usage: usage.clone(),
         cost: Cost::new(12.5),
         subs: [("sub \"1\"".to_owned(), Spent { usage, cost: Cost::new(0.5) })].into(),
-        former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7 }],
+        former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7, holder: String::new() }],
         is_produced: true,
         rules: Vec::new(),
         held: vec![Held {
@@ -247,7 +247,11 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
             block_id: "b \"1\"".to_owned(),
             json: r#"{"type":"HINT_BLOCK"}"#.to_owned(),
         }],
-        producer: Some(Producer { id: "p \"1\"".to_owned(), fence: u64::MAX }),
+        producer: Some(Producer {
+            id: "p \"1\"".to_owned(),
+            fence: u64::MAX,
+            holder: "h \"1\"".to_owned(),
+        }),
     };
     let append = owner.events(2);
     bench.store().append(Append { state: Some(state.clone()), ..append }).await.unwrap();

@@ -9,7 +9,7 @@ use super::params::Params;
 use super::producer::Publisher;
 use super::publish::Skipped;
 use crate::App;
-use crate::auth::{Caller, expired, wait_for};
+use crate::auth::{Caller, Scope, expired, wait_for};
 use crate::error::{ApiError, ApiResult};
 use crate::extract;
 use axum::body::Body;
@@ -71,15 +71,18 @@ impl Pipe {
         let limit = app.config.limits.event.bytes();
         let decoding = Decoding { reply_id: params.reply_id.clone(), limit, ..Decoding::default() };
         // Who names no producer is one of its own, for this one reply.
-        let producer = publisher.map_or_else(
-            || Producer { id: format!("pipe-{}", System.id()), fence: 0 },
-            Publisher::to_producer,
+        let (id, fence) = publisher.map_or_else(
+            || (format!("pipe-{}", System.id()), 0),
+            |publisher| (publisher.id.to_owned(), publisher.fence),
         );
+        let producer = Producer { id, fence, holder: caller.0.holder.to_string() };
+        let is_admin = caller.may(Scope::Admin);
         let reply = Writing {
             app,
             session,
             wire,
             producer,
+            is_admin,
             tolerance: params.tolerance,
             given_id: params.reply_id,
             own: None,

@@ -1,6 +1,10 @@
 //! Who publishes, and whether they may.
+//!
+//! A producer is known by its name and by the holder of its credentials. So another holder that uses the
+//! same name neither takes over what is open nor fences anybody out; another worker with the same
+//! credentials does. An administrator takes over from whoever used the name last.
 
-use crate::auth::is_id;
+use crate::auth::{Caller, Scope, is_id};
 use crate::error::{ApiError, ApiResult};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use turnwire_log::Tx;
@@ -9,11 +13,18 @@ use turnwire_log::store::Producer;
 /// `ID.FENCE`
 const HEADER: HeaderName = HeaderName::from_static("turnwire-producer");
 
+/// The highest fence. A clock in nanoseconds stays below it.
+const MAX_FENCE: u64 = i64::MAX as u64;
+
 /// An agent elsewhere, by the name and the fence that it gave itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Publisher<'a> {
     pub id: &'a str,
     pub fence: u64,
+    /// Who holds its credentials.
+    pub holder: &'a str,
+    /// Whether it may take over from another holder.
+    pub is_admin: bool,
 }
 
 impl<'a> Publisher<'a> {
@@ -27,31 +38,33 @@ impl<'a> Publisher<'a> {
     }
 
     /// Who that is.
-    pub fn of(header: Option<&'a HeaderValue>) -> ApiResult<Option<Self>> {
+    pub fn of(header: Option<&'a HeaderValue>, caller: &'a Caller) -> ApiResult<Option<Self>> {
         let Some(header) = header else { return Ok(None) };
-        header.to_str().ok().and_then(Self::parse).map(Some).ok_or_else(no_producer)
+        let (id, fence) = header.to_str().ok().and_then(parse).ok_or_else(no_producer)?;
+        let is_admin = caller.may(Scope::Admin);
+        Ok(Some(Self { id, fence, holder: &caller.0.holder, is_admin }))
     }
 
-    /// The same, as the log has it.
-    pub fn to_producer(self) -> Producer {
-        Producer { id: self.id.to_owned(), fence: self.fence }
-    }
-
-    fn parse(text: &'a str) -> Option<Self> {
-        let (id, fence) = text.rsplit_once('.')?;
-        let digits = !fence.is_empty() && fence.bytes().all(|byte| byte.is_ascii_digit());
-        let fence = fence.parse().ok().filter(|_| digits && is_id(id))?;
-        Some(Self { id, fence })
+    /// The holder in whose name it writes: its own, or of an administrator the one that used the name last.
+    fn holder_in<'t>(self, tx: &'t Tx<'_>) -> &'t str
+    where
+        'a: 't,
+    {
+        let last = if self.is_admin { tx.holder_of(self.id) } else { None };
+        last.filter(|holder| !holder.is_empty()).unwrap_or(self.holder)
     }
 
     /// Whether nobody has taken over since they last wrote.
     pub fn is_last(self, tx: &Tx<'_>) -> bool {
-        tx.producer().is_some_and(|known| known.id == self.id && known.fence == self.fence)
+        tx.producer().is_some_and(|known| {
+            known.id == self.id && known.fence == self.fence && known.holder == self.holder_in(tx)
+        })
     }
 
     /// Whether they may write now: nobody has taken over from them, and what is open is theirs.
     pub fn check(self, tx: &Tx<'_>) -> ApiResult<()> {
-        let fence = tx.fence_of(self.id);
+        let holder = self.holder_in(tx);
+        let fence = tx.fence_of(self.id, holder);
         if fence > self.fence {
             return Err(self.fenced(fence));
         }
@@ -59,7 +72,11 @@ impl<'a> Publisher<'a> {
             return Ok(());
         }
         match tx.producer().filter(|_| tx.is_produced()) {
-            Some(known) if known.id == self.id => Ok(()),
+            Some(known) if known.is(self.id, holder) => Ok(()),
+            Some(known) if known.id == self.id => Err(busy(&format!(
+                "a producer {} with other credentials is writing a reply",
+                known.id
+            ))),
             Some(known) => Err(busy(&format!("the producer {} is writing a reply", known.id))),
             None => Err(busy("the session's own agent is writing a reply")),
         }
@@ -69,25 +86,42 @@ impl<'a> Publisher<'a> {
     /// theirs.
     pub fn note(self, tx: &mut Tx<'_>) {
         if !self.is_last(tx) || tx.is_produced() == tx.replies().is_empty() {
-            tx.set_producer(self.to_producer());
+            let holder = self.holder_in(tx).to_owned();
+            tx.set_producer(Producer { id: self.id.to_owned(), fence: self.fence, holder });
         }
     }
 
     #[cold]
     fn fenced(self, known: u64) -> ApiError {
-        let Self { id, fence } = self;
+        let Self { id, fence, .. } = self;
+        let back = if known < MAX_FENCE {
+            format!("take it back with a fence above {known}")
+        } else {
+            "publish under another name: this fence is the highest".to_owned()
+        };
         ApiError::conflict(format!(
             "the producer {id} has published with the fence {known}, and {fence} is lower; nothing was stored"
         ))
         .kind("fenced")
-        .hint(format!("a later run took over: stop this one, or take it back with a fence above {known}"))
+        .hint(format!("a later run took over: stop this one, or {back}"))
     }
+}
+
+/// `ID.FENCE`
+fn parse(text: &str) -> Option<(&str, u64)> {
+    let (id, fence) = text.rsplit_once('.')?;
+    let digits = !fence.is_empty() && fence.bytes().all(|byte| byte.is_ascii_digit());
+    let fence = fence.parse().ok().filter(|fence| digits && is_id(id) && *fence <= MAX_FENCE)?;
+    Some((id, fence))
 }
 
 #[cold]
 fn no_producer() -> ApiError {
-    ApiError::bad_request("this is no Turnwire-Producer").hint(
-        "it is ID.FENCE: 1 to 128 of A-Z a-z 0-9 . _ : - and, behind the last dot, a whole number, as in worker-1.7",
+    ApiError::bad_request(
+        "invalid `Turnwire-Producer` header: expected `ID.FENCE`, for example `worker-1.7`",
+    )
+    .hint(
+        "the id has 1 to 128 of A-Z a-z 0-9 . _ : -; behind the last dot the fence, a whole number up to 2^63 - 1",
     )
 }
 
@@ -104,15 +138,15 @@ mod tests {
 
     #[test]
     fn the_fence_is_behind_the_last_dot() {
-        let parse = Publisher::parse;
-        assert_eq!(parse("a.1"), Some(Publisher { id: "a", fence: 1 }));
-        assert_eq!(parse("a.b.c.007"), Some(Publisher { id: "a.b.c", fence: 7 }));
-        let most = "a.18446744073709551615";
-        assert_eq!(parse(most), Some(Publisher { id: "a", fence: u64::MAX }));
+        assert_eq!(parse("a.1"), Some(("a", 1)));
+        assert_eq!(parse("a.b.c.007"), Some(("a.b.c", 7)));
+        assert_eq!(parse("a.9223372036854775807"), Some(("a", MAX_FENCE)));
         let long = format!("{}.1", "a".repeat(129));
         for bad in ["", ".", "a", "a.", ".1", "a.-1", "a.+1", "a. 1", "a/b.1", "a.1 ", &long] {
             assert_eq!(parse(bad), None, "{bad}");
         }
-        assert_eq!(parse("a.18446744073709551616"), None);
+        for large in ["9223372036854775808", "18446744073709551615", "18446744073709551616"] {
+            assert_eq!(parse(&format!("a.{large}")), None, "{large}");
+        }
     }
 }

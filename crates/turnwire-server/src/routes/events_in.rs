@@ -39,7 +39,7 @@ where
 {
     let params = Params::parse(request.uri().query())?;
     let header = Publisher::header(request.headers())?;
-    let publisher = Publisher::of(header.as_ref())?;
+    let publisher = Publisher::of(header.as_ref(), caller)?;
     if publisher.is_some() {
         caller.check(Action::Publish)?;
     }

@@ -22,7 +22,7 @@ pub async fn pipe_reply(
 ) -> ApiResult<Response> {
     let params = Params::parse(request.uri().query())?;
     let header = Publisher::header(request.headers())?;
-    let publisher = Publisher::of(header.as_ref())?;
+    let publisher = Publisher::of(header.as_ref(), &caller)?;
     let wire = match params.wire.or_else(|| Wire::named("turnwire")) {
         Some(wire) if wire.can_decode() => wire,
         wire => return Err(cannot_be_read(wire)),

@@ -85,7 +85,7 @@ impl Desk {
         match command {
             Command::Ping => Ok(Answer::Pong.into()),
             Command::Auth { token } => {
-                self.take_token(&token)?;
+                self.take_token(&token).await?;
                 Ok(Answer::AuthOk.into())
             }
             Command::Subscribe { session_id, last_event_id } => {

@@ -85,7 +85,7 @@ impl Desk {
     async fn answer(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
         match &*command.r#type {
             "ping" => Ok(fields(json!({"type": "pong"}))),
-            "auth" => self.auth(command),
+            "auth" => self.auth(command).await,
             "unsubscribe" => {
                 let id = named(command)?;
                 let was_there = self.subscriptions.remove(id).await;
@@ -109,12 +109,12 @@ impl Desk {
         }
     }
 
-    fn auth(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
+    async fn auth(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
         let token = command.token.as_deref().ok_or_else(|| {
             ApiError::bad_request("`auth` has no `token`")
                 .hint("{\"type\":\"auth\",\"token\":\"…\"}")
         })?;
-        self.take_token(token)?;
+        self.take_token(token).await?;
         Ok(fields(json!({"type": "authenticated"})))
     }
 

@@ -4,7 +4,7 @@ use super::subscriptions::Subscriptions;
 use super::writer::{Out, Sender};
 use super::{Close, blocks, code};
 use crate::App;
-use crate::auth::{Caller, Connected, expired, has_passed};
+use crate::auth::{Action, Caller, Connected, expired, has_passed};
 use crate::error::{ApiError, ApiResult};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -53,8 +53,9 @@ impl Desk {
         self.wire.name == blocks::WIRE
     }
 
-    /// Takes credentials.
-    pub fn take_token(&mut self, token: &str) -> ApiResult<()> {
+    /// Takes credentials, also others than before. What is watched and out of their reach is watched no
+    /// longer, and the client is told.
+    pub async fn take_token(&mut self, token: &str) -> ApiResult<()> {
         let caller = self.app.auth.token(token)?;
         let tenant = &caller.0.tenant;
         let is_counted = match (&self.counted, &self.caller) {
@@ -66,7 +67,18 @@ impl Desk {
         if !is_counted {
             self.counted = Some(tenant.connect()?);
         }
+        let is_other_tenant =
+            self.caller.as_ref().is_some_and(|known| !Arc::ptr_eq(&known.0.tenant, tenant));
+        let may_watch = |session: &str| {
+            !is_other_tenant && caller.can(Action::Read) && caller.0.reaches(session)
+        };
+        let lost = self.subscriptions.keep(may_watch).await;
         self.caller = Some(caller);
+        for session in lost {
+            let why = ApiError::forbidden("the new credentials do not reach this session");
+            // Who is gone need not be told; the loop that reads notices it.
+            let _ = self.write(self.subscriptions.ended(&session, &why)).await;
+        }
         Ok(())
     }
 

@@ -90,6 +90,21 @@ impl Subscriptions {
         true
     }
 
+    /// Watches no longer what may not be watched. When this returns, nothing more of it comes.
+    pub async fn keep(&mut self, may_watch: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+        self.open.retain(|_, subscription| !subscription.task.is_finished());
+        let lost: Vec<Arc<str>> = self.open.keys().filter(|id| !may_watch(id)).cloned().collect();
+        for session in &lost {
+            self.remove(session).await;
+        }
+        lost
+    }
+
+    /// What a client is told of a session that it cannot watch any longer.
+    pub fn ended(&self, session: &str, error: &ApiError) -> String {
+        ended(self.wire, session, error)
+    }
+
     /// Watches nothing any more.
     pub async fn end(&mut self) {
         for (_, subscription) in self.open.drain() {
@@ -109,12 +124,14 @@ async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
         let sent = match bytes {
             Some(Ok(bytes)) if bytes.is_empty() => continue,
             Some(Ok(bytes)) => Out::Lines(bytes),
-            Some(Err(error)) => Out::Text(ended(&watcher, &error.into())),
+            Some(Err(error)) => {
+                Out::Text(ended(watcher.wire(), watcher.session().id(), &error.into()))
+            }
             // The socket closes anyway when the server stops.
             None if !watcher.session().head().is_gone => return,
             None => {
                 let gone = turnwire_log::Error::NoSession.into();
-                Out::Text(ended(&watcher, &gone))
+                Out::Text(ended(watcher.wire(), watcher.session().id(), &gone))
             }
         };
         let is_last = matches!(sent, Out::Text(_));
@@ -127,9 +144,8 @@ async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
 }
 
 /// What a client is told of a session that it cannot watch any longer.
-fn ended(watcher: &Watcher, error: &ApiError) -> String {
-    let session = watcher.session().id();
-    if watcher.wire().name == blocks::WIRE {
+fn ended(wire: &Wire, session: &str, error: &ApiError) -> String {
+    if wire.name == blocks::WIRE {
         return blocks::ended(session, error);
     }
     let (code, message) = (error.name(), error.message());

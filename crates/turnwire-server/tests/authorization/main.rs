@@ -3,7 +3,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `expiry` | streams, piped replies, sockets and tickets end when the credentials expire |
-//! | `holders` | what belongs to whoever holds the credentials |
+//! | `holders`, `producers` | idempotency keys, producers and fences belong to whoever holds the credentials |
+//! | `sockets` | a socket that authenticates again |
 //! | `matrix` | every route and command as every kind of caller; `rows` are the requests, `scene` is what they find |
 //! | `setup` | servers, agents and credentials |
 
@@ -18,8 +19,10 @@
 mod expiry;
 mod holders;
 mod matrix;
+mod producers;
 mod rows;
 #[path = "../resume/running.rs"]
 mod running;
 mod scene;
 mod setup;
+mod sockets;

@@ -271,7 +271,7 @@ async fn produce(session: &Arc<Session>, lines: &[&str]) {
                 )
                 .unwrap();
             }
-            tx.set_producer(Producer { id: "p".to_owned(), fence: 1 });
+            tx.set_producer(Producer { id: "p".to_owned(), fence: 1, holder: String::new() });
             Ok::<_, turnwire_log::Error>(())
         })
         .await

@@ -31,6 +31,8 @@ pub(super) struct Writing {
     pub session: Arc<Session>,
     pub wire: &'static Wire,
     pub producer: Producer,
+    /// Whether it may take over from another holder.
+    pub is_admin: bool,
     pub tolerance: Tolerance,
     pub given_id: Option<String>,
     /// The reply's id in the stream, and here.
@@ -170,7 +172,8 @@ impl Writing {
     }
 
     fn publisher(&self) -> Publisher<'_> {
-        Publisher { id: &self.producer.id, fence: self.producer.fence }
+        let Producer { id, fence, holder } = &self.producer;
+        Publisher { id, fence: *fence, holder, is_admin: self.is_admin }
     }
 
     fn is_own(&self, reply: &str) -> bool {
