@@ -247,6 +247,22 @@ test("a socket that never opens, one that does not answer, one that falls silent
   expect(subscribed).toEqual([undefined, undefined, undefined, "e.1", "e.1"]);
 });
 
+test("a socket whose credentials have expired is made again with a new token, and one that was refused is not", async () => {
+  vi.useFakeTimers();
+  let asked = 0;
+  const closing = (sockets: () => any[], reason: string) => (command: any, say: (frame: object | string) => void) => {
+    answers(1)(command, say);
+    if (command.type === "subscribe") queueMicrotask(() => sockets().at(-1).onclose({ code: 4401, reason }));
+  };
+  const { made, transport }: ReturnType<typeof sockets> = sockets(closing(() => made, "credentials expired"), answers(2));
+  const options = { transport, token: () => `t${++asked}` };
+  expect(await soon(events(options, 2))).toEqual([1, 2]);
+  expect(made.map(({ commands }) => commands[0].token)).toEqual(["t1", "t2"]);
+  const { made: refused, transport: other }: ReturnType<typeof sockets> = sockets(closing(() => refused, "these are no credentials"));
+  await expect(soon(events({ transport: other }, 2))).rejects.toMatchObject({ status: 401 });
+  expect(refused).toHaveLength(1);
+});
+
 test("a socket that is heard of stays, for as long as nothing happens", async () => {
   vi.useFakeTimers();
   const { made, transport } = sockets(answers(1));
