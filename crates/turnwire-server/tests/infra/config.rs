@@ -41,6 +41,18 @@ fn a_mistake_is_named_with_its_line_its_key_and_what_is_expected() {
             "[limits]\nbuffered = \"100 MiB\"",
             vec!["turnwire.toml:2:1: limits.buffered: at least as much as `buffered_per_tenant`"],
         ),
+        (
+            "[limits]\nuploads_per_tenant = \"1 MiB\"",
+            vec!["turnwire.toml:2:1: limits.uploads_per_tenant: at least as much as `blob`"],
+        ),
+        (
+            "[limits]\nuploads = \"100 MiB\"",
+            vec!["turnwire.toml:2:1: limits.uploads: at least as much as `uploads_per_tenant`"],
+        ),
+        (
+            "[retention]\nblobs = \"1m\"",
+            vec!["turnwire.toml:2:1: retention.blobs: at least 10m", "0s keeps them for ever"],
+        ),
         ("[limits]\nheaders = 12", vec!["turnwire.toml:2:1: limits.headers: at least 1024"]),
         ("store = \"postgres://x\"", vec!["turnwire.toml:1:9: store: ", "sqlite:PATH"]),
         ("origins = [\"*\"]", vec!["turnwire.toml:1:12: origins: ", "each one has to be named"]),
