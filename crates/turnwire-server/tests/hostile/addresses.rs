@@ -97,7 +97,7 @@ pub fn all() -> Vec<Attack> {
         Attack::new(409, "POST", "/v1/sessions/s/messages/none/retry", "", ""),
         Attack::new(404, "DELETE", "/v1/sessions/s/messages/none", "", ""),
         Attack::new(404, "DELETE", "/v1/sessions/none", "", ""),
-        get(200, &format!("/v1/sessions?q={}", "x".repeat(8_000))).harmless(),
+        get(400, &format!("/v1/sessions?q={}", "x".repeat(8_000))),
         get(200, "/v1/sessions?q=%22%20AND%20(%20*%20NEAR%20--;DROP").harmless(),
         get(200, "/v1/sessions?q=%00%ff").harmless(),
         get(200, "/v1/sessions?limit=0").harmless(),
