@@ -159,6 +159,7 @@ suite! { $
         a_list_within_reach_does_not_depend_on_other_sessions
         open_sessions_are_those_of_all_tenants_with_an_open_reply_or_a_queue
         a_state_comes_back_as_it_was_written
+        totals_are_those_of_the_sessions_that_are_there
     }
     searches {
         a_search_finds_words_of_messages_and_titles_in_any_case

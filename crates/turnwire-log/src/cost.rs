@@ -3,6 +3,11 @@
 //! Whoever knows the price of a call says what it cost when it ends: in the metadata of its
 //! `MODEL_CALL_END`, as `cost`. So a sum never changes when prices do.
 
+mod totals;
+
+pub use totals::AgentTotals;
+pub(crate) use totals::Spending;
+
 use serde::{Deserialize, Serialize};
 use turnwire_core::{Event, EventKind, Usage};
 

@@ -27,6 +27,7 @@ mod kept;
 mod retain;
 mod search;
 
+use crate::cost::{AgentTotals, Spending};
 use crate::error::{Error, Result};
 use crate::reach::{Reach, SessionRule};
 use crate::store::{
@@ -225,6 +226,22 @@ impl Store for MemoryStore {
 
     async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
         self.0.lock().list(query)
+    }
+
+    async fn totals(
+        &self,
+        tenant: &str,
+        reach: &Reach,
+        _: Option<Duration>,
+    ) -> Result<BTreeMap<String, AgentTotals>> {
+        let data = self.0.lock();
+        let mut totals: BTreeMap<String, AgentTotals> = BTreeMap::new();
+        // Here to add up all sessions costs less than a page of them does elsewhere.
+        for kept in data.reached(&tenant.into(), reach) {
+            let agent = totals.entry(kept.record.agent.clone()).or_default();
+            agent.change(&Spending::default(), &Spending::of(&kept.record.state));
+        }
+        Ok(totals)
     }
 
     async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {

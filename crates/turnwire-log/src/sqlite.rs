@@ -39,6 +39,7 @@
 //! | how events are read | `events.rs`, `tail.rs` |
 //! | what is searched | `search.rs` |
 //! | how blobs are laid out | `blobs.rs` |
+//! | what sessions spent together | `totals.rs` |
 
 mod append;
 mod backup;
@@ -63,6 +64,7 @@ mod sessions;
 mod shared;
 mod tail;
 mod tail_rows;
+mod totals;
 mod waits;
 mod writer;
 

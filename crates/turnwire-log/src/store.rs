@@ -5,14 +5,15 @@
 //! together. Every engine passes [`conformance`](mod@crate::conformance).
 
 mod blobs;
+mod queries;
 
 pub use blobs::{BLOB_PIECE, Blob, BlobInfo, NewBlob, References, UploadNo};
+pub use queries::{MessageQuery, SessionQuery};
 
-use crate::cost::{Cost, Spent};
+use crate::cost::{AgentTotals, Cost, Spent};
 use crate::error::{Error, Result};
 use crate::live::OpenReply;
 use crate::reach::Reach;
-use crate::search::Search;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -214,41 +215,6 @@ pub struct SessionPatch {
     pub metadata: Option<Fields>,
 }
 
-/// Which sessions to list: latest change first.
-#[derive(Debug, Clone)]
-pub struct SessionQuery {
-    /// Whose.
-    pub tenant: Arc<str>,
-    /// Only those that the caller reaches. An engine filters before it counts a page, and its work
-    /// grows with what is within reach, not with what is not.
-    pub reach: Reach,
-    /// Only those with a finished message, or a title, that has these words.
-    pub search: Option<Search>,
-    /// Only those that are doing this.
-    pub status: Option<Status>,
-    /// Behind the last of an earlier page.
-    pub after: Option<(i64, SessionNo)>,
-    /// How many at the most.
-    pub limit: usize,
-    /// How long it may take; then it is `TooSlow`. `None`: as long as it takes.
-    pub max_time: Option<Duration>,
-}
-
-impl SessionQuery {
-    /// The latest sessions of a tenant.
-    pub fn latest(tenant: impl Into<Arc<str>>, limit: usize) -> Self {
-        Self {
-            tenant: tenant.into(),
-            reach: Reach::ALL,
-            search: None,
-            status: None,
-            after: None,
-            limit,
-            max_time: None,
-        }
-    }
-}
-
 /// Some events of a session, one after the other, as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lines {
@@ -359,21 +325,6 @@ impl StoredMessage {
     }
 }
 
-/// Which messages to list, in the order of their first events.
-#[derive(Debug, Clone, Default)]
-pub struct MessageQuery {
-    /// Only messages that begin before this place.
-    pub before: Option<Seq>,
-    /// Only messages that begin behind this place.
-    pub after: Option<Seq>,
-    /// The last so many of them (the first so many when `after` is given).
-    pub limit: usize,
-    /// No more of them once they have so many bytes together, but always one.
-    pub max_bytes: Option<usize>,
-    /// Also those of sub-agents.
-    pub sub_agents: bool,
-}
-
 /// A request that is not to be done twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
@@ -467,6 +418,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// A list of sessions. The work stops when nobody waits for the answer any more.
     async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>>;
+
+    /// What the sessions of a tenant that a caller reaches spent together, by their agents. Where all
+    /// are within reach, no session is looked at.
+    async fn totals(
+        &self,
+        tenant: &str,
+        reach: &Reach,
+        max_time: Option<Duration>,
+    ) -> Result<BTreeMap<String, AgentTotals>>;
 
     /// Sessions of all tenants in the order in which they were made, behind one of them
     /// (`SessionNo(0)`: from the first).

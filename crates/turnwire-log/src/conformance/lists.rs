@@ -267,3 +267,83 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
         })
         .await;
 }
+
+/// A session of an agent, with what it has spent.
+async fn spend(store: &dyn Store, owner: &mut Owner, tokens: i64, cost: Option<f64>) {
+    let usage = Usage { input_tokens: tokens, output_tokens: 1, ..Usage::default() };
+    let half = Usage { input_tokens: tokens / 2, ..Usage::default() };
+    let cost = cost.and_then(Cost::new);
+    let subs = [("helper".to_owned(), Spent { usage: half, cost: None })].into();
+    let state = SessionState { usage, cost, subs, ..SessionState::default() };
+    let append = owner.events(1);
+    store.append(Append { state: Some(state), ..append }).await.unwrap();
+}
+
+/// Input tokens, cost, and the input tokens of the sub-agent, by agent.
+async fn totals(
+    store: &dyn Store,
+    tenant: &str,
+    reach: &Reach,
+) -> Vec<(String, i64, Option<f64>, i64)> {
+    let totals = store.totals(tenant, reach, None).await.unwrap();
+    let totals = totals.into_iter().map(|(agent, totals)| {
+        let Spent { usage, cost } = totals.spent();
+        let helper = totals.sub_agents().find(|(name, _)| *name == "helper");
+        let helper = helper.map_or(0, |(_, spent)| spent.usage.input_tokens);
+        (agent, usage.input_tokens, cost.map(Cost::amount), helper)
+    });
+    totals.filter(|(_, tokens, ..)| *tokens != 0).collect()
+}
+
+pub(super) async fn totals_are_those_of_the_sessions_that_are_there(bench: &mut Bench) {
+    let mut owners = Vec::new();
+    for (tenant, id, agent) in
+        [("t", "a", "one"), ("t", "b", "one"), ("t", "c", "two"), ("u", "a", "one")]
+    {
+        let new = crate::store::NewSession { agent: agent.to_owned(), ..new(tenant, id, 0) };
+        let (record, _) = bench.store().create(new).await.unwrap();
+        owners.push(Owner::of(bench.store(), record).await);
+    }
+    for (owner, tokens) in owners.iter_mut().zip([10, 20, 40, 80]) {
+        spend(bench.store(), owner, 2, Some(9.0)).await;
+        spend(bench.store(), owner, tokens, Some(0.5)).await;
+        // Whatever else is appended changes nothing.
+        bench.store().append(owner.events(3)).await.unwrap();
+    }
+    let one = |tokens, cost| ("one".to_owned(), tokens, cost, tokens / 2);
+    let two = || ("two".to_owned(), 40, Some(0.5), 20);
+    bench
+        .see(async |store| {
+            assert_eq!(totals(store, "t", &Reach::ALL).await, [one(30, Some(1.0)), two()]);
+            assert_eq!(totals(store, "u", &Reach::ALL).await, [one(80, Some(0.5))]);
+            assert_eq!(totals(store, "nobody", &Reach::ALL).await, []);
+            for (rules, expected) in [
+                (vec!["a"], vec![one(10, Some(0.5))]),
+                (vec!["b*", "c", "d"], vec![one(20, Some(0.5)), two()]),
+                (vec!["d"], vec![]),
+                (vec![], vec![]),
+            ] {
+                let reach = Reach::only(rules.into_iter().map(SessionRule::new));
+                assert_eq!(totals(store, "t", &reach).await, expected);
+            }
+        })
+        .await;
+    // More than fits, and gone again.
+    for owner in &mut owners {
+        *owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
+    }
+    for at in [0, 1] {
+        spend(bench.store(), &mut owners[at], i64::MAX, None).await;
+    }
+    let most = ("one".to_owned(), i64::MAX, None, i64::MAX - 1);
+    assert_eq!(totals(bench.store(), "t", &Reach::ALL).await, [most, two()]);
+    bench.store().delete(owners[0].no).await.unwrap();
+    bench.store().delete(owners[2].no).await.unwrap();
+    spend(bench.store(), &mut owners[1], 5, None).await;
+    bench
+        .see(async |store| {
+            assert_eq!(totals(store, "t", &Reach::ALL).await, [("one".to_owned(), 5, None, 2)]);
+            assert_eq!(totals(store, "u", &Reach::ALL).await, [one(80, Some(0.5))]);
+        })
+        .await;
+}

@@ -7,6 +7,7 @@ use super::messages;
 use super::places;
 use super::run::Run;
 use super::sessions;
+use super::totals;
 use crate::error::Error;
 use crate::store::{Append, SessionState};
 use rusqlite::{Connection, params};
@@ -72,6 +73,7 @@ fn set_state(
             .execute([session, now_ms])?;
         return Ok(());
     };
+    totals::change(conn, session, state)?;
     conn.prepare_cached(
         "UPDATE sessions SET updated_ms = ?2, status = ?3, open_from = ?4, state = ?5
          WHERE no = ?1",

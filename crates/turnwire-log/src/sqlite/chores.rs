@@ -1,11 +1,13 @@
-//! What the writer does when it has nothing else to do, a little at a time: words are indexed, and
-//! the rows of deleted sessions and the pieces of deleted blobs removed. What is left of it is in the tables, so that it goes on
+//! What the writer does when it has nothing else to do, a little at a time: words are indexed, the
+//! rows of deleted sessions and the pieces of deleted blobs removed, sessions of an earlier version
+//! counted. What is left of it is in the tables, so that it goes on
 //! after a crash.
 
 use super::batch::Batch;
 use super::blobs;
 use super::fault::Fault;
 use super::search;
+use super::totals;
 use crate::error::Error;
 use crate::log::now_ms;
 use rusqlite::{Connection, OptionalExtension};
@@ -28,6 +30,7 @@ pub(super) enum Chore {
     Index,
     Remove,
     Pieces,
+    Count,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,9 @@ impl Chores {
         }
         if blobs::has_dead_pieces(conn)? {
             chores.add(Chore::Pieces);
+        }
+        if totals::is_behind(conn)? {
+            chores.add(Chore::Count);
         }
         Ok(chores)
     }
@@ -96,6 +102,7 @@ impl Chore {
             Self::Index => search::step(conn),
             Self::Remove => remove(conn),
             Self::Pieces => blobs::remove_pieces(conn),
+            Self::Count => totals::step(conn),
         }
     }
 }
@@ -103,6 +110,7 @@ impl Chore {
 /// Says that a session is gone. What is left of it is removed later: there may be much of it.
 pub(super) fn delete(batch: &mut Batch<'_>, session: i64) -> Result<(), Fault> {
     let conn = batch.write()?;
+    totals::remove(conn, session)?;
     let there = conn.prepare_cached("DELETE FROM sessions WHERE no = ?1")?.execute([session])?;
     if there == 0 {
         return Err(Error::NoSession.into());

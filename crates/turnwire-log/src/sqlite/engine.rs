@@ -6,8 +6,10 @@ use super::fault::Fault;
 use super::readers::Bound;
 use super::tail::Tails;
 use super::writer::{Company, Job};
-use super::{SqliteStore, blobs, chores, events, gone, messages, retain, sessions};
-use crate::error::Result;
+use super::{SqliteStore, blobs, chores, events, gone, messages, retain, sessions, totals};
+use crate::cost::AgentTotals;
+use crate::error::{Error, Result};
+use crate::reach::Reach;
 use crate::store::{
     Append, BlobInfo, KeyRecord, Lease, Lines, MessageQuery, NewBlob, NewSession, Pending, Queued,
     References, Removed, Retention, SessionKey, SessionNo, SessionPatch, SessionQuery,
@@ -16,6 +18,7 @@ use crate::store::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -86,6 +89,30 @@ impl Store for SqliteStore {
         } else {
             self.readers.list(bound, ends, list).await
         }
+    }
+
+    async fn totals(
+        &self,
+        tenant: &str,
+        reach: &Reach,
+        max_time: Option<Duration>,
+    ) -> Result<BTreeMap<String, AgentTotals>> {
+        let deadline = max_time.and_then(|time| Instant::now().checked_add(time));
+        let bound = Bound { deadline, steps: self.query_steps };
+        let (tenant, reach) = (tenant.to_owned(), reach.clone());
+        if let Some(rules) = reach.rules().map(<[_]>::to_vec) {
+            let sum = move |conn: &Connection, ()| Ok(totals::within_reach(conn, &tenant, &rules)?);
+            return self.readers.search(bound, |_, _| Ok(()), sum).await;
+        }
+        // Sessions of an earlier version are counted in the background; whoever asks first helps.
+        while self.readers.query(|conn| Ok(totals::is_behind(conn)?)).await? {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Error::TooSlow);
+            }
+            self.write(Company::Any, |batch| totals::step(batch.write()?)).await?;
+        }
+        let read = move |conn: &Connection, ()| Ok(totals::of_tenant(conn, &tenant)?);
+        self.readers.list(bound, |_, _| Ok(()), read).await
     }
 
     async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {

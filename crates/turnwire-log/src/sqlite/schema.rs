@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) const APPLICATION_ID: i32 = 0x5477_6972;
 
 /// Each step makes the next version. Steps that were released are never changed.
-pub(super) const STEPS: &[&str] = &[VERSION_1, VERSION_2];
+pub(super) const STEPS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 
 /// Small appends go to `tail`, in the order in which they came, because an index over all sessions
 /// costs a page of writing for each of them. When enough of a session has gathered there, it moves
@@ -171,6 +171,19 @@ CREATE TABLE blob_usage (
 
 INSERT INTO blob_info SELECT no, length(bytes), NULL, 0, NULL FROM blobs;
 INSERT INTO blob_usage SELECT tenant, sum(length(bytes)) FROM blobs GROUP BY tenant;
+";
+
+const VERSION_3: &str = "
+-- What the sessions of a tenant spent together, by their agents.
+CREATE TABLE totals (
+    tenant TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    sums TEXT NOT NULL,
+    PRIMARY KEY (tenant, agent)
+) STRICT, WITHOUT ROWID;
+-- Sessions that are not in it yet.
+CREATE TABLE uncounted (no INTEGER PRIMARY KEY) STRICT;
+INSERT INTO uncounted SELECT no FROM sessions;
 ";
 
 /// Brings the tables to the latest of the given versions, a transaction for each step.

@@ -67,7 +67,7 @@ fn record(row: &Row<'_>, ends: &impl Ends) -> rusqlite::Result<SessionRecord> {
 }
 
 /// A column that holds JSON of ours.
-fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str()?;
     serde_json::from_str(text).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(
@@ -169,20 +169,26 @@ fn reached(rules: &[SessionRule]) -> [(&'static str, String); 3] {
     ]
 }
 
+/// The condition for sessions `s` of the tenant `?1` that these rules reach.
+pub(super) fn reach_condition(rules: &[SessionRule], values: &mut Vec<Value>) -> String {
+    let mut condition = REACHED.to_owned();
+    for (name, json) in reached(rules) {
+        values.push(json.into());
+        condition = condition.replace(name, &format!("?{}", values.len()));
+    }
+    condition
+}
+
 fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
     let mut values: Vec<Value> = vec![query.tenant.to_string().into()];
+    let mut sql = String::new();
+    if let Some(rules) = query.reach.rules() {
+        sql.push_str(&reach_condition(rules, &mut values));
+    }
     let mut bind = |value: Value| {
         values.push(value);
         values.len()
     };
-    let mut sql = String::new();
-    if let Some(rules) = query.reach.rules() {
-        let mut condition = REACHED.to_owned();
-        for (name, json) in reached(rules) {
-            condition = condition.replace(name, &format!("?{}", bind(json.into())));
-        }
-        sql.push_str(&condition);
-    }
     if let Some(search) = &query.search {
         let at = bind(search::expression(search).into());
         sql.push_str(&search::CONDITION.replace("?words", &format!("?{at}")));

@@ -4,13 +4,12 @@ use crate::common::*;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_log::Search;
 use turnwire_log::sqlite::{Options, Sizes};
 use turnwire_log::store::{
     Append, Blob, KeyRecord, Lease, Lines, Queued, Retention, SessionKey, SessionNo, SessionPatch,
-    SessionQuery, Store,
+    SessionQuery, SessionState, Store,
 };
-use turnwire_log::{Error, SqliteStore};
+use turnwire_log::{Error, Reach, Search, SqliteStore};
 
 const SEGMENTS: &str = "SELECT count(*) FROM segments";
 const TAIL: &str = "SELECT count(*) FROM tail";
@@ -418,4 +417,70 @@ async fn blobs_and_epochs_are_as_they_should_be() {
     let store = open(&path);
     assert_eq!(store.blob("tenant", [9; 32]).await.unwrap(), Some(blob));
     assert_eq!(record(&store, "s").await.unwrap().epoch, epoch);
+}
+
+#[tokio::test]
+async fn what_sessions_of_an_earlier_version_spent_is_counted() {
+    let (_folder, path) = folder();
+    let store = open(&path);
+    let spending = |tokens| SessionState {
+        usage: turnwire_core::Usage { input_tokens: tokens, ..Default::default() },
+        ..SessionState::default()
+    };
+    let mut owners = Vec::new();
+    for id in 0..600 {
+        let mut owner = Owner::new(&store, &id.to_string()).await;
+        let append = owner.events(1);
+        store.append(Append { state: Some(spending(1)), ..append }).await.unwrap();
+        owners.push(owner);
+    }
+    drop(store);
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.execute_batch("DROP TABLE totals; DROP TABLE uncounted; PRAGMA user_version = 2").unwrap();
+    drop(conn);
+    let store = open(&path);
+    // Some change, some go, before they are counted or after.
+    let last = owners.pop().unwrap();
+    store.delete(last.no).await.unwrap();
+    let mut first = Owner::new(&store, "0").await;
+    let append = first.events(1);
+    store.append(Append { state: Some(spending(1000)), ..append }).await.unwrap();
+    let totals = store.totals("tenant", &Reach::ALL, None).await.unwrap();
+    let tokens: Vec<_> = totals.values().map(|agent| agent.spent().usage.input_tokens).collect();
+    assert_eq!(tokens, [1598]);
+    assert_eq!(count(&path, "SELECT count(*) FROM uncounted"), 0);
+    drop(store);
+    // It goes through no sessions: with so few steps not even a list of them is possible.
+    let options = Options { query_steps: Some(2000), ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    assert_eq!(store.totals("tenant", &Reach::ALL, None).await.unwrap(), totals);
+    let listed = store.sessions(&SessionQuery::latest("tenant", 1000)).await;
+    assert!(matches!(listed, Err(Error::TooSlow)), "{listed:?}");
+}
+
+#[tokio::test]
+async fn the_most_expensive_search_that_is_allowed_is_interrupted() {
+    let (_folder, path) = folder();
+    let store = open(&path);
+    let letters = "abcdefghijklmnopqrstuvwxyzäöüßéè";
+    let words: Vec<String> = letters.chars().map(|letter| format!("{letter}x")).collect();
+    assert_eq!(words.len(), turnwire_log::search::MAX_WORDS);
+    let mut owner = Owner::new(&store, "s").await;
+    for number in 0..400 {
+        let text: Vec<String> = words.iter().map(|word| format!("{word}{number}")).collect();
+        let reply = owner.reply(1, &number.to_string(), &text.join(" "));
+        store.append(reply).await.unwrap();
+    }
+    let search = Search::new(&words.join(" ")).unwrap();
+    let query = SessionQuery { search, ..SessionQuery::latest("tenant", 1) };
+    assert_eq!(store.sessions(&query).await.unwrap().len(), 1);
+    drop(store);
+    let options = Options { query_steps: Some(1000), ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    for _ in 0..10 {
+        let found = store.sessions(&query).await;
+        assert!(matches!(found, Err(Error::TooSlow)), "{found:?}");
+    }
+    let few = SessionQuery::latest("tenant", 1);
+    assert_eq!(store.sessions(&few).await.unwrap().len(), 1, "the connections are still good");
 }

@@ -13,10 +13,6 @@ use std::sync::Arc;
 use turnwire_core::Usage;
 use turnwire_log::Cost;
 use turnwire_log::cost::Spent;
-use turnwire_log::store::{SessionQuery, SessionState};
-
-/// How many sessions are read at a time.
-const PAGE: usize = 500;
 
 /// What can be talked to.
 #[derive(Debug, Serialize)]
@@ -79,28 +75,24 @@ pub async fn list_agents(
 /// What each agent took in the sessions that the caller reaches. A sub-agent that does not run here by
 /// that name counts as the agent that it worked for.
 async fn spent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, Spent>> {
-    let mut sums: HashMap<String, Spent> = HashMap::new();
-    let mut page = SessionQuery {
-        reach: caller.0.reach(),
-        ..SessionQuery::latest(caller.tenant().clone(), PAGE)
+    let (reach, tenant) = (caller.0.reach(), caller.tenant());
+    // For limited credentials the sessions that they reach are gone through.
+    let _permit = match reach.rules() {
+        Some(_) => Some(app.searches.acquire(tenant).await?),
+        None => None,
     };
-    loop {
-        let records = app.log.list(&page).await?;
-        let is_last = records.len() < PAGE;
-        for record in records {
-            page.after = Some((record.updated_ms, record.no));
-            let SessionState { usage, cost, subs, .. } = record.state;
-            let mut own = Spent { usage, cost };
-            for (name, part) in subs {
-                if name != record.agent && app.agents.contains_key(&name) {
-                    own.take(&part);
-                    sums.entry(name).or_default().add(&part.usage, part.cost);
-                }
+    let max_time = Some(app.config.limits.search_timeout.0);
+    let totals = app.log.store().totals(tenant, &reach, max_time).await?;
+    let mut sums: HashMap<String, Spent> = HashMap::new();
+    for (agent, totals) in totals {
+        let mut own = totals.spent();
+        for (name, part) in totals.sub_agents() {
+            if name != agent && app.agents.contains_key(name) {
+                own.take(&part);
+                sums.entry(name.to_owned()).or_default().add(&part.usage, part.cost);
             }
-            sums.entry(record.agent).or_default().add(&own.usage, own.cost);
         }
-        if is_last {
-            return Ok(sums);
-        }
+        sums.entry(agent).or_default().add(&own.usage, own.cost);
     }
+    Ok(sums)
 }

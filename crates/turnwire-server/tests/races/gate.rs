@@ -28,6 +28,8 @@ pub struct State {
     closed: Vec<Pass>,
     waiting: Vec<Pass>,
     pub reads: usize,
+    /// How many lists of sessions were read.
+    pub lists: usize,
     /// The most bytes of messages that were read at once.
     pub largest_page: usize,
     /// How many writes were refused.
@@ -166,10 +168,19 @@ impl Store for Gate {
         self.store.session(key).await
     }
     async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+        self.state.send_modify(|state| state.lists += 1);
         if query.search.is_some() && &*query.tenant == "slow" {
             self.pass(Pass::Searches).await;
         }
         self.store.sessions(query).await
+    }
+    async fn totals(
+        &self,
+        tenant: &str,
+        reach: &turnwire_log::Reach,
+        max_time: Option<Duration>,
+    ) -> Result<std::collections::BTreeMap<String, turnwire_log::cost::AgentTotals>> {
+        self.store.totals(tenant, reach, max_time).await
     }
     async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {
         self.store.all_sessions(after, limit).await

@@ -117,3 +117,13 @@ async fn a_page_of_messages_passes_over_what_was_superseded_in_small_reads() {
     assert!((1..=PAGE).contains(&house.gate.state().largest_page));
     house.stop().await;
 }
+
+#[tokio::test]
+async fn the_usage_of_agents_goes_through_no_list_of_sessions() {
+    let house = House::new();
+    house.session("external").await;
+    let answer = house.get("/v1/agents?usage=true").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(house.gate.state().lists, 0);
+    house.stop().await;
+}

@@ -53,6 +53,14 @@ impl Store for Moody {
     async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
         self.store.sessions(query).await
     }
+    async fn totals(
+        &self,
+        tenant: &str,
+        reach: &turnwire_log::Reach,
+        max_time: Option<Duration>,
+    ) -> Result<std::collections::BTreeMap<String, turnwire_log::cost::AgentTotals>> {
+        self.store.totals(tenant, reach, max_time).await
+    }
     async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {
         self.store.all_sessions(after, limit).await
     }

@@ -1,0 +1,107 @@
+//! What the sessions of a tenant spent together, by agent. Engines change it with every session, so that
+//! nobody has to go through all of them to know it.
+
+use super::{Cost, Spent};
+use crate::store::SessionState;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use turnwire_core::Usage;
+
+/// How many sub-agents of one agent are counted by themselves. Their names come from outside.
+const MAX_SUB_AGENTS: usize = 256;
+
+/// What the sessions of one agent spent together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentTotals {
+    sum: Sum,
+    /// The part of it that sub-agents took, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    subs: BTreeMap<String, Sum>,
+}
+
+/// A sum that is exact, so that what was added can be taken away again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Sum {
+    input: i128,
+    output: i128,
+    cache_input: i128,
+    cache_creation: i128,
+    cost: i128,
+    /// Of how many sessions the cost is known.
+    with_cost: i64,
+}
+
+/// The part of a session's state that is summed up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Spending {
+    #[serde(default)]
+    usage: Usage,
+    #[serde(default)]
+    cost: Option<Cost>,
+    #[serde(default)]
+    subs: BTreeMap<String, Spent>,
+}
+
+impl Spending {
+    pub(crate) fn of(state: &SessionState) -> Self {
+        let SessionState { usage, cost, subs, .. } = state;
+        Self { usage: usage.clone(), cost: *cost, subs: subs.clone() }
+    }
+}
+
+impl Sum {
+    /// Adds something, or takes it away again.
+    fn add(&mut self, usage: &Usage, cost: Option<Cost>, sign: i128) {
+        let times = |count: i64| sign * i128::from(count);
+        self.input += times(usage.input_tokens);
+        self.output += times(usage.output_tokens);
+        self.cache_input += times(usage.cache_input_tokens);
+        self.cache_creation += times(usage.cache_creation_input_tokens);
+        if let Some(cost) = cost {
+            self.cost += sign * i128::from(cost.0);
+            self.with_cost += if sign < 0 { -1 } else { 1 };
+        }
+    }
+
+    fn spent(&self) -> Spent {
+        let tokens =
+            |sum: i128| i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX });
+        let cost = || Cost(u64::try_from(self.cost.max(0)).unwrap_or(u64::MAX));
+        Spent {
+            usage: Usage {
+                input_tokens: tokens(self.input),
+                output_tokens: tokens(self.output),
+                cache_input_tokens: tokens(self.cache_input),
+                cache_creation_input_tokens: tokens(self.cache_creation),
+                ..Usage::default()
+            },
+            cost: (self.with_cost > 0).then(cost),
+        }
+    }
+}
+
+impl AgentTotals {
+    /// Puts what a session spent in place of what it had spent before.
+    pub(crate) fn change(&mut self, before: &Spending, after: &Spending) {
+        for (spending, sign) in [(before, -1), (after, 1)] {
+            self.sum.add(&spending.usage, spending.cost, sign);
+            for (name, Spent { usage, cost }) in &spending.subs {
+                // A name for which there was no room stays without: so what is taken away was added.
+                if self.subs.len() >= MAX_SUB_AGENTS && !self.subs.contains_key(name) {
+                    continue;
+                }
+                self.subs.entry(name.clone()).or_default().add(usage, *cost, sign);
+            }
+        }
+    }
+
+    /// What they spent in all, sub-agents included.
+    pub fn spent(&self) -> Spent {
+        self.sum.spent()
+    }
+
+    /// The part of it that sub-agents took, by their names.
+    pub fn sub_agents(&self) -> impl Iterator<Item = (&str, Spent)> {
+        self.subs.iter().map(|(name, sum)| (name.as_str(), sum.spent()))
+    }
+}
