@@ -74,6 +74,20 @@ pub enum SchemaError {
     TooSlow,
 }
 
+/// How much is said of what is wrong with a schema: the whole schema may be part of it.
+const MAX_REASON_BYTES: usize = 500;
+
+impl SchemaError {
+    fn invalid(why: impl fmt::Display) -> Self {
+        let mut why = why.to_string();
+        if why.len() > MAX_REASON_BYTES {
+            why.truncate(why.floor_char_boundary(MAX_REASON_BYTES));
+            why.push('…');
+        }
+        Self::Invalid(why)
+    }
+}
+
 impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

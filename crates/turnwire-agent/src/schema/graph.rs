@@ -109,12 +109,12 @@ impl Graph {
     /// Builds the graph of a schema, unless it is too large.
     pub(super) fn build(schema: &Value, deadline: Instant) -> Result<Self, SchemaError> {
         if !matches!(schema, Value::Object(_) | Value::Bool(_)) {
-            return Err(SchemaError::Invalid("a schema is an object or a boolean".to_owned()));
+            return Err(SchemaError::invalid("a schema is an object or a boolean"));
         }
         jsonschema::meta::validate(schema).map_err(|error| {
             match error.instance_path().as_str() {
-                "" => SchemaError::Invalid(error.to_string()),
-                path => SchemaError::Invalid(format!("at {path}: {error}")),
+                "" => SchemaError::invalid(error),
+                path => SchemaError::invalid(format_args!("at {path}: {error}")),
             }
         })?;
         let draft = Draft::default().detect(schema);
@@ -265,7 +265,7 @@ impl<'s> Builder<'s> {
             Value::Bool(accepts) => return Ok(Node { is_false: !accepts, ..Node::default() }),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 let why = "a reference leads to what is neither an object nor a boolean";
-                return Err(SchemaError::Invalid(why.to_owned()));
+                return Err(SchemaError::invalid(why));
             }
         };
         let mut reader = Reader { builder: self, resolver, draft, fields };
@@ -414,11 +414,11 @@ impl<'s> Reader<'_, 's> {
 }
 
 fn wrong(word: &str) -> SchemaError {
-    SchemaError::Invalid(format!("`{word}` has a value of the wrong type"))
+    SchemaError::invalid(format_args!("`{word}` has a value of the wrong type"))
 }
 
 impl From<referencing::Error> for SchemaError {
     fn from(error: referencing::Error) -> Self {
-        Self::Invalid(error.to_string())
+        Self::invalid(error)
     }
 }

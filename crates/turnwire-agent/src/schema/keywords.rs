@@ -126,8 +126,8 @@ impl Keywords {
         if let Some(known) = self.known_assertions.get(&key) {
             return Ok(Some(*known));
         }
-        let validator = build(draft, &found, MAX_COMPILED_PATTERN_BYTES)
-            .map_err(|error| SchemaError::Invalid(error.to_string()))?;
+        let validator =
+            build(draft, &found, MAX_COMPILED_PATTERN_BYTES).map_err(SchemaError::invalid)?;
         let index = self.assertions.len();
         self.assertions.push(Assertions { validator, steps });
         self.known_assertions.insert(key, index);

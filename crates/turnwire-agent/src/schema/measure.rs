@@ -14,8 +14,9 @@ pub(super) fn parse(schema: &Json) -> Result<Value, SchemaError> {
         let why = format!("it has {bytes} bytes, {MAX_BYTES} are allowed");
         return Err(SchemaError::TooLarge(why));
     }
-    let value: Value =
-        schema.to().map_err(|error| SchemaError::Invalid(format!("it is not read: {error}")))?;
+    let value: Value = schema
+        .to()
+        .map_err(|error| SchemaError::invalid(format_args!("it is not read: {error}")))?;
     if is_deeper(&value, MAX_DEPTH) {
         let why = format!("it is nested more than {MAX_DEPTH} levels deep");
         return Err(SchemaError::TooLarge(why));

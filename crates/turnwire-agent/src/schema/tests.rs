@@ -251,6 +251,15 @@ fn large_deep_and_numerous_schemas_are_refused() {
 }
 
 #[test]
+fn an_error_does_not_repeat_a_large_schema() {
+    let text = "x".repeat(100_000);
+    for schema in [json!({"type": text}), json!({"$ref": text}), json!({"not": [text]})] {
+        let error = compile(&schema).unwrap_err().to_string();
+        assert!(error.len() < 1000, "{} bytes", error.len());
+    }
+}
+
+#[test]
 fn dynamic_references_through_many_resources_are_refused() {
     let mut definitions = json!({});
     for at in 0..100 {
