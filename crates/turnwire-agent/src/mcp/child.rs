@@ -42,8 +42,14 @@ const INHERITED: &[&str] = &[
 /// The longest line of a child's standard error that is traced.
 const LONGEST_LINE: usize = 4096;
 
+/// The connection to a child.
+#[cfg(target_os = "linux")]
+pub(super) type Process = super::descendants::ChildTransport;
+#[cfg(not(target_os = "linux"))]
+pub(super) type Process = TokioChildProcess;
+
 /// Starts it.
-pub(super) fn start(name: &str, child: &Child) -> io::Result<TokioChildProcess> {
+pub(super) fn start(name: &str, child: &Child) -> io::Result<Process> {
     let Some((program, arguments)) = child.command.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
     };
@@ -65,13 +71,20 @@ pub(super) fn start(name: &str, child: &Child) -> io::Result<TokioChildProcess> 
     #[cfg(unix)]
     command.wrap(process_wrap::tokio::ProcessGroup::leader());
     #[cfg(target_os = "linux")]
-    command.wrap(super::descendants::EndDescendants::new()?);
+    let family = {
+        let end = super::descendants::EndDescendants::new()?;
+        let family = end.family();
+        command.wrap(end);
+        family
+    };
     #[cfg(windows)]
     command.wrap(process_wrap::tokio::JobObject);
     let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;
     if let Some(stderr) = stderr {
         tokio::spawn(trace(name.to_owned(), stderr));
     }
+    #[cfg(target_os = "linux")]
+    let process = super::descendants::ChildTransport { process, family };
     Ok(process)
 }
 

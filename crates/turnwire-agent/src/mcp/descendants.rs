@@ -6,7 +6,11 @@
 //! given. What has neither, because it cleared its environment and its parent has ended, is found where
 //! this process [adopts orphans](adopt_orphans): then its parent is this process.
 
+use parking_lot::Mutex;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, CommandWrapper};
+use rmcp::RoleClient;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::{TokioChildProcess, Transport};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal,
     set_child_subreaper, waitpid,
@@ -16,6 +20,7 @@ use std::fs;
 use std::io;
 use std::pin::Pin;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::process::Command;
@@ -159,19 +164,24 @@ impl Processes {
 /// Ends an MCP server with all its descendants.
 #[derive(Debug)]
 pub(super) struct EndDescendants {
-    mark: String,
+    family: SharedFamily,
 }
 
 impl EndDescendants {
     pub(super) fn new() -> io::Result<Self> {
         let mark = getrandom::u64().map_err(io::Error::other)?;
-        Ok(Self { mark: format!("{}-{mark:016x}", std::process::id()) })
+        let mark = format!("{}-{mark:016x}", std::process::id());
+        Ok(Self { family: Arc::new(Mutex::new(Family { mark, known: Vec::new() })) })
+    }
+
+    pub(super) fn family(&self) -> SharedFamily {
+        self.family.clone()
     }
 }
 
 impl CommandWrapper for EndDescendants {
     fn pre_spawn(&mut self, command: &mut Command, _: &CommandWrap) -> io::Result<()> {
-        command.env(MARK, &self.mark);
+        command.env(MARK, &self.family.lock().mark);
         Ok(())
     }
 
@@ -180,15 +190,67 @@ impl CommandWrapper for EndDescendants {
         inner: Box<dyn ChildWrapper>,
         _: &CommandWrap,
     ) -> io::Result<Box<dyn ChildWrapper>> {
-        let family = Family { mark: self.mark.clone(), known: Vec::new() };
-        let root = inner.id().and_then(|id| i32::try_from(id).ok());
+        let family = self.family.clone();
+        let root = process_id(inner.id());
         Ok(Box::new(McpProcess { guard: Guard { family, root, has_ended: false }, inner }))
     }
 }
 
+/// The connection to an MCP server that is a child. Before its input ends, its descendants are noted: once it
+/// has ended, their parents no longer tell.
+pub(super) struct ChildTransport {
+    pub(super) process: TokioChildProcess,
+    pub(super) family: SharedFamily,
+}
+
+impl Transport<RoleClient> for ChildTransport {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        self.process.send(item)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
+        self.process.receive()
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        let (family, root) = (self.family.clone(), process_id(self.process.id()));
+        let _ = tokio::task::spawn_blocking(move || note(&family, root)).await;
+        self.process.close().await
+    }
+}
+
+impl Drop for ChildTransport {
+    fn drop(&mut self) {
+        // After it was closed there is no process any more.
+        let root = process_id(self.process.id());
+        if root.is_some() {
+            note(&self.family, root);
+        }
+    }
+}
+
+fn process_id(id: Option<u32>) -> Option<i32> {
+    id.and_then(|id| i32::try_from(id).ok())
+}
+
+/// Notes the descendants that are there now.
+fn note(family: &SharedFamily, root: Option<i32>) {
+    let known = family.lock().clone();
+    let found = known.find(&Processes::read(), root);
+    family.lock().known.extend(found);
+}
+
+/// Shared by the process and the connection to it.
+pub(super) type SharedFamily = Arc<Mutex<Family>>;
+
 /// The descendants of an MCP server.
 #[derive(Debug, Clone)]
-struct Family {
+pub(super) struct Family {
     mark: String,
     /// Those that were found before the server ended.
     known: Vec<Process>,
@@ -216,7 +278,7 @@ impl Family {
 /// Ends the descendants when it is dropped, unless that was done.
 #[derive(Debug)]
 struct Guard {
-    family: Family,
+    family: SharedFamily,
     /// The number of the MCP server, as long as nobody has collected its exit code.
     root: Option<i32>,
     has_ended: bool,
@@ -225,7 +287,8 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.has_ended {
-            end(|all| self.family.find(all, self.root));
+            let family = self.family.lock().clone();
+            end(|all| family.find(all, self.root));
         }
     }
 }
@@ -253,9 +316,9 @@ impl ChildWrapper for McpProcess {
     }
 
     fn start_kill(&mut self) -> io::Result<()> {
-        let Guard { family, root, .. } = &mut self.guard;
-        family.known = family.find(&Processes::read(), *root);
-        family.known.iter().for_each(Process::kill);
+        note(&self.guard.family, self.guard.root);
+        let known = self.guard.family.lock().known.clone();
+        known.iter().for_each(Process::kill);
         self.inner.start_kill()
     }
 
@@ -271,11 +334,10 @@ impl ChildWrapper for McpProcess {
         Box::pin(async {
             // A server that ends by itself may leave others behind: who they are is known now.
             let (family, root) = (self.guard.family.clone(), self.guard.root);
-            let found = tokio::task::spawn_blocking(move || family.find(&Processes::read(), root));
-            self.guard.family.known.extend(found.await.unwrap_or_default());
+            let _ = tokio::task::spawn_blocking(move || note(&family, root)).await;
             let status = self.inner.wait().await?;
             self.guard.root = None;
-            let family = self.guard.family.clone();
+            let family = self.guard.family.lock().clone();
             let ended = tokio::task::spawn_blocking(move || end(|all| family.find(all, None)));
             self.guard.has_ended = ended.await.is_ok();
             Ok(status)
