@@ -72,6 +72,7 @@
 //! | [`fn@close`] | ending a reply that cannot go on |
 
 pub mod agent;
+mod call_ids;
 mod closing;
 pub mod compact;
 mod core;
@@ -95,6 +96,7 @@ pub mod tool;
 pub mod web;
 
 pub use agent::{Agent, Builder};
+pub use call_ids::{calls_of, is_random_id};
 pub use closing::close;
 pub use cut::RESULT_LIMIT;
 pub use demo::Demo;

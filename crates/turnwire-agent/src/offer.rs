@@ -35,6 +35,10 @@ pub struct Offer {
     /// Whether nobody can be asked: what needs a person's yes is denied at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
+    /// Who asked: a name of the credentials that says nothing by itself. Results of calls that name no
+    /// session are taken only from the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<String>,
     /// Whatever else the client sends, by its own names.
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     pub extra: Fields,

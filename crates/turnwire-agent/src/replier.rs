@@ -136,6 +136,12 @@ pub trait Journal: Send {
         None
     }
 
+    /// Ids of calls that the session has used in messages that the turn's history does not have. A new
+    /// call gets none of them.
+    fn used_calls(&self) -> &[String] {
+        &[]
+    }
+
     /// How many agents stand above the one that writes here.
     fn depth(&self) -> u32 {
         0

@@ -8,6 +8,7 @@
 //! | `openai` | chat completions, Responses, models | a new one, or [`SESSION`], or `previous_response_id` |
 //! | `anthropic` | Messages | a new one, or [`SESSION`] |
 //! | `model` | what chat completions and Messages have in common | |
+//! | `recognise` | which session results of calls belong to, where the request names none | |
 //!
 //! They have in common: only new words of the user and answers to what waits are taken from what a
 //! client sends, through the same doors as everybody's ([`crate::turns`]); and what comes back is a
@@ -19,6 +20,7 @@ pub(crate) mod anthropic;
 pub(crate) mod blocks;
 mod model;
 pub(crate) mod openai;
+mod recognise;
 
 use crate::app::App;
 use crate::auth::Caller;

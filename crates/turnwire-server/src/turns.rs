@@ -18,7 +18,7 @@
 //! | `journal` | what an agent emits becomes durable |
 //! | `counts` | what is counted of what becomes durable |
 //! | `ending` | replies that cannot go on are closed |
-//! | `clock` | questions that nobody answers, producers that fall silent |
+//! | `clock` | questions and calls that nobody answers, producers that fall silent |
 
 pub mod answers;
 mod clock;
@@ -39,7 +39,7 @@ pub(crate) use journal::{filled, persist, seconds};
 use crate::config::{Config, OnRestart};
 use crate::metrics::AgentMetrics;
 use crate::routes::unfinished;
-use clock::Deadlines;
+use clock::{Deadlines, WaitLimits};
 use drive::drive;
 use ending::end_own;
 use parking_lot::Mutex;
@@ -59,6 +59,8 @@ pub const EXTERNAL: &str = "external";
 
 /// How long a question waits for a person where the settings do not say.
 const APPROVAL_TIMEOUT: Duration = Duration::from_mins(5);
+/// How long a call that the client executes waits for its result where the settings do not say.
+const RESULT_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// The replies that agents write here.
 pub struct Turns {
@@ -213,6 +215,14 @@ impl Turns {
             Some(config) => Some(config.approval_timeout.0),
             None => Some(APPROVAL_TIMEOUT),
         }
+    }
+
+    /// How long the calls of an agent wait for somebody. An agent elsewhere decides that itself.
+    pub fn wait_limits(&self, agent: &str) -> Option<WaitLimits> {
+        let approval = self.approval_timeout(agent)?;
+        let config = self.config.agents.get(agent);
+        let result = config.map_or(RESULT_TIMEOUT, |config| config.result_timeout.0);
+        Some(WaitLimits { approval, result })
     }
 }
 

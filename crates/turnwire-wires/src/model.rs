@@ -16,7 +16,8 @@
 //! ```
 
 use turnwire_core::{
-    ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, TextBlock, ToolResult,
+    ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, TextBlock, ToolCall,
+    ToolResult,
 };
 
 /// What a client asks of an agent that it takes for a model. What it says that the assistant said is
@@ -43,6 +44,56 @@ pub struct Asked {
     pub before: usize,
     /// The results of calls behind the last message of the assistant's.
     pub results: Vec<ToolResult>,
+    /// What the conversation is recognised by.
+    pub claimed: Claimed,
+}
+
+/// What a client says of its conversation. It is compared with what the log has, to find the session that
+/// results of calls belong to, and is never taken for what was said.
+#[derive(Debug, Clone, Default)]
+pub struct Claimed {
+    /// The user's words before the last of the assistant's, without white space.
+    pub user: String,
+    /// What the assistant is said to have said since the user's last words.
+    pub texts: Vec<String>,
+    /// The calls that it is said to have made since then.
+    pub calls: Vec<ToolCall>,
+    /// Their results, as far as the client has them.
+    pub results: Vec<ToolResult>,
+    /// The user's words behind the last of the assistant's; `None`: there are none.
+    newest: Option<String>,
+}
+
+impl Claimed {
+    /// Takes the next message of the conversation.
+    pub fn take(&mut self, msg: &Msg) {
+        if msg.role() == Role::Assistant
+            && let Some(newest) = self.newest.take()
+        {
+            self.user.push_str(&newest);
+            (self.texts, self.calls, self.results) = (Vec::new(), Vec::new(), Vec::new());
+        }
+        for block in msg.content() {
+            match (msg.role(), block) {
+                (Role::User, ContentBlock::Text(block)) => {
+                    let newest = self.newest.get_or_insert_default();
+                    newest.push_str(&without_space(&block.text));
+                }
+                (Role::User, ContentBlock::Data(_)) => drop(self.newest.get_or_insert_default()),
+                (Role::Assistant, ContentBlock::Text(block)) => {
+                    self.texts.push(without_space(&block.text));
+                }
+                (_, ContentBlock::ToolCall(call)) => self.calls.push(call.clone()),
+                (_, ContentBlock::ToolResult(result)) => self.results.push(result.clone()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A text without white space: clients cut it off, split and join texts.
+pub fn without_space(text: &str) -> String {
+    text.split_whitespace().collect()
 }
 
 /// A tool that the client executes.
@@ -65,6 +116,7 @@ impl Asked {
 
     /// Takes a message that was read.
     pub(crate) fn take(&mut self, msg: Msg) {
+        self.claimed.take(&msg);
         match msg.role() {
             Role::User => self.said.push(msg),
             Role::System => self.instruct(&msg.text("\n").unwrap_or_default()),
@@ -77,10 +129,11 @@ impl Asked {
         }
     }
 
-    /// Here the client says that the assistant said something.
-    pub(crate) fn assistant(&mut self) {
+    /// Here the client says that the assistant said this; what cannot be read is passed over.
+    pub(crate) fn assistant(&mut self, said: Result<Vec<Msg>>) {
         self.before = self.said.len();
         self.results.clear();
+        said.into_iter().flatten().for_each(|msg| self.claimed.take(&msg));
     }
 
     pub(crate) fn instruct(&mut self, text: &str) {

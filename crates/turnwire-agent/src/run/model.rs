@@ -1,6 +1,7 @@
 //! One model call.
 
 use super::{Flow, Run};
+use crate::call_ids::CallIds;
 use crate::cut::cut_results;
 use crate::middleware::Request;
 use crate::model::{Ask, ModelError};
@@ -121,6 +122,9 @@ impl Run<'_> {
                 return self.failed(error).await;
             }
         };
+        let messages = self.turn.history.iter().chain([&self.reply]);
+        let depth = self.journal.depth();
+        let mut call_ids = CallIds::new(&prefix, depth, messages, self.journal.used_calls());
         let mut waiting: Vec<Event<'static>> = Vec::new();
         let mut broken: Option<ModelError> = None;
         let mut has_ended = false;
@@ -145,9 +149,10 @@ impl Run<'_> {
             }
             // While these become durable, the next ones come.
             let events = std::mem::take(&mut waiting);
+            let events = events.into_iter().map(|event| call_ids.rename(event));
             let events = match &mut veil {
-                Some(veil) => events.into_iter().map(|event| veil.cover(event)).collect(),
-                None => events,
+                Some(veil) => events.map(|event| veil.cover(event)).collect(),
+                None => events.collect(),
             };
             let events = self.pass(events);
             let mut commit = pin!(self.journal.commit(events));

@@ -82,6 +82,13 @@ fn result(reply: &Msg, id: &str) -> (ToolResultState, String) {
     (result.state.clone(), result.output.text(""))
 }
 
+/// The result of the one call of a sub-agent, whose id is not the model's.
+fn only_result(reply: &Msg) -> (ToolResultState, String) {
+    let [id] = <[_; 1]>::try_from(reply.tool_calls().map(|(call, _)| &call.id).collect::<Vec<_>>())
+        .unwrap();
+    result(reply, id)
+}
+
 /// Who wrote what, in the order of the log.
 fn lines(house: &House) -> Vec<String> {
     let who = |event: &turnwire_core::Event<'_>| {
@@ -195,7 +202,7 @@ async fn what_it_asks_the_same_person_answers() {
         house.run(&agent).await.unwrap();
         all_ended(&house);
         let [own, sub] = <[_; 2]>::try_from(house.replies()).ok().unwrap();
-        assert_eq!(result(&sub.msg, "t").0, state);
+        assert_eq!(only_result(&sub.msg).0, state);
         assert_eq!(result(&own.msg, "c"), (ToolResultState::Success, "Done.".to_owned()));
         assert_eq!(bought.load(Ordering::Relaxed), count);
     }
@@ -236,6 +243,30 @@ async fn what_it_hands_to_the_client_the_client_executes() {
     house.run(&agent).await.unwrap();
     all_ended(&house);
     assert_eq!(result(&house.reply(), "c").1, "Seen.");
+}
+
+#[tokio::test]
+async fn calls_of_agents_that_work_at_once_have_ids_of_their_own() {
+    let answers = [vec![Line::call("call_0", "open_page", "{}")], vec![Line::text("Seen.")]];
+    let sub = researcher(answers).tool(open_page()).build();
+    // The provider gives the same id to every call, also to those of the agent above.
+    let main = [
+        vec![
+            Line::call("call_0", "open_page", "{}"),
+            hand("a", "researcher"),
+            hand("b", "researcher"),
+        ],
+        vec![Line::text("Done.")],
+    ];
+    let agent = Agent::builder("main").model(script(main));
+    let agent = agent.tool(AgentTool::new(sub, "Finds out")).tool(open_page()).build();
+    let mut house = House::new("browse");
+    house.run(&agent).await.unwrap();
+    let replies = house.replies();
+    let calls = replies.iter().flat_map(|reply| reply.msg.tool_calls()).map(|(call, _)| &call.id);
+    let ids: Vec<&String> = calls.collect();
+    let unique: std::collections::HashSet<&String> = ids.iter().copied().collect();
+    assert_eq!((ids.len(), unique.len()), (5, 5), "{ids:?}");
 }
 
 /// Two at once; one asks, the other hands over, and each has an agent below it.
@@ -496,7 +527,7 @@ async fn they_do_not_go_deeper_than_they_may() {
     let replies = house.replies();
     assert_eq!(replies.len(), 1 + usize::try_from(MAX_DEPTH).unwrap());
     let deepest = replies.last().unwrap();
-    let (state, why) = result(&deepest.msg, "c");
+    let (state, why) = only_result(&deepest.msg);
     assert_eq!(state, ToolResultState::Error);
     assert!(why.contains("deep below each other"), "{why}");
     let path = deepest.agent.as_ref().unwrap().agent_path.as_deref().unwrap();

@@ -120,10 +120,13 @@ async fn what_is_found_between_two_messages_is_read_with_the_next() {
     assert!(talk.say("and?").await.unwrap().has::<HintBlock>());
 }
 
+/// An id that a sub-agent keeps: it looks as if no other call has it.
+const CALL: &str = "call_0123456789abcdef";
+
 /// An agent whose only tool is another one, which calls the tool of this name.
 fn above(tool: &'static str) -> Agent {
     let researcher = Told::new(move |asked| match asked.results() {
-        0 => vec![Line::call("r", tool, "{}")],
+        0 => vec![Line::call(CALL, tool, "{}")],
         _ => vec![Line::text("Found.")],
     });
     let main = Told::new(|asked| match asked.results() {
@@ -155,7 +158,7 @@ async fn what_a_sub_agent_is_told_says_whose_it_is() {
                 assert_eq!(talk.answer(yes).await.unwrap().text("").as_deref(), Some("Done."));
             }
             "hand in" => {
-                let page = ToolResult::success("r", "a page").named("open_page");
+                let page = ToolResult::success(CALL, "a page").named("open_page");
                 let reply = talk.hand_in(vec![page]).await.unwrap();
                 assert_eq!(reply.text("").as_deref(), Some("Done."));
             }

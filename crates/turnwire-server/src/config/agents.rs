@@ -40,6 +40,9 @@ pub struct AgentConfig {
     /// How long a question waits for a person.
     #[serde(default = "approval_timeout")]
     pub approval_timeout: Time,
+    /// How long a call that the client executes waits for its result; then the reply ends.
+    #[serde(default = "result_timeout")]
+    pub result_timeout: Time,
     /// What happens to an open reply when the server starts again.
     #[serde(default)]
     pub on_restart: OnRestart,
@@ -213,6 +216,10 @@ fn max_iterations() -> u32 {
 
 fn approval_timeout() -> Time {
     Time(std::time::Duration::from_mins(5))
+}
+
+fn result_timeout() -> Time {
+    Time(std::time::Duration::from_hours(24))
 }
 
 /// A model: `demo`, `clock`, or `WIRE:MODEL`.

@@ -43,16 +43,25 @@ pub async fn list_approvals(
 ) -> ApiResult<Json<Approvals>> {
     let limit = query.limit.unwrap_or(MOST).clamp(1, MOST);
     let mut approvals = Vec::new();
-    each_waiting(&app, &caller, |session, snapshot| {
-        for pending in view::pending(&app, session.agent(), &snapshot) {
-            approvals.push(Approval {
-                session_id: session.id().to_owned(),
-                title: Some(snapshot.title.clone()).filter(|title| !title.is_empty()),
-                pending,
-            });
-        }
-        if approvals.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })
+    each_waiting(
+        &app,
+        &caller,
+        |_| true,
+        |session, snapshot| {
+            for pending in view::pending(&app, session.agent(), &snapshot) {
+                approvals.push(Approval {
+                    session_id: session.id().to_owned(),
+                    title: Some(snapshot.title.clone()).filter(|title| !title.is_empty()),
+                    pending,
+                });
+            }
+            if approvals.len() >= limit {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    )
     .await?;
     approvals.truncate(limit);
     Ok(Json(Approvals { approvals }))

@@ -170,10 +170,10 @@ struct About<'a> {
 pub fn pending(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<PendingView> {
     // A producer watches its own clock.
     let is_here = !snapshot.state.is_produced;
-    let timeout = app.turns.approval_timeout(agent).filter(|_| is_here);
+    let limits = app.turns.wait_limits(agent).filter(|_| is_here);
     let views = snapshot.open.iter().filter_map(|reply| {
         let PendingCalls { reply_id, agent_path, confirm, external, since } = reply.pending()?;
-        let expires_at = expires_at(reply, timeout);
+        let expires_at = expires_at(reply, limits);
         Some(PendingView { reply_id, agent_path, confirm, external, since, expires_at })
     });
     views.collect()

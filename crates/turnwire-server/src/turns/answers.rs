@@ -12,6 +12,7 @@ use crate::auth::{Action, Caller, is_id};
 use crate::error::{ApiError, ApiResult};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 use turnwire_agent::Halt;
 use turnwire_agent::permission::check_input;
 use turnwire_core::event::{
@@ -355,6 +356,29 @@ fn executed(
 fn named(result: &ToolResult) -> Fields {
     let id = result.rest.get::<String>("message_id").ok().flatten();
     id.filter(|id| is_id(id)).map(|id| ("message_id", id)).into_iter().collect()
+}
+
+/// Results for calls of a reply that the client did not execute in time, in nobody's name.
+pub(super) fn give_up(
+    reply: &OpenReply,
+    calls: &[&ToolCall],
+    limit: Duration,
+) -> Option<Event<'static>> {
+    if calls.is_empty() {
+        return None;
+    }
+    let result = |call: &&ToolCall| ToolResult {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        output: format!("The client sent no result within {limit:?}.").into(),
+        state: ToolResultState::Interrupted,
+        ..ToolResult::default()
+    };
+    let execution_results = calls.iter().map(result).collect();
+    let nobody = Event::new("", UserInterrupt {});
+    let mut event = answer_to(reply, &nobody, ExternalExecutionResult { execution_results });
+    event.metadata = Fields::from_iter([("reason", "timeout")]);
+    Some(event)
 }
 
 /// A no to some calls of a reply, in nobody's name.

@@ -1,13 +1,13 @@
-//! Questions that nobody answers in time count as denied, and the replies of producers that fall
-//! silent are closed.
+//! Questions that nobody answers in time count as denied, a reply whose client sends no result of a call
+//! in time is ended, and the replies of producers that fall silent are closed.
 //!
-//! Both follow from the log: how long a question waits is counted from the event that asked it, so a
+//! All of it follows from the log: how long a question waits is counted from the event that asked it, so a
 //! restart changes nothing. A clock that goes backwards makes it wait longer, never shorter.
 
-use super::answers::deny;
-use super::ending::end_all;
+use super::answers::{deny, give_up};
+use super::ending::{end_all, end_own};
 use super::journal::persist;
-use super::{EXTERNAL, Turns};
+use super::{EXTERNAL, Turns, own_reply};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use turnwire_agent::Halt;
 use turnwire_core::{FinishedReason, ToolCall, ToolCallState};
 use turnwire_log::store::{SessionKey, SessionNo, Status};
 use turnwire_log::{OpenReply, Session, Snapshot};
@@ -54,30 +55,54 @@ fn instant(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// The calls of a reply that a person has to allow, and until when.
-pub(super) fn questions(
+/// How long calls wait for somebody.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitLimits {
+    /// For a person's yes or no.
+    pub approval: Duration,
+    /// For the result of a call that the client executes.
+    pub result: Duration,
+}
+
+/// The calls of a reply that wait, and until when.
+fn waiting_calls(
     reply: &OpenReply,
-    timeout: Duration,
+    limits: WaitLimits,
 ) -> impl Iterator<Item = (&ToolCall, Timestamp)> {
     reply.waiting().filter_map(move |(id, since)| {
-        let mut calls = reply.msg().blocks::<ToolCall>();
-        let call = calls.find(|call| call.id == id && call.state == ToolCallState::Asking)?;
-        Some((call, instant(since)?.checked_add(timeout).ok()?))
+        let call = reply.msg().blocks::<ToolCall>().find(|call| call.id == id)?;
+        let limit = match call.state {
+            ToolCallState::Asking => limits.approval,
+            ToolCallState::Submitted => limits.result,
+            _ => return None,
+        };
+        Some((call, instant(since)?.checked_add(limit).ok()?))
     })
 }
 
-/// When the first of the questions of a reply counts as denied.
-pub fn expires_at(reply: &OpenReply, timeout: Option<Duration>) -> Option<String> {
-    let first = questions(reply, timeout?).map(|(_, at)| at).min()?;
+/// The calls in this state whose time is over.
+fn late_calls<'r>(
+    reply: &'r OpenReply,
+    limits: WaitLimits,
+    state: &ToolCallState,
+) -> Vec<&'r ToolCall> {
+    let now = Timestamp::now();
+    let calls = waiting_calls(reply, limits).filter(|(_, until)| *until <= now);
+    calls.map(|(call, _)| call).filter(|call| call.state == *state).collect()
+}
+
+/// When the first of the calls of a reply that wait is given up.
+pub fn expires_at(reply: &OpenReply, limits: Option<WaitLimits>) -> Option<String> {
+    let first = waiting_calls(reply, limits?).map(|(_, at)| at).min()?;
     Some(format!("{first:.3}"))
 }
 
 impl Turns {
-    /// Remembers when the first question of a session is to be looked at again.
+    /// Remembers when the calls of a session that wait are to be looked at again.
     pub(super) fn note_deadline(&self, session: &Session, snapshot: &Snapshot) {
-        let Some(timeout) = self.approval_timeout(session.agent()) else { return };
+        let Some(limits) = self.wait_limits(session.agent()) else { return };
         let open = snapshot.open.iter().filter(|_| !snapshot.state.is_produced);
-        let first = open.flat_map(|reply| questions(reply, timeout)).map(|(_, at)| at).min();
+        let first = open.flat_map(|reply| waiting_calls(reply, limits)).map(|(_, at)| at).min();
         if let Some(at) = first {
             self.deadlines.note(at, session.no(), session.key().clone());
         }
@@ -99,7 +124,7 @@ impl Turns {
         loop {
             let (due, pause) = self.deadlines.take(Timestamp::now());
             for key in due {
-                if let Err(error) = self.deny_expired(&key).await {
+                if let Err(error) = self.give_up_expired(&key).await {
                     tracing::warn!(session = &*key.id, %error, "a question could not be closed");
                     let later = Timestamp::now().checked_add(Duration::from_secs(5));
                     if let (Ok(later), Ok(Some(session))) = (later, self.log.open(&key).await) {
@@ -114,16 +139,62 @@ impl Turns {
         }
     }
 
-    /// Denies what nobody answered in time.
-    async fn deny_expired(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
+    /// Denies what nobody allowed in time, and ends a reply whose client sent no result in time.
+    async fn give_up_expired(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
         let Some(session) = self.log.open(key).await? else { return Ok(()) };
-        let Some(timeout) = self.approval_timeout(session.agent()) else { return Ok(()) };
-        let now = Timestamp::now();
-        self.deny(&session, "timeout", |reply| {
-            let late = questions(reply, timeout).filter(|(_, at)| *at <= now);
-            late.map(|(call, _)| call).collect()
-        })
-        .await
+        let Some(limits) = self.wait_limits(session.agent()) else { return Ok(()) };
+        self.end_abandoned(&session, limits).await?;
+        self.deny(&session, "timeout", |reply| late_calls(reply, limits, &ToolCallState::Asking))
+            .await
+    }
+
+    /// Ends the reply of a session if one of its calls waited too long for the client. The model is not
+    /// asked again: nobody is there, and it could call the same tool without end.
+    async fn end_abandoned(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        limits: WaitLimits,
+    ) -> turnwire_log::Result<()> {
+        let interrupted = FinishedReason::Interrupted;
+        let ended = persist(session, &self.over, &[], |tx| {
+            if tx.is_produced() || session.agent() == EXTERNAL {
+                return Ok(None);
+            }
+            let replies = tx.replies().iter();
+            let events: Vec<_> = replies
+                .filter_map(|reply| {
+                    let late = late_calls(reply, limits, &ToolCallState::Submitted);
+                    give_up(reply, &late, limits.result)
+                })
+                .collect();
+            if events.is_empty() {
+                return Ok(None);
+            }
+            for mut event in events {
+                let pushed = tx.push(&mut event, None);
+                pushed.map_err(|why| Halt::Failed(format!("a call cannot be closed: {why}")))?;
+            }
+            let own = own_reply(session, tx).map(|own| own.msg().id().to_owned());
+            end_own(tx, session, &interrupted, None)?;
+            self.wake(session);
+            Ok(own)
+        });
+        match ended.await {
+            Ok((Some(reply), _)) => {
+                tracing::info!(
+                    session = session.id(),
+                    reply,
+                    "a reply waited too long for a result"
+                );
+                self.count_stopped(session, 1);
+                self.let_go(session, Some(&reply));
+                Ok(())
+            }
+            Ok((None, _)) | Err(Halt::Stopped) => Ok(()),
+            // It was deleted a moment ago.
+            Err(_) if session.head().is_gone => Ok(()),
+            Err(halt) => Err(turnwire_log::Error::Store(halt.to_string())),
+        }
     }
 
     /// Denies everything that a person would have to allow: there is none.

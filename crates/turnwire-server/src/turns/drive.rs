@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Halt, Offer, SubReply, Turn};
+use turnwire_agent::{Halt, Offer, SubReply, Turn, calls_of};
 use turnwire_core::event::Message;
 use turnwire_core::{
     ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Role, Seq,
@@ -32,6 +32,14 @@ enum Step {
     Await,
     /// Nothing.
     Rest,
+}
+
+/// The conversation before a reply.
+#[derive(Default)]
+struct History {
+    messages: Vec<Msg>,
+    /// The ids of calls in messages that no longer count.
+    superseded_calls: Vec<String>,
 }
 
 /// The reply that is open.
@@ -155,6 +163,10 @@ impl Turns {
         self.at_work(session, Some((turn.id.clone(), stop.clone())));
         let history = Box::pin(self.prepare(session, &mut turn, &stop)).await;
         let mut journal = Commits::new(self, session, &turn.partial, &stop);
+        let history = history.map(|History { messages, superseded_calls }| {
+            journal.used_calls = superseded_calls;
+            messages
+        });
         let running = self.metrics.runs(session.agent());
         let result = match history {
             Ok(history) => self.call(session, &turn, history, &mut journal, &stop).await,
@@ -200,13 +212,13 @@ impl Turns {
         session: &Arc<Session>,
         turn: &mut OpenTurn,
         stop: &CancellationToken,
-    ) -> Result<Vec<Msg>, Halt> {
+    ) -> Result<History, Halt> {
         let mut history = self.history(session, turn.first, usize::MAX, stop).await?;
-        let lost = self.lost_work(history.iter().chain([&turn.partial]));
+        let lost = self.lost_work(history.messages.iter().chain([&turn.partial]));
         if !lost.is_empty() {
             turn.partial = self.tell_of_lost_work(session, &turn.id, lost).await?;
         }
-        self.with_bytes(session, &mut history, stop).await?;
+        self.with_bytes(session, &mut history.messages, stop).await?;
         Ok(history)
     }
 
@@ -258,7 +270,7 @@ impl Turns {
             return Ok(false);
         };
         let history = self.history(session, own.first(), 64, &self.over).await?;
-        let asked = history.iter().rev().find(|msg| msg.role() == Role::User);
+        let asked = history.messages.iter().rev().find(|msg| msg.role() == Role::User);
         Ok(asked.is_some_and(|msg| Offer::of(msg).unattended))
     }
 
@@ -269,7 +281,7 @@ impl Turns {
         before: Seq,
         limit: usize,
         stop: &CancellationToken,
-    ) -> Result<Vec<Msg>, Halt> {
+    ) -> Result<History, Halt> {
         let query = MessageQuery {
             before: Some(before),
             limit,
@@ -283,14 +295,21 @@ impl Turns {
                 Err(error) => patience.wait(error, stop).await?,
             }
         };
-        let counted = stored.into_iter().filter(|message| !message.superseded);
-        counted
-            .map(|message| {
-                let text = std::str::from_utf8(&message.json).map_err(|why| why.to_string());
-                let msg = text.and_then(|text| Msg::from_json(text).map_err(|why| why.to_string()));
-                msg.map_err(|why| Halt::Lost(format!("message {} is damaged: {why}", message.id)))
-            })
-            .collect()
+        let mut history = History::default();
+        for message in stored {
+            let text = std::str::from_utf8(&message.json).map_err(|why| why.to_string());
+            let msg = text.and_then(|text| Msg::from_json(text).map_err(|why| why.to_string()));
+            let damaged = |why| Halt::Lost(format!("message {} is damaged: {why}", message.id));
+            match msg {
+                Ok(msg) if message.superseded => {
+                    history.superseded_calls.extend(calls_of(&msg).map(str::to_owned));
+                }
+                Ok(msg) => history.messages.push(msg),
+                Err(_) if message.superseded => {}
+                Err(why) => return Err(damaged(why)),
+            }
+        }
+        Ok(history)
     }
 
     /// Puts the bytes of stored files into the conversation.

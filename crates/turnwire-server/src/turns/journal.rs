@@ -34,6 +34,8 @@ pub(super) struct Commits {
     hints: usize,
     /// Whether the reply waited for somebody, in the course of this call.
     pub(super) has_waited: bool,
+    /// Ids of calls that the agent cannot know of, and is not to use again.
+    pub(super) used_calls: Vec<String>,
 }
 
 impl Commits {
@@ -58,6 +60,7 @@ impl Commits {
             stamp: Series::default(),
             hints: hints_in(partial),
             has_waited: false,
+            used_calls: Vec::new(),
         }
     }
 
@@ -197,6 +200,10 @@ impl Journal for Commits {
 
     fn hints(&self) -> Option<Arc<dyn Hints>> {
         Some(self.findings.clone())
+    }
+
+    fn used_calls(&self) -> &[String] {
+        &self.used_calls
     }
 }
 

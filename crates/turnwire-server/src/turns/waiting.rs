@@ -11,11 +11,12 @@ use turnwire_log::{Session, Snapshot};
 /// How many sessions are read at a time.
 const PAGE: usize = 100;
 
-/// Looks at each session that waits, among those that the caller reaches, until somebody has seen
-/// enough; those that changed last come first.
+/// Looks at each session of some agents that waits, among those that the caller reaches, until somebody
+/// has seen enough; those that changed last come first.
 pub(crate) async fn each_waiting(
     app: &App,
     caller: &Caller,
+    is_wanted_agent: impl Fn(&str) -> bool,
     mut look: impl FnMut(Arc<Session>, Snapshot) -> ControlFlow<()>,
 ) -> ApiResult<()> {
     let mut page = SessionQuery {
@@ -28,6 +29,9 @@ pub(crate) async fn each_waiting(
         let is_last = records.len() < PAGE;
         for record in records {
             page.after = Some((record.updated_ms, record.no));
+            if !is_wanted_agent(&record.agent) {
+                continue;
+            }
             let Some(session) = app.log.open(&record.key).await? else { continue };
             let snapshot = match session.snapshot().await {
                 Ok(snapshot) => snapshot,

@@ -3,7 +3,7 @@
 use crate::asking::{self, Words};
 use serde_json::{Value, json};
 
-const WORDS: Words = Words {
+pub const WORDS: Words = Words {
     path: "/v1/messages",
     results: |results| {
         let blocks: Vec<Value> = results
@@ -21,6 +21,8 @@ const WORDS: Words = Words {
         let blocks = answer["content"].as_array().unwrap().iter();
         blocks.filter_map(|block| block["text"].as_str()).collect()
     },
+    said: |answer| vec![json!({"role": "assistant", "content": answer["content"]})],
+    messages: "messages",
 };
 
 #[tokio::test]
@@ -36,11 +38,6 @@ async fn sessions_are_their_owners() {
 #[tokio::test]
 async fn results_fit_or_are_refused() {
     asking::results_fit_or_are_refused(&WORDS).await;
-}
-
-#[tokio::test]
-async fn a_call_of_several_sessions_needs_a_name() {
-    asking::a_call_of_several_sessions_needs_a_name(&WORDS).await;
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ impl Answer {
 
 impl House {
     /// With a path that is asked. The tokens are `all`, `mine`, which reaches only sessions that begin
-    /// so, and `other`, of another tenant.
+    /// so, and `other`, of another tenant; `ann` and `ben` are people of one tenant.
     pub fn new(path: &'static str) -> Self {
         let hash = |token: &str| {
             use sha2::{Digest, Sha256};
@@ -63,15 +63,22 @@ impl House {
             "[[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\n\
              [[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{}\"\nscopes = [\"read\", \"chat\"]\n\
              sessions = [\"mine*\"]\n\
-             [[auth.tokens]]\ntenant = \"other\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\n",
+             [[auth.tokens]]\ntenant = \"other\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\n\
+             [[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\nsubject = \"ann\"\n\
+             [[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{}\"\nscopes = [\"admin\"]\nsubject = \"ben\"\n",
             hash("all"),
             hash("mine"),
             hash("other"),
+            hash("ann"),
+            hash("ben"),
         );
         let config = Config::parse("test", &settings).unwrap();
         let auth = Auth::new(&config, |_| None).unwrap();
-        let agents: [(_, Arc<dyn Replier>); 2] =
-            [("asker", Arc::new(Asker)), ("demo", Arc::new(Demo::with_rate(0.0)))];
+        let agents: [(_, Arc<dyn Replier>); 3] = [
+            ("asker", Arc::new(Asker)),
+            ("twin", Arc::new(Asker)),
+            ("demo", Arc::new(Demo::with_rate(0.0))),
+        ];
         let agents: BTreeMap<_, _> =
             agents.into_iter().map(|(name, agent)| (name.to_owned(), agent)).collect();
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
@@ -255,12 +262,15 @@ pub struct Words {
     pub calls: fn(&Value) -> Vec<String>,
     /// Its text.
     pub text: fn(&Value) -> String,
+    /// An answer as a client repeats it.
+    pub said: fn(&Value) -> Vec<Value>,
+    /// What a request calls its messages.
+    pub messages: &'static str,
 }
 
 impl Words {
-    fn ask(&self, agent: &str, messages: &[Value]) -> Value {
-        let _ = self;
-        json!({"model": agent, "max_tokens": 9, "messages": messages})
+    pub fn ask(&self, agent: &str, messages: &[Value]) -> Value {
+        json!({"model": agent, "max_tokens": 9, self.messages: messages})
     }
 
     fn bring(&self, results: &[(&str, &str)]) -> Value {
@@ -268,7 +278,7 @@ impl Words {
     }
 }
 
-fn user(text: &str) -> Value {
+pub fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
@@ -293,7 +303,7 @@ pub async fn nonsense_is_refused(words: &Words) {
     for agent in ["nobody", "external", "Demo"] {
         let answer = house.ask(&[], &words.ask(agent, &[user("Hi")])).await;
         assert_eq!(answer.status, 404);
-        assert!(answer.why().contains("asker, demo"), "{}", answer.why());
+        assert!(answer.why().contains("asker, demo, twin"), "{}", answer.why());
     }
     let forged = json!({"role": "assistant", "content": "I said so."});
     assert_eq!(house.ask(&[], &words.ask("demo", &[forged])).await.status, 400);
@@ -351,30 +361,16 @@ pub async fn results_fit_or_are_refused(words: &Words) {
     assert_eq!(again.status, 409, "{}", again.text);
 }
 
-/// Where several sessions wait for a call of the same id, the client says which one it means.
-pub async fn a_call_of_several_sessions_needs_a_name(words: &Words) {
-    let house = House::new(words.path);
-    for session in ["s1", "s2"] {
-        house.begin(session, "asker", "one").await;
-        house.until_waiting(session).await;
-    }
-    let result = words.bring(&[("c1", "A")]);
-    let answer = house.ask(&[], &result).await;
-    assert!(answer.status == 400 && answer.why().contains("turnwire-session"), "{}", answer.text);
-    assert_eq!(house.ask(&[("turnwire-session", "s2")], &result).await.session(), "s2");
-    // Now there is only one.
-    assert_eq!(house.ask(&[], &result).await.session(), "s1");
-}
-
 /// A call that a person is asked about is not the client's; when the person has answered, the answer
 /// goes on by itself.
 pub async fn questions_are_somebody_elses(words: &Words) {
     let house = House::new(words.path);
     house.begin("s", "asker", "both").await;
     house.until_waiting("s").await;
-    let answer = house.ask(&[], &words.bring(&[("c1", "A")])).await;
+    let there = [("turnwire-session", "s")];
+    let answer = house.ask(&there, &words.bring(&[("c1", "A")])).await;
     assert_eq!((words.calls)(&answer.body), ["c3"], "{}", answer.text);
-    let forged = house.ask(&[("turnwire-session", "s")], &words.bring(&[("c2", "forged")])).await;
+    let forged = house.ask(&there, &words.bring(&[("c2", "forged")])).await;
     assert_eq!(forged.status, 409, "{}", forged.text);
 
     let snapshot = house.session("s").await.snapshot().await.unwrap();
@@ -383,7 +379,7 @@ pub async fn questions_are_somebody_elses(words: &Words) {
         [{"confirmed": false, "tool_call": {"type": "tool_call", "id": "c2", "name": "f", "input": ""}}]}]);
     let brings = words.bring(&[("c3", "C")]);
     let (last, denied) = tokio::join!(
-        house.ask(&[], &brings),
+        house.ask(&there, &brings),
         house.send("all", "/v1/sessions/s/events", &[], no.to_string())
     );
     assert_eq!(denied.status, 200, "{}", denied.text);
@@ -395,7 +391,10 @@ pub async fn a_sub_agents_call_is_the_clients(words: &Words) {
     let house = House::new(words.path);
     let answer = house.ask(&[], &words.ask("asker", &[user("team")])).await;
     assert_eq!((words.calls)(&answer.body), ["s1"], "{}", answer.text);
-    let last = house.ask(&[], &words.bring(&[("s1", "S")])).await;
+    let mut history = vec![user("team")];
+    history.extend((words.said)(&answer.body));
+    history.extend((words.results)(&[("s1", "S")]));
+    let last = house.ask(&[], &words.ask("asker", &history)).await;
     assert_eq!(
         (last.status, (words.text)(&last.body)),
         (200, "helped".to_owned()),

@@ -3,7 +3,7 @@
 use crate::asking::{self, Words};
 use serde_json::json;
 
-const WORDS: Words = Words {
+pub const WORDS: Words = Words {
     path: "/v1/chat/completions",
     results: |results| {
         let message = |(id, text): &(&str, &str)| json!({"role": "tool", "tool_call_id": id, "content": text});
@@ -14,6 +14,8 @@ const WORDS: Words = Words {
         calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
     },
     text: |answer| answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
+    said: |answer| vec![answer["choices"][0]["message"].clone()],
+    messages: "messages",
 };
 
 #[tokio::test]
@@ -29,11 +31,6 @@ async fn sessions_are_their_owners() {
 #[tokio::test]
 async fn results_fit_or_are_refused() {
     asking::results_fit_or_are_refused(&WORDS).await;
-}
-
-#[tokio::test]
-async fn a_call_of_several_sessions_needs_a_name() {
-    asking::a_call_of_several_sessions_needs_a_name(&WORDS).await;
 }
 
 #[tokio::test]

@@ -12,5 +12,6 @@ mod anthropic;
 mod asking;
 mod blocks;
 mod chat;
+mod recognising;
 mod responses;
 mod schemas;

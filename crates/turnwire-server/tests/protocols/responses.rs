@@ -289,7 +289,7 @@ async fn all_calls_of_a_response_are_answered_together() {
         |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
     let items =
         json!([{"role": "user", "content": "x"}, call("a"), output("a"), call("b"), output("b")]);
-    let going = house.create(&send(items)).await.json();
+    let going = house.create_in("s", &send(items)).await.json();
     assert_eq!(going["status"], "in_progress", "{going}");
     let id = going["id"].as_str().unwrap();
     assert_eq!(id, format!("resp_s~r~{}", before + 1));
@@ -304,8 +304,10 @@ async fn a_result_never_goes_to_one_of_two_sessions() {
     house.calls("one", "r1", &["call_0"]).await;
     house.calls("two", "r2", &["call_0"]).await;
     let body = json!({"model": "demo", "input": [output("call_0")], "background": true});
+    // Neither was asked by this client: nobody learns that they are there.
     let unclear = house.create(&body).await;
-    assert_eq!((unclear.status.as_u16(), unclear.code().as_str()), (409, "ambiguous_call"));
+    assert_eq!((unclear.status.as_u16(), unclear.code().as_str()), (409, "already_answered"));
+    assert!(!unclear.text.contains("two"), "{}", unclear.text);
     // Another agent's sessions do not count.
     let twin = json!({"model": "twin", "input": [output("call_0")], "background": true});
     assert_eq!(house.create(&twin).await.code(), "already_answered");
@@ -314,7 +316,7 @@ async fn a_result_never_goes_to_one_of_two_sessions() {
     let taken = house.create(&named).await;
     assert!(taken.json()["id"].as_str().unwrap().starts_with("resp_two~r2~"), "{}", taken.text);
     assert_eq!(house.session("one").await.snapshot().await.unwrap().pending().len(), 1);
-    assert_eq!(house.create(&body).await.status, 200, "now there is only one");
+    assert_eq!(house.create(&body).await.code(), "already_answered", "the other one stays");
 }
 
 #[tokio::test]

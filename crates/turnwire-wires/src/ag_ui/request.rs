@@ -280,12 +280,18 @@ impl RunInput {
         self.resumed_at(call).map(|(_, answer)| answer)
     }
 
-    /// The message in which the client gives a call's result.
+    /// The message in which the client gives a call's result. It stands behind the user's last words: one
+    /// before them is of an earlier turn, whose calls may have had the same ids.
     fn result_of(&self, call: &ToolCall) -> Result<Option<ToolResult>> {
-        let found = self.messages.iter().enumerate().rev().find(|(_, fields)| {
-            fields.get::<String>("toolCallId").ok().flatten().as_deref() == Some(&call.id)
-                && fields.get::<String>("role").ok().flatten().as_deref() == Some("tool")
-        });
+        let is_of = |fields: &Fields, role: &str| {
+            fields.get::<String>("role").ok().flatten().as_deref() == Some(role)
+        };
+        let messages = self.messages.iter().enumerate().rev();
+        let found =
+            messages.take_while(|(_, fields)| !is_of(fields, "user")).find(|(_, fields)| {
+                fields.get::<String>("toolCallId").ok().flatten().as_deref() == Some(&call.id)
+                    && is_of(fields, "tool")
+            });
         let Some((at, fields)) = found else { return Ok(None) };
         let read = read_list(vec![plain(fields)]).map_err(|error| {
             Error::new(ErrorKind::NotARequest, error.message()).at(format!("messages[{at}]"))

@@ -33,9 +33,9 @@ pub fn read(text: &str) -> Result<Asked> {
     let messages: Option<Vec<Fields>> = field(&mut fields, "messages")?;
     let messages = messages.ok_or_else(|| wrong("`messages` is missing"))?;
     for (at, message) in messages.into_iter().enumerate() {
-        // Nobody can put words into the assistant's mouth: what it says there is not even read.
+        // Nobody can put words into the assistant's mouth: what it says there is only compared.
         if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
-            asked.assistant();
+            asked.assistant(message::decode(Json::of(&message)?.text()));
         } else {
             take(&mut asked, &message).map_err(|error| error.at(format!("messages[{at}]")))?;
         }

@@ -25,12 +25,12 @@ pub fn read(text: &str) -> Result<Asked> {
     let messages: Option<Vec<Fields>> = field(&mut fields, "messages")?;
     let messages = messages.ok_or_else(|| wrong("`messages` is missing"))?;
     for (at, message) in messages.into_iter().enumerate() {
-        // Nobody can put words into the assistant's mouth: what it says there is not even read.
+        let read = message::decode(Json::of(&message)?.text());
+        // Nobody can put words into the assistant's mouth: what it says there is only compared.
         if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
-            asked.assistant();
+            asked.assistant(read);
             continue;
         }
-        let read = message::decode(Json::of(&message)?.text());
         read.map_err(|error| error.at(format!("messages[{at}]")))?
             .into_iter()
             .for_each(|msg| asked.take(msg));

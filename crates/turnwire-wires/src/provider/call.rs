@@ -1,7 +1,7 @@
 //! One model call as events: its start, its blocks, and its end whatever happens.
 
 use crate::stream::{Decoding, Scope, Sink};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use turnwire_core::event::{
     Block, Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, ModelCallEnd, ModelCallStart,
     ReplyEnd, ReplyStart, TextBlockDelta, TextBlockEnd, TextBlockStart, ThinkingBlockDelta,
@@ -28,6 +28,8 @@ pub(crate) struct Call {
     count: usize,
     /// The ids of those of this model call.
     made: Vec<String>,
+    /// The ids of its tool calls.
+    calls: HashSet<String>,
     /// The tokens, as far as they are known: the provider's last word counts.
     pub usage: TokenCounts,
     /// Why it ended, once the provider has said so. Without it the stream was truncated.
@@ -83,6 +85,7 @@ impl Call {
             open: BTreeMap::new(),
             count: 0,
             made: Vec::new(),
+            calls: HashSet::new(),
             usage: TokenCounts::default(),
             reason: None,
             error: None,
@@ -113,6 +116,7 @@ impl Call {
             return;
         }
         self.made.clear();
+        self.calls.clear();
         if self.begun {
             self.usage = TokenCounts::default();
             (self.reason, self.error, self.notes) = (None, None, Fields::default());
@@ -152,6 +156,15 @@ impl Call {
         format!("{}-{}", self.prefix, self.count)
     }
 
+    /// The provider's id for a call, or one like it where another call of this answer has it already.
+    fn unused_call(&mut self, id: &str) -> String {
+        let mut unused = id.to_owned();
+        while !self.calls.insert(unused.clone()) {
+            unused = format!("{unused}-{}", self.count);
+        }
+        unused
+    }
+
     pub(crate) fn is_open(&self, key: u64) -> bool {
         self.open.contains_key(&key)
     }
@@ -160,7 +173,11 @@ impl Call {
     /// (empty: a new one), `name` the tool's for a call.
     pub(crate) fn start(&mut self, key: u64, kind: Kind, id: &str, name: &str, out: &mut Sink<'_>) {
         self.close(key, Fields::default(), out);
-        let id = if id.is_empty() { self.new_id() } else { id.to_owned() };
+        let id = match kind {
+            _ if id.is_empty() => self.new_id(),
+            Kind::Call => self.unused_call(id),
+            Kind::Text | Kind::Thinking | Kind::Data => id.to_owned(),
+        };
         match kind {
             Kind::Text => self.emit(TextBlockStart { block_id: id.as_str().into() }, out),
             Kind::Thinking => self.emit(ThinkingBlockStart { block_id: id.as_str().into() }, out),

@@ -65,14 +65,14 @@ fn opens(asked: &Asked) -> Vec<Said> {
 
 async fn hand_in(house: &House, session: &str, reply: &str) {
     let mut watch = house.watch(&format!("/v1/sessions/{session}/events")).await;
-    loop {
+    let call = loop {
         let event = watch.until("REQUIRE_EXTERNAL_EXECUTION").await;
         if event["reply_id"] == reply {
-            break;
+            break event["tool_calls"][0]["id"].clone();
         }
-    }
+    };
     let result = json!([{"type": "EXTERNAL_EXECUTION_RESULT", "reply_id": reply, "execution_results": [
-        {"type": "tool_result", "id": "c", "name": "open_page", "output": "ok", "state": "success"}]}]);
+        {"type": "tool_result", "id": call, "name": "open_page", "output": "ok", "state": "success"}]}]);
     let answer = house.post(&format!("/v1/sessions/{session}/events"), result).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     house.until(session, "idle").await;

@@ -13,6 +13,7 @@ mod house;
 mod keeping;
 mod mcp;
 mod provider;
+mod results;
 mod rules;
 mod settings;
 #[cfg(unix)]

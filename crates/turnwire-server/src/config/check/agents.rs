@@ -78,6 +78,9 @@ fn of_one(name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
     if agent.max_iterations == 0 {
         wrong(&["agents", name, "max_iterations"], "at least 1".into());
     }
+    if agent.result_timeout.0.is_zero() {
+        wrong(&["agents", name, "result_timeout"], "more than nothing".into());
+    }
     if agent.max_tokens == Some(0) {
         wrong(&["agents", name, "max_tokens"], "at least 1".into());
     }

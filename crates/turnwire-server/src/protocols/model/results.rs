@@ -3,12 +3,11 @@
 use super::{Request, Turn, derived, key};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
+use crate::protocols::recognise::{Candidate, find_waiting};
 use crate::protocols::{SESSION, named, of_agent};
 use crate::stream::Begin;
 use crate::turns::answers;
-use crate::turns::waiting::each_waiting;
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use turnwire_core::event::{ExternalExecutionResult, Hint};
 use turnwire_core::stamp::{Stamp, System};
@@ -25,8 +24,29 @@ const CHUNK: usize = 256 * 1024;
 /// Takes the results. The same reply goes on, and the answer is what comes of it from here.
 pub(super) async fn bring(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     let ids = each_once(&asked.results)?;
-    let session = session(request, asked, &ids).await?;
-    let snapshot = session.snapshot().await?;
+    let Request { app, caller, .. } = request;
+    if let Some(session) = named_session(request, asked).await? {
+        let snapshot = session.snapshot().await?;
+        return bring_to(request, asked, &ids, (session, snapshot)).await;
+    }
+    let mut error = unknown(ids.first().copied().unwrap_or_default());
+    for found in find_waiting(app, caller, &asked.model, &ids, &asked.claimed).await? {
+        match bring_to(request, asked, &ids, found).await {
+            // Somebody was faster, and another conversation may be the same to its client.
+            Err(late) if late.name() == "already_answered" => error = late,
+            done => return done,
+        }
+    }
+    Err(error)
+}
+
+/// Takes the results in a session.
+async fn bring_to(
+    request: &Request,
+    asked: &Asked,
+    ids: &[&str],
+    (session, snapshot): Candidate,
+) -> ApiResult<Turn> {
     let pending = snapshot.pending();
     let waiting: HashSet<&str> = external(&pending).map(|call| call.id.as_str()).collect();
     if let Some(other) = ids.iter().find(|id| !waiting.contains(**id)) {
@@ -72,22 +92,11 @@ fn external(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
     pending.iter().flat_map(|pending| &pending.external)
 }
 
-/// The session that the client names, or the one that waits for these results.
-async fn session(request: &Request, asked: &Asked, ids: &[&str]) -> ApiResult<Arc<Session>> {
-    if let Some(id) = named(&request.headers)? {
-        let session = request.app.log.open(&request.caller.session(id)?).await?;
-        return of_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model);
-    }
-    let mut found = waiting_for(request, &asked.model, ids).await?;
-    match (found.pop(), found.pop()) {
-        (Some(session), None) => Ok(session),
-        (Some(_), Some(_)) => Err(ApiError::bad_request(
-            "several sessions wait for the results of such calls; nothing was stored",
-        )
-        .kind("ambiguous_call")
-        .hint(format!("name the session in the header {SESSION}"))),
-        (None, _) => Err(unknown(ids.first().copied().unwrap_or_default())),
-    }
+/// The session that the client names.
+async fn named_session(request: &Request, asked: &Asked) -> ApiResult<Option<Arc<Session>>> {
+    let Some(id) = named(&request.headers)? else { return Ok(None) };
+    let session = request.app.log.open(&request.caller.session(id)?).await?;
+    of_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model).map(Some)
 }
 
 fn unknown(id: &str) -> ApiError {
@@ -97,21 +106,6 @@ fn unknown(id: &str) -> ApiError {
             "the ids of calls are in the answer before; its header {SESSION} names the session, and \
              the request may name it, too"
         ))
-}
-
-/// The sessions of an agent, among those that the caller reaches, that wait for one of these calls.
-async fn waiting_for(request: &Request, agent: &str, ids: &[&str]) -> ApiResult<Vec<Arc<Session>>> {
-    let Request { app, caller, .. } = request;
-    let mut found = Vec::new();
-    each_waiting(app, caller, |session, snapshot| {
-        let is_asked = || external(&snapshot.pending()).any(|call| ids.contains(&call.id.as_str()));
-        if session.agent() == agent && is_asked() {
-            found.push(session);
-        }
-        ControlFlow::Continue(())
-    })
-    .await?;
-    Ok(found)
 }
 
 /// The reply that goes on.

@@ -1,6 +1,7 @@
 //! A request that says something new.
 
 use super::{Request, Turn, derived, in_the_session, key};
+use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::{known_agent, named, session};
@@ -20,7 +21,7 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     let Request { app, caller, uri, headers, body } = request;
     let of_key = key(headers)?.map(|key| format!("once-{}", derived(request, key)));
     let id = named(headers)?.or(of_key.as_deref());
-    offers::check_offer(app, caller.tenant(), &offer(asked)).await?;
+    offers::check_offer(app, caller.tenant(), &offer(asked, caller)).await?;
     let mut said = asked.said.clone();
     if id.is_none() {
         // A session that nobody could find again is made only for what can be said in it.
@@ -34,7 +35,7 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     {
         return turn(session, &Sent::Before(accepted));
     }
-    let messages = messages(asked, &said, &session)?;
+    let messages = messages(&offer(asked, caller), asked, &said, &session)?;
     let say = Say { messages, once: once.as_ref(), ..Say::default() };
     let sent = send(app, &session, say).await.map_err(in_the_session)?;
     turn(session, &sent)
@@ -48,7 +49,7 @@ fn turn(session: Arc<Session>, sent: &Sent) -> ApiResult<Turn> {
 }
 
 /// The messages that the session does not have yet: of a new one, all that was `said`.
-fn messages(asked: &Asked, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
+fn messages(offer: &Offer, asked: &Asked, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
     let is_fresh = session.head().last == 0;
     let new = if is_fresh { said } else { asked.new_messages() };
     let Some((last, earlier)) = new.split_last() else {
@@ -60,11 +61,11 @@ fn messages(asked: &Asked, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg
         .hint("end the messages with what the user says now"));
     };
     let mut messages = earlier.to_vec();
-    messages.push(offer(asked).to_msg(last.clone()));
+    messages.push(offer.to_msg(last.clone()));
     Ok(messages)
 }
 
-fn offer(asked: &Asked) -> Offer {
+fn offer(asked: &Asked, caller: &Caller) -> Offer {
     let tools = asked.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),
         description: tool.description.clone(),
@@ -75,6 +76,7 @@ fn offer(asked: &Asked) -> Offer {
         output_schema: asked.output_schema.clone(),
         instructions: asked.instructions.clone(),
         unattended: true,
+        asked_by: Some(caller.0.holder.to_string()),
         extra: asked.extra.clone(),
     }
 }

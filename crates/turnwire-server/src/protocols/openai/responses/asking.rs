@@ -6,19 +6,18 @@ use crate::app::App;
 use crate::auth::{Caller, hex, sha256};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
+use crate::protocols::recognise::{Candidate, find_waiting};
 use crate::protocols::{self, named, of_agent};
 use crate::turns::answers;
 use crate::turns::offers;
 use crate::turns::once::Once;
 use crate::turns::send::{IfBusy, Say, say};
-use crate::turns::waiting::each_waiting;
 use http::{HeaderMap, Uri};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use turnwire_core::event::ExternalExecutionResult;
 use turnwire_core::{Event, Seq, ToolResult};
 use turnwire_log::store::Lines;
-use turnwire_log::{PendingCalls, Session, Snapshot};
+use turnwire_log::{PendingCalls, Session};
 
 /// How much of the log is read at a time.
 const CHUNK: usize = 256 * 1024;
@@ -34,7 +33,8 @@ pub(super) struct Asking<'r> {
 
 impl Asking<'_> {
     /// Does what was asked for, and says which response that is.
-    pub async fn take(&self, asked: Asked) -> ApiResult<Found> {
+    pub async fn take(&self, mut asked: Asked) -> ApiResult<Found> {
+        asked.set_asked_by(&self.caller.0.holder);
         let previous = self.previous(&asked).await?;
         let name = named(self.headers)?;
         let session = match (&previous, name) {
@@ -140,48 +140,45 @@ impl Asking<'_> {
             let reply = previous.name.reply.clone();
             return self.found(&previous.session, reply, Some(seq)).await.map(Some);
         }
-        let place = match session {
-            Some(session) => Some((session.clone(), session.snapshot().await?)),
-            None => self.waiting(asked).await?,
-        };
-        let pending = place.as_ref().map(|(_, snapshot)| snapshot.pending()).unwrap_or_default();
+        let key = key.unwrap_or_default();
+        if let Some(session) = session {
+            let snapshot = session.snapshot().await?;
+            return self.answer_in(asked, &key, (session.clone(), snapshot)).await;
+        }
+        let outputs = asked.outputs().filter(|output| output.is_last);
+        let ids: Vec<&str> = outputs.map(|output| output.result.id.as_str()).collect();
+        let Self { app, caller, .. } = self;
+        for found in find_waiting(app, caller, &asked.model, &ids, &asked.claimed).await? {
+            match self.answer_in(asked, &key, found).await {
+                // Somebody was faster, and another conversation may be the same to its client.
+                Err(late) if late.name() == "already_answered" => {}
+                done => return done,
+            }
+        }
+        // An error where something had to wait.
+        Answers::new(asked, &[]).map(|_| None)
+    }
+
+    /// Takes the results in a session. `None`: they are all of earlier turns.
+    async fn answer_in(
+        &self,
+        asked: &Asked,
+        key: &str,
+        (session, snapshot): Candidate,
+    ) -> ApiResult<Option<Found>> {
+        let pending = snapshot.pending();
         let answers = Answers::new(asked, &pending)?;
-        let Some((session, snapshot)) = place.filter(|_| !answers.list.is_empty()) else {
+        if answers.list.is_empty() {
             return Ok(None);
-        };
+        }
         answers.are_all(asked, &pending)?;
         let main = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
         let main = main.map(|reply| reply.msg().id().to_owned());
         let main = main.ok_or_else(|| ApiError::internal("nothing that could wait"))?;
-        let events = answers.events(key.as_deref().unwrap_or_default());
+        let events = answers.events(key);
         let taken = answers::take(self.app, &session, self.caller, &events).await?;
         let first = taken.last.saturating_add(1).saturating_sub(u64::from(taken.stored));
         self.found(&session, main, Seq::new(first)).await.map(Some)
-    }
-
-    /// The session that waits for one of the results, where the request names none.
-    async fn waiting(&self, asked: &Asked) -> ApiResult<Option<(Arc<Session>, Snapshot)>> {
-        let mut found: Vec<(Arc<Session>, Snapshot)> = Vec::new();
-        each_waiting(self.app, self.caller, |session, snapshot| {
-            let pending = snapshot.pending();
-            let is_asked =
-                || asked.outputs().any(|output| waits(&pending, &output.result.id).is_some());
-            if session.agent() == asked.model && is_asked() {
-                found.push((session, snapshot));
-            }
-            if found.len() > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-        .await?;
-        if let [(one, _), (other, _)] = found.as_slice() {
-            return Err(ApiError::conflict(format!(
-                "the sessions {} and {} both wait for these results; nothing was stored",
-                one.id(),
-                other.id()
-            ))
-            .kind("ambiguous_call")
-            .hint("name one: `previous_response_id`, or the header Turnwire-Session"));
-        }
-        Ok(found.pop())
     }
 }
 

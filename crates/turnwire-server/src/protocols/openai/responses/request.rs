@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use turnwire_agent::{ClientTool, Offer};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
+use turnwire_wires::model::Claimed;
 
 #[derive(Deserialize)]
 struct Tool {
@@ -30,6 +31,8 @@ pub(super) struct Asked {
     pub previous: Option<String>,
     pub stream: bool,
     pub background: bool,
+    /// What the conversation is recognised by.
+    pub claimed: Claimed,
     offer: Offer,
     items: Vec<Item>,
 }
@@ -73,7 +76,8 @@ impl Asked {
         let instructions: Option<String> = take(&mut body, "instructions")?;
         let mut said: Vec<_> =
             instructions.into_iter().filter(|text| !text.trim().is_empty()).collect();
-        let items = items(input.text(), &mut said)?;
+        let mut claimed = Claimed::default();
+        let items = items(input.text(), &mut said, &mut claimed)?;
         let tools: Vec<Tool> = take(&mut body, "tools")?.unwrap_or_default();
         let tools = tools.into_iter().map(tool).collect::<ApiResult<_>>()?;
         let output_schema = schema(&mut body)?;
@@ -89,9 +93,11 @@ impl Asked {
                 instructions: (!said.is_empty()).then(|| said.join("\n\n")),
                 // Nobody who speaks this protocol can be asked.
                 unattended: true,
+                asked_by: None,
                 extra: body,
             },
             items,
+            claimed,
         })
     }
 
@@ -108,6 +114,11 @@ impl Asked {
             Item::Result(result) => Some(Output { result, is_last: at >= news }),
             Item::User(_) | Item::Agent => None,
         })
+    }
+
+    /// Notes whose words these are.
+    pub fn set_asked_by(&mut self, holder: &str) {
+        self.offer.asked_by = Some(holder.to_owned());
     }
 
     /// Whether the user says something new.
@@ -182,7 +193,7 @@ fn take<T: DeserializeOwned>(fields: &mut Fields, key: &str) -> ApiResult<Option
 }
 
 /// Reads the input. What system and developer say is added to `said`.
-fn items(input: &str, said: &mut Vec<String>) -> ApiResult<Vec<Item>> {
+fn items(input: &str, said: &mut Vec<String>, claimed: &mut Claimed) -> ApiResult<Vec<Item>> {
     if input.starts_with('"') {
         return Ok(vec![Item::User(user(input, "input")?.into())]);
     }
@@ -190,6 +201,8 @@ fn items(input: &str, said: &mut Vec<String>) -> ApiResult<Vec<Item>> {
         .map_err(|_| invalid("`input` is neither a text nor a list of items"))?;
     let mut items = Vec::with_capacity(list.len());
     for (at, raw) in list.into_iter().enumerate() {
+        let read = wire()?.decode_messages(raw.get()).map_err(ApiError::internal)?;
+        read.into_iter().flatten().for_each(|msg| claimed.take(&msg));
         items.extend(item(raw, at, said)?);
     }
     Ok(items)

@@ -1,0 +1,174 @@
+//! Gives tool calls ids that are unique in their session, also where a provider reuses its ids.
+//!
+//! Clients answer a call by its id, and repeat old results with each request. So an id that the session
+//! has used before is replaced where the model's answer is read. The log and every later request to the
+//! provider have the new one, in the call and in its result.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use turnwire_core::{ContentBlock, Event, EventKind, Msg};
+
+/// The shortest run of letters and digits that a provider can only have made at random.
+const RANDOM: usize = 16;
+
+/// Whether an id looks as if it was made at random, so that no other call anywhere has it: `call_0` does
+/// not, `call_Vx3KcT0yqP1sQ8mZ` does.
+pub fn is_random_id(id: &str) -> bool {
+    id.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|run| run.len() >= RANDOM)
+}
+
+/// The ids of the calls of one model call.
+pub(crate) struct CallIds {
+    /// What new ids are made from: unique for each model call.
+    prefix: String,
+    /// Whether the reply is a sub-agent's. Others work beside it whose ids are not known here.
+    is_of_sub_agent: bool,
+    used: HashSet<String>,
+    renamed: HashMap<String, String>,
+    made: u32,
+}
+
+impl CallIds {
+    pub(crate) fn new<'m>(
+        prefix: &str,
+        depth: u32,
+        messages: impl Iterator<Item = &'m Msg>,
+        used: &[String],
+    ) -> Self {
+        let in_messages = messages.flat_map(calls_of).map(str::to_owned);
+        Self {
+            prefix: prefix.to_owned(),
+            is_of_sub_agent: depth > 0,
+            used: in_messages.chain(used.iter().cloned()).collect(),
+            renamed: HashMap::new(),
+            made: 0,
+        }
+    }
+
+    /// Replaces the ids of an event of the model's.
+    pub(crate) fn rename(&mut self, mut event: Event<'static>) -> Event<'static> {
+        match &mut event.kind {
+            EventKind::ToolCallStart(start) => {
+                let id = self.begin(&start.tool_call_id);
+                start.tool_call_id = id.into();
+            }
+            EventKind::Block(block) => {
+                if let ContentBlock::ToolCall(call) = &mut *block.block {
+                    call.id = self.begin(&call.id);
+                }
+            }
+            EventKind::ToolCallDelta(part) => self.put(&mut part.tool_call_id),
+            EventKind::ToolCallEnd(end) => self.put(&mut end.tool_call_id),
+            EventKind::ToolResultStart(start) => self.put(&mut start.tool_call_id),
+            EventKind::ToolResultTextDelta(part) => self.put(&mut part.tool_call_id),
+            EventKind::ToolResultDataDelta(part) => self.put(&mut part.tool_call_id),
+            EventKind::ToolResultEnd(end) => self.put(&mut end.tool_call_id),
+            EventKind::ModelCallEnd(end) => {
+                for id in &mut end.discard {
+                    if let Some(renamed) = self.renamed.get(id) {
+                        id.clone_from(renamed);
+                    }
+                }
+            }
+            _ => {}
+        }
+        event
+    }
+
+    /// The id of a call that begins.
+    fn begin(&mut self, id: &str) -> String {
+        let is_shared = self.is_of_sub_agent && !is_random_id(id);
+        if !is_shared && !self.used.contains(id) {
+            self.used.insert(id.to_owned());
+            self.renamed.remove(id);
+            return id.to_owned();
+        }
+        let new = loop {
+            let mut hasher = DefaultHasher::new();
+            (&self.prefix, self.made, id).hash(&mut hasher);
+            self.made += 1;
+            let new = format!("call_{:016x}", hasher.finish());
+            if self.used.insert(new.clone()) {
+                break new;
+            }
+        };
+        self.renamed.insert(id.to_owned(), new.clone());
+        new
+    }
+
+    fn put(&self, id: &mut turnwire_core::event::Text<'static>) {
+        if let Some(renamed) = self.renamed.get(&**id) {
+            *id = renamed.clone().into();
+        }
+    }
+}
+
+/// The ids of the calls in a message.
+pub fn calls_of(msg: &Msg) -> impl Iterator<Item = &str> {
+    msg.content().iter().filter_map(|block| match block {
+        ContentBlock::ToolCall(call) => Some(call.id.as_str()),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwire_core::ToolCall;
+    use turnwire_core::event::{ToolCallEnd, ToolCallStart};
+
+    fn start(ids: &mut CallIds, id: &'static str) -> String {
+        let start = ToolCallStart { tool_call_id: id.into(), tool_call_name: "f".into() };
+        match ids.rename(Event::new("r", start)).kind {
+            EventKind::ToolCallStart(start) => start.tool_call_id.into_owned(),
+            _ => panic!("it stays what it is"),
+        }
+    }
+
+    fn reply(id: &str) -> Msg {
+        Msg::reply("m", "a")
+            .to_builder()
+            .content([ContentBlock::from(ToolCall::new(id, "f", "{}"))])
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn an_id_that_the_session_has_is_replaced_until_the_call_ends() {
+        let before = reply("call_0");
+        let mut ids = CallIds::new("r-1-", 0, [&before].into_iter(), &["old".to_owned()]);
+        let new = start(&mut ids, "call_0");
+        assert!(new != "call_0" && is_random_id(&new) && new.len() <= 40, "{new}");
+        let end =
+            ToolCallEnd { tool_call_id: "call_0".into(), extra: turnwire_core::Fields::default() };
+        let EventKind::ToolCallEnd(end) = ids.rename(Event::new("r", end)).kind else { panic!() };
+        assert_eq!(end.tool_call_id, new.as_str());
+        assert_eq!(start(&mut ids, "call_1"), "call_1");
+        let twice = [start(&mut ids, "call_1"), start(&mut ids, "call_0"), start(&mut ids, "old")];
+        assert_eq!(twice.iter().chain([&new]).collect::<HashSet<_>>().len(), 4);
+        // The same answer read again gets the same ids.
+        let mut again = CallIds::new("r-1-", 0, [&before].into_iter(), &[]);
+        assert_eq!(start(&mut again, "call_0"), new);
+    }
+
+    #[test]
+    fn a_sub_agents_calls_keep_only_ids_that_nobody_else_can_have() {
+        let mut ids = CallIds::new("r.0-1-", 1, std::iter::empty(), &[]);
+        assert_ne!(start(&mut ids, "call_0"), "call_0");
+        assert_eq!(start(&mut ids, "toolu_01A09q90qw90lq91"), "toolu_01A09q90qw90lq91");
+    }
+
+    #[test]
+    fn only_long_runs_of_letters_and_digits_are_random() {
+        for id in
+            ["call_Vx3KcT0yqP1sQ8mZabcdefgh", "chatcmpl-tool-0123456789abcdef0123456789abcdef"]
+        {
+            assert!(is_random_id(id), "{id}");
+        }
+        for id in
+            ["", "0", "call_0", "functions.get_weather:0", "D681PevKs", "a-b-c-d-e-f-g-h-i-j-k"]
+        {
+            assert!(!is_random_id(id), "{id}");
+        }
+    }
+}
