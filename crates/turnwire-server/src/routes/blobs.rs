@@ -64,12 +64,15 @@ pub async fn put_blob(
         upload.write(bytes).await?;
     }
     let blobs::Stored { hash, info, is_new } = upload.finish(&media_type).await?;
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    // Credentials that reach some sessions only must not learn what others have stored.
+    let is_limited = caller.0.sessions.is_some();
+    let status = if is_new || is_limited { StatusCode::CREATED } else { StatusCode::OK };
+    let known_type = media_type::essence_or_unknown(&info.media_type);
     let stored = Stored {
         id: blobs::id(&hash),
         url: blobs::url(&app.config, &hash),
         size: info.size,
-        media_type: media_type::essence_or_unknown(&info.media_type),
+        media_type: if is_limited { media_type } else { known_type },
     };
     Ok((status, Json(stored)))
 }

@@ -214,6 +214,18 @@ async fn a_wrong_type_that_came_first_does_not_stay() {
     }
 }
 
+#[tokio::test]
+async fn a_limited_token_does_not_learn_what_others_have_stored() {
+    let (empty, used) = (Server::new(), Server::new());
+    put(&used, Some("image/png"), "hello").await.expect(201);
+    let mut answers = Vec::new();
+    for server in [&empty, &used] {
+        let limited = server.seen_by(Some(&["s*"]), [Scope::Chat].into_iter().collect());
+        answers.push(put(&limited, Some("text/html"), "hello").await.expect(201));
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
 /// A blob of three pieces and a bit.
 fn large() -> Bytes {
     (0..=250).cycle().take(3 * BLOB_PIECE + 100).collect()
