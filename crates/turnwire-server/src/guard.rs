@@ -15,7 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hosts::Hosts;
-use http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use origins::Origins;
@@ -139,7 +139,7 @@ impl Guard {
         let admitted =
             if is_stopping { Err(stopping()) } else { self.admit(conn, &mut request, start) };
         let mut response = match admitted {
-            Ok(Admitted::Pass(context)) => self.pass(context, request).await,
+            Ok(Admitted::Pass(context)) => self.pass(conn, context, request).await,
             Ok(Admitted::Answered(answer)) => answer,
             Err(error) => {
                 let too_many = error.name() == TOO_MANY_CONNECTIONS && version == Version::HTTP_11;
@@ -172,13 +172,21 @@ impl Guard {
     /// To the handler. Events are published far more often than anything else is asked, and for a
     /// small one the way through the router costs as much as all the rest of the request: they go
     /// straight to theirs.
-    async fn pass(&self, context: Context, mut request: Request<Incoming>) -> Response<Body> {
+    async fn pass(
+        &self,
+        conn: &Arc<Conn>,
+        context: Context,
+        mut request: Request<Incoming>,
+    ) -> Response<Body> {
         if request.method() == Method::POST
             && let Some(id) = events_in::session_of(request.uri().path())
         {
             let id = id.to_owned();
             // Boxed, so that a connection that only watches has no room for it.
             return Box::pin(self.publish(context, id, request)).await;
+        }
+        if request.headers().contains_key(UPGRADE) {
+            request.extensions_mut().insert(Arc::clone(conn));
         }
         request.extensions_mut().insert(context);
         match self.router.clone().call(request).await {

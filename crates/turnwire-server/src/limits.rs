@@ -6,6 +6,8 @@
 
 mod byte_budget;
 mod fair_queue;
+mod unread_bytes;
 
 pub(crate) use byte_budget::{ByteBudget, ReservedBytes};
 pub(crate) use fair_queue::FairQueue;
+pub(crate) use unread_bytes::UnreadBytes;

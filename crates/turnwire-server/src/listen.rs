@@ -1,6 +1,7 @@
 //! Listens, serves connections, and stops without losing anything.
 
 mod conn;
+mod frames;
 mod io;
 mod tls;
 

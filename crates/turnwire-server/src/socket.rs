@@ -31,10 +31,13 @@ pub(crate) const WIRES: [&str; 3] = [blocks::WIRE, "turnwire", "agentscope"];
 
 use crate::App;
 use crate::auth::{Caller, wait_for};
+use crate::limits::UnreadBytes;
+use crate::listen::Conn;
 use axum::extract::ws::{Message, WebSocket};
 use desk::{Desk, Flow};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use subscriptions::Subscriptions;
@@ -45,6 +48,8 @@ use writer::{Out, Writer};
 
 /// How much a socket buffers each way.
 pub(crate) const BUFFER: usize = 4096;
+/// The heads of frames beside a message, and control frames between.
+const SLACK: usize = 64 * 1024;
 /// How long a client may take to close when it was told to.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -53,7 +58,9 @@ pub(crate) mod code {
     pub const GOING_AWAY: u16 = 1001;
     pub const PROTOCOL: u16 = 1002;
     pub const NOT_UTF8: u16 = 1007;
+    pub const POLICY: u16 = 1008;
     pub const TOO_LARGE: u16 = 1009;
+    pub const TRY_AGAIN: u16 = 1013;
     pub const UNAUTHORIZED: u16 = 4401;
     pub const SILENT: u16 = 4008;
 }
@@ -74,12 +81,19 @@ pub(crate) async fn serve(
     app: Arc<App>,
     caller: Option<Caller>,
     wire: &'static Wire,
+    conn: Option<Arc<Conn>>,
 ) {
+    if let Some(conn) = &conn {
+        let tenant = caller.as_ref().map_or_else(|| "".into(), |caller| caller.tenant().clone());
+        let most =
+            app.config.limits.websocket_frame.bytes().saturating_mul(2).saturating_add(SLACK);
+        conn.became_socket(UnreadBytes::new(app.buffered.clone(), tenant), most);
+    }
     let (sink, mut stream) = socket.split();
     let (writer, out) = Writer::spawn(sink);
     let subscriptions = Subscriptions::new(app.clone(), wire, out.clone());
     let (app_, out_) = (app.clone(), out.clone());
-    let mut desk = Desk { app: app_, wire, caller, counted: None, subscriptions, out: out_ };
+    let mut desk = Desk { app: app_, wire, caller, conn, counted: None, subscriptions, out: out_ };
     let close = converse(&app, &mut stream, &mut desk, &writer).await;
     desk.subscriptions.end().await;
     drop(desk);
@@ -103,6 +117,7 @@ async fn converse(
     let mut ping = interval_at(Instant::now() + heartbeat, heartbeat);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
+    let mut rate = MessageRate::new(app.config.limits.websocket_messages_per_second);
     let patience = app.config.limits.headers_timeout.0;
     let credentials = sleep_until(Instant::now() + patience);
     tokio::pin!(credentials);
@@ -132,6 +147,17 @@ async fn converse(
                 continue;
             }
         };
+        if !rate.is_kept(Instant::now()) {
+            return Some(Close { code: code::POLICY, reason: "too many messages" });
+        }
+        let is_control = match &message {
+            // A masked frame of less than 126 bytes has 6 bytes beside its payload.
+            Ok(Message::Ping(payload) | Message::Pong(payload)) => {
+                desk.unread(|unread| unread.subtract(payload.len() + 6));
+                true
+            }
+            Ok(Message::Text(_) | Message::Binary(_) | Message::Close(_)) | Err(_) => false,
+        };
         let flow = match message {
             Ok(Message::Text(text)) => {
                 let out = desk.out.clone();
@@ -154,8 +180,34 @@ async fn converse(
         if let Flow::Break(close) = flow {
             return close;
         }
+        if !is_control {
+            desk.unread(UnreadBytes::clear);
+        }
         // Nothing is read while a command is done.
         heard = Instant::now();
+    }
+}
+
+/// Counts the messages of a socket, pings and pongs included: each is a little work, however short it is.
+struct MessageRate {
+    /// Between two messages that come evenly.
+    interval: Duration,
+    /// When the next one would be on time.
+    due: Instant,
+}
+
+/// How far ahead of its rate a client may be.
+const BURST: Duration = Duration::from_secs(10);
+
+impl MessageRate {
+    fn new(per_second: u32) -> Self {
+        Self { interval: Duration::from_secs(1) / per_second.max(1), due: Instant::now() }
+    }
+
+    /// Counts a message. `false`: there are too many.
+    fn is_kept(&mut self, now: Instant) -> bool {
+        self.due = self.due.max(now) + self.interval;
+        self.due <= now + BURST
     }
 }
 
@@ -163,6 +215,13 @@ async fn converse(
 fn why(error: axum::Error) -> Option<Close> {
     let error = error.into_inner().downcast::<tungstenite::Error>().ok()?;
     match *error {
+        tungstenite::Error::Io(error) if error.kind() == ErrorKind::QuotaExceeded => Some(Close {
+            code: code::TRY_AGAIN,
+            reason: "too many bytes are held; come back later",
+        }),
+        tungstenite::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
+            Some(Close { code: code::TOO_LARGE, reason: "frames without end, and no message" })
+        }
         tungstenite::Error::Capacity(_) => {
             Some(Close { code: code::TOO_LARGE, reason: "a message is too large" })
         }

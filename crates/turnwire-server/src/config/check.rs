@@ -100,6 +100,8 @@ fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
     at_least("body_rate", limits.body_rate.0, 1);
     at_least("connections", limits.connections as u64, 1);
     at_least("connections_per_tenant", limits.connections_per_tenant as u64, 1);
+    let messages = u64::from(limits.websocket_messages_per_second);
+    at_least("websocket_messages_per_second", messages, 1);
     at_least("requests_per_second", u64::from(limits.requests_per_second), 1);
     at_least("searches", limits.searches as u64, 1);
     at_least("searches_per_tenant", limits.searches_per_tenant as u64, 1);

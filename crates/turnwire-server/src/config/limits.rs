@@ -53,6 +53,9 @@ pub struct Limits {
     pub connections_per_tenant: usize,
     /// Requests of one tenant a second, over a time; for a moment it may be twice as many.
     pub requests_per_second: u32,
+    /// Messages of one WebSocket a second, pings included, over a time; for a moment it may be ten times
+    /// as many.
+    pub websocket_messages_per_second: u32,
     /// Tickets that were made and not used.
     pub tickets: usize,
     /// How long a search, or another list of sessions, may take.
@@ -86,6 +89,7 @@ impl Default for Limits {
             connections: 50_000,
             connections_per_tenant: 20_000,
             requests_per_second: 100_000,
+            websocket_messages_per_second: 1_000,
             tickets: 10_000,
             search_timeout: seconds(5),
             searches: 4,

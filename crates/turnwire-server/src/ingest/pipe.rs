@@ -12,6 +12,7 @@ use crate::App;
 use crate::auth::{Caller, Scope, expired, wait_for};
 use crate::error::{ApiError, ApiResult};
 use crate::extract;
+use crate::limits::UnreadBytes;
 use axum::body::Body;
 use http_body::Body as _;
 use std::sync::Arc;
@@ -92,6 +93,7 @@ impl Pipe {
             last: 0,
             count: 0,
             skipped: Vec::new(),
+            stored: 0,
         };
         let given: Vec<&str> = reply.given_id.as_deref().into_iter().collect();
         reply.session.transact(&given, |tx| reply.may_begin(tx)).await?;
@@ -144,6 +146,8 @@ impl Pipe {
         let mut head = self.reply.session.watch();
         let mut seen = head.borrow_and_update().last;
         let mut deadline = Instant::now() + patience;
+        let tenant = self.reply.session.key().tenant.clone();
+        let mut unread = UnreadBytes::new(self.reply.app.buffered.clone(), tenant);
         loop {
             let chunk = tokio::select! {
                 chunk = extract::next(&mut body, deadline - Instant::now()) => chunk,
@@ -168,11 +172,15 @@ impl Pipe {
             };
             let mut steps = Vec::new();
             let bytes = match chunk {
+                Ok(_) if Instant::now() >= deadline => return Stop::BrokeOff(no_event_came()),
                 Ok(bytes) => bytes,
                 Err(error) => return Stop::BrokeOff(error),
             };
             match &bytes {
                 Some(bytes) => {
+                    if let Err(error) = unread.add(bytes.len()) {
+                        return Stop::BrokeOff(error);
+                    }
                     owed = owed.map(|owed| owed.saturating_sub(bytes.len() as u64));
                     self.decoder.feed(bytes, &mut |decoded| steps.push(step(decoded)));
                 }
@@ -191,15 +199,27 @@ impl Pipe {
                     self.decoder.end(&mut |decoded| steps.push(step(decoded)));
                 }
             }
+            if !steps.is_empty() {
+                unread.clear();
+            }
+            let before = self.reply.stored;
             if let Err(stop) = self.reply.take(steps).await {
                 return stop;
             }
             if bytes.is_none() {
                 return Stop::Over;
             }
-            deadline = Instant::now() + patience;
+            // Bytes alone do not keep a reply open, and neither do lines that are left out.
+            if self.reply.stored > before {
+                deadline = Instant::now() + patience;
+            }
         }
     }
+}
+
+fn no_event_came() -> ApiError {
+    ApiError::timeout("no event came for too long; the reply was ended as interrupted")
+        .hint("the operator can change `silence` in turnwire.toml, [producers]")
 }
 
 fn step(decoded: Decoded<'_>) -> Step {

@@ -6,6 +6,7 @@
 use crate::auth::{Connected, Tenant};
 use crate::config::Limits;
 use crate::error::ApiResult;
+use crate::limits::UnreadBytes;
 use crate::metrics::Metrics;
 use axum::body::Body;
 use bytes::Bytes;
@@ -13,10 +14,11 @@ use futures_util::task::AtomicWaker;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -46,6 +48,15 @@ pub(crate) struct Conn {
     waker: AtomicWaker,
     /// For whom it counts.
     tenant: Mutex<Option<Connected>>,
+    /// What a `WebSocket` client has sent of a message that is not complete.
+    unread: OnceLock<Unread>,
+}
+
+/// The bytes of a `WebSocket` message that is not complete.
+struct Unread {
+    bytes: Mutex<UnreadBytes>,
+    /// More than this is no message, only frames without end.
+    most: usize,
 }
 
 impl Conn {
@@ -63,6 +74,32 @@ impl Conn {
         let mut counted = self.tenant.lock();
         if counted.as_ref().is_none_or(|connected| !connected.is_of(tenant)) {
             *counted = Some(tenant.connect()?);
+        }
+        Ok(())
+    }
+
+    /// It became a `WebSocket`: from now on what is read is counted until a message is complete.
+    pub(crate) fn became_socket(&self, bytes: UnreadBytes, most: usize) {
+        let _ = self.unread.set(Unread { bytes: Mutex::new(bytes), most });
+    }
+
+    /// What is known of the message that a `WebSocket` client sends.
+    pub(crate) fn with_unread(&self, change: impl FnOnce(&mut UnreadBytes)) {
+        if let Some(unread) = self.unread.get() {
+            change(&mut unread.bytes.lock());
+        }
+    }
+
+    /// Bytes of a `WebSocket` came.
+    pub(crate) fn received_of_socket(&self, count: usize) -> io::Result<()> {
+        let Some(unread) = self.unread.get() else { return Ok(()) };
+        let mut bytes = unread.bytes.lock();
+        if bytes.add(count).is_err() {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "too many bytes are held"));
+        }
+        if bytes.count() > unread.most {
+            let error = "frames without end, and no message";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
         Ok(())
     }
@@ -168,6 +205,7 @@ impl Connections {
             signal: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             tenant: Mutex::default(),
+            unread: OnceLock::new(),
         });
         conn.set_deadline(self.headers_timeout, 1);
         let key = self.next.fetch_add(1, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 //! bytes come from: a response, a stream, a WebSocket.
 
 use super::conn::Conn;
+use super::frames::FrameCounter;
 use prometheus_client::metrics::counter::Counter;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,13 +10,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 pub(crate) struct Io<S> {
     inner: S,
     conn: Arc<Conn>,
-    /// HTTP/1: bytes between two answers begin a request. HTTP/2 has frames for other purposes.
-    reads_requests: bool,
+    /// HTTP/1: bytes between two answers begin a request. HTTP/2 has frames for other purposes, which
+    /// are counted.
+    frames: Option<FrameCounter>,
     sent: Counter,
     slow: Counter,
     limit: Duration,
@@ -35,7 +37,7 @@ impl<S> Io<S> {
         Self {
             inner,
             conn,
-            reads_requests: protocol == Protocol::Http1,
+            frames: (protocol == Protocol::Http2).then(FrameCounter::default),
             sent: app.metrics.bytes_sent.clone(),
             slow: app.metrics.slow_clients.clone(),
             limit: app.config.limits.write_stall.0,
@@ -89,8 +91,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        if self.reads_requests && buffer.filled().len() > before {
+        let count = buffer.filled().len().saturating_sub(before);
+        if count == 0 {
+            return poll;
+        }
+        if let Some(frames) = &mut self.frames {
+            let new = buffer.filled().get(before..).unwrap_or_default();
+            frames.read(new, Instant::now())?;
+        } else {
             self.conn.received();
+            self.conn.received_of_socket(count)?;
         }
         poll
     }

@@ -4,7 +4,9 @@ use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Query;
+use crate::listen::Conn;
 use crate::socket;
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -23,6 +25,7 @@ pub struct Ask {
 pub async fn open_socket(
     State(app): State<Arc<App>>,
     caller: Option<Caller>,
+    conn: Option<Extension<Arc<Conn>>>,
     Query(ask): Query<Ask>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> ApiResult<Response> {
@@ -37,7 +40,10 @@ pub async fn open_socket(
         .max_frame_size(limit)
         .read_buffer_size(socket::BUFFER)
         .write_buffer_size(socket::BUFFER)
-        .on_upgrade(move |socket| socket::serve(socket, app, caller, wire)))
+        .on_upgrade(move |socket| {
+            let conn = conn.map(|Extension(conn)| conn);
+            socket::serve(socket, app, caller, wire, conn)
+        }))
 }
 
 fn wire(name: Option<&str>) -> ApiResult<&'static Wire> {

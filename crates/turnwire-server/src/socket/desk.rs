@@ -6,6 +6,8 @@ use super::{Close, blocks, code};
 use crate::App;
 use crate::auth::{Action, Caller, Connected, expired, has_passed};
 use crate::error::{ApiError, ApiResult};
+use crate::limits::UnreadBytes;
+use crate::listen::Conn;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,6 +20,8 @@ pub(super) struct Desk {
     pub wire: &'static Wire,
     /// Who is at the other end, once that is known.
     pub caller: Option<Caller>,
+    /// The connection, where it is the server's own.
+    pub conn: Option<Arc<Conn>>,
     /// Counts for their tenant, where the connection does not do so already.
     pub counted: Option<Connected>,
     pub subscriptions: Subscriptions,
@@ -53,6 +57,13 @@ impl Desk {
         self.wire.name == blocks::WIRE
     }
 
+    /// What has come of a message that is not complete.
+    pub fn unread(&self, change: impl FnOnce(&mut UnreadBytes)) {
+        if let Some(conn) = &self.conn {
+            conn.with_unread(change);
+        }
+    }
+
     /// Takes credentials, also others than before. What is watched and out of their reach is watched no
     /// longer, and the client is told.
     pub async fn take_token(&mut self, token: &str) -> ApiResult<()> {
@@ -73,6 +84,7 @@ impl Desk {
             !is_other_tenant && caller.can(Action::Read) && caller.0.reaches(session)
         };
         let lost = self.subscriptions.keep(may_watch).await;
+        self.unread(|unread| unread.set_tenant(caller.tenant().clone()));
         self.caller = Some(caller);
         for session in lost {
             let why = ApiError::forbidden("the new credentials do not reach this session");

@@ -1,5 +1,6 @@
 use crate::attack::{Target, until_closed};
 use crate::running::within;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -159,6 +160,122 @@ async fn commands_that_make_no_sense_are_answered_and_the_socket_stays() {
     let answer = within(socket.next()).await.unwrap().unwrap();
     assert_eq!(serde_json::from_str::<Value>(answer.to_text().unwrap()).unwrap()["type"], "pong");
     eprintln!("{} commands were answered with an error", commands.len());
+    target.still_serves().await;
+    target.stop().await;
+}
+
+/// Sends a frame again and again, up to so many times, and gives the frames that the server sent.
+async fn flood(target: &Target, start: &[u8], frame: &[u8], times: usize) -> Vec<(u8, Vec<u8>)> {
+    let mut stream = open(target).await;
+    stream.write_all(start).await.unwrap();
+    let (mut from, mut to) = stream.split();
+    let flooding = async {
+        for _ in 0..times {
+            if to.write_all(frame).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let mut said = Vec::new();
+    let over = async {
+        tokio::select! {
+            () = flooding => {}
+            _ = from.read_to_end(&mut said) => {}
+        }
+    };
+    within(over).await;
+    frames(&said)
+}
+
+/// The first bytes and payloads of frames, none of which is long.
+fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let [first, length, rest @ ..] = bytes {
+        let (length, rest) = match *length {
+            126 => (usize::from(u16::from_be_bytes([rest[0], rest[1]])), &rest[2..]),
+            length => (usize::from(length), rest),
+        };
+        let end = length.min(rest.len());
+        frames.push((*first, rest[..end].to_vec()));
+        bytes = &rest[end..];
+    }
+    frames
+}
+
+/// The code with which a socket was closed.
+fn closed_with(frames: &[(u8, Vec<u8>)]) -> Option<u16> {
+    let (_, payload) = frames.iter().find(|(first, _)| *first == 0x88)?;
+    Some(u16::from_be_bytes([payload[0], payload[1]]))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_short_messages_closes_the_socket() {
+    let target = Target::with("websocket_messages_per_second = 10").await;
+    for (name, frame) in [
+        ("pings", masked(0x89, b"")),
+        ("long pings", masked(0x89, &[b'x'; 125])),
+        ("pongs", masked(0x8a, b"")),
+        ("empty texts", masked(0x81, b"")),
+        ("pings of our own", masked(0x81, br#"{"type":"ping"}"#)),
+        ("nonsense", masked(0x81, b"x")),
+        ("empty binaries", masked(0x82, b"")),
+        ("empty texts in two pieces", [masked(0x01, b""), masked(0x80, b"")].concat()),
+    ] {
+        let said = flood(&target, b"", &frame, 1_000_000).await;
+        assert_eq!(closed_with(&said), Some(1008), "{name}");
+        // A second is ten, and it may be ten seconds ahead: whatever took longer is not much more.
+        assert!(said.len() <= 400, "{name}: {} answers", said.len());
+    }
+    target.still_serves().await;
+    target.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pieces_without_end_close_the_socket() {
+    let target = Target::with("websocket_frame = \"4 KiB\"").await;
+    let start = masked(0x01, b"{");
+    for (name, frame) in [
+        ("nothing", masked(0x00, b"")),
+        ("nothing, and pings between", [masked(0x00, b""), masked(0x89, b"")].concat()),
+    ] {
+        let said = flood(&target, &start, &frame, 1_000_000).await;
+        // The reason may be lost where more came than was read.
+        let code = closed_with(&said);
+        assert!(matches!(code, None | Some(1008 | 1009)), "{name}: {code:?}");
+    }
+    // What is kept within the rate between the pieces does not count.
+    let mut patient = open(&target).await;
+    patient.write_all(&start).await.unwrap();
+    for _ in 0..5_000 {
+        patient.write_all(&masked(0x8a, &[b'x'; 125])).await.unwrap();
+    }
+    patient.write_all(&masked(0x80, br#""type":"ping"}"#)).await.unwrap();
+    let mut answer = [0; 17];
+    within(patient.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer[2..], br#"{"type":"pong"}"#);
+    drop(patient);
+    target.still_serves().await;
+    target.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_are_not_complete_are_counted() {
+    let target = Target::with("buffered_per_tenant = \"2 MiB\"").await;
+    let whole = masked(0x81, &vec![b' '; 1 << 20]);
+    let mut closing = FuturesUnordered::new();
+    for _ in 0..8 {
+        let mut stream = open(&target).await;
+        // It may be closed before all of it was sent.
+        let _ = stream.write_all(&whole[..600 << 10]).await;
+        closing.push(async move { frames(&until_closed(&mut stream).await) });
+    }
+    // At most three fit.
+    for _ in 0..5 {
+        let said = within(closing.next()).await.unwrap();
+        assert_eq!(closed_with(&said), Some(1013));
+    }
+    drop(closing);
     target.still_serves().await;
     target.stop().await;
 }

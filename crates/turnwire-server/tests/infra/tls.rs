@@ -111,6 +111,35 @@ async fn http2_is_chosen_where_the_client_has_it() {
 }
 
 #[tokio::test]
+async fn http2_frames_that_bring_nothing_close_the_connection() {
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    let authority = authority();
+    let server = authority.start();
+    for (kind, payload) in [(PING, &[0; 8][..]), (SETTINGS, &[])] {
+        let mut stream = authority.connect(&server, &["h2"]).await;
+        assert_eq!(h2_status(&mut stream, &get("/healthz", "localhost")).await, STATUS_200);
+        let (mut from, mut to) = tokio::io::split(stream);
+        let flood = frame(kind, 0, 0, payload).repeat(100);
+        let flooding = async {
+            while to.write_all(&flood).await.is_ok() {}
+            std::future::pending::<()>().await;
+        };
+        let mut said = Vec::new();
+        let over = async {
+            tokio::select! {
+                () = flooding => {}
+                _ = from.read_to_end(&mut said) => {}
+            }
+        };
+        within(over).await;
+        // It answers each of those that it takes, and 1,000 more for each second that this takes.
+        assert!(said.len() / (9 + payload.len()) < 35_000, "{kind}: {} bytes", said.len());
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_file_that_is_no_certificate_is_said_with_its_name() {
     let authority = authority();
     let folder = authority.folder.path();

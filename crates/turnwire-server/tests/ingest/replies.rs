@@ -2,6 +2,7 @@
 
 use crate::server::{Answer, Piping, Server, end, event, is_idle, reaches, reply, start, text};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turnwire_core::{Event, Msg};
 use turnwire_log::Session;
 use turnwire_server::Scope;
@@ -218,9 +219,9 @@ async fn a_body_that_breaks_off_ends_its_reply_as_interrupted() {
     let session = server.session("t").await;
     let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let head = "POST /v1/sessions/t/replies HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n";
-    tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.unwrap();
+    AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.unwrap();
     let body = format!("{}\n", start("r"));
-    tokio::io::AsyncWriteExt::write_all(&mut stream, body.as_bytes()).await.unwrap();
+    AsyncWriteExt::write_all(&mut stream, body.as_bytes()).await.unwrap();
     reaches(&session, 1).await;
     drop(stream);
     is_idle(&session).await;
@@ -303,6 +304,65 @@ async fn a_sender_that_falls_silent_is_interrupted() {
     is_idle(&session).await;
     let answer = crate::server::answer(piping.0).await;
     answer.is(408, "timeout", &[]);
+}
+
+#[tokio::test]
+async fn a_sender_that_drips_bytes_without_an_event_is_interrupted() {
+    for (query, drop) in [
+        ("", " "),
+        ("", "\n"),
+        ("?wire=anthropic", ": still here\n\n"),
+        ("?tolerant=true", "nonsense\n"),
+        ("?tolerant=true", "{\"type\":\"TEXT_BLOCK_DELTA\",\"id\":\"x\"}\n"),
+    ] {
+        let mut config = Config::default();
+        config.producers.silence = Time(Duration::from_millis(50));
+        let server = Server::with(config, &Scope::ALL).await;
+        let session = server.session("s").await;
+        let path = format!("/v1/sessions/s/replies{query}");
+        let mut piping = Piping::new(&server, &path, "").await;
+        if query != "?wire=anthropic" {
+            piping.send(&format!("{}\n", start("r"))).await;
+            reaches(&session, 1).await;
+        }
+        let (mut from, mut to) = piping.0.into_split();
+        let dripping = async {
+            let chunk = format!("{:x}\r\n{drop}\r\n", drop.len());
+            while to.write_all(chunk.as_bytes()).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let mut said = Vec::new();
+        let over = async {
+            tokio::select! {
+                () = dripping => {}
+                _ = from.read_to_end(&mut said) => {}
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), over).await.expect("it ends");
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.starts_with("HTTP/1.1 408"), "{query} {drop:?}: {said}");
+        assert_eq!(session.snapshot().await.unwrap().open.len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_never_ends_is_counted_and_refused() {
+    let mut config = Config::default();
+    config.limits.buffered_per_tenant = turnwire_server::config::Size::kib(64);
+    let server = Server::with(config, &Scope::ALL).await;
+    let session = server.session("s").await;
+    let mut piping = Piping::new(&server, "/v1/sessions/s/replies", "").await;
+    piping.send(&format!("{}\n", start("r"))).await;
+    reaches(&session, 1).await;
+    let chunk = format!("{:x}\r\n{}\r\n", 4096, "x".repeat(4096));
+    for _ in 0..20 {
+        // It may be refused in the middle.
+        let _ = piping.0.write_all(chunk.as_bytes()).await;
+    }
+    is_idle(&session).await;
+    crate::server::answer(piping.0).await.is(429, "too_many_bytes", &[]);
 }
 
 #[tokio::test]

@@ -45,6 +45,8 @@ pub(super) struct Writing {
     pub last: u64,
     pub count: usize,
     pub skipped: Vec<Skipped>,
+    /// How many events were stored.
+    pub stored: u64,
 }
 
 impl Writing {
@@ -158,6 +160,7 @@ impl Writing {
         };
         self.last = receipt.last;
         self.begun |= outcome.stored > 0;
+        self.stored += outcome.stored;
         self.ended = outcome.ended.or(self.ended.take());
         self.app.ingest.counts.store(outcome.stored, outcome.repeated);
         for (at, line, word, why) in outcome.refused {
