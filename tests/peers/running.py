@@ -90,6 +90,30 @@ def until(condition: Callable[[], Any], otherwise: str) -> Any:
     raise AssertionError(otherwise)
 
 
+def ask_while_it_stops(folder: Path, settings: str, rate: float, ask: Callable[[str], Any]) -> tuple[Any, int]:
+    """What a client with its usual retries ends with when the server is stopped in the middle of the answer and
+    started again, and how many sessions there are then."""
+    running = Running(folder, rate=rate, settings=settings)
+    done: list[Any] = []
+
+    def run() -> None:
+        try:
+            done.append(ask(running.url))
+        except Exception as error:  # noqa: BLE001
+            done.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(lambda: [s for s in running.ask("GET", "/v1/sessions")["sessions"] if s["status"] == "running"], "no reply")
+    running.stop()
+    running.start(running.address)
+    thread.join(PATIENCE)
+    assert done, "the client still waits"
+    sessions = running.ask("GET", "/v1/sessions")["sessions"]
+    running.stop()
+    return done[0], len(sessions)
+
+
 class Proxy:
     """Passes everything on to a server, and cuts an answer after so many bytes."""
 

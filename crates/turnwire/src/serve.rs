@@ -120,8 +120,10 @@ impl Serve {
         let url = config.store.clone().map_or_else(store::default_url, Ok)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
-            // They read the store, which has fewer connections than this; more would only hold memory.
-            .max_blocking_threads(16)
+            // Who reads the store or checks a schema is counted elsewhere, and needs few of them. But the
+            // system's resolver takes one for each name that is looked up, for as long as a name server
+            // likes: names of slow ones must not keep the store from being read.
+            .max_blocking_threads(256)
             .build()
             .map_err(|error| StartError::new(format!("the system gives no threads: {error}")))?;
         let served = runtime.block_on(async {

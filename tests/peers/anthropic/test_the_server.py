@@ -16,7 +16,7 @@ import pytest
 
 from conftest import Json
 from cutting import Cutting
-from running import Proxy, Running
+from running import Proxy, Running, ask_while_it_stops
 
 SESSION = "turnwire-session"
 TOKENS = """
@@ -486,3 +486,25 @@ def test_the_page_does_what_it_says(server: Running, capsys: pytest.CaptureFixtu
     assert "18 °C" in capsys.readouterr().out
     said = [msg["content"][0]["text"] for msg in server.messages(names["session"])[::2]]
     assert said == ["How is the weather?", "And tomorrow?"]
+
+
+def say_something(url: str) -> str:
+    client = connect(url, max_retries=2)
+    question = [user("Please say something long.")]
+    message = client.messages.create(model="demo", max_tokens=1000, messages=question)
+    return "".join(block.text for block in message.content if block.type == "text")
+
+
+def test_an_answer_finishes_while_the_server_stops(tmp_path: Path) -> None:
+    settings = '[limits]\nstop_timeout = "1m"\n'
+    ended, sessions = ask_while_it_stops(tmp_path, settings, 50, say_something)
+    assert isinstance(ended, str) and ended, ended
+    assert sessions == 1
+
+
+def test_an_answer_that_does_not_finish_is_not_asked_for_again(tmp_path: Path) -> None:
+    settings = '[limits]\nstop_timeout = "100ms"\n'
+    ended, sessions = ask_while_it_stops(tmp_path, settings, 2, say_something)
+    assert isinstance(ended, anthropic.APIStatusError), ended
+    assert ended.status_code == 503
+    assert sessions == 1

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from conftest import Json
 from cutting import Cutting
-from running import Running
+from running import Running, ask_while_it_stops
 
 SESSION = "turnwire-session"
 TOKENS = """
@@ -448,3 +448,31 @@ def test_the_page_does_what_it_says(server: Running, capsys: pytest.CaptureFixtu
     assert "18 °C" in capsys.readouterr().out
     said = [msg["content"][0]["text"] for msg in server.messages(names["session"])[::2]]
     assert said == ["How is the weather?", "And tomorrow?"]
+
+
+QUESTION = "Please say something long."
+
+
+@pytest.mark.parametrize("path", ["chat", "responses"])
+def test_an_answer_finishes_while_the_server_stops(tmp_path: Path, path: str) -> None:
+    settings = '[limits]\nstop_timeout = "1m"\n'
+    ended, sessions = ask_while_it_stops(tmp_path, settings, 50, lambda url: say(url, path))
+    assert isinstance(ended, str) and ended, ended
+    assert sessions == 1
+
+
+@pytest.mark.parametrize("path", ["chat", "responses"])
+def test_an_answer_that_does_not_finish_is_not_asked_for_again(tmp_path: Path, path: str) -> None:
+    settings = '[limits]\nstop_timeout = "100ms"\n'
+    ended, sessions = ask_while_it_stops(tmp_path, settings, 2, lambda url: say(url, path))
+    assert isinstance(ended, openai.APIStatusError), ended
+    assert (ended.status_code, ended.code) == (503, "server_stopping")
+    assert sessions == 1
+
+
+def say(url: str, path: str) -> str:
+    client = connect(url, max_retries=2)
+    if path == "responses":
+        return client.responses.create(model="demo", input=QUESTION).output_text
+    completion = client.chat.completions.create(model="demo", messages=[user(QUESTION)])
+    return completion.choices[0].message.content or ""
