@@ -1,6 +1,8 @@
 """The attacks of `make abuse`. Each one is a function that gives what it measured beside the bound."""
 
 import base64
+import hashlib
+import hmac
 import json
 import os
 import random
@@ -354,6 +356,87 @@ def slow_links() -> Result:
     return result
 
 
+# ---- credentials ----
+
+SECRET = "0123456789abcdef0123456789abcdef"
+JWT_SETTINGS = """
+[auth.jwt]
+algorithm = "HS256"
+secret_env = "ABUSE_JWT_SECRET"
+issuer = "abuse"
+audience = "turnwire"
+tenant = "attacker"
+leeway = "0s"
+"""
+
+
+def jwt(seconds: float) -> str:
+    """A token with all scopes that expires in so many seconds."""
+
+    def part(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    claims = {"iss": "abuse", "aud": "turnwire", "sub": "eve", "exp": int(time.time() + seconds), "scope": "read chat publish approve"}
+    text = part(json.dumps({"alg": "HS256", "typ": "JWT"}).encode()) + "." + part(json.dumps(claims).encode())
+    return text + "." + part(hmac.digest(SECRET.encode(), text.encode(), "sha256"))
+
+
+@attack
+def expired_credentials() -> Result:
+    """Streams and tickets of a JWT that expires: how long they go on, and whether tickets make tickets."""
+    result = Result()
+    os.environ["ABUSE_JWT_SECRET"] = SECRET
+    with serving(JWT_SETTINGS) as server:
+        server.send("POST", "/v1/sessions", {"id": "s", "agent": "external"})
+        token = jwt(4)
+        expires = time.time() + 4
+
+        def ticket() -> str:
+            return json.loads(server.send("POST", "/v1/tickets", None, token)[2])["ticket"]
+
+        tickets = [ticket() for _ in range(3)]
+        chained = unauthenticated(server, "POST", f"/v1/tickets?ticket={tickets.pop()}")
+        streams = [server.raw("GET /v1/sessions/s/events HTTP/1.1", token) for _ in range(20)]
+        for stream in streams:
+            stream.settimeout(1)
+            while time.time() < expires + 10:
+                try:
+                    if not stream.recv(65536):
+                        break
+                except TimeoutError:
+                    pass
+        late = time.time() - expires
+        after = [unauthenticated(server, "GET", f"/v1/sessions?ticket={ticket}") for ticket in tickets]
+        result.answers = f"ticket of a ticket {chained}; tickets after expiry {after}"
+        result.add("streams open after expiry", late, 2, " s")
+        result.add("tickets that worked", sum(status < 400 for status in [chained, *after]), 0)
+    return result
+
+
+def unauthenticated(server: Server, method: str, path: str) -> int:
+    connection = server.connection()
+    connection.request(method, path)
+    return connection.getresponse().status
+
+
+@attack
+def words_out_of_reach() -> Result:
+    """A token limited to one session writes guesses there, and looks for another page of results. Counts guesses that differ."""
+    result = Result()
+    sha256 = hashlib.sha256(b"limited-token").hexdigest()
+    limited = f'\n[[auth.tokens]]\ntenant = "attacker"\nsha256 = "{sha256}"\nscopes = ["read", "chat"]\nsessions = ["mine"]\n'
+    guesses = ("hunter2", "wrongguess", "secret", "neversaid")
+    with serving(limited) as server:
+        for session, text in (("other", "hunter2 is the secret"), ("mine", " ".join(guesses))):
+            server.send("POST", "/v1/sessions", {"id": session, "agent": "external"})
+            server.send("POST", f"/v1/sessions/{session}/messages", {"content": text})
+        answers = [server.send("GET", f"/v1/sessions?q={guess}&limit=1", None, "limited-token") for guess in guesses]
+        result.answers = statuses(answers)
+        result.add("kinds of answers", len({body for _, _, body in answers}), 1)
+        result.add("own words not found", sum(not json.loads(body)["sessions"] for _, _, body in answers), 0)
+    return result
+
+
 # ---- sockets ----
 
 
@@ -390,6 +473,29 @@ def drain(connection: socket.socket) -> None:
             pass
     except OSError:
         pass
+
+
+@attack
+def dripping_reply() -> Result:
+    """A reply that is piped in and sends a byte twice a second, but never an event: how long it stays open."""
+    result = Result()
+    with serving('\n[producers]\nsilence = "5s"\n') as server:
+        server.send("POST", "/v1/sessions", {"id": "s", "agent": "external"})
+        connection = server.raw("POST /v1/sessions/s/replies HTTP/1.1\r\ntransfer-encoding: chunked")
+        connection.settimeout(0.5)
+        start, answer = time.monotonic(), b""
+        while not answer and time.monotonic() - start < 60:
+            try:
+                connection.sendall(b"1\r\n \r\n")
+                answer = connection.recv(64) or b"closed"
+            except TimeoutError:
+                pass
+            except OSError:
+                answer = b"closed"
+        result.answers = answer.split(b"\r\n")[0].decode() or "none"
+        result.add("open for", time.monotonic() - start, 20, " s")
+        connection.close()
+    return result
 
 
 # ---- stopping ----
