@@ -13,6 +13,7 @@
 //! | [`reach`] | which sessions of a tenant a caller may see |
 //! | [`search`] | what people search for, with bounds |
 //! | [`walk`] | all messages, some at a time |
+//! | [`fair_queue`] | limits at once that stay fair between tenants |
 //! | [`live`] | what is known of a session while it is used |
 //! | [`mod@conformance`] | the tests that every engine must pass |
 //! | [`error`] | what can go wrong |
@@ -22,6 +23,7 @@ pub mod conformance;
 pub mod cost;
 pub mod doctor;
 pub mod error;
+pub mod fair_queue;
 pub mod live;
 pub mod log;
 pub mod memory;
@@ -39,6 +41,7 @@ pub mod walk;
 
 pub use cost::Cost;
 pub use error::{Error, Result};
+pub use fair_queue::FairQueue;
 pub use live::{OpenReply, PendingCalls, Pushed, Tx};
 pub use log::Log;
 pub use memory::MemoryStore;

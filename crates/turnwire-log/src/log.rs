@@ -1,6 +1,7 @@
 //! All sessions of an engine.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fair_queue::FairQueue;
 use crate::session::Session;
 use crate::store::{
     KeyRecord, NewSession, Queued, Removed, Retention, SessionKey, SessionQuery, SessionRecord,
@@ -8,12 +9,41 @@ use crate::store::{
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
+
+/// How many reads an engine is asked for at once, in all and by one tenant. More than an engine does at
+/// once, so that it is never idle; few enough that a tenant's reads delay others by a moment only.
+const READS: usize = 64;
+const READS_PER_TENANT: usize = 16;
+
+/// The reads of a log, in turns between tenants. Each is short, and callers are bounded by their
+/// connections: nobody is refused.
+#[derive(Debug, Clone)]
+pub(crate) struct Reads(FairQueue);
+
+impl Reads {
+    fn new() -> Self {
+        Self(FairQueue::unbounded(READS, READS_PER_TENANT))
+    }
+
+    /// Reads when it is the tenant's turn.
+    pub(crate) async fn run<T>(
+        &self,
+        tenant: &str,
+        read: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let refused = |full: crate::fair_queue::QueueFull| Error::Store(full.to_string());
+        let _permit = self.0.acquire(tenant).await.map_err(refused)?;
+        read.await
+    }
+}
 
 /// All sessions of an engine: made, found, deleted. What is in use is held in memory.
 pub struct Log {
     store: Arc<dyn Store>,
     owner: Arc<str>,
+    reads: Reads,
     sessions: Mutex<HashMap<SessionKey, Arc<Session>>>,
 }
 
@@ -25,7 +55,16 @@ pub(crate) fn now_ms() -> i64 {
 impl Log {
     /// The log of an engine. The owner is the name under which this process takes sessions.
     pub fn new(store: Arc<dyn Store>, owner: impl Into<Arc<str>>) -> Self {
-        Self { store, owner: owner.into(), sessions: Mutex::default() }
+        Self { store, owner: owner.into(), reads: Reads::new(), sessions: Mutex::default() }
+    }
+
+    /// Reads from the engine when it is the tenant's turn: for reads that are not of one session.
+    pub async fn read_for<T>(
+        &self,
+        tenant: &str,
+        read: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.reads.run(tenant, read).await
     }
 
     /// The engine.
@@ -55,7 +94,8 @@ impl Log {
         if let Some(session) = self.held(key) {
             return Ok(Some(session));
         }
-        Ok(self.store.session(key).await?.map(|record| self.hold(record)))
+        let record = self.read_for(&key.tenant, self.store.session(key)).await?;
+        Ok(record.map(|record| self.hold(record)))
     }
 
     /// A session that is in memory.
@@ -69,7 +109,9 @@ impl Log {
             return held.clone();
         }
         let key = record.key.clone();
-        let session = Arc::new(Session::new(record, self.store.clone(), self.owner.clone()));
+        let session =
+            Session::new(record, self.store.clone(), self.owner.clone(), self.reads.clone());
+        let session = Arc::new(session);
         if let Some(former) = sessions.insert(key, session.clone()) {
             former.vanish();
         }
@@ -93,12 +135,12 @@ impl Log {
 
     /// A list of sessions, as they are stored.
     pub async fn list(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
-        self.store.sessions(query).await
+        self.read_for(&query.tenant, self.store.sessions(query)).await
     }
 
     /// A request that was answered before.
     pub async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
-        self.store.key(tenant, key).await
+        self.read_for(tenant, self.store.key(tenant, key)).await
     }
 
     /// Removes what is not to be kept any longer.

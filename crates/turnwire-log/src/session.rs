@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::live::{Known, Live, OpenReply, PendingCalls, Tx};
+use crate::log::Reads;
 use crate::projection::{self, event_at};
 use crate::store::{
     Lines, MessageQuery, Pending, Queued, SessionKey, SessionNo, SessionPatch, SessionRecord,
@@ -10,6 +11,7 @@ use crate::store::{
 use crate::transfer;
 use crate::walk::Messages;
 use parking_lot::Mutex;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -33,6 +35,7 @@ pub struct Session {
     created_ms: i64,
     store: Arc<dyn Store>,
     owner: Arc<str>,
+    reads: Reads,
     about: Mutex<About>,
     inner: Mutex<Inner>,
     /// One at a time reads the log to begin.
@@ -117,7 +120,12 @@ impl OpenReply {
 }
 
 impl Session {
-    pub(crate) fn new(record: SessionRecord, store: Arc<dyn Store>, owner: Arc<str>) -> Self {
+    pub(crate) fn new(
+        record: SessionRecord,
+        store: Arc<dyn Store>,
+        owner: Arc<str>,
+        reads: Reads,
+    ) -> Self {
         let head = Head { last: record.last, status: record.state.status, ..Head::default() };
         Self {
             key: record.key,
@@ -127,6 +135,7 @@ impl Session {
             created_ms: record.created_ms,
             store,
             owner,
+            reads,
             about: Mutex::new(About { title: record.title, metadata: record.metadata }),
             inner: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
@@ -134,6 +143,11 @@ impl Session {
             gone: AtomicBool::new(false),
             used: AtomicBool::new(true),
         }
+    }
+
+    /// Reads from the engine when it is the tenant's turn.
+    async fn fairly<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
+        self.reads.run(&self.key.tenant, read).await
     }
 
     /// Its tenant and id.
@@ -287,7 +301,9 @@ impl Session {
         };
         let mut found = Vec::new();
         for id in ids {
-            let Some(message) = self.store.message(self.no, id).await? else { continue };
+            let Some(message) = self.fairly(self.store.message(self.no, id)).await? else {
+                continue;
+            };
             let known = if message.event_id.is_empty() {
                 Known::Reply(self.ids_of(&message).await?)
             } else {
@@ -311,7 +327,7 @@ impl Session {
         let mut ids = EventIds::default();
         let mut from = message.first;
         while from <= message.last {
-            let rows = match self.store.read(self.no, from, CHUNK).await {
+            let rows = match self.fairly(self.store.read(self.no, from, CHUNK)).await {
                 Ok(rows) => rows,
                 // What is gone cannot be told from what never was: it is refused.
                 Err(Error::Trimmed(_)) => break,
@@ -346,7 +362,7 @@ impl Session {
             head.changed().await.map_err(|_| Error::NoSession)?;
         }
         drop(head);
-        let record = self.store.session(&self.key).await?;
+        let record = self.fairly(self.store.session(&self.key)).await?;
         let record = record.filter(|record| record.no == self.no).ok_or_else(|| {
             self.gone.store(true, Ordering::Release);
             Error::NoSession
@@ -358,13 +374,13 @@ impl Session {
         let from = record.state.open_from.map_or(recent, |open| recent.min(open.get()));
         let mut from = Seq::new(from).unwrap_or(Seq::FIRST).max(record.first);
         while from.get() <= record.last {
-            let rows = self.store.read(self.no, from, CHUNK).await?;
+            let rows = self.fairly(self.store.read(self.no, from, CHUNK)).await?;
             let last = projection::each_event(&rows, |seq, _, event| live.replay(event, seq))?;
             let Some(last) = last else { break };
             from = last.next();
             tokio::task::yield_now().await;
         }
-        live.queue = self.store.queued(self.no).await?.into();
+        live.queue = self.fairly(self.store.queued(self.no)).await?.into();
         live.tail.watched = self.head.receiver_count() > 0;
         let mut inner = self.inner.lock();
         inner.live = Some(Box::new(live));
@@ -456,23 +472,23 @@ impl Session {
         }
         // The engine may know more than was told yet. A token of that would be one from the future to
         // whoever comes back with it.
-        let rows = self.store.read(self.no, from, max_bytes).await?;
+        let rows = self.fairly(self.store.read(self.no, from, max_bytes)).await?;
         Ok(rows.iter().filter_map(|rows| rows.up_to(durable)).collect())
     }
 
     /// A finished message.
     pub async fn message(&self, id: &str) -> Result<Option<StoredMessage>> {
-        self.store.message(self.no, id).await
+        self.fairly(self.store.message(self.no, id)).await
     }
 
     /// Finished messages, in the order of their first events.
     pub async fn messages(&self, query: &MessageQuery) -> Result<Vec<StoredMessage>> {
-        self.store.messages(self.no, query).await
+        self.fairly(self.store.messages(self.no, query)).await
     }
 
     /// Goes through all finished messages, some at a time.
     pub fn all_messages(&self) -> Messages<Arc<dyn Store>> {
-        Messages::new(Arc::clone(&self.store), self.no)
+        Messages::new(Arc::clone(&self.store), self.no).fair(self.reads.clone(), &self.key.tenant)
     }
 
     /// Whose a finished message is and for which call it was made, where a sub-agent wrote it. Its
@@ -497,14 +513,14 @@ impl Session {
         let snapshot = self.snapshot().await?;
         let first = match snapshot.open.iter().find(|reply| reply.msg.id() == id) {
             Some(reply) => reply.first,
-            None => match self.store.message(self.no, id).await? {
+            None => match self.fairly(self.store.message(self.no, id)).await? {
                 Some(message) => message.first,
                 None => return Ok(None),
             },
         };
         let (mut msg, mut from): (Option<Msg>, Seq) = (None, first);
         while from <= at && from.get() <= snapshot.last {
-            let rows = self.store.read(self.no, from, CHUNK).await?;
+            let rows = self.fairly(self.store.read(self.no, from, CHUNK)).await?;
             let last = projection::each_event(&rows, |seq, _, event| {
                 if seq > at {
                     return;
@@ -531,7 +547,7 @@ impl Session {
         if let Some(live) = &self.inner.lock().live {
             return Ok(live.first);
         }
-        let record = self.store.session(&self.key).await?.ok_or(Error::NoSession)?;
+        let record = self.fairly(self.store.session(&self.key)).await?.ok_or(Error::NoSession)?;
         Ok(record.first)
     }
 
@@ -548,7 +564,7 @@ impl Session {
             sub_agents: true,
             ..MessageQuery::default()
         };
-        let stored = self.store.messages(self.no, &query).await?;
+        let stored = self.fairly(self.store.messages(self.no, &query)).await?;
         let stored = stored.into_iter().filter(|message| message.last > at);
         let mut begun: Vec<(Seq, String)> =
             stored.map(|message| (message.first, message.id)).collect();

@@ -1,8 +1,10 @@
 //! Going through all that there is, some at a time: so that it never has to fit in memory.
 
 use crate::error::Result;
+use crate::log::Reads;
 use crate::store::{MessageQuery, SessionNo, Store, StoredMessage};
 use std::ops::Deref;
+use std::sync::Arc;
 use turnwire_core::Seq;
 
 /// How many messages are read at a time.
@@ -20,6 +22,8 @@ pub struct Messages<S> {
     before: Option<Seq>,
     after: Option<Seq>,
     sub_agents: bool,
+    /// Where reads take turns with those of other tenants, and whose they are.
+    reads: Option<(Reads, Arc<str>)>,
 }
 
 impl<S: Deref> Messages<S>
@@ -28,7 +32,13 @@ where
 {
     /// All messages.
     pub fn new(store: S, session: SessionNo) -> Self {
-        Self { store, session, before: None, after: None, sub_agents: true }
+        Self { store, session, before: None, after: None, sub_agents: true, reads: None }
+    }
+
+    /// Takes turns with the reads of other tenants.
+    pub(crate) fn fair(mut self, reads: Reads, tenant: &Arc<str>) -> Self {
+        self.reads = Some((reads, Arc::clone(tenant)));
+        self
     }
 
     /// Only those that begin before a place.
@@ -66,16 +76,24 @@ where
             self.after = Some(Seq::FIRST);
             let second = Seq::FIRST.next();
             query.before = Some(self.before.map_or(second, |before| before.min(second)));
-            let first = self.store.messages(self.session, &query).await?;
+            let first = self.read(&query).await?;
             if !first.is_empty() {
                 return Ok(first);
             }
             (query.before, query.after) = (self.before, self.after);
         }
-        let messages = self.store.messages(self.session, &query).await?;
+        let messages = self.read(&query).await?;
         if let Some(last) = messages.last() {
             self.after = Some(last.first);
         }
         Ok(messages)
+    }
+
+    async fn read(&self, query: &MessageQuery) -> Result<Vec<StoredMessage>> {
+        let read = self.store.messages(self.session, query);
+        match &self.reads {
+            Some((reads, tenant)) => reads.run(tenant, read).await,
+            None => read.await,
+        }
     }
 }

@@ -5,9 +5,19 @@
 //! [`ByteBudget`].
 
 mod byte_budget;
-mod fair_queue;
 mod unread_bytes;
 
 pub(crate) use byte_budget::{ByteBudget, ReservedBytes};
-pub(crate) use fair_queue::FairQueue;
+pub(crate) use turnwire_log::FairQueue;
 pub(crate) use unread_bytes::UnreadBytes;
+
+use crate::error::ApiError;
+use turnwire_log::fair_queue::QueueFull;
+
+impl From<QueueFull> for ApiError {
+    fn from(full: QueueFull) -> Self {
+        Self::too_many(full.to_string())
+            .hint("wait for some of them to finish, then try again")
+            .retry_after(1)
+    }
+}

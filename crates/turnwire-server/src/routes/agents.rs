@@ -82,7 +82,8 @@ async fn spent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, Spent>> 
         None => None,
     };
     let max_time = Some(app.config.limits.search_timeout.0);
-    let totals = app.log.store().totals(tenant, &reach, max_time).await?;
+    let totals = app.log.store().totals(tenant, &reach, max_time);
+    let totals = app.log.read_for(tenant, totals).await?;
     let mut sums: HashMap<String, Spent> = HashMap::new();
     for (agent, totals) in totals {
         let mut own = totals.spent();

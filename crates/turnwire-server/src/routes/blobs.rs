@@ -22,7 +22,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
-use turnwire_log::Store;
+use turnwire_log::Log;
 
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
@@ -137,7 +137,8 @@ pub async fn get_blob(
 
 async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> ApiResult<Response> {
     let (hash, tenant) = (parse_id(id)?, caller.tenant());
-    let info = app.log.store().blob_info(tenant, hash).await?.ok_or_else(no_blob)?;
+    let info = app.log.read_for(tenant, app.log.store().blob_info(tenant, hash)).await?;
+    let info = info.ok_or_else(no_blob)?;
     let tag = format!("\"{}\"", blobs::id(&hash));
     let mut headers = headers(&info.media_type, &tag);
     if asked.get_all(IF_NONE_MATCH).iter().any(|value| names(value, &tag)) {
@@ -170,7 +171,7 @@ async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> A
 
 /// A part of a blob that is sent piece by piece: so much of it is in memory, and counted there.
 struct Download {
-    store: Arc<dyn Store>,
+    log: Arc<Log>,
     tenant: Arc<str>,
     hash: [u8; 32],
     range: Range<u64>,
@@ -185,12 +186,13 @@ async fn read_blob(
     hash: [u8; 32],
     range: Range<u64>,
 ) -> ApiResult<Body> {
-    let store = app.log.store();
+    let log = Arc::clone(&app.log);
     // Here an error still has a status.
-    let first = store.blob_piece(tenant, hash, range.start).await?.ok_or_else(no_blob)?;
+    let first = log.store().blob_piece(tenant, hash, range.start);
+    let first = log.read_for(tenant, first).await?.ok_or_else(no_blob)?;
     let download = Download {
         _held: app.buffered.reserve(tenant, first.len())?,
-        store: Arc::clone(store),
+        log,
         tenant: Arc::clone(tenant),
         hash,
         range,
@@ -205,9 +207,11 @@ impl Download {
         if start >= end {
             return Ok(None);
         }
-        let piece = match self.read.take() {
-            Some(piece) => Some(piece),
-            None => self.store.blob_piece(&self.tenant, self.hash, start).await?,
+        let piece = if let Some(first) = self.read.take() {
+            Some(first)
+        } else {
+            let piece = self.log.store().blob_piece(&self.tenant, self.hash, start);
+            self.log.read_for(&self.tenant, piece).await?
         };
         let removed = || turnwire_log::Error::Store("the blob was removed meanwhile".to_owned());
         let mut piece = piece.filter(|piece| !piece.is_empty()).ok_or_else(removed)?;

@@ -202,7 +202,7 @@ impl Cursor {
     async fn place(&self, app: &App, caller: &Caller) -> ApiResult<(i64, SessionNo)> {
         // Whether or not there is such a session.
         let key = caller.session(&self.id).map_err(|_| Self::wrong())?;
-        let record = app.log.store().session(&key).await?;
+        let record = app.log.read_for(&key.tenant, app.log.store().session(&key)).await?;
         // Without it, what changed in the same millisecond is shown again rather than left out.
         Ok((self.updated_ms, record.map_or(SessionNo(i64::MAX), |record| record.no)))
     }

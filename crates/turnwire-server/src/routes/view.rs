@@ -77,7 +77,8 @@ impl SessionView {
             let view = Self::at(app, &session, session.snapshot().await?);
             return Ok(Self { updated_at: iso(record.updated_ms), ..view });
         }
-        let queue = app.log.store().queued(record.no).await?;
+        let queued = app.log.store().queued(record.no);
+        let queue = app.log.read_for(&record.key.tenant, queued).await?;
         let SessionRecord { key, epoch, agent, title, metadata, last, state, .. } = record;
         let (created_ms, updated_ms) = (record.created_ms, record.updated_ms);
         let about = About { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
@@ -188,6 +189,6 @@ pub fn iso(ms: i64) -> String {
 /// The stored record of a session that the caller reaches.
 pub async fn record(app: &App, caller: &Caller, id: &str) -> ApiResult<SessionRecord> {
     let key = caller.session(id)?;
-    let record = app.log.store().session(&key).await?;
+    let record = app.log.read_for(&key.tenant, app.log.store().session(&key)).await?;
     record.ok_or_else(|| ApiError::from(turnwire_log::Error::NoSession))
 }

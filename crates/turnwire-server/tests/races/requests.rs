@@ -202,20 +202,53 @@ async fn row_15_a_session_that_is_deleted_while_its_agent_writes_stays_away() {
 const SLOW: &[(&str, &str)] = &[("x-api-key", "slow")];
 const QUICK: &[(&str, &str)] = &[("x-api-key", "quick")];
 
+/// The tenants `slow` and `quick`, with the SHA-256 of their names as tokens.
+const TENANTS: &str = r#"
+    [[auth.tokens]]
+    tenant = "slow"
+    sha256 = "5e0cf7bd1dfa3831788b0cf6dedcdd228fba6f34dc238d371e746567e80bc7b6"
+    scopes = ["read", "chat"]
+    [[auth.tokens]]
+    tenant = "quick"
+    sha256 = "22c72aa82ce77c82e2ca65a711c79eaa4b51c57f85f91489ceeacc7b385943ba"
+    scopes = ["read", "chat"]
+"#;
+
+#[tokio::test]
+async fn reads_of_one_tenant_leave_the_store_to_others() {
+    let before = House::over(Gate::new(), TENANTS);
+    let body = |id: usize| json!({"id": format!("s{id}"), "agent": "external"}).to_string();
+    for id in 0..40 {
+        assert_eq!(before.send("POST", "/v1/sessions", SLOW, &body(id)).await.status, 201);
+        let path = format!("/v1/sessions/s{id}/messages");
+        assert_eq!(before.send("POST", &path, SLOW, r#"{"content":"hello"}"#).await.status, 202);
+    }
+    let durable = before.gate.durable();
+    before.stop().await;
+    // Nothing is in memory after a restart.
+    let house = House::over(Gate::over(durable), TENANTS);
+    house.gate.close(Pass::Reads);
+    let begin = |id: usize| {
+        let path = String::leak(format!("/v1/sessions/s{id}/events"));
+        house.begin("GET", path, &[("x-api-key", "slow"), ("accept", "application/x-ndjson")], "")
+    };
+    let reads: Vec<_> = (0..40).map(begin).collect();
+    house.gate.waits(Pass::Reads, 16).await;
+    for id in 0..20 {
+        assert_eq!(house.send("POST", "/v1/sessions", QUICK, &body(id)).await.status, 201);
+        assert_eq!(house.send("GET", "/v1/sessions", QUICK, "").await.status, 200);
+    }
+    assert_eq!(house.gate.waiting(Pass::Reads), 16, "the others wait for their turn");
+    house.gate.open(Pass::Reads);
+    for read in reads {
+        assert_eq!(read.await.unwrap().status, 200);
+    }
+    house.stop().await;
+}
+
 #[tokio::test]
 async fn searches_of_one_tenant_keep_nobody_else_waiting() {
-    // The SHA-256 of `slow` and `quick`.
-    let settings = r#"
-        [[auth.tokens]]
-        tenant = "slow"
-        sha256 = "5e0cf7bd1dfa3831788b0cf6dedcdd228fba6f34dc238d371e746567e80bc7b6"
-        scopes = ["read", "chat"]
-        [[auth.tokens]]
-        tenant = "quick"
-        sha256 = "22c72aa82ce77c82e2ca65a711c79eaa4b51c57f85f91489ceeacc7b385943ba"
-        scopes = ["read", "chat"]
-    "#;
-    let house = House::over(Gate::new(), settings);
+    let house = House::over(Gate::new(), TENANTS);
     house.gate.close(Pass::Searches);
     let searches: Vec<_> =
         (0..40).map(|_| house.begin("GET", "/v1/sessions?q=word", SLOW, "")).collect();

@@ -18,9 +18,8 @@ fn reuses_ids(asked: &Asked) -> Vec<Said> {
     let call = |page: &str| Said::Call("call_0", "open_page", json!({ "page": page }));
     match (messages[user]["content"].as_str().unwrap(), results.len()) {
         ("both at once", 0) => vec![call("a"), call("b")],
-        ("one after the other", 0) => vec![call("a")],
+        ("one after the other" | "one", 0) => vec![call("a")],
         ("one after the other", 1) => vec![call("b")],
-        ("one", 0) => vec![call("a")],
         _ => text(results.join(" ")),
     }
 }

@@ -1,9 +1,21 @@
 //! A semaphore that is fair between tenants: limits in all and per tenant, and waiting tenants are
-//! served round-robin.
+//! served round-robin. The log reads through one, and the server has others.
+//!
+//! ```
+//! use turnwire_log::FairQueue;
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let queue = FairQueue::new(8, 2);
+//! let permit = queue.acquire("tenant-1").await?;
+//! // … at most two of these run for tenant-1 …
+//! drop(permit);
+//! # Ok::<(), turnwire_log::fair_queue::QueueFull>(())
+//! # }).unwrap();
+//! ```
 
-use crate::error::{ApiError, ApiResult};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -12,12 +24,13 @@ const WAITERS_PER_PERMIT: usize = 32;
 
 /// Hands out permits: at most `total` in all, at most `per_tenant` to one tenant.
 #[derive(Debug, Clone)]
-pub(crate) struct FairQueue(Arc<Inner>);
+pub struct FairQueue(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     total: usize,
     per_tenant: usize,
+    waiters_per_tenant: usize,
     state: Mutex<State>,
 }
 
@@ -38,7 +51,7 @@ struct TenantQueue {
 
 /// The right to run. Dropping it lets the next waiter run.
 #[derive(Debug)]
-pub(crate) struct FairPermit {
+pub struct FairPermit {
     queue: Arc<Inner>,
     tenant: Arc<str>,
 }
@@ -62,24 +75,35 @@ impl Drop for FairPermit {
 }
 
 impl FairQueue {
-    /// A queue with at least one permit for everybody.
-    pub(crate) fn new(total: usize, per_tenant: usize) -> Self {
+    /// A queue with at least one permit for everybody. Too many waiters of a tenant are refused.
+    pub fn new(total: usize, per_tenant: usize) -> Self {
+        Self::with_waiters(total, per_tenant, per_tenant.saturating_mul(WAITERS_PER_PERMIT))
+    }
+
+    /// The same, where callers are bounded elsewhere: nobody is refused.
+    pub fn unbounded(total: usize, per_tenant: usize) -> Self {
+        Self::with_waiters(total, per_tenant, usize::MAX)
+    }
+
+    fn with_waiters(total: usize, per_tenant: usize, waiters_per_tenant: usize) -> Self {
         let (total, per_tenant) = (total.max(1), per_tenant.max(1));
-        Self(Arc::new(Inner { total, per_tenant, state: Mutex::default() }))
+        let state = Mutex::default();
+        Self(Arc::new(Inner { total, per_tenant, waiters_per_tenant, state }))
     }
 
     /// Waits for a permit. A caller that stops waiting leaves the queue. Too many waiters of one
     /// tenant are an error.
-    pub(crate) async fn acquire(&self, tenant: &str) -> ApiResult<FairPermit> {
+    pub async fn acquire(&self, tenant: &str) -> Result<FairPermit, QueueFull> {
         let waiting = {
             let mut state = self.0.state.lock();
             match self.0.enter(&mut state, tenant) {
                 Entered::Granted(permit) => return Ok(permit),
                 Entered::Waiting(waiting) => waiting,
-                Entered::Full => return Err(too_many_waiters()),
+                Entered::Full => return Err(QueueFull),
             }
         };
-        waiting.await.map_err(ApiError::internal)
+        // The sender is dropped only with the queue, which this call holds.
+        waiting.await.map_err(|_| QueueFull)
     }
 }
 
@@ -99,7 +123,7 @@ impl Inner {
             state.used += 1;
             return Entered::Granted(FairPermit { queue: Arc::clone(self), tenant: name });
         }
-        let most = self.per_tenant.saturating_mul(WAITERS_PER_PERMIT);
+        let most = self.waiters_per_tenant;
         if queue.waiters.len() >= most {
             queue.waiters.retain(|waiter| !waiter.is_closed());
         }
@@ -124,7 +148,9 @@ impl Inner {
         while state.used < self.total && at_their_limit < state.turns.len() {
             let Some(name) = state.turns.pop_front() else { break };
             let Some(queue) = state.tenants.get_mut(&name) else { continue };
-            queue.waiters.retain(|waiter| !waiter.is_closed());
+            while queue.waiters.front().is_some_and(oneshot::Sender::is_closed) {
+                queue.waiters.pop_front();
+            }
             if queue.waiters.is_empty() {
                 state.forget_if_idle(&name);
                 continue;
@@ -153,11 +179,17 @@ impl State {
     }
 }
 
-fn too_many_waiters() -> ApiError {
-    ApiError::too_many("too many requests of this tenant wait for the same resource")
-        .hint("wait for some of them to finish, then try again")
-        .retry_after(1)
+/// Too many callers of one tenant wait already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueFull;
+
+impl fmt::Display for QueueFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("too many requests of this tenant wait for the same resource")
+    }
 }
+
+impl std::error::Error for QueueFull {}
 
 #[cfg(test)]
 mod tests {
@@ -234,8 +266,7 @@ mod tests {
         let mut waiting: Vec<_> =
             (0..WAITERS_PER_PERMIT).map(|_| Box::pin(queue.acquire("a"))).collect();
         assert!(waiting.iter_mut().all(|call| call.now_or_never().is_none()));
-        let refused = queue.acquire("a").now_or_never().unwrap().unwrap_err();
-        assert_eq!(refused.status(), 429);
+        assert_eq!(queue.acquire("a").now_or_never().unwrap().unwrap_err(), QueueFull);
         assert!(queue.acquire("b").now_or_never().is_none(), "others may still wait");
         waiting.truncate(1);
         assert!(queue.acquire("a").now_or_never().is_none(), "who has left makes room");
