@@ -12,9 +12,16 @@ use turnwire_core::{ContentBlock, Event, EventKind, Msg};
 const RANDOM: usize = 16;
 
 /// Whether an id looks as if it was made at random, so that no other call anywhere has it: `call_0` does
-/// not, `call_Vx3KcT0yqP1sQ8mZ` does.
+/// not; `call_Vx3KcT0yqP1sQ8mZ` does, and so does one with a UUID in it.
 pub fn is_random_id(id: &str) -> bool {
+    let is_uuid = |window: &[u8]| {
+        window.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+    };
     id.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|run| run.len() >= RANDOM)
+        || id.as_bytes().windows(36).any(is_uuid)
 }
 
 /// The ids of the calls of one model call.
@@ -165,6 +172,7 @@ mod tests {
         {
             assert!(is_random_id(id), "{id}");
         }
+        assert!(is_random_id("call_0193b5f2-7c1e-7a60-9d1c-3a5b7c9d1e2f-1"));
         for id in
             ["", "0", "call_0", "functions.get_weather:0", "D681PevKs", "a-b-c-d-e-f-g-h-i-j-k"]
         {
