@@ -4,7 +4,7 @@
 //! than a fixed amount. The `jsonschema` crate repeats the work of a subschema each time it is referred
 //! to, which is exponential for a few hundred bytes of schema. So only its single-value keywords are
 //! used here (`type`, `enum`, `pattern`, `format`, …). The keywords that apply other schemas (`$ref`,
-//! `anyOf`, `properties`, …) are checked by [`check`], over a [graph] in which a subschema that is
+//! `anyOf`, `properties`, …) are checked by `schema::check`, over a graph in which a subschema that is
 //! referred to often is there once. What it found for a subschema and a value is remembered, and every
 //! step is counted.
 //!
