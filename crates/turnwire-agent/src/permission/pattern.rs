@@ -61,7 +61,7 @@ impl Pattern {
         Ok(Self(Kind::Text { strict, loose }))
     }
 
-    /// A path of files: `/tmp/**`, `/home/*/notes.txt`.
+    /// A path of files: `/tmp/**`, `/srv/*/notes.txt`.
     pub fn path(pattern: &str) -> Result<Self, PatternError> {
         PathPattern::new(pattern).map(|pattern| Self(Kind::Path(Box::new(pattern))))
     }
