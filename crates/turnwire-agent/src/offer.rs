@@ -65,9 +65,11 @@ impl Offer {
 
     /// Puts it into a message.
     pub fn to_msg(&self, msg: Msg) -> Msg {
-        if *self == Self::default() {
-            return msg;
-        }
+        if *self == Self::default() { msg } else { self.replace_in(msg) }
+    }
+
+    /// Puts it into a message, in the place of what is there.
+    pub fn replace_in(&self, msg: Msg) -> Msg {
         let Ok(json) = Json::of(self) else { return msg };
         msg.to_builder().metadata(KEY, json).build().unwrap_or(msg)
     }

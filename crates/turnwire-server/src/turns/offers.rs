@@ -26,6 +26,19 @@ pub(crate) async fn check_last(app: &App, tenant: &str, messages: &[Msg]) -> Api
     }
 }
 
+/// Notes who asks in the last of these messages, and removes what clients claim about it: tool results
+/// are matched to conversations by it.
+pub(crate) fn set_asked_by(messages: &mut [Msg], holder: Option<&str>) {
+    let count = messages.len();
+    for (at, msg) in messages.iter_mut().enumerate() {
+        let holder = holder.filter(|_| at + 1 == count);
+        let offer = Offer::of(msg);
+        if offer.asked_by.as_deref() != holder {
+            *msg = Offer { asked_by: holder.map(str::to_owned), ..offer }.replace_in(msg.clone());
+        }
+    }
+}
+
 /// Whether what a client brings can be used.
 pub(crate) async fn check_offer(app: &App, tenant: &str, offer: &Offer) -> ApiResult<()> {
     schema::check_tools(&offer.tools).map_err(|why| {

@@ -50,7 +50,8 @@ pub async fn edit(
     {
         return Ok(Sent::Before(answer));
     }
-    let msg = checked(msg)?;
+    let mut msg = checked(msg)?;
+    offers::set_asked_by(std::slice::from_mut(&mut msg), None);
     offers::check_last(app, &session.key().tenant, std::slice::from_ref(&msg)).await?;
     if brings(app, &msg) {
         // Nothing is brought in for what is refused.

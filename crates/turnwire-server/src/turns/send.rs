@@ -77,6 +77,8 @@ pub struct Say<'a> {
     pub reply_id: Option<String>,
     /// What the client calls its request.
     pub once: Option<&'a Once>,
+    /// The holder of the credentials, where results without a named session may follow.
+    pub asked_by: Option<&'a str>,
 }
 
 /// Takes a user's message. It is durable when this returns, and the reply that it starts goes on
@@ -93,13 +95,14 @@ pub async fn send(
 
 /// Takes what somebody says: all of it, or nothing.
 pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiResult<Sent> {
-    let Say { messages, events, if_busy, reply_id, once } = say;
+    let Say { messages, events, if_busy, reply_id, once, asked_by } = say;
     if let Some(once) = once
         && let Some(answer) = once.answered(&app.log).await?
     {
         return Ok(Sent::Before(answer));
     }
-    let messages = messages.into_iter().map(checked).collect::<ApiResult<Vec<Msg>>>()?;
+    let mut messages = messages.into_iter().map(checked).collect::<ApiResult<Vec<Msg>>>()?;
+    offers::set_asked_by(&mut messages, asked_by);
     offers::check_last(app, &session.key().tenant, &messages).await?;
     let is_one = messages.len() == 1 && events.is_empty();
     let door = Door { app, session, once, if_busy, is_one };

@@ -3,6 +3,7 @@
 use crate::asking::{Answer, House, Words, user};
 use crate::{anthropic, chat};
 use serde_json::{Value, json};
+use turnwire_log::store::{MessageQuery, Status};
 
 const RESPONSES: Words = Words {
     path: "/v1/responses",
@@ -105,6 +106,31 @@ async fn nobody_is_answered_out_of_another_persons_conversation() {
             is_unknown(&answer, &[&ben.session]);
         }
         ben.goes_on("BEN").await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_can_claim_that_somebody_else_asked() {
+    for words in ALL {
+        let house = House::new(words.path);
+        let ann = Conversation::begin(&house, words, "ann", "same words").await;
+        let session = house.session(&ann.session).await;
+        let stored = session.messages(&MessageQuery { limit: 10, ..MessageQuery::default() }).await;
+        let question: Value = serde_json::from_slice(&stored.unwrap()[0].json).unwrap();
+        let client = &question["metadata"]["client"];
+        assert!(client["asked_by"].is_string(), "{question}");
+        // Ben asks the same in a session of his own, and says that it was Ann: hers would be taken there.
+        let made = json!({"id": "trap", "agent": "asker"}).to_string();
+        assert_eq!(house.send("ben", "/v1/sessions", &[], made).await.status, 201);
+        let trap = json!({"role": "user", "name": "ann", "content": "same words",
+            "metadata": {"client": client}});
+        let path = "/v1/sessions/trap/messages";
+        let sent = house.send("ben", path, &[], trap.to_string()).await;
+        assert_eq!(sent.status, 202, "{}", sent.text);
+        let trap = house.session("trap").await;
+        let mut head = trap.watch();
+        head.wait_for(|head| head.status == Status::Waiting).await.unwrap();
+        ann.goes_on("ANN").await;
     }
 }
 

@@ -1,7 +1,6 @@
 //! A request that says something new.
 
 use super::{Request, Turn, derived, in_the_session, key};
-use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::{known_agent, named, session};
@@ -21,7 +20,7 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     let Request { app, caller, uri, headers, body } = request;
     let of_key = key(headers)?.map(|key| format!("once-{}", derived(request, key)));
     let id = named(headers)?.or(of_key.as_deref());
-    offers::check_offer(app, caller.tenant(), &offer(asked, caller)).await?;
+    offers::check_offer(app, caller.tenant(), &offer(asked)).await?;
     let mut said = asked.said.clone();
     if id.is_none() {
         // A session that nobody could find again is made only for what can be said in it.
@@ -35,8 +34,9 @@ pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
     {
         return turn(session, &Sent::Before(accepted));
     }
-    let messages = messages(&offer(asked, caller), asked, &said, &session)?;
-    let say = Say { messages, once: once.as_ref(), ..Say::default() };
+    let messages = messages(&offer(asked), asked, &said, &session)?;
+    let asked_by = Some(&*caller.0.holder);
+    let say = Say { messages, once: once.as_ref(), asked_by, ..Say::default() };
     let sent = send(app, &session, say).await.map_err(in_the_session)?;
     turn(session, &sent)
 }
@@ -65,7 +65,7 @@ fn messages(offer: &Offer, asked: &Asked, said: &[Msg], session: &Session) -> Ap
     Ok(messages)
 }
 
-fn offer(asked: &Asked, caller: &Caller) -> Offer {
+fn offer(asked: &Asked) -> Offer {
     let tools = asked.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),
         description: tool.description.clone(),
@@ -76,7 +76,7 @@ fn offer(asked: &Asked, caller: &Caller) -> Offer {
         output_schema: asked.output_schema.clone(),
         instructions: asked.instructions.clone(),
         unattended: true,
-        asked_by: Some(caller.0.holder.to_string()),
+        asked_by: None,
         extra: asked.extra.clone(),
     }
 }

@@ -11,7 +11,7 @@ use crate::protocols::{self, named, of_agent};
 use crate::turns::answers;
 use crate::turns::offers;
 use crate::turns::once::Once;
-use crate::turns::send::{IfBusy, Say, say};
+use crate::turns::send::{Say, say};
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
 use turnwire_core::event::ExternalExecutionResult;
@@ -33,8 +33,7 @@ pub(super) struct Asking<'r> {
 
 impl Asking<'_> {
     /// Does what was asked for, and says which response that is.
-    pub async fn take(&self, mut asked: Asked) -> ApiResult<Found> {
-        asked.set_asked_by(&self.caller.0.holder);
+    pub async fn take(&self, asked: Asked) -> ApiResult<Found> {
         let previous = self.previous(&asked).await?;
         let name = named(self.headers)?;
         let session = match (&previous, name) {
@@ -96,7 +95,8 @@ impl Asking<'_> {
             protocols::session(self.app, self.caller, name.as_deref(), &agent).await?
         };
         let once = Once::of(&session, self.caller, self.headers, self.uri, self.body)?;
-        let said = Say { messages, if_busy: IfBusy::Refuse, once: once.as_ref(), ..Say::default() };
+        let asked_by = Some(&*self.caller.0.holder);
+        let said = Say { messages, once: once.as_ref(), asked_by, ..Say::default() };
         let sent = say(self.app, &session, said).await?;
         let reply = sent.accepted().reply_id.clone();
         let reply = reply.ok_or_else(|| ApiError::internal("a message without a reply"))?;

@@ -116,11 +116,6 @@ impl Asked {
         })
     }
 
-    /// Notes whose words these are.
-    pub fn set_asked_by(&mut self, holder: &str) {
-        self.offer.asked_by = Some(holder.to_owned());
-    }
-
     /// Whether the user says something new.
     pub fn has_news(&self) -> bool {
         self.items.iter().skip(self.news()).any(|item| matches!(item, Item::User(_)))
