@@ -204,6 +204,22 @@ def unfinished_blobs() -> Result:
     return result
 
 
+def drip(connection: socket.socket, drop: bytes, most: float) -> tuple[str, float]:
+    """Sends a few bytes twice a second until the server answers: its first line, and the seconds that took."""
+    connection.settimeout(0.5)
+    start, answer = time.monotonic(), b""
+    while not answer and time.monotonic() - start < most:
+        try:
+            connection.sendall(drop)
+            answer = connection.recv(64) or b"closed"
+        except TimeoutError:
+            pass
+        except OSError:
+            answer = b"closed"
+    connection.close()
+    return answer.split(b"\r\n")[0].decode() or "none", time.monotonic() - start
+
+
 @attack
 def dripping_body() -> Result:
     """A body at two bytes a second: how long the connection stays open."""
@@ -211,19 +227,8 @@ def dripping_body() -> Result:
     with serving() as server:
         server.send("POST", "/v1/sessions", {"id": "s", "agent": "external"})
         connection = server.raw("POST /v1/sessions/s/messages HTTP/1.1\r\ncontent-length: 1000000")
-        connection.settimeout(0.5)
-        start, answer = time.monotonic(), b""
-        while not answer and time.monotonic() - start < 90:
-            try:
-                connection.sendall(b"x")
-                answer = connection.recv(64) or b"closed"
-            except TimeoutError:
-                pass
-            except OSError:
-                answer = b"closed"
-        result.answers = answer.split(b"\r\n")[0].decode() or "none"
-        result.add("open for", time.monotonic() - start, 40, " s")
-        connection.close()
+        result.answers, seconds = drip(connection, b"x", 90)
+        result.add("open for", seconds, 40, " s")
     return result
 
 
@@ -499,19 +504,8 @@ def dripping_reply() -> Result:
     with serving('\n[producers]\nsilence = "5s"\n') as server:
         server.send("POST", "/v1/sessions", {"id": "s", "agent": "external"})
         connection = server.raw("POST /v1/sessions/s/replies HTTP/1.1\r\ntransfer-encoding: chunked")
-        connection.settimeout(0.5)
-        start, answer = time.monotonic(), b""
-        while not answer and time.monotonic() - start < 60:
-            try:
-                connection.sendall(b"1\r\n \r\n")
-                answer = connection.recv(64) or b"closed"
-            except TimeoutError:
-                pass
-            except OSError:
-                answer = b"closed"
-        result.answers = answer.split(b"\r\n")[0].decode() or "none"
-        result.add("open for", time.monotonic() - start, 20, " s")
-        connection.close()
+        result.answers, seconds = drip(connection, b"1\r\n \r\n", 60)
+        result.add("open for", seconds, 20, " s")
     return result
 
 
