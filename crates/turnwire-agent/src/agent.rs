@@ -34,7 +34,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json, ModelCalls, Msg, ToolCallState};
 use turnwire_wires::request::Agents;
 
@@ -107,7 +107,7 @@ impl Agent {
         let stop = CancellationToken::new();
         let turn = Turn {
             session_id: session_id.into(),
-            reply_id: System.id(),
+            reply_id: SystemStamp.id(),
             history: messages.into_iter().collect(),
             partial: None,
             calls: ModelCalls::default(),
@@ -188,12 +188,12 @@ impl Agent {
         messages: impl IntoIterator<Item = Msg>,
     ) -> Result<(Msg, T), CallError> {
         let failed = |why: String| CallError::Halt(Halt::Failed(why));
-        let schema = Json::of(&schemars::schema_for!(T)).map_err(|why| failed(why.to_string()))?;
-        let reads = |json: &Json| json.to::<T>().map(drop).map_err(|error| error.to_string());
+        let schema = Json::from_value(&schemars::schema_for!(T)).map_err(|why| failed(why.to_string()))?;
+        let reads = |json: &Json| json.parse_as::<T>().map(drop).map_err(|error| error.to_string());
         let shape = Shape::compile(&schema).await.map_err(|why| failed(why.to_string()))?;
         let shape = shape.checked(Arc::new(reads));
         let reply = self.folded(self.start("", messages, Some(Arc::new(shape)))).await?;
-        let why = match reply.structured::<T>() {
+        let why = match reply.parse_structured_output::<T>() {
             Ok(Some(data)) => return Ok((reply, data)),
             Ok(None) => why_there_is_none(&reply),
             Err(error) => error.to_string(),
@@ -237,7 +237,7 @@ struct Pipe(mpsc::Sender<Result<Vec<Event<'static>>, Halt>>);
 impl Journal for Pipe {
     async fn commit(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
         for event in &mut events {
-            event.stamp(&System);
+            event.stamp(&SystemStamp);
         }
         self.0.send(Ok(events)).await.map_err(|_| Halt::Stopped)
     }

@@ -62,7 +62,7 @@ pub fn close(
     for block in &blocks {
         closing.end_block(block);
     }
-    if calls.open.is_some() {
+    if calls.open_blocks.is_some() {
         let finished_reason = FinishedReason::Interrupted;
         closing.push(ModelCallEnd { finished_reason, ..ModelCallEnd::default() });
     }

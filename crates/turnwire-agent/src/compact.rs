@@ -50,7 +50,7 @@ impl Reach {
 
     /// As the source of a hint.
     pub fn source(&self) -> String {
-        Json::of(self).map(|json| json.text().to_owned()).unwrap_or_default()
+        Json::from_value(self).map(|json| json.text().to_owned()).unwrap_or_default()
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn size(content: &[ContentBlock]) -> usize {
             Source::Base64(source) => BYTES_OF_DATA.min(source.data.len()),
             Source::Url(_) | Source::Other(_) => BYTES_OF_DATA,
         },
-        ContentBlock::Other(item) => Json::of(item).map_or(0, |json| json.text().len()),
+        ContentBlock::Other(item) => Json::from_value(item).map_or(0, |json| json.text().len()),
         _ => 0,
     };
     content.iter().map(|block| one(block) + 2 * BYTES_PER_TOKEN).sum()
@@ -315,7 +315,7 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
     use turnwire_core::{ToolCall, ToolResult};
-    use turnwire_testkit::{Rng, check, one_in};
+    use turnwire_testkit::{Rng, check_property, one_in};
 
     /// A conversation with calls whose results come right behind them, in another message, or never.
     fn conversation(rng: &mut Rng) -> (Vec<Msg>, Msg) {
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_cut_tears_nothing_apart_and_what_is_behind_it_stays() {
-        check("compaction", 3000, |rng| {
+        check_property("compaction", 3000, |rng| {
             let (history, mut reply) = conversation(rng);
             // Once more behind the first one: a summary of a summary.
             for nth in 0..2 {

@@ -25,7 +25,7 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{HintBlock, Payload};
 
 /// Where hints wait. A hint stays until it is in the log: one that was taken twice because of a crash is
@@ -52,7 +52,7 @@ pub struct Mailbox {
 impl Hints for Mailbox {
     async fn post(&self, session_id: &str, mut hint: HintBlock) {
         if hint.id.is_empty() {
-            hint.id = System.id();
+            hint.id = SystemStamp.id();
         }
         self.sessions.lock().entry(session_id.to_owned()).or_default().push(hint);
     }

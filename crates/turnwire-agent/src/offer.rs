@@ -70,7 +70,7 @@ impl Offer {
 
     /// Puts it into a message, in the place of what is there.
     pub fn replace_in(&self, msg: Msg) -> Msg {
-        let Ok(json) = Json::of(self) else { return msg };
+        let Ok(json) = Json::from_value(self) else { return msg };
         msg.to_builder().metadata(KEY, json).build().unwrap_or(msg)
     }
 }

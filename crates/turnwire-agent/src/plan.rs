@@ -110,12 +110,12 @@ pub fn plan(state: &State<'_>) -> Plan {
     if state.reply.finished_at().is_some() {
         return Plan::Done;
     }
-    if let Some(blocks) = &state.calls.open {
+    if let Some(blocks) = &state.calls.open_blocks {
         return Plan::TakeBack(blocks.clone());
     }
     let mut todos = Vec::new();
     let mut waits = false;
-    let has_failed = state.calls.reason.as_ref().is_some_and(is_failure);
+    let has_failed = state.calls.last_reason.as_ref().is_some_and(is_failure);
     for (call, result) in state.reply.tool_calls() {
         let is_done = |result: &ToolResult| {
             result.finished_at.is_some() || call.state == ToolCallState::Finished
@@ -142,7 +142,7 @@ pub fn plan(state: &State<'_>) -> Plan {
     if waits {
         return Plan::Wait;
     }
-    let ModelCalls { ended, reason, made, .. } = state.calls;
+    let ModelCalls { ended, last_reason: reason, tool_calls: made, .. } = state.calls;
     let unread = unread(state.reply).filter(|_| !state.is_silent);
     let is_asked = !made.is_empty() || unread.is_some() || state.has_news;
     if *ended == 0 || (is_asked && !has_failed) {
@@ -281,7 +281,7 @@ mod tests {
             let event = format!(r#"{{"reply_id":"r",{line}}}"#);
             let event = Event::from_json(&event).unwrap();
             reply.append_event(&event).unwrap();
-            calls.see(&event);
+            calls.observe(&event);
         }
         let read = shape.map(|shape| shape.read(&reply));
         plan(&State {

@@ -115,7 +115,7 @@ impl<'r> Run<'r> {
             if self.context.why().is_some() {
                 return Err(Halt::Stopped);
             }
-            if self.calls.open.is_none() && self.reply.finished_at().is_none() {
+            if self.calls.open_blocks.is_none() && self.reply.finished_at().is_none() {
                 self.catch_up().await?;
                 self.take_hints().await?;
             }
@@ -272,7 +272,7 @@ impl<'r> Run<'r> {
     fn see(&mut self, events: &[Event<'static>]) {
         for event in events.iter().filter(|event| event.reply_id == self.turn.reply_id) {
             self.checked = None;
-            self.calls.see(event);
+            self.calls.observe(event);
             self.reply.append_event_tolerant(event);
         }
     }
@@ -283,7 +283,7 @@ impl<'r> Run<'r> {
         if finished_reason == FinishedReason::ExceedMaxIters {
             events.push(self.event(ExceedMaxIters { name: self.core.name.clone() }));
         }
-        let error = self.calls.error.clone();
+        let error = self.calls.last_error.clone();
         let checked = match self.checked.take() {
             None if error.is_none() => self.check_answer().await,
             checked => checked,
@@ -318,7 +318,7 @@ impl<'r> Run<'r> {
             return Ok(());
         }
         let mut events = Vec::new();
-        if self.calls.open.is_some() {
+        if self.calls.open_blocks.is_some() {
             events.extend(crate::closing::end_blocks(&self.reply));
             let finished_reason = FinishedReason::Interrupted;
             events.push(self.event(ModelCallEnd { finished_reason, ..ModelCallEnd::default() }));
@@ -329,7 +329,7 @@ impl<'r> Run<'r> {
         let (mut reply, mut calls) = (self.reply.clone(), self.calls.clone());
         for event in &events {
             reply.append_event_tolerant(event);
-            calls.see(event);
+            calls.observe(event);
         }
         events.extend(crate::closing::close(&reply, &calls, FinishedReason::Interrupted, None));
         self.commit(events).await

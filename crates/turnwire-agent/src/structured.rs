@@ -173,7 +173,7 @@ impl fmt::Debug for Shape {
 
 /// The schema itself where it is one of objects; else that of an object that holds the answer.
 fn as_object(schema: &Json) -> Json {
-    let Ok(Value::Object(mut fields)) = schema.to() else { return schema.clone() };
+    let Ok(Value::Object(mut fields)) = schema.parse_as() else { return schema.clone() };
     if fields.get("type").is_some_and(|kind| kind == "object") || fields.contains_key("properties")
     {
         return schema.clone();
@@ -322,7 +322,7 @@ mod tests {
         let list = shape(
             r##"{"type":"array","items":{"$ref":"#/$defs/n"},"$defs":{"n":{"type":"integer"}}}"##,
         );
-        let told: Value = list.output().schema.to().unwrap();
+        let told: Value = list.output().schema.parse_as().unwrap();
         assert_eq!(told.pointer("/properties/answer/type"), Some(&json!("array")));
         assert_eq!(told.pointer("/$defs/n/type"), Some(&json!("integer")));
         assert_eq!(read(&list, r#"{"answer":[1,2]}"#).unwrap(), "[1,2]");

@@ -100,7 +100,7 @@ impl AgentTool {
         agent: impl Replier,
         description: impl Into<String>,
     ) -> Self {
-        let input = Json::of(&schemars::schema_for!(Input));
+        let input = Json::from_value(&schemars::schema_for!(Input));
         let input = input.unwrap_or_else(|_| serde_json::Map::new().into());
         let spec = ToolSpec { resumes: true, ..ToolSpec::new(name, description, input) };
         Self { spec, agent: Box::new(agent), time_limit: None }

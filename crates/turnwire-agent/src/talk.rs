@@ -37,7 +37,7 @@ use crate::replier::{Halt, Journal, Replier, SubReply, Turn};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{
     ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, ToolCall,
     ToolCallState, ToolResult,
@@ -113,7 +113,7 @@ impl Question {
 impl Talk {
     /// Begins a conversation.
     pub fn new(agent: Agent) -> Self {
-        Self { agent, log: Memory::default(), session_id: System.id() }
+        Self { agent, log: Memory::default(), session_id: SystemStamp.id() }
     }
 
     /// Goes on with one.
@@ -144,8 +144,8 @@ impl Talk {
     /// The same with a whole message.
     pub async fn send(&mut self, msg: Msg) -> Result<Msg, Halt> {
         self.give_up();
-        self.log.history.push(msg.stamped(&System));
-        self.log.open = Some((Msg::reply(System.id(), self.agent.name()), ModelCalls::default()));
+        self.log.history.push(msg.stamped(&SystemStamp));
+        self.log.open = Some((Msg::reply(SystemStamp.id(), self.agent.name()), ModelCalls::default()));
         self.run(None).await
     }
 
@@ -250,7 +250,7 @@ impl Memory {
 
     /// Takes an event in, and says what became of it.
     fn take(&mut self, event: Event<'static>) -> Result<Event<'static>, Halt> {
-        let mut event = event.stamped(&System);
+        let mut event = event.stamped(&SystemStamp);
         // An answer to a sub-agent, or the end of its reply, says whose it is, as its other events do.
         if let Some(sub) = self.subs.iter().find(|sub| event.reply_id == sub.msg.id()) {
             event.agent = Some(Box::new(sub.agent.clone()));
@@ -262,7 +262,7 @@ impl Memory {
         match &mut self.open {
             Some((reply, calls)) if event.reply_id == reply.id() => {
                 reply.append_event(&event).map_err(wrong)?;
-                calls.see(&event);
+                calls.observe(&event);
                 if reply.finished_at().is_some()
                     && let Some((reply, _)) = self.open.take()
                 {
@@ -272,7 +272,7 @@ impl Memory {
             _ => {
                 let known = self.subs.iter_mut().position(|sub| event.reply_id == sub.msg.id());
                 let at = known.or_else(|| {
-                    let agent = event.agent.as_deref().filter(|_| event.is_of_sub_agent())?;
+                    let agent = event.agent.as_deref().filter(|_| event.is_from_sub_agent())?;
                     let msg = Msg::reply(&*event.reply_id, "");
                     let calls = ModelCalls::default();
                     self.subs.push(SubReply { msg, calls, agent: agent.clone() });
@@ -280,7 +280,7 @@ impl Memory {
                 });
                 if let Some(sub) = at.and_then(|at| self.subs.get_mut(at)) {
                     sub.msg.append_event(&event).map_err(wrong)?;
-                    sub.calls.see(&event);
+                    sub.calls.observe(&event);
                 }
                 self.subs.retain(|sub| sub.msg.finished_at().is_none());
             }

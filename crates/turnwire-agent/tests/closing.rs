@@ -5,10 +5,10 @@
 use std::cell::Cell;
 use turnwire_agent::close;
 use turnwire_core::{
-    ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, Fixed, ModelCalls, Msg,
+    ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, FixedStamp, ModelCalls, Msg,
     Part, Payload, ReplyError, ToolCallState, ToolResult, ToolResultState,
 };
-use turnwire_testkit::{check, reply};
+use turnwire_testkit::{check_property, reply};
 
 fn folded(lines: &[&str]) -> Msg {
     let mut msg = Msg::reply("r", "");
@@ -27,7 +27,7 @@ fn closed_in(partial: &Msg, calls: &ModelCalls) -> (Msg, Vec<String>) {
     let mut msg = partial.clone();
     let mut types = Vec::new();
     for event in close(partial, calls, FinishedReason::Interrupted, None) {
-        let line = event.stamped(&Fixed::default()).to_json();
+        let line = event.stamped(&FixedStamp::default()).to_json();
         let mut event = Event::from_json(&line).unwrap();
         event.id = "".into();
         msg.append_event(&event).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -101,13 +101,13 @@ fn assert_result_kept(before: &ToolResult, after: &ToolResult) {
 #[test]
 fn a_reply_cut_at_any_event_can_be_closed_and_keeps_what_it_had() {
     let filled_up = Cell::new(0);
-    check("a_reply_cut_at_any_event_can_be_closed", 200, |rng| {
-        let made = reply(rng, "r");
+    check_property("a_reply_cut_at_any_event_can_be_closed", 200, |rng| {
+        let made = random_reply(rng, "r");
         let (mut partial, mut calls) = (Msg::reply("r", ""), ModelCalls::default());
         for cut in 0..=made.events.len() {
             if let Some(event) = cut.checked_sub(1).and_then(|last| made.events.get(last)) {
                 partial.append_event(event).unwrap();
-                calls.see(event);
+                calls.observe(event);
             }
             let (msg, types) = closed_in(&partial, &calls);
             if partial.finished_at().is_some() {
@@ -117,7 +117,7 @@ fn a_reply_cut_at_any_event_can_be_closed_and_keeps_what_it_had() {
             let is_filling = |it: &&String| it.contains("DATA") && it.ends_with("DELTA");
             filled_up.set(filled_up.get() + types.iter().filter(is_filling).count());
             let ended = types.iter().filter(|it| *it == "MODEL_CALL_END").count();
-            assert_eq!(ended, usize::from(calls.open.is_some()));
+            assert_eq!(ended, usize::from(calls.open_blocks.is_some()));
             assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
             assert!(msg.finished_at().is_some());
             for (call, result) in msg.tool_calls() {
@@ -129,7 +129,7 @@ fn a_reply_cut_at_any_event_can_be_closed_and_keeps_what_it_had() {
                 assert_kept(before, after);
             }
             // Also when it comes from a store, where it is nothing but its JSON.
-            let stored = Msg::from_json(&partial.to_json()).unwrap().resumed(partial.cursor());
+            let stored = Msg::from_json(&partial.to_json()).unwrap().with_cursor(partial.cursor());
             assert_eq!(closed_in(&stored, &calls).0, msg);
         }
     });

@@ -27,7 +27,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-fn bad(message: &str) -> Error {
+fn base64_error(message: &str) -> Error {
     Error::new(ErrorKind::BadBase64, message)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 
 /// The bytes of a text; of an open one, as far as they are certain.
 pub(crate) fn decode(text: &str) -> Result<Vec<u8>> {
-    let mut pieces = Pieces::default();
+    let mut pieces = PieceDecoder::default();
     pieces.read(text)?;
     pieces.end();
     Ok(pieces.bytes)
@@ -46,19 +46,19 @@ pub(crate) fn decode(text: &str) -> Result<Vec<u8>> {
 
 /// Appends a piece, cut anywhere, to the text of an open block. The text is untouched on error.
 pub(crate) fn append(text: &mut String, piece: &str) -> Result<()> {
-    let (kept, pieces) = joined(text, piece)?;
+    let (kept, pieces) = decode_after_end(text, piece)?;
     text.truncate(kept);
     general_purpose::STANDARD.encode_string(&pieces.bytes, text);
-    text.push_str(&pieces.begun);
+    text.push_str(&pieces.open_group);
     Ok(())
 }
 
 /// Appends a piece to the text of a block that has ended, and closes it again: a rest that is no byte
 /// is refused.
 pub(crate) fn append_closed(text: &mut String, piece: &str) -> Result<()> {
-    let (kept, mut pieces) = joined(text, piece)?;
-    if pieces.begun.len() == 1 {
-        return Err(bad(LEFT_OVER));
+    let (kept, mut pieces) = decode_after_end(text, piece)?;
+    if pieces.open_group.len() == 1 {
+        return Err(base64_error(LEFT_OVER));
     }
     pieces.end();
     text.truncate(kept);
@@ -69,8 +69,8 @@ pub(crate) fn append_closed(text: &mut String, piece: &str) -> Result<()> {
 const LEFT_OVER: &str = "the data ends inside a byte: one character is left over";
 
 /// A piece behind the open end of a text: how much of the text stands, and what comes behind it.
-fn joined(text: &str, piece: &str) -> Result<(usize, Pieces)> {
-    let (kept, begun, mut pieces) = open_end(text)?;
+fn decode_after_end(text: &str, piece: &str) -> Result<(usize, PieceDecoder)> {
+    let (kept, begun, mut pieces) = split_open_end(text)?;
     let joined = if begun.is_empty() { Cow::Borrowed(piece) } else { Cow::Owned(begun + piece) };
     pieces.read(&joined)?;
     work::count(joined.len() + pieces.bytes.len());
@@ -79,8 +79,8 @@ fn joined(text: &str, piece: &str) -> Result<(usize, Pieces)> {
 
 /// What is wrong with the end of the text, if it were closed now.
 pub(crate) fn check_end(text: &str) -> Result<()> {
-    match open_end(text) {
-        Ok((_, begun, _)) if begun.len() == 1 && is_begun_group(&begun) => Err(bad(LEFT_OVER)),
+    match split_open_end(text) {
+        Ok((_, begun, _)) if begun.len() == 1 && is_group_start(&begun) => Err(base64_error(LEFT_OVER)),
         _ => Ok(()),
     }
 }
@@ -88,11 +88,11 @@ pub(crate) fn check_end(text: &str) -> Result<()> {
 /// Closes the text: a group that has begun is taken as unpadded. A rest that is no byte is dropped;
 /// [`check_end`] tells beforehand. Text that [`append`] did not make is left as it is.
 pub(crate) fn close(text: &mut String) {
-    let Ok((kept, begun, mut pieces)) = open_end(text) else { return };
-    if begun.is_empty() || !is_begun_group(&begun) {
+    let Ok((kept, begun, mut pieces)) = split_open_end(text) else { return };
+    if begun.is_empty() || !is_group_start(&begun) {
         return;
     }
-    pieces.begun = begun;
+    pieces.open_group = begun;
     pieces.end();
     text.truncate(kept);
     general_purpose::STANDARD.encode_string(&pieces.bytes, text);
@@ -100,11 +100,11 @@ pub(crate) fn close(text: &mut String) {
 
 /// Takes the open end off a text: how much of it stands, the characters of the group that has
 /// begun, and the bytes of the padded group before them.
-fn open_end(text: &str) -> Result<(usize, String, Pieces)> {
+fn split_open_end(text: &str) -> Result<(usize, String, PieceDecoder)> {
     let whole = text.len() - text.len() % 4;
-    let not_base64 = || bad("the block holds data that is not base64");
+    let not_base64 = || base64_error("the block holds data that is not base64");
     let begun = text.get(whole..).ok_or_else(not_base64)?.to_owned();
-    let mut pieces = Pieces::default();
+    let mut pieces = PieceDecoder::default();
     if !text.get(..whole).ok_or_else(not_base64)?.ends_with('=') {
         return Ok((whole, begun, pieces));
     }
@@ -115,13 +115,13 @@ fn open_end(text: &str) -> Result<(usize, String, Pieces)> {
 }
 
 #[derive(Default)]
-struct Pieces {
+struct PieceDecoder {
     bytes: Vec<u8>,
     /// The characters of a group that has begun.
-    begun: String,
+    open_group: String,
 }
 
-impl Pieces {
+impl PieceDecoder {
     /// Reads text that starts at a group. Padding ends a run; another may follow.
     fn read(&mut self, text: &str) -> Result<()> {
         let before = self.bytes.len();
@@ -141,7 +141,7 @@ impl Pieces {
         while let Some(pad) = memchr::memchr(b'=', rest.as_bytes()) {
             let group = pad - pad % 4;
             if pad - group < 2 {
-                return Err(bad("padding where none can be"));
+                return Err(base64_error("padding where none can be"));
             }
             self.decode(rest.get(..group))?;
             match rest.get(group..group + 4) {
@@ -152,45 +152,45 @@ impl Pieces {
                     rest = rest.get(group + 4..).unwrap_or_default();
                 }
                 // `ab=`: the second `=` is still to come.
-                None if rest.len() - group == 3 => return self.begin(rest.get(group..)),
-                _ => return Err(bad("padding where none can be")),
+                None if rest.len() - group == 3 => return self.set_open_group(rest.get(group..)),
+                _ => return Err(base64_error("padding where none can be")),
             }
         }
         let whole = rest.len() - rest.len() % 4;
         self.decode(rest.get(..whole))?;
-        self.begin(rest.get(whole..))
+        self.set_open_group(rest.get(whole..))
     }
 
     fn decode(&mut self, groups: Option<&str>) -> Result<()> {
         // `None` is a cut inside a character, which no base64 text has.
-        let groups = groups.ok_or_else(|| bad("a character that is not base64"))?;
+        let groups = groups.ok_or_else(|| base64_error("a character that is not base64"))?;
         LENIENT
             .decode_vec(groups, &mut self.bytes)
-            .map_err(|_| bad("a character that is not base64"))
+            .map_err(|_| base64_error("a character that is not base64"))
     }
 
     /// Takes the group that has begun as unpadded.
     fn end(&mut self) {
         let before = self.bytes.len();
         // One character is no byte: an error here means that there is nothing to add.
-        if LENIENT.decode_vec(self.begun.trim_end_matches('='), &mut self.bytes).is_err() {
+        if LENIENT.decode_vec(self.open_group.trim_end_matches('='), &mut self.bytes).is_err() {
             self.bytes.truncate(before);
         }
     }
 
-    fn begin(&mut self, group: Option<&str>) -> Result<()> {
-        let group = group.ok_or_else(|| bad("a character that is not base64"))?;
-        if !group.is_empty() && !is_begun_group(group) {
-            return Err(bad("a character that is not base64"));
+    fn set_open_group(&mut self, group: Option<&str>) -> Result<()> {
+        let group = group.ok_or_else(|| base64_error("a character that is not base64"))?;
+        if !group.is_empty() && !is_group_start(group) {
+            return Err(base64_error("a character that is not base64"));
         }
-        group.clone_into(&mut self.begun);
+        group.clone_into(&mut self.open_group);
         Ok(())
     }
 }
 
 /// Whether these one to three characters can be the beginning of a group: `ab=` is the longest with
 /// padding.
-fn is_begun_group(group: &str) -> bool {
+fn is_group_start(group: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let digits = group.strip_suffix('=').filter(|digits| digits.len() == 2).unwrap_or(group);
     !digits.is_empty() && digits.bytes().all(fits)

@@ -24,7 +24,7 @@ pub use tool::{PermissionRule, ToolCall, ToolResult};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Fields, Json};
-use crate::object::{FromFields, deserialize_from_fields, list};
+use crate::object::{FromFields, deserialize_from_fields, read_list};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A typed part of a message.
@@ -129,7 +129,7 @@ impl FromFields for ContentBlock {
             "tool_call" => Self::ToolCall(ToolCall::from_fields(fields)?),
             "tool_result" => Self::ToolResult(ToolResult::from_fields(fields)?),
             word => match DataKind::from_word(word) {
-                Some(kind) => Self::Data(DataBlock::of_kind(kind, fields)?),
+                Some(kind) => Self::Data(DataBlock::from_kind(kind, fields)?),
                 None => Self::Other(with_type(word, &fields)),
             },
         })
@@ -196,7 +196,7 @@ impl FromFields for Part {
         Ok(match word.as_str() {
             "text" => Self::Text(TextBlock::from_fields(fields)?),
             word => match DataKind::from_word(word) {
-                Some(kind) => Self::Data(DataBlock::of_kind(kind, fields)?),
+                Some(kind) => Self::Data(DataBlock::from_kind(kind, fields)?),
                 None => Self::Other(with_type(word, &fields)),
             },
         })
@@ -291,8 +291,8 @@ impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Json::deserialize(deserializer)?;
         let read = || match json.text().as_bytes().first() {
-            Some(b'"') => json.to().map(Self::Text),
-            Some(b'[') => list(&json).map(Self::Parts),
+            Some(b'"') => json.parse_as().map(Self::Text),
+            Some(b'[') => read_list(&json).map(Self::Parts),
             _ => Err(Error::new(ErrorKind::WrongShape, "expected a string or a list of blocks")),
         };
         read().map_err(|error| serde::de::Error::custom(error.plain()))

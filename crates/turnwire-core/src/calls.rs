@@ -29,52 +29,52 @@ pub struct ModelCalls {
     /// How many came to their end; not those that were interrupted, or whose blocks were discarded.
     pub ended: u32,
     /// How the last of them ended.
-    pub reason: Option<FinishedReason>,
+    pub last_reason: Option<FinishedReason>,
     /// What went wrong in the last of them.
-    pub error: Option<ReplyError>,
+    pub last_error: Option<ReplyError>,
     /// The tool calls that the last of them made.
-    pub made: Vec<String>,
+    pub tool_calls: Vec<String>,
     /// The blocks that a call has begun which has not ended. `None`: there is no such call.
-    pub open: Option<Vec<String>>,
+    pub open_blocks: Option<Vec<String>>,
     /// Those of them that are tool calls.
-    making: Vec<String>,
+    open_tool_calls: Vec<String>,
 }
 
 impl ModelCalls {
     /// Takes the next event of the reply. Repeats do no harm.
-    pub fn see(&mut self, event: &Event<'_>) {
+    pub fn observe(&mut self, event: &Event<'_>) {
         match &event.kind {
-            EventKind::ModelCallStart(_) if self.open.is_none() => {
-                self.open = Some(Vec::new());
+            EventKind::ModelCallStart(_) if self.open_blocks.is_none() => {
+                self.open_blocks = Some(Vec::new());
                 self.started += 1;
             }
             EventKind::ModelCallEnd(end) => {
-                let making = std::mem::take(&mut self.making);
+                let making = std::mem::take(&mut self.open_tool_calls);
                 let is_whole =
                     end.discard.is_empty() && end.finished_reason != FinishedReason::Interrupted;
-                if self.open.take().is_some() && is_whole {
+                if self.open_blocks.take().is_some() && is_whole {
                     self.ended += 1;
-                    self.reason = Some(end.finished_reason.clone());
-                    self.error.clone_from(&end.error);
-                    self.made = making;
+                    self.last_reason = Some(end.finished_reason.clone());
+                    self.last_error.clone_from(&end.error);
+                    self.tool_calls = making;
                 }
             }
-            EventKind::TextBlockStart(start) => self.block(&start.block_id),
-            EventKind::ThinkingBlockStart(start) => self.block(&start.block_id),
-            EventKind::DataBlockStart(start) => self.block(&start.block_id),
+            EventKind::TextBlockStart(start) => self.note_block(&start.block_id),
+            EventKind::ThinkingBlockStart(start) => self.note_block(&start.block_id),
+            EventKind::DataBlockStart(start) => self.note_block(&start.block_id),
             EventKind::ToolCallStart(start) => {
-                self.block(&start.tool_call_id);
-                if self.open.is_some() {
-                    push_once(&mut self.making, &start.tool_call_id);
+                self.note_block(&start.tool_call_id);
+                if self.open_blocks.is_some() {
+                    push_once(&mut self.open_tool_calls, &start.tool_call_id);
                 }
             }
-            EventKind::Block(block) => self.block(block.block.id()),
+            EventKind::Block(block) => self.note_block(block.block.id()),
             _ => {}
         }
     }
 
-    fn block(&mut self, id: &str) {
-        if let Some(open) = &mut self.open {
+    fn note_block(&mut self, id: &str) {
+        if let Some(open) = &mut self.open_blocks {
             push_once(open, id);
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     fn after(lines: &[&str]) -> ModelCalls {
         let mut calls = ModelCalls::default();
         for line in lines {
-            calls.see(&Event::from_json(line).unwrap());
+            calls.observe(&Event::from_json(line).unwrap());
         }
         calls
     }
@@ -109,9 +109,9 @@ mod tests {
     #[test]
     fn a_call_that_ended_says_what_it_made() {
         let calls = after(&[START, TEXT, CALL, CALL, END]);
-        assert_eq!((calls.ended, calls.open), (1, None));
-        assert_eq!(calls.made, ["c"]);
-        assert_eq!(calls.reason, Some(FinishedReason::ToolCalls));
+        assert_eq!((calls.ended, calls.open_blocks), (1, None));
+        assert_eq!(calls.tool_calls, ["c"]);
+        assert_eq!(calls.last_reason, Some(FinishedReason::ToolCalls));
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         let calls = after(&[START, TEXT, CALL, DISCARD]);
         assert_eq!(calls, ModelCalls { started: 1, ..ModelCalls::default() });
         let calls = after(&[START, TEXT, CALL, DISCARD, START, END]);
-        assert_eq!((calls.started, calls.ended, calls.made.len()), (2, 1, 0));
+        assert_eq!((calls.started, calls.ended, calls.tool_calls.len()), (2, 1, 0));
     }
 
     #[test]

@@ -19,7 +19,7 @@
 use crate::event::{Chunk, Event, EventKind, Text};
 
 /// A merged delta does not grow beyond this many bytes, so that it stays an event of ordinary size.
-const LARGEST: usize = 64 * 1024;
+const MAX_MERGED_BYTES: usize = 64 * 1024;
 
 /// Merges neighbouring deltas of one block. What the events fold to does not change.
 ///
@@ -34,7 +34,7 @@ pub fn coalesce<'a>(
     std::iter::from_fn(move || {
         for event in events.by_ref() {
             match &mut open {
-                Some(first) if joins(first, &event) => join(first, event),
+                Some(first) if can_merge(first, &event) => merge_into(first, event),
                 open => {
                     if let Some(done) = open.replace(event) {
                         return Some(done);
@@ -46,7 +46,7 @@ pub fn coalesce<'a>(
     })
 }
 
-fn joins(first: &Event<'_>, next: &Event<'_>) -> bool {
+fn can_merge(first: &Event<'_>, next: &Event<'_>) -> bool {
     let plain = |event: &Event<'_>| event.metadata.is_empty() && event.rest.is_empty();
     let (Some(last), Some(seq)) = (first.seq, next.seq) else { return false };
     next.seq_from.unwrap_or(seq) == last.next()
@@ -60,7 +60,7 @@ fn joins(first: &Event<'_>, next: &Event<'_>) -> bool {
 }
 
 fn same_block(first: &EventKind<'_>, next: &EventKind<'_>) -> bool {
-    let fits = |a: &str, b: &str| a.len() + b.len() <= LARGEST;
+    let fits = |a: &str, b: &str| a.len() + b.len() <= MAX_MERGED_BYTES;
     match (first, next) {
         (EventKind::TextBlockDelta(a), EventKind::TextBlockDelta(b)) => {
             a.block_id == b.block_id && fits(&a.delta, &b.delta)
@@ -77,7 +77,7 @@ fn same_block(first: &EventKind<'_>, next: &EventKind<'_>) -> bool {
         (EventKind::DataBlockDelta(a), EventKind::DataBlockDelta(b)) => {
             a.block_id == b.block_id
                 && a.media_type == b.media_type
-                && data(&a.chunk).zip(data(&b.chunk)).is_some_and(|(a, b)| fits(a, b))
+                && chunk_data(&a.chunk).zip(chunk_data(&b.chunk)).is_some_and(|(a, b)| fits(a, b))
         }
         (EventKind::ToolResultDataDelta(a), EventKind::ToolResultDataDelta(b)) => {
             // Without an id each is a block of its own.
@@ -85,20 +85,20 @@ fn same_block(first: &EventKind<'_>, next: &EventKind<'_>) -> bool {
                 && a.tool_call_id == b.tool_call_id
                 && a.block_id == b.block_id
                 && a.media_type == b.media_type
-                && data(&a.chunk).zip(data(&b.chunk)).is_some_and(|(a, b)| fits(a, b))
+                && chunk_data(&a.chunk).zip(chunk_data(&b.chunk)).is_some_and(|(a, b)| fits(a, b))
         }
         _ => false,
     }
 }
 
-fn data<'c>(chunk: &'c Chunk<'_>) -> Option<&'c str> {
+fn chunk_data<'c>(chunk: &'c Chunk<'_>) -> Option<&'c str> {
     match chunk {
         Chunk::Data(data) => Some(data),
         Chunk::Url(_) => None,
     }
 }
 
-fn join<'a>(first: &mut Event<'a>, next: Event<'a>) {
+fn merge_into<'a>(first: &mut Event<'a>, next: Event<'a>) {
     let (Some(text), Some(more)) = (delta_mut(&mut first.kind), delta(&next.kind)) else { return };
     text.to_mut().push_str(more);
     first.seq_from = first.seq_from.or(first.seq);
@@ -113,8 +113,8 @@ fn delta<'e>(kind: &'e EventKind<'_>) -> Option<&'e str> {
         EventKind::ThinkingBlockDelta(event) => Some(&event.delta),
         EventKind::ToolCallDelta(event) => Some(&event.delta),
         EventKind::ToolResultTextDelta(event) => Some(&event.delta),
-        EventKind::DataBlockDelta(event) => data(&event.chunk),
-        EventKind::ToolResultDataDelta(event) => data(&event.chunk),
+        EventKind::DataBlockDelta(event) => chunk_data(&event.chunk),
+        EventKind::ToolResultDataDelta(event) => chunk_data(&event.chunk),
         _ => None,
     }
 }

@@ -103,7 +103,7 @@ impl<'a> Event<'a> {
 
     /// Whether it is a sub-agent's: one that works for a call of another, or stands below another in
     /// its path. A path of a single agent is that of the session's own.
-    pub fn is_of_sub_agent(&self) -> bool {
+    pub fn is_from_sub_agent(&self) -> bool {
         self.agent.as_ref().is_some_and(|agent| {
             agent.parent_tool_call_id.is_some()
                 || agent.agent_path.as_ref().is_some_and(|path| path.contains('/'))

@@ -37,9 +37,9 @@ mod repeats;
 mod tools;
 
 pub use ids::EventIds;
-pub use memory::Cursor;
-pub(crate) use memory::Memory;
-pub use repeats::Repeats;
+pub use memory::FoldCursor;
+pub(crate) use memory::FoldMemory;
+pub use repeats::RepeatDetector;
 
 use crate::base64;
 use crate::block::{ContentBlock, Part, Payload, Source};
@@ -48,7 +48,7 @@ use crate::event::{Event, EventKind, ModelCallEnd, ReplyEnd, ReplyStart};
 use crate::msg::{Msg, Usage, check_role};
 use crate::names::Role;
 use crate::work;
-use index::Index;
+use index::BlockIndex;
 use memory::Seen;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -69,16 +69,16 @@ pub enum Outcome {
 impl Msg {
     /// Applies an event. An event that does not fit is refused, and leaves the message untouched.
     pub fn append_event(&mut self, event: &Event<'_>) -> Result<Outcome> {
-        if !self.is_about_this(event)? {
+        if !self.is_for_this_reply(event)? {
             return Ok(Outcome::Ignored);
         }
-        self.append_own(event)
+        self.append_matching(event)
     }
 
     /// Applies what can be applied of an event, and says what could not.
     pub fn append_event_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
-        match self.is_about_this(event) {
-            Ok(true) => self.append_own_tolerant(event),
+        match self.is_for_this_reply(event) {
+            Ok(true) => self.append_matching_tolerant(event),
             Ok(false) => (Outcome::Ignored, None),
             Err(error) => (Outcome::Skipped, Some(error)),
         }
@@ -86,13 +86,13 @@ impl Msg {
 
     /// [`append_event`](Self::append_event) for an event that is known to be this reply's.
     #[inline]
-    pub(crate) fn append_own(&mut self, event: &Event<'_>) -> Result<Outcome> {
+    pub(crate) fn append_matching(&mut self, event: &Event<'_>) -> Result<Outcome> {
         let mut tolerance = Tolerance { refuse: true, report: None };
         self.fold(event, &mut tolerance)
     }
 
     /// The same, tolerant.
-    pub(crate) fn append_own_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
+    pub(crate) fn append_matching_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
         let mut tolerance = Tolerance { refuse: false, report: None };
         match self.fold(event, &mut tolerance) {
             Ok(outcome) => (outcome, tolerance.report),
@@ -101,23 +101,23 @@ impl Msg {
     }
 
     /// What the fold needs, besides the message itself, to go on later.
-    pub fn cursor(&self) -> Cursor {
+    pub fn cursor(&self) -> FoldCursor {
         self.memory.cursor()
     }
 
     /// The message, ready to be folded on from where the cursor was taken.
     #[must_use]
-    pub fn resumed(mut self, cursor: Cursor) -> Self {
-        self.memory = Memory::from(cursor);
+    pub fn with_cursor(mut self, cursor: FoldCursor) -> Self {
+        self.memory = FoldMemory::from(cursor);
         self
     }
 
     /// Whether an event is about this reply, or about none.
-    fn is_about_this(&self, event: &Event<'_>) -> Result<bool> {
+    fn is_for_this_reply(&self, event: &Event<'_>) -> Result<bool> {
         if event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
             return Ok(false);
         }
-        if event.reply_id == self.id { Ok(true) } else { Err(self.wrong_reply(event)) }
+        if event.reply_id == self.id { Ok(true) } else { Err(self.wrong_reply_error(event)) }
     }
 
     fn fold(&mut self, event: &Event<'_>, tolerance: &mut Tolerance) -> Result<Outcome> {
@@ -127,7 +127,7 @@ impl Msg {
             Ok(Seen::Before) => Ok(Outcome::Repeated),
             Ok(Seen::New(mark)) if state.is_whole => {
                 state.seen.forget(event, mark);
-                Err(self.taken())
+                Err(self.duplicate_error())
             }
             Ok(Seen::New(mark)) => {
                 let mut fold = Fold {
@@ -154,13 +154,13 @@ impl Msg {
 
     /// A message that came whole is no reply: its id is taken.
     #[cold]
-    pub(crate) fn taken(&self) -> Error {
+    pub(crate) fn duplicate_error(&self) -> Error {
         let message = format!("{} is the id of a message that is there already", self.id);
         Error::new(ErrorKind::DuplicateMessage, message)
     }
 
     #[cold]
-    fn wrong_reply(&self, event: &Event<'_>) -> Error {
+    fn wrong_reply_error(&self, event: &Event<'_>) -> Error {
         let message = format!(
             "{} is for reply {}, this message is {}",
             event.kind.type_name(),
@@ -193,7 +193,7 @@ impl Tolerance {
 /// One event being applied. Every step checks first and changes then.
 struct Fold<'f> {
     msg: &'f mut Msg,
-    index: &'f mut Index,
+    index: &'f mut BlockIndex,
     /// Whether a `REPLY_START` was applied.
     started: &'f mut bool,
     tolerance: &'f mut Tolerance,
@@ -203,7 +203,7 @@ impl Fold<'_> {
     #[inline]
     fn apply(&mut self, event: &Event<'_>) -> Result<()> {
         if self.msg.finished_at.is_some() {
-            return Err(self.after_the_end(event));
+            return Err(self.reply_ended_error(event));
         }
         match &event.kind {
             EventKind::TextBlockDelta(delta) => self.text_delta(&delta.block_id, &delta.delta)?,
@@ -227,7 +227,7 @@ impl Fold<'_> {
             EventKind::DataBlockDelta(delta) => self.data_delta(delta)?,
             EventKind::DataBlockEnd(end) => self.data_end(end, event)?,
             EventKind::Hint(hint) => self.hint(hint, event)?,
-            EventKind::Block(block) => self.whole_block(&block.block)?,
+            EventKind::Block(block) => self.append_block(&block.block)?,
             EventKind::ToolCallStart(start) => self.tool_call_start(start, event)?,
             EventKind::ToolCallEnd(end) => self.tool_call_end(end, event)?,
             EventKind::ToolResultStart(start) => self.tool_result_start(start, event)?,
@@ -260,7 +260,7 @@ impl Fold<'_> {
     }
 
     #[cold]
-    fn after_the_end(&self, event: &Event<'_>) -> Error {
+    fn reply_ended_error(&self, event: &Event<'_>) -> Error {
         let message = format!(
             "{} comes after the end of reply {}; a reply that has ended takes nothing more",
             event.kind.type_name(),
@@ -284,12 +284,12 @@ impl Fold<'_> {
     }
 
     fn reply_end(&mut self, end: &ReplyEnd, event: &Event<'_>) -> Result<()> {
-        let open_data = self.check_data(0..self.msg.content.len());
+        let open_data = self.check_open_data(0..self.msg.content.len());
         self.tolerance.check(open_data)?;
         for block in &mut self.msg.content {
             match block {
                 ContentBlock::Data(block) if block.finished_at.is_none() => {
-                    close(&mut block.source);
+                    close_source(&mut block.source);
                 }
                 ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
                     close_parts(&mut result.output);
@@ -316,7 +316,7 @@ impl Fold<'_> {
     /// Takes blocks out. It costs what stands behind the first of them: those of the call that has
     /// just ended are the last ones.
     fn discard(&mut self, ids: &[String]) {
-        let places = ids.iter().filter_map(|id| self.index.first_of_any(&self.msg.content, id));
+        let places = ids.iter().filter_map(|id| self.index.find_first(&self.msg.content, id));
         let Some(first) = places.min() else { return };
         let ids: HashSet<&str> = ids.iter().map(String::as_str).collect();
         self.index.forget_from(&self.msg.content, first);
@@ -324,7 +324,7 @@ impl Fold<'_> {
         work::count(behind.len());
         for block in behind {
             if !ids.contains(block.id()) {
-                self.push(block);
+                self.push_block(block);
             }
         }
     }
@@ -334,71 +334,71 @@ impl Fold<'_> {
     fn check_roles(&mut self, role: Role) -> Result<()> {
         let check = |block: &ContentBlock| check_role(role, block.block_type(), block.id());
         let content = &self.msg.content;
-        self.index.misplaced.and_then(|at| content.get(at)).map_or(Ok(()), check)?;
+        self.index.refused_role.and_then(|at| content.get(at)).map_or(Ok(()), check)?;
         work::count(content.len());
         for (at, block) in content.iter().enumerate() {
-            check(block).inspect_err(|_| self.index.misplaced = Some(at))?;
+            check(block).inspect_err(|_| self.index.refused_role = Some(at))?;
         }
         Ok(())
     }
 
     /// Whether the open data of these blocks can end as it is; first of all that which could not the
     /// last time.
-    fn check_data(&mut self, blocks: Range<usize>) -> Result<()> {
+    fn check_open_data(&mut self, blocks: Range<usize>) -> Result<()> {
         let content = &self.msg.content;
-        if let Some((at, place)) = self.index.unfinished
+        if let Some((at, place)) = self.index.refused_end
             && blocks.contains(&at)
         {
             let source = content.get(at).and_then(|block| open_source(block, place));
-            source.map_or(Ok(()), check_end)?;
+            source.map_or(Ok(()), check_source_end)?;
         }
         for (at, block) in content.iter().enumerate().take(blocks.end).skip(blocks.start) {
             work::count(1);
-            for place in 0..places(block) {
+            for place in 0..source_count(block) {
                 work::count(1);
-                let checked = open_source(block, place).map_or(Ok(()), check_end);
-                checked.inspect_err(|_| self.index.unfinished = Some((at, place)))?;
+                let checked = open_source(block, place).map_or(Ok(()), check_source_end);
+                checked.inspect_err(|_| self.index.refused_end = Some((at, place)))?;
             }
         }
         Ok(())
     }
 
     /// Appends a block as it came. One without an id can be there more than once.
-    fn whole_block(&mut self, block: &ContentBlock) -> Result<()> {
+    fn append_block(&mut self, block: &ContentBlock) -> Result<()> {
         if !block.id().is_empty() {
-            return self.start(block.clone());
+            return self.start_block(block.clone());
         }
         check_role(self.msg.role, block.block_type(), "")?;
-        self.push(block.clone());
+        self.push_block(block.clone());
         Ok(())
     }
 
     /// Appends a block that is not there yet.
-    fn start(&mut self, block: ContentBlock) -> Result<()> {
+    fn start_block(&mut self, block: ContentBlock) -> Result<()> {
         check_role(self.msg.role, block.block_type(), block.id())?;
         if self.index.find(&self.msg.content, (&block).into(), block.id()).is_some() {
             let (word, id) = (block.block_type().as_str(), block.id());
             let message = format!("the {word} block {id} was started before");
             return Err(Error::new(ErrorKind::DuplicateBlock, message));
         }
-        self.push(block);
+        self.push_block(block);
         Ok(())
     }
 
-    fn push(&mut self, block: ContentBlock) {
+    fn push_block(&mut self, block: ContentBlock) {
         self.msg.content.push(block);
-        self.index.pushed(&self.msg.content);
+        self.index.note_pushed(&self.msg.content);
     }
 }
 
-fn check_end(source: &Source) -> Result<()> {
+fn check_source_end(source: &Source) -> Result<()> {
     match source {
         Source::Base64(source) => base64::check_end(&source.data),
         Source::Url(_) | Source::Other(_) => Ok(()),
     }
 }
 
-fn close(source: &mut Source) {
+fn close_source(source: &mut Source) {
     match source {
         Source::Base64(source) => base64::close(&mut source.data),
         Source::Url(_) | Source::Other(_) => {}
@@ -421,7 +421,7 @@ fn open_source(block: &ContentBlock, place: usize) -> Option<&Source> {
 }
 
 /// How many places [`open_source`] has to be asked for.
-fn places(block: &ContentBlock) -> usize {
+fn source_count(block: &ContentBlock) -> usize {
     match block {
         ContentBlock::Data(_) => 1,
         ContentBlock::ToolResult(result) => match &result.output {
@@ -436,7 +436,7 @@ fn close_parts(output: &mut Payload) {
     let Payload::Parts(parts) = output else { return };
     for part in parts {
         match part {
-            Part::Data(block) => close(&mut block.source),
+            Part::Data(block) => close_source(&mut block.source),
             Part::Text(_) | Part::Other(_) => {}
         }
     }

@@ -34,16 +34,16 @@ pub struct Folder {
     messages: IndexMap<String, Msg>,
     superseded: HashSet<String>,
     /// The last reset that had an id.
-    reset: String,
+    last_reset: String,
     /// Where the last event went: the next one most likely goes there too.
-    last: usize,
+    last_index: usize,
 }
 
 impl FromIterator<Msg> for Folder {
     fn from_iter<I: IntoIterator<Item = Msg>>(messages: I) -> Self {
         let mut folder = Self::default();
         for msg in messages {
-            folder.insert(folder.key(&msg), msg);
+            folder.insert(folder.message_key(&msg), msg);
         }
         folder
     }
@@ -52,11 +52,11 @@ impl FromIterator<Msg> for Folder {
 impl Folder {
     /// Applies an event; one that does not fit is refused, and changes nothing.
     pub fn push(&mut self, event: &Event<'_>) -> Result<Outcome> {
-        if let Some(outcome) = self.beside_replies(event) {
+        if let Some(outcome) = self.apply_outside_replies(event) {
             return outcome;
         }
-        if let Some(msg) = self.message(&event.reply_id) {
-            return msg.append_own(event);
+        if let Some(msg) = self.message_mut(&event.reply_id) {
+            return msg.append_matching(event);
         }
         // A reply begins with the first event that fits.
         let mut msg = Msg::reply(&*event.reply_id, "");
@@ -67,17 +67,17 @@ impl Folder {
 
     /// Applies what can be applied of an event, and says what could not.
     pub fn push_tolerant(&mut self, event: &Event<'_>) -> (Outcome, Option<Error>) {
-        if let Some(outcome) = self.beside_replies(event) {
+        if let Some(outcome) = self.apply_outside_replies(event) {
             return match outcome {
                 Ok(outcome) => (outcome, None),
                 Err(error) => (Outcome::Skipped, Some(error)),
             };
         }
-        if self.message(&event.reply_id).is_none() {
+        if self.message_mut(&event.reply_id).is_none() {
             self.insert(event.reply_id.to_string(), Msg::reply(&*event.reply_id, ""));
         }
-        match self.message(&event.reply_id) {
-            Some(msg) => msg.append_own_tolerant(event),
+        match self.message_mut(&event.reply_id) {
+            Some(msg) => msg.append_matching_tolerant(event),
             None => (Outcome::Ignored, None),
         }
     }
@@ -108,18 +108,18 @@ impl Folder {
     }
 
     /// Events that are no part of a reply; `None` for the others.
-    fn beside_replies(&mut self, event: &Event<'_>) -> Option<Result<Outcome>> {
+    fn apply_outside_replies(&mut self, event: &Event<'_>) -> Option<Result<Outcome>> {
         match &event.kind {
-            EventKind::Message(message) => Some(self.whole_message(message, event)),
+            EventKind::Message(message) => Some(self.insert_message(message, event)),
             EventKind::Supersede(supersede) => {
                 self.superseded.extend(supersede.message_ids.iter().cloned());
                 Some(Ok(Outcome::Applied))
             }
-            EventKind::Reset(_) if !event.id.is_empty() && self.reset == event.id => {
+            EventKind::Reset(_) if !event.id.is_empty() && self.last_reset == event.id => {
                 Some(Ok(Outcome::Repeated))
             }
             EventKind::Reset(_) => {
-                *self = Self { reset: event.id.to_string(), ..Self::default() };
+                *self = Self { last_reset: event.id.to_string(), ..Self::default() };
                 Some(Ok(Outcome::Applied))
             }
             kind if event.reply_id.is_empty() || !kind.is_part_of_reply() => {
@@ -129,7 +129,7 @@ impl Folder {
         }
     }
 
-    fn whole_message(&mut self, message: &Message, event: &Event<'_>) -> Result<Outcome> {
+    fn insert_message(&mut self, message: &Message, event: &Event<'_>) -> Result<Outcome> {
         let mut msg = (*message.message).clone();
         if msg.id.is_empty() {
             // Without an id of its own it is known by its event's, or by its place.
@@ -138,20 +138,20 @@ impl Folder {
                 (id, _) => id.to_owned(),
             };
         }
-        let key = self.key(&msg);
+        let key = self.message_key(&msg);
         if let Some(known) = self.messages.get_mut(&key) {
             if known.memory.has_seen(event)? {
                 return Ok(Outcome::Repeated);
             }
-            return Err(known.taken());
+            return Err(known.duplicate_error());
         }
-        msg.memory.came_whole(event)?;
+        msg.memory.mark_whole(event)?;
         self.insert(key, msg);
         Ok(Outcome::Applied)
     }
 
     /// What a message is known by: its id, or something that nobody can name.
-    fn key(&self, msg: &Msg) -> String {
+    fn message_key(&self, msg: &Msg) -> String {
         match msg.id.as_str() {
             "" => format!("\0{}", self.messages.len()),
             id => id.to_owned(),
@@ -160,15 +160,15 @@ impl Folder {
 
     fn insert(&mut self, key: String, msg: Msg) {
         self.messages.insert(key, msg);
-        self.last = self.messages.len() - 1;
+        self.last_index = self.messages.len() - 1;
     }
 
     #[inline]
-    fn message(&mut self, id: &str) -> Option<&mut Msg> {
-        let at_last = self.messages.get_index(self.last).is_some_and(|(last, _)| last == id);
+    fn message_mut(&mut self, id: &str) -> Option<&mut Msg> {
+        let at_last = self.messages.get_index(self.last_index).is_some_and(|(last, _)| last == id);
         if !at_last {
-            self.last = self.messages.get_index_of(id)?;
+            self.last_index = self.messages.get_index_of(id)?;
         }
-        self.messages.get_index_mut(self.last).map(|(_, msg)| msg)
+        self.messages.get_index_mut(self.last_index).map(|(_, msg)| msg)
     }
 }

@@ -39,21 +39,21 @@ impl Json {
     }
 
     /// Any value that can be written as JSON.
-    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+    pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         let raw = serde_json::value::to_raw_value(value)
             .map_err(|error| Error::from_json(ErrorKind::WrongShape, &error))?;
         Ok(Self::from_boxed(raw))
     }
 
     fn from_boxed(raw: Box<RawValue>) -> Self {
-        match compact(raw.get()) {
+        match remove_white_space(raw.get()) {
             Some(_) => Self::from_raw(&raw),
             None => Self(raw),
         }
     }
 
     pub(crate) fn from_raw(raw: &RawValue) -> Self {
-        match compact(raw.get()) {
+        match remove_white_space(raw.get()) {
             // Removing white space between tokens leaves JSON; should that ever be wrong, the
             // untouched text is as good.
             Some(text) => Self(RawValue::from_string(text).unwrap_or_else(|_| raw.to_owned())),
@@ -67,7 +67,7 @@ impl Json {
     }
 
     /// The value as `T`, parsed now.
-    pub fn to<T: DeserializeOwned>(&self) -> Result<T> {
+    pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_str(self.text())
             .map_err(|error| Error::from_json(ErrorKind::WrongShape, &error))
     }
@@ -79,7 +79,7 @@ impl Json {
 }
 
 /// The text without white space between tokens, or `None` where there is none to drop.
-fn compact(text: &str) -> Option<String> {
+fn remove_white_space(text: &str) -> Option<String> {
     let mut out: Option<String> = None;
     let mut kept = 0;
     let (mut in_string, mut escaped) = (false, false);
@@ -161,14 +161,14 @@ impl Fields {
     /// One value as `T`, parsed now; `None` when it is missing or null.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
         match self.raw(key) {
-            Some(json) if !json.is_null() => json.to().map(Some).map_err(|error| error.at(key)),
+            Some(json) if !json.is_null() => json.parse_as().map(Some).map_err(|error| error.at(key)),
             _ => Ok(None),
         }
     }
 
     /// The whole object as `T`, parsed now.
-    pub fn to<T: DeserializeOwned>(&self) -> Result<T> {
-        Json::of(self)?.to()
+    pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T> {
+        Json::from_value(self)?.parse_as()
     }
 
     /// Sets a field; a key that is there keeps its place.
@@ -201,7 +201,7 @@ impl Fields {
     /// Takes a field out as `T`; `None` when it is missing or null.
     pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
         match self.remove(key) {
-            Some(json) if !json.is_null() => json.to().map(Some).map_err(|error| error.at(key)),
+            Some(json) if !json.is_null() => json.parse_as().map(Some).map_err(|error| error.at(key)),
             _ => Ok(None),
         }
     }

@@ -33,7 +33,7 @@ pub use build::{Content, MsgBuilder, Parts};
 
 use crate::block::{BlockType, ContentBlock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fold::Memory;
+use crate::fold::FoldMemory;
 use crate::json::{Fields, Json};
 use crate::names::{ErrorType, FinishedReason, Role};
 use crate::object::object;
@@ -55,7 +55,7 @@ pub struct Msg {
     pub(crate) rest: Fields,
     /// What the fold remembers of the events it applied. Not part of the value: it is neither
     /// compared nor written; a [`Cursor`](crate::Cursor) carries it over.
-    pub(crate) memory: Memory,
+    pub(crate) memory: FoldMemory,
 }
 
 impl PartialEq for Msg {

@@ -13,8 +13,8 @@ pub(crate) trait FromFields: Sized {
 }
 
 /// Reads a list so that an error names the item it is in.
-pub(crate) fn list<T: FromFields>(json: &Json) -> Result<Vec<T>> {
-    let items: Vec<Fields> = json.to()?;
+pub(crate) fn read_list<T: FromFields>(json: &Json) -> Result<Vec<T>> {
+    let items: Vec<Fields> = json.parse_as()?;
     items
         .into_iter()
         .enumerate()
@@ -25,7 +25,7 @@ pub(crate) fn list<T: FromFields>(json: &Json) -> Result<Vec<T>> {
 /// Takes a list out of an object; missing or null is an empty one.
 pub(crate) fn take_list<T: FromFields>(fields: &mut Fields, key: &str) -> Result<Vec<T>> {
     match fields.remove(key) {
-        Some(json) if !json.is_null() => list(&json).map_err(|error| error.at(key)),
+        Some(json) if !json.is_null() => read_list(&json).map_err(|error| error.at(key)),
         _ => Ok(Vec::new()),
     }
 }

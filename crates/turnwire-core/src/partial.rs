@@ -58,7 +58,7 @@ const MAX_DEPTH: usize = 127;
 ///
 /// Without an exponent so few are always in range; with one, more digits lead only further out.
 /// Hence a number that is out of range within them is so for good.
-const SHOWN_NUMBER: usize = 64;
+const MAX_SHOWN_DIGITS: usize = 64;
 
 /// Best-effort JSON of a fragment that is still arriving.
 ///
@@ -69,7 +69,7 @@ pub struct PartialJson {
     /// The tree to show. During a push it lacks what is open.
     root: Option<Value>,
     /// The open containers, outermost first. Between pushes they are hollow: the root has it all.
-    open: Vec<Frame>,
+    open: Vec<OpenContainer>,
     /// The open key or number; during a push also the open string.
     text: String,
     /// What the open number shows. Only set during a push.
@@ -92,11 +92,11 @@ pub enum PartialState {
 #[derive(Debug, Clone, Copy)]
 enum Mode {
     /// Whitespace, or what has to come after it.
-    Gap(Next),
+    BetweenTokens(Expected),
     /// A string: what it is for, and the escape within.
-    Text(Role, Escape),
+    Text(StringRole, Escape),
     /// A number, after the given part.
-    Number(Part),
+    Number(NumberPart),
     /// A literal: the characters that it lacks, and its value (`None` for `null`).
     Literal(&'static str, Option<bool>),
     /// Nothing any more.
@@ -104,7 +104,7 @@ enum Mode {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Next {
+enum Expected {
     Value,
     /// A value, or the end of the array that has just begun.
     FirstItem,
@@ -117,7 +117,7 @@ enum Next {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Role {
+enum StringRole {
     Key,
     Value,
 }
@@ -131,12 +131,12 @@ enum Escape {
     /// and how many are lacking.
     Hex(Option<u16>, u16, u8),
     /// After the first half of a surrogate pair: that half, and what is lacking of the next `\u`.
-    Between(u16, &'static str),
+    BetweenSurrogates(u16, &'static str),
 }
 
 /// The last part of a number that has been read.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum NumberPart {
     Minus,
     Zero,
     Integer,
@@ -160,13 +160,13 @@ impl PartialJson {
     /// Reads on. Once [`Broken`](PartialState::Broken), nothing changes any more.
     pub fn push(&mut self, delta: &str) -> &mut Self {
         match self.state() {
-            PartialState::Open => self.detach(),
+            PartialState::Open => self.detach_open_path(),
             // Nothing is open, so the root stays in its place.
             PartialState::Complete => {}
             PartialState::Broken => return self,
         }
         let read = delta.chars().try_for_each(|c| self.read(c));
-        let shown = self.attach();
+        let shown = self.attach_open_path();
         if read.and(shown).is_err() {
             self.mode = Mode::Broken;
         }
@@ -182,21 +182,21 @@ impl PartialJson {
     /// Whether more can come. A number at the root stays open until whitespace follows it.
     #[must_use]
     pub fn state(&self) -> PartialState {
-        use Mode::{Broken, Gap, Literal, Number, Text};
+        use Mode::{Broken, BetweenTokens, Literal, Number, Text};
         match self.mode {
             Broken => PartialState::Broken,
-            Gap(Next::After) if self.open.is_empty() => PartialState::Complete,
-            Gap(_) | Text(..) | Number(_) | Literal(..) => PartialState::Open,
+            BetweenTokens(Expected::After) if self.open.is_empty() => PartialState::Complete,
+            BetweenTokens(_) | Text(..) | Number(_) | Literal(..) => PartialState::Open,
         }
     }
 
     /// Takes what is open out of the tree, so that reading gets at it without a walk.
-    fn detach(&mut self) {
+    fn detach_open_path(&mut self) {
         let mut node = self.root.take();
         for frame in &mut self.open {
             // There is a node: an open container is always shown.
             frame.container = node.unwrap_or_default();
-            node = frame.shown().map(mem::take);
+            node = frame.shown_child().map(mem::take);
         }
         match node {
             Some(Value::String(text)) => self.text = text,
@@ -205,17 +205,17 @@ impl PartialJson {
     }
 
     /// Puts what is open back into the tree.
-    fn attach(&mut self) -> Result<(), NotJson> {
+    fn attach_open_path(&mut self) -> Result<(), NotJson> {
         let mut in_range = Ok(());
         let mut node = match self.mode {
-            Mode::Text(Role::Value, _) => Some(Value::String(mem::take(&mut self.text))),
+            Mode::Text(StringRole::Value, _) => Some(Value::String(mem::take(&mut self.text))),
             Mode::Number(_) => {
-                if self.text.len() < SHOWN_NUMBER {
+                if self.text.len() < MAX_SHOWN_DIGITS {
                     in_range = self.show_number();
                 }
                 self.number.take()
             }
-            Mode::Text(Role::Key, _) | Mode::Gap(_) | Mode::Literal(..) | Mode::Broken => None,
+            Mode::Text(StringRole::Key, _) | Mode::BetweenTokens(_) | Mode::Literal(..) | Mode::Broken => None,
         };
         for frame in self.open.iter_mut().rev() {
             if let Some(child) = node {
@@ -231,7 +231,7 @@ impl PartialJson {
 
     fn read(&mut self, c: char) -> Result<(), NotJson> {
         match self.mode {
-            Mode::Gap(next) => self.read_gap(next, c),
+            Mode::BetweenTokens(next) => self.read_gap(next, c),
             Mode::Text(role, escape) => self.read_text(role, escape, c),
             Mode::Number(part) => self.read_number(part, c),
             Mode::Literal(lacking, value) => {
@@ -245,31 +245,31 @@ impl PartialJson {
         }
     }
 
-    fn read_gap(&mut self, next: Next, c: char) -> Result<(), NotJson> {
+    fn read_gap(&mut self, next: Expected, c: char) -> Result<(), NotJson> {
         let container = self.open.last().map(|frame| &frame.container);
         match (next, c, container) {
             (_, ' ' | '\t' | '\n' | '\r', _) => {}
-            (Next::FirstItem | Next::After, ']', Some(Value::Array(_)))
-            | (Next::FirstKey | Next::After, '}', Some(Value::Object(_))) => self.close(),
-            (Next::After, ',', Some(Value::Array(_))) | (Next::Colon, ':', _) => {
-                self.mode = Mode::Gap(Next::Value);
+            (Expected::FirstItem | Expected::After, ']', Some(Value::Array(_)))
+            | (Expected::FirstKey | Expected::After, '}', Some(Value::Object(_))) => self.close(),
+            (Expected::After, ',', Some(Value::Array(_))) | (Expected::Colon, ':', _) => {
+                self.mode = Mode::BetweenTokens(Expected::Value);
             }
-            (Next::After, ',', Some(Value::Object(_))) => self.mode = Mode::Gap(Next::Key),
-            (Next::Key | Next::FirstKey, '"', _) => self.begin_text(Role::Key),
-            (Next::Value | Next::FirstItem, ..) => self.begin_value(c)?,
-            (Next::Key | Next::FirstKey | Next::Colon | Next::After, ..) => return Err(NotJson),
+            (Expected::After, ',', Some(Value::Object(_))) => self.mode = Mode::BetweenTokens(Expected::Key),
+            (Expected::Key | Expected::FirstKey, '"', _) => self.begin_text(StringRole::Key),
+            (Expected::Value | Expected::FirstItem, ..) => self.begin_value(c)?,
+            (Expected::Key | Expected::FirstKey | Expected::Colon | Expected::After, ..) => return Err(NotJson),
         }
         Ok(())
     }
 
     fn begin_value(&mut self, c: char) -> Result<(), NotJson> {
         match c {
-            '[' => self.begin_container(Value::Array(Vec::new()), Next::FirstItem)?,
-            '{' => self.begin_container(Value::Object(Map::new()), Next::FirstKey)?,
-            '"' => self.begin_text(Role::Value),
-            '-' => self.begin_number(c, Part::Minus),
-            '0' => self.begin_number(c, Part::Zero),
-            '1'..='9' => self.begin_number(c, Part::Integer),
+            '[' => self.begin_container(Value::Array(Vec::new()), Expected::FirstItem)?,
+            '{' => self.begin_container(Value::Object(Map::new()), Expected::FirstKey)?,
+            '"' => self.begin_text(StringRole::Value),
+            '-' => self.begin_number(c, NumberPart::Minus),
+            '0' => self.begin_number(c, NumberPart::Zero),
+            '1'..='9' => self.begin_number(c, NumberPart::Integer),
             't' => self.mode = Mode::Literal("rue", Some(true)),
             'f' => self.mode = Mode::Literal("alse", Some(false)),
             'n' => self.mode = Mode::Literal("ull", None),
@@ -278,28 +278,28 @@ impl PartialJson {
         Ok(())
     }
 
-    fn begin_container(&mut self, container: Value, next: Next) -> Result<(), NotJson> {
+    fn begin_container(&mut self, container: Value, next: Expected) -> Result<(), NotJson> {
         if self.open.len() == MAX_DEPTH {
             return Err(NotJson);
         }
-        self.open.push(Frame::new(container));
-        self.mode = Mode::Gap(next);
+        self.open.push(OpenContainer::new(container));
+        self.mode = Mode::BetweenTokens(next);
         Ok(())
     }
 
-    fn begin_text(&mut self, role: Role) {
+    fn begin_text(&mut self, role: StringRole) {
         self.text.clear();
         self.mode = Mode::Text(role, Escape::Outside);
     }
 
-    fn begin_number(&mut self, c: char, part: Part) {
+    fn begin_number(&mut self, c: char, part: NumberPart) {
         self.number = None;
         self.text.clear();
         self.text.push(c);
         self.mode = Mode::Number(part);
     }
 
-    fn read_text(&mut self, role: Role, escape: Escape, c: char) -> Result<(), NotJson> {
+    fn read_text(&mut self, role: StringRole, escape: Escape, c: char) -> Result<(), NotJson> {
         let escape = match (escape, c) {
             (Escape::Outside, '"') => {
                 self.end_text(role);
@@ -316,9 +316,9 @@ impl PartialJson {
             (Escape::Backslash, 'u') => Escape::Hex(None, 0, 4),
             (Escape::Backslash, _) => return Err(NotJson),
             (Escape::Hex(high, code, lacking), _) => self.read_hex(high, code, lacking, c)?,
-            (Escape::Between(high, lacking), _) => match lacking.strip_prefix(c).ok_or(NotJson)? {
+            (Escape::BetweenSurrogates(high, lacking), _) => match lacking.strip_prefix(c).ok_or(NotJson)? {
                 "" => Escape::Hex(Some(high), 0, 4),
-                lacking => Escape::Between(high, lacking),
+                lacking => Escape::BetweenSurrogates(high, lacking),
             },
         };
         self.mode = Mode::Text(role, escape);
@@ -352,7 +352,7 @@ impl PartialJson {
         match char::decode_utf16(high.into_iter().chain([code])).next() {
             Some(Ok(c)) => Ok(self.write(c)),
             // Half of a pair is no character; and only a high half can have come this far alone.
-            Some(Err(_)) | None => Ok(Escape::Between(code, "\\u")),
+            Some(Err(_)) | None => Ok(Escape::BetweenSurrogates(code, "\\u")),
         }
     }
 
@@ -362,25 +362,25 @@ impl PartialJson {
         Escape::Outside
     }
 
-    fn end_text(&mut self, role: Role) {
+    fn end_text(&mut self, role: StringRole) {
         let text = mem::take(&mut self.text);
         match role {
-            Role::Value => self.finish(Value::String(text)),
-            Role::Key => {
+            StringRole::Value => self.finish(Value::String(text)),
+            StringRole::Key => {
                 // There is a frame: only an object has keys.
                 if let Some(frame) = self.open.last_mut() {
                     frame.key = text;
                 }
-                self.mode = Mode::Gap(Next::Colon);
+                self.mode = Mode::BetweenTokens(Expected::Colon);
             }
         }
     }
 
-    fn read_number(&mut self, part: Part, c: char) -> Result<(), NotJson> {
-        if let Some(part) = part.then(c) {
+    fn read_number(&mut self, part: NumberPart, c: char) -> Result<(), NotJson> {
+        if let Some(part) = part.advance(c) {
             self.text.push(c);
             self.mode = Mode::Number(part);
-            if self.text.len() == SHOWN_NUMBER {
+            if self.text.len() == MAX_SHOWN_DIGITS {
                 self.show_number()?;
             }
             return Ok(());
@@ -388,7 +388,7 @@ impl PartialJson {
         // This also refuses a number that ends too early, like `1.`.
         let number = parse_number(&self.text)?;
         self.finish(number);
-        self.read_gap(Next::After, c)
+        self.read_gap(Expected::After, c)
     }
 
     fn show_number(&mut self) -> Result<(), NotJson> {
@@ -412,23 +412,23 @@ impl PartialJson {
             Some(frame) => frame.finish(value),
             None => self.root = Some(value),
         }
-        self.mode = Mode::Gap(Next::After);
+        self.mode = Mode::BetweenTokens(Expected::After);
     }
 }
 
 /// An open container, and the place in it of the child that is being read.
 #[derive(Debug, Clone)]
-struct Frame {
+struct OpenContainer {
     /// An array or object; `null` between pushes, while the tree has it.
     container: Value,
     /// The key of the open child of an object, until it is in the object.
     key: String,
-    shown: Shown,
+    shown: ChildPlace,
 }
 
 /// Where a container shows its open child.
 #[derive(Debug, Clone, Copy)]
-enum Shown {
+enum ChildPlace {
     /// Not yet.
     Nowhere,
     /// As the last child. It is found without its key, which may be long.
@@ -437,35 +437,35 @@ enum Shown {
     ByKey,
 }
 
-impl Frame {
+impl OpenContainer {
     fn new(container: Value) -> Self {
-        Self { container, key: String::new(), shown: Shown::Nowhere }
+        Self { container, key: String::new(), shown: ChildPlace::Nowhere }
     }
 
     /// The place of the open child, if it is shown.
-    fn shown(&mut self) -> Option<&mut Value> {
+    fn shown_child(&mut self) -> Option<&mut Value> {
         match (self.shown, &mut self.container) {
-            (Shown::Last, Value::Array(items)) => items.last_mut(),
+            (ChildPlace::Last, Value::Array(items)) => items.last_mut(),
             // The last is the newest, by serde_json's feature `preserve_order`.
-            (Shown::Last, Value::Object(members)) => members.values_mut().next_back(),
-            (Shown::ByKey, Value::Object(members)) => members.get_mut(&self.key),
-            (Shown::Nowhere | Shown::Last | Shown::ByKey, _) => None,
+            (ChildPlace::Last, Value::Object(members)) => members.values_mut().next_back(),
+            (ChildPlace::ByKey, Value::Object(members)) => members.get_mut(&self.key),
+            (ChildPlace::Nowhere | ChildPlace::Last | ChildPlace::ByKey, _) => None,
         }
     }
 
     /// Shows the open child.
     fn show(&mut self, child: Value) {
-        if let Some(place) = self.shown() {
+        if let Some(place) = self.shown_child() {
             *place = child;
             return;
         }
-        self.shown = Shown::Last;
+        self.shown = ChildPlace::Last;
         match &mut self.container {
             Value::Array(items) => items.push(child),
             Value::Object(members) => {
                 if let Some(earlier) = members.get_mut(&self.key) {
                     *earlier = child;
-                    self.shown = Shown::ByKey;
+                    self.shown = ChildPlace::ByKey;
                 } else {
                     members.insert(mem::take(&mut self.key), child);
                 }
@@ -478,19 +478,19 @@ impl Frame {
     /// Shows the open child for good: the next one gets a place of its own.
     fn finish(&mut self, child: Value) {
         self.show(child);
-        self.shown = Shown::Nowhere;
+        self.shown = ChildPlace::Nowhere;
     }
 }
 
 impl Default for Mode {
     fn default() -> Self {
-        Self::Gap(Next::Value)
+        Self::BetweenTokens(Expected::Value)
     }
 }
 
-impl Part {
+impl NumberPart {
     /// The part that `c` makes of the number, or `None` if it is not in it.
-    fn then(self, c: char) -> Option<Self> {
+    fn advance(self, c: char) -> Option<Self> {
         match (self, c) {
             (Self::Minus, '0') => Some(Self::Zero),
             (Self::Minus | Self::Integer, '0'..='9') => Some(Self::Integer),

@@ -23,9 +23,9 @@ pub trait Stamp {
 
 /// The same ids and the same time in every run: 1, 2, 3, … and a morning that stands still.
 #[derive(Debug, Default)]
-pub struct Fixed(AtomicU64);
+pub struct FixedStamp(AtomicU64);
 
-impl Stamp for Fixed {
+impl Stamp for FixedStamp {
     fn id(&self) -> String {
         format!("{:032x}", self.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -38,16 +38,16 @@ impl Stamp for Fixed {
 /// The real clock, and ids that nobody else has (UUID version 7).
 #[cfg(feature = "system")]
 #[derive(Debug, Default, Clone, Copy)]
-pub struct System;
+pub struct SystemStamp;
 
 #[cfg(feature = "system")]
-impl Stamp for System {
+impl Stamp for SystemStamp {
     fn id(&self) -> String {
-        system::digits(system::uuid())
+        system::to_hex(system::new_uuid())
     }
 
     fn now(&self) -> String {
-        system::text(system::millis())
+        system::format_time(system::unix_millis())
     }
 }
 
@@ -55,27 +55,27 @@ impl Stamp for System {
 /// room for each: see [`EventIds`](crate::EventIds).
 #[cfg(feature = "system")]
 #[derive(Debug)]
-pub struct Series {
+pub struct SequentialStamp {
     first: u128,
-    given: AtomicU64,
+    next_offset: AtomicU64,
 }
 
 #[cfg(feature = "system")]
-impl Default for Series {
+impl Default for SequentialStamp {
     fn default() -> Self {
-        Self { first: system::uuid().as_u128(), given: AtomicU64::new(0) }
+        Self { first: system::new_uuid().as_u128(), next_offset: AtomicU64::new(0) }
     }
 }
 
 #[cfg(feature = "system")]
-impl Stamp for Series {
+impl Stamp for SequentialStamp {
     fn id(&self) -> String {
-        let given = self.given.fetch_add(1, Ordering::Relaxed);
-        system::digits(uuid::Uuid::from_u128(self.first.wrapping_add(given.into())))
+        let given = self.next_offset.fetch_add(1, Ordering::Relaxed);
+        system::to_hex(uuid::Uuid::from_u128(self.first.wrapping_add(given.into())))
     }
 
     fn now(&self) -> String {
-        System.now()
+        SystemStamp.now()
     }
 }
 
@@ -98,19 +98,19 @@ mod system {
     }
 
     /// One that nobody else has.
-    pub(super) fn uuid() -> Uuid {
-        let millis = u64::try_from(millis()).unwrap_or_default();
-        random().map_or_else(Uuid::now_v7, |random| {
+    pub(super) fn new_uuid() -> Uuid {
+        let millis = u64::try_from(unix_millis()).unwrap_or_default();
+        take_random().map_or_else(Uuid::now_v7, |random| {
             Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
         })
     }
 
-    pub(super) fn digits(id: Uuid) -> String {
+    pub(super) fn to_hex(id: Uuid) -> String {
         id.simple().encode_lower(&mut [0; 32]).to_owned()
     }
 
     /// Random bytes that nobody else gets; `None` where the system gives none.
-    fn random() -> Option<[u8; PART]> {
+    fn take_random() -> Option<[u8; PART]> {
         RANDOM.with_borrow_mut(|(bytes, at)| {
             if *at >= bytes.len() {
                 getrandom::fill(bytes).ok()?;
@@ -123,13 +123,13 @@ mod system {
     }
 
     /// Since 1970.
-    pub(super) fn millis() -> i64 {
+    pub(super) fn unix_millis() -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 
     /// A time as text: many events are of one millisecond.
-    pub(super) fn text(millis: i64) -> String {
+    pub(super) fn format_time(millis: i64) -> String {
         TOLD.with_borrow_mut(|(last, text)| {
             if *last != millis {
                 *last = millis;
@@ -147,16 +147,16 @@ mod tests {
 
     #[test]
     fn the_real_stamp_has_the_documented_shape() {
-        let (id, now) = (System.id(), System.now());
+        let (id, now) = (SystemStamp.id(), SystemStamp.now());
         assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{id}");
         assert_eq!(now.len(), "2026-01-01T00:00:00.000Z".len(), "{now}");
         assert!(now.ends_with('Z'), "{now}");
-        assert_ne!(id, System.id());
+        assert_ne!(id, SystemStamp.id());
     }
 
     #[test]
     fn no_id_comes_twice_in_whichever_thread() {
-        let ids = || (0..1000).map(|_| System.id()).collect::<Vec<_>>();
+        let ids = || (0..1000).map(|_| SystemStamp.id()).collect::<Vec<_>>();
         let other = std::thread::spawn(ids);
         let all: Vec<String> = ids().into_iter().chain(other.join().unwrap()).collect();
         let different: std::collections::HashSet<&String> = all.iter().collect();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_series_counts_up_and_no_two_begin_alike() {
-        let (one, other) = (Series::default(), Series::default());
+        let (one, other) = (SequentialStamp::default(), SequentialStamp::default());
         let ids: Vec<String> = (0..300).map(|_| one.id()).collect();
         assert!(ids.is_sorted() && ids.iter().all(|id| id.len() == 32), "{ids:?}");
         let numbers: Vec<u128> =
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn a_time_is_written_anew_when_it_is_another() {
-        assert_eq!(system::text(1), "1970-01-01T00:00:00.001Z");
-        assert_eq!(system::text(1), "1970-01-01T00:00:00.001Z");
-        assert_eq!(system::text(2), "1970-01-01T00:00:00.002Z");
+        assert_eq!(system::format_time(1), "1970-01-01T00:00:00.001Z");
+        assert_eq!(system::format_time(1), "1970-01-01T00:00:00.001Z");
+        assert_eq!(system::format_time(2), "1970-01-01T00:00:00.002Z");
     }
 }

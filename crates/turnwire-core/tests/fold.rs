@@ -23,7 +23,7 @@ fn fold(events: &[Event<'_>]) -> Msg {
     msg
 }
 
-fn refused(msg: &mut Msg, event: &Event<'_>) -> ErrorKind {
+fn refused_kind(msg: &mut Msg, event: &Event<'_>) -> ErrorKind {
     let before = (msg.to_json(), msg.cursor());
     let kind = msg.append_event(event).unwrap_err().kind();
     assert_eq!((msg.to_json(), msg.cursor()), before, "a refused event changes nothing");
@@ -62,14 +62,14 @@ fn result_end(id: &str) -> Event<'static> {
     event("TOOL_RESULT_END", json!({"tool_call_id": id, "state": "success"}))
 }
 
-fn ask(id: &str) -> Event<'static> {
+fn require_confirm(id: &str) -> Event<'static> {
     let rule = json!({"tool_name": "f", "rule_content": null, "behavior": "allow", "source": "s"});
     let call =
         json!({"type": "tool_call", "id": id, "name": "f", "input": "", "suggested_rules": [rule]});
     event("REQUIRE_USER_CONFIRM", json!({"tool_calls": [call]}))
 }
 
-fn answer(id: &str, confirmed: bool, input: &str) -> Event<'static> {
+fn confirm(id: &str, confirmed: bool, input: &str) -> Event<'static> {
     let call = json!({"type": "tool_call", "id": id, "name": "f", "input": input, "x_new": 1});
     event(
         "USER_CONFIRM_RESULT",
@@ -77,7 +77,7 @@ fn answer(id: &str, confirmed: bool, input: &str) -> Event<'static> {
     )
 }
 
-fn state_of(msg: &Msg, id: &str) -> (String, String) {
+fn call_and_result_state(msg: &Msg, id: &str) -> (String, String) {
     let (call, _) = msg.tool_calls().find(|(call, _)| call.id == id).unwrap();
     (call.state.to_string(), call.input.clone())
 }
@@ -101,7 +101,7 @@ mod replies {
         assert_eq!(msg.append_event(&start("bob", "assistant")).unwrap(), Outcome::Applied);
         assert_eq!((msg.role(), msg.name()), (Role::User, "alice"));
         let thinking = event("THINKING_BLOCK_START", json!({"block_id": "t"}));
-        assert_eq!(refused(&mut msg, &thinking), ErrorKind::WrongRole);
+        assert_eq!(refused_kind(&mut msg, &thinking), ErrorKind::WrongRole);
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod replies {
         let mut msg = fold(&[event("THINKING_BLOCK_START", json!({"block_id": "t"}))]);
         let user = event("REPLY_START", json!({"name": "alice", "role": "user"}));
         for _ in 0..2 {
-            assert_eq!(refused(&mut msg, &user), ErrorKind::WrongRole);
+            assert_eq!(refused_kind(&mut msg, &user), ErrorKind::WrongRole);
         }
         msg.append_event(&event("REPLY_START", json!({"name": "friday"}))).unwrap();
         assert_eq!(msg.name(), "friday");
@@ -127,7 +127,7 @@ mod replies {
         let msg = fold(&[event("REPLY_START", json!({"name": "alice", "role": "user"}))]);
         let cursor = serde_json::to_string(&msg.cursor()).unwrap();
         let mut later =
-            Msg::from_json(&msg.to_json()).unwrap().resumed(serde_json::from_str(&cursor).unwrap());
+            Msg::from_json(&msg.to_json()).unwrap().with_cursor(serde_json::from_str(&cursor).unwrap());
         later.append_event(&event("REPLY_START", json!({"name": "bob"}))).unwrap();
         assert_eq!((later.name(), later.role()), ("alice", Role::User));
     }
@@ -166,7 +166,7 @@ mod replies {
             text_start("b"),
             event("MODEL_CALL_START", json!({})),
         ] {
-            assert_eq!(refused(&mut msg, &late), ErrorKind::AlreadyEnded);
+            assert_eq!(refused_kind(&mut msg, &late), ErrorKind::AlreadyEnded);
         }
         let same = event("REPLY_END", json!({"id": "end"}));
         assert_eq!(msg.append_event(&same).unwrap(), Outcome::Repeated);
@@ -178,7 +178,7 @@ mod replies {
     #[test]
     fn an_event_of_another_reply_is_refused() {
         let mut msg = Msg::reply("another", "");
-        assert_eq!(refused(&mut msg, &text_start("b")), ErrorKind::WrongReply);
+        assert_eq!(refused_kind(&mut msg, &text_start("b")), ErrorKind::WrongReply);
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod repeats {
     fn an_event_that_was_skipped_may_come_again_and_is_then_applied() {
         let mut msg = Msg::reply("r", "");
         let delta = event("TEXT_BLOCK_DELTA", json!({"id": "d", "block_id": "b", "delta": "x"}));
-        assert_eq!(refused(&mut msg, &delta), ErrorKind::UnknownBlock);
+        assert_eq!(refused_kind(&mut msg, &delta), ErrorKind::UnknownBlock);
         msg.append_event(&text_start("b")).unwrap();
         assert_eq!(msg.append_event(&delta).unwrap(), Outcome::Applied);
         assert_eq!(msg.append_event(&delta).unwrap(), Outcome::Repeated);
@@ -235,8 +235,8 @@ mod repeats {
             )
         };
         let mut msg = fold(&[text_start("b"), merged(2, 5)]);
-        assert_eq!(refused(&mut msg, &merged(4, 9)), ErrorKind::Overlap);
-        assert_eq!(refused(&mut msg, &merged(5, 9)), ErrorKind::Overlap);
+        assert_eq!(refused_kind(&mut msg, &merged(4, 9)), ErrorKind::Overlap);
+        assert_eq!(refused_kind(&mut msg, &merged(5, 9)), ErrorKind::Overlap);
         assert_eq!(msg.append_event(&merged(2, 5)).unwrap(), Outcome::Repeated);
         assert_eq!(msg.append_event(&merged(6, 9)).unwrap(), Outcome::Applied);
         assert_eq!(msg.text("").as_deref(), Some("xx"));
@@ -310,18 +310,18 @@ mod blocks_of_text {
     fn a_second_start_of_a_block_is_refused_but_families_do_not_collide() {
         let mut msg =
             fold(&[text_start("b"), event("THINKING_BLOCK_START", json!({"block_id": "b"}))]);
-        assert_eq!(refused(&mut msg, &text_start("b")), ErrorKind::DuplicateBlock);
+        assert_eq!(refused_kind(&mut msg, &text_start("b")), ErrorKind::DuplicateBlock);
         assert_eq!(msg.content().len(), 2);
     }
 
     #[test]
     fn a_delta_after_the_end_is_refused_or_applied_and_reported() {
         let mut msg = fold(&[text_start("b"), text_end("b")]);
-        assert_eq!(refused(&mut msg, &text_delta("b", "late")), ErrorKind::AlreadyEnded);
+        assert_eq!(refused_kind(&mut msg, &text_delta("b", "late")), ErrorKind::AlreadyEnded);
         let (outcome, problem) = msg.append_event_tolerant(&text_delta("b", "late"));
         assert_eq!((outcome, problem.unwrap().kind()), (Outcome::Applied, ErrorKind::AlreadyEnded));
         assert_eq!(msg.text("").as_deref(), Some("late"));
-        assert_eq!(refused(&mut msg, &text_end("b")), ErrorKind::AlreadyEnded);
+        assert_eq!(refused_kind(&mut msg, &text_end("b")), ErrorKind::AlreadyEnded);
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod blocks_of_text {
         events.push(text_delta("3", "again"));
         let msg = fold(&events);
         assert_eq!(msg.text("").unwrap(), "0 1 2 4 5 6 7 8 9 10 12 13 14 15 16 17 18 x19 again");
-        assert_eq!(refused(&mut msg.clone(), &text_delta("11", "x")), ErrorKind::UnknownBlock);
+        assert_eq!(refused_kind(&mut msg.clone(), &text_delta("11", "x")), ErrorKind::UnknownBlock);
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod blocks_of_text {
                 "hint": [{"type": "text", "text": "done", "id": "p", "finished_at": null, "x_new": [1]}, {"type": "x_kind", "y": 2}],
             }])
         );
-        assert_eq!(refused(&mut msg.clone(), &hint), ErrorKind::DuplicateBlock);
+        assert_eq!(refused_kind(&mut msg.clone(), &hint), ErrorKind::DuplicateBlock);
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod blocks_of_text {
         let msg = fold(&[event("BLOCK", json!({"block": block}))]);
         assert_eq!(blocks(&msg), json!([block]));
         let again = event("BLOCK", json!({"block": block}));
-        assert_eq!(refused(&mut msg.clone(), &again), ErrorKind::DuplicateBlock);
+        assert_eq!(refused_kind(&mut msg.clone(), &again), ErrorKind::DuplicateBlock);
         let without_id = event("BLOCK", json!({"block": {"type": "search_result"}}));
         assert_eq!(fold(&[without_id.clone(), without_id]).content().len(), 2);
     }
@@ -421,7 +421,7 @@ mod blocks_of_text {
             for _ in 0..2 {
                 msg.append_event(&text_delta("a", "x")).unwrap();
                 msg.append_event(&text_start(&format!("new {}", msg.content().len()))).unwrap();
-                msg = Msg::from_json(&msg.to_json()).unwrap().resumed(msg.cursor());
+                msg = Msg::from_json(&msg.to_json()).unwrap().with_cursor(msg.cursor());
             }
             let texts: Vec<&str> = msg
                 .blocks::<turnwire_core::TextBlock>()
@@ -471,8 +471,8 @@ mod data {
         let mut msg = fold(&[start(), delta("aGVsb")]);
         assert_eq!(decoded(&msg), b"hel", "what is certain can be read before the end");
         let reply_end = event("REPLY_END", json!({}));
-        assert_eq!(refused(&mut msg, &end()), ErrorKind::BadBase64);
-        assert_eq!(refused(&mut msg, &reply_end), ErrorKind::BadBase64);
+        assert_eq!(refused_kind(&mut msg, &end()), ErrorKind::BadBase64);
+        assert_eq!(refused_kind(&mut msg, &reply_end), ErrorKind::BadBase64);
         let (outcome, problem) = msg.append_event_tolerant(&end());
         assert_eq!((outcome, problem.unwrap().kind()), (Outcome::Applied, ErrorKind::BadBase64));
         assert_eq!(decoded(&msg), b"hel");
@@ -482,7 +482,7 @@ mod data {
     fn what_is_not_base64_is_refused() {
         let mut msg = fold(&[start(), delta("aGVs")]);
         for bad in ["!", "=", "a=b=", "ü"] {
-            assert_eq!(refused(&mut msg, &delta(bad)), ErrorKind::BadBase64, "{bad}");
+            assert_eq!(refused_kind(&mut msg, &delta(bad)), ErrorKind::BadBase64, "{bad}");
         }
     }
 
@@ -551,7 +551,7 @@ mod data {
             blocks(&msg)[0]["source"],
             json!({"type": "url", "url": "https://example.com/", "media_type": "image/jpeg"})
         );
-        assert_eq!(refused(&mut msg, &delta("aGk=")), ErrorKind::MixedSource);
+        assert_eq!(refused_kind(&mut msg, &delta("aGk=")), ErrorKind::MixedSource);
         assert_eq!(msg.append_event(&delta("")).unwrap(), Outcome::Applied);
     }
 
@@ -590,7 +590,7 @@ mod tools {
                 "created_at": "t", "finished_at": "t",
             })
         );
-        assert_eq!(state_of(&msg, "c").0, "finished");
+        assert_eq!(call_and_result_state(&msg, "c").0, "finished");
         let (call, result) = msg.tool_calls().next().unwrap();
         assert_eq!(call.id, result.unwrap().id);
     }
@@ -672,28 +672,28 @@ mod tools {
     #[test]
     fn a_results_end_without_a_start_is_skipped_and_does_not_end_the_call() {
         let mut msg = fold(&call("c"));
-        assert_eq!(refused(&mut msg, &result_end("c")), ErrorKind::UnknownBlock);
-        assert_eq!(state_of(&msg, "c").0, "pending");
+        assert_eq!(refused_kind(&mut msg, &result_end("c")), ErrorKind::UnknownBlock);
+        assert_eq!(call_and_result_state(&msg, "c").0, "pending");
     }
 
     #[test]
     fn an_approval_may_edit_the_input_and_a_denial_may_not() {
-        let edited = with(call("c"), [ask("c"), answer("c", true, "{\"n\":2}")]);
-        assert_eq!(state_of(&edited, "c"), ("allowed".into(), "{\"n\":2}".into()));
-        let plain = with(call("c"), [ask("c"), answer("c", true, "")]);
-        assert_eq!(state_of(&plain, "c"), ("allowed".into(), "{}".into()));
-        let denied = with(call("c"), [ask("c"), answer("c", false, "{\"n\":2}")]);
-        assert_eq!(state_of(&denied, "c"), ("finished".into(), "{}".into()));
+        let edited = with(call("c"), [require_confirm("c"), confirm("c", true, "{\"n\":2}")]);
+        assert_eq!(call_and_result_state(&edited, "c"), ("allowed".into(), "{\"n\":2}".into()));
+        let plain = with(call("c"), [require_confirm("c"), confirm("c", true, "")]);
+        assert_eq!(call_and_result_state(&plain, "c"), ("allowed".into(), "{}".into()));
+        let denied = with(call("c"), [require_confirm("c"), confirm("c", false, "{\"n\":2}")]);
+        assert_eq!(call_and_result_state(&denied, "c"), ("finished".into(), "{}".into()));
         assert!(!edited.to_json().contains("x_new"), "an answer gives its input and nothing more");
     }
 
     #[test]
     fn an_answer_counts_only_while_the_call_asks() {
-        let msg = with(call("c"), [answer("c", true, "{\"n\":2}")]);
-        assert_eq!(state_of(&msg, "c"), ("pending".into(), "{}".into()));
+        let msg = with(call("c"), [confirm("c", true, "{\"n\":2}")]);
+        assert_eq!(call_and_result_state(&msg, "c"), ("pending".into(), "{}".into()));
         let twice =
-            with(call("c"), [ask("c"), answer("c", false, ""), answer("c", true, "{\"n\":2}")]);
-        assert_eq!(state_of(&twice, "c"), ("finished".into(), "{}".into()));
+            with(call("c"), [require_confirm("c"), confirm("c", false, ""), confirm("c", true, "{\"n\":2}")]);
+        assert_eq!(call_and_result_state(&twice, "c"), ("finished".into(), "{}".into()));
     }
 
     #[test]
@@ -702,8 +702,8 @@ mod tools {
             "REQUIRE_EXTERNAL_EXECUTION",
             json!({"tool_calls": [{"type": "tool_call", "id": "c", "name": "f", "input": ""}]}),
         );
-        let msg = with(call("c"), [result_start("c"), result_end("c"), ask("c"), outside]);
-        assert_eq!(state_of(&msg, "c").0, "finished");
+        let msg = with(call("c"), [result_start("c"), result_end("c"), require_confirm("c"), outside]);
+        assert_eq!(call_and_result_state(&msg, "c").0, "finished");
         assert_eq!(blocks(&msg)[0]["suggested_rules"], json!([]));
     }
 
@@ -716,10 +716,10 @@ mod tools {
         events.extend(call("b"));
         let msg = with(events, [event("REQUIRE_USER_CONFIRM", json!({"tool_calls": listed}))]);
         assert_eq!(
-            (state_of(&msg, "a").0.as_str(), state_of(&msg, "b").0.as_str()),
+            (call_and_result_state(&msg, "a").0.as_str(), call_and_result_state(&msg, "b").0.as_str()),
             ("asking", "asking")
         );
-        assert_eq!(refused(&mut msg.clone(), &ask("nowhere")), ErrorKind::UnknownBlock);
+        assert_eq!(refused_kind(&mut msg.clone(), &require_confirm("nowhere")), ErrorKind::UnknownBlock);
     }
 
     fn external(id: &str) -> Event<'static> {
@@ -737,7 +737,7 @@ mod tools {
                 "metadata": {}, "created_at": "t", "finished_at": "t", "x_new": 1,
             })
         );
-        assert_eq!(state_of(&msg, "c").0, "finished");
+        assert_eq!(call_and_result_state(&msg, "c").0, "finished");
     }
 
     #[test]
@@ -841,7 +841,7 @@ mod streams {
                 let cursor = serde_json::to_string(&msg.cursor()).unwrap();
                 Msg::from_json(&msg.to_json())
                     .unwrap()
-                    .resumed(serde_json::from_str(&cursor).unwrap())
+                    .with_cursor(serde_json::from_str(&cursor).unwrap())
             })
             .collect();
         for mut folder in [folder, stored] {
@@ -879,7 +879,7 @@ mod streams {
 
 #[test]
 fn repeats_are_known_as_the_fold_knows_them() {
-    let mut repeats = turnwire_core::Repeats::default();
+    let mut repeats = turnwire_core::RepeatDetector::default();
     let mut is_repeat = |line: &str| {
         repeats.is_repeat(&Event::from_json(line).unwrap()).map_err(|error| error.kind())
     };

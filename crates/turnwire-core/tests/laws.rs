@@ -7,7 +7,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use turnwire_core::{Event, Folder, Msg, Outcome, Seq, coalesce};
-use turnwire_testkit::{check, one_in, pick, stream, values};
+use turnwire_testkit::{check_property, one_in, pick, stream, values};
 
 const CASES: u64 = 1500;
 
@@ -29,21 +29,21 @@ fn stored(msg: &Msg) -> (String, String) {
 }
 
 fn loaded((message, cursor): &(String, String)) -> Msg {
-    Msg::from_json(message).unwrap().resumed(serde_json::from_str(cursor).unwrap())
+    Msg::from_json(message).unwrap().with_cursor(serde_json::from_str(cursor).unwrap())
 }
 
 #[test]
 fn law_1_one_reply_one_message() {
-    check("law_1_one_reply_one_message", CASES, |rng| {
-        let (events, expected) = stream::replies(rng);
+    check_property("law_1_one_reply_one_message", CASES, |rng| {
+        let (events, expected) = stream::random_replies(rng);
         assert_eq!(folded(&events), expected);
     });
 }
 
 #[test]
 fn law_2_deterministic() {
-    check("law_2_deterministic", CASES, |rng| {
-        let (events, _) = stream::replies(rng);
+    check_property("law_2_deterministic", CASES, |rng| {
+        let (events, _) = stream::random_replies(rng);
         // As they are, again, and read from their JSON: the same bytes. (The tables of the fold are
         // seeded anew for each message, so their order would show.)
         let once = bytes(&folded(&events));
@@ -57,10 +57,10 @@ fn law_2_deterministic() {
 
 #[test]
 fn law_3_splittable() {
-    check("law_3_splittable", 300, |rng| {
+    check_property("law_3_splittable", 300, |rng| {
         let with_seq = rng.bool();
-        let made = turnwire_testkit::reply(rng, "r");
-        let events = if with_seq { stream::numbered(made.events) } else { made.events };
+        let made = turnwire_testkit::random_reply(rng, "r");
+        let events = if with_seq { stream::with_seqs(made.events) } else { made.events };
         for split in 0..=events.len() {
             let (first, second) = events.split_at(split);
             let mut msg = Msg::reply("r", "");
@@ -84,9 +84,9 @@ fn law_3_splittable() {
 
 #[test]
 fn law_4_idempotent() {
-    check("law_4_idempotent", CASES, |rng| {
-        let (events, expected) = stream::replies(rng);
-        let events = if rng.bool() { stream::numbered(events) } else { events };
+    check_property("law_4_idempotent", CASES, |rng| {
+        let (events, expected) = stream::random_replies(rng);
+        let events = if rng.bool() { stream::with_seqs(events) } else { events };
         let repeated = stream::with_repeats(rng, &events);
         assert_eq!(folded(&repeated), expected);
     });
@@ -94,8 +94,8 @@ fn law_4_idempotent() {
 
 #[test]
 fn law_4_a_refused_event_changes_nothing_and_may_come_again() {
-    check("law_4_a_refused_event_changes_nothing", CASES, |rng| {
-        let made = turnwire_testkit::reply(rng, "r");
+    check_property("law_4_a_refused_event_changes_nothing", CASES, |rng| {
+        let made = turnwire_testkit::random_reply(rng, "r");
         let mut msg = Msg::reply("r", "");
         for event in &made.events {
             if one_in(rng, 3) {
@@ -124,8 +124,8 @@ fn law_4_a_refused_event_changes_nothing_and_may_come_again() {
 
 #[test]
 fn tolerant_applies_what_it_can_and_reports_the_rest() {
-    check("tolerant", CASES, |rng| {
-        let (events, expected) = stream::replies(rng);
+    check_property("tolerant", CASES, |rng| {
+        let (events, expected) = stream::random_replies(rng);
         let mut folder = Folder::default();
         for event in &events {
             if one_in(rng, 4) && !event.reply_id.is_empty() && folder.get(&event.reply_id).is_some()
@@ -144,7 +144,7 @@ fn tolerant_applies_what_it_can_and_reports_the_rest() {
 
 #[test]
 fn law_7_unknown_survives_in_events() {
-    check("law_7_unknown_survives_in_events", 4 * CASES, |rng| {
+    check_property("law_7_unknown_survives_in_events", 4 * CASES, |rng| {
         let event = values::event(rng);
         let line = event.to_json();
         assert!(!line.contains('\n'));
@@ -159,7 +159,7 @@ fn law_7_unknown_survives_in_events() {
 
 #[test]
 fn law_7_unknown_survives_in_messages() {
-    check("law_7_unknown_survives_in_messages", 4 * CASES, |rng| {
+    check_property("law_7_unknown_survives_in_messages", 4 * CASES, |rng| {
         let msg = values::message(rng);
         let line = msg.to_json();
         let read = Msg::from_json(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -170,8 +170,8 @@ fn law_7_unknown_survives_in_messages() {
 
 #[test]
 fn law_7_unknown_events_never_fail_a_stream() {
-    check("law_7_unknown_events_never_fail_a_stream", CASES, |rng| {
-        let (events, expected) = stream::replies(rng);
+    check_property("law_7_unknown_events_never_fail_a_stream", CASES, |rng| {
+        let (events, expected) = stream::random_replies(rng);
         let mut folder = Folder::default();
         for event in &events {
             // Before, between and after the events of a reply, also after its end; with fields
@@ -199,8 +199,8 @@ fn law_7_unknown_events_never_fail_a_stream() {
 
 #[test]
 fn coalesced_events_fold_to_the_same() {
-    check("coalesced_events_fold_to_the_same", CASES, |rng| {
-        let (events, expected) = stream::replies(rng);
+    check_property("coalesced_events_fold_to_the_same", CASES, |rng| {
+        let (events, expected) = stream::random_replies(rng);
         let plain = events.into_iter().map(|mut event| {
             // Fields of their own keep events apart; here most have none.
             if !one_in(rng, 9) {
@@ -208,7 +208,7 @@ fn coalesced_events_fold_to_the_same() {
             }
             event
         });
-        let events = stream::numbered(plain.collect());
+        let events = stream::with_seqs(plain.collect());
         let merged: Vec<Event<'_>> = coalesce(events.iter().cloned()).collect();
         assert_eq!(bytes(&folded(&merged)), bytes(&expected));
         // Merging twice is merging once, and every place in the log is covered once, in order.

@@ -1,7 +1,7 @@
 //! Building messages, and reading them.
 
 use turnwire_core::{
-    BlockType, ContentBlock, DataBlock, ErrorKind, Fixed, HintBlock, Msg, Role, TextBlock,
+    BlockType, ContentBlock, DataBlock, ErrorKind, FixedStamp, HintBlock, Msg, Role, TextBlock,
     ThinkingBlock, ToolCall, ToolCallState, ToolResult, ToolResultState,
 };
 
@@ -53,7 +53,7 @@ fn role_rules_hold_for_every_pair() {
 fn the_older_media_are_data_for_a_user_and_keep_their_type() {
     let json = r#"{"role":"user","name":"u","content":[{"type":"image","source":{"type":"url","url":"file:///a.png"},"minPixels":1},{"type":"audio","source":{"type":"base64","media_type":"audio/wav","data":"AA=="}}]}"#;
     let msg = Msg::from_json(json).unwrap();
-    assert!(msg.has_type(BlockType::Image) && !msg.has_type(BlockType::Video));
+    assert!(msg.has_block_type(BlockType::Image) && !msg.has_block_type(BlockType::Video));
     assert_eq!(msg.blocks::<DataBlock>().count(), 2);
     let written: serde_json::Value = serde_json::from_str(&msg.to_json()).unwrap();
     let read: serde_json::Value = serde_json::from_str(json).unwrap();
@@ -140,19 +140,19 @@ fn structured_data_goes_into_any_type() {
     }
     let json = serde_json::json!({"goal": "tea", "steps": ["boil"], "estimatedHours": 2});
     let msg = Msg::builder(Role::Assistant).structured_output(json.clone()).build().unwrap();
-    assert!(msg.has_structured());
-    let plan: TaskPlan = msg.structured().unwrap().unwrap();
+    assert!(msg.has_structured_output());
+    let plan: TaskPlan = msg.parse_structured_output().unwrap().unwrap();
     assert_eq!((plan.goal.as_str(), plan.estimated_hours), ("tea", 2));
-    assert_eq!(msg.structured::<Vec<u8>>().unwrap_err().kind(), ErrorKind::WrongShape);
-    assert!(Msg::assistant("a", "x").structured::<TaskPlan>().unwrap().is_none());
+    assert_eq!(msg.parse_structured_output::<Vec<u8>>().unwrap_err().kind(), ErrorKind::WrongShape);
+    assert!(Msg::assistant("a", "x").parse_structured_output::<TaskPlan>().unwrap().is_none());
     // Version 1 of AgentScope for Java kept it in the metadata.
     let old = Msg::builder(Role::Assistant).metadata("goal", "tea").metadata("estimatedHours", 2);
-    assert_eq!(old.build().unwrap().metadata().to::<TaskPlan>().unwrap().estimated_hours, 2);
+    assert_eq!(old.build().unwrap().metadata().parse_as::<TaskPlan>().unwrap().estimated_hours, 2);
 }
 
 #[test]
 fn a_stamp_fills_what_is_missing_and_nothing_else() {
-    let stamp = Fixed::default();
+    let stamp = FixedStamp::default();
     let mut call = ToolCall::new("c", "f", "{}");
     call.state = ToolCallState::Finished;
     let msg = Msg::assistant("a", ["hi".into(), call.into()]).stamped(&stamp);

@@ -28,25 +28,25 @@ pub struct Faults {
 
 /// A disk with one folder on it. Whatever SQLite does with files there goes through the disk.
 pub struct Disk {
-    state: Arc<State>,
+    state: Arc<SharedDisk>,
 }
 
-pub(crate) struct State {
-    inner: Mutex<Inner>,
-    cut: Condvar,
+pub(crate) struct SharedDisk {
+    inner: Mutex<DiskState>,
+    power_cut: Condvar,
 }
 
-struct Inner {
+struct DiskState {
     folder: PathBuf,
     rng: Rng,
     files: BTreeMap<PathBuf, File>,
     faults: Faults,
     /// How many faults are still to come.
-    left: u64,
-    refused: u64,
+    faults_left: u64,
+    fault_count: u64,
     open: usize,
     /// Syncs are acknowledged, and do nothing.
-    lies: bool,
+    ignores_syncs: bool,
     power: Power,
 }
 
@@ -62,20 +62,20 @@ enum Power {
 
 /// Why the disk does not do what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum DiskError {
     Failed,
     Full,
 }
 
 /// What a write comes to.
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     All,
     /// So many bytes of it, and then this.
-    Part(usize, Refusal),
+    Part(usize, DiskError),
 }
 
 /// What a read comes to.
-pub(crate) enum Reading {
+pub(crate) enum ReadOutcome {
     All,
     /// Only so many bytes.
     Short(usize),
@@ -87,19 +87,19 @@ impl Disk {
     pub fn new(seed: u64, folder: &Path) -> io::Result<Self> {
         vfs::install()?;
         let folder = folder.canonicalize()?;
-        let state = Arc::new(State {
-            inner: Mutex::new(Inner {
+        let state = Arc::new(SharedDisk {
+            inner: Mutex::new(DiskState {
                 folder: folder.clone(),
                 rng: Rng::with_seed(seed),
                 files: BTreeMap::new(),
                 faults: Faults::default(),
-                left: 0,
-                refused: 0,
+                faults_left: 0,
+                fault_count: 0,
                 open: 0,
-                lies: false,
+                ignores_syncs: false,
                 power: Power::On,
             }),
-            cut: Condvar::new(),
+            power_cut: Condvar::new(),
         });
         mounts::mount(folder, &state);
         Ok(Self { state })
@@ -114,17 +114,17 @@ impl Disk {
     pub fn set_faults(&self, faults: Faults, times: u64) {
         let mut inner = self.state.inner.lock();
         inner.faults = faults;
-        inner.left = times;
+        inner.faults_left = times;
     }
 
     /// From now on it does what it should.
-    pub fn heal(&self) {
-        self.state.inner.lock().left = 0;
+    pub fn stop_faults(&self) {
+        self.state.inner.lock().faults_left = 0;
     }
 
     /// How often it has failed.
-    pub fn refused(&self) -> u64 {
-        self.state.inner.lock().refused
+    pub fn fault_count(&self) -> u64 {
+        self.state.inner.lock().fault_count
     }
 
     /// How many files are open now, each as often as it is.
@@ -133,17 +133,17 @@ impl Disk {
     }
 
     /// From now on it says that it has synced, and has not.
-    pub fn lie_about_syncs(&self) {
-        self.state.inner.lock().lies = true;
+    pub fn ignore_syncs(&self) {
+        self.state.inner.lock().ignores_syncs = true;
     }
 
     /// Cuts the power now, and leaves in a new folder what might be on the disk.
     pub fn cut_power(&self, into: &Path) -> io::Result<()> {
         self.cut_power_after(0, into);
         let mut inner = self.state.inner.lock();
-        inner.step();
-        self.state.cut.notify_all();
-        inner.is_cut()
+        inner.count_change();
+        self.state.power_cut.notify_all();
+        inner.power_cut_result()
     }
 
     /// Cuts the power in the middle of a change: the so-manieth from now.
@@ -162,8 +162,8 @@ impl Disk {
     /// Waits until the power is cut; `false` when it is not, after so long.
     pub fn wait_until_off(&self, at_most: Duration) -> bool {
         let mut inner = self.state.inner.lock();
-        let on = |inner: &mut Inner| !matches!(inner.power, Power::Off(_));
-        !self.state.cut.wait_while_for(&mut inner, on, at_most).timed_out()
+        let on = |inner: &mut DiskState| !matches!(inner.power, Power::Off(_));
+        !self.state.power_cut.wait_while_for(&mut inner, on, at_most).timed_out()
     }
 
     /// Begins anew with another folder, such as one that a power cut has left. Nobody may have a
@@ -179,26 +179,26 @@ impl Disk {
     }
 }
 
-impl Inner {
+impl DiskState {
     /// Counts a change, and cuts the power when it is time.
-    fn step(&mut self) {
+    fn count_change(&mut self) {
         let Power::Until { changes, into } = &mut self.power else { return };
         if let Some(left) = changes.checked_sub(1) {
             *changes = left;
             return;
         }
         let into = std::mem::take(into);
-        self.power = Power::Off(self.leave(&into));
+        self.power = Power::Off(self.write_image(&into));
     }
 
-    fn leave(&mut self, into: &Path) -> io::Result<()> {
+    fn write_image(&mut self, into: &Path) -> io::Result<()> {
         std::fs::create_dir_all(into)?;
         for (path, file) in &self.files {
             // One that was moved by other means is known by its new name.
             if file.exists() && !path.exists() {
                 continue;
             }
-            if let (Some(bytes), Some(name)) = (file.image(&mut self.rng), path.file_name()) {
+            if let (Some(bytes), Some(name)) = (file.after_power_cut(&mut self.rng), path.file_name()) {
                 std::fs::write(into.join(name), bytes)?;
             }
         }
@@ -213,7 +213,7 @@ impl Inner {
         Ok(())
     }
 
-    fn is_cut(&self) -> io::Result<()> {
+    fn power_cut_result(&self) -> io::Result<()> {
         match &self.power {
             Power::Off(Ok(())) => Ok(()),
             Power::Off(Err(error)) => Err(io::Error::new(error.kind(), error.to_string())),
@@ -225,31 +225,31 @@ impl Inner {
         matches!(self.power, Power::Off(_))
     }
 
-    fn happens(&mut self, chance: f64) -> bool {
-        let happens = self.left > 0 && self.rng.f64() < chance;
-        self.left -= u64::from(happens);
-        self.refused += u64::from(happens);
+    fn draw_fault(&mut self, chance: f64) -> bool {
+        let happens = self.faults_left > 0 && self.rng.f64() < chance;
+        self.faults_left -= u64::from(happens);
+        self.fault_count += u64::from(happens);
         happens
     }
 
-    fn refuses_write(&mut self) -> Option<Refusal> {
-        if self.is_off() || self.happens(self.faults.write) {
-            Some(Refusal::Failed)
-        } else if self.happens(self.faults.full) {
-            Some(Refusal::Full)
+    fn draw_write_error(&mut self) -> Option<DiskError> {
+        if self.is_off() || self.draw_fault(self.faults.write) {
+            Some(DiskError::Failed)
+        } else if self.draw_fault(self.faults.full) {
+            Some(DiskError::Full)
         } else {
             None
         }
     }
 
-    fn settle_names_beside(&mut self, path: &Path) {
+    fn make_names_durable(&mut self, path: &Path) {
         let folder = path.parent();
         let beside = self.files.iter_mut().filter(|(other, _)| other.parent() == folder);
-        beside.for_each(|(_, file)| file.settle_name());
+        beside.for_each(|(_, file)| file.make_name_durable());
     }
 }
 
-impl State {
+impl SharedDisk {
     /// Opens a file with `open`, and says how many syncs of it have failed before.
     pub(crate) fn open(
         &self,
@@ -262,7 +262,7 @@ impl State {
         }
         if !inner.files.contains_key(path) {
             let file = match std::fs::read(path) {
-                Ok(bytes) => File::found(bytes),
+                Ok(bytes) => File::existing(bytes),
                 Err(_) => File::default(),
             };
             inner.files.insert(path.to_owned(), file);
@@ -270,7 +270,7 @@ impl State {
         open().map_err(OpenError::System)?;
         inner.open += 1;
         let file = inner.files.entry(path.to_owned()).or_default();
-        file.open();
+        file.mark_opened();
         Ok(file.failures)
     }
 
@@ -285,18 +285,18 @@ impl State {
         at: usize,
         bytes: &[u8],
         write: impl FnOnce(usize) -> i32,
-    ) -> (Written, i32) {
+    ) -> (WriteOutcome, i32) {
         let mut inner = self.inner.lock();
-        let written = match inner.refuses_write() {
-            None => Written::All,
-            Some(Refusal::Failed) if !inner.is_off() && !bytes.is_empty() => {
-                Written::Part(inner.rng.usize(..bytes.len()), Refusal::Failed)
+        let written = match inner.draw_write_error() {
+            None => WriteOutcome::All,
+            Some(DiskError::Failed) if !inner.is_off() && !bytes.is_empty() => {
+                WriteOutcome::Part(inner.rng.usize(..bytes.len()), DiskError::Failed)
             }
-            Some(refusal) => Written::Part(0, refusal),
+            Some(refusal) => WriteOutcome::Part(0, refusal),
         };
         let len = match written {
-            Written::All => bytes.len(),
-            Written::Part(len, _) => len,
+            WriteOutcome::All => bytes.len(),
+            WriteOutcome::Part(len, _) => len,
         };
         let result = if len > 0 { write(len) } else { 0 };
         if let (Some(file), Some(part)) = (inner.files.get_mut(path), bytes.get(..len))
@@ -305,9 +305,9 @@ impl State {
         {
             file.write(at, part);
         }
-        self.step(&mut inner);
+        self.count_change(&mut inner);
         if inner.is_off() {
-            (Written::Part(len, Refusal::Failed), result)
+            (WriteOutcome::Part(len, DiskError::Failed), result)
         } else {
             (written, result)
         }
@@ -318,9 +318,9 @@ impl State {
         path: &Path,
         len: usize,
         truncate: impl FnOnce() -> i32,
-    ) -> Result<i32, Refusal> {
+    ) -> Result<i32, DiskError> {
         let mut inner = self.inner.lock();
-        if let Some(refusal) = inner.refuses_write() {
+        if let Some(refusal) = inner.draw_write_error() {
             return Err(refusal);
         }
         let result = truncate();
@@ -329,33 +329,33 @@ impl State {
         {
             file.truncate(len);
         }
-        self.step(&mut inner);
-        if inner.is_off() { Err(Refusal::Failed) } else { Ok(result) }
+        self.count_change(&mut inner);
+        if inner.is_off() { Err(DiskError::Failed) } else { Ok(result) }
     }
 
     /// Makes a file durable, for somebody who has seen so many syncs of it fail.
-    pub(crate) fn sync(&self, path: &Path, seen: &mut u64) -> Result<(), Refusal> {
+    pub(crate) fn sync(&self, path: &Path, seen: &mut u64) -> Result<(), DiskError> {
         let mut inner = self.inner.lock();
-        self.step(&mut inner);
+        self.count_change(&mut inner);
         if inner.is_off() {
-            return Err(Refusal::Failed);
+            return Err(DiskError::Failed);
         }
-        if inner.lies {
+        if inner.ignores_syncs {
             return Ok(());
         }
         let faults = inner.faults;
-        let fails = inner.happens(faults.sync);
-        let Inner { files, rng, .. } = &mut *inner;
+        let fails = inner.draw_fault(faults.sync);
+        let DiskState { files, rng, .. } = &mut *inner;
         let Some(file) = files.get_mut(path) else { return Ok(()) };
         if fails {
             file.fail_sync(rng);
         }
         if file.failures != *seen {
             *seen = file.failures;
-            return Err(Refusal::Failed);
+            return Err(DiskError::Failed);
         }
         if file.sync() {
-            inner.settle_names_beside(path);
+            inner.make_names_durable(path);
         }
         Ok(())
     }
@@ -365,41 +365,41 @@ impl State {
         path: &Path,
         with_folder: bool,
         delete: impl FnOnce() -> i32,
-    ) -> Result<i32, Refusal> {
+    ) -> Result<i32, DiskError> {
         let mut inner = self.inner.lock();
-        self.step(&mut inner);
-        if let Some(refusal) = inner.refuses_write() {
+        self.count_change(&mut inner);
+        if let Some(refusal) = inner.draw_write_error() {
             return Err(refusal);
         }
         let result = delete();
-        let Inner { files, rng, .. } = &mut *inner;
+        let DiskState { files, rng, .. } = &mut *inner;
         if let Some(file) = files.get_mut(path)
             && result == 0
         {
             file.delete(rng);
         }
         if with_folder && result == 0 {
-            inner.settle_names_beside(path);
+            inner.make_names_durable(path);
         }
         Ok(result)
     }
 
-    pub(crate) fn read(&self, len: usize) -> Result<Reading, Refusal> {
+    pub(crate) fn read(&self, len: usize) -> Result<ReadOutcome, DiskError> {
         let mut inner = self.inner.lock();
         let faults = inner.faults;
-        if inner.is_off() || inner.happens(faults.read) {
-            Err(Refusal::Failed)
-        } else if len > 0 && inner.happens(faults.short_read) {
-            Ok(Reading::Short(inner.rng.usize(..len)))
+        if inner.is_off() || inner.draw_fault(faults.read) {
+            Err(DiskError::Failed)
+        } else if len > 0 && inner.draw_fault(faults.short_read) {
+            Ok(ReadOutcome::Short(inner.rng.usize(..len)))
         } else {
-            Ok(Reading::All)
+            Ok(ReadOutcome::All)
         }
     }
 
-    fn step(&self, inner: &mut Inner) {
-        inner.step();
+    fn count_change(&self, inner: &mut DiskState) {
+        inner.count_change();
         if inner.is_off() {
-            self.cut.notify_all();
+            self.power_cut.notify_all();
         }
     }
 }

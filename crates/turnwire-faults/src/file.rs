@@ -22,23 +22,23 @@ pub(crate) struct File {
     /// Whether it is there, as a program sees it.
     exists: bool,
     /// Whether that is known to the folder on the disk. If not, the name still stands for `former`.
-    is_named: bool,
-    former: Option<Vec<u8>>,
+    is_name_durable: bool,
+    previous: Option<Vec<u8>>,
     /// How often a sync has failed.
     pub(crate) failures: u64,
 }
 
 impl File {
     /// A file that was there before.
-    pub(crate) fn found(durable: Vec<u8>) -> Self {
-        Self { durable, exists: true, is_named: true, ..Self::default() }
+    pub(crate) fn existing(durable: Vec<u8>) -> Self {
+        Self { durable, exists: true, is_name_durable: true, ..Self::default() }
     }
 
     /// Says that somebody has opened it, and so made it where it was not there.
-    pub(crate) fn open(&mut self) {
+    pub(crate) fn mark_opened(&mut self) {
         if !self.exists {
             self.exists = true;
-            self.is_named = false;
+            self.is_name_durable = false;
         }
     }
 
@@ -57,61 +57,61 @@ impl File {
     /// Makes all durable. Whether the folder was synced too: SQLite does that for a new file.
     pub(crate) fn sync(&mut self) -> bool {
         for change in std::mem::take(&mut self.pending) {
-            apply(&mut self.durable, &change);
+            apply_change(&mut self.durable, &change);
         }
-        !self.is_named
+        !self.is_name_durable
     }
 
     /// A sync that failed: some of it is durable, and the rest never will be. A system that could
     /// not write its pages forgets that they were to be written.
     pub(crate) fn fail_sync(&mut self, rng: &mut Rng) {
-        self.durable = self.after_cut(rng);
+        self.durable = self.surviving_bytes(rng);
         self.pending.clear();
         self.failures += 1;
     }
 
     pub(crate) fn delete(&mut self, rng: &mut Rng) {
-        if self.is_named {
-            self.former = self.exists.then(|| self.after_cut(rng));
+        if self.is_name_durable {
+            self.previous = self.exists.then(|| self.surviving_bytes(rng));
         }
         self.exists = false;
-        self.is_named = false;
+        self.is_name_durable = false;
         self.durable.clear();
         self.pending.clear();
     }
 
     /// The folder was synced.
-    pub(crate) fn settle_name(&mut self) {
-        self.is_named = true;
-        self.former = None;
+    pub(crate) fn make_name_durable(&mut self) {
+        self.is_name_durable = true;
+        self.previous = None;
     }
 
     /// What may be there after a power cut.
-    pub(crate) fn image(&self, rng: &mut Rng) -> Option<Vec<u8>> {
-        if !self.is_named && rng.bool() {
-            return self.former.clone();
+    pub(crate) fn after_power_cut(&self, rng: &mut Rng) -> Option<Vec<u8>> {
+        if !self.is_name_durable && rng.bool() {
+            return self.previous.clone();
         }
-        self.exists.then(|| self.after_cut(rng))
+        self.exists.then(|| self.surviving_bytes(rng))
     }
 
-    fn after_cut(&self, rng: &mut Rng) -> Vec<u8> {
+    fn surviving_bytes(&self, rng: &mut Rng) -> Vec<u8> {
         let mut bytes = self.durable.clone();
-        let loss = Loss::any(rng);
+        let loss = UnsyncedLoss::random(rng);
         for change in &self.pending {
             match change {
                 Change::Write { at, bytes: written } => {
                     for (at, sector) in sectors(*at, written) {
                         if loss.keeps(rng) {
-                            put(&mut bytes, at, sector);
-                        } else if loss.spoils(rng) {
+                            write_at(&mut bytes, at, sector);
+                        } else if loss.corrupts(rng) {
                             let spoilt: Vec<u8> = sector.iter().map(|_| rng.u8(..)).collect();
-                            put(&mut bytes, at, &spoilt);
+                            write_at(&mut bytes, at, &spoilt);
                         }
                     }
                 }
                 Change::Truncate(_) => {
                     if loss.keeps(rng) {
-                        apply(&mut bytes, change);
+                        apply_change(&mut bytes, change);
                     }
                 }
             }
@@ -122,24 +122,24 @@ impl File {
 
 /// How much of what was not synced is lost.
 #[derive(Debug, Clone, Copy)]
-enum Loss {
+enum UnsyncedLoss {
     All,
     Nothing,
     /// Each sector by itself, kept with this chance.
     Some(f64),
     /// The same, and what was not kept may hold anything.
-    Spoilt(f64),
+    Corrupted(f64),
 }
 
-impl Loss {
-    fn any(rng: &mut Rng) -> Self {
+impl UnsyncedLoss {
+    fn random(rng: &mut Rng) -> Self {
         match rng.u8(..6) {
             0 => Self::All,
             1 => Self::Nothing,
             2 => Self::Some(0.98),
             3 => Self::Some(rng.f64()),
-            4 => Self::Spoilt(0.95),
-            _ => Self::Spoilt(rng.f64()),
+            4 => Self::Corrupted(0.95),
+            _ => Self::Corrupted(rng.f64()),
         }
     }
 
@@ -147,12 +147,12 @@ impl Loss {
         match self {
             Self::All => false,
             Self::Nothing => true,
-            Self::Some(chance) | Self::Spoilt(chance) => rng.f64() < chance,
+            Self::Some(chance) | Self::Corrupted(chance) => rng.f64() < chance,
         }
     }
 
-    fn spoils(self, rng: &mut Rng) -> bool {
-        matches!(self, Self::Spoilt(_)) && rng.bool()
+    fn corrupts(self, rng: &mut Rng) -> bool {
+        matches!(self, Self::Corrupted(_)) && rng.bool()
     }
 }
 
@@ -165,7 +165,7 @@ fn sectors(at: usize, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     first.into_iter().chain(others.map(move |(n, part)| (behind + n * SECTOR, part)))
 }
 
-fn put(bytes: &mut Vec<u8>, at: usize, part: &[u8]) {
+fn write_at(bytes: &mut Vec<u8>, at: usize, part: &[u8]) {
     let end = at + part.len();
     if bytes.len() < end {
         bytes.resize(end, 0);
@@ -175,9 +175,9 @@ fn put(bytes: &mut Vec<u8>, at: usize, part: &[u8]) {
     }
 }
 
-fn apply(bytes: &mut Vec<u8>, change: &Change) {
+fn apply_change(bytes: &mut Vec<u8>, change: &Change) {
     match change {
-        Change::Write { at, bytes: written } => put(bytes, *at, written),
+        Change::Write { at, bytes: written } => write_at(bytes, *at, written),
         Change::Truncate(len) => bytes.truncate(*len),
     }
 }
@@ -188,7 +188,7 @@ mod tests {
     use fastrand::Rng;
 
     fn images(file: &File) -> Vec<Option<Vec<u8>>> {
-        let mut all: Vec<_> = (0..200).map(|seed| file.image(&mut Rng::with_seed(seed))).collect();
+        let mut all: Vec<_> = (0..200).map(|seed| file.after_power_cut(&mut Rng::with_seed(seed))).collect();
         all.sort();
         all.dedup();
         all
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_was_synced_is_there_and_the_rest_may_be() {
-        let mut file = File::found(b"ab".to_vec());
+        let mut file = File::existing(b"ab".to_vec());
         file.write(1, b"xy");
         assert!(!file.sync());
         assert_eq!(images(&file), [Some(b"axy".to_vec())]);
@@ -214,7 +214,7 @@ mod tests {
         let parts: Vec<_> = sectors(500, &bytes).map(|(at, part)| (at, part.len())).collect();
         assert_eq!(parts, [(500, 12), (512, 512), (1024, 500)]);
         assert_eq!(sectors(512, &[1; 3]).map(|(at, part)| (at, part.len())).next(), Some((512, 3)));
-        let mut file = File::found(vec![0; 2 * SECTOR]);
+        let mut file = File::existing(vec![0; 2 * SECTOR]);
         file.write(0, &bytes);
         let torn = [vec![0; SECTOR], vec![1; SECTOR]].concat();
         assert!(images(&file).contains(&Some(torn)));
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn what_a_failed_sync_has_lost_does_not_come_back_with_the_next() {
         let lost = (0..50).any(|seed| {
-            let mut file = File::found(b"old".to_vec());
+            let mut file = File::existing(b"old".to_vec());
             file.write(0, b"new");
             file.fail_sync(&mut Rng::with_seed(seed));
             file.sync();
@@ -235,20 +235,20 @@ mod tests {
     #[test]
     fn a_new_name_and_a_removed_one_need_a_sync_too() {
         let mut file = File::default();
-        file.open();
+        file.mark_opened();
         file.write(0, b"a");
         assert!(images(&file).contains(&None));
         assert!(file.sync());
-        file.settle_name();
+        file.make_name_durable();
         assert_eq!(images(&file), [Some(b"a".to_vec())]);
         file.delete(&mut Rng::with_seed(1));
         assert_eq!(images(&file), [None, Some(b"a".to_vec())]);
-        file.open();
+        file.mark_opened();
         file.write(0, b"b");
         let some = images(&file);
         assert!(some.contains(&Some(b"a".to_vec())) && some.contains(&Some(b"b".to_vec())));
         file.sync();
-        file.settle_name();
+        file.make_name_durable();
         assert_eq!(images(&file), [Some(b"b".to_vec())]);
     }
 }

@@ -2,7 +2,7 @@
 //! tells the disk.
 #![expect(unsafe_code, reason = "SQLite's file layer is a table of C functions")]
 
-use crate::disk::{OpenError, Reading, Refusal, State, Written};
+use crate::disk::{OpenError, ReadOutcome, DiskError, SharedDisk, WriteOutcome};
 use crate::mounts;
 use rusqlite::ffi;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -15,21 +15,21 @@ use std::sync::{Arc, OnceLock};
 
 /// An open file. SQLite allocates it, and behind it the one of the system's layer.
 #[repr(C)]
-struct Open {
+struct OpenFile {
     base: ffi::sqlite3_file,
     /// Null for a file that is on no disk of ours.
-    known: *mut Known,
+    tracked: *mut TrackedFile,
 }
 
-struct Known {
-    state: Arc<State>,
+struct TrackedFile {
+    state: Arc<SharedDisk>,
     path: PathBuf,
     /// How many failures of syncs it has been told.
-    seen: u64,
+    seen_sync_failures: u64,
 }
 
 /// Files that are to outlast a power cut.
-const LASTING: c_int =
+const DURABLE_FILES: c_int =
     ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL;
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
@@ -72,7 +72,7 @@ fn register() -> Result<(), &'static str> {
         }
         let mut table = *system;
         table.iVersion = table.iVersion.min(2);
-        table.szOsFile += c_int::try_from(size_of::<Open>()).unwrap_or(0);
+        table.szOsFile += c_int::try_from(size_of::<OpenFile>()).unwrap_or(0);
         table.pNext = null_mut();
         table.zName = c"turnwire-faulty".as_ptr();
         table.pAppData = system.cast();
@@ -93,7 +93,7 @@ fn register() -> Result<(), &'static str> {
 /// # Safety
 ///
 /// `vfs` is the table of [`register`].
-unsafe fn under(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
+unsafe fn system_vfs(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
     // SAFETY: `register` put the system's table there.
     unsafe { (*vfs).pAppData.cast() }
 }
@@ -108,7 +108,7 @@ unsafe fn system<'a>(
 ) -> (*mut ffi::sqlite3_file, &'a ffi::sqlite3_io_methods) {
     // SAFETY: `szOsFile` made room for both, and `open` succeeded only with methods in place.
     unsafe {
-        let inner = file.cast::<Open>().add(1).cast::<ffi::sqlite3_file>();
+        let inner = file.cast::<OpenFile>().add(1).cast::<ffi::sqlite3_file>();
         (inner, &*(*inner).pMethods)
     }
 }
@@ -117,9 +117,9 @@ unsafe fn system<'a>(
 ///
 /// `file` was opened by [`open`], and no other use of it is under way: SQLite uses a file from one
 /// thread at a time.
-unsafe fn known<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a mut Known> {
+unsafe fn tracked_file<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a mut TrackedFile> {
     // SAFETY: `open` put a box there, which `close` frees.
-    unsafe { (*file.cast::<Open>()).known.as_mut() }
+    unsafe { (*file.cast::<OpenFile>()).tracked.as_mut() }
 }
 
 /// # Safety
@@ -131,7 +131,7 @@ unsafe fn path<'a>(name: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(name.to_bytes()))
 }
 
-fn place(offset: i64) -> usize {
+fn to_usize(offset: i64) -> usize {
     usize::try_from(offset).unwrap_or(0)
 }
 
@@ -160,10 +160,10 @@ unsafe extern "C" fn open(
     // SAFETY: SQLite gives the table that was registered, room for a file, and a name that lives
     // until the file is closed or none.
     unsafe {
-        let system = under(vfs);
-        let made = file.cast::<Open>();
+        let system = system_vfs(vfs);
+        let made = file.cast::<OpenFile>();
         (*made).base.pMethods = ptr::null();
-        (*made).known = null_mut();
+        (*made).tracked = null_mut();
         let inner = made.add(1).cast::<ffi::sqlite3_file>();
         let open = || {
             let code = match (*system).xOpen {
@@ -172,8 +172,8 @@ unsafe extern "C" fn open(
             };
             if code == ffi::SQLITE_OK { Ok(()) } else { Err(code) }
         };
-        let lasts = flags & LASTING != 0 && !name.is_null();
-        let disk = lasts.then(|| path(name)).and_then(|path| Some((path, mounts::of(path)?)));
+        let lasts = flags & DURABLE_FILES != 0 && !name.is_null();
+        let disk = lasts.then(|| path(name)).and_then(|path| Some((path, mounts::find_disk(path)?)));
         match disk {
             None => {
                 if let Err(code) = open() {
@@ -182,8 +182,8 @@ unsafe extern "C" fn open(
             }
             Some((path, state)) => match state.open(path, open) {
                 Ok(seen) => {
-                    let known = Known { state, path: path.to_owned(), seen };
-                    (*made).known = Box::into_raw(Box::new(known));
+                    let known = TrackedFile { state, path: path.to_owned(), seen_sync_failures: seen };
+                    (*made).tracked = Box::into_raw(Box::new(known));
                 }
                 Err(OpenError::Refused) => return ffi::SQLITE_CANTOPEN,
                 Err(OpenError::System(code)) => return code,
@@ -201,13 +201,13 @@ unsafe extern "C" fn delete(
 ) -> c_int {
     // SAFETY: SQLite gives the table that was registered, and a name.
     unsafe {
-        let system = under(vfs);
+        let system = system_vfs(vfs);
         let delete = || match (*system).xDelete {
             Some(delete) => delete(system, name, sync_folder),
             None => ffi::SQLITE_IOERR_DELETE,
         };
         let path = path(name);
-        match mounts::of(path) {
+        match mounts::find_disk(path) {
             None => delete(),
             Some(state) => {
                 let done = state.delete(path, sync_folder != 0, delete);
@@ -225,7 +225,7 @@ unsafe extern "C" fn access(
 ) -> c_int {
     // SAFETY: passed on as it came, with the table that the function belongs to.
     unsafe {
-        let system = under(vfs);
+        let system = system_vfs(vfs);
         match (*system).xAccess {
             Some(access) => access(system, name, flags, out),
             None => ffi::SQLITE_IOERR_ACCESS,
@@ -241,7 +241,7 @@ unsafe extern "C" fn full_pathname(
 ) -> c_int {
     // SAFETY: passed on as it came, with the table that the function belongs to.
     unsafe {
-        let system = under(vfs);
+        let system = system_vfs(vfs);
         match (*system).xFullPathname {
             Some(full) => full(system, name, len, out),
             None => ffi::SQLITE_CANTOPEN,
@@ -253,10 +253,10 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     let code = passed_on!(file, xClose);
     // SAFETY: the box is from `open`, and a closed file is not used again.
     unsafe {
-        let made = file.cast::<Open>();
-        if !(*made).known.is_null() {
-            Box::from_raw((*made).known).state.close();
-            (*made).known = null_mut();
+        let made = file.cast::<OpenFile>();
+        if !(*made).tracked.is_null() {
+            Box::from_raw((*made).tracked).state.close();
+            (*made).tracked = null_mut();
         }
         (*made).base.pMethods = ptr::null();
     }
@@ -270,19 +270,19 @@ unsafe extern "C" fn read(
     offset: i64,
 ) -> c_int {
     // SAFETY: SQLite gives a file that is open.
-    let reading = match unsafe { known(file) } {
-        Some(known) => known.state.read(place(len.into())),
-        None => Ok(Reading::All),
+    let reading = match unsafe { tracked_file(file) } {
+        Some(known) => known.state.read(to_usize(len.into())),
+        None => Ok(ReadOutcome::All),
     };
     let short = match reading {
         Err(_) => return ffi::SQLITE_IOERR_READ,
-        Ok(Reading::All) => return passed_on!(file, xRead, to, len, offset),
-        Ok(Reading::Short(short)) => short,
+        Ok(ReadOutcome::All) => return passed_on!(file, xRead, to, len, offset),
+        Ok(ReadOutcome::Short(short)) => short,
     };
     let code = passed_on!(file, xRead, to, len, offset);
     if code == ffi::SQLITE_OK {
         // SAFETY: `to` has room for `len` bytes, and `short` is less.
-        unsafe { to.cast::<u8>().add(short).write_bytes(0, place(len.into()) - short) };
+        unsafe { to.cast::<u8>().add(short).write_bytes(0, to_usize(len.into()) - short) };
         return ffi::SQLITE_IOERR_SHORT_READ;
     }
     code
@@ -295,29 +295,29 @@ unsafe extern "C" fn write(
     offset: i64,
 ) -> c_int {
     // SAFETY: SQLite gives a file that is open.
-    let Some(known) = (unsafe { known(file) }) else {
+    let Some(known) = (unsafe { tracked_file(file) }) else {
         return passed_on!(file, xWrite, from, len, offset);
     };
     // SAFETY: SQLite gives `len` bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), place(len.into())) };
+    let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), to_usize(len.into())) };
     let write = |part: usize| {
         let part = c_int::try_from(part).unwrap_or(len);
         passed_on!(file, xWrite, from, part, offset)
     };
-    match known.state.write(&known.path, place(offset), bytes, write) {
-        (Written::All, code) => code,
-        (Written::Part(_, Refusal::Full), _) => ffi::SQLITE_FULL,
-        (Written::Part(_, Refusal::Failed), _) => ffi::SQLITE_IOERR_WRITE,
+    match known.state.write(&known.path, to_usize(offset), bytes, write) {
+        (WriteOutcome::All, code) => code,
+        (WriteOutcome::Part(_, DiskError::Full), _) => ffi::SQLITE_FULL,
+        (WriteOutcome::Part(_, DiskError::Failed), _) => ffi::SQLITE_IOERR_WRITE,
     }
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, len: i64) -> c_int {
     // SAFETY: SQLite gives a file that is open.
-    let Some(known) = (unsafe { known(file) }) else {
+    let Some(known) = (unsafe { tracked_file(file) }) else {
         return passed_on!(file, xTruncate, len);
     };
     let truncate = || passed_on!(file, xTruncate, len);
-    match known.state.truncate(&known.path, place(len), truncate) {
+    match known.state.truncate(&known.path, to_usize(len), truncate) {
         Ok(code) => code,
         Err(_) => ffi::SQLITE_IOERR_TRUNCATE,
     }
@@ -326,8 +326,8 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, len: i64) -> c_int {
 /// The system is not asked to sync: no power is cut but the disk's own.
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int {
     // SAFETY: SQLite gives a file that is open.
-    let Some(known) = (unsafe { known(file) }) else { return ffi::SQLITE_OK };
-    match known.state.sync(&known.path, &mut known.seen) {
+    let Some(known) = (unsafe { tracked_file(file) }) else { return ffi::SQLITE_OK };
+    match known.state.sync(&known.path, &mut known.seen_sync_failures) {
         Ok(()) => ffi::SQLITE_OK,
         Err(_) => ffi::SQLITE_IOERR_FSYNC,
     }

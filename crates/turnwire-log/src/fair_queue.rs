@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn limits_hold_in_any_order_of_calls() {
-        turnwire_testkit::check("limits_hold_in_any_order_of_calls", 200, |rng| {
+        turnwire_testkit::check_property("limits_hold_in_any_order_of_calls", 200, |rng| {
             let (total, per_tenant) = (rng.usize(1..6), rng.usize(1..4));
             let queue = FairQueue::new(total, per_tenant);
             let mut held: Vec<(&str, FairPermit)> = Vec::new();

@@ -43,7 +43,7 @@ impl OpenReply {
             ids: EventIds::default(),
             first,
             agent: event.agent.clone(),
-            of_sub_agent: event.is_of_sub_agent(),
+            of_sub_agent: event.is_from_sub_agent(),
             waiting: Vec::new(),
             calls: ModelCalls::default(),
             cost: None,
@@ -103,7 +103,7 @@ impl OpenReply {
 
     /// Notes which calls wait, and what the model took, after an event that may have changed it.
     fn note_waiting(&mut self, event: &Event<'_>) {
-        self.calls.see(event);
+        self.calls.observe(event);
         if let Some(cost) = Cost::of(event) {
             self.cost = Some(self.cost.unwrap_or_default().plus(cost));
         }
@@ -570,7 +570,7 @@ impl<'s> Tx<'s> {
             first: Some(seq),
             last: Some(seq),
             event_id: event.id.to_string(),
-            of_sub_agent: event.is_of_sub_agent(),
+            of_sub_agent: event.is_from_sub_agent(),
         };
         self.messages.push(projection::stored(&msg, place));
         live.remember(msg.id().to_owned(), Known::Whole(event.id.to_string()));

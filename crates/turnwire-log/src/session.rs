@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use turnwire_core::event::SubAgent;
-use turnwire_core::{Cursor, Event, EventIds, EventKind, Msg, Seq};
+use turnwire_core::{FoldCursor, Event, EventIds, EventKind, Msg, Seq};
 
 /// How much is read of the log at a time where all of it is wanted.
 const CHUNK: usize = 1 << 20;
@@ -114,7 +114,7 @@ impl Snapshot {
 
 impl OpenReply {
     /// What the fold needs to go on with the message.
-    pub fn cursor(&self) -> Cursor {
+    pub fn cursor(&self) -> FoldCursor {
         self.msg.cursor()
     }
 }

@@ -9,7 +9,7 @@ use turnwire_log::store::{
     StoredMessage,
 };
 use turnwire_log::{Log, MemoryStore, Session};
-use turnwire_testkit::{check, one_in, stream};
+use turnwire_testkit::{check_property, one_in, stream};
 
 async fn session(log: &Log) -> Arc<Session> {
     let new = NewSession {
@@ -59,13 +59,13 @@ async fn messages(store: &dyn Store) -> Vec<StoredMessage> {
 
 #[test]
 fn what_was_folded_as_it_came_is_found_healthy() {
-    check("what_was_folded_as_it_came", 200, |rng| {
+    check_property("what_was_folded_as_it_came", 200, |rng| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let log = Log::new(Arc::new(MemoryStore::default()), "test");
             let session = session(&log).await;
             publish(&session, &[said("u"), said("v"), supersede("u")]).await;
-            let (events, _) = stream::replies(rng);
+            let (events, _) = stream::random_replies(rng);
             let cut = rng.usize(..=events.len());
             publish(&session, &events[..cut]).await;
             if one_in(rng, 2) {
@@ -80,14 +80,14 @@ fn what_was_folded_as_it_came_is_found_healthy() {
 
 #[test]
 fn whatever_happened_to_messages_they_are_made_again() {
-    check("whatever_happened_to_messages", 200, |rng| {
+    check_property("whatever_happened_to_messages", 200, |rng| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let log = Log::new(Arc::new(MemoryStore::default()), "test");
             let store = &**log.store();
             let session = session(&log).await;
             publish(&session, &[said("u"), said("v"), supersede("u")]).await;
-            publish(&session, &stream::replies(rng).0).await;
+            publish(&session, &stream::random_replies(rng).0).await;
             let healthy = messages(store).await;
             let mut broken = healthy[rng.usize(..healthy.len())].clone();
             let mut outdated = false;

@@ -9,7 +9,7 @@ use turnwire_log::store::{
 };
 use turnwire_log::transfer::{Existing, Imported, Importing, Problem, export, import};
 use turnwire_log::{Log, MemoryStore, Session};
-use turnwire_testkit::{check, stream};
+use turnwire_testkit::{check_property, stream};
 
 fn store() -> Arc<dyn Store> {
     Arc::new(MemoryStore::default())
@@ -240,7 +240,7 @@ async fn what_is_no_export_is_one_problem() {
 
 #[test]
 fn any_log_comes_back() {
-    check("any_log_comes_back", 60, |rng| {
+    check_property("any_log_comes_back", 60, |rng| {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         runtime.block_on(async {
@@ -248,7 +248,7 @@ fn any_log_comes_back() {
             let log = Log::new(from.clone(), "test");
             for n in 0..rng.usize(1..20) {
                 let session = session(&log, "t", &format!("s{n}")).await;
-                let (events, _) = stream::replies(rng);
+                let (events, _) = stream::random_replies(rng);
                 let lines: Vec<String> = events.iter().map(Event::to_json).collect();
                 publish(&session, &lines.iter().map(String::as_str).collect::<Vec<_>>()).await;
             }

@@ -49,7 +49,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::Replier;
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, FinishedReason};
 use turnwire_log::store::{SessionNo, SessionRecord, Status};
 use turnwire_log::{Log, OpenReply, Result, Session, Tx};
@@ -107,7 +107,7 @@ impl Turns {
             working: watch::Sender::new(0),
             answers: Mutex::default(),
             deadlines: Deadlines::default(),
-            process: System.id(),
+            process: SystemStamp.id(),
             over: CancellationToken::new(),
         })
     }

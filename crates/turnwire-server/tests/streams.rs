@@ -9,7 +9,7 @@ use turnwire_core::{Event, Fields, FinishedReason, Folder, Msg, Seq};
 use turnwire_log::store::{MessageQuery, NewSession, SessionKey};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::stream::{Framing, Merge, Shape, Shared, Start, Until, Watcher, place};
-use turnwire_testkit::{Rng, check, stream};
+use turnwire_testkit::{Rng, check_property, stream};
 use turnwire_wires::Wire;
 
 fn shared() -> Arc<Shared> {
@@ -119,7 +119,7 @@ async fn watch(session: Arc<Session>, shared: Arc<Shared>, mut rng: Rng, last: u
 
 #[test]
 fn law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has() {
-    check("law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has", 60, |rng| {
+    check_property("law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has", 60, |rng| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -127,7 +127,7 @@ fn law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has() {
             .unwrap();
         let (mut events, mut replies) = (Vec::new(), 0);
         for _ in 0..rng.usize(1..6) {
-            let (more, messages) = stream::replies(rng);
+            let (more, messages) = stream::random_replies(rng);
             replies += messages.len();
             events.extend(more);
         }
@@ -172,9 +172,9 @@ fn law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has() {
 
 #[test]
 fn on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled() {
-    check("on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled", 20, |rng| {
-        let mut events = turnwire_testkit::reply(rng, "0a").events;
-        events.extend(turnwire_testkit::reply(rng, "0b").events);
+    check_property("on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled", 20, |rng| {
+        let mut events = turnwire_testkit::random_reply(rng, "0a").events;
+        events.extend(turnwire_testkit::random_reply(rng, "0b").events);
         let log = Log::new(Arc::new(MemoryStore::default()), "test");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

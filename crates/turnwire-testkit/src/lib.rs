@@ -29,7 +29,7 @@ pub mod stream;
 pub mod values;
 
 pub use fastrand::Rng;
-pub use reply::{Reply, reply};
+pub use reply::{GeneratedReply, random_reply};
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -40,7 +40,7 @@ struct Readme;
 
 /// Runs a property over many random cases. The seed of a case that fails is printed, and
 /// `TURNWIRE_SEED` runs that one again.
-pub fn check(name: &str, cases: u64, property: impl Fn(&mut Rng)) {
+pub fn check_property(name: &str, cases: u64, property: impl Fn(&mut Rng)) {
     let given = std::env::var("TURNWIRE_SEED").ok().and_then(|seed| seed.parse().ok());
     let first = given.unwrap_or_else(|| fastrand::u64(..u64::MAX - cases));
     let cases = if given.is_some() { 1 } else { cases };

@@ -10,6 +10,6 @@ pub mod http;
 pub mod proxy;
 pub mod sse;
 
-pub use http::{Answer, Incoming, call};
+pub use http::{HttpResponse, StreamingResponse, send_http};
 pub use proxy::Proxy;
-pub use sse::{Frame, Sse};
+pub use sse::{Frame, SseParser};

@@ -25,7 +25,7 @@ use turnwire_core::{
 
 /// The events of a reply, and the message that they must become.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct GeneratedReply {
     /// The events in order, with ids and times, without seqs.
     pub events: Vec<Event<'static>>,
     /// What they fold to.
@@ -46,37 +46,37 @@ fn step(kind: impl Into<EventKind<'static>>) -> Step {
 }
 
 impl Step {
-    fn does(mut self, effect: impl FnOnce(&mut Vec<ContentBlock>, &str) + 'static) -> Self {
+    fn with_effect(mut self, effect: impl FnOnce(&mut Vec<ContentBlock>, &str) + 'static) -> Self {
         self.effect = Some(Box::new(effect));
         self
     }
 }
 
 /// A random reply of this id.
-pub fn reply(rng: &mut Rng, id: &str) -> Reply {
-    let mut plan = Plan { rng, blocks: 0, started: false };
+pub fn random_reply(rng: &mut Rng, id: &str) -> GeneratedReply {
+    let mut plan = BlockScripts { rng, blocks: 0, started: false };
     let rounds = plan.rng.usize(..4);
-    let mut maker = Maker::new(id, plan.rng.u32(..));
+    let mut maker = ReplyBuilder::new(id, plan.rng.u32(..));
     let name = text(plan.rng);
     if !one_in(plan.rng, 8) {
-        let start = ReplyStart { session_id: "s".to_owned(), name: name.clone(), ..start() };
+        let start = ReplyStart { session_id: "s".to_owned(), name: name.clone(), ..anonymous_start() };
         maker.name = name;
         plan.started = true;
         maker.emit(plan.rng, step(start));
     }
     for _ in 0..rounds {
-        maker.round(&mut plan);
+        maker.emit_model_call(&mut plan);
     }
     let finish = !one_in(plan.rng, 6);
     maker.finish(plan.rng, finish)
 }
 
-fn start() -> ReplyStart {
+fn anonymous_start() -> ReplyStart {
     ReplyStart { session_id: String::new(), name: String::new(), role: Role::Assistant }
 }
 
 /// Puts steps into events, and their effects into the message.
-struct Maker {
+struct ReplyBuilder {
     id: String,
     name: String,
     clock: u32,
@@ -85,7 +85,7 @@ struct Maker {
     usage: Option<Usage>,
 }
 
-impl Maker {
+impl ReplyBuilder {
     fn new(id: &str, clock: u32) -> Self {
         Self {
             id: id.to_owned(),
@@ -113,9 +113,9 @@ impl Maker {
     }
 
     /// One model call and its tools. Blocks begin in order, and may be open at the same time.
-    fn round(&mut self, plan: &mut Plan<'_>) {
+    fn emit_model_call(&mut self, plan: &mut BlockScripts<'_>) {
         self.emit(plan.rng, step(ModelCallStart { model_name: "m".to_owned() }));
-        let mut waiting: Vec<Vec<Step>> = (0..plan.rng.usize(..4)).map(|_| plan.script()).collect();
+        let mut waiting: Vec<Vec<Step>> = (0..plan.rng.usize(..4)).map(|_| plan.random_script()).collect();
         waiting.reverse();
         let mut open: Vec<std::vec::IntoIter<Step>> = Vec::new();
         while !(waiting.is_empty() && open.is_empty()) {
@@ -123,7 +123,7 @@ impl Maker {
                 open.extend(waiting.pop().map(Vec::into_iter));
             }
             if one_in(plan.rng, 12) {
-                let noise = plan.no_content();
+                let noise = plan.without_content();
                 self.emit(plan.rng, noise);
             }
             if open.is_empty() {
@@ -135,7 +135,7 @@ impl Maker {
                 None => drop(open.remove(at)),
             }
         }
-        let discarded = plan.script_to_discard();
+        let discarded = plan.discarded_script();
         let mut discard = Vec::new();
         if let Some((id, steps)) = discarded {
             for step in steps {
@@ -158,7 +158,7 @@ impl Maker {
         self.emit(plan.rng, step(end));
     }
 
-    fn finish(mut self, rng: &mut Rng, finish: bool) -> Reply {
+    fn finish(mut self, rng: &mut Rng, finish: bool) -> GeneratedReply {
         let mut builder = Msg::builder(Role::Assistant).id(self.id.clone());
         if finish {
             let reason = pick(
@@ -210,19 +210,19 @@ impl Maker {
             .content(self.content)
             .build()
             .expect("an assistant's message may hold anything");
-        Reply { events: self.events, message }
+        GeneratedReply { events: self.events, message }
     }
 }
 
 /// Makes the scripts of blocks.
-struct Plan<'r> {
+struct BlockScripts<'r> {
     rng: &'r mut Rng,
     blocks: u32,
     /// Whether there was a start.
     started: bool,
 }
 
-impl Plan<'_> {
+impl BlockScripts<'_> {
     fn id(&mut self) -> String {
         self.blocks += 1;
         // Sometimes short, always its own.
@@ -233,7 +233,7 @@ impl Plan<'_> {
         }
     }
 
-    fn script(&mut self) -> Vec<Step> {
+    fn random_script(&mut self) -> Vec<Step> {
         match self.rng.u8(..9) {
             0 | 1 => self.text(),
             2 => self.thinking(),
@@ -245,13 +245,13 @@ impl Plan<'_> {
     }
 
     /// Something that changes no block.
-    fn no_content(&mut self) -> Step {
+    fn without_content(&mut self) -> Step {
         match self.rng.u8(..5) {
             0 => step(EventKind::Unknown("X_LATER_VERSION".into())),
             1 => step(Custom { name: "x".to_owned(), value: CustomValue::default() }),
             2 => step(UserInterrupt {}),
             // A reply that goes on after a pause says so again; only its first start counts.
-            3 if self.started => step(ReplyStart { name: "x_again".to_owned(), ..start() }),
+            3 if self.started => step(ReplyStart { name: "x_again".to_owned(), ..anonymous_start() }),
             _ => step(ExceedMaxIters { name: text(self.rng) }),
         }
     }
@@ -270,7 +270,7 @@ impl Plan<'_> {
 
     fn text(&mut self) -> Vec<Step> {
         let (id, extra) = (self.id(), self.extra());
-        let (pieces, mut whole) = self.pieces();
+        let (pieces, mut whole) = self.text_pieces();
         let mut steps = Vec::new();
         let replaced = one_in(self.rng, 6).then(|| text(self.rng));
         let ends = !one_in(self.rng, 6);
@@ -281,7 +281,7 @@ impl Plan<'_> {
             Text::from(id.clone()),
             TextBlock { id: id.clone(), text: whole, ..TextBlock::default() },
         );
-        steps.push(step(TextBlockStart { block_id: block_id.clone() }).does(move |content, at| {
+        steps.push(step(TextBlockStart { block_id: block_id.clone() }).with_effect(move |content, at| {
             content.push(TextBlock { created_at: at.to_owned(), ..block }.into());
         }));
         for delta in pieces {
@@ -290,8 +290,8 @@ impl Plan<'_> {
         if ends {
             let signature = extra.raw("signature").cloned();
             let end = TextBlockEnd { block_id, text: replaced.map(Text::from), extra };
-            steps.push(step(end).does(move |content, at| {
-                change(content, &id, |block: &mut ContentBlock| {
+            steps.push(step(end).with_effect(move |content, at| {
+                change_block(content, &id, |block: &mut ContentBlock| {
                     if let ContentBlock::Text(block) = block {
                         block.finished_at = Some(at.to_owned());
                         if let Some(signature) = signature {
@@ -306,10 +306,10 @@ impl Plan<'_> {
 
     fn thinking(&mut self) -> Vec<Step> {
         let (id, extra) = (self.id(), self.extra());
-        let (pieces, thinking) = self.pieces();
+        let (pieces, thinking) = self.text_pieces();
         let block_id = Text::from(id.clone());
         let block = ThinkingBlock { id: id.clone(), thinking, ..ThinkingBlock::default() };
-        let mut steps = vec![step(ThinkingBlockStart { block_id: block_id.clone() }).does(
+        let mut steps = vec![step(ThinkingBlockStart { block_id: block_id.clone() }).with_effect(
             move |content, at| {
                 content.push(ThinkingBlock { created_at: at.to_owned(), ..block }.into());
             },
@@ -319,8 +319,8 @@ impl Plan<'_> {
                 .push(step(ThinkingBlockDelta { block_id: block_id.clone(), delta: delta.into() }));
         }
         let signature = extra.raw("signature").cloned();
-        steps.push(step(ThinkingBlockEnd { block_id, extra }).does(move |content, at| {
-            change(content, &id, |block| {
+        steps.push(step(ThinkingBlockEnd { block_id, extra }).with_effect(move |content, at| {
+            change_block(content, &id, |block| {
                 if let ContentBlock::Thinking(block) = block {
                     block.finished_at = Some(at.to_owned());
                     if let Some(signature) = signature {
@@ -336,21 +336,21 @@ impl Plan<'_> {
         let (id, media_type) = (self.id(), Some("image/png".to_owned()));
         let block_id = Text::from(id.clone());
         let name = self.rng.bool().then(|| text(self.rng));
-        let (chunks, source) = self.chunks();
+        let (chunks, source) = self.data_chunks();
         let block =
             DataBlock { id: id.clone(), name: name.clone(), ..DataBlock::from_source(source) };
         let begin =
             DataBlockStart { block_id: block_id.clone(), media_type: media_type.clone(), name };
-        let mut steps = vec![step(begin).does(move |content, at| {
+        let mut steps = vec![step(begin).with_effect(move |content, at| {
             content.push(DataBlock { created_at: at.to_owned(), ..block }.into());
         })];
         for chunk in chunks {
             let media_type = media_type.clone();
             steps.push(step(DataBlockDelta { block_id: block_id.clone(), media_type, chunk }));
         }
-        steps.push(step(DataBlockEnd { block_id, extra: self.extra_off() }).does(
+        steps.push(step(DataBlockEnd { block_id, extra: self.ignored_extra() }).with_effect(
             move |content, at| {
-                change(content, &id, |block| {
+                change_block(content, &id, |block| {
                     if let ContentBlock::Data(block) = block {
                         block.finished_at = Some(at.to_owned());
                     }
@@ -361,7 +361,7 @@ impl Plan<'_> {
     }
 
     /// Additions that a block never takes over.
-    fn extra_off(&mut self) -> Fields {
+    fn ignored_extra(&mut self) -> Fields {
         let mut extra = Fields::default();
         if self.rng.bool() {
             extra.insert("source", "x_other");
@@ -377,7 +377,7 @@ impl Plan<'_> {
             source: self.rng.bool().then(|| text(self.rng)),
             ..HintBlock::default()
         };
-        vec![step(Hint::from(block.clone())).does(move |content, at| {
+        vec![step(Hint::from(block.clone())).with_effect(move |content, at| {
             let (created_at, finished_at) = (at.to_owned(), Some(at.to_owned()));
             content.push(HintBlock { created_at, finished_at, ..block }.into());
         })]
@@ -387,7 +387,7 @@ impl Plan<'_> {
         let mut fields = values::unknown_block(self.rng);
         fields.insert("id", self.id());
         let block = ContentBlock::Other(fields);
-        vec![step(Block { block: Box::new(block.clone()) }).does(move |content, _| {
+        vec![step(Block { block: Box::new(block.clone()) }).with_effect(move |content, _| {
             content.push(block);
         })]
     }
@@ -398,28 +398,28 @@ impl Plan<'_> {
         let mut steps = self.call(&id);
         match self.rng.u8(..8) {
             0 => {}
-            1 => steps.push(self.ask(&id)),
+            1 => steps.push(self.require_confirm(&id)),
             2 => {
-                steps.push(self.ask(&id));
-                steps.push(self.answer(&id, true));
+                steps.push(self.require_confirm(&id));
+                steps.push(self.confirm(&id, true));
                 steps.extend(self.result(&id, ToolResultState::Success, false));
             }
             3 => {
-                steps.push(self.ask(&id));
-                steps.push(self.answer(&id, false));
+                steps.push(self.require_confirm(&id));
+                steps.push(self.confirm(&id, false));
                 // Too late: nothing changes any more.
-                steps.push(late(step(answer(&id, true, "{\"late\":1}"))));
+                steps.push(late(step(confirm_result(&id, true, "{\"late\":1}"))));
                 steps.extend(self.result(&id, ToolResultState::Denied, false));
             }
             4 => steps.extend(self.result(&id, ToolResultState::Running, true)),
             5 => {
-                steps.push(outside(&id));
-                steps.push(self.external(&id));
+                steps.push(require_external(&id));
+                steps.push(self.external_result(&id));
             }
             6 => {
                 let mut result = self.result(&id, ToolResultState::Interrupted, false);
-                result.push(late(step(RequireUserConfirm { tool_calls: vec![bare(&id)] })));
-                result.push(late(step(RequireExternalExecution { tool_calls: vec![bare(&id)] })));
+                result.push(late(step(RequireUserConfirm { tool_calls: vec![bare_call(&id)] })));
+                result.push(late(step(RequireExternalExecution { tool_calls: vec![bare_call(&id)] })));
                 result.push(late(step(ExternalExecutionResult {
                     execution_results: vec![ToolResult::success(id.clone(), "late")],
                 })));
@@ -431,47 +431,47 @@ impl Plan<'_> {
     }
 
     fn call(&mut self, id: &str) -> Vec<Step> {
-        let (pieces, input) = self.pieces();
+        let (pieces, input) = self.text_pieces();
         let name = text(self.rng);
         let (call_id, key) = (Text::from(id.to_owned()), id.to_owned());
         let begin =
             ToolCallStart { tool_call_id: call_id.clone(), tool_call_name: name.clone().into() };
         let call = ToolCall::new(id, name, input);
-        let mut steps = vec![step(begin).does(move |content, at| {
+        let mut steps = vec![step(begin).with_effect(move |content, at| {
             content.push(ToolCall { created_at: at.to_owned(), ..call }.into());
         })];
         for delta in pieces {
             steps.push(step(ToolCallDelta { tool_call_id: call_id.clone(), delta: delta.into() }));
         }
         let extra = Fields::default();
-        steps.push(step(ToolCallEnd { tool_call_id: call_id, extra }).does(move |content, at| {
-            call_of(content, &key, |call| call.finished_at = Some(at.to_owned()));
+        steps.push(step(ToolCallEnd { tool_call_id: call_id, extra }).with_effect(move |content, at| {
+            change_call(content, &key, |call| call.finished_at = Some(at.to_owned()));
         }));
         steps
     }
 
-    fn ask(&mut self, id: &str) -> Step {
+    fn require_confirm(&mut self, id: &str) -> Step {
         let rules = vec![values::rule(self.rng)];
-        let asked = ToolCall { suggested_rules: rules.clone(), ..bare(id) };
+        let asked = ToolCall { suggested_rules: rules.clone(), ..bare_call(id) };
         let id = id.to_owned();
         // Another call in the list, of which this message knows nothing, is no hindrance.
         let mut tool_calls = vec![asked];
         if self.rng.bool() {
-            tool_calls.insert(0, bare("x_elsewhere"));
+            tool_calls.insert(0, bare_call("x_elsewhere"));
         }
-        step(RequireUserConfirm { tool_calls }).does(move |content, _| {
-            call_of(content, &id, |call| {
+        step(RequireUserConfirm { tool_calls }).with_effect(move |content, _| {
+            change_call(content, &id, |call| {
                 call.state = ToolCallState::Asking;
                 call.suggested_rules = rules;
             });
         })
     }
 
-    fn answer(&mut self, id: &str, confirmed: bool) -> Step {
+    fn confirm(&mut self, id: &str, confirmed: bool) -> Step {
         let edited = if self.rng.bool() { "{\"edited\":true}" } else { "" };
         let id = id.to_owned();
-        step(answer(&id, confirmed, edited)).does(move |content, _| {
-            call_of(content, &id, |call| {
+        step(confirm_result(&id, confirmed, edited)).with_effect(move |content, _| {
+            change_call(content, &id, |call| {
                 if confirmed && !edited.is_empty() {
                     edited.clone_into(&mut call.input);
                 }
@@ -482,7 +482,7 @@ impl Plan<'_> {
     }
 
     /// The result of a call executed outside, which no start has announced.
-    fn external(&mut self, id: &str) -> Step {
+    fn external_result(&mut self, id: &str) -> Step {
         let result = ToolResult {
             output: values::payload(self.rng),
             rest: values::unknown_fields(self.rng),
@@ -490,10 +490,10 @@ impl Plan<'_> {
         };
         let id = id.to_owned();
         let event = ExternalExecutionResult { execution_results: vec![result.clone()] };
-        step(event).does(move |content, at| {
+        step(event).with_effect(move |content, at| {
             let (created_at, finished_at) = (at.to_owned(), Some(at.to_owned()));
             content.push(ToolResult { created_at, finished_at, ..result }.into());
-            call_of(content, &id, |call| call.state = ToolCallState::Finished);
+            change_call(content, &id, |call| call.state = ToolCallState::Finished);
         })
     }
 
@@ -503,17 +503,17 @@ impl Plan<'_> {
             ToolResultStart { tool_call_id: call_id.clone(), tool_call_name: "tool".into() };
         let result =
             ToolResult { id: id.to_owned(), name: "tool".to_owned(), ..ToolResult::default() };
-        let mut steps = vec![step(begin).does(move |content, at| {
+        let mut steps = vec![step(begin).with_effect(move |content, at| {
             content.push(ToolResult { created_at: at.to_owned(), ..result }.into());
         })];
         if external {
-            steps.push(outside(id));
+            steps.push(require_external(id));
             let event = ExternalExecutionResult {
                 execution_results: vec![ToolResult::success(id, "left to the deltas")],
             };
             let key = key.clone();
-            steps.push(step(event).does(move |content, _| {
-                call_of(content, &key, |call| call.state = ToolCallState::Finished);
+            steps.push(step(event).with_effect(move |content, _| {
+                change_call(content, &key, |call| call.state = ToolCallState::Finished);
             }));
         }
         for _ in 0..self.rng.usize(..4) {
@@ -524,25 +524,25 @@ impl Plan<'_> {
             end.metadata.insert("took", self.rng.u8(..));
         }
         let metadata = end.metadata.clone();
-        steps.push(end.does(move |content, at| {
-            result_of(content, &key, |result| {
+        steps.push(end.with_effect(move |content, at| {
+            change_result(content, &key, |result| {
                 result.state = state;
                 result.metadata = metadata;
                 result.finished_at = Some(at.to_owned());
             });
-            call_of(content, &key, |call| call.state = ToolCallState::Finished);
+            change_call(content, &key, |call| call.state = ToolCallState::Finished);
         }));
         steps
     }
 
     fn text_part(&mut self, id: &str) -> Vec<Step> {
-        let (mut pieces, _) = self.pieces();
+        let (mut pieces, _) = self.text_pieces();
         pieces.push(text(self.rng));
         let steps = pieces.into_iter().map(|delta| {
             let (key, tool_call_id) = (id.to_owned(), Text::from(id.to_owned()));
             let event = ToolResultTextDelta { tool_call_id, delta: delta.clone().into() };
-            step(event).does(move |content, at| {
-                result_of(content, &key, |result| {
+            step(event).with_effect(move |content, at| {
+                change_result(content, &key, |result| {
                     let Payload::Parts(parts) = &mut result.output else { return };
                     if let Some(Part::Text(block)) = parts.last_mut() {
                         block.text.push_str(&delta);
@@ -561,7 +561,7 @@ impl Plan<'_> {
     }
 
     fn data_part(&mut self, id: &str) -> Vec<Step> {
-        let (chunks, source) = self.chunks();
+        let (chunks, source) = self.data_chunks();
         let (block_id, key) = (self.id(), id.to_owned());
         let mut block = Some(DataBlock { id: block_id.clone(), ..DataBlock::from_source(source) });
         let steps = chunks.into_iter().map(|chunk| {
@@ -572,8 +572,8 @@ impl Plan<'_> {
                 chunk,
             };
             let (key, block) = (key.clone(), block.take());
-            step(event).does(move |content, at| {
-                result_of(content, &key, |result| {
+            step(event).with_effect(move |content, at| {
+                change_result(content, &key, |result| {
                     if let (Payload::Parts(parts), Some(block)) = (&mut result.output, block) {
                         parts.push(Part::Data(DataBlock { created_at: at.to_owned(), ..block }));
                     }
@@ -584,7 +584,7 @@ impl Plan<'_> {
     }
 
     /// Blocks of a model call that broke off, which the end of the call takes out again.
-    fn script_to_discard(&mut self) -> Option<(String, Vec<Step>)> {
+    fn discarded_script(&mut self) -> Option<(String, Vec<Step>)> {
         if !one_in(self.rng, 5) {
             return None;
         }
@@ -598,14 +598,14 @@ impl Plan<'_> {
     }
 
     /// A text, and the deltas that it comes in.
-    fn pieces(&mut self) -> (Vec<String>, String) {
+    fn text_pieces(&mut self) -> (Vec<String>, String) {
         let pieces: Vec<String> = (0..self.rng.usize(..5)).map(|_| text(self.rng)).collect();
         let whole = pieces.concat();
         (pieces, whole)
     }
 
     /// Bytes cut anywhere, padded or not, or a URL; and the source that they become.
-    fn chunks(&mut self) -> (Vec<Chunk<'static>>, Source) {
+    fn data_chunks(&mut self) -> (Vec<Chunk<'static>>, Source) {
         if one_in(self.rng, 5) {
             let url = "https://example.com/a.png";
             let source = DataBlock::url(url, "image/png").source;
@@ -638,21 +638,21 @@ impl Plan<'_> {
     }
 }
 
-fn bare(id: &str) -> ToolCall {
+fn bare_call(id: &str) -> ToolCall {
     ToolCall::new(id, "tool", "")
 }
 
-fn answer(id: &str, confirmed: bool, input: &str) -> UserConfirmResult {
+fn confirm_result(id: &str, confirmed: bool, input: &str) -> UserConfirmResult {
     let tool_call = ToolCall::new(id, "tool", input);
     UserConfirmResult {
         confirm_results: vec![ConfirmResult { confirmed, tool_call, ..ConfirmResult::default() }],
     }
 }
 
-fn outside(id: &str) -> Step {
+fn require_external(id: &str) -> Step {
     let key = id.to_owned();
-    step(RequireExternalExecution { tool_calls: vec![bare(id)] }).does(move |content, _| {
-        call_of(content, &key, |call| call.state = ToolCallState::Submitted);
+    step(RequireExternalExecution { tool_calls: vec![bare_call(id)] }).with_effect(move |content, _| {
+        change_call(content, &key, |call| call.state = ToolCallState::Submitted);
     })
 }
 
@@ -661,13 +661,13 @@ fn late(step: Step) -> Step {
     step
 }
 
-fn change(content: &mut [ContentBlock], id: &str, change: impl FnOnce(&mut ContentBlock)) {
+fn change_block(content: &mut [ContentBlock], id: &str, change: impl FnOnce(&mut ContentBlock)) {
     if let Some(block) = content.iter_mut().find(|block| block.id() == id) {
         change(block);
     }
 }
 
-fn call_of(content: &mut [ContentBlock], id: &str, change: impl FnOnce(&mut ToolCall)) {
+fn change_call(content: &mut [ContentBlock], id: &str, change: impl FnOnce(&mut ToolCall)) {
     let call = content.iter_mut().find_map(|block| match block {
         ContentBlock::ToolCall(call) if call.id == id => Some(call),
         _ => None,
@@ -677,7 +677,7 @@ fn call_of(content: &mut [ContentBlock], id: &str, change: impl FnOnce(&mut Tool
     }
 }
 
-fn result_of(content: &mut [ContentBlock], id: &str, change: impl FnOnce(&mut ToolResult)) {
+fn change_result(content: &mut [ContentBlock], id: &str, change: impl FnOnce(&mut ToolResult)) {
     let result = content.iter_mut().find_map(|block| match block {
         ContentBlock::ToolResult(result) if result.id == id => Some(result),
         _ => None,

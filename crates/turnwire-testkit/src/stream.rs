@@ -1,6 +1,6 @@
 //! Streams: many replies at once, repeats, and what does not belong there.
 
-use crate::reply::{Reply, reply};
+use crate::reply::{GeneratedReply, random_reply};
 use crate::{one_in, pick, values};
 use fastrand::Rng;
 use std::collections::HashSet;
@@ -10,10 +10,10 @@ use turnwire_core::event::{
 use turnwire_core::{Event, EventKind, Fields, Msg, Seq, ToolResultState};
 
 /// Several replies in one stream, and their messages in the order of their first events.
-pub fn replies(rng: &mut Rng) -> (Vec<Event<'static>>, Vec<Msg>) {
+pub fn random_replies(rng: &mut Rng) -> (Vec<Event<'static>>, Vec<Msg>) {
     let first = rng.u64(..);
-    let made: Vec<Reply> =
-        (0..rng.usize(1..4)).map(|at| reply(rng, &format!("{first:031x}{at}"))).collect();
+    let made: Vec<GeneratedReply> =
+        (0..rng.usize(1..4)).map(|at| random_reply(rng, &format!("{first:031x}{at}"))).collect();
     let mut messages: Vec<Msg> = Vec::new();
     let mut open: Vec<(Msg, std::vec::IntoIter<Event<'static>>)> =
         made.into_iter().map(|reply| (reply.message, reply.events.into_iter())).collect();
@@ -35,7 +35,7 @@ pub fn replies(rng: &mut Rng) -> (Vec<Event<'static>>, Vec<Msg>) {
 }
 
 /// Gives every event its place in the log.
-pub fn numbered(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
+pub fn with_seqs(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     for (seq, event) in (1..).zip(&mut events) {
         event.seq = Seq::new(seq);
     }
@@ -96,11 +96,11 @@ pub fn sequential(events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     let mut sorted = Vec::new();
     for at in 0..left.len() {
         let Some(event) = left.get_mut(at).and_then(Option::take) else { continue };
-        let key = started(&event);
+        let key = started_block(&event);
         sorted.push(event);
         let Some(key) = key else { continue };
         for later in left.iter_mut().skip(at + 1) {
-            if later.as_ref().is_some_and(|event| grows(event) == Some(key.clone())) {
+            if later.as_ref().is_some_and(|event| continued_block(event) == Some(key.clone())) {
                 sorted.extend(later.take());
             }
         }
@@ -109,7 +109,7 @@ pub fn sequential(events: Vec<Event<'static>>) -> Vec<Event<'static>> {
 }
 
 /// The same events without what takes back something that was sent: for wires that write as it comes.
-pub fn uncorrected(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
+pub fn without_corrections(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     let mut sent = HashSet::new();
     for event in &mut events {
         match &mut event.kind {
@@ -125,7 +125,7 @@ pub fn uncorrected(mut events: Vec<Event<'static>>) -> Vec<Event<'static>> {
 }
 
 /// What begins: a block or a call, or a result.
-fn started(event: &Event<'_>) -> Option<(bool, String)> {
+fn started_block(event: &Event<'_>) -> Option<(bool, String)> {
     match &event.kind {
         EventKind::TextBlockStart(event) => Some((false, event.block_id.to_string())),
         EventKind::ThinkingBlockStart(event) => Some((false, event.block_id.to_string())),
@@ -137,7 +137,7 @@ fn started(event: &Event<'_>) -> Option<(bool, String)> {
 }
 
 /// What goes on, or ends.
-fn grows(event: &Event<'_>) -> Option<(bool, String)> {
+fn continued_block(event: &Event<'_>) -> Option<(bool, String)> {
     match &event.kind {
         EventKind::TextBlockDelta(event) => Some((false, event.block_id.to_string())),
         EventKind::TextBlockEnd(event) => Some((false, event.block_id.to_string())),

@@ -89,7 +89,7 @@ pub fn json(rng: &mut Rng) -> Json {
 pub fn object(rng: &mut Rng) -> Json {
     let fields: Fields =
         some_of(rng, 2, |rng| (format!("k{}", rng.u8(..9)), json(rng))).into_iter().collect();
-    Json::of(&fields).unwrap_or_else(|_| Json::from(0))
+    Json::from_value(&fields).unwrap_or_else(|_| Json::from(0))
 }
 
 /// Fields that nobody knows, or none. Their names begin with `x_`.
@@ -271,7 +271,7 @@ pub fn block(rng: &mut Rng) -> ContentBlock {
             id: id(rng),
             created_at: time(rng),
             finished_at: maybe(rng, time),
-            rest: signed(rng),
+            rest: provider_fields(rng),
         }
         .into(),
         2 => data_block(rng).into(),
@@ -305,7 +305,7 @@ fn reason(rng: &mut Rng) -> FinishedReason {
 }
 
 /// What a provider added to its thinking.
-fn signed(rng: &mut Rng) -> Fields {
+fn provider_fields(rng: &mut Rng) -> Fields {
     let mut fields = unknown_fields(rng);
     if rng.bool() {
         fields.insert("signature", id(rng));
@@ -392,7 +392,7 @@ fn confirm_result(rng: &mut Rng) -> ConfirmResult {
 }
 
 /// What happened, of every kind, with anything in it.
-pub fn kind(rng: &mut Rng) -> EventKind<'static> {
+pub fn event_kind(rng: &mut Rng) -> EventKind<'static> {
     let block_id = id(rng).into();
     let tool_call_id = id(rng).into();
     let delta = text(rng).into();
@@ -479,7 +479,7 @@ pub fn kind(rng: &mut Rng) -> EventKind<'static> {
 
 /// Any event.
 pub fn event(rng: &mut Rng) -> Event<'static> {
-    let kind = kind(rng);
+    let kind = event_kind(rng);
     let may_be_of_no_reply = matches!(kind, EventKind::ReplyEnd(_)) || !kind.is_part_of_reply();
     let reply_id = if may_be_of_no_reply && one_in(rng, 9) { String::new() } else { id(rng) };
     let mut event = Event::new(reply_id, kind);

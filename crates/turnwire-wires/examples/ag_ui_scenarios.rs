@@ -84,7 +84,7 @@ fn random(seed: u64) -> Result<Value, String> {
             .text("hi")
             .build()
             .unwrap_or_default(),
-        events: stream::numbered(reply(&mut rng, "r").events),
+        events: stream::with_seqs(random_reply(&mut rng, "r").events),
     };
     scenario.events.truncate(rng.usize(..=scenario.events.len()));
     leave_out_open_data(&mut scenario.events);
@@ -113,7 +113,7 @@ fn leave_out_open_data(events: &mut Vec<Event<'static>>) {
         EventKind::DataBlockDelta(delta) => ended.contains(&*delta.block_id),
         _ => true,
     });
-    *events = stream::numbered(std::mem::take(events));
+    *events = stream::with_seqs(std::mem::take(events));
 }
 
 /// The bodies that answer one request each: cut behind every end of a run.

@@ -19,7 +19,7 @@ fn main() -> io::Result<()> {
             let line = json!({
                 "wire": wire.name,
                 "name": conversation.name,
-                "body": body.to::<serde_json::Value>().unwrap(),
+                "body": body.parse_as::<serde_json::Value>().unwrap(),
             });
             writeln!(out, "{line}")?;
         }

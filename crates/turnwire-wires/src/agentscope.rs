@@ -153,7 +153,7 @@ fn accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
     }
     strict::event(&mut strict);
     if (strict != *event || reads_as_another(event))
-        && let Ok(original) = Json::of(event)
+        && let Ok(original) = Json::from_value(event)
     {
         strict.rest.insert(ORIGINAL, original);
     }
@@ -188,7 +188,7 @@ pub fn encode_message(msg: &Msg) -> String {
         return msg.to_json();
     }
     let mut rest = strict.rest().clone();
-    if let Ok(original) = Json::of(msg) {
+    if let Ok(original) = Json::from_value(msg) {
         rest.insert(ORIGINAL, original);
     }
     // The role rules were checked with the same content.
@@ -250,7 +250,7 @@ fn reads_as_another(event: &Event<'_>) -> bool {
 fn as_custom(event: &Event<'_>) -> Event<'static> {
     let custom = Custom {
         name: event.kind.type_name().to_lowercase(),
-        value: Json::of(event).map(CustomValue).unwrap_or_default(),
+        value: Json::from_value(event).map(CustomValue).unwrap_or_default(),
     };
     let mut outer = Event::new(String::new(), custom);
     outer.id = event.id.to_string().into();

@@ -175,7 +175,7 @@ pub(crate) fn field<T: serde::de::DeserializeOwned>(
 ) -> Result<Option<T>> {
     match fields.remove(name) {
         Some(json) if !json.is_null() => {
-            json.to().map(Some).map_err(|error| wrong(format!("`{name}` {}", error.message())))
+            json.parse_as().map(Some).map_err(|error| wrong(format!("`{name}` {}", error.message())))
         }
         _ => Ok(None),
     }

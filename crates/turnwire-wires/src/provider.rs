@@ -51,7 +51,7 @@ pub(crate) fn other_block(block: Fields) -> ContentBlock {
 fn wrapped(item: &Fields) -> Fields {
     let mut block = Fields::default();
     block.insert("type", WRAPPED);
-    if let Ok(item) = Json::of(item) {
+    if let Ok(item) = Json::from_value(item) {
         block.insert(WRAPPED, item);
     }
     block

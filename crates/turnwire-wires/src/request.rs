@@ -114,19 +114,19 @@ pub enum Agents {
 /// An object, as JSON.
 pub(crate) fn object(fields: &Fields) -> Json {
     // Text keys and values that are JSON always give JSON.
-    Json::of(fields).unwrap_or_else(|_| serde_json::Map::new().into())
+    Json::from_value(fields).unwrap_or_else(|_| serde_json::Map::new().into())
 }
 
 /// A list, as JSON.
 pub(crate) fn list(items: &[Json]) -> Json {
-    Json::of(items).unwrap_or_else(|_| Vec::<serde_json::Value>::new().into())
+    Json::from_value(items).unwrap_or_else(|_| Vec::<serde_json::Value>::new().into())
 }
 
 /// A body with whatever else the provider takes: `extra` wins. Objects that both have are merged,
 /// so that one more option does not take the others away.
 pub(crate) fn with_extra(mut body: Fields, extra: &Fields) -> Fields {
     for (key, value) in extra {
-        let both = body.raw(key).and_then(|old| old.to::<Fields>().ok().zip(value.to().ok()));
+        let both = body.raw(key).and_then(|old| old.parse_as::<Fields>().ok().zip(value.parse_as().ok()));
         match both {
             Some((old, new)) => body.insert(key, object(&with_extra(old, &new))),
             None => body.insert(key, value.clone()),

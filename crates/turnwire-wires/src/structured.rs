@@ -73,14 +73,14 @@ fn block_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
 
 impl<E: Encode> Encode for Structured<E> {
     fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
-        let id = block_of(event).filter(|_| !event.is_of_sub_agent());
+        let id = block_of(event).filter(|_| !event.is_from_sub_agent());
         match (&event.kind, id) {
             (EventKind::TextBlockDelta(delta), Some(id)) => {
                 self.text(event, id, &delta.delta, out);
             }
             (_, Some(id)) if self.json.contains(id) => self.inner.event(event, out),
             (_, Some(_)) => self.held.push(event.clone().into_owned()),
-            (EventKind::ReplyEnd(end), None) if !event.is_of_sub_agent() => {
+            (EventKind::ReplyEnd(end), None) if !event.is_from_sub_agent() => {
                 if let Some(output) = &end.structured_output {
                     self.held.clear();
                     if self.json.is_empty() {

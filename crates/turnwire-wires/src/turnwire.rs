@@ -25,7 +25,7 @@ pub(crate) static WIRE: Wire = Wire {
     encode: Some(|_| Box::new(Canonical)),
     messages: Some(Messages {
         decode: |text| read_messages(text, Msg::from_json),
-        encode: |messages| messages.iter().filter_map(|msg| Json::of(msg).ok()).collect(),
+        encode: |messages| messages.iter().filter_map(|msg| Json::from_value(msg).ok()).collect(),
     }),
     ..Wire::NONE
 };
@@ -57,7 +57,7 @@ pub(crate) fn read_messages(text: &str, read: fn(&str) -> Result<Msg>) -> Result
     if !text.trim_ascii_start().starts_with('[') {
         return Ok(vec![read(text)?]);
     }
-    let list: Vec<Json> = Json::parse(text)?.to()?;
+    let list: Vec<Json> = Json::parse(text)?.parse_as()?;
     list.iter()
         .enumerate()
         .map(|(at, json)| read(json.text()).map_err(|error| error.at(format!("[{at}]"))))

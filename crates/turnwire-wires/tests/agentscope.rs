@@ -4,7 +4,7 @@
 
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::{DataBlock, Event, Fields};
-use turnwire_testkit::check;
+use turnwire_testkit::check_property;
 use turnwire_wires::{Decoding, Encoding, Frames, Wire, agentscope};
 
 #[test]
@@ -149,7 +149,7 @@ fn what_is_no_base64_goes_out_as_it_is_and_what_waits_goes_on_waiting() {
 fn whoever_gets_merged_deltas_gets_the_same_bytes() {
     let text = "aGVsbG8gd29ybGQhIQ==aGk=aGVsbG8";
     let whole: Vec<u8> = bytes(&encoded(&block(&[text], END)));
-    check("whoever_gets_merged_deltas_gets_the_same_bytes", 200, |rng| {
+    check_property("whoever_gets_merged_deltas_gets_the_same_bytes", 200, |rng| {
         let mut pieces = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {

@@ -15,7 +15,7 @@ use turnwire_core::{
     ContentBlock, Event, EventKind, FinishedReason, Folder, Msg, Role, Seq, ToolCallState,
     ToolResultState,
 };
-use turnwire_testkit::check;
+use turnwire_testkit::check_property;
 use turnwire_wires::{Decoding, Encoding, Frames, Wire, agentscope_java};
 
 fn wire() -> &'static Wire {
@@ -490,7 +490,7 @@ fn a_message_that_java_changed_is_read_as_changed() {
         .created_at("2026-11-15T08:22:02Z")
         .build()
         .unwrap()
-        .stamped(&turnwire_core::Fixed::default());
+        .stamped(&turnwire_core::FixedStamp::default());
     let mut java = value(&agentscope_java::encode_message(&msg));
     java["content"][0]["text"] = json!("new");
     java["content"].as_array_mut().unwrap().push(json!({"type": "text", "text": "more"}));
@@ -501,8 +501,8 @@ fn a_message_that_java_changed_is_read_as_changed() {
 /// Law 6 over whole streams, where the state of the two sides has to agree.
 #[test]
 fn streams_of_many_replies_come_back_as_they_were() {
-    check("streams_of_many_replies_come_back_as_they_were", 60, |rng| {
-        let (mut events, _) = turnwire_testkit::stream::replies(rng);
+    check_property("streams_of_many_replies_come_back_as_they_were", 60, |rng| {
+        let (mut events, _) = turnwire_testkit::stream::random_replies(rng);
         for event in &mut events {
             if rng.bool() {
                 event.seq = Seq::new(rng.u64(1..99));

@@ -12,7 +12,7 @@ use turnwire_core::{
     ErrorKind, ErrorType, Event, EventKind, FinishedReason, Folder, Msg, TextBlock, ThinkingBlock,
     ToolCall,
 };
-use turnwire_testkit::{check, pick};
+use turnwire_testkit::{check_property, pick};
 use turnwire_wires::{Decoding, Scope, Wire};
 
 fn lines(frames: &[Value]) -> String {
@@ -586,7 +586,7 @@ fn unknown_frames_survive_and_pings_and_done_do_not() {
         .iter()
         .filter_map(|event| match &event.kind {
             EventKind::Custom(custom) => {
-                Some(json!({"name": custom.name, "value": custom.value.0.to::<Value>().unwrap()}))
+                Some(json!({"name": custom.name, "value": custom.value.0.parse_as::<Value>().unwrap()}))
             }
             _ => None,
         })
@@ -683,7 +683,7 @@ fn any_frames_in_any_order_fold_without_a_problem() {
         json!({"type": "later_delta", "text": "x", "id": "a", "type2": 1}),
         json!(7),
     ];
-    check("any_frames_in_any_order_fold_without_a_problem", 2000, |rng| {
+    check_property("any_frames_in_any_order_fold_without_a_problem", 2000, |rng| {
         let frames: Vec<Value> = (0..rng.usize(..20))
             .map(|_| {
                 let index = rng.u64(..3);

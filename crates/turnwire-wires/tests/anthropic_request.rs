@@ -11,13 +11,13 @@ use turnwire_core::{
     ContentBlock, DataBlock, Fields, HintBlock, Json, Msg, Part, Payload, Role, TextBlock,
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
-use turnwire_testkit::{check, values};
+use turnwire_testkit::{check_property, values};
 use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
 use turnwire_wires::{Request, Wire};
 
 fn body(request: &Request<'_>) -> Value {
     let body = Wire::named("anthropic").unwrap().request(request).unwrap().unwrap();
-    body.to().unwrap()
+    body.parse_as().unwrap()
 }
 
 /// The messages of a request for this conversation.
@@ -361,7 +361,7 @@ const MARK: &str = "never-for-a-provider";
 
 #[test]
 fn metadata_never_reaches_a_provider() {
-    check("metadata_never_reaches_a_provider", 500, |rng| {
+    check_property("metadata_never_reaches_a_provider", 500, |rng| {
         let history: Vec<Msg> = (0..4).map(|_| marked(&values::message(rng))).collect();
         for agents in [Agents::One, Agents::History, Agents::Named] {
             let request = Request { model: "m", messages: &history, agents, ..Request::default() };

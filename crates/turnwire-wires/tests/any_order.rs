@@ -2,7 +2,7 @@
 //! strictly, begins once, and ends once.
 
 use turnwire_core::{EventKind, Folder};
-use turnwire_testkit::{check, one_in, pick};
+use turnwire_testkit::{check_property, one_in, pick};
 use turnwire_wires::{Decoding, Wire};
 
 const GEMINI: &[&str] = &[
@@ -59,7 +59,7 @@ const OLLAMA: &[&str] = &[
 fn any_frames_in_any_order_fold() {
     for (name, frames) in [("gemini", GEMINI), ("dashscope", DASHSCOPE), ("ollama", OLLAMA)] {
         let wire = Wire::named(name).unwrap();
-        check(name, 4000, |rng| {
+        check_property(name, 4000, |rng| {
             let mut body = String::new();
             for _ in 0..rng.usize(..12) {
                 let frame = *pick(rng, frames);

@@ -7,7 +7,7 @@ use turnwire_core::{
     ContentBlock, DataBlock, ErrorKind, ErrorType, Event, EventKind, FinishedReason, Folder, Msg,
     TextBlock, ThinkingBlock, ToolCall,
 };
-use turnwire_testkit::{Rng, check, pick};
+use turnwire_testkit::{Rng, check_property, pick};
 use turnwire_wires::{Decoded, Decoding, Scope, Wire};
 
 fn body(frames: &[Value]) -> String {
@@ -145,7 +145,7 @@ fn content_may_be_a_list_of_parts_and_unknown_ones_are_kept() {
     assert_eq!(said(&msg), ["thinking 2", "text As said", "other ", "text ."]);
     let ContentBlock::Other(item) = msg.content().get(2).unwrap() else { panic!() };
     assert_eq!(
-        item.to::<Value>().unwrap(),
+        item.parse_as::<Value>().unwrap(),
         json!({"type": "reference", "reference_ids": [1, 2], "from_wire": "openai-chat"})
     );
 }
@@ -278,7 +278,7 @@ fn what_has_to_go_back_with_a_call_stays_with_it() {
         call(json!({"index": 1, "custom": {"input": "l"}})),
     ]);
     assert_eq!(said(&msg), ["call a f ", "call b sh ls -l"]);
-    let rest: Vec<Value> = msg.blocks::<ToolCall>().map(|call| call.rest.to().unwrap()).collect();
+    let rest: Vec<Value> = msg.blocks::<ToolCall>().map(|call| call.rest.parse_as().unwrap()).collect();
     assert_eq!(rest, [json!({"extra_content": google}), json!({"custom": true})]);
 }
 
@@ -490,7 +490,7 @@ fn what_a_text_refers_to_stays_with_it() {
     let block = msg.first::<TextBlock>().unwrap();
     assert_eq!(block.text, "As A says");
     assert_eq!(
-        block.rest.to::<Value>().unwrap(),
+        block.rest.parse_as::<Value>().unwrap(),
         json!({"annotations": note, "citations": ["https://a.example"],
             "search_results": [{"title": "A"}]})
     );
@@ -513,7 +513,7 @@ fn pictures_and_sound_that_a_model_made_are_data() {
         [Some("image/png"), Some("audio/*")]
     );
     assert!(data.iter().all(|block| block.decoded().unwrap().unwrap() == [0, 1, 2]));
-    assert_eq!(data.last().unwrap().rest.to::<Value>().unwrap(), json!({"audio_id": "au1"}));
+    assert_eq!(data.last().unwrap().rest.parse_as::<Value>().unwrap(), json!({"audio_id": "au1"}));
 }
 
 #[test]
@@ -525,7 +525,7 @@ fn a_frame_that_nobody_knows_survives() {
     let customs: Vec<Value> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            EventKind::Custom(custom) => Some(custom.value.0.to().unwrap()),
+            EventKind::Custom(custom) => Some(custom.value.0.parse_as().unwrap()),
             _ => None,
         })
         .collect();
@@ -660,7 +660,7 @@ fn no_frame_breaks_the_decoder() {
             _ => (0..rng.usize(..4)).map(|_| (word(rng), any(rng, depth - 1))).collect(),
         }
     }
-    check("no_frame_breaks_the_decoder", 3000, |rng| {
+    check_property("no_frame_breaks_the_decoder", 3000, |rng| {
         let frames: Vec<Value> = (0..rng.usize(..8))
             .map(|_| match rng.u8(..3) {
                 0 => any(rng, 5),

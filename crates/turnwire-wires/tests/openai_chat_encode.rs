@@ -14,7 +14,7 @@ use turnwire_core::{
     ErrorType, Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Seq, TextBlock,
     ToolCall, ToolResult, ToolResultState, coalesce,
 };
-use turnwire_testkit::{check, values};
+use turnwire_testkit::{check_property, values};
 use turnwire_wires::{Decoding, Encoding, Frames, Wire};
 
 type Kind = EventKind<'static>;
@@ -420,8 +420,8 @@ fn a_frame_of_this_wire_that_nobody_knew_is_written_back() {
 /// Who comes late gets merged deltas, and ends with the same answer.
 #[test]
 fn merged_deltas_give_the_same_answer() {
-    check("merged_deltas_give_the_same_answer", 300, |rng| {
-        let mut events = turnwire_testkit::reply(rng, "r").events;
+    check_property("merged_deltas_give_the_same_answer", 300, |rng| {
+        let mut events = turnwire_testkit::random_reply(rng, "r").events;
         for (event, seq) in events.iter_mut().zip(1..) {
             event.seq = Seq::new(seq);
         }
@@ -450,7 +450,7 @@ fn merged_deltas_give_the_same_answer() {
 
 #[test]
 fn no_event_breaks_the_encoder() {
-    check("no_event_breaks_the_encoder", 300, |rng| {
+    check_property("no_event_breaks_the_encoder", 300, |rng| {
         let events: Vec<Event<'_>> = (0..rng.usize(..40))
             .map(|_| {
                 let mut event = values::event(rng);

@@ -7,7 +7,7 @@ use turnwire_core::{
     ContentBlock, DataBlock, Fields, HintBlock, Json, Msg, Part, Payload, Role, TextBlock,
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
-use turnwire_testkit::{check, values};
+use turnwire_testkit::{check_property, values};
 use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
 use turnwire_wires::{Decoding, Request, Wire};
 
@@ -16,7 +16,7 @@ fn wire() -> &'static Wire {
 }
 
 fn body(request: &Request<'_>) -> Value {
-    wire().request(request).unwrap().unwrap().to().unwrap()
+    wire().request(request).unwrap().unwrap().parse_as().unwrap()
 }
 
 fn messages(messages: &[Msg]) -> Value {
@@ -24,7 +24,7 @@ fn messages(messages: &[Msg]) -> Value {
 }
 
 fn thinking(text: &str, rest: Value) -> ThinkingBlock {
-    ThinkingBlock { rest: Json::from(rest).to().unwrap(), ..ThinkingBlock::new(text) }
+    ThinkingBlock { rest: Json::from(rest).parse_as().unwrap(), ..ThinkingBlock::new(text) }
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn tools_choice_output_and_the_rest_have_their_fields() {
         stream: true,
         extra,
     };
-    let schema: Value = output.schema.to().unwrap();
+    let schema: Value = output.schema.parse_as().unwrap();
     assert_eq!(
         body(&request),
         json!({
@@ -325,7 +325,7 @@ fn tools_choice_output_and_the_rest_have_their_fields() {
             "max_completion_tokens": 9,
             "temperature": 1,
             "tools": [{"type": "function", "function": {"name": "f", "description": "Does f",
-                "parameters": input.to::<Value>().unwrap()}}],
+                "parameters": input.parse_as::<Value>().unwrap()}}],
             "tool_choice": {"type": "function", "function": {"name": "f"}},
             "response_format": {"type": "json_schema", "json_schema":
                 {"name": "out", "strict": true, "schema": schema}},
@@ -356,7 +356,7 @@ const SECRET: &str = "x_secret_marker";
 
 #[test]
 fn metadata_never_reaches_the_provider() {
-    check("metadata_never_reaches_the_provider", 500, |rng| {
+    check_property("metadata_never_reaches_the_provider", 500, |rng| {
         let mark = |fields: &mut Fields| fields.insert(SECRET, SECRET);
         let conversation: Vec<Msg> = (0..rng.usize(1..5))
             .map(|_| {

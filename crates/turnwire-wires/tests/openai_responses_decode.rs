@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use turnwire_core::{Event, EventKind, Folder, Msg};
-use turnwire_testkit::{check, pick};
+use turnwire_testkit::{check_property, pick};
 use turnwire_wires::{Decoded, Decoding, Wire};
 
 fn events(frames: &[Value]) -> Vec<Event<'static>> {
@@ -504,7 +504,7 @@ fn items_and_events_that_only_the_provider_knows_are_kept_verbatim() {
     let events = events(&frames);
     let EventKind::Custom(custom) = &events[2].kind else { panic!() };
     assert_eq!(
-        (custom.name.as_str(), custom.value.0.to::<Value>().unwrap()),
+        (custom.name.as_str(), custom.value.0.parse_as::<Value>().unwrap()),
         ("openai-responses", progress)
     );
     let mut kept = item;
@@ -705,7 +705,7 @@ fn frames_in_any_order_become_events_that_fold() {
         "code_interpreter_call_code",
     ];
     let parts = ["output_text", "refusal", "summary_text", "reasoning_text", "other"];
-    check("frames_in_any_order_become_events_that_fold", 2000, |rng| {
+    check_property("frames_in_any_order_become_events_that_fold", 2000, |rng| {
         let mut frames = if rng.bool() { vec![created()] } else { Vec::new() };
         for _ in 0..rng.usize(..25) {
             let (index, at) = (rng.u64(..3), rng.u64(..2));

@@ -15,7 +15,7 @@ use turnwire_core::event::{
     ThinkingBlockStart, ToolCallDelta, ToolCallEnd, ToolCallStart, ToolResultStart,
 };
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Folder, Json, Msg, coalesce};
-use turnwire_testkit::{Rng, check, stream, values};
+use turnwire_testkit::{Rng, check_property, stream, values};
 use turnwire_wires::{Decoding, Encoding, Frames, Wire};
 
 fn wire() -> &'static Wire {
@@ -202,7 +202,7 @@ fn items_and_events_of_this_wire_are_written_back() {
     let progress = json!({"type": "response.web_search_call.searching", "output_index": 0, "sequence_number": 99});
     let custom = |name: &str| Custom {
         name: name.to_owned(),
-        value: CustomValue(Json::of(&progress).unwrap()),
+        value: CustomValue(Json::from_value(&progress).unwrap()),
     };
     let events: Vec<_> = start()
         .into_iter()
@@ -321,12 +321,12 @@ fn is_sound(frames: &[Value]) {
 }
 
 fn reply(rng: &mut Rng) -> Vec<Event<'static>> {
-    stream::numbered(turnwire_testkit::reply(rng, "r").events)
+    stream::with_seqs(turnwire_testkit::random_reply(rng, "r").events)
 }
 
 #[test]
 fn every_reply_is_a_sound_stream() {
-    check("every_reply_is_a_sound_stream", 400, |rng| {
+    check_property("every_reply_is_a_sound_stream", 400, |rng| {
         let frames = frames(&reply(rng));
         if !frames.is_empty() {
             is_sound(&frames);
@@ -336,7 +336,7 @@ fn every_reply_is_a_sound_stream() {
 
 #[test]
 fn merged_deltas_end_in_the_same_response_under_the_same_number() {
-    check("merged_deltas_end_in_the_same_response_under_the_same_number", 400, |rng| {
+    check_property("merged_deltas_end_in_the_same_response_under_the_same_number", 400, |rng| {
         let mut events = reply(rng);
         for event in &mut events {
             event.rest = Fields::default();
@@ -348,7 +348,7 @@ fn merged_deltas_end_in_the_same_response_under_the_same_number() {
 
 #[test]
 fn nothing_that_comes_in_between_stops_the_stream() {
-    check("nothing_that_comes_in_between_stops_the_stream", 300, |rng| {
+    check_property("nothing_that_comes_in_between_stops_the_stream", 300, |rng| {
         let mut events = Vec::new();
         for event in reply(rng) {
             events.push(event);

@@ -12,7 +12,7 @@ use turnwire_core::{
     ContentBlock, DataBlock, Fields, HintBlock, Json, Msg, Part, Payload, Role, TextBlock,
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
-use turnwire_testkit::{check, values};
+use turnwire_testkit::{check_property, values};
 use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
 use turnwire_wires::{Request, Wire};
 
@@ -21,7 +21,7 @@ fn wire() -> &'static Wire {
 }
 
 fn body(request: &Request<'_>) -> Value {
-    wire().request(request).unwrap().unwrap().to().unwrap()
+    wire().request(request).unwrap().unwrap().parse_as().unwrap()
 }
 
 fn input(messages: &[Msg]) -> Value {
@@ -284,7 +284,7 @@ fn what_the_provider_made_is_sent_back_untouched() {
     assert_eq!(messages.len(), 1);
     assert_eq!(input(&messages), made);
     let written: Vec<Value> =
-        wire().encode_messages(&messages).unwrap().iter().map(|item| item.to().unwrap()).collect();
+        wire().encode_messages(&messages).unwrap().iter().map(|item| item.parse_as().unwrap()).collect();
     assert_eq!(Value::from(written), made);
 }
 
@@ -353,7 +353,7 @@ fn several_agents_speak_in_the_form_that_was_chosen() {
 #[test]
 fn metadata_never_reaches_the_provider() {
     const MARK: &str = "SECRET-MARK";
-    check("metadata_never_reaches_the_provider", 300, |rng| {
+    check_property("metadata_never_reaches_the_provider", 300, |rng| {
         let messages: Vec<Msg> = (0..rng.usize(1..5))
             .map(|_| {
                 let msg = values::message(rng);

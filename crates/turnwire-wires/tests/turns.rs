@@ -4,7 +4,7 @@ use turnwire_core::{
     ContentBlock, DataBlock, HintBlock, Msg, TextBlock, ThinkingBlock, ToolCall, ToolResult,
     ToolResultState,
 };
-use turnwire_testkit::{check, values};
+use turnwire_testkit::{check_property, values};
 use turnwire_wires::request::{Agents, Given, Said, Turn, turns};
 
 fn call(id: &str) -> ContentBlock {
@@ -194,7 +194,7 @@ fn several_agents_in_the_older_form() {
 
 #[test]
 fn every_call_gets_exactly_one_answer_right_behind_it() {
-    check("every_call_gets_exactly_one_answer_right_behind_it", 2000, |rng| {
+    check_property("every_call_gets_exactly_one_answer_right_behind_it", 2000, |rng| {
         let messages: Vec<Msg> = (0..rng.usize(..5)).map(|_| values::message(rng)).collect();
         for agents in [Agents::One, Agents::History, Agents::Named] {
             let turns = turns(&messages, agents);

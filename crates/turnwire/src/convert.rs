@@ -6,7 +6,7 @@ use clap::Args;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use turnwire_core::{Event, Repeats, Result};
+use turnwire_core::{Event, RepeatDetector, Result};
 use turnwire_wires::{Decoded, Decoding, Encode, Encoding, Frames, Wire, sse};
 
 /// Convert a stream of one wire to another
@@ -61,7 +61,7 @@ impl Convert {
         };
         let mut writing = Writing {
             encode,
-            repeats: Repeats::default(),
+            repeats: RepeatDetector::default(),
             turns: (!self.to.interleaves).then(Turns::default),
             last_word: self.to.last_word.filter(|_| self.sse),
             sse: self.sse,
@@ -86,7 +86,7 @@ impl Convert {
 
 struct Writing {
     encode: Box<dyn Encode>,
-    repeats: Repeats,
+    repeats: RepeatDetector,
     /// Where one reply has to end before the next begins.
     turns: Option<Turns>,
     last_word: Option<&'static str>,

@@ -192,7 +192,7 @@ fn print(events: &[Event<'static>], at: u64) -> io::Result<()> {
     let mut folder = turnwire_core::Folder::default();
     let mut of_others = HashSet::new();
     for event in events.iter().filter(|event| event.seq.map_or(0, Seq::get) <= at) {
-        if event.is_of_sub_agent() {
+        if event.is_from_sub_agent() {
             of_others.insert(event.reply_id.to_string());
         }
         // The log was folded strictly when it was written.

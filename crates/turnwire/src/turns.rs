@@ -16,7 +16,7 @@ impl Turns {
     /// sub-agent does, is not held back.
     pub(crate) fn take(&mut self, event: &Event<'_>, each: &mut impl FnMut(&Event<'_>)) {
         let is_own = event.kind.is_part_of_reply() && !event.reply_id.is_empty();
-        if !is_own || event.is_of_sub_agent() {
+        if !is_own || event.is_from_sub_agent() {
             return each(event);
         }
         match &self.current {

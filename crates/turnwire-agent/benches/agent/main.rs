@@ -17,7 +17,7 @@ use std::error::Error;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::model::script::{Line, Script};
 use turnwire_agent::{Agent, Halt, Journal, Replier, Turn};
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, ModelCalls, Msg};
 use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
 
@@ -117,7 +117,7 @@ struct Encoded {
 impl Journal for Encoded {
     async fn commit(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
         for event in &mut events {
-            event.stamp(&System);
+            event.stamp(&SystemStamp);
             self.deltas += u32::from(event.kind.type_name() == "TEXT_BLOCK_DELTA");
             self.encode.event(event, &mut self.frames);
             sse::write(&self.frames, None, &mut self.out);

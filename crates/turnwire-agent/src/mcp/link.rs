@@ -128,7 +128,7 @@ impl Link {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let page = live.list_tools(Some(page)).await?;
             for tool in page.tools {
-                let input = Json::of(&*tool.input_schema).ok();
+                let input = Json::from_value(&*tool.input_schema).ok();
                 let description = tool.description.as_deref().unwrap_or_default();
                 match check_tool(&tool.name, description, input.as_ref()) {
                     Ok(size) if tools.len() < MAX_TOOLS && bytes + size <= MAX_TOOLS_BYTES => {

@@ -26,7 +26,7 @@ pub(super) struct McpTool {
 
 impl McpTool {
     pub(super) fn new(server: &str, tool: Described, link: Arc<Link>, limit: Duration) -> Self {
-        let input = Json::of(&*tool.input_schema);
+        let input = Json::from_value(&*tool.input_schema);
         let input = input.unwrap_or_else(|_| serde_json::Map::new().into());
         let description = tool.description.as_deref().unwrap_or_default();
         let hints = tool.annotations.unwrap_or_default();

@@ -105,7 +105,7 @@ fn a_permission_needs_the_field_and_a_ban_does_not() {
 #[test]
 fn a_ban_on_a_field_does_not_touch_tools_that_do_not_have_it() {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    let weather = ToolSpec::new("weather", "", turnwire_core::Json::of(&schema).unwrap());
+    let weather = ToolSpec::new("weather", "", turnwire_core::Json::from_value(&schema).unwrap());
     let rules =
         [Rule::new("*", Behavior::Deny).input("url", Pattern::url("*://10.0.0.1/**").unwrap())];
     assert_eq!(decide(&rules, &weather, r#"{"city":"Oslo"}"#), Behavior::Allow);

@@ -78,7 +78,7 @@ fn decode_once(text: &str, is_wanted: impl Fn(u8) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwire_testkit::{Rng, check, pick};
+    use turnwire_testkit::{Rng, check_property, pick};
 
     fn some_text(rng: &mut Rng) -> String {
         let pieces = [
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn normalising_twice_equals_once() {
-        check("normalising_twice_equals_once", 2_000, |rng| {
+        check_property("normalising_twice_equals_once", 2_000, |rng| {
             let text = some_text(rng);
             for normal in [fold, normal_segment] {
                 let once = normal(&text);

@@ -177,7 +177,7 @@ impl Run<'_> {
         self.is_silent = self.reply.content().len() == before;
         match broken {
             Some(error) => self.failed(error).await,
-            None if self.calls.open.is_some() => {
+            None if self.calls.open_blocks.is_some() => {
                 let why = "the model's answer has no end";
                 self.failed(ModelError::new(ErrorType::Upstream, why)).await
             }

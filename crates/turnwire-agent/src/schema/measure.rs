@@ -15,7 +15,7 @@ pub(super) fn parse(schema: &Json) -> Result<Value, SchemaError> {
         return Err(SchemaError::TooLarge(why));
     }
     let value: Value = schema
-        .to()
+        .parse_as()
         .map_err(|error| SchemaError::invalid(format_args!("it is not read: {error}")))?;
     if is_deeper(&value, MAX_DEPTH) {
         let why = format!("it is nested more than {MAX_DEPTH} levels deep");

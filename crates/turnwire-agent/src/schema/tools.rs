@@ -25,7 +25,7 @@ pub fn check_tool(name: &str, description: &str, input: Option<&Json>) -> Result
         ));
     }
     let input: Option<Value> = input
-        .map(Json::to)
+        .map(Json::parse_as)
         .transpose()
         .map_err(|error| format!("the input schema of the tool `{shown}` is not read: {error}"))?;
     if input.is_some_and(|input| is_deeper(&input, MAX_DEPTH)) {

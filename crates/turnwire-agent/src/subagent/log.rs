@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use turnwire_core::event::SubAgent;
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
     ContentBlock, ErrorType, Event, EventKind, FinishedReason, ModelCalls, Msg, Part, ReplyError,
     TextBlock, ToolCall, ToolCallState,
@@ -232,7 +232,7 @@ impl Journal for SubLog {
 
 /// Says whose an event is. It gets its id and its time here: what is folded is what is logged.
 fn of(event: Event<'static>, agent: &SubAgent) -> Event<'static> {
-    Event { agent: Some(Box::new(agent.clone())), ..event }.stamped(&System)
+    Event { agent: Some(Box::new(agent.clone())), ..event }.stamped(&SystemStamp)
 }
 
 /// What an agent said at its end: behind its last call; where that is nothing, all that it said.

@@ -40,7 +40,7 @@ where
     Fut: Future<Output = Result<G, ToolError>> + Send + 'static,
 {
     let schema = schemars::schema_for!(A);
-    let input = Json::of(&schema).unwrap_or_else(|_| serde_json::Map::new().into());
+    let input = Json::from_value(&schema).unwrap_or_else(|_| serde_json::Map::new().into());
     Function { spec: ToolSpec::new(name, description, input), run: function, takes: PhantomData }
 }
 

@@ -160,7 +160,7 @@ async fn team_has_a_sub_agent_with_a_message_of_its_own() {
     assert!(parent.text("").unwrap().contains(&sub.text("").unwrap()));
     for event in &session.log {
         let is_sub = event.reply_id == "reply-researcher";
-        assert_eq!(event.is_of_sub_agent(), is_sub);
+        assert_eq!(event.is_from_sub_agent(), is_sub);
         if let Some(agent) = &event.agent {
             assert_eq!(agent.agent_path.as_deref(), Some("demo/researcher"));
             assert_eq!(agent.parent_tool_call_id.as_deref(), Some(&*call.id));
@@ -179,7 +179,7 @@ async fn the_end_of_the_sub_agent_and_its_result_are_one_commit() {
         let mut session = Session::default();
         session.play(&demo, "team", Answer::Yes).await;
         let ends = |event: &Event<'_>| {
-            event.is_of_sub_agent() && matches!(event.kind, EventKind::ReplyEnd(_))
+            event.is_from_sub_agent() && matches!(event.kind, EventKind::ReplyEnd(_))
         };
         let at = session.log.iter().position(ends).unwrap();
         let mut until = 0;
@@ -203,7 +203,7 @@ async fn json_has_structured_output() {
         words: usize,
     }
     let session = played("Some JSON, please", Answer::Yes).await;
-    let known: Known = session.message().structured().unwrap().unwrap();
+    let known: Known = session.message().parse_structured_output().unwrap().unwrap();
     assert_eq!((known.message.as_str(), known.words), ("Some JSON, please", 3));
     assert!(session.message().has::<TextBlock>());
 }
@@ -328,7 +328,7 @@ async fn stopped_anywhere_it_can_be_closed() {
             for msg in session.messages() {
                 let mut calls = ModelCalls::default();
                 let own = session.log.iter().filter(|event| event.reply_id == msg.id());
-                own.for_each(|event| calls.see(event));
+                own.for_each(|event| calls.observe(event));
                 for event in close(&msg, &calls, FinishedReason::Interrupted, None) {
                     session.push(event);
                 }

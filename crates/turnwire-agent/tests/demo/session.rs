@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 use turnwire_agent::{Demo, Halt, Journal, Replier, Turn};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
 use turnwire_core::{
-    Event, EventKind, Fixed, Folder, Msg, Outcome, Stamp, ToolCall, ToolCallState, ToolResult,
+    Event, EventKind, FixedStamp, Folder, Msg, Outcome, Stamp, ToolCall, ToolCallState, ToolResult,
 };
 
 pub const REPLY: &str = "reply";
@@ -28,7 +28,7 @@ pub struct Session {
     /// How many deltas each commit had.
     pub deltas: Vec<usize>,
     pub folder: Folder,
-    pub stamp: Fixed,
+    pub stamp: FixedStamp,
     pub stop: CancellationToken,
     /// After how many commits somebody asks to stop.
     pub stop_after: Option<usize>,

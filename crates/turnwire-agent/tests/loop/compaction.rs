@@ -10,7 +10,7 @@ use turnwire_agent::compact::Reach;
 use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::Line;
 use turnwire_agent::tool::{ToolError, function};
-use turnwire_core::stamp::Fixed;
+use turnwire_core::stamp::FixedStamp;
 use turnwire_core::{ErrorType, FinishedReason, HintBlock, Msg, ToolCall, ToolResult};
 
 #[derive(Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ fn agent(model: &Arc<Told>) -> Agent {
 /// A conversation of twelve messages, each of about 120 tokens.
 fn long(question: &str) -> House {
     let mut house = House::new(question);
-    let stamp = Fixed::default();
+    let stamp = FixedStamp::default();
     let turns = (1..=6).flat_map(|turn| {
         let call = ToolCall::new(format!("old-{turn}"), "read", "{}");
         let result = ToolResult::success(format!("old-{turn}"), "x".repeat(240));
@@ -85,7 +85,7 @@ async fn the_oldest_part_becomes_a_summary_that_is_logged() {
     // The next turn finds it in the log, and makes none.
     let mut history = house.history.clone();
     history.push(reply);
-    history.push(Msg::user("ann", "And then?").stamped(&turnwire_core::stamp::System));
+    history.push(Msg::user("ann", "And then?").stamped(&turnwire_core::stamp::SystemStamp));
     let mut next = House::new("");
     next.history = history;
     next.run(&friday).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_reply_that_grows_too_long_is_cut_between_its_rounds() {
         vec![Line::call(&format!("p{page}"), "read", &format!(r#"{{"page":{page}}}"#))]
     });
     let mut house = House::new("Read the book.");
-    house.history = house.history.into_iter().map(|msg| msg.stamped(&Fixed::default())).collect();
+    house.history = house.history.into_iter().map(|msg| msg.stamped(&FixedStamp::default())).collect();
     house.run(&agent(&model)).await.unwrap();
     let reply = house.reply();
     assert_eq!(reply.text("").as_deref(), Some("All read."));

@@ -118,7 +118,7 @@ async fn stopped_in_the_model() {
     let house = stopped(vec![Line::text("Let me"), wait, Line::text("see")]).await;
     let expected = sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END");
     assert_eq!(house.types(), expected);
-    assert_eq!(house.calls().open, None);
+    assert_eq!(house.calls().open_blocks, None);
     assert_eq!(house.reply().text("").as_deref(), Some("Let me"));
 }
 

@@ -63,10 +63,10 @@ fn cut(events: &[Event<'static>]) -> Msg {
     let (mut reply, mut calls) = (Msg::reply(crate::house::REPLY, "friday"), ModelCalls::default());
     for event in events {
         reply.append_event(event).unwrap();
-        calls.see(event);
+        calls.observe(event);
     }
     for event in turnwire_agent::close(&reply, &calls, FinishedReason::Interrupted, None) {
-        reply.append_event(&event.stamped(&turnwire_core::stamp::System)).unwrap();
+        reply.append_event(&event.stamped(&turnwire_core::stamp::SystemStamp)).unwrap();
     }
     reply
 }
@@ -99,7 +99,7 @@ fn body(wire: &Wire, messages: &[Msg]) -> Value {
         |name: &str| Tool { name: name.to_owned(), description: String::new(), input: empty() };
     let tools = ["look", "asks", "open_page"].map(tool);
     let request = Request { model: "m", messages, tools: &tools, ..Request::default() };
-    wire.request(&request).unwrap().unwrap().to().unwrap()
+    wire.request(&request).unwrap().unwrap().parse_as().unwrap()
 }
 
 /// Whether a provider takes such a body: what they refuse in practice, each in its own words.

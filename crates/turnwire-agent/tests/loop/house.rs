@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::{Halt, Journal, Replier, SubReply, Turn, close};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, SubAgent, UserConfirmResult};
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
     Event, EventKind, FinishedReason, ModelCalls, Msg, PermissionRule, ToolCall, ToolCallState,
     ToolResult,
@@ -72,8 +72,8 @@ impl House {
             let outcome = reply.msg.append_event(event);
             assert!(outcome.is_ok(), "{} does not fit: {outcome:?}", event.to_json());
             assert_eq!(event.agent.as_deref(), reply.agent.as_ref(), "{}", event.to_json());
-            assert_eq!(event.is_of_sub_agent(), event.reply_id != REPLY, "{}", event.to_json());
-            reply.calls.see(event);
+            assert_eq!(event.is_from_sub_agent(), event.reply_id != REPLY, "{}", event.to_json());
+            reply.calls.observe(event);
         }
         replies
     }
@@ -175,7 +175,7 @@ impl House {
     }
 
     fn push(&mut self, event: Event<'static>) {
-        self.events.push(event.stamped(&System));
+        self.events.push(event.stamped(&SystemStamp));
     }
 }
 

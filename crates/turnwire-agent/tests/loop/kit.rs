@@ -189,10 +189,10 @@ pub fn law_10_after_crashes(house: &House, model: &Told) {
     let mut calls = ModelCalls::default();
     let mut folds = Vec::new();
     for (at, event) in house.events.iter().enumerate() {
-        if calls.open.is_none() {
+        if calls.open_blocks.is_none() {
             folds.push(expected(house, at));
         }
-        calls.see(event);
+        calls.observe(event);
     }
     for asked in model.asked() {
         let sent = sent(&asked);

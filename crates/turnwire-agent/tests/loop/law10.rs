@@ -10,7 +10,7 @@ use turnwire_agent::model::script::Line;
 use turnwire_agent::tool::{Given, Out, ToolError, function, streaming};
 use turnwire_agent::{Agent, Halt};
 use turnwire_core::{DataBlock, ErrorType, FinishedReason, Msg, ToolCall, ToolResult};
-use turnwire_testkit::{Rng, check, pick};
+use turnwire_testkit::{Rng, check_property, pick};
 
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
@@ -94,7 +94,7 @@ fn play(rng: &mut Rng, dies_after: Option<usize>) -> (House, Arc<Told>) {
 
 #[test]
 fn law_10_what_is_sent_is_the_fold_of_what_was_emitted() {
-    check("law_10", 150, |rng| {
+    check_property("law_10", 150, |rng| {
         let (house, model) = play(rng, None);
         law_10(&house, &model);
     });
@@ -102,7 +102,7 @@ fn law_10_what_is_sent_is_the_fold_of_what_was_emitted() {
 
 #[test]
 fn law_10_holds_after_a_crash() {
-    check("law_10_crash", 150, |rng| {
+    check_property("law_10_crash", 150, |rng| {
         let dies_after = rng.usize(..15);
         let (house, model) = play(rng, Some(dies_after));
         law_10_after_crashes(&house, &model);

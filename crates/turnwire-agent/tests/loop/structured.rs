@@ -29,7 +29,7 @@ const GOOD: &str = r#"{"goal":"tea","steps":["boil","pour"]}"#;
 const BAD: &str = r#"{"goal":"tea","steps":3}"#;
 
 fn schema() -> Json {
-    Json::of(&schemars::schema_for!(TaskPlan)).unwrap()
+    Json::from_value(&schemars::schema_for!(TaskPlan)).unwrap()
 }
 
 fn agent(model: &Arc<Told>) -> Builder {
@@ -89,7 +89,7 @@ async fn any_other_is_made_to_call_a_tool_that_nobody_sees() {
     );
     let reply = house.reply();
     assert!(!reply.has::<ToolCall>());
-    assert_eq!(reply.structured::<TaskPlan>().unwrap().unwrap().goal, "tea");
+    assert_eq!(reply.parse_structured_output::<TaskPlan>().unwrap().unwrap().goal, "tea");
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
     let asked = &model.asked()[0];
     assert_eq!(asked.tool_choice, ToolChoice::Tool(asked.tools[0].clone()));
@@ -160,7 +160,7 @@ async fn an_answer_that_stays_wrong_is_an_error() {
         assert_eq!(model.asked().len(), 2, "one round to put it right, and no more");
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error));
         assert_eq!(reply.error().unwrap().r#type, ErrorType::Upstream);
-        assert!(!reply.has_structured());
+        assert!(!reply.has_structured_output());
     }
 }
 

@@ -167,7 +167,7 @@ async fn what_a_sub_agent_is_told_says_whose_it_is() {
         let seen = seen.lock().unwrap();
         let main = seen.first().unwrap().reply_id.clone();
         for event in seen.iter() {
-            assert_eq!(event.is_of_sub_agent(), event.reply_id != main, "{way}: {event:?}");
+            assert_eq!(event.is_from_sub_agent(), event.reply_id != main, "{way}: {event:?}");
         }
         let ended = seen.iter().filter(|event| matches!(event.kind, EventKind::ReplyEnd(_)));
         assert_eq!(ended.count(), 2, "{way}");

@@ -99,7 +99,7 @@ fn answer_one(house: &mut House, id: &str) {
     let call = reply.blocks::<ToolCall>().find(|call| call.id == id).unwrap();
     let confirm_results = vec![yes(call.clone())];
     let event = Event::new(crate::house::REPLY, UserConfirmResult { confirm_results });
-    house.events.push(event.stamped(&turnwire_core::stamp::System));
+    house.events.push(event.stamped(&turnwire_core::stamp::SystemStamp));
 }
 
 #[tokio::test]

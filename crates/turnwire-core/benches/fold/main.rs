@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     if let [memory::CHILD, task, subject] = args.as_slice() {
-        return memory::child(task, subject);
+        return memory::run_child(task, subject);
     }
     // `cargo test --all-targets` starts this program too: unoptimized, and without `--bench`.
     if !args.contains(&"--bench") {
@@ -41,8 +41,8 @@ fn main() -> Result<()> {
     eprintln!("writing the streams");
     let streams = streams::write_all(&temp.0)?;
     eprintln!("timing ours and the floor");
-    let times = timing::by_turns(&streams)?;
-    let rates = timing::already_parsed(&streams)?;
+    let times = timing::measure_interleaved(&streams)?;
+    let rates = timing::measure_parsed(&streams)?;
     eprintln!("measuring memory");
     let memory = memory::measure(&streams, &temp.0)?;
     let agentscope = AgentScope::from_env().map(|agentscope| agentscope.fold_all(&streams));

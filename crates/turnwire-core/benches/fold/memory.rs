@@ -2,7 +2,7 @@
 //! peak of a process never falls again.
 
 use crate::Result;
-use crate::streams::{Shape, Stream, id};
+use crate::streams::{Shape, Stream, random_id};
 use fastrand::Rng;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -38,11 +38,11 @@ pub fn measure(streams: &[Stream], folder: &Path) -> Result<Option<Memory>> {
     fs::write(&empty, "")?;
     let count = EVENTS.to_string();
     let peaks = [
-        peak(STREAM, &data.to_string_lossy())?,
-        peak(STREAM, &empty.to_string_lossy())?,
-        peak(IDS, &count)?,
-        peak(SEQS, &count)?,
-        peak(IDS, "0")?,
+        measure_peak(STREAM, &data.to_string_lossy())?,
+        measure_peak(STREAM, &empty.to_string_lossy())?,
+        measure_peak(IDS, &count)?,
+        measure_peak(SEQS, &count)?,
+        measure_peak(IDS, "0")?,
     ];
     let [Some(data), Some(empty), Some(ids), Some(seqs), Some(none)] = peaks else {
         return Ok(None);
@@ -55,7 +55,7 @@ pub fn measure(streams: &[Stream], folder: &Path) -> Result<Option<Memory>> {
 }
 
 /// The peak of a child, in bytes.
-fn peak(task: &str, subject: &str) -> Result<Option<f64>> {
+fn measure_peak(task: &str, subject: &str) -> Result<Option<f64>> {
     let output = Command::new(env::current_exe()?).args([CHILD, task, subject]).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
@@ -64,17 +64,17 @@ fn peak(task: &str, subject: &str) -> Result<Option<f64>> {
     Ok(kib.ok().map(|kib| kib * 1024.0))
 }
 
-pub fn child(task: &str, subject: &str) -> Result<()> {
+pub fn run_child(task: &str, subject: &str) -> Result<()> {
     match task {
         STREAM => fold_lines(subject)?,
         IDS => {
             let mut random = Rng::with_seed(1);
-            fold_calls(subject.parse()?, |event, _| event.id = id(&mut random).into())?;
+            fold_calls(subject.parse()?, |event, _| event.id = random_id(&mut random).into())?;
         }
         SEQS => fold_calls(subject.parse()?, |event, seq| event.seq = Seq::new(seq))?,
         _ => return Err(format!("no task {task}").into()),
     }
-    println!("{}", peak_so_far().unwrap_or_else(|| "not told".to_owned()));
+    println!("{}", read_own_peak().unwrap_or_else(|| "not told".to_owned()));
     Ok(())
 }
 
@@ -102,7 +102,7 @@ fn fold_calls(count: u64, mut mark: impl FnMut(&mut Event<'_>, u64)) -> Result<(
 }
 
 /// In KiB, as Linux tells it.
-fn peak_so_far() -> Option<String> {
+fn read_own_peak() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches(" kB").to_owned())

@@ -62,10 +62,10 @@ impl Measured<'_> {
         println!("|---|---|---|---|{line}");
         for (stream, Times { ours, floor }) in self.streams.iter().zip(&self.times) {
             let shape = stream.shape;
-            print!("| {shape} | {} | {} | {:.2} |", show(*ours), show(*floor), ours / floor);
+            print!("| {shape} | {} | {} | {:.2} |", format_seconds(*ours), format_seconds(*floor), ours / floor);
             if let Some(run) = self.run(shape) {
                 let (own, faster) = (run.own / ours, run.faster / ours);
-                print!(" {} | {} | {own:.0}, {faster:.0} |", show(run.own), show(run.faster));
+                print!(" {} | {} | {own:.0}, {faster:.0} |", format_seconds(run.own), format_seconds(run.faster));
             }
             println!();
         }
@@ -171,14 +171,14 @@ impl Measured<'_> {
     }
 
     fn times(&self, shape: Shape) -> Option<Times> {
-        self.times.get(self.place(shape)?).copied()
+        self.times.get(self.stream_index(shape)?).copied()
     }
 
     fn run(&self, shape: Shape) -> Option<&Run> {
-        self.agentscope.as_ref()?.as_ref().ok()?.get(self.place(shape)?)
+        self.agentscope.as_ref()?.as_ref().ok()?.get(self.stream_index(shape)?)
     }
 
-    fn place(&self, shape: Shape) -> Option<usize> {
+    fn stream_index(&self, shape: Shape) -> Option<usize> {
         self.streams.iter().position(|stream| stream.shape == shape)
     }
 
@@ -199,6 +199,6 @@ impl Measured<'_> {
     }
 }
 
-fn show(seconds: f64) -> String {
+fn format_seconds(seconds: f64) -> String {
     if seconds < 1.0 { format!("{:.3} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
 }

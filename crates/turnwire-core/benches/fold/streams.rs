@@ -95,13 +95,13 @@ impl Writer {
     /// The same seed always: the same streams in every run.
     fn new() -> Self {
         let mut random = Rng::with_seed(1);
-        let reply = id(&mut random);
+        let reply = random_id(&mut random);
         Self { json: String::new(), deltas: Vec::new(), random, reply }
     }
 
     fn write(mut self, shape: Shape) -> (String, Vec<Range<usize>>) {
         let call = format!(r#""reply_id":"{}""#, self.reply);
-        let session = format!(r#""session_id":"{}",{call}"#, id(&mut self.random));
+        let session = format!(r#""session_id":"{}",{call}"#, random_id(&mut self.random));
         self.event("REPLY_START", &format!(r#"{session},"name":"friday","role":"assistant""#));
         self.event("MODEL_CALL_START", &format!(r#"{call},"model_name":"qwen-max""#));
         match shape {
@@ -145,7 +145,7 @@ impl Writer {
     }
 
     fn block(&mut self) -> String {
-        format!(r#""reply_id":"{}","block_id":"{}""#, self.reply, id(&mut self.random))
+        format!(r#""reply_id":"{}","block_id":"{}""#, self.reply, random_id(&mut self.random))
     }
 
     fn event(&mut self, kind: &str, fields: &str) {
@@ -153,7 +153,7 @@ impl Writer {
     }
 
     fn line(&mut self, kind: &str, before: &str, delta: &str, after: &str) {
-        let (id, time) = (id(&mut self.random), time(self.deltas.len()));
+        let (id, time) = (random_id(&mut self.random), format_time(self.deltas.len()));
         let head = r#","metadata":{},"type""#;
         // Writing to a string cannot fail.
         let _ = write!(self.json, r#"{{"id":"{id}","created_at":"{time}"{head}:"{kind}",{before}"#);
@@ -166,7 +166,7 @@ impl Writer {
 }
 
 /// The time of the event at this place: one every 12,345 microseconds.
-fn time(at: usize) -> String {
+fn format_time(at: usize) -> String {
     let micros = at * 12_345 + 123_456;
     let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
     let (hour, minute, second) = (9 + seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -174,6 +174,6 @@ fn time(at: usize) -> String {
 }
 
 /// An id as AgentScope makes them.
-pub fn id(random: &mut Rng) -> String {
+pub fn random_id(random: &mut Rng) -> String {
     format!("{:032x}", random.u128(..))
 }

@@ -18,7 +18,7 @@ pub struct Times {
 
 /// Times of each stream, in their order. Each round goes through all, so that what disturbs the
 /// machine disturbs all alike.
-pub fn by_turns(streams: &[Stream]) -> Result<Vec<Times>> {
+pub fn measure_interleaved(streams: &[Stream]) -> Result<Vec<Times>> {
     for stream in streams {
         check(stream)?;
     }
@@ -65,7 +65,7 @@ pub struct Rates {
 }
 
 /// How fast events are folded that are parsed already.
-pub fn already_parsed(streams: &[Stream]) -> Result<Rates> {
+pub fn measure_parsed(streams: &[Stream]) -> Result<Rates> {
     let Some(stream) = streams.iter().find(|stream| matches!(stream.shape, Shape::Deltas(_)))
     else {
         return Err("no stream of deltas".into());

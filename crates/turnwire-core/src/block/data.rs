@@ -143,7 +143,7 @@ impl DataBlock {
         }
     }
 
-    pub(super) fn of_kind(kind: DataKind, mut fields: Fields) -> Result<Self> {
+    pub(super) fn from_kind(kind: DataKind, mut fields: Fields) -> Result<Self> {
         let source = fields.need("source").and_then(Source::from_fields);
         Ok(Self {
             kind,
@@ -163,7 +163,7 @@ impl FromFields for DataBlock {
         let kind = DataKind::from_word(&word).ok_or_else(|| {
             Error::new(ErrorKind::WrongShape, format!("expected a data block, found `{word}`"))
         })?;
-        Self::of_kind(kind, fields)
+        Self::from_kind(kind, fields)
     }
 }
 

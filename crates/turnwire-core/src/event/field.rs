@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Fields, Json};
 use crate::msg::{Msg, ReplyError};
 use crate::names::{FinishedReason, Role, ToolResultState};
-use crate::object::{FromFields, list};
+use crate::object::{FromFields, read_list};
 use serde::ser::SerializeMap;
 
 /// A field of an event.
@@ -135,11 +135,11 @@ macro_rules! object_fields {
 }
 
 object_fields! {
-    Box<ContentBlock>: |json| ContentBlock::from_fields(json.to()?).map(Box::new);
-    Box<Msg>: |json| Msg::from_fields(json.to()?).map(Box::new);
-    Vec<ToolCall>: list;
-    Vec<ToolResult>: list;
-    Vec<ConfirmResult>: list;
+    Box<ContentBlock>: |json| ContentBlock::from_fields(json.parse_as()?).map(Box::new);
+    Box<Msg>: |json| Msg::from_fields(json.parse_as()?).map(Box::new);
+    Vec<ToolCall>: read_list;
+    Vec<ToolResult>: read_list;
+    Vec<ConfirmResult>: read_list;
 }
 
 /// Values that own what they hold and that serde reads and writes.

@@ -444,7 +444,7 @@ impl EventKind<'_> {
     }
 
     /// Whether its `reply_id` may be empty.
-    pub(super) fn may_be_of_no_reply(&self) -> bool {
+    pub(super) fn may_lack_reply(&self) -> bool {
         !self.needs_reply() || matches!(self, Self::ReplyEnd(_) | Self::UserInterrupt(_))
     }
 

@@ -22,8 +22,8 @@ impl<'a> Event<'a> {
         // event may be of a type that we do not know, in which that is right.
         let mut raw = RawEvent::default();
         let mut json = serde_json::Deserializer::from_str(text);
-        if Quick(&mut raw).deserialize(&mut json).and_then(|()| json.end()).is_err() {
-            raw = RawEvent::read_slowly(text)?;
+        if CommonFieldsReader(&mut raw).deserialize(&mut json).and_then(|()| json.end()).is_err() {
+            raw = RawEvent::read_all_fields(text)?;
         }
         raw.take_event().map_err(|error| error.with_kind(ErrorKind::NotAnEvent))
     }
@@ -91,8 +91,8 @@ hot! {
 
 impl<'a> RawEvent<'a> {
     /// Every field as a slice of the text; whatever is wrong is said when it is looked at.
-    fn read_slowly(text: &'a str) -> Result<Self> {
-        let Slow(others) = serde_json::from_str(text).map_err(|error| {
+    fn read_all_fields(text: &'a str) -> Result<Self> {
+        let AllFields(others) = serde_json::from_str(text).map_err(|error| {
             let kind = if error.is_data() { ErrorKind::NotAnEvent } else { ErrorKind::NotJson };
             Error::from_json(kind, &error)
         })?;
@@ -111,11 +111,11 @@ impl<'a> RawEvent<'a> {
         if self.others.is_empty() {
             return Ok(None);
         }
-        self.other_text(key)
+        self.take_other_text(key)
     }
 
-    fn other_text(&mut self, key: &'static str) -> Result<Option<Text<'a>>> {
-        let Some(raw) = self.other(key) else { return Ok(None) };
+    fn take_other_text(&mut self, key: &'static str) -> Result<Option<Text<'a>>> {
+        let Some(raw) = self.take_other(key) else { return Ok(None) };
         let MaybeText(text) = serde_json::from_str(raw.get())
             .map_err(|error| Error::from_json(ErrorKind::NotAnEvent, &error).at(key))?;
         Ok(text)
@@ -123,14 +123,14 @@ impl<'a> RawEvent<'a> {
 
     /// Takes any other value; `None` where it is missing or null.
     pub(super) fn value<T: DeserializeOwned>(&mut self, key: &'static str) -> Result<Option<T>> {
-        let Some(raw) = self.other(key).filter(|raw| raw.get() != "null") else { return Ok(None) };
+        let Some(raw) = self.take_other(key).filter(|raw| raw.get() != "null") else { return Ok(None) };
         let value = serde_json::from_str(raw.get())
             .map_err(|error| Error::from_json(ErrorKind::NotAnEvent, &error).at(key))?;
         Ok(Some(value))
     }
 
     /// Takes a field out; of a key that comes twice, the last.
-    fn other(&mut self, key: &str) -> Option<&'a RawValue> {
+    fn take_other(&mut self, key: &str) -> Option<&'a RawValue> {
         let (_, raw) = self.others.iter().rfind(|(name, _)| name == key)?;
         let raw = *raw;
         self.others.retain(|(name, _)| name != key);
@@ -140,24 +140,24 @@ impl<'a> RawEvent<'a> {
     /// Moves everything into an event. This is large, so it stays where it is.
     #[inline]
     fn take_event(&mut self) -> Result<Event<'a>> {
-        let Some(word) = self.text("type")? else { return Err(self.no_type()) };
+        let Some(word) = self.text("type")? else { return Err(self.missing_type_error()) };
         let kind = EventKind::read(word, self)?;
         if !kind.is_known() {
             return Ok(self.take_unknown(kind));
         }
-        let agent = if self.others.is_empty() { None } else { self.agent()? };
+        let agent = if self.others.is_empty() { None } else { self.take_sub_agent()? };
         Ok(Event {
             id: self.text("id")?.unwrap_or_default(),
             created_at: self.text("created_at")?.unwrap_or_default(),
             reply_id: match self.text("reply_id")? {
                 // AgentScope's service ends a reply that it cannot name with an empty id.
-                Some(reply_id) if !reply_id.is_empty() || kind.may_be_of_no_reply() => reply_id,
+                Some(reply_id) if !reply_id.is_empty() || kind.may_lack_reply() => reply_id,
                 None if !kind.needs_reply() => Text::default(),
                 _ => return Err(missing(kind.type_name(), "reply_id")),
             },
-            seq: self.place("seq")?,
-            seq_from: self.place("seq_from")?,
-            metadata: self.metadata()?,
+            seq: self.take_seq("seq")?,
+            seq_from: self.take_seq("seq_from")?,
+            metadata: self.take_metadata()?,
             agent,
             kind,
             rest: self.rest(),
@@ -165,7 +165,7 @@ impl<'a> RawEvent<'a> {
     }
 
     #[cold]
-    fn no_type(&self) -> Error {
+    fn missing_type_error(&self) -> Error {
         let has = |key| self.others.iter().any(|(name, _)| name == key);
         let message = if has("role") && has("content") {
             "this is a message, not an event"
@@ -175,7 +175,7 @@ impl<'a> RawEvent<'a> {
         Error::new(ErrorKind::NotAnEvent, message)
     }
 
-    fn place(&mut self, key: &'static str) -> Result<Option<Seq>> {
+    fn take_seq(&mut self, key: &'static str) -> Result<Option<Seq>> {
         match self.seq.take_if(|_| key == "seq") {
             Some(seq) if seq > 0 => Ok(Seq::new(seq)),
             Some(_) => {
@@ -187,8 +187,8 @@ impl<'a> RawEvent<'a> {
         }
     }
 
-    fn metadata(&mut self) -> Result<Fields> {
-        match self.metadata.take().or_else(|| self.other("metadata")).map(RawValue::get) {
+    fn take_metadata(&mut self) -> Result<Fields> {
+        match self.metadata.take().or_else(|| self.take_other("metadata")).map(RawValue::get) {
             None | Some("{}" | "null") => Ok(Fields::default()),
             Some(text) => serde_json::from_str(text)
                 .map_err(|error| Error::from_json(ErrorKind::NotAnEvent, &error).at("metadata")),
@@ -199,16 +199,16 @@ impl<'a> RawEvent<'a> {
     /// stays among the fields that we do not know.
     fn take_unknown(&mut self, kind: EventKind<'a>) -> Event<'a> {
         let mut event = Event::new("", kind);
-        event.id = self.if_fits("id", Self::text);
-        event.created_at = self.if_fits("created_at", Self::text);
-        event.reply_id = self.if_fits("reply_id", Self::text);
-        event.seq = self.if_fits("seq", |raw, key| raw.place(key).map(Some));
-        event.seq_from = self.if_fits("seq_from", |raw, key| raw.place(key).map(Some));
-        event.metadata = self.if_fits("metadata", |raw, _| raw.metadata().map(Some));
+        event.id = self.take_if_fits("id", Self::text);
+        event.created_at = self.take_if_fits("created_at", Self::text);
+        event.reply_id = self.take_if_fits("reply_id", Self::text);
+        event.seq = self.take_if_fits("seq", |raw, key| raw.take_seq(key).map(Some));
+        event.seq_from = self.take_if_fits("seq_from", |raw, key| raw.take_seq(key).map(Some));
+        event.metadata = self.take_if_fits("metadata", |raw, _| raw.take_metadata().map(Some));
         let agent = SubAgent {
-            agent_path: self.if_fits("agent_path", |raw, key| raw.value(key).map(Some)),
+            agent_path: self.take_if_fits("agent_path", |raw, key| raw.value(key).map(Some)),
             parent_tool_call_id: self
-                .if_fits("parent_tool_call_id", |raw, key| raw.value(key).map(Some)),
+                .take_if_fits("parent_tool_call_id", |raw, key| raw.value(key).map(Some)),
         };
         event.agent = agent.boxed();
         event.rest = self.rest();
@@ -216,7 +216,7 @@ impl<'a> RawEvent<'a> {
     }
 
     /// Takes a field if it can be read; otherwise it stays, as do all of that name.
-    fn if_fits<T: Default>(
+    fn take_if_fits<T: Default>(
         &mut self,
         key: &'static str,
         take: impl FnOnce(&mut Self, &'static str) -> Result<Option<T>>,
@@ -232,7 +232,7 @@ impl<'a> RawEvent<'a> {
         }
     }
 
-    fn agent(&mut self) -> Result<Option<Box<SubAgent>>> {
+    fn take_sub_agent(&mut self) -> Result<Option<Box<SubAgent>>> {
         let agent = SubAgent {
             agent_path: self.value("agent_path")?,
             parent_tool_call_id: self.value("parent_tool_call_id")?,
@@ -298,7 +298,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
 /// Whether a key is one of the common ones.
 struct Key<'s, 'a>(&'s mut Hot<'a>);
 
-enum Found<'s, 'a> {
+enum KeySlot<'s, 'a> {
     Hot(&'s mut Option<Text<'a>>),
     Seq,
     Metadata,
@@ -306,7 +306,7 @@ enum Found<'s, 'a> {
 }
 
 impl<'s, 'de> DeserializeSeed<'de> for Key<'s, 'de> {
-    type Value = Found<'s, 'de>;
+    type Value = KeySlot<'s, 'de>;
     #[inline]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -314,18 +314,18 @@ impl<'s, 'de> DeserializeSeed<'de> for Key<'s, 'de> {
 }
 
 impl<'s, 'de> Visitor<'de> for Key<'s, 'de> {
-    type Value = Found<'s, 'de>;
+    type Value = KeySlot<'s, 'de>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
     #[inline]
     fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
         Ok(match key {
-            "seq" => Found::Seq,
-            "metadata" => Found::Metadata,
+            "seq" => KeySlot::Seq,
+            "metadata" => KeySlot::Metadata,
             _ => match self.0.slot(key) {
-                Some(slot) => Found::Hot(slot),
-                None => Found::Other(Cow::Borrowed(key)),
+                Some(slot) => KeySlot::Hot(slot),
+                None => KeySlot::Other(Cow::Borrowed(key)),
             },
         })
     }
@@ -336,9 +336,9 @@ impl<'s, 'de> Visitor<'de> for Key<'s, 'de> {
 }
 
 /// The quick way: only for events whose common fields are strings.
-struct Quick<'r, 'a>(&'r mut RawEvent<'a>);
+struct CommonFieldsReader<'r, 'a>(&'r mut RawEvent<'a>);
 
-impl<'de> DeserializeSeed<'de> for Quick<'_, 'de> {
+impl<'de> DeserializeSeed<'de> for CommonFieldsReader<'_, 'de> {
     type Value = ();
     #[inline]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -346,7 +346,7 @@ impl<'de> DeserializeSeed<'de> for Quick<'_, 'de> {
     }
 }
 
-impl<'de> Visitor<'de> for Quick<'_, 'de> {
+impl<'de> Visitor<'de> for CommonFieldsReader<'_, 'de> {
     type Value = ();
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -356,13 +356,13 @@ impl<'de> Visitor<'de> for Quick<'_, 'de> {
         let Self(raw) = self;
         while let Some(found) = map.next_key_seed(Key(&mut raw.hot))? {
             match found {
-                Found::Hot(slot) => match map.next_value()? {
+                KeySlot::Hot(slot) => match map.next_value()? {
                     MaybeText(None) => return Err(A::Error::custom("null, not a string")),
                     MaybeText(text) => *slot = text,
                 },
-                Found::Seq => raw.seq = Some(map.next_value()?),
-                Found::Metadata => raw.metadata = Some(map.next_value()?),
-                Found::Other(key) => raw.others.push((key, map.next_value()?)),
+                KeySlot::Seq => raw.seq = Some(map.next_value()?),
+                KeySlot::Metadata => raw.metadata = Some(map.next_value()?),
+                KeySlot::Other(key) => raw.others.push((key, map.next_value()?)),
             }
         }
         Ok(())
@@ -370,9 +370,9 @@ impl<'de> Visitor<'de> for Quick<'_, 'de> {
 }
 
 /// The slow way: all fields as they stand.
-struct Slow<'a>(Vec<(Text<'a>, &'a RawValue)>);
+struct AllFields<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Slow<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for AllFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
@@ -388,6 +388,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Slow<'a> {
                 Ok(fields)
             }
         }
-        deserializer.deserialize_map(Object).map(Slow)
+        deserializer.deserialize_map(Object).map(AllFields)
     }
 }

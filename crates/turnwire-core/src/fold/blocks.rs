@@ -1,7 +1,7 @@
 //! Text, thinking, data and hint blocks.
 
 use super::index::Family;
-use super::{Fold, check_end, close};
+use super::{Fold, check_source_end, close_source};
 use crate::base64;
 use crate::block::{
     Base64Source, ContentBlock, DataBlock, HintBlock, Source, TextBlock, ThinkingBlock, UrlSource,
@@ -31,7 +31,7 @@ pub(super) use find;
 
 #[cold]
 pub(super) fn unknown(family: Family, id: &str, reply: &str) -> Error {
-    let (word, start) = words(family);
+    let (word, start) = describe_family(family);
     Error::new(
         ErrorKind::UnknownBlock,
         format!("reply {reply} has no {word} {id}; was its {start} lost?"),
@@ -39,12 +39,12 @@ pub(super) fn unknown(family: Family, id: &str, reply: &str) -> Error {
 }
 
 #[cold]
-fn ended(family: Family, id: &str) -> Error {
-    let (word, _) = words(family);
+fn ended_error(family: Family, id: &str) -> Error {
+    let (word, _) = describe_family(family);
     Error::new(ErrorKind::AlreadyEnded, format!("the {word} {id} has ended"))
 }
 
-fn words(family: Family) -> (&'static str, &'static str) {
+fn describe_family(family: Family) -> (&'static str, &'static str) {
     match family {
         Family::Text => ("text block", "TEXT_BLOCK_START"),
         Family::Thinking => ("thinking block", "THINKING_BLOCK_START"),
@@ -58,26 +58,26 @@ fn words(family: Family) -> (&'static str, &'static str) {
 
 /// Nothing, or that the block has ended.
 #[inline]
-pub(super) fn open(finished_at: Option<&String>, family: Family, id: &str) -> Result<()> {
-    if finished_at.is_some() { Err(ended(family, id)) } else { Ok(()) }
+pub(super) fn check_open(finished_at: Option<&String>, family: Family, id: &str) -> Result<()> {
+    if finished_at.is_some() { Err(ended_error(family, id)) } else { Ok(()) }
 }
 
 /// Sets the fields that a provider adds to a block; never one that the block has by itself.
 pub(super) fn set_extra(rest: &mut Fields, extra: &Fields, own: &[&str]) {
     for (key, value) in extra {
-        if !COMMON.contains(&key) && !own.contains(&key) {
+        if !COMMON_FIELDS.contains(&key) && !own.contains(&key) {
             rest.insert(key, value.clone());
         }
     }
 }
 
-const COMMON: [&str; 4] = ["type", "id", "created_at", "finished_at"];
+const COMMON_FIELDS: [&str; 4] = ["type", "id", "created_at", "finished_at"];
 
 impl Fold<'_> {
     #[inline]
     pub(super) fn text_delta(&mut self, id: &str, delta: &str) -> Result<()> {
         let block = find!(self, Text, id)?;
-        self.tolerance.check(open(block.finished_at.as_ref(), Family::Text, id))?;
+        self.tolerance.check(check_open(block.finished_at.as_ref(), Family::Text, id))?;
         block.text.push_str(delta);
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Fold<'_> {
     #[inline]
     pub(super) fn thinking_delta(&mut self, id: &str, delta: &str) -> Result<()> {
         let block = find!(self, Thinking, id)?;
-        self.tolerance.check(open(block.finished_at.as_ref(), Family::Thinking, id))?;
+        self.tolerance.check(check_open(block.finished_at.as_ref(), Family::Thinking, id))?;
         block.thinking.push_str(delta);
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Fold<'_> {
         start: &TextBlockStart<'_>,
         event: &Event<'_>,
     ) -> Result<()> {
-        self.start(ContentBlock::Text(TextBlock {
+        self.start_block(ContentBlock::Text(TextBlock {
             id: start.block_id.to_string(),
             created_at: event.created_at.to_string(),
             ..TextBlock::default()
@@ -104,7 +104,7 @@ impl Fold<'_> {
 
     pub(super) fn text_end(&mut self, end: &TextBlockEnd<'_>, event: &Event<'_>) -> Result<()> {
         let block = find!(self, Text, &end.block_id)?;
-        open(block.finished_at.as_ref(), Family::Text, &end.block_id)?;
+        check_open(block.finished_at.as_ref(), Family::Text, &end.block_id)?;
         if let Some(text) = &end.text {
             block.text.clear();
             block.text.push_str(text);
@@ -119,7 +119,7 @@ impl Fold<'_> {
         start: &ThinkingBlockStart<'_>,
         event: &Event<'_>,
     ) -> Result<()> {
-        self.start(ContentBlock::Thinking(ThinkingBlock {
+        self.start_block(ContentBlock::Thinking(ThinkingBlock {
             id: start.block_id.to_string(),
             created_at: event.created_at.to_string(),
             ..ThinkingBlock::default()
@@ -132,7 +132,7 @@ impl Fold<'_> {
         event: &Event<'_>,
     ) -> Result<()> {
         let block = find!(self, Thinking, &end.block_id)?;
-        open(block.finished_at.as_ref(), Family::Thinking, &end.block_id)?;
+        check_open(block.finished_at.as_ref(), Family::Thinking, &end.block_id)?;
         set_extra(&mut block.rest, &end.extra, &["thinking"]);
         block.finished_at = Some(event.created_at.to_string());
         Ok(())
@@ -147,7 +147,7 @@ impl Fold<'_> {
             media_type: start.media_type.clone(),
             ..Base64Source::default()
         });
-        self.start(ContentBlock::Data(DataBlock {
+        self.start_block(ContentBlock::Data(DataBlock {
             id: start.block_id.to_string(),
             name: start.name.clone(),
             created_at: event.created_at.to_string(),
@@ -157,7 +157,7 @@ impl Fold<'_> {
 
     pub(super) fn data_delta(&mut self, delta: &DataBlockDelta<'_>) -> Result<()> {
         let block = find!(self, Data, &delta.block_id)?;
-        let is_open = open(block.finished_at.as_ref(), Family::Data, &delta.block_id);
+        let is_open = check_open(block.finished_at.as_ref(), Family::Data, &delta.block_id);
         let is_late = is_open.is_err();
         self.tolerance.check(is_open)?;
         if is_late {
@@ -168,16 +168,16 @@ impl Fold<'_> {
 
     pub(super) fn data_end(&mut self, end: &DataBlockEnd<'_>, event: &Event<'_>) -> Result<()> {
         let block = find!(self, Data, &end.block_id)?;
-        open(block.finished_at.as_ref(), Family::Data, &end.block_id)?;
-        self.tolerance.check(check_end(&block.source))?;
-        close(&mut block.source);
+        check_open(block.finished_at.as_ref(), Family::Data, &end.block_id)?;
+        self.tolerance.check(check_source_end(&block.source))?;
+        close_source(&mut block.source);
         set_extra(&mut block.rest, &end.extra, &["source", "name"]);
         block.finished_at = Some(event.created_at.to_string());
         Ok(())
     }
 
     pub(super) fn hint(&mut self, hint: &Hint, event: &Event<'_>) -> Result<()> {
-        self.start(ContentBlock::Hint(HintBlock {
+        self.start_block(ContentBlock::Hint(HintBlock {
             hint: hint.hint.clone(),
             id: hint.block_id.clone(),
             source: hint.source.clone(),

@@ -12,8 +12,8 @@ pub(super) struct EventId(u128);
 
 impl EventId {
     #[inline]
-    pub(super) fn of(id: &str) -> Self {
-        Self(hex(id.as_bytes()).unwrap_or_else(|| {
+    pub(super) fn from_text(id: &str) -> Self {
+        Self(parse_hex(id.as_bytes()).unwrap_or_else(|| {
             let mut hasher = SipHasher13::new();
             hasher.write(id.as_bytes());
             hasher.finish128().as_u128()
@@ -29,7 +29,7 @@ impl fmt::Display for EventId {
 
 /// The number that 32 lower-case hexadecimal digits are, read eight at a time.
 #[inline]
-fn hex(digits: &[u8]) -> Option<u128> {
+fn parse_hex(digits: &[u8]) -> Option<u128> {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const TOP: u64 = 0x80 * EACH;
     let digits: &[u8; 32] = digits.try_into().ok()?;
@@ -71,17 +71,17 @@ impl EventIds {
     /// Remembers an id, and says whether it was new.
     #[inline]
     pub fn insert(&mut self, id: &str) -> bool {
-        id.is_empty() || self.0.insert(EventId::of(id))
+        id.is_empty() || self.0.insert(EventId::from_text(id))
     }
 
     /// Whether it remembers an id.
     pub fn contains(&self, id: &str) -> bool {
-        !id.is_empty() && self.0.contains(EventId::of(id))
+        !id.is_empty() && self.0.contains(EventId::from_text(id))
     }
 
     /// Forgets an id.
     pub fn remove(&mut self, id: &str) {
-        self.0.remove(EventId::of(id));
+        self.0.remove(EventId::from_text(id));
     }
 
     /// How many there are.
@@ -110,7 +110,7 @@ impl fmt::Debug for EventIds {
 pub(super) struct IdSet {
     list: Vec<EventId>,
     tables: Vec<Table>,
-    series: Vec<Series>,
+    ranges: Vec<IdRange>,
     /// The one that came last.
     last: Option<EventId>,
 }
@@ -119,9 +119,9 @@ type Table = HashSet<EventId, foldhash::fast::RandomState>;
 
 /// Ids that follow each other, from the first to the last.
 #[derive(Clone, Copy)]
-struct Series(EventId, EventId);
+struct IdRange(EventId, EventId);
 
-impl Series {
+impl IdRange {
     fn contains(&self, id: EventId) -> bool {
         self.0 <= id && id <= self.1
     }
@@ -139,41 +139,41 @@ impl Series {
 }
 
 impl IdSet {
-    const LIST: usize = 1 << 5;
-    const TABLE: usize = 1 << 12;
-    const TABLES: usize = 1 << 6;
+    const MAX_LIST: usize = 1 << 5;
+    const MAX_TABLE: usize = 1 << 12;
+    const TABLE_COUNT: usize = 1 << 6;
     /// All are looked through for each id.
-    const SERIES: usize = 1 << 3;
+    const MAX_RANGES: usize = 1 << 3;
 
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     pub(super) fn len(&self) -> usize {
-        let series = self.series.iter().map(|Series(first, last)| last.0 - first.0 + 1);
+        let series = self.ranges.iter().map(|IdRange(first, last)| last.0 - first.0 + 1);
         let in_series = series.fold(0, u128::saturating_add);
-        self.singles().saturating_add(usize::try_from(in_series).unwrap_or(usize::MAX))
+        self.singles_len().saturating_add(usize::try_from(in_series).unwrap_or(usize::MAX))
     }
 
     /// Gives back what only one that grows needs.
     pub(super) fn shrink(&mut self) {
         self.list.shrink_to_fit();
-        self.series.shrink_to_fit();
+        self.ranges.shrink_to_fit();
     }
 
     /// How many are in no series.
-    fn singles(&self) -> usize {
+    fn singles_len(&self) -> usize {
         self.list.len() + self.tables.iter().map(Table::len).sum::<usize>()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = EventId> {
         let singles = self.list.iter().chain(self.tables.iter().flatten()).copied();
-        singles.chain(self.series.iter().flat_map(Series::ids))
+        singles.chain(self.ranges.iter().flat_map(IdRange::ids))
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "only some bits are needed")]
     #[inline]
-    fn at(&self, id: EventId) -> usize {
+    fn table_index(&self, id: EventId) -> usize {
         // Some UUIDs are random at their end, others at their beginning: all bits count.
         let mixed = (id.0 ^ id.0 >> 64) as u64;
         let at = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
@@ -181,15 +181,15 @@ impl IdSet {
     }
 
     #[inline]
-    fn table(&mut self, id: EventId) -> Option<&mut Table> {
-        let at = self.at(id);
+    fn table_mut(&mut self, id: EventId) -> Option<&mut Table> {
+        let at = self.table_index(id);
         self.tables.get_mut(at)
     }
 
     pub(super) fn contains(&self, id: EventId) -> bool {
-        self.series.iter().any(|series| series.contains(id))
+        self.ranges.iter().any(|series| series.contains(id))
             || self.list.contains(&id)
-            || self.tables.get(self.at(id)).is_some_and(|table| table.contains(&id))
+            || self.tables.get(self.table_index(id)).is_some_and(|table| table.contains(&id))
     }
 
     /// Whether it was not there.
@@ -197,23 +197,23 @@ impl IdSet {
     pub(super) fn insert(&mut self, id: EventId) -> bool {
         let last = self.last.replace(id);
         if last.and_then(|last| last.0.checked_add(1)) == Some(id.0) {
-            return self.insert_next(id);
+            return self.insert_consecutive(id);
         }
-        if self.series.iter().any(|series| series.contains(id)) {
+        if self.ranges.iter().any(|series| series.contains(id)) {
             return false;
         }
         self.insert_single(id)
     }
 
     /// Inserts one that follows the one before it.
-    fn insert_next(&mut self, id: EventId) -> bool {
+    fn insert_consecutive(&mut self, id: EventId) -> bool {
         if self.contains(id) {
             return false;
         }
-        let count = self.series.len();
-        match self.series.last_mut() {
+        let count = self.ranges.len();
+        match self.ranges.last_mut() {
             Some(series) if series.1.0.checked_add(1) == Some(id.0) => series.1 = id,
-            _ if count < Self::SERIES => self.series.push(Series(id, id)),
+            _ if count < Self::MAX_RANGES => self.ranges.push(IdRange(id, id)),
             _ => return self.insert_single(id),
         }
         true
@@ -221,27 +221,27 @@ impl IdSet {
 
     #[inline]
     fn insert_single(&mut self, id: EventId) -> bool {
-        if self.tables.len() < Self::TABLES {
-            return self.insert_in_few(id);
+        if self.tables.len() < Self::TABLE_COUNT {
+            return self.insert_growing(id);
         }
-        self.table(id).is_some_and(|table| table.insert(id))
+        self.table_mut(id).is_some_and(|table| table.insert(id))
     }
 
-    fn insert_in_few(&mut self, id: EventId) -> bool {
+    fn insert_growing(&mut self, id: EventId) -> bool {
         if self.tables.is_empty() {
             let new = !self.list.contains(&id);
             if new {
                 self.list.push(id);
             }
-            if self.list.len() >= Self::LIST {
+            if self.list.len() >= Self::MAX_LIST {
                 self.tables.push(std::mem::take(&mut self.list).into_iter().collect());
             }
             return new;
         }
-        let new = self.table(id).is_some_and(|table| table.insert(id));
-        if self.singles() >= Self::TABLE {
+        let new = self.table_mut(id).is_some_and(|table| table.insert(id));
+        if self.singles_len() >= Self::MAX_TABLE {
             let one = std::mem::take(&mut self.tables);
-            self.tables = vec![Table::default(); Self::TABLES];
+            self.tables = vec![Table::default(); Self::TABLE_COUNT];
             for id in one.into_iter().flatten() {
                 self.insert_single(id);
             }
@@ -252,12 +252,12 @@ impl IdSet {
     pub(super) fn remove(&mut self, id: EventId) {
         self.last = None;
         self.list.retain(|known| *known != id);
-        if let Some(table) = self.table(id) {
+        if let Some(table) = self.table_mut(id) {
             table.remove(&id);
         }
-        if let Some(at) = self.series.iter().position(|series| series.contains(id)) {
-            let series = self.series.remove(at);
-            self.series.extend(series.without(id));
+        if let Some(at) = self.ranges.iter().position(|series| series.contains(id)) {
+            let series = self.ranges.remove(at);
+            self.ranges.extend(series.without(id));
         }
     }
 }
@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn only_lower_case_hexadecimal_ids_are_taken_as_numbers() {
         let id = "0123456789abcdef0123456789abcdef";
-        assert_eq!(hex(id.as_bytes()), Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
+        assert_eq!(parse_hex(id.as_bytes()), Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
         for other in [&id.to_uppercase(), &id[1..], "", "é123456789abcdef0123456789abcde"] {
-            assert_eq!(hex(other.as_bytes()), None);
+            assert_eq!(parse_hex(other.as_bytes()), None);
         }
         // Every byte, in every place of a word.
         for (place, byte) in (0..8).flat_map(|place| (0..=u8::MAX).map(move |byte| (place, byte))) {
@@ -279,16 +279,16 @@ mod tests {
             digits[24 + place] = byte;
             let value = char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
             let expected = value.map(|value| u128::from(value) << (4 * (7 - place)));
-            assert_eq!(hex(&digits), expected, "{byte:#x} at {place}");
+            assert_eq!(parse_hex(&digits), expected, "{byte:#x} at {place}");
         }
     }
 
     #[test]
     fn the_hash_of_other_ids_never_changes() {
-        let id = EventId::of("evt_1");
+        let id = EventId::from_text("evt_1");
         assert_eq!(id.to_string(), "487d7d00696e39c557804d8d4278f51d");
         // What a cursor holds reads back as itself.
-        assert_eq!(EventId::of(&id.to_string()), id);
+        assert_eq!(EventId::from_text(&id.to_string()), id);
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
                 set.insert(EventId(0xabcd_0000_0000_0000_0000_0000_0000_1234 ^ n << shift));
             }
             let largest = set.tables.iter().map(Table::len).max().unwrap();
-            assert!(largest < 2 * 20_000 / IdSet::TABLES, "{largest} in one table");
+            assert!(largest < 2 * 20_000 / IdSet::TABLE_COUNT, "{largest} in one table");
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
         for n in 0..20_000u128 {
             set.insert(EventId(1 << 90 | n));
         }
-        assert_eq!((set.singles(), set.series.len(), set.len()), (1, 1, 20_000));
+        assert_eq!((set.singles_len(), set.ranges.len(), set.len()), (1, 1, 20_000));
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
             set.insert(EventId(n * 10));
             set.insert(EventId(n * 10 + 1));
         }
-        assert_eq!((set.series.len(), set.len()), (IdSet::SERIES, 4000));
+        assert_eq!((set.ranges.len(), set.len()), (IdSet::MAX_RANGES, 4000));
     }
 
     #[test]

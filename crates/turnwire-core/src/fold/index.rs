@@ -51,13 +51,13 @@ impl From<&ContentBlock> for Family {
 /// is searched from its end, and costs no table. Of several blocks with one id, which only messages
 /// made elsewhere have, the last counts, whichever way it is found.
 #[derive(Clone, Default)]
-pub(super) struct Index {
+pub(super) struct BlockIndex {
     /// Where the last event went.
     last: Option<usize>,
     /// The block for which a role was refused.
-    pub(super) misplaced: Option<usize>,
+    pub(super) refused_role: Option<usize>,
     /// The data, by its block and its place in it, for which an end was refused.
-    pub(super) unfinished: Option<(usize, usize)>,
+    pub(super) refused_end: Option<(usize, usize)>,
     table: Option<Box<Table>>,
 }
 
@@ -70,9 +70,9 @@ struct Table {
 }
 
 /// From how many blocks or parts on a table pays.
-const MANY: usize = 8;
+const SCAN_LIMIT: usize = 8;
 
-impl Index {
+impl BlockIndex {
     /// Forgets everything: positions have changed.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -105,7 +105,7 @@ impl Index {
         id: &str,
     ) -> Option<usize> {
         let is_it = |block: &ContentBlock| is_block(block, family, id);
-        if content.len() <= MANY {
+        if content.len() <= SCAN_LIMIT {
             return content.iter().rposition(is_it);
         }
         let table = self.table(content);
@@ -120,12 +120,12 @@ impl Index {
         result: usize,
         id: &str,
     ) -> Option<usize> {
-        let parts = parts_of(content.get(result)?);
+        let parts = result_parts(content.get(result)?);
         let is_it = |part: &Part| {
             work::count(1);
             matches!(part, Part::Data(block) if block.id == id)
         };
-        if parts.len() <= MANY {
+        if parts.len() <= SCAN_LIMIT {
             return parts.iter().rposition(is_it);
         }
         let table = self.table(content);
@@ -137,13 +137,13 @@ impl Index {
     }
 
     /// The first block with this id, of whatever family.
-    pub(super) fn first_of_any(&mut self, content: &[ContentBlock], id: &str) -> Option<usize> {
+    pub(super) fn find_first(&mut self, content: &[ContentBlock], id: &str) -> Option<usize> {
         Family::ALL.into_iter().filter_map(|family| self.find(content, family, id)).min()
     }
 
     /// Forgets the blocks from this place on.
     pub(super) fn forget_from(&mut self, content: &[ContentBlock], first: usize) {
-        (self.last, self.misplaced, self.unfinished) = (None, None, None);
+        (self.last, self.refused_role, self.refused_end) = (None, None, None);
         let Some(table) = &mut self.table else { return };
         for (at, block) in content.iter().enumerate().skip(first) {
             table.remove(at, block);
@@ -152,7 +152,7 @@ impl Index {
 
     /// Takes note of a block at the end.
     #[inline]
-    pub(super) fn pushed(&mut self, content: &[ContentBlock]) {
+    pub(super) fn note_pushed(&mut self, content: &[ContentBlock]) {
         self.last = content.len().checked_sub(1);
         if let (Some(table), Some(at), Some(block)) = (&mut self.table, self.last, content.last()) {
             table.add(content, at, block);
@@ -160,9 +160,9 @@ impl Index {
     }
 
     /// Takes note of a part at the end of a result's output.
-    pub(super) fn pushed_part(&mut self, content: &[ContentBlock], result: usize) {
+    pub(super) fn note_pushed_part(&mut self, content: &[ContentBlock], result: usize) {
         let Some(table) = &mut self.table else { return };
-        let Some(parts) = content.get(result).map(parts_of) else { return };
+        let Some(parts) = content.get(result).map(result_parts) else { return };
         if let Some(part) = parts.last() {
             table.add_part(content, (result, parts.len() - 1), part);
         }
@@ -185,7 +185,7 @@ fn is_block(block: &ContentBlock, family: Family, id: &str) -> bool {
     Family::from(block) == family && block.id() == id
 }
 
-fn parts_of(block: &ContentBlock) -> &[Part] {
+fn result_parts(block: &ContentBlock) -> &[Part] {
     match block {
         ContentBlock::ToolResult(result) => match &result.output {
             Payload::Parts(parts) => parts,
@@ -210,7 +210,7 @@ impl Table {
             };
             blocks.insert_unique(hash, at, rehash);
         }
-        for (place, part) in parts_of(block).iter().enumerate() {
+        for (place, part) in result_parts(block).iter().enumerate() {
             self.add_part(content, (at, place), part);
         }
     }
@@ -221,7 +221,7 @@ impl Table {
         if let Ok(entry) = self.blocks.find_entry(hash, |known| *known == at) {
             entry.remove();
         }
-        for (place, part) in parts_of(block).iter().enumerate() {
+        for (place, part) in result_parts(block).iter().enumerate() {
             work::count(1);
             let hash = self.hasher.hash_one((at, part.id()));
             if let Ok(entry) = self.parts.find_entry(hash, |known| *known == (at, place)) {
@@ -233,7 +233,7 @@ impl Table {
     fn add_part(&mut self, content: &[ContentBlock], at: (usize, usize), part: &Part) {
         work::count(1);
         let Part::Data(block) = part else { return };
-        let part_at = |&(block, place): &(usize, usize)| parts_of(content.get(block)?).get(place);
+        let part_at = |&(block, place): &(usize, usize)| result_parts(content.get(block)?).get(place);
         let is_it = |it: &(usize, usize)| {
             it.0 == at.0 && matches!(part_at(it), Some(Part::Data(it)) if it.id == block.id)
         };

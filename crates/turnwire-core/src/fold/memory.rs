@@ -1,6 +1,6 @@
 //! What the fold remembers: which events it has applied, and where the blocks are.
 
-use super::Index;
+use super::BlockIndex;
 use super::ids::{EventId, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -12,18 +12,18 @@ use std::fmt;
 
 /// The fold's memory of one message. Nothing until the first event.
 #[derive(Clone, Default)]
-pub(crate) struct Memory(Option<Box<State>>);
+pub(crate) struct FoldMemory(Option<Box<FoldState>>);
 
 #[derive(Clone, Default)]
-pub(super) struct State {
+pub(super) struct FoldState {
     pub(super) seen: SeenEvents,
     pub(super) started: bool,
     /// The message came whole: it is no reply, and takes no events.
     pub(super) is_whole: bool,
-    pub(super) index: Index,
+    pub(super) index: BlockIndex,
 }
 
-impl State {
+impl FoldState {
     /// Gives back what only a reply that goes on needs.
     pub(super) fn shrink(&mut self) {
         self.index.clear();
@@ -31,20 +31,20 @@ impl State {
     }
 }
 
-impl Memory {
-    pub(super) fn state(&mut self) -> &mut State {
+impl FoldMemory {
+    pub(super) fn state(&mut self) -> &mut FoldState {
         self.0.get_or_insert_default()
     }
 
-    pub(super) fn cursor(&self) -> Cursor {
-        let Some(state) = &self.0 else { return Cursor::default() };
+    pub(super) fn cursor(&self) -> FoldCursor {
+        let Some(state) = &self.0 else { return FoldCursor::default() };
         let mut ids: Vec<EventId> = state.seen.ids.iter().collect();
         ids.sort_unstable();
-        Cursor { started: state.started, is_whole: state.is_whole, seq: state.seen.seq, ids }
+        FoldCursor { started: state.started, is_whole: state.is_whole, seq: state.seen.seq, ids }
     }
 
     /// Remembers the event that brought the whole message.
-    pub(crate) fn came_whole(&mut self, event: &Event<'_>) -> Result<()> {
+    pub(crate) fn mark_whole(&mut self, event: &Event<'_>) -> Result<()> {
         let state = self.state();
         state.is_whole = true;
         state.seen.remember(event).map(|_| ())
@@ -63,9 +63,9 @@ impl Memory {
     }
 }
 
-impl From<Cursor> for Memory {
-    fn from(cursor: Cursor) -> Self {
-        let mut state = Box::<State>::default();
+impl From<FoldCursor> for FoldMemory {
+    fn from(cursor: FoldCursor) -> Self {
+        let mut state = Box::<FoldState>::default();
         state.started = cursor.started;
         state.is_whole = cursor.is_whole;
         state.seen.seq = cursor.seq;
@@ -76,7 +76,7 @@ impl From<Cursor> for Memory {
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for FoldMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some(state) => {
@@ -92,21 +92,21 @@ impl fmt::Debug for Memory {
 /// As JSON: `{"started": true, "seq": 17}`, or with the ids of events that had no seq:
 /// `{"started": true, "ids": ["…"]}`. A message that came whole has `"whole": true`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cursor {
+pub struct FoldCursor {
     started: bool,
     is_whole: bool,
     seq: Option<Seq>,
     ids: Vec<EventId>,
 }
 
-impl Cursor {
+impl FoldCursor {
     /// The last place in the log that was applied.
     pub fn seq(&self) -> Option<Seq> {
         self.seq
     }
 }
 
-impl Serialize for Cursor {
+impl Serialize for FoldCursor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("started", &self.started)?;
@@ -124,7 +124,7 @@ impl Serialize for Cursor {
     }
 }
 
-impl<'de> Deserialize<'de> for Cursor {
+impl<'de> Deserialize<'de> for FoldCursor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields = crate::json::Fields::deserialize(deserializer)?;
         let mut read = || -> Result<Self> {
@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for Cursor {
                 started: fields.take("started")?.unwrap_or_default(),
                 is_whole: fields.take("whole")?.unwrap_or_default(),
                 seq: fields.take("seq")?,
-                ids: ids.iter().map(|id| EventId::of(id)).collect(),
+                ids: ids.iter().map(|id| EventId::from_text(id)).collect(),
             })
         };
         read().map_err(|error| D::Error::custom(error.plain()))
@@ -149,12 +149,12 @@ pub(super) struct SeenEvents {
 
 pub(super) enum Seen {
     Before,
-    New(Mark),
+    New(Undo),
 }
 
 /// What [`SeenEvents::forget`] needs to undo a [`SeenEvents::remember`].
 #[derive(Clone, Copy)]
-pub(super) enum Mark {
+pub(super) enum Undo {
     Nothing,
     Seq(Option<Seq>),
     Id,
@@ -169,36 +169,36 @@ impl SeenEvents {
                 return Ok(Seen::Before);
             }
             if event.seq_from.is_some_and(|from| from <= cursor) {
-                return Err(overlap(event, cursor));
+                return Err(overlap_error(event, cursor));
             }
         }
         // Where a stream changes from ids to seqs, what came with an id may come again.
-        if !self.ids.is_empty() && self.ids.contains(EventId::of(&event.id)) {
+        if !self.ids.is_empty() && self.ids.contains(EventId::from_text(&event.id)) {
             return Ok(Seen::Before);
         }
-        Ok(Seen::New(Mark::Seq(self.seq.replace(seq))))
+        Ok(Seen::New(Undo::Seq(self.seq.replace(seq))))
     }
 
     pub(super) fn remember_id(&mut self, event: &Event<'_>) -> Seen {
         if event.id.is_empty() {
-            return Seen::New(Mark::Nothing);
+            return Seen::New(Undo::Nothing);
         }
-        let id = EventId::of(&event.id);
-        if self.ids.insert(id) { Seen::New(Mark::Id) } else { Seen::Before }
+        let id = EventId::from_text(&event.id);
+        if self.ids.insert(id) { Seen::New(Undo::Id) } else { Seen::Before }
     }
 
     /// The event was refused after all.
-    pub(super) fn forget(&mut self, event: &Event<'_>, mark: Mark) {
+    pub(super) fn forget(&mut self, event: &Event<'_>, mark: Undo) {
         match mark {
-            Mark::Nothing => {}
-            Mark::Seq(before) => self.seq = before,
-            Mark::Id => self.ids.remove(EventId::of(&event.id)),
+            Undo::Nothing => {}
+            Undo::Seq(before) => self.seq = before,
+            Undo::Id => self.ids.remove(EventId::from_text(&event.id)),
         }
     }
 }
 
 #[cold]
-fn overlap(event: &Event<'_>, cursor: Seq) -> Error {
+fn overlap_error(event: &Event<'_>, cursor: Seq) -> Error {
     let (from, to) = (event.seq_from.unwrap_or(cursor), event.seq.unwrap_or(cursor));
     Error::new(
         ErrorKind::Overlap,

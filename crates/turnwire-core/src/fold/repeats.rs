@@ -22,42 +22,42 @@ use hashbrown::HashMap;
 /// With seqs the memory grows with the replies, not with their events. An event that has neither seq
 /// nor id is always new. After a `RESET` everything is.
 #[derive(Default)]
-pub struct Repeats {
-    replies: Known,
+pub struct RepeatDetector {
+    replies: SeenById,
     /// Whole messages, by their ids.
-    messages: Known,
+    messages: SeenById,
     /// What belongs to no reply. Its seqs say nothing: two sessions may follow each other.
     others: SeenEvents,
     /// The last reset that had an id.
-    reset: String,
+    last_reset: String,
 }
 
-type Known = HashMap<String, SeenEvents, RandomState>;
+type SeenById = HashMap<String, SeenEvents, RandomState>;
 
-impl Repeats {
+impl RepeatDetector {
     /// Whether an event came before; otherwise it is remembered. A merged event of which a part came
     /// before is an error, and is not remembered.
     pub fn is_repeat(&mut self, event: &Event<'_>) -> Result<bool> {
         let seen = match &event.kind {
             EventKind::Reset(_) => return Ok(self.is_repeated_reset(event)),
-            EventKind::Message(message) => seen_of(&mut self.messages, message.message.id()),
+            EventKind::Message(message) => seen_entry(&mut self.messages, message.message.id()),
             _ if event.reply_id.is_empty() && !event.id.is_empty() => {
                 return Ok(matches!(self.others.remember_id(event), Seen::Before));
             }
-            _ => seen_of(&mut self.replies, &event.reply_id),
+            _ => seen_entry(&mut self.replies, &event.reply_id),
         };
         Ok(matches!(seen.remember(event)?, Seen::Before))
     }
 
     fn is_repeated_reset(&mut self, event: &Event<'_>) -> bool {
-        let repeated = !event.id.is_empty() && self.reset == event.id;
+        let repeated = !event.id.is_empty() && self.last_reset == event.id;
         if !repeated {
-            *self = Self { reset: event.id.to_string(), ..Self::default() };
+            *self = Self { last_reset: event.id.to_string(), ..Self::default() };
         }
         repeated
     }
 }
 
-fn seen_of<'s>(map: &'s mut Known, id: &str) -> &'s mut SeenEvents {
+fn seen_entry<'s>(map: &'s mut SeenById, id: &str) -> &'s mut SeenEvents {
     map.entry_ref(id).or_default()
 }

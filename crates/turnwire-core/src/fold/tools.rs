@@ -1,6 +1,6 @@
 //! Tool calls, their results, and the people and programs that they wait for.
 
-use super::blocks::{append_chunk, append_late, find, open, set_extra, unknown};
+use super::blocks::{append_chunk, append_late, find, check_open, set_extra, unknown};
 use super::index::Family;
 use super::{Fold, close_parts};
 use crate::block::{
@@ -21,7 +21,7 @@ impl Fold<'_> {
         start: &ToolCallStart<'_>,
         event: &Event<'_>,
     ) -> Result<()> {
-        self.start(ContentBlock::ToolCall(ToolCall {
+        self.start_block(ContentBlock::ToolCall(ToolCall {
             id: start.tool_call_id.to_string(),
             name: start.tool_call_name.to_string(),
             created_at: event.created_at.to_string(),
@@ -32,14 +32,14 @@ impl Fold<'_> {
     #[inline]
     pub(super) fn tool_call_delta(&mut self, id: &str, delta: &str) -> Result<()> {
         let call = find!(self, ToolCall, id)?;
-        self.tolerance.check(open(call.finished_at.as_ref(), Family::ToolCall, id))?;
+        self.tolerance.check(check_open(call.finished_at.as_ref(), Family::ToolCall, id))?;
         call.input.push_str(delta);
         Ok(())
     }
 
     pub(super) fn tool_call_end(&mut self, end: &ToolCallEnd<'_>, event: &Event<'_>) -> Result<()> {
         let call = find!(self, ToolCall, &end.tool_call_id)?;
-        open(call.finished_at.as_ref(), Family::ToolCall, &end.tool_call_id)?;
+        check_open(call.finished_at.as_ref(), Family::ToolCall, &end.tool_call_id)?;
         set_extra(&mut call.rest, &end.extra, &["name", "input", "state", "suggested_rules"]);
         call.finished_at = Some(event.created_at.to_string());
         Ok(())
@@ -50,7 +50,7 @@ impl Fold<'_> {
         start: &ToolResultStart<'_>,
         event: &Event<'_>,
     ) -> Result<()> {
-        self.start(ContentBlock::ToolResult(ToolResult {
+        self.start_block(ContentBlock::ToolResult(ToolResult {
             id: start.tool_call_id.to_string(),
             name: start.tool_call_name.to_string(),
             created_at: event.created_at.to_string(),
@@ -66,8 +66,8 @@ impl Fold<'_> {
         event: &Event<'_>,
     ) -> Result<()> {
         let result = find!(self, ToolResult, id)?;
-        self.tolerance.check(open(result.finished_at.as_ref(), Family::ToolResult, id))?;
-        let parts = parts_of(result);
+        self.tolerance.check(check_open(result.finished_at.as_ref(), Family::ToolResult, id))?;
+        let parts = parts_mut(result);
         if let Some(Part::Text(block)) = parts.last_mut() {
             block.text.push_str(delta);
             return Ok(());
@@ -78,7 +78,7 @@ impl Fold<'_> {
             created_at: event.created_at.to_string(),
             ..TextBlock::default()
         }));
-        self.pushed_part(id);
+        self.note_pushed_part(id);
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Fold<'_> {
     ) -> Result<()> {
         let (id, block_id) = (&*delta.tool_call_id, &*delta.block_id);
         let result = find!(self, ToolResult, id)?;
-        let is_open = open(result.finished_at.as_ref(), Family::ToolResult, id);
+        let is_open = check_open(result.finished_at.as_ref(), Family::ToolResult, id);
         let append = if is_open.is_err() { append_late } else { append_chunk };
         self.tolerance.check(is_open)?;
         if let Some(block) = self.data_part(id, block_id) {
@@ -101,7 +101,7 @@ impl Fold<'_> {
         });
         append(&mut source, &delta.chunk, delta.media_type.as_ref())?;
         let result = find!(self, ToolResult, id)?;
-        let parts = parts_of(result);
+        let parts = parts_mut(result);
         let block_id =
             if block_id.is_empty() { part_id(id, parts.len()) } else { block_id.to_owned() };
         parts.push(Part::Data(DataBlock {
@@ -109,7 +109,7 @@ impl Fold<'_> {
             created_at: event.created_at.to_string(),
             ..DataBlock::from_source(source)
         }));
-        self.pushed_part(id);
+        self.note_pushed_part(id);
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Fold<'_> {
         let at = self.index.find(&self.msg.content, Family::ToolResult, id)?;
         let part = self.index.find_part(&self.msg.content, at, block_id)?;
         match self.msg.content.get_mut(at)? {
-            ContentBlock::ToolResult(result) => match parts_of(result).get_mut(part)? {
+            ContentBlock::ToolResult(result) => match parts_mut(result).get_mut(part)? {
                 Part::Data(block) => Some(block),
                 Part::Text(_) | Part::Other(_) => None,
             },
@@ -129,9 +129,9 @@ impl Fold<'_> {
         }
     }
 
-    fn pushed_part(&mut self, id: &str) {
+    fn note_pushed_part(&mut self, id: &str) {
         if let Some(at) = self.index.find(&self.msg.content, Family::ToolResult, id) {
-            self.index.pushed_part(&self.msg.content, at);
+            self.index.note_pushed_part(&self.msg.content, at);
         }
     }
 
@@ -142,9 +142,9 @@ impl Fold<'_> {
     ) -> Result<()> {
         let id = &*end.tool_call_id;
         let result = find!(self, ToolResult, id)?;
-        open(result.finished_at.as_ref(), Family::ToolResult, id)?;
+        check_open(result.finished_at.as_ref(), Family::ToolResult, id)?;
         if let Some(at) = self.index.find(&self.msg.content, Family::ToolResult, id) {
-            let open_data = self.check_data(at..at + 1);
+            let open_data = self.check_open_data(at..at + 1);
             self.tolerance.check(open_data)?;
         }
         let result = find!(self, ToolResult, id)?;
@@ -160,7 +160,7 @@ impl Fold<'_> {
 
     /// Calls wait for a person. A call that is over stays so: the question came late.
     pub(super) fn require_user_confirm(&mut self, ask: &RequireUserConfirm) -> Result<()> {
-        self.for_known(
+        self.change_known_calls(
             &ask.tool_calls,
             |call| &call.id,
             |call, asked| {
@@ -176,7 +176,7 @@ impl Fold<'_> {
         &mut self,
         ask: &RequireExternalExecution,
     ) -> Result<()> {
-        self.for_known(
+        self.change_known_calls(
             &ask.tool_calls,
             |call| &call.id,
             |call, _| {
@@ -189,7 +189,7 @@ impl Fold<'_> {
 
     /// An answer counts only while the call is asking, and an edited input only in an approval.
     pub(super) fn user_confirm_result(&mut self, answer: &UserConfirmResult) -> Result<()> {
-        self.for_known(
+        self.change_known_calls(
             &answer.confirm_results,
             |result| &result.tool_call.id,
             |call, result| {
@@ -210,7 +210,7 @@ impl Fold<'_> {
 
     /// Changes every listed call that the message has; an event of which it has none is about
     /// something else.
-    fn for_known<T>(
+    fn change_known_calls<T>(
         &mut self,
         listed: &[T],
         id_of: impl Fn(&T) -> &str,
@@ -249,7 +249,7 @@ impl Fold<'_> {
                     if result.created_at.is_empty() {
                         result.created_at = at();
                     }
-                    self.start(ContentBlock::ToolResult(result))?;
+                    self.start_block(ContentBlock::ToolResult(result))?;
                 }
             }
             if let Ok(call) = find!(self, ToolCall, &result.id) {
@@ -261,7 +261,7 @@ impl Fold<'_> {
 }
 
 /// The output as a list; a bare string becomes its first block.
-fn parts_of(result: &mut ToolResult) -> &mut Vec<Part> {
+fn parts_mut(result: &mut ToolResult) -> &mut Vec<Part> {
     if let Payload::Text(text) = &mut result.output {
         let block = TextBlock {
             text: std::mem::take(text),

@@ -70,7 +70,7 @@ impl Msg {
     }
 
     /// Whether there is structured output.
-    pub fn has_structured(&self) -> bool {
+    pub fn has_structured_output(&self) -> bool {
         self.structured_output.is_some()
     }
 
@@ -87,10 +87,10 @@ impl Msg {
     /// assert_eq!((plan.goal.as_str(), plan.steps.len()), ("tea", 2));
     /// # Ok::<(), turnwire_core::Error>(())
     /// ```
-    pub fn structured<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+    pub fn parse_structured_output<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         self.structured_output
             .as_ref()
-            .map(|json| json.to().map_err(|error| error.at("structured_output")))
+            .map(|json| json.parse_as().map_err(|error| error.at("structured_output")))
             .transpose()
     }
 
@@ -118,13 +118,13 @@ impl Msg {
 
     /// The blocks of one type as the JSON has it, for types known only at run time and for the
     /// older media, which share one Rust type.
-    pub fn blocks_of(&self, block_type: BlockType) -> impl Iterator<Item = &ContentBlock> {
+    pub fn blocks_of_type(&self, block_type: BlockType) -> impl Iterator<Item = &ContentBlock> {
         self.content.iter().filter(move |block| block.block_type() == block_type)
     }
 
     /// Whether there is a block of one type as the JSON has it.
-    pub fn has_type(&self, block_type: BlockType) -> bool {
-        self.blocks_of(block_type).next().is_some()
+    pub fn has_block_type(&self, block_type: BlockType) -> bool {
+        self.blocks_of_type(block_type).next().is_some()
     }
 
     /// The tool calls in order, each with its result where there is one in this message.

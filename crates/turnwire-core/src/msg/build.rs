@@ -6,7 +6,7 @@ use crate::block::{
     ToolResult,
 };
 use crate::error::Result;
-use crate::fold::Memory;
+use crate::fold::FoldMemory;
 use crate::json::{Fields, Json};
 use crate::names::{FinishedReason, Role};
 use crate::stamp::Stamp;
@@ -48,35 +48,35 @@ made_from!(
 made_from!(Parts of Part: Part, &str, String, TextBlock, DataBlock);
 
 impl Msg {
-    fn of(role: Role, name: impl Into<String>, content: Vec<ContentBlock>) -> Self {
+    fn with_content(role: Role, name: impl Into<String>, content: Vec<ContentBlock>) -> Self {
         Self { role, name: name.into(), content, ..Self::default() }
     }
 
     /// A user's message. It holds text and data, and the type of `content` sees to that.
     pub fn user(name: impl Into<String>, content: impl Into<Parts>) -> Self {
         let parts = content.into().0;
-        Self::of(Role::User, name, parts.into_iter().map(ContentBlock::from).collect())
+        Self::with_content(Role::User, name, parts.into_iter().map(ContentBlock::from).collect())
     }
 
     /// An assistant's message. It may hold anything.
     pub fn assistant(name: impl Into<String>, content: impl Into<Content>) -> Self {
-        Self::of(Role::Assistant, name, content.into().0)
+        Self::with_content(Role::Assistant, name, content.into().0)
     }
 
     /// A system prompt. It holds text.
     pub fn system(name: impl Into<String>, text: impl Into<TextBlock>) -> Self {
-        Self::of(Role::System, name, vec![text.into().into()])
+        Self::with_content(Role::System, name, vec![text.into().into()])
     }
 
     /// A message with one or more results of tools.
     pub fn tool(name: impl Into<String>, results: impl Into<Vec<ToolResult>>) -> Self {
         let results = results.into();
-        Self::of(Role::Tool, name, results.into_iter().map(ContentBlock::from).collect())
+        Self::with_content(Role::Tool, name, results.into_iter().map(ContentBlock::from).collect())
     }
 
     /// An empty assistant message for the events of one reply.
     pub fn reply(reply_id: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { id: reply_id.into(), ..Self::of(Role::Assistant, name, Vec::new()) }
+        Self { id: reply_id.into(), ..Self::with_content(Role::Assistant, name, Vec::new()) }
     }
 
     /// A builder for everything beyond the short forms.
@@ -88,7 +88,7 @@ impl Msg {
     #[must_use]
     pub fn to_builder(&self) -> MsgBuilder {
         // The copy is another value: what was folded into this one says nothing about it.
-        MsgBuilder { msg: Self { memory: Memory::default(), ..self.clone() } }
+        MsgBuilder { msg: Self { memory: FoldMemory::default(), ..self.clone() } }
     }
 
     /// The same message from someone else.
@@ -102,8 +102,8 @@ impl Msg {
     #[must_use]
     pub fn stamped(mut self, stamp: &impl Stamp) -> Self {
         let now = stamp.now();
-        fill(&mut self.id, || stamp.id());
-        fill(&mut self.created_at, || now.clone());
+        fill_if_empty(&mut self.id, || stamp.id());
+        fill_if_empty(&mut self.created_at, || now.clone());
         if self.role != Role::Assistant && self.finished_at.is_none() {
             self.finished_at = Some(self.created_at.clone());
         }
@@ -123,8 +123,8 @@ impl Msg {
                 }
                 ContentBlock::Other(_) => continue,
             };
-            fill(id, || stamp.id());
-            fill(created_at, || now.clone());
+            fill_if_empty(id, || stamp.id());
+            fill_if_empty(created_at, || now.clone());
         }
         self
     }
@@ -138,12 +138,12 @@ fn stamp_payload(payload: &mut Payload, stamp: &impl Stamp, now: &str) {
             Part::Data(block) => (&mut block.id, &mut block.created_at),
             Part::Other(_) => continue,
         };
-        fill(id, || stamp.id());
-        fill(created_at, || now.to_owned());
+        fill_if_empty(id, || stamp.id());
+        fill_if_empty(created_at, || now.to_owned());
     }
 }
 
-fn fill(slot: &mut String, value: impl FnOnce() -> String) {
+fn fill_if_empty(slot: &mut String, value: impl FnOnce() -> String) {
     if slot.is_empty() {
         *slot = value();
     }
@@ -254,7 +254,7 @@ impl MsgBuilder {
 
     /// Takes the structured output out.
     #[must_use]
-    pub fn no_structured_output(mut self) -> Self {
+    pub fn without_structured_output(mut self) -> Self {
         self.msg.structured_output = None;
         self
     }

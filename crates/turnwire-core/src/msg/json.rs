@@ -2,7 +2,7 @@
 
 use super::{Msg, check_content};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fold::Memory;
+use crate::fold::FoldMemory;
 use crate::json::{Fields, entries_of, entry_known};
 use crate::object::{FromFields, deserialize_from_fields, take_list};
 use serde::ser::SerializeMap;
@@ -58,7 +58,7 @@ impl Msg {
             structured_output: fields.remove("structured_output").filter(|json| !json.is_null()),
             error: fields.take("error")?,
             rest: fields,
-            memory: Memory::default(),
+            memory: FoldMemory::default(),
         })
     }
 }

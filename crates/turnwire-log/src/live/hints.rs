@@ -55,7 +55,7 @@ impl Tx<'_> {
     /// Puts a hint into an open reply: at once, or behind what the model is saying. Whether it is new.
     pub fn hint(&mut self, event: &mut Event<'_>) -> Result<bool, Error> {
         let reply = self.live.reply(&event.reply_id);
-        let reply = reply.filter(|reply| reply.calls.open.is_some());
+        let reply = reply.filter(|reply| reply.calls.open_blocks.is_some());
         let (Some(reply), EventKind::Hint(hint)) = (reply, &event.kind) else {
             return Ok(self.push(event, None)? != Pushed::Repeated);
         };

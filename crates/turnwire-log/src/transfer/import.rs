@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use turnwire_core::event::{Message, Supersede};
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, EventKind, Msg, Seq};
 
 /// How many sessions are written at a time.
@@ -429,7 +429,7 @@ impl Making {
                 self.place(&event).map_err(bad)?;
                 if first && !superseded.is_empty() {
                     let message_ids = std::mem::take(superseded);
-                    let event = Event::new("", Supersede { message_ids }).stamped(&System);
+                    let event = Event::new("", Supersede { message_ids }).stamped(&SystemStamp);
                     events.push((line, event, None));
                 }
                 let text = without_seq(text, &event);
@@ -456,7 +456,7 @@ impl Making {
         let mut event = Event::new("", Message { message: Box::new(gone.message) });
         event.id = gone.event_id.into();
         event.agent = sub_agent;
-        event.stamped(&System)
+        event.stamped(&SystemStamp)
     }
 
     async fn supersede(
@@ -468,7 +468,7 @@ impl Making {
             return Ok(());
         }
         let message_ids = std::mem::take(superseded);
-        let event = Event::new("", Supersede { message_ids }).stamped(&System);
+        let event = Event::new("", Supersede { message_ids }).stamped(&SystemStamp);
         self.push(session, vec![(self.line, event, None)]).await
     }
 

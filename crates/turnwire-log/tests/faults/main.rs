@@ -145,7 +145,7 @@ fn close(log: Arc<Log>) {
 #[test]
 fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
     let runtime = runtime();
-    turnwire_testkit::check("power cuts", seeds(14), |rng| {
+    turnwire_testkit::check_property("power cuts", seeds(14), |rng| {
         let mut life = Life::new(rng);
         for _ in 0..rng.usize(1..6) {
             life.round(&runtime, rng, OnError::Fail).unwrap();
@@ -162,7 +162,7 @@ fn a_disk_that_lies_about_syncs_is_noticed_by_this_test() {
     for seed in 0..seeds(5) {
         let mut rng = Rng::with_seed(seed);
         let mut life = Life::new(&mut rng);
-        life.disk.lie_about_syncs();
+        life.disk.ignore_syncs();
         life.disk.cut_power_after(300, &life.next());
         let log = Arc::new(Log::new(Arc::new(life.open().unwrap()), "test"));
         run(&runtime, live(&life.world, &log, &life.disk, &mut rng, 20, OnError::Fail)).unwrap();
@@ -177,7 +177,7 @@ fn a_disk_that_lies_about_syncs_is_noticed_by_this_test() {
 #[test]
 fn errors_of_the_disk_lose_nothing_and_writing_goes_on_when_they_end() {
     let runtime = runtime();
-    turnwire_testkit::check("errors", seeds(4), |rng| {
+    turnwire_testkit::check_property("errors", seeds(4), |rng| {
         let mut life = Life::new(rng);
         for _ in 0..rng.usize(1..4) {
             let rare = |rng: &mut Rng| if rng.bool() { 0.0 } else { rng.f64() * rng.f64() * 0.3 };
@@ -192,7 +192,7 @@ fn errors_of_the_disk_lose_nothing_and_writing_goes_on_when_they_end() {
             life.disk.set_faults(faults, rng.u64(1..40));
             let log = Arc::new(Log::new(store, "test"));
             run(&runtime, live(&life.world, &log, &life.disk, rng, 30, OnError::Ask)).unwrap();
-            life.disk.heal();
+            life.disk.stop_faults();
             run(&runtime, live(&life.world, &log, &life.disk, rng, 5, OnError::Fail)).unwrap();
             run(&runtime, log.store().healthy()).unwrap();
             if rng.bool() {
@@ -202,20 +202,20 @@ fn errors_of_the_disk_lose_nothing_and_writing_goes_on_when_they_end() {
             life.cut();
             life.check(&runtime).unwrap();
         }
-        eprintln!("{} faults: {:?}", life.disk.refused(), life.world.errors.lock());
+        eprintln!("{} faults: {:?}", life.disk.fault_count(), life.world.errors.lock());
     });
 }
 
 #[test]
 fn errors_and_power_cuts_together_lose_nothing() {
     let runtime = runtime();
-    turnwire_testkit::check("errors and power cuts", seeds(6), |rng| {
+    turnwire_testkit::check_property("errors and power cuts", seeds(6), |rng| {
         let mut life = Life::new(rng);
         for _ in 0..rng.usize(1..5) {
             let (write, sync) = (rng.f64() * 0.1, rng.f64() * 0.1);
             life.disk.set_faults(Faults { write, sync, ..Faults::default() }, rng.u64(1..20));
             life.round(&runtime, rng, OnError::Ask).unwrap();
-            life.disk.heal();
+            life.disk.stop_faults();
             life.check(&runtime).unwrap();
         }
     });
@@ -266,7 +266,7 @@ fn what_a_failed_sync_refused_does_not_come_back_beside_what_was_written_instead
         while life.disk.open_files() >= with_checkpoints {
             assert!(put(2, "refused").await.is_err());
         }
-        life.disk.heal();
+        life.disk.stop_faults();
         put(2, "2").await.unwrap();
         put(3, "3").await.unwrap();
     });
@@ -297,7 +297,7 @@ fn grown(runtime: &Runtime, rng: &mut Rng) -> (Life, rot::Answers) {
 #[test]
 fn a_file_that_has_rotted_is_noticed_and_never_served() {
     let runtime = runtime();
-    turnwire_testkit::check("rot", seeds(1), |rng| {
+    turnwire_testkit::check_property("rot", seeds(1), |rng| {
         let (life, sound) = grown(&runtime, rng);
         for _ in 0..20 {
             let folder = life.folder.path().join("rot");
@@ -322,7 +322,7 @@ fn a_file_that_has_rotted_is_noticed_and_never_served() {
 #[test]
 fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_end() {
     let runtime = runtime();
-    turnwire_testkit::check("reads", seeds(4), |rng| {
+    turnwire_testkit::check_property("reads", seeds(4), |rng| {
         let (life, sound) = grown(&runtime, rng);
         // Who writes because of what came short spoils the file; so that is for one who looks.
         let (store, faults) = if rng.bool() {
@@ -337,7 +337,7 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
             let silent = rot::silent(&sound, &now);
             let wrong = silent.iter().find(|silent| matches!(silent, Silent::Wrong(_)));
             assert_eq!(wrong, None);
-            life.disk.heal();
+            life.disk.stop_faults();
         }
         // What came short may be in the memory of a connection, and tell that nothing is there.
         let store = if faults.short_read > 0.0 {
@@ -357,7 +357,7 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
 
 #[test]
 fn a_store_is_made_with_its_log_or_not_at_all() {
-    turnwire_testkit::check("making", seeds(40), |rng| {
+    turnwire_testkit::check_property("making", seeds(40), |rng| {
         let life = Life::new(rng);
         let (write, sync) = (rng.f64() * 0.1, rng.f64() * 0.3);
         life.disk.set_faults(Faults { write, sync, ..Faults::default() }, 1);
@@ -365,7 +365,7 @@ fn a_store_is_made_with_its_log_or_not_at_all() {
             let header = std::fs::read(life.now().join("store.db")).unwrap();
             assert_eq!(header[18..20], [2, 2], "it has no write-ahead log");
         }
-        life.disk.heal();
+        life.disk.stop_faults();
         drop(life.open().unwrap());
     });
 }

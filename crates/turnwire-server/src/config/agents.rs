@@ -541,7 +541,7 @@ impl ExternalTool {
     /// What it is to an agent.
     pub fn spec(&self, name: &str) -> ToolSpec {
         let input = serde_json::to_value(&self.input).ok();
-        let input = input.and_then(|input| Json::of(&input).ok());
+        let input = input.and_then(|input| Json::from_value(&input).ok());
         let input = input.unwrap_or_else(|| serde_json::Map::new().into());
         ToolSpec::of_client(name, self.description.clone(), input)
     }

@@ -203,7 +203,7 @@ fn older(text: &str) -> Option<Event<'static>> {
 #[cold]
 fn hint(text: &str) -> Option<Event<'static>> {
     const NONE: &str = "none";
-    let mut fields: Fields = Json::parse(text).ok()?.to().ok()?;
+    let mut fields: Fields = Json::parse(text).ok()?.parse_as().ok()?;
     if fields.get::<String>("type").ok()?? != "HINT_BLOCK" {
         return None;
     }
@@ -215,7 +215,7 @@ fn hint(text: &str) -> Option<Event<'static>> {
         is_empty
     };
     let (no_reply, no_block) = (is_empty("reply_id"), is_empty("block_id"));
-    let mut event = Event::from_json(Json::of(&fields).ok()?.text()).ok()?.into_owned();
+    let mut event = Event::from_json(Json::from_value(&fields).ok()?.text()).ok()?.into_owned();
     if no_reply {
         event.reply_id = Cow::default();
     }

@@ -17,7 +17,7 @@ use axum::body::Body;
 use http_body::Body as _;
 use std::sync::Arc;
 use tokio::time::Instant;
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Error, ErrorType, Event, FinishedReason, ReplyError};
 use turnwire_log::Session;
 use turnwire_log::store::Producer;
@@ -73,7 +73,7 @@ impl Pipe {
         let decoding = Decoding { reply_id: params.reply_id.clone(), limit, ..Decoding::default() };
         // Who names no producer is one of its own, for this one reply.
         let (id, fence) = publisher.map_or_else(
-            || (format!("pipe-{}", System.id()), 0),
+            || (format!("pipe-{}", SystemStamp.id()), 0),
             |publisher| (publisher.id.to_owned(), publisher.fence),
         );
         let producer = Producer { id, fence, holder: caller.0.holder.to_string() };

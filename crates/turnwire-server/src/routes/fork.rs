@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use turnwire_core::event::Supersede;
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, EventKind, FinishedReason, Json as RawJson, Seq};
 use turnwire_log::store::{Lines, NewSession};
 use turnwire_log::walk::Messages;
@@ -67,7 +67,7 @@ pub async fn fork_session(
     }
     let mut metadata = snapshot.metadata;
     let from = ForkedFrom { session: source.id(), seq: at };
-    metadata.insert("forked_from", RawJson::of(&from).map_err(ApiError::internal)?);
+    metadata.insert("forked_from", RawJson::from_value(&from).map_err(ApiError::internal)?);
     let title = new.title.unwrap_or(snapshot.title);
     sessions::check_about(Some(&title), Some(&metadata))?;
     let now_ms = jiff::Timestamp::now().as_millisecond();
@@ -152,7 +152,7 @@ impl Copy {
                 if stored.superseded {
                     superseded.push(stored.id.clone());
                 }
-                events.push(transfer::whole(&stored, source.agent())?.stamped(&System));
+                events.push(transfer::whole(&stored, source.agent())?.stamped(&SystemStamp));
             }
             self.push(events).await?;
         }
@@ -161,7 +161,7 @@ impl Copy {
             superseded.retain(|id| !later.contains(id));
         }
         if !superseded.is_empty() {
-            let event = Event::new("", Supersede { message_ids: superseded }).stamped(&System);
+            let event = Event::new("", Supersede { message_ids: superseded }).stamped(&SystemStamp);
             self.push(vec![event]).await?;
         }
         Ok(())

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use turnwire_core::event::SubAgent;
-use turnwire_core::{Cursor, Msg, Seq};
+use turnwire_core::{FoldCursor, Msg, Seq};
 use turnwire_log::store::{MessageQuery, Status, StoredMessage};
 use turnwire_log::{Error, Session, Snapshot};
 use turnwire_wires::Wire;
@@ -52,7 +52,7 @@ enum Agents {
 /// What stands beside the messages.
 #[derive(Serialize)]
 struct Around {
-    cursors: BTreeMap<String, Cursor>,
+    cursors: BTreeMap<String, FoldCursor>,
     /// Whose the messages of sub-agents are, by their ids.
     agents: BTreeMap<String, Whose>,
     last_event_id: String,

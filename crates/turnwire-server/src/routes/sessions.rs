@@ -17,7 +17,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
-use turnwire_core::{Fields, Stamp, stamp::System};
+use turnwire_core::{Fields, Stamp, stamp::SystemStamp};
 use turnwire_log::Search;
 use turnwire_log::store::{
     NewSession, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, Status,
@@ -68,7 +68,7 @@ pub(crate) fn new_key(caller: &Caller, id: Option<String>) -> ApiResult<SessionK
     if let Some(id) = id {
         return caller.session(&id);
     }
-    let id = System.id();
+    let id = SystemStamp.id();
     if !caller.0.reaches(&id) {
         return Err(ApiError::forbidden("these credentials reach only certain sessions")
             .hint("name one of them as the `id`"));

@@ -23,7 +23,7 @@ use crate::turns::answers;
 use crate::turns::send::{Say, is_free, say};
 use files::{Brought, Place as FilesPlace};
 use std::collections::HashSet;
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json};
 use turnwire_log::Session;
 use turnwire_log::store::Status;
@@ -134,7 +134,7 @@ impl Desk {
             is_free(&self.app, session, &chat.to_msg()).await.map_err(in_our_words)?;
         }
         // What cannot be said makes no session either.
-        let reply_id = System.id();
+        let reply_id = SystemStamp.id();
         let default = &self.app.config.default_agent;
         let agent = there.as_ref().map_or(default.as_str(), |session| session.agent());
         let place = FilesPlace { key: &key, agent, reply_id: &reply_id };

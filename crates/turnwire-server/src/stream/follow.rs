@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use turnwire_core::event::ReplyEnd;
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError, Seq, coalesce};
 use turnwire_log::store::{Lines, MessageQuery, Status};
 use turnwire_log::{Error, Head, Result, Session, Snapshot};
@@ -290,7 +290,7 @@ impl Follow {
                 self.finish();
                 return;
             }
-            if self.is_unbegun() && event.kind.is_part_of_reply() && !event.is_of_sub_agent() {
+            if self.is_unbegun() && event.kind.is_part_of_reply() && !event.is_from_sub_agent() {
                 self.reply_id = event.reply_id.to_string();
             }
             self.whose.see(&event);
@@ -359,7 +359,7 @@ impl Follow {
             error: Some(error),
             ..ReplyEnd::default()
         };
-        let event = Event::new(self.reply_id.clone(), failed).stamped(&System);
+        let event = Event::new(self.reply_id.clone(), failed).stamped(&SystemStamp);
         self.encode.event(&event, &mut self.frames);
         self.ended = ended;
         self.finish();

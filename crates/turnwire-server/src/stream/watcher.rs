@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{Custom, CustomValue, Message, Reset, Supersede};
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, Msg, Seq};
 use turnwire_log::store::{Status, Store};
 use turnwire_log::walk::Messages;
@@ -425,7 +425,7 @@ fn earlier(one: Instant, other: Option<Instant>) -> Instant {
 fn closing(error: &ApiError) -> Event<'static> {
     let value = json!({ "message": error.message(), "hint": error.hint_text() });
     Event::new("", Custom { name: error.name().to_owned(), value: CustomValue(value.into()) })
-        .stamped(&System)
+        .stamped(&SystemStamp)
 }
 
 fn heartbeat(framing: Framing) -> Bytes {

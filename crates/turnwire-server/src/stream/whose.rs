@@ -25,7 +25,7 @@ impl Whose {
                     |id: &String| answers.confirm_results.iter().any(|it| it.tool_call.id == *id);
                 self.asked.retain(|id| !is_answered(id));
             }
-            EventKind::RequireExternalExecution(calls) if event.is_of_sub_agent() => {
+            EventKind::RequireExternalExecution(calls) if event.is_from_sub_agent() => {
                 self.of_sub_agents.extend(calls.tool_calls.iter().cloned());
             }
             EventKind::ExternalExecutionResult(results) => {

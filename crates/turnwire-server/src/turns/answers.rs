@@ -18,7 +18,7 @@ use turnwire_agent::permission::check_input;
 use turnwire_core::event::{
     ConfirmResult, ExternalExecutionResult, UserConfirmResult, UserInterrupt,
 };
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
     Event, EventKind, Fields, FinishedReason, PermissionRule, ToolCall, ToolCallState, ToolResult,
     ToolResultState,
@@ -152,7 +152,7 @@ impl Desk<'_> {
                 self.started = put.started.or(self.started.take());
                 Ok(())
             }
-            _ => self.push(tx, event.clone().into_owned().stamped(&System)).map(drop),
+            _ => self.push(tx, event.clone().into_owned().stamped(&SystemStamp)).map(drop),
         }
     }
 
@@ -229,7 +229,7 @@ fn answer_to(
     let mut made = Event::new(reply.msg().id().to_owned(), kind);
     made.id = event.id.clone().into_owned().into();
     made.agent = reply.agent().cloned().map(Box::new);
-    made.stamped(&System)
+    made.stamped(&SystemStamp)
 }
 
 /// The call that an answer is about, if it is in the state in which it can be answered.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use turnwire_agent::Halt;
 use turnwire_agent::hints::Hints;
 use turnwire_core::event::{Hint, Message};
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{
     ContentBlock, Event, EventKind, HintBlock, Msg, Part, Payload, Role, ToolResultState,
 };
@@ -75,7 +75,7 @@ impl Turns {
         let mut made = Event::new("", EventKind::from((**hint).clone()));
         made.id = event.id.clone().into_owned().into();
         made.metadata = event.metadata.clone();
-        let mut made = made.stamped(&System);
+        let mut made = made.stamped(&SystemStamp);
         if let EventKind::Hint(hint) = &mut made.kind
             && hint.block_id.is_empty()
         {
@@ -100,7 +100,7 @@ impl Turns {
                 if !self.agents.contains_key(session.agent()) {
                     return Err(no_agent(session.agent()));
                 }
-                let reply_id = started.insert(System.id());
+                let reply_id = started.insert(SystemStamp.id());
                 start(tx, session, reply_id).map_err(refused)?;
                 made.reply_id = reply_id.clone().into();
             } else {
@@ -161,7 +161,7 @@ impl Turns {
                 call.id, call.name
             );
             Hint {
-                block_id: System.id(),
+                block_id: SystemStamp.id(),
                 source: Some(source.to_string()),
                 hint: Payload::Text(text),
             }
@@ -242,12 +242,12 @@ fn in_a_message(event: Event<'static>, session: &Session) -> ApiResult<Event<'st
         ..HintBlock::default()
     };
     let msg = Msg::builder(Role::Assistant)
-        .id(System.id())
+        .id(SystemStamp.id())
         .name(session.agent())
         .block(ContentBlock::Hint(block))
         .build()
         .map_err(ApiError::internal)?
-        .stamped(&System);
+        .stamped(&SystemStamp);
     let message = EventKind::from(Message { message: Box::new(msg) });
     Ok(filled(Event { kind: message, ..event }, session))
 }
@@ -271,10 +271,10 @@ impl Hints for Findings {
     async fn post(&self, _: &str, mut hint: HintBlock) {
         let Some(turns) = self.turns.upgrade() else { return };
         if hint.id.is_empty() {
-            hint.id = System.id();
+            hint.id = SystemStamp.id();
         }
         let session = &self.session;
-        let event = Event::new("", Hint::from(hint)).stamped(&System);
+        let event = Event::new("", Hint::from(hint)).stamped(&SystemStamp);
         let when_idle = turns.when_idle(session.agent());
         let put = |tx: &mut Tx<'_>| {
             let put = turns.put_hint(session, tx, &event, when_idle);

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use turnwire_agent::hints::Hints;
 use turnwire_agent::{Halt, Journal};
 use turnwire_core::Stamp;
-use turnwire_core::stamp::{Series, System};
+use turnwire_core::stamp::{SequentialStamp, SystemStamp};
 use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState};
 use turnwire_log::cost::COST;
 use turnwire_log::store::Status;
@@ -29,7 +29,7 @@ pub(super) struct Commits {
     findings: Arc<dyn Hints>,
     process: String,
     /// What stamps its events.
-    stamp: Series,
+    stamp: SequentialStamp,
     /// How many hints the agent knows of.
     hints: usize,
     /// Whether the reply waited for somebody, in the course of this call.
@@ -57,7 +57,7 @@ impl Commits {
             counts: Counts::new(&turns.metrics, &turns.config, agent, reply_id),
             findings: Arc::new(findings),
             process: turns.process.clone(),
-            stamp: Series::default(),
+            stamp: SequentialStamp::default(),
             hints: hints_in(partial),
             has_waited: false,
             used_calls: Vec::new(),
@@ -214,7 +214,7 @@ pub(crate) fn seconds(timeout: Duration) -> u64 {
 
 /// An event with what its maker could not know.
 pub(crate) fn filled(mut event: Event<'static>, session: &Session) -> Event<'static> {
-    fill(&mut event, session, &System);
+    fill(&mut event, session, &SystemStamp);
     event
 }
 
@@ -243,7 +243,7 @@ pub(super) fn total(event: &mut Event<'_>, tx: &Tx<'_>) {
 fn check(event: &Event<'_>, reply_id: &str, tx: &Tx<'_>) -> Result<(), Halt> {
     let is_at_home = !event.kind.is_part_of_reply()
         || event.reply_id == reply_id
-        || event.is_of_sub_agent()
+        || event.is_from_sub_agent()
         || tx.reply(&event.reply_id).is_some();
     if is_at_home {
         return Ok(());

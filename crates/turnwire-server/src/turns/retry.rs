@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use turnwire_agent::Offer;
 use turnwire_core::event::Supersede;
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Msg, Role};
 use turnwire_log::store::{MessageQuery, StoredMessage};
 use turnwire_log::{Error, Session, Tx};
@@ -267,14 +267,14 @@ impl Plan {
         let from = tx.last();
         if !self.superseded.is_empty() {
             let supersede = Event::new("", Supersede { message_ids: self.superseded });
-            tx.push(&mut supersede.stamped(&System), None).map_err(refused)?;
+            tx.push(&mut supersede.stamped(&SystemStamp), None).map_err(refused)?;
         }
         if let Some(words) = &self.words {
             words.log(tx)?;
         }
         let mut reply_id = None;
         if !is_external {
-            start(tx, session, reply_id.insert(System.id())).map_err(refused)?;
+            start(tx, session, reply_id.insert(SystemStamp.id())).map_err(refused)?;
             app.turns.wake(session);
         }
         Ok(Accepted {

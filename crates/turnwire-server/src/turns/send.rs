@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use turnwire_core::event::{Message, ReplyStart};
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Role};
 use turnwire_log::store::{Queued, Status};
 use turnwire_log::{Pushed, Session, Tx};
@@ -147,7 +147,7 @@ pub(super) struct Taken {
 
 impl Taken {
     pub(super) async fn new(app: &Arc<App>, session: &Session, msg: Msg) -> ApiResult<Self> {
-        let msg = blobs::offload(app, &session.key().tenant, msg).await?.stamped(&System);
+        let msg = blobs::offload(app, &session.key().tenant, msg).await?.stamped(&SystemStamp);
         let (id, json) = (msg.id().to_owned(), msg.to_json());
         if json.len() > app.config.limits.event.bytes() {
             return Err(ApiError::too_large("this message is larger than an event may be")
@@ -272,7 +272,7 @@ impl Incoming<'_> {
     }
 
     fn reply_id(&self) -> String {
-        self.reply_id.clone().unwrap_or_else(|| System.id())
+        self.reply_id.clone().unwrap_or_else(|| SystemStamp.id())
     }
 
     /// Appends everything, and says where the last message stands.

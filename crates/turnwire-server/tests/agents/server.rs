@@ -91,7 +91,7 @@ struct Effect {
 
 impl Effect {
     fn new(folder: &Path, name: &str) -> Self {
-        let input = Json::of(&serde_json::json!({"type": "object"})).unwrap();
+        let input = Json::from_value(&serde_json::json!({"type": "object"})).unwrap();
         Self { spec: ToolSpec::new(name, "", input), file: folder.join(name) }
     }
 }

@@ -4,22 +4,22 @@ use serde_json::{Value, json};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use turnwire_testkit::net::{Incoming, Sse, call, http};
+use turnwire_testkit::net::{StreamingResponse, SseParser, send_http, http};
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Visitor {
     address: SocketAddr,
-    incoming: Incoming,
-    sse: Sse,
+    incoming: StreamingResponse,
+    sse: SseParser,
     waiting: std::collections::VecDeque<Value>,
 }
 
 pub async fn ask(to: SocketAddr, method: &str, path: &str, body: &Value) -> io::Result<Value> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let headers = [("content-type", "application/json")];
-    let answer = call(to, method, path, &headers, body.as_bytes());
+    let answer = send_http(to, method, path, &headers, body.as_bytes());
     Ok(tokio::time::timeout(PATIENCE, answer).await.expect("it hangs")?.json())
 }
 
@@ -40,14 +40,14 @@ impl Visitor {
     pub async fn come(address: SocketAddr) -> Self {
         let path = "/v1/sessions/s/events?raw=true";
         let request = http::request(address, "GET", path, &[], b"");
-        let incoming = Incoming::open(address, &request).await.unwrap();
-        Self { address, incoming, sse: Sse::default(), waiting: std::collections::VecDeque::new() }
+        let incoming = StreamingResponse::send(address, &request).await.unwrap();
+        Self { address, incoming, sse: SseParser::default(), waiting: std::collections::VecDeque::new() }
     }
 
     /// The next event; whoever asks for permission gets it.
     pub async fn next(&mut self) -> Value {
         while self.waiting.is_empty() {
-            let bytes = tokio::time::timeout(PATIENCE, self.incoming.next()).await;
+            let bytes = tokio::time::timeout(PATIENCE, self.incoming.next_bytes()).await;
             let bytes = bytes.expect("it hangs").unwrap().expect("the stream goes on");
             let data = self.sse.feed(&bytes).into_iter().filter_map(|frame| frame.data);
             self.waiting.extend(data.map(|data| serde_json::from_str::<Value>(&data).unwrap()));

@@ -293,7 +293,7 @@ async fn a_stream_that_was_opened_with_a_jwt_ends_with_it() {
     let token = jwt("ada", "read chat", now() + 1.5);
     make(&server, &token, "s").await;
     let stream = server.open("GET", "/v1/sessions/s/events", &token, "").await;
-    let answer = crate::running::within(stream.whole()).await.unwrap();
+    let answer = crate::running::within(stream.read_to_end()).await.unwrap();
     assert!(answer.text().contains("credentials_expired"), "{}", answer.text());
     // Whoever comes back with the same token is told, also as a ticket's maker.
     for (method, path) in [("GET", "/v1/sessions/s"), ("POST", "/v1/tickets")] {
@@ -320,7 +320,7 @@ async fn a_ticket_makes_no_ticket_and_expires_with_its_maker() {
     let (first, life) = ticket(&token).await;
     assert!(life <= 2, "{life}");
     let path = format!("/v1/tickets?ticket={first}");
-    let refused = server.open("POST", &path, "", "").await.whole().await.unwrap();
+    let refused = server.open("POST", &path, "", "").await.read_to_end().await.unwrap();
     assert_eq!(refused.status, 403);
     assert!(refused.text().contains("a ticket cannot make further tickets"), "{}", refused.text());
     // A stream and a socket that were opened with a ticket end when its maker's credentials do.
@@ -330,11 +330,11 @@ async fn a_ticket_makes_no_ticket_and_expires_with_its_maker() {
     let mut socket = server.socket(&format!("wire=turnwire&ticket={second}"), None).await;
     let path = format!("/v1/sessions/s/events?ticket={third}");
     let stream = server.open("GET", &path, "", "").await;
-    let answer = crate::running::within(stream.whole()).await.unwrap();
+    let answer = crate::running::within(stream.read_to_end()).await.unwrap();
     assert!(answer.text().contains("credentials_expired"), "{}", answer.text());
     assert_eq!(socket.closed().await, (4401, "credentials expired".to_owned()));
     let path = format!("/v1/sessions/s?ticket={unused}");
-    assert_eq!(server.open("GET", &path, "", "").await.whole().await.unwrap().status, 401);
+    assert_eq!(server.open("GET", &path, "", "").await.read_to_end().await.unwrap().status, 401);
     server.stop().await;
 }
 

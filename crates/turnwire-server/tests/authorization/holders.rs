@@ -4,7 +4,7 @@ use crate::setup::{Server, jwt, now, token};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_agent::{Demo, Replier};
-use turnwire_testkit::net::{Answer, call};
+use turnwire_testkit::net::{HttpResponse, send_http};
 
 const SCOPES: &str = r#""read","chat""#;
 
@@ -20,15 +20,15 @@ fn server() -> Server {
     Server::start(&tokens.concat(), vec![("demo", demo)])
 }
 
-async fn ask(server: &Server, path: &str, token: &str, key: &str, body: &Value) -> Answer {
+async fn ask(server: &Server, path: &str, token: &str, key: &str, body: &Value) -> HttpResponse {
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str()), ("idempotency-key", key)];
     let body = body.to_string();
-    let asked = call(server.address(), "POST", path, &headers, body.as_bytes());
+    let asked = send_http(server.address(), "POST", path, &headers, body.as_bytes());
     crate::running::within(asked).await.unwrap()
 }
 
-fn is_replayed(answer: &Answer) -> bool {
+fn is_replayed(answer: &HttpResponse) -> bool {
     assert!((200..300).contains(&answer.status), "{}", answer.text());
     answer.header("idempotency-replayed") == Some("true")
 }
@@ -95,7 +95,7 @@ async fn a_key_of_another_holder_is_no_key_of_a_chat_or_of_a_result() {
     assert_eq!(ask(&server, "/ai-sdk/demo", "tw_ada", "key-3", &chat).await.status, 200);
     assert_eq!(ask(&server, "/ai-sdk/demo", "tw_ada_2", "key-3", &chat).await.status, 200);
     let other = ask(&server, "/ai-sdk/demo", "tw_bob", "key-3", &chat).await;
-    assert_eq!((other.status, other.kind().as_str()), (422, "nothing_new"), "{}", other.text());
+    assert_eq!((other.status, other.error_type().as_str()), (422, "nothing_new"), "{}", other.text());
 
     // The result of a call is told again to its sender alone.
     let first = completion("browser", None);
@@ -121,9 +121,9 @@ async fn a_key_of_another_holder_is_no_key_of_a_chat_or_of_a_result() {
     server.stop().await;
 }
 
-async fn call_with(server: &Server, headers: &[(&str, &str)], body: &str) -> Answer {
+async fn call_with(server: &Server, headers: &[(&str, &str)], body: &str) -> HttpResponse {
     let path = "/v1/chat/completions";
-    call(server.address(), "POST", path, headers, body.as_bytes()).await.unwrap()
+    send_http(server.address(), "POST", path, headers, body.as_bytes()).await.unwrap()
 }
 
 fn completion(word: &str, call: Option<&Value>) -> Value {

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use turnwire_agent::{Demo, Replier};
-use turnwire_testkit::net::Incoming;
+use turnwire_testkit::net::StreamingResponse;
 
 /// Every kind of caller: the column's name, and what they do to get in.
 const CALLERS: [(&str, Caller); 17] = [
@@ -126,7 +126,7 @@ impl World {
             old_tickets.push(ticket.json()["ticket"].as_str().unwrap().to_owned());
         }
         let stream = server.open("GET", "/v1/sessions/wait/events", &old_jwt, "").await;
-        within(stream.whole()).await.unwrap();
+        within(stream.read_to_end()).await.unwrap();
 
         let document = server.call("GET", "/openapi.json", "", "").await.json();
         let mut methods = HashMap::new();
@@ -210,14 +210,14 @@ impl World {
         }
         let length = body.len();
         let _ = write!(head, "connection: close\r\ncontent-length: {length}\r\n\r\n{body}");
-        let incoming = Incoming::open(self.server.address(), head.as_bytes());
+        let incoming = StreamingResponse::send(self.server.address(), head.as_bytes());
         let incoming = within(incoming).await.unwrap();
         let status = incoming.status;
         // A stream for somebody who may see everything need not come to its end.
         if may_read && incoming.head.contains("text/event-stream") {
             return (status, String::new());
         }
-        let whole = within(incoming.whole()).await.unwrap();
+        let whole = within(incoming.read_to_end()).await.unwrap();
         (status, whole.head.clone() + &whole.text())
     }
 

@@ -5,7 +5,7 @@ use crate::setup::{ADMIN, Server, token};
 use serde_json::json;
 use turnwire_log::store::{Producer, SessionKey};
 use turnwire_log::{Error, Tx};
-use turnwire_testkit::net::{Answer, call};
+use turnwire_testkit::net::{HttpResponse, send_http};
 
 const SCOPES: &str = r#""publish","chat","read""#;
 const HIGHEST: &str = "p.9223372036854775807";
@@ -23,17 +23,17 @@ async fn server() -> Server {
     server
 }
 
-async fn send(server: &Server, route: &str, token: &str, producer: &str, body: &str) -> Answer {
+async fn send(server: &Server, route: &str, token: &str, producer: &str, body: &str) -> HttpResponse {
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str()), ("turnwire-producer", producer)];
     let path = format!("/v1/sessions/s/{route}");
-    within(call(server.address(), "POST", &path, &headers, body.as_bytes())).await.unwrap()
+    within(send_http(server.address(), "POST", &path, &headers, body.as_bytes())).await.unwrap()
 }
 
 /// Publishes, and says with which status and which word it was answered.
 async fn publish(server: &Server, token: &str, producer: &str, body: &str) -> (u16, String) {
     let answer = send(server, "events", token, producer, body).await;
-    (answer.status, answer.kind())
+    (answer.status, answer.error_type())
 }
 
 fn start(reply: &str) -> String {
@@ -89,12 +89,12 @@ async fn a_piped_reply_is_its_holders_too() {
     assert_eq!(send(&server, "replies", "tw_ada", "p.5", &reply("a")).await.status, 200);
     assert_eq!(send(&server, "replies", "tw_bob", HIGHEST, &reply("b")).await.status, 200);
     let stale = send(&server, "replies", "tw_ada", "p.4", &reply("c")).await;
-    assert_eq!((stale.status, stale.kind().as_str()), (409, "fenced"));
+    assert_eq!((stale.status, stale.error_type().as_str()), (409, "fenced"));
     assert_eq!(send(&server, "replies", "tw_ada", "p.5", &reply("c")).await.status, 200);
     // While a reply is open that somebody else publishes.
     assert_eq!(publish(&server, "tw_ada", "p.5", &start("d")).await, fine());
     let other = send(&server, "replies", "tw_bob", HIGHEST, &reply("e")).await;
-    assert_eq!((other.status, other.kind().as_str()), (409, "busy"));
+    assert_eq!((other.status, other.error_type().as_str()), (409, "busy"));
     server.stop().await;
 }
 
@@ -104,7 +104,7 @@ async fn a_fence_beyond_the_highest_is_refused() {
     for fence in ["9223372036854775808", "18446744073709551615", "18446744073709551616"] {
         for (route, body) in [("events", start("r")), ("replies", start("r"))] {
             let answer = send(&server, route, "tw_ada", &format!("p.{fence}"), &body).await;
-            assert_eq!((answer.status, answer.kind().as_str()), (400, "bad_request"), "{fence}");
+            assert_eq!((answer.status, answer.error_type().as_str()), (400, "bad_request"), "{fence}");
             assert!(answer.text().contains("ID.FENCE"), "{}", answer.text());
         }
     }

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use turnwire_agent::{Halt, Journal, Replier, Turn};
 use turnwire_log::MemoryStore;
 use turnwire_server::App;
-use turnwire_testkit::net::{Answer, Incoming, call};
+use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http};
 
 use crate::running::{Running, within};
 
@@ -108,15 +108,15 @@ impl Server {
         self.running.stop().await;
     }
 
-    pub async fn call(&self, method: &str, path: &str, token: &str, body: &str) -> Answer {
+    pub async fn call(&self, method: &str, path: &str, token: &str, body: &str) -> HttpResponse {
         let bearer = format!("Bearer {token}");
         let headers = [("authorization", bearer.as_str())];
         let headers = if token.is_empty() { &[][..] } else { &headers };
-        within(call(self.address(), method, path, headers, body.as_bytes())).await.unwrap()
+        within(send_http(self.address(), method, path, headers, body.as_bytes())).await.unwrap()
     }
 
     /// Opens a stream, whose body is read as it comes.
-    pub async fn open(&self, method: &str, path: &str, token: &str, body: &str) -> Incoming {
+    pub async fn open(&self, method: &str, path: &str, token: &str, body: &str) -> StreamingResponse {
         use tokio::io::AsyncWriteExt as _;
         let mut stream = TcpStream::connect(self.address()).await.unwrap();
         let bearer = match token {
@@ -128,7 +128,7 @@ impl Server {
             "{method} {path} HTTP/1.1\r\nhost: {host}\r\n{bearer}content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
-        within(Incoming::read(stream)).await.unwrap()
+        within(StreamingResponse::read_head(stream)).await.unwrap()
     }
 
     /// Opens a socket on `/v1/ws`.

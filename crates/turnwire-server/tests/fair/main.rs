@@ -22,7 +22,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use turnwire_agent::Replier;
 use turnwire_log::MemoryStore;
-use turnwire_testkit::net::{Answer, call, http};
+use turnwire_testkit::net::{HttpResponse, send_http, http};
 
 /// How many replies one tenant has running.
 const HELD: usize = 400;
@@ -42,10 +42,10 @@ fn question(words: &str) -> Vec<u8> {
     json!({"model": "actor", "messages": messages}).to_string().into_bytes()
 }
 
-async fn ask(to: SocketAddr, tenant: &str, words: &str) -> Answer {
+async fn ask(to: SocketAddr, tenant: &str, words: &str) -> HttpResponse {
     let headers = [("x-api-key", tenant)];
     let body = question(words);
-    let answer = call(to, "POST", "/v1/chat/completions", &headers, &body);
+    let answer = send_http(to, "POST", "/v1/chat/completions", &headers, &body);
     within(answer).await.unwrap()
 }
 

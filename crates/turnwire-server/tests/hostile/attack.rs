@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use turnwire_agent::{Demo, Replier};
 use turnwire_log::MemoryStore;
-use turnwire_testkit::net::{Answer, Incoming, call};
+use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http};
 
 /// What may come of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,9 +128,9 @@ impl Target {
         self.server.address
     }
 
-    async fn ask(&self, method: &str, path: &str, body: &[u8]) -> Answer {
+    async fn ask(&self, method: &str, path: &str, body: &[u8]) -> HttpResponse {
         let headers = [("authorization", "Bearer tw_all"), ("turnwire-producer", "p.1")];
-        within(call(self.address(), method, path, &headers, body)).await.unwrap()
+        within(send_http(self.address(), method, path, &headers, body)).await.unwrap()
     }
 
     /// Sends the bytes, and looks at what comes.
@@ -159,15 +159,15 @@ impl Target {
         self.is_alive().await
     }
 
-    async fn answer(&self, bytes: &[u8]) -> io::Result<Answer> {
+    async fn answer(&self, bytes: &[u8]) -> io::Result<HttpResponse> {
         let mut stream = TcpStream::connect(self.address()).await?;
         // It may be refused before all of it was sent.
         let _ = stream.write_all(bytes).await;
-        Incoming::read(stream).await?.whole().await
+        StreamingResponse::read_head(stream).await?.read_to_end().await
     }
 
     async fn is_alive(&self) -> Result<(), String> {
-        match timeout(PATIENCE, call(self.address(), "GET", "/healthz", &[], b"")).await {
+        match timeout(PATIENCE, send_http(self.address(), "GET", "/healthz", &[], b"")).await {
             Ok(Ok(answer)) if answer.status == 200 => Ok(()),
             other => Err(format!("afterwards: {other:?}")),
         }
@@ -190,7 +190,7 @@ impl Target {
 }
 
 /// An error that says what it is, as all of ours do.
-fn is_clear(answer: &Answer) -> bool {
+fn is_clear(answer: &HttpResponse) -> bool {
     let json = answer.json();
     let has = |name: &str| json["error"][name].as_str().is_some_and(|text| !text.is_empty());
     let is_json = answer.header("content-type") == Some("application/json");

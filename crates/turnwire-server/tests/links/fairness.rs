@@ -6,7 +6,7 @@ use crate::site::Site;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
-use turnwire_testkit::net::{Answer, call};
+use turnwire_testkit::net::{HttpResponse, send_http};
 
 /// Settings with a token for each of two tenants.
 fn settings(site: &Site, links: &str) -> String {
@@ -19,15 +19,15 @@ fn settings(site: &Site, links: &str) -> String {
     settings
 }
 
-async fn post(house: &House, tenant: &str, path: &str, body: &Value) -> Answer {
+async fn post(house: &House, tenant: &str, path: &str, body: &Value) -> HttpResponse {
     let token = format!("Bearer {tenant}");
     let headers = [("content-type", "application/json"), ("authorization", token.as_str())];
     let body = body.to_string();
-    within(call(house.server.address, "POST", path, &headers, body.as_bytes())).await.unwrap()
+    within(send_http(house.server.address, "POST", path, &headers, body.as_bytes())).await.unwrap()
 }
 
 /// A message with links, in a session of its own.
-async fn say(house: &House, tenant: &str, session: &str, urls: &[String]) -> Answer {
+async fn say(house: &House, tenant: &str, session: &str, urls: &[String]) -> HttpResponse {
     let new = json!({"id": session, "agent": "external"});
     assert_eq!(post(house, tenant, "/v1/sessions", &new).await.status, 201);
     let links =
@@ -76,7 +76,7 @@ async fn a_tenant_with_too_many_links_that_wait_is_told_to_come_again() {
         }
     });
     let answers = futures_util::future::join_all(messages).await;
-    let refused: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 429).collect();
+    let refused: Vec<&HttpResponse> = answers.iter().filter(|answer| answer.status == 429).collect();
     assert!(!refused.is_empty());
     for answer in &answers {
         assert!([202, 429].contains(&answer.status), "{}", answer.text());

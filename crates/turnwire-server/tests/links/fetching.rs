@@ -118,7 +118,7 @@ async fn what_cannot_be_had_is_named_and_nothing_is_stored() {
     ] {
         let url = site.url(path);
         let answer = house.say("s", &[&site.url("/cat.png"), &url]).await;
-        assert_eq!((answer.status, answer.kind().as_str()), (status, kind), "{path}");
+        assert_eq!((answer.status, answer.error_type().as_str()), (status, kind), "{path}");
         let error = answer.json()["error"].clone();
         let message = error["message"].as_str().unwrap();
         let (shown, _) = url.split_once('?').unwrap_or((&url, ""));
@@ -142,7 +142,7 @@ async fn nothing_is_brought_in_for_what_is_refused() {
             let mut message = message.clone();
             message["content"] = json!([{"type": "text", "text": "look"}, file]);
             let answer = house.post(path, &message).await;
-            assert_eq!((answer.status, answer.kind().as_str()), (status, kind), "{path}");
+            assert_eq!((answer.status, answer.error_type().as_str()), (status, kind), "{path}");
         }
     };
     // A reply runs; and as many messages wait for it as may.
@@ -191,14 +191,14 @@ async fn a_picture_has_to_be_one() {
         house.post("/v1/sessions/s/messages", &body).await
     };
     let answer = say("/page", "image/png").await;
-    assert_eq!((answer.status, answer.kind().as_str()), (415, "link_type"));
+    assert_eq!((answer.status, answer.error_type().as_str()), (415, "link_type"));
     assert!(
         answer.text().contains("is said to be image/png, and is text/html"),
         "{}",
         answer.text()
     );
     let older = json!({"content": [{"type": "image", "source": {"type": "url", "url": site.url("/page")}}]});
-    assert_eq!(house.post("/v1/sessions/s/messages", &older).await.kind(), "link_type");
+    assert_eq!(house.post("/v1/sessions/s/messages", &older).await.error_type(), "link_type");
     // A page is fine where one was meant; and of two kinds of pictures the bytes say which.
     assert_eq!(say("/page", "text/html").await.status, 202);
     assert_eq!(say("/lying.png", "image/*").await.status, 202);
@@ -211,7 +211,7 @@ async fn a_server_that_never_answers_is_given_up() {
     let house = House::open(&settings(&site, "timeout = \"200ms\""));
     house.quiet("s").await;
     let answer = house.say("s", &[&site.url("/slow")]).await;
-    assert_eq!((answer.status, answer.kind().as_str()), (422, "link_failed"));
+    assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_failed"));
     assert!(answer.text().contains("takes longer than 200ms"), "{}", answer.text());
     assert_eq!(house.last("s").await, 0);
 }
@@ -223,7 +223,7 @@ async fn links_are_counted() {
     house.quiet("s").await;
     let urls = ["/cat.png?1", "/cat.png?2", "/cat.png?3"].map(|path| site.url(path));
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-    assert_eq!(house.say("s", &urls).await.kind(), "too_many_links");
+    assert_eq!(house.say("s", &urls).await.error_type(), "too_many_links");
     assert_eq!(site.asked().len(), 0);
     assert_eq!(house.say("s", &urls[..2]).await.status, 202);
 }
@@ -263,11 +263,11 @@ async fn a_blob_of_ours_has_to_be_there() {
     assert_eq!(files[1]["source"]["url"], put["url"]);
     let gone = format!("/v1/blobs/{}", "0".repeat(64));
     let answer = house.say("s", &[&gone]).await;
-    assert_eq!((answer.status, answer.kind().as_str()), (422, "link_failed"));
+    assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_failed"));
     assert!(answer.text().contains("names a blob that is not here"), "{}", answer.text());
     // On another server it is a link like any other, and that one is not on the internet.
     let elsewhere = format!("http://127.0.0.1:9{gone}");
-    assert_eq!(house.say("s", &[&elsewhere]).await.kind(), "link_refused");
+    assert_eq!(house.say("s", &[&elsewhere]).await.error_type(), "link_refused");
     assert_eq!(house.last("s").await, 1);
 }
 

@@ -29,7 +29,7 @@ async fn only_files_below_the_folder_are_read() {
     assert_eq!(files[0]["source"]["media_type"], "image/png");
     assert_eq!(files[1]["source"]["media_type"], "text/markdown");
     assert_eq!(files[0]["source"]["original_url"], inside[0]);
-    assert_eq!(house.say("s", &[&url(&open.join("big.txt"))]).await.kind(), "link_too_large");
+    assert_eq!(house.say("s", &[&url(&open.join("big.txt"))]).await.error_type(), "link_too_large");
 
     let base = url(&open);
     let mut outside = vec![
@@ -63,7 +63,7 @@ async fn only_files_below_the_folder_are_read() {
     let mut words = Vec::new();
     for link in outside {
         let answer = house.say("s", &[&link]).await;
-        assert_eq!((answer.status, answer.kind().as_str()), (422, "link_refused"), "{link}");
+        assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"), "{link}");
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
         words.push(message.split_once(" names ").unwrap().1.to_owned());
     }
@@ -78,8 +78,8 @@ async fn without_a_folder_no_file_is_read() {
     let house = House::open("");
     house.quiet("s").await;
     let answer = house.say("s", &["file:///etc/hostname"]).await;
-    assert_eq!((answer.status, answer.kind().as_str()), (422, "link_refused"));
+    assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"));
     let house = House::open("[links]\nfetch = false");
     house.quiet("s").await;
-    assert_eq!(house.say("s", &["FILE:///etc/hostname"]).await.kind(), "link_refused");
+    assert_eq!(house.say("s", &["FILE:///etc/hostname"]).await.error_type(), "link_refused");
 }

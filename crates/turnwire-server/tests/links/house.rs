@@ -11,7 +11,7 @@ use turnwire_core::{Event, Msg};
 use turnwire_log::MemoryStore;
 use turnwire_log::store::SessionKey;
 use turnwire_server::App;
-use turnwire_testkit::net::{Answer, call};
+use turnwire_testkit::net::{HttpResponse, send_http};
 
 pub struct House {
     pub server: Running,
@@ -68,14 +68,14 @@ impl House {
         Self { server, app, heard }
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub async fn post(&self, path: &str, body: &Value) -> HttpResponse {
         let headers = [("content-type", "application/json")];
         let body = body.to_string();
-        within(call(self.server.address, "POST", path, &headers, body.as_bytes())).await.unwrap()
+        within(send_http(self.server.address, "POST", path, &headers, body.as_bytes())).await.unwrap()
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
-        within(call(self.server.address, "GET", path, &[], b"")).await.unwrap()
+    pub async fn get(&self, path: &str) -> HttpResponse {
+        within(send_http(self.server.address, "GET", path, &[], b"")).await.unwrap()
     }
 
     /// A session in which nobody answers.
@@ -85,7 +85,7 @@ impl House {
     }
 
     /// Says something with links to pictures.
-    pub async fn say(&self, session: &str, urls: &[&str]) -> Answer {
+    pub async fn say(&self, session: &str, urls: &[&str]) -> HttpResponse {
         let links =
             urls.iter().map(|url| json!({"type": "data", "source": {"type": "url", "url": url}}));
         let mut content = vec![json!({"type": "text", "text": "look"})];

@@ -56,7 +56,7 @@ async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {
         for scheme in if is_name { &["http"][..] } else { &["http", "https"] } {
             let url = format!("{scheme}://{host}/cat.png");
             let answer = house.say("s", &[&url]).await;
-            assert_eq!((answer.status, answer.kind().as_str()), (422, "link_refused"), "{url}");
+            assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"), "{url}");
             assert!(answer.text().contains("not on the public internet"), "{}", answer.text());
         }
     }
@@ -81,7 +81,7 @@ async fn a_redirect_is_checked_like_the_first_link() {
         format!("http://me:pw@{}/cat.png", outside.address),
     ] {
         let answer = house.say("s", &[&outside.url(&format!("/to?{to}"))]).await;
-        assert_eq!((answer.status, answer.kind().as_str()), (422, "link_refused"), "{to}");
+        assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"), "{to}");
     }
     assert_eq!(inside.asked(), Vec::<String>::new());
     assert_eq!(house.last("s").await, 0);
@@ -96,7 +96,7 @@ async fn a_link_with_a_password_is_refused_and_not_repeated() {
     house.quiet("s").await;
     let url = format!("http://me:hunter2@{}/cat.png?token=hunter3", site.address);
     let answer = house.say("s", &[&url]).await;
-    assert_eq!((answer.status, answer.kind().as_str()), (422, "link_refused"));
+    assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"));
     assert!(!answer.text().contains("hunter"), "{}", answer.text());
     assert_eq!(site.asked().len(), 0);
 }
@@ -107,9 +107,9 @@ async fn a_private_host_is_allowed_by_its_port_or_as_a_whole() {
     let house = House::open(&format!("[links]\nprivate_hosts = [\"{}\"]", one.address));
     house.quiet("s").await;
     assert_eq!(house.say("s", &[&one.url("/cat.png")]).await.status, 202);
-    assert_eq!(house.say("s", &[&other.url("/cat.png")]).await.kind(), "link_refused");
+    assert_eq!(house.say("s", &[&other.url("/cat.png")]).await.error_type(), "link_refused");
     let named = format!("http://localhost:{}/cat.png", one.address.port());
-    assert_eq!(house.say("s", &[&named]).await.kind(), "link_refused");
+    assert_eq!(house.say("s", &[&named]).await.error_type(), "link_refused");
     let house = House::open("[links]\nprivate_hosts = [\"localhost\"]");
     house.quiet("s").await;
     assert_eq!(house.say("s", &[&named]).await.status, 202);

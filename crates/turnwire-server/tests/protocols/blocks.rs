@@ -15,7 +15,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use turnwire_agent::{Demo, Replier};
 use turnwire_log::{MemoryStore, Session};
 use turnwire_server::App;
-use turnwire_testkit::net::{Answer, call};
+use turnwire_testkit::net::{HttpResponse, send_http};
 
 struct Place {
     server: Running,
@@ -72,8 +72,8 @@ impl Place {
         socket
     }
 
-    async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        within(call(self.server.address, "GET", path, headers, b"")).await.unwrap()
+    async fn get(&self, path: &str, headers: &[(&str, &str)]) -> HttpResponse {
+        within(send_http(self.server.address, "GET", path, headers, b"")).await.unwrap()
     }
 
     async fn session(&self, tenant: &str, id: &str) -> Option<Arc<Session>> {

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use turnwire_agent::Demo;
-use turnwire_testkit::net::{Incoming, http};
+use turnwire_testkit::net::{StreamingResponse, http};
 
 /// How much a client that reads nothing is sent: what the system buffers, and little more.
 const BUFFERED: u64 = 12 << 20;
@@ -63,7 +63,7 @@ async fn row_09_proxies_are_told_and_the_stream_speaks_at_once_and_stays_awake()
         &[("accept", "text/event-stream")],
         br#"{"content":"hello"}"#,
     );
-    let reply = Watching::of(within(Incoming::open(house.address, &request)).await.unwrap());
+    let reply = Watching::of(within(StreamingResponse::send(house.address, &request)).await.unwrap());
     for watching in [&quiet, &reply] {
         let header = |name| watching.incoming.header(name);
         assert_eq!(header("content-type"), Some("text/event-stream"));
@@ -135,7 +135,7 @@ async fn row_16_closing_the_tab_does_not_stop_the_reply() {
         &[("accept", "text/event-stream")],
         br#"{"content":"long 50"}"#,
     );
-    let incoming = within(Incoming::open(house.address, &request)).await.unwrap();
+    let incoming = within(StreamingResponse::send(house.address, &request)).await.unwrap();
     let mut asking = Watching::of(incoming);
     let mut watching = house.watch("").await;
     let mut reply = Value::Null;

@@ -12,7 +12,7 @@ use turnwire_core::Event;
 use turnwire_log::Session;
 use turnwire_log::store::{Retention, SessionKey};
 use turnwire_server::App;
-use turnwire_testkit::net::{Answer, Frame, Incoming, Sse, call, http};
+use turnwire_testkit::net::{HttpResponse, Frame, StreamingResponse, SseParser, send_http, http};
 
 pub struct House {
     pub gate: Arc<Gate>,
@@ -50,11 +50,11 @@ impl House {
         path: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> Answer {
-        within(call(self.address, method, path, headers, body.as_bytes())).await.unwrap()
+    ) -> HttpResponse {
+        within(send_http(self.address, method, path, headers, body.as_bytes())).await.unwrap()
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> HttpResponse {
         self.send("GET", path, &[], "").await
     }
 
@@ -65,10 +65,10 @@ impl House {
         path: &'static str,
         headers: &'static [(&'static str, &'static str)],
         body: &str,
-    ) -> JoinHandle<Answer> {
+    ) -> JoinHandle<HttpResponse> {
         let (address, body) = (self.address, body.to_owned());
         tokio::spawn(async move {
-            within(call(address, method, path, headers, body.as_bytes())).await.unwrap()
+            within(send_http(address, method, path, headers, body.as_bytes())).await.unwrap()
         })
     }
 
@@ -85,11 +85,11 @@ impl House {
     }
 
     /// Publishes to the session `s`.
-    pub async fn publish(&self, lines: &[String]) -> Answer {
+    pub async fn publish(&self, lines: &[String]) -> HttpResponse {
         self.send("POST", EVENTS, PRODUCER, &lines.join("\n")).await
     }
 
-    pub fn begin_publish(&self, lines: &[String]) -> JoinHandle<Answer> {
+    pub fn begin_publish(&self, lines: &[String]) -> JoinHandle<HttpResponse> {
         self.begin("POST", EVENTS, PRODUCER, &lines.join("\n"))
     }
 
@@ -134,21 +134,21 @@ pub async fn eventually(mut holds: impl FnMut() -> bool) {
 
 /// One who watches by server-sent events.
 pub struct Watching {
-    pub incoming: Incoming,
-    sse: Sse,
+    pub incoming: StreamingResponse,
+    sse: SseParser,
     frames: VecDeque<Frame>,
 }
 
 impl Watching {
     pub async fn open(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Self {
         let request = http::request(to, "GET", path, headers, b"");
-        let incoming = within(Incoming::open(to, &request)).await.unwrap();
+        let incoming = within(StreamingResponse::send(to, &request)).await.unwrap();
         assert_eq!(incoming.status, 200, "{}", incoming.head);
         Self::of(incoming)
     }
 
-    pub fn of(incoming: Incoming) -> Self {
-        Self { incoming, sse: Sse::default(), frames: VecDeque::new() }
+    pub fn of(incoming: StreamingResponse) -> Self {
+        Self { incoming, sse: SseParser::default(), frames: VecDeque::new() }
     }
 
     /// The next frame; `None` when the stream has ended, or was broken off.
@@ -157,7 +157,7 @@ impl Watching {
             if let Some(frame) = self.frames.pop_front() {
                 return Some(frame);
             }
-            let bytes = within(self.incoming.next()).await.ok()??;
+            let bytes = within(self.incoming.next_bytes()).await.ok()??;
             self.frames.extend(self.sse.feed(&bytes));
         }
     }

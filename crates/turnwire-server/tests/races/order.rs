@@ -84,7 +84,7 @@ async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
     assert_eq!(found.json()["sessions"], Value::Array(Vec::new()));
     house.gate.lose();
     let refused = posted.await.unwrap();
-    assert_eq!((refused.status, refused.kind().as_str()), (503, "store_unavailable"));
+    assert_eq!((refused.status, refused.error_type().as_str()), (503, "store_unavailable"));
     for looked in looking {
         let looked = looked.await.unwrap();
         assert_eq!(looked.status, 200, "{looked:?}");

@@ -23,7 +23,7 @@ async fn row_12_a_producer_that_was_overtaken_writes_nothing() {
     house.gate.waits(Pass::Appends, 2).await;
     // From here on the earlier one is a zombie, though nothing is durable yet.
     let zombie = house.publish(&[delta("r", 2, "zombie")]).await;
-    assert_eq!((zombie.status, zombie.kind().as_str()), (409, "fenced"), "{}", zombie.text());
+    assert_eq!((zombie.status, zombie.error_type().as_str()), (409, "fenced"), "{}", zombie.text());
     house.gate.open(Pass::Appends);
     assert_eq!((earlier.await.unwrap().status, later.await.unwrap().status), (200, 200));
     assert_eq!(house.publish(&end("r")).await.status, 409);
@@ -69,7 +69,7 @@ async fn row_13_a_post_that_is_sent_again_while_the_first_is_written_is_done_onc
     let second = house.begin("POST", MESSAGES, KEYED, HELLO);
     let other = house.begin("POST", MESSAGES, KEYED, r#"{"content":"another"}"#);
     let other = other.await.unwrap();
-    assert_eq!(other.kind(), "idempotency_key_reused", "{}", other.text());
+    assert_eq!(other.error_type(), "idempotency_key_reused", "{}", other.text());
     assert!(!second.is_finished(), "its answer is not durable yet");
     house.gate.open(Pass::Appends);
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
@@ -79,7 +79,7 @@ async fn row_13_a_post_that_is_sent_again_while_the_first_is_written_is_done_onc
     let third = house.send("POST", MESSAGES, KEYED, HELLO).await;
     assert_eq!(third.json(), first.json());
     let other = house.send("POST", MESSAGES, KEYED, r#"{"content":"another"}"#).await;
-    assert_eq!((other.status, other.kind().as_str()), (422, "idempotency_key_reused"));
+    assert_eq!((other.status, other.error_type().as_str()), (422, "idempotency_key_reused"));
     let mut head = session.watch();
     let idle = head.wait_for(|head| head.status == turnwire_log::store::Status::Idle);
     within(idle).await.unwrap();

@@ -61,7 +61,7 @@ async fn row_05_the_log_was_trimmed() {
     for after in ["0", "3", "4"] {
         let path = format!("{EVENTS}?after={after}");
         let lines = house.send("GET", &path, LINES, "").await;
-        assert_eq!((lines.status, lines.kind().as_str()), (410, "trimmed"), "{}", lines.text());
+        assert_eq!((lines.status, lines.error_type().as_str()), (410, "trimmed"), "{}", lines.text());
         assert!(lines.text().contains("earliest event is 6"), "{}", lines.text());
         let mut watching = house.watch(&format!("after={after}")).await;
         let rest = [&["MESSAGE"], &WHOLE[..]].concat();
@@ -150,7 +150,7 @@ async fn row_11_who_asked_for_an_end_gets_one_and_then_204() {
     assert_eq!(watching.types(2).await, ["REPLY_START", "TEXT_BLOCK_START"]);
     house.publish(&end("r")).await;
     assert_eq!(watching.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
-    assert!(watching.incoming.next().await.unwrap().is_none(), "a clean end");
+    assert!(watching.incoming.next_bytes().await.unwrap().is_none(), "a clean end");
     // The browser comes back with what it saw last, and is told to stay away.
     let token = session.token(4);
     let path = format!("{EVENTS}?until=idle");

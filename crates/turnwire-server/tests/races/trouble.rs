@@ -40,7 +40,7 @@ async fn whatever_writes_is_told_clearly_and_nothing_acknowledged_is_lost() {
             house.send("DELETE", "/v1/sessions/s", &[], "").await,
             house.send("POST", "/v1/blobs", &[], "bytes").await,
         ] {
-            assert_eq!((answer.status, answer.kind().as_str()), (status, kind), "{answer:?}");
+            assert_eq!((answer.status, answer.error_type().as_str()), (status, kind), "{answer:?}");
             assert!(!answer.text().contains("somewhere"), "{}", answer.text());
             assert!(answer.json()["error"]["hint"].as_str().is_some(), "{}", answer.text());
         }
@@ -105,7 +105,7 @@ async fn a_stream_whose_store_cannot_be_read_ends_and_the_client_comes_back() {
     for raw in ["raw=true", "raw=false", "wire=agentscope", "wire=ag-ui"] {
         let path = format!("{EVENTS}?{raw}");
         let request = turnwire_testkit::net::http::request(house.address, "GET", &path, &[], b"");
-        let incoming = turnwire_testkit::net::Incoming::open(house.address, &request);
+        let incoming = turnwire_testkit::net::StreamingResponse::send(house.address, &request);
         // It is broken off, before or behind the head: so a browser's EventSource comes back.
         let Ok(incoming) = within(incoming).await else { continue };
         if incoming.status == 200 {

@@ -9,8 +9,8 @@ use std::time::Instant;
 use tokio::sync::watch;
 use turnwire_agent::{Demo, Replier};
 use turnwire_log::MemoryStore;
-use turnwire_testkit::net::{Proxy, call};
-use turnwire_testkit::{Rng, check};
+use turnwire_testkit::net::{Proxy, send_http};
+use turnwire_testkit::{Rng, check_property};
 
 /// Each socket watches two sessions.
 const SOCKETS: usize = 50;
@@ -23,7 +23,7 @@ fn scale() -> usize {
 
 #[test]
 fn whoever_is_cut_off_anywhere_has_in_the_end_what_the_server_has() {
-    check("whoever_is_cut_off_anywhere_has_in_the_end_what_the_server_has", 1, |rng| {
+    check_property("whoever_is_cut_off_anywhere_has_in_the_end_what_the_server_has", 1, |rng| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -44,7 +44,7 @@ async fn all_of_it(mut rng: Rng) {
         let id = format!("s{at}");
         let agent = if at % 3 == 0 { "demo" } else { "external" };
         let body = json!({"id": id, "agent": agent}).to_string();
-        let made = call(server.address, "POST", "/v1/sessions", &[], body.as_bytes()).await;
+        let made = send_http(server.address, "POST", "/v1/sessions", &[], body.as_bytes()).await;
         assert_eq!(made.unwrap().status, 201);
         let (rng, end) = (rng.fork(), watch::Sender::new(None));
         ends.push(end.clone());
@@ -112,5 +112,5 @@ async fn all_of_it(mut rng: Rng) {
 }
 
 async fn json_of(server: SocketAddr, path: &str) -> Value {
-    call(server, "GET", path, &[], b"").await.unwrap().json()
+    send_http(server, "GET", path, &[], b"").await.unwrap().json()
 }

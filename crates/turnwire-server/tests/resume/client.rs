@@ -5,9 +5,9 @@ use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
 use tokio::sync::watch;
-use turnwire_core::{Cursor, Event, Folder, Msg};
+use turnwire_core::{FoldCursor, Event, Folder, Msg};
 use turnwire_testkit::Rng;
-use turnwire_testkit::net::{Frame, Incoming, Sse, http};
+use turnwire_testkit::net::{Frame, StreamingResponse, SseParser, http};
 use turnwire_wires::{Decoding, Wire};
 
 /// How somebody comes back.
@@ -125,12 +125,12 @@ async fn watch_once(
         Way::After | Way::Reload => path.extend(["&after=", &token]),
     }
     let request = http::request(proxy, "GET", &path, &headers, b"");
-    let mut incoming = Incoming::open(proxy, &request).await?;
+    let mut incoming = StreamingResponse::send(proxy, &request).await?;
     assert_eq!(incoming.status, 200, "{}", incoming.head);
-    let mut sse = Sse::default();
+    let mut sse = SseParser::default();
     while !is_all(seen, *end.borrow()) {
         let bytes = tokio::select! {
-            bytes = incoming.next() => bytes?,
+            bytes = incoming.next_bytes() => bytes?,
             _ = end.changed() => continue,
         };
         let Some(bytes) = bytes else { return Ok(()) };
@@ -150,7 +150,7 @@ async fn load(proxy: SocketAddr, session: &str) -> Seen {
     let messages = page["messages"].as_array().unwrap().iter().map(|message| {
         let msg = Msg::from_json(&message.to_string()).unwrap();
         match page["cursors"].get(msg.id()) {
-            Some(cursor) => msg.resumed(serde_json::from_value::<Cursor>(cursor.clone()).unwrap()),
+            Some(cursor) => msg.with_cursor(serde_json::from_value::<FoldCursor>(cursor.clone()).unwrap()),
             None => msg,
         }
     });

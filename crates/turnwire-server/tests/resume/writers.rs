@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use turnwire_core::Event;
-use turnwire_testkit::net::{Answer, call};
+use turnwire_testkit::net::{HttpResponse, send_http};
 use turnwire_testkit::{Rng, stream};
 
 /// Sends a request until an answer comes whole. Whatever comes is an answer of the server.
@@ -14,9 +14,9 @@ pub async fn insist(
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Answer {
+) -> HttpResponse {
     loop {
-        if let Ok(answer) = call(proxy, method, path, headers, body).await {
+        if let Ok(answer) = send_http(proxy, method, path, headers, body).await {
             assert!(answer.status < 500, "{method} {path}: {answer:?}");
             return answer;
         }
@@ -27,7 +27,7 @@ pub async fn insist(
 pub async fn produce(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
     let path = format!("/v1/sessions/{session}/events?tolerant=true");
     for _ in 0..rounds {
-        let (events, _) = stream::replies(&mut rng);
+        let (events, _) = stream::random_replies(&mut rng);
         let mut events = events.into_iter().peekable();
         while events.peek().is_some() {
             let batch: Vec<Event<'static>> = events.by_ref().take(rng.usize(1..30)).collect();

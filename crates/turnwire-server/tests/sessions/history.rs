@@ -5,9 +5,9 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::event::Supersede;
-use turnwire_core::{Cursor, Event, Folder, Msg, Seq};
+use turnwire_core::{FoldCursor, Event, Folder, Msg, Seq};
 use turnwire_log::Session;
-use turnwire_testkit::{check, one_in, stream};
+use turnwire_testkit::{check_property, one_in, stream};
 
 fn ids(page: &Value) -> Vec<&str> {
     let messages = page["messages"].as_array().unwrap();
@@ -187,8 +187,8 @@ async fn load(server: &Server) -> (Folder, u64) {
         let msg = Msg::from_json(&message.to_string()).unwrap();
         match cursors.get(msg.id()) {
             Some(cursor) => {
-                let cursor: Cursor = serde_json::from_value(cursor.clone()).unwrap();
-                msg.resumed(cursor)
+                let cursor: FoldCursor = serde_json::from_value(cursor.clone()).unwrap();
+                msg.with_cursor(cursor)
             }
             None => msg,
         }
@@ -215,7 +215,7 @@ async fn push(session: &Arc<Session>, events: &[Event<'static>]) {
 
 /// Replies, messages between them, and some that are taken back.
 fn events(rng: &mut Rng) -> Vec<Event<'static>> {
-    let (mut events, _) = stream::replies(rng);
+    let (mut events, _) = stream::random_replies(rng);
     for n in 0..rng.usize(..9) {
         let at = rng.usize(..=events.len());
         events.insert(at, Event::from_json(&said(&format!("u{n}"), "hi")).unwrap().into_owned());
@@ -233,7 +233,7 @@ fn events(rng: &mut Rng) -> Vec<Event<'static>> {
 
 #[test]
 fn history_and_then_the_events_behind_it_are_what_the_server_has() {
-    check("history_and_then_the_events", 150, |rng| {
+    check_property("history_and_then_the_events", 150, |rng| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_time()

@@ -25,7 +25,7 @@ use turnwire_agent::Replier;
 use turnwire_log::MemoryStore;
 use turnwire_log::store::{SessionQuery, SessionRecord};
 use turnwire_server::App;
-use turnwire_testkit::net::{Answer, Incoming, call, http};
+use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http, http};
 
 struct House {
     server: Option<Running>,
@@ -46,10 +46,10 @@ impl House {
     }
 
     /// Asks, and waits until the agent has begun to answer.
-    async fn ask(&self, protocol: &Protocol) -> JoinHandle<std::io::Result<Answer>> {
+    async fn ask(&self, protocol: &Protocol) -> JoinHandle<std::io::Result<HttpResponse>> {
         if protocol.path.starts_with("/v1/sessions/s/") {
             let made =
-                call(self.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#)
+                send_http(self.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#)
                     .await;
             assert_eq!(made.unwrap().status, 201);
         }
@@ -57,7 +57,7 @@ impl House {
         let accept = if protocol.path.contains("sessions") { "text/event-stream" } else { "*/*" };
         let asking = tokio::spawn(async move {
             let headers = [("content-type", "application/json"), ("accept", accept)];
-            call(to, "POST", path, &headers, body.as_bytes()).await
+            send_http(to, "POST", path, &headers, body.as_bytes()).await
         });
         // Its message, and the reply up to where it waits.
         let begun = async {
@@ -233,19 +233,19 @@ async fn answers_that_take_too_long_end_with_an_error_that_is_not_retried() {
 async fn streams_of_a_session_end_at_once_and_cleanly() {
     let mut house = House::new("1h");
     let made =
-        call(house.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#).await;
+        send_http(house.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#).await;
     assert_eq!(made.unwrap().status, 201);
     let mut watching = Vec::new();
     for query in ["", "?wire=agentscope", "?wire=blocks", "?wire=ag-ui"] {
         let path = format!("/v1/sessions/s/events{query}");
         let request = http::request(house.address, "GET", &path, &[], b"");
-        let incoming = within(Incoming::open(house.address, &request)).await.unwrap();
+        let incoming = within(StreamingResponse::send(house.address, &request)).await.unwrap();
         assert_eq!(incoming.status, 200, "{path}");
         watching.push(incoming);
     }
     let stopping = house.begin_stop();
     for incoming in watching {
-        within(incoming.whole()).await.unwrap();
+        within(incoming.read_to_end()).await.unwrap();
     }
     within(stopping).await.unwrap();
 }
@@ -269,7 +269,7 @@ async fn a_request_that_comes_while_the_server_stops_is_refused_before_anything_
 }
 
 /// Sends the beginning of a request before the server stops, and the rest behind.
-async fn ask_late(protocol: &Protocol) -> Option<Answer> {
+async fn ask_late(protocol: &Protocol) -> Option<HttpResponse> {
     let mut house = House::new("1h");
     let body = protocol.body.to_string();
     let request = http::request(house.address, "POST", protocol.path, &[], body.as_bytes());
@@ -282,7 +282,7 @@ async fn ask_late(protocol: &Protocol) -> Option<Answer> {
     let stopping = house.begin_stop();
     house.app.shutdown.cancelled().await;
     let answer = match stream.write_all(rest).await {
-        Ok(()) => async { Incoming::read(stream).await?.whole().await }.await.ok(),
+        Ok(()) => async { StreamingResponse::read_head(stream).await?.read_to_end().await }.await.ok(),
         Err(_) => None,
     };
     stopping.await.unwrap();

@@ -268,7 +268,7 @@ async fn produce(session: &Arc<Session>, lines: &[&str]) {
         .transact(&["r"], |tx| {
             for rest in lines {
                 tx.push(
-                    &mut crate::actor::event("r", rest).stamped(&turnwire_core::stamp::System),
+                    &mut crate::actor::event("r", rest).stamped(&turnwire_core::stamp::SystemStamp),
                     None,
                 )
                 .unwrap();

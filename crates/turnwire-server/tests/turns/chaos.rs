@@ -11,7 +11,7 @@ use turnwire_core::EventKind;
 use turnwire_log::sqlite::Options;
 use turnwire_log::store::Status;
 use turnwire_log::{MemoryStore, Session, SqliteStore, Store};
-use turnwire_testkit::{check, one_in, pick};
+use turnwire_testkit::{check_property, one_in, pick};
 
 /// What clients were told.
 #[derive(Default)]
@@ -23,12 +23,12 @@ struct Told {
 
 #[test]
 fn whatever_clients_do_at_once_each_message_is_answered_once_and_in_turn() {
-    check("chaos in memory", 4, |rng| chaos(&(Arc::new(MemoryStore::default()) as _), rng));
+    check_property("chaos in memory", 4, |rng| chaos(&(Arc::new(MemoryStore::default()) as _), rng));
 }
 
 #[test]
 fn the_same_on_a_disk() {
-    check("chaos on a disk", 2, |rng| {
+    check_property("chaos on a disk", 2, |rng| {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(folder.path().join("db"), Options::default()).unwrap();
         chaos(&(Arc::new(store) as _), rng);
@@ -162,7 +162,7 @@ async fn inspect(session: &Session, told: &Told) {
     let mut open: Option<String> = None;
     let mut answered = BTreeSet::new();
     for event in events(session).await {
-        let is_top = !event.is_of_sub_agent();
+        let is_top = !event.is_from_sub_agent();
         match &event.kind {
             EventKind::Message(message) => {
                 assert_eq!(open, None, "a message came into the middle of a reply");

@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 use turnwire_core::{FinishedReason, Msg};
 use turnwire_log::store::Status;
 use turnwire_log::{MemoryStore, Session};
-use turnwire_testkit::check;
+use turnwire_testkit::check_property;
 
 /// Says yes to everything that is asked, and gives a result for what is to be executed outside.
 pub async fn answer_all(house: &House, session: &Session) {
@@ -79,7 +79,7 @@ async fn smooth(scene: &str) -> String {
 
 #[test]
 fn every_scene_is_whole_after_crashes_anywhere() {
-    check("crashes in every scene", 5, |rng| {
+    check_property("crashes in every scene", 5, |rng| {
         for scene in SCENES {
             crash(scene, rng);
         }

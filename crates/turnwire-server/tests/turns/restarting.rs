@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 use turnwire_core::{FinishedReason, Msg};
 use turnwire_log::store::Status;
 use turnwire_log::{MemoryStore, Store};
-use turnwire_testkit::check;
+use turnwire_testkit::check_property;
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -29,7 +29,7 @@ fn life<R>(store: &Arc<MemoryStore>, settings: &str, live: impl AsyncFnOnce(Hous
 
 #[test]
 fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
-    check("crashes in the middle of a reply", 10, |rng| {
+    check_property("crashes in the middle of a reply", 10, |rng| {
         let store = Arc::new(MemoryStore::default());
         let reply = life(&store, "", async |house| {
             house.session("s", "actor").await;

@@ -16,7 +16,7 @@ use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::{Behavior, FinishedReason, ToolCall};
 use turnwire_log::store::Status;
 use turnwire_log::{MemoryStore, Session};
-use turnwire_testkit::check;
+use turnwire_testkit::check_property;
 
 /// A model that the test keeps.
 #[derive(Clone)]
@@ -163,7 +163,7 @@ async fn a_stop_ends_all_of_them() {
 
 #[test]
 fn they_go_on_after_crashes_anywhere() {
-    check("crashes of a team", 10, crash);
+    check_property("crashes of a team", 10, crash);
 }
 
 fn crash(rng: &mut Rng) {

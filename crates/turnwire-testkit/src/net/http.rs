@@ -31,20 +31,20 @@ pub fn request(
 
 /// Sends a request on a connection of its own, and takes the whole answer. An answer that breaks off
 /// is an error.
-pub async fn call(
+pub async fn send_http(
     to: SocketAddr,
     method: &str,
     path: &str,
     headers: Headers<'_>,
     body: &[u8],
-) -> io::Result<Answer> {
+) -> io::Result<HttpResponse> {
     let headers = [headers, &[("connection", "close")]].concat();
-    Incoming::open(to, &request(to, method, path, &headers, body)).await?.whole().await
+    StreamingResponse::send(to, &request(to, method, path, &headers, body)).await?.read_to_end().await
 }
 
 /// A whole answer.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The status.
     pub status: u16,
     /// The first line and the headers.
@@ -53,7 +53,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpResponse {
     /// A header.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
@@ -70,7 +70,7 @@ impl Answer {
     }
 
     /// The `type` of an error.
-    pub fn kind(&self) -> String {
+    pub fn error_type(&self) -> String {
         let kind =
             self.json().pointer("/error/type").and_then(|kind| kind.as_str().map(str::to_owned));
         kind.unwrap_or_default()
@@ -86,7 +86,7 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 
 /// An answer that comes bit by bit.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct StreamingResponse {
     /// The status.
     pub status: u16,
     /// The first line and the headers.
@@ -94,12 +94,12 @@ pub struct Incoming {
     stream: TcpStream,
     /// What was read and not handed out.
     buffer: Vec<u8>,
-    left: Left,
+    left: BodyLeft,
 }
 
 /// What is still to come of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum BodyLeft {
     /// So many bytes.
     Bytes(usize),
     /// The size of the next chunk.
@@ -110,33 +110,33 @@ enum Left {
     Nothing,
 }
 
-impl Incoming {
+impl StreamingResponse {
     /// Sends bytes on a connection of its own, and reads the head of the answer.
-    pub async fn open(to: SocketAddr, request: &[u8]) -> io::Result<Self> {
+    pub async fn send(to: SocketAddr, request: &[u8]) -> io::Result<Self> {
         let mut stream = TcpStream::connect(to).await?;
         stream.write_all(request).await?;
-        Self::read(stream).await
+        Self::read_head(stream).await
     }
 
     /// Reads the head of an answer.
-    pub async fn read(mut stream: TcpStream) -> io::Result<Self> {
+    pub async fn read_head(mut stream: TcpStream) -> io::Result<Self> {
         let mut buffer = Vec::new();
         let end = loop {
             if let Some(at) = find(&buffer, b"\r\n\r\n") {
                 break at;
             }
-            more(&mut stream, &mut buffer).await?;
+            read_more(&mut stream, &mut buffer).await?;
         };
         let rest = buffer.split_off(end + 4);
-        let head = String::from_utf8(buffer).map_err(|_| broken("a head that is no text"))?;
+        let head = String::from_utf8(buffer).map_err(|_| invalid_data("a head that is no text"))?;
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| broken("a head without a status"))?;
+        let status = status.ok_or_else(|| invalid_data("a head without a status"))?;
         let length = header(&head, "content-length").and_then(|length| length.parse().ok());
         let left = match length {
-            _ if matches!(status, 100..=199 | 204 | 304) => Left::Nothing,
-            Some(length) => Left::Bytes(length),
-            None if header(&head, "transfer-encoding") == Some("chunked") => Left::ChunkSize,
-            None => Left::Nothing,
+            _ if matches!(status, 100..=199 | 204 | 304) => BodyLeft::Nothing,
+            Some(length) => BodyLeft::Bytes(length),
+            None if header(&head, "transfer-encoding") == Some("chunked") => BodyLeft::ChunkSize,
+            None => BodyLeft::Nothing,
         };
         Ok(Self { status, head, stream, buffer: rest, left })
     }
@@ -148,51 +148,51 @@ impl Incoming {
 
     /// The next bytes of the body. `None` at its end; a body that breaks off is an error. What was
     /// read when this is dropped is not lost.
-    pub async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub async fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             match self.left {
-                Left::Nothing | Left::Bytes(0) => return Ok(None),
-                Left::Bytes(left) if !self.buffer.is_empty() => {
+                BodyLeft::Nothing | BodyLeft::Bytes(0) => return Ok(None),
+                BodyLeft::Bytes(left) if !self.buffer.is_empty() => {
                     let count = left.min(self.buffer.len());
-                    self.left = Left::Bytes(left - count);
+                    self.left = BodyLeft::Bytes(left - count);
                     return Ok(Some(self.buffer.drain(..count).collect()));
                 }
-                Left::ChunkSize => {
+                BodyLeft::ChunkSize => {
                     if let Some(end) = find(&self.buffer, b"\r\n") {
                         let line: Vec<u8> = self.buffer.drain(..end + 2).collect();
                         let text = String::from_utf8_lossy(&line);
                         let size = usize::from_str_radix(text.trim(), 16);
-                        self.left = match size.map_err(|_| broken("a chunk without a size"))? {
-                            0 => Left::Nothing,
-                            size => Left::Chunk(size),
+                        self.left = match size.map_err(|_| invalid_data("a chunk without a size"))? {
+                            0 => BodyLeft::Nothing,
+                            size => BodyLeft::Chunk(size),
                         };
                         continue;
                     }
                 }
-                Left::Chunk(left) if self.buffer.len() >= left + 2 => {
+                BodyLeft::Chunk(left) if self.buffer.len() >= left + 2 => {
                     let bytes = self.buffer.drain(..left).collect();
                     self.buffer.drain(..2);
-                    self.left = Left::ChunkSize;
+                    self.left = BodyLeft::ChunkSize;
                     return Ok(Some(bytes));
                 }
-                Left::Chunk(left) if !self.buffer.is_empty() && self.buffer.len() < left => {
+                BodyLeft::Chunk(left) if !self.buffer.is_empty() && self.buffer.len() < left => {
                     let bytes: Vec<u8> = std::mem::take(&mut self.buffer);
-                    self.left = Left::Chunk(left - bytes.len());
+                    self.left = BodyLeft::Chunk(left - bytes.len());
                     return Ok(Some(bytes));
                 }
-                Left::Bytes(_) | Left::Chunk(_) => {}
+                BodyLeft::Bytes(_) | BodyLeft::Chunk(_) => {}
             }
-            more(&mut self.stream, &mut self.buffer).await?;
+            read_more(&mut self.stream, &mut self.buffer).await?;
         }
     }
 
     /// All that is left.
-    pub async fn whole(mut self) -> io::Result<Answer> {
+    pub async fn read_to_end(mut self) -> io::Result<HttpResponse> {
         let mut body = Vec::new();
-        while let Some(bytes) = self.next().await? {
+        while let Some(bytes) = self.next_bytes().await? {
             body.extend(bytes);
         }
-        Ok(Answer { status: self.status, head: self.head, body })
+        Ok(HttpResponse { status: self.status, head: self.head, body })
     }
 }
 
@@ -200,11 +200,11 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     memchr::memmem::find(bytes, what)
 }
 
-fn broken(why: &'static str) -> io::Error {
+fn invalid_data(why: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-async fn more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
+async fn read_more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
     match stream.read_buf(buffer).await? {
         0 => Err(io::Error::new(ErrorKind::UnexpectedEof, "the answer broke off")),
         _ => Ok(()),

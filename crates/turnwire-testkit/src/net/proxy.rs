@@ -32,9 +32,9 @@ impl Proxy {
         let task = tokio::spawn(async move {
             let mut rng = Rng::with_seed(seed);
             while let Ok((client, _)) = listener.accept().await {
-                let (fate, cuts) = (Fate::of(&mut rng), counted.clone());
+                let (fate, cuts) = (ConnectionPlan::random(&mut rng), counted.clone());
                 tokio::spawn(async move {
-                    if !matches!(fate.pass(client, to).await, Ok(Ended::ByItself)) {
+                    if !matches!(fate.run(client, to).await, Ok(Ended::ByItself)) {
                         cuts.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -64,9 +64,9 @@ enum Ended {
 
 /// What becomes of one connection.
 #[derive(Debug, Clone, Copy)]
-struct Fate {
-    up: Way,
-    down: Way,
+struct ConnectionPlan {
+    up: DirectionPlan,
+    down: DirectionPlan,
     /// How long nothing happens before it is cut.
     stall: Duration,
     /// Whether the cut is one that throws away what is on its way.
@@ -75,7 +75,7 @@ struct Fate {
 
 /// What becomes of the bytes in one direction.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct DirectionPlan {
     /// How many get through.
     bytes: usize,
     /// How many at a time.
@@ -84,8 +84,8 @@ struct Way {
     delay: Duration,
 }
 
-impl Fate {
-    fn of(rng: &mut Rng) -> Self {
+impl ConnectionPlan {
+    fn random(rng: &mut Rng) -> Self {
         let piece = *pick(rng, &[1, 7, 100, 1500, 1 << 16]);
         // Single bytes are slow, so there are fewer of them.
         let most = if piece < 10 { 11 } else { 17 };
@@ -95,14 +95,14 @@ impl Fate {
         let up = if one_in(rng, 8) { rng.usize(..400) } else { usize::MAX };
         let stall = if one_in(rng, 8) { rng.u64(..300) } else { 0 };
         Self {
-            up: Way { bytes: up, piece, delay: Duration::ZERO },
-            down: Way { bytes, piece, delay },
+            up: DirectionPlan { bytes: up, piece, delay: Duration::ZERO },
+            down: DirectionPlan { bytes, piece, delay },
             stall: Duration::from_millis(stall),
             resets: rng.bool(),
         }
     }
 
-    async fn pass(self, mut client: TcpStream, to: SocketAddr) -> io::Result<Ended> {
+    async fn run(self, mut client: TcpStream, to: SocketAddr) -> io::Result<Ended> {
         let mut server = TcpStream::connect(to).await?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
@@ -110,12 +110,12 @@ impl Fate {
             let (mut from_client, mut to_client) = client.split();
             let (mut from_server, mut to_server) = server.split();
             tokio::select! {
-                ended = self.up.carry(&mut from_client, &mut to_server) => match ended? {
+                ended = self.up.forward(&mut from_client, &mut to_server) => match ended? {
                     // Whoever has sent all may still wait for the answer.
-                    Ended::ByItself => self.down.carry(&mut from_server, &mut to_client).await?,
+                    Ended::ByItself => self.down.forward(&mut from_server, &mut to_client).await?,
                     Ended::Cut => Ended::Cut,
                 },
-                ended = self.down.carry(&mut from_server, &mut to_client) => ended?,
+                ended = self.down.forward(&mut from_server, &mut to_client) => ended?,
             }
         };
         if ended == Ended::Cut {
@@ -129,8 +129,8 @@ impl Fate {
     }
 }
 
-impl Way {
-    async fn carry(
+impl DirectionPlan {
+    async fn forward(
         self,
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),

@@ -17,20 +17,20 @@ pub struct Frame {
 
 /// A stream of events. One that is not whole when the stream ends never was.
 #[derive(Debug, Clone, Default)]
-pub struct Sse {
+pub struct SseParser {
     buffer: Vec<u8>,
     /// How much of it has no end of a frame.
     searched: usize,
 }
 
-impl Sse {
+impl SseParser {
     /// Takes bytes, and gives the frames that are whole now. Text that is no UTF-8 shows as such.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Frame> {
         self.buffer.extend_from_slice(bytes);
         let mut frames = Vec::new();
-        while let Some(end) = self.end() {
+        while let Some(end) = self.first_frame_end() {
             let text: Vec<u8> = self.buffer.drain(..end).collect();
-            frames.push(frame(&String::from_utf8_lossy(&text)));
+            frames.push(parse_frame(&String::from_utf8_lossy(&text)));
             self.searched = 0;
         }
         self.searched = self.buffer.len().saturating_sub(1);
@@ -38,13 +38,13 @@ impl Sse {
     }
 
     /// Where the first frame ends.
-    fn end(&self) -> Option<usize> {
+    fn first_frame_end(&self) -> Option<usize> {
         let rest = self.buffer.get(self.searched..)?;
         Some(self.searched + memchr::memmem::find(rest, b"\n\n")? + 2)
     }
 }
 
-fn frame(text: &str) -> Frame {
+fn parse_frame(text: &str) -> Frame {
     let mut frame = Frame::default();
     for line in text.lines().filter(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));

@@ -27,12 +27,12 @@ fn compare(name: &str, expected: &str) {
 
 #[test]
 fn the_types_are_those_of_today() {
-    compare("src/generated/model.ts", &types::written());
+    compare("src/generated/model.ts", &types::write_model());
 }
 
 #[test]
 fn the_vectors_are_what_the_fold_gives_today() {
-    for (name, text) in vectors::written() {
+    for (name, text) in vectors::write_vectors() {
         compare(&format!("test/vectors/{name}.json"), &text);
     }
 }

@@ -104,9 +104,9 @@ export type Shape = Record<string, unknown>;
 export const BLOCKS: Record<string, Shape> = {
 ";
 
-pub(crate) fn written() -> String {
+pub(crate) fn write_model() -> String {
     let mut out = HEAD.to_owned();
-    words(&mut out, "Role", "Who speaks.", &Role::ALL.map(Role::as_str), true);
+    write_words(&mut out, "Role", "Who speaks.", &Role::ALL.map(Role::as_str), true);
     let lists: [(&str, &str, &[&str]); 5] = [
         ("ToolCallState", "How far a tool call has come.", ToolCallState::WORDS),
         ("ToolResultState", "What came of a tool call.", ToolResultState::WORDS),
@@ -115,7 +115,7 @@ pub(crate) fn written() -> String {
         ("Behavior", "What a permission rule does.", Behavior::WORDS),
     ];
     for (name, doc, list) in lists {
-        words(&mut out, name, doc, list, false);
+        write_words(&mut out, name, doc, list, false);
     }
     let objects = [
         TextBlock::SHAPE,
@@ -129,45 +129,45 @@ pub(crate) fn written() -> String {
         ConfirmResult::SHAPE,
     ];
     for shape in &objects {
-        let _ = write!(out, "\n/** {} */\nexport interface {} {{\n", doc(shape.doc), shape.name);
+        let _ = write!(out, "\n/** {} */\nexport interface {} {{\n", doc_text(shape.doc), shape.name);
         if !shape.word.is_empty() {
             let _ = writeln!(out, "  type: \"{}\";", shape.word);
         }
-        fields(&mut out, shape.fields);
+        write_fields(&mut out, shape.fields);
         if shape.name == "ThinkingBlock" {
             out.push_str("  /** What the provider adds, such as `signature`. */\n  [extra: string]: unknown;\n");
         }
         out.push_str("}\n");
     }
     out.push_str(BY_HAND);
-    events(&mut out);
+    write_events(&mut out);
     out.push_str(TABLES);
     for shape in objects.iter().filter(|shape| !shape.word.is_empty()) {
-        let _ = writeln!(out, "  {}: {},", shape.word, defaults(shape));
+        let _ = writeln!(out, "  {}: {},", shape.word, write_defaults(shape));
     }
     out.push_str("};\n");
     for shape in [PermissionRule::SHAPE, Usage::SHAPE, ReplyError::SHAPE] {
         let name = shape.name.to_uppercase();
-        let _ = writeln!(out, "export const {name}: Shape = {};", defaults(&shape));
+        let _ = writeln!(out, "export const {name}: Shape = {};", write_defaults(&shape));
     }
     out
 }
 
-fn words(out: &mut String, name: &str, doc: &str, words: &[&str], closed: bool) {
+fn write_words(out: &mut String, name: &str, doc: &str, words: &[&str], closed: bool) {
     let list: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     let list = list.join(" | ");
     let list = if closed { list } else { format!("Word<{list}>") };
     let _ = write!(out, "\n/** {doc} */\nexport type {name} = {list};\n");
 }
 
-fn events(out: &mut String) {
+fn write_events(out: &mut String) {
     let mut names = Vec::new();
     for shape in EventKind::SHAPES {
         let name = format!("{}Event", shape.name);
         let _ = write!(
             out,
             "\n/** {} */\nexport interface {name} extends EventBase {{\n  type: \"{}\";\n",
-            doc(shape.doc),
+            doc_text(shape.doc),
             shape.word
         );
         out.push_str(match shape.word {
@@ -177,7 +177,7 @@ fn events(out: &mut String) {
             }
             _ => "  reply_id: string;\n",
         });
-        fields(out, shape.fields);
+        write_fields(out, shape.fields);
         out.push_str("}\n");
         names.push(name);
     }
@@ -198,7 +198,7 @@ fn events(out: &mut String) {
     out.push_str("  )\n    .trim()\n    .split(\" \")\n    .map((type) => [type, type]),\n) as { readonly [T in Event[\"type\"]]: T };\nexport type EventType = Event[\"type\"];\n");
 }
 
-fn fields(out: &mut String, fields: &[Field]) {
+fn write_fields(out: &mut String, fields: &[Field]) {
     for field in fields {
         let name = field.name.trim_start_matches("r#");
         match field.kind {
@@ -223,17 +223,17 @@ fn fields(out: &mut String, fields: &[Field]) {
             ("optional" | "ours", Some(kind)) => ("?", kind.trim_end_matches('>')),
             other => panic!("a field {name} that is {other:?}"),
         };
-        let _ = writeln!(out, "  /** {} */\n  {name}{optional}: {};", doc(field.doc), typed(kind));
+        let _ = writeln!(out, "  /** {} */\n  {name}{optional}: {};", doc_text(field.doc), typescript_type(kind));
     }
 }
 
 /// A Rust type in TypeScript.
-fn typed(kind: &str) -> String {
+fn typescript_type(kind: &str) -> String {
     if let Some(kind) = kind.strip_prefix("Option<").and_then(|kind| kind.strip_suffix('>')) {
-        return format!("{} | null", typed(kind));
+        return format!("{} | null", typescript_type(kind));
     }
     if let Some(kind) = kind.strip_prefix("Vec<").and_then(|kind| kind.strip_suffix('>')) {
-        return format!("{}[]", typed(kind));
+        return format!("{}[]", typescript_type(kind));
     }
     match kind {
         "String" | "Text<'a>" => "string".to_owned(),
@@ -247,15 +247,15 @@ fn typed(kind: &str) -> String {
 }
 
 /// The fields that a reader fills in. Ids and times may be missing everywhere.
-fn defaults(shape: &Shape) -> String {
+fn write_defaults(shape: &Shape) -> String {
     let fields = shape.fields.iter().filter(|field| field.need != "known");
     let fields: Vec<String> = fields
-        .map(|field| format!("{}: {}", field.name.trim_start_matches("r#"), default(field)))
+        .map(|field| format!("{}: {}", field.name.trim_start_matches("r#"), default_value(field)))
         .collect();
     format!("{{ {} }}", fields.join(", "))
 }
 
-fn default(field: &Field) -> String {
+fn default_value(field: &Field) -> String {
     let word = |word: &str| format!("\"{word}\"");
     match (field.need, field.kind) {
         ("needed", _) => "undefined".to_owned(),
@@ -273,7 +273,7 @@ fn default(field: &Field) -> String {
 }
 
 /// The text of attributes such as `doc = r" Which block."`.
-fn doc(attributes: &str) -> String {
+fn doc_text(attributes: &str) -> String {
     let parts = attributes.split("doc =").map(|part| {
         let part = part.trim();
         part.strip_prefix('r')

@@ -9,23 +9,23 @@ use turnwire_testkit::{Rng, one_in, pick, reply, stream, values};
 
 const CASES: u64 = 20;
 
-pub(crate) fn written() -> [(&'static str, String); 5] {
+pub(crate) fn write_vectors() -> [(&'static str, String); 5] {
     [
-        ("replies", file(1, |rng| case(&stream::replies(rng).0))),
-        ("repeats", file(2, |rng| case(&repeated(rng)))),
-        ("disorder", file(3, |rng| case(&disordered(rng)))),
-        ("splits", file(4, split)),
-        ("messages", file(5, read)),
+        ("replies", write_file(1, |rng| fold_case(&stream::random_replies(rng).0))),
+        ("repeats", write_file(2, |rng| fold_case(&repeated_stream(rng)))),
+        ("disorder", write_file(3, |rng| fold_case(&disordered_stream(rng)))),
+        ("splits", write_file(4, split_case)),
+        ("messages", write_file(5, message_case)),
     ]
 }
 
 /// Only events, messages and numbers that mean the same everywhere.
-fn file(seed: u64, make: impl Fn(&mut Rng) -> Value) -> String {
+fn write_file(seed: u64, make: impl Fn(&mut Rng) -> Value) -> String {
     let mut out = format!("{{\"seed\": {seed}, \"cases\": [\n");
     let mut written = 0;
     for at in 0.. {
         let case = make(&mut Rng::with_seed(seed << 32 | at)).to_string();
-        if fits(&serde_json::from_str(&case).unwrap()) {
+        if fits_javascript(&serde_json::from_str(&case).unwrap()) {
             let _ = write!(out, "{}{case}", if written == 0 { "" } else { ",\n" });
             written += 1;
         }
@@ -37,11 +37,11 @@ fn file(seed: u64, make: impl Fn(&mut Rng) -> Value) -> String {
 }
 
 /// Whether JavaScript can hold every number.
-fn fits(value: &Value) -> bool {
+fn fits_javascript(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_i64().map_or(number.is_f64(), |it| it.abs() < 1 << 53),
-        Value::Array(items) => items.iter().all(fits),
-        Value::Object(fields) => fields.values().all(fits),
+        Value::Array(items) => items.iter().all(fits_javascript),
+        Value::Object(fields) => fields.values().all(fits_javascript),
         Value::Null | Value::Bool(_) | Value::String(_) => true,
     }
 }
@@ -50,7 +50,7 @@ fn value(json: &str) -> Value {
     serde_json::from_str(json).unwrap()
 }
 
-fn case(events: &[Event<'_>]) -> Value {
+fn fold_case(events: &[Event<'_>]) -> Value {
     let [strict, tolerant] = [false, true].map(|is_tolerant| {
         let mut folder = Folder::default();
         let mut outcomes = Vec::new();
@@ -74,16 +74,16 @@ fn case(events: &[Event<'_>]) -> Value {
     json!({ "events": events, "strict": strict, "tolerant": tolerant })
 }
 
-fn repeated(rng: &mut Rng) -> Vec<Event<'static>> {
-    let (events, _) = stream::replies(rng);
-    let events = if rng.bool() { stream::numbered(events) } else { events };
+fn repeated_stream(rng: &mut Rng) -> Vec<Event<'static>> {
+    let (events, _) = stream::random_replies(rng);
+    let events = if rng.bool() { stream::with_seqs(events) } else { events };
     let events = stream::with_repeats(rng, &events);
     if rng.bool() { coalesce(events).collect() } else { events }
 }
 
 /// A stream in which events are lost, moved, doubled under another id, and strangers stand between them.
-fn disordered(rng: &mut Rng) -> Vec<Event<'static>> {
-    let (mut events, messages) = stream::replies(rng);
+fn disordered_stream(rng: &mut Rng) -> Vec<Event<'static>> {
+    let (mut events, messages) = stream::random_replies(rng);
     for _ in 0..=events.len() / 4 {
         let (from, to) = (rng.usize(..events.len()), rng.usize(..events.len()));
         match rng.u8(..5) {
@@ -109,13 +109,13 @@ fn disordered(rng: &mut Rng) -> Vec<Event<'static>> {
             break;
         }
     }
-    if one_in(rng, 3) { stream::numbered(events) } else { events }
+    if one_in(rng, 3) { stream::with_seqs(events) } else { events }
 }
 
 /// A reply that is put away in the middle: what has to be stored, and what comes behind it.
-fn split(rng: &mut Rng) -> Value {
-    let made = reply(rng, "r");
-    let events = stream::numbered(made.events);
+fn split_case(rng: &mut Rng) -> Value {
+    let made = random_reply(rng, "r");
+    let events = stream::with_seqs(made.events);
     let at = rng.usize(..=events.len());
     let (before, behind) = events.split_at(at);
     let mut msg = Msg::reply("r", "");
@@ -135,16 +135,16 @@ fn split(rng: &mut Rng) -> Value {
 }
 
 /// A message with fields left out, null or empty, and how we write it.
-fn read(rng: &mut Rng) -> Value {
+fn message_case(rng: &mut Rng) -> Value {
     let mut sparse = value(&values::message(rng).to_json());
-    thin(rng, &mut sparse);
+    remove_some_fields(rng, &mut sparse);
     match Msg::from_json(&sparse.to_string()) {
         Ok(msg) => json!({ "read": sparse, "written": value(&msg.to_json()) }),
         Err(error) => json!({ "read": sparse, "error": error.kind().name() }),
     }
 }
 
-fn thin(rng: &mut Rng, value: &mut Value) {
+fn remove_some_fields(rng: &mut Rng, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let keys: Vec<String> = fields.keys().cloned().collect();
@@ -155,11 +155,11 @@ fn thin(rng: &mut Rng, value: &mut Value) {
                     2 if fields.get(&key).is_some_and(Value::is_string) => {
                         drop(fields.insert(key, "".into()));
                     }
-                    _ => fields.get_mut(&key).into_iter().for_each(|inner| thin(rng, inner)),
+                    _ => fields.get_mut(&key).into_iter().for_each(|inner| remove_some_fields(rng, inner)),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| thin(rng, item)),
+        Value::Array(items) => items.iter_mut().for_each(|item| remove_some_fields(rng, item)),
         _ => {}
     }
 }

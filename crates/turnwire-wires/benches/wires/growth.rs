@@ -42,7 +42,7 @@ impl Of {
                     let mut rng = Rng::with_seed(at as u64);
                     (0..80).flat_map(move |_| {
                         let id = format!("{at}-{}", rng.u64(..));
-                        turnwire_testkit::reply(&mut rng, &id).events
+                        turnwire_testkit::random_reply(&mut rng, &id).events
                     })
                 })
                 .collect(),

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut rng = Rng::with_seed(seed.parse()?);
             let wire = wire()?;
             for _ in 0..count.parse::<usize>()? {
-                let messages = [values::message(&mut rng), reply(&mut rng, "r").message];
+                let messages = [values::message(&mut rng), random_reply(&mut rng, "r").message];
                 for message in wire.encode_messages(&messages)? {
                     writeln!(out, "{}", message.text())?;
                 }

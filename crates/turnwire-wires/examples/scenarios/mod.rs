@@ -1,7 +1,7 @@
 //! Turns that show what a client has to cope with, one after the other.
 
 use serde_json::{Value, json};
-use turnwire_core::{Event, Fixed, Msg};
+use turnwire_core::{Event, FixedStamp, Msg};
 
 /// A turn: what the user said, and the events of the reply.
 pub struct Scenario {
@@ -12,7 +12,7 @@ pub struct Scenario {
 
 /// A turn out of events as JSON. What an event leaves out is the same in all.
 fn scenario(name: &'static str, events: Vec<Value>) -> Scenario {
-    let stamp = Fixed::default();
+    let stamp = FixedStamp::default();
     let question = Msg::builder(turnwire_core::Role::User).id("u").text("hi").build();
     let events = (1..).zip(events).map(|(seq, mut event)| {
         if let Some(fields) = event.as_object_mut() {

@@ -57,7 +57,7 @@ impl Encode for Encoder {
         use EventKind as K;
         match &event.kind {
             K::Message(message) => {
-                if !event.is_of_sub_agent() {
+                if !event.is_from_sub_agent() {
                     self.before.extend(shown(&message.message));
                 }
             }
@@ -101,7 +101,7 @@ impl Encode for Encoder {
 impl Encoder {
     /// Begins another turn where the event is another reply's; false where its turn is over.
     fn is_of_turn(&mut self, event: &Event<'_>, out: &mut Frames) -> bool {
-        let is_other = !event.is_of_sub_agent()
+        let is_other = !event.is_from_sub_agent()
             && event.reply_id != self.turn.reply
             && !event.reply_id.is_empty();
         if is_other {
@@ -133,7 +133,7 @@ impl Encoder {
             K::ReplyStart(start) => {
                 let reply = self.turn.reply_of(event);
                 reply.name.get_or_insert_with(|| start.name.clone());
-                if !event.is_of_sub_agent() && self.turn.thread.is_empty() {
+                if !event.is_from_sub_agent() && self.turn.thread.is_empty() {
                     self.turn.thread.clone_from(&start.session_id);
                 }
                 // While somebody is waited for, nothing goes on.
@@ -233,7 +233,7 @@ impl Encoder {
         if self.turn.shown.has(family, id) {
             return;
         }
-        self.turn.shown.add(family, id, id, &event.reply_id, event.is_of_sub_agent());
+        self.turn.shown.add(family, id, id, &event.reply_id, event.is_from_sub_agent());
         if kind == Kind::Call {
             self.turn.call(id, name, &event.reply_id);
         }
@@ -247,7 +247,7 @@ impl Encoder {
             at: self.turn.count,
             id: (known != id).then(|| known.to_owned()),
             reply: event.reply_id.to_string(),
-            sub: event.is_of_sub_agent(),
+            sub: event.is_from_sub_agent(),
             sent: false,
         };
         self.turn.count += 1;
@@ -300,7 +300,7 @@ impl Encoder {
             }
             self.open_run(event, out);
             if !self.turn.shown.has(family, id) {
-                self.turn.shown.add(family, id, id, &event.reply_id, event.is_of_sub_agent());
+                self.turn.shown.add(family, id, id, &event.reply_id, event.is_from_sub_agent());
             }
             if kind == Kind::Call {
                 self.turn.call(id, "", &event.reply_id);
@@ -357,7 +357,7 @@ impl Encoder {
         let known = self.turn.shown.id_of(family, id).unwrap_or(id).to_owned();
         self.discard(family, id, &known, event, out);
         let next = format!("{known}-2");
-        self.turn.shown.add(family, id, &next, &event.reply_id, event.is_of_sub_agent());
+        self.turn.shown.add(family, id, &next, &event.reply_id, event.is_from_sub_agent());
     }
 
     /// Takes a block's message back.
@@ -375,7 +375,7 @@ impl Encoder {
             activity_type: GONE,
             content: Json::from(serde_json::Map::new()),
             replace: true,
-            subagent_run_id: event.is_of_sub_agent().then_some(&*event.reply_id),
+            subagent_run_id: event.is_from_sub_agent().then_some(&*event.reply_id),
             metadata: Mark::of(&event.reply_id),
         };
         out.push("", &frame);
@@ -401,7 +401,7 @@ impl Encoder {
         }
         let mut block = Msg::reply(event.reply_id.to_string(), "");
         block.append_event_tolerant(event);
-        let sub = event.is_of_sub_agent();
+        let sub = event.is_from_sub_agent();
         self.turn.shown.add(Family::Activity, id, id, &event.reply_id, sub);
         self.turn.data.insert(id.to_owned(), (sub, block));
         // It takes its place in the list now, and gets its content when that is whole.
@@ -443,7 +443,7 @@ impl Encoder {
             ContentBlock::Thinking(block) => (Kind::Thinking, "", &block.thinking),
             ContentBlock::ToolCall(call) => (Kind::Call, &*call.name, &call.input),
             other => {
-                let sub = event.is_of_sub_agent();
+                let sub = event.is_from_sub_agent();
                 self.turn.shown.add(Family::Activity, &id, &id, &event.reply_id, sub);
                 let known = self.turn.shown.id_of(Family::Activity, &id).unwrap_or(&id);
                 return show_activity(known, other, &event.reply_id, sub, out);
@@ -469,7 +469,7 @@ impl Encoder {
             message_id = self.turn.shown.free(message_id, &event.reply_id);
         }
         let message_id = &*message_id;
-        let sub = event.is_of_sub_agent();
+        let sub = event.is_from_sub_agent();
         self.turn.shown.result(&result.id, message_id, &event.reply_id, sub);
         let metadata = &result_metadata(result, mark(&event.reply_id));
         let frame = Frame::ToolCallResult {
@@ -505,7 +505,7 @@ impl Encoder {
                 confirm,
                 rules: call.suggested_rules.clone(),
                 reply: event.reply_id.to_string(),
-                sub: event.is_of_sub_agent(),
+                sub: event.is_from_sub_agent(),
                 expires_at: event.metadata.get("expires_at").ok().flatten(),
             });
         }
@@ -556,7 +556,7 @@ impl Encoder {
 
     /// What came of calls that were executed elsewhere.
     fn executed(&mut self, results: &[ToolResult], event: &Event<'_>, out: &mut Frames) {
-        let sub = event.is_of_sub_agent();
+        let sub = event.is_from_sub_agent();
         let mut told = Vec::new();
         for result in results {
             self.turn.pending.retain(|pending| pending.call != result.id);
@@ -599,7 +599,7 @@ impl Encoder {
             count += 1;
             name = format!("{base} {count}");
         }
-        let step = Step { reply: event.reply_id.to_string(), name, sub: event.is_of_sub_agent() };
+        let step = Step { reply: event.reply_id.to_string(), name, sub: event.is_from_sub_agent() };
         step.write_start(out);
         self.turn.steps.push(step);
     }
@@ -626,11 +626,11 @@ impl Encoder {
 
     fn reply_end(&mut self, end: &ReplyEnd, event: &Event<'_>, out: &mut Frames) {
         self.open_run(event, out);
-        let ids: Vec<String> = self.turn.open_data(!event.is_of_sub_agent(), &event.reply_id);
+        let ids: Vec<String> = self.turn.open_data(!event.is_from_sub_agent(), &event.reply_id);
         for id in ids {
             self.data_end(&id, event, out);
         }
-        if event.is_of_sub_agent() {
+        if event.is_from_sub_agent() {
             self.finish_sub(end, event, out);
         } else {
             self.turn.pending.clear();

@@ -46,7 +46,7 @@ pub(super) struct Place<'a> {
 /// Messages by themselves.
 pub(super) fn write_all(messages: &[Msg]) -> Vec<Json> {
     let all = messages.iter().flat_map(|msg| whole(msg, Detail::Full));
-    all.filter_map(|fields| Json::of(&fields).ok()).collect()
+    all.filter_map(|fields| Json::from_value(&fields).ok()).collect()
 }
 
 /// A message as a client would have it that saw its events.
@@ -431,7 +431,7 @@ fn their_file(fields: &Fields) -> Option<Json> {
         return None;
     }
     fields.get::<String>("value").ok()??;
-    Json::of(fields).ok()
+    Json::from_value(fields).ok()
 }
 
 /// The fields of a block without those; a time that is not known is none.
@@ -453,9 +453,9 @@ fn ours(mark: &Fields) -> Json {
 }
 
 pub(super) fn as_fields<T: serde::Serialize + ?Sized>(value: &T) -> Fields {
-    Json::of(value).and_then(|json| json.to()).unwrap_or_default()
+    Json::from_value(value).and_then(|json| json.parse_as()).unwrap_or_default()
 }
 
 pub(super) fn json_of<T: serde::Serialize + ?Sized>(value: &T) -> Json {
-    Json::of(value).unwrap_or_else(|_| Json::from(Value::Null))
+    Json::from_value(value).unwrap_or_else(|_| Json::from(Value::Null))
 }

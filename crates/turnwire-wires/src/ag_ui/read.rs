@@ -17,11 +17,11 @@ use turnwire_core::{
 pub(super) fn read(text: &str) -> Result<Vec<Msg>> {
     let json = Json::parse(text)?;
     if !json.text().starts_with('[') {
-        return read_list(vec![json.to().map_err(|error| no_message(&error))?]);
+        return read_list(vec![json.parse_as().map_err(|error| no_message(&error))?]);
     }
-    let list: Vec<Json> = json.to().map_err(|error| no_message(&error))?;
+    let list: Vec<Json> = json.parse_as().map_err(|error| no_message(&error))?;
     let all = list.iter().enumerate().map(|(at, message)| {
-        message.to::<Fields>().map_err(|error| no_message(&error).at(format!("[{at}]")))
+        message.parse_as::<Fields>().map_err(|error| no_message(&error).at(format!("[{at}]")))
     });
     read_list(all.collect::<Result<_>>()?)
 }
@@ -225,7 +225,7 @@ fn block(native: Fields, unknown: &Fields, mark: &Fields) -> Result<ContentBlock
         Some(ours) => fields.extend(&ours),
         None => fields.extend(unknown),
     }
-    json_of(&fields).to::<ContentBlock>().map_err(|error| no_message(&error))
+    json_of(&fields).parse_as::<ContentBlock>().map_err(|error| no_message(&error))
 }
 
 /// What is left of a message that we have no place for.
@@ -326,10 +326,10 @@ fn tool(id: &str, mut fields: Fields, metadata: Fields, mark: &Fields) -> Result
     };
     let mut result = ToolResult { state, metadata, ..ToolResult::success(call, output) };
     if let Some(ours) = mark.get::<Fields>("block").ok().flatten() {
-        let mut whole: Fields = json_of(&result).to()?;
+        let mut whole: Fields = json_of(&result).parse_as()?;
         whole.remove("metadata");
         whole.extend(&ours);
-        return json_of(&whole).to::<ContentBlock>().map_err(|error| no_message(&error));
+        return json_of(&whole).parse_as::<ContentBlock>().map_err(|error| no_message(&error));
     }
     result.rest = unknown(fields, &Fields::default());
     if id != format!("{}-result", result.id) {
@@ -349,7 +349,7 @@ fn activity(
     if mark.raw("reply").is_some() && ACTIVITIES.contains(&word.as_str()) {
         return match word.as_str() {
             GONE => Ok(Vec::new()),
-            _ => Ok(vec![content.to().map_err(|error| no_message(&error))?]),
+            _ => Ok(vec![content.parse_as().map_err(|error| no_message(&error))?]),
         };
     }
     let mut whole: Fields =
@@ -363,7 +363,7 @@ fn activity(
 fn content(fields: &mut Fields, mark: &mut Fields) -> Result<Vec<ContentBlock>> {
     match fields.remove("content") {
         Some(json) if json.text().starts_with('"') => {
-            let text: String = json.to().map_err(|error| no_message(&error))?;
+            let text: String = json.parse_as().map_err(|error| no_message(&error))?;
             let native: Fields = [("type", "text"), ("text", &text)].into_iter().collect();
             if text.is_empty() && mark.raw("block").is_none() {
                 return Ok(Vec::new());
@@ -386,11 +386,11 @@ fn payload(fields: &mut Fields) -> Result<Payload> {
             let parts = parts(&json)?;
             let parts = parts
                 .iter()
-                .map(|block| json_of(block).to::<Part>().map_err(|error| no_message(&error)));
+                .map(|block| json_of(block).parse_as::<Part>().map_err(|error| no_message(&error)));
             Ok(Payload::Parts(parts.collect::<Result<_>>()?))
         }
         Some(json) if json.text().starts_with('"') => {
-            Ok(Payload::Text(json.to().map_err(|error| no_message(&error))?))
+            Ok(Payload::Text(json.parse_as().map_err(|error| no_message(&error))?))
         }
         // Nobody should send anything else; what a tool gave is not to be lost for that.
         Some(json) if !json.is_null() => Ok(Payload::Text(json.text().to_owned())),
@@ -399,7 +399,7 @@ fn payload(fields: &mut Fields) -> Result<Payload> {
 }
 
 fn parts(json: &Json) -> Result<Vec<ContentBlock>> {
-    let parts: Vec<Fields> = json.to().map_err(|error| no_message(&error))?;
+    let parts: Vec<Fields> = json.parse_as().map_err(|error| no_message(&error))?;
     let blocks = parts.into_iter().enumerate().map(|(at, fields)| {
         part(fields).map_err(|error| no_message(&error).at(format!("content[{at}]")))
     });
@@ -410,7 +410,7 @@ fn part(mut fields: Fields) -> Result<ContentBlock> {
     let mut metadata: Fields = fields.get("metadata").ok().flatten().unwrap_or_default();
     let mark: Option<Fields> = metadata.take(OURS).ok().flatten();
     if let Some(whole) = mark.as_ref().and_then(|mark| mark.raw("block")) {
-        return whole.to();
+        return whole.parse_as();
     }
     let word: String = fields.get("type")?.unwrap_or_default();
     match word.as_str() {
@@ -423,7 +423,7 @@ fn part(mut fields: Fields) -> Result<ContentBlock> {
             };
             let mut native: Fields = [("type", "text"), ("text", &text)].into_iter().collect();
             native.extend(&mark);
-            json_of(&native).to()
+            json_of(&native).parse_as()
         }
         "image" | "audio" | "video" | "document" => {
             let source: Fields = fields.need("source")?;
@@ -468,7 +468,7 @@ fn our_data(mut mark: Fields, theirs: &Fields) -> Result<ContentBlock> {
         source.insert(key, value.clone());
     }
     mark.insert("source", json_of(&source));
-    json_of(&mark).to()
+    json_of(&mark).parse_as()
 }
 
 fn their_data(

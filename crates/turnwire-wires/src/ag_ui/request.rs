@@ -140,11 +140,11 @@ impl RunInput {
     pub fn parse(text: &str) -> Result<Self> {
         let json = Json::parse(text)?;
         let mut fields: Fields = json
-            .to()
+            .parse_as()
             .map_err(|_| Error::new(ErrorKind::NotARequest, "a RunAgentInput is an object"))?;
         let messages: Vec<Json> = need(&mut fields, "messages")?;
         let messages = messages.iter().enumerate().map(|(at, message)| {
-            message.to::<Fields>().map_err(|error| wrong(&error).at(format!("messages[{at}]")))
+            message.parse_as::<Fields>().map_err(|error| wrong(&error).at(format!("messages[{at}]")))
         });
         let tools: Vec<Fields> = take(&mut fields, "tools")?.unwrap_or_default();
         let context: Vec<Fields> = take(&mut fields, "context")?.unwrap_or_default();
@@ -351,7 +351,7 @@ impl Answer {
         if self.cancelled {
             return Ok(decision);
         }
-        let payload = self.payload.as_ref().and_then(|payload| payload.to::<Fields>().ok());
+        let payload = self.payload.as_ref().and_then(|payload| payload.parse_as::<Fields>().ok());
         let mut payload = payload.ok_or_else(|| {
             Error::new(ErrorKind::NotARequest, "it is an object with `approved`").at("payload")
         })?;
@@ -374,7 +374,7 @@ impl Answer {
                 ..ToolResult::success(&call.id, "The call was cancelled.")
             },
             Some(payload) => {
-                let text = payload.to::<String>().unwrap_or_else(|_| payload.text().to_owned());
+                let text = payload.parse_as::<String>().unwrap_or_else(|_| payload.text().to_owned());
                 ToolResult::success(&call.id, Payload::Text(text))
             }
             None => ToolResult::success(&call.id, ""),

@@ -23,7 +23,7 @@ impl Encoder {
                 (lower.as_str(), &whole)
             }
         };
-        let subagent_run_id = event.is_of_sub_agent().then_some(&*event.reply_id);
+        let subagent_run_id = event.is_from_sub_agent().then_some(&*event.reply_id);
         let subagent_run_id = subagent_run_id.filter(|id| !id.is_empty());
         let out = if self.run == Run::Open { out } else { &mut self.aside };
         out.push("", &Frame::Custom { name, value, subagent_run_id });
@@ -62,7 +62,7 @@ impl Encoder {
             }
             self.aside.clear();
         }
-        if event.is_of_sub_agent() {
+        if event.is_from_sub_agent() {
             self.turn.reply_of(event);
             self.open_sub(&event.reply_id, out);
         }

@@ -67,7 +67,7 @@ pub(super) fn message(msg: &Msg) -> Result<Msg> {
         builder = builder.error(error);
     }
     if msg.structured_output().is_some_and(|output| !output.text().starts_with('{')) {
-        builder = builder.no_structured_output();
+        builder = builder.without_structured_output();
     }
     builder.build()
 }

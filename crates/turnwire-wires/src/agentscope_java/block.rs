@@ -20,13 +20,13 @@ fn opens_with(json: &Json, byte: u8) -> bool {
 /// An object that is there and not empty.
 pub(super) fn object(fields: &Fields, key: &str) -> Option<Fields> {
     let json = fields.raw(key).filter(|json| opens_with(json, b'{'))?;
-    json.to().ok().filter(|fields: &Fields| !fields.is_empty())
+    json.parse_as().ok().filter(|fields: &Fields| !fields.is_empty())
 }
 
 /// Each item of a list as an object; what is none is passed over.
 pub(super) fn objects(fields: &Fields, key: &str) -> Vec<Fields> {
     let items: Vec<Json> = fields.get(key).ok().flatten().unwrap_or_default();
-    items.iter().filter_map(|item| item.to().ok()).collect()
+    items.iter().filter_map(|item| item.parse_as().ok()).collect()
 }
 
 /// A block of Java's with our names, to be read as one of ours.
@@ -49,7 +49,7 @@ pub(super) fn from_java(block: Fields) -> Fields {
 
 /// A list of them, as JSON that is ours.
 pub(super) fn list_from_java(blocks: Vec<Fields>) -> Result<Json> {
-    Json::of(&blocks.into_iter().map(from_java).collect::<Vec<_>>())
+    Json::from_value(&blocks.into_iter().map(from_java).collect::<Vec<_>>())
 }
 
 fn needed(block: &mut Fields, key: &str) {
@@ -73,9 +73,9 @@ pub(super) fn as_version_2(mut block: Fields) -> Fields {
             rename(&mut block, "toolUseId", "id");
             rename(&mut block, "result", "output");
             let output = match block.raw("output") {
-                Some(output) if opens_with(output, b'{') => Json::of(&[output]),
+                Some(output) if opens_with(output, b'{') => Json::from_value(&[output]),
                 Some(output) if opens_with(output, b'"') => {
-                    Json::of(&[text_to_java(&text(&block, "output").unwrap_or_default())])
+                    Json::from_value(&[text_to_java(&text(&block, "output").unwrap_or_default())])
                 }
                 _ => return block,
             };
@@ -136,7 +136,7 @@ fn data(block: &mut Fields) {
     {
         source.insert("media_type", media_type);
     }
-    if let Ok(source) = Json::of(&source) {
+    if let Ok(source) = Json::from_value(&source) {
         block.insert("source", source);
     }
 }
@@ -149,7 +149,7 @@ pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
             let mut java = typed("thinking");
             java.insert("thinking", block.thinking.as_str());
             let metadata =
-                object(&block.rest, "metadata").and_then(|fields| Json::of(&fields).ok());
+                object(&block.rest, "metadata").and_then(|fields| Json::from_value(&fields).ok());
             java.insert("metadata", metadata.unwrap_or_else(|| serde_json::Value::Null.into()));
             java
         }
@@ -212,7 +212,7 @@ fn source_to_java(source: &Source) -> Option<Json> {
         }
         Source::Other(_) => return None,
     }
-    Json::of(&java).ok()
+    Json::from_value(&java).ok()
 }
 
 pub(super) fn call_to_java(call: &ToolCall) -> Fields {
@@ -259,11 +259,11 @@ fn part_to_java(part: &Part) -> Option<Fields> {
 }
 
 pub(super) fn of_fields(fields: &Fields) -> Json {
-    Json::of(fields).unwrap_or_else(|_| no_input())
+    Json::from_value(fields).unwrap_or_else(|_| no_input())
 }
 
 pub(super) fn of_list(list: &[Fields]) -> Json {
-    Json::of(list).unwrap_or_else(|_| Vec::<String>::new().into())
+    Json::from_value(list).unwrap_or_else(|_| Vec::<String>::new().into())
 }
 
 /// An answer of Java's with our names. The rules inside are the same on both sides.

@@ -13,7 +13,7 @@ pub(super) fn take(java: &mut Fields) -> Option<Json> {
     let mut metadata = metadata(java)?;
     let carried = metadata.raw(KEY).filter(|carried| patch::is_patch(carried)).cloned()?;
     metadata.remove(KEY);
-    java.insert("metadata", Json::of(&metadata).ok()?);
+    java.insert("metadata", Json::from_value(&metadata).ok()?);
     Some(carried)
 }
 
@@ -21,7 +21,7 @@ pub(super) fn take(java: &mut Fields) -> Option<Json> {
 pub(super) fn make_room(java: &mut Fields) -> bool {
     let Some(mut metadata) = metadata(java) else { return false };
     if metadata.remove(KEY).is_some()
-        && let Ok(metadata) = Json::of(&metadata)
+        && let Ok(metadata) = Json::from_value(&metadata)
     {
         java.insert("metadata", metadata);
         return true;
@@ -37,22 +37,22 @@ pub(super) fn has(java: &Fields) -> bool {
 /// Puts the patch in; false where there is something else than a map.
 pub(super) fn put(java: &mut Fields, carried: Json) -> bool {
     let metadata = match java.raw("metadata") {
-        Some(json) if json.text().starts_with('{') => json.to().ok(),
+        Some(json) if json.text().starts_with('{') => json.parse_as().ok(),
         Some(json) if !json.is_null() => None,
         _ => Some(Fields::default()),
     };
     let Some(mut metadata) = metadata else { return false };
     metadata.insert(KEY, carried);
-    let Ok(metadata) = Json::of(&metadata) else { return false };
+    let Ok(metadata) = Json::from_value(&metadata) else { return false };
     java.insert("metadata", metadata);
     true
 }
 
 fn metadata(java: &Fields) -> Option<Fields> {
-    java.raw("metadata").filter(|json| json.text().starts_with('{'))?.to().ok()
+    java.raw("metadata").filter(|json| json.text().starts_with('{'))?.parse_as().ok()
 }
 
 /// A message or an event of ours as an object.
 pub(super) fn fields_of<T: Serialize>(ours: &T) -> Option<Fields> {
-    Json::of(ours).ok()?.to().ok()
+    Json::from_value(ours).ok()?.parse_as().ok()
 }

@@ -161,7 +161,7 @@ pub(super) fn as_custom(event: &Event<'_>) -> Fields {
     let mut java = Writing::new(event);
     java.is("CUSTOM");
     java.put("name", event.kind.type_name().to_lowercase());
-    java.put("value", Json::of(event).unwrap_or_else(|_| no_value().into()));
+    java.put("value", Json::from_value(event).unwrap_or_else(|_| no_value().into()));
     java.0
 }
 

@@ -15,7 +15,7 @@ pub(super) fn decode(mut java: Fields, track: &Track) -> Result<Event<'static>> 
     let event = plain(&java, track)?;
     let patched = carried.and_then(|carried| {
         let patched = patch::apply(&carry::fields_of(&event)?, &carried)?;
-        let patched = Json::of(&patched).ok()?;
+        let patched = Json::from_value(&patched).ok()?;
         Event::from_json(patched.text()).ok().map(Event::into_owned)
     });
     Ok(patched.unwrap_or(event))
@@ -82,7 +82,7 @@ fn plain(java: &Fields, track: &Track) -> Result<Event<'static>> {
 }
 
 fn with_type(kept: Option<Json>, word: &str) -> Json {
-    let mut kept: Fields = kept.and_then(|kept| kept.to().ok()).unwrap_or_default();
+    let mut kept: Fields = kept.and_then(|kept| kept.parse_as().ok()).unwrap_or_default();
     let mut set: Fields = kept.get("set").ok().flatten().unwrap_or_default();
     set.insert("type", word);
     kept.insert("set", of_fields(&set));

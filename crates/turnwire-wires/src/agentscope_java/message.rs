@@ -19,14 +19,14 @@ const CONFIRM_RESULTS: &str = "agentscope_confirm_results";
 /// and ISO times.
 pub fn decode_message(text: &str) -> Result<Msg> {
     let mut java: Fields = Json::parse(text)?
-        .to()
+        .parse_as()
         .map_err(|_| Error::new(ErrorKind::NotAMessage, "a message is an object"))?;
     let carried = carry::take(&mut java);
     let msg = plain(&java)?;
     // Somebody may have changed the message so that the patch no longer fits.
     let patched = carried.and_then(|carried| {
         let patched = patch::apply(&carry::fields_of(&msg)?, &carried)?;
-        Msg::from_json(Json::of(&patched).ok()?.text()).ok()
+        Msg::from_json(Json::from_value(&patched).ok()?.text()).ok()
     });
     Ok(patched.unwrap_or(msg))
 }
@@ -102,7 +102,7 @@ fn from_java(java: &Fields) -> Result<Msg> {
     match java.raw("content") {
         Some(content) if content.text().starts_with('"') => ours.insert("content", content.clone()),
         Some(content) if content.text().starts_with('{') => {
-            ours.insert("content", block::list_from_java(vec![content.to()?])?);
+            ours.insert("content", block::list_from_java(vec![content.parse_as()?])?);
         }
         _ => {
             ours.insert("content", block::list_from_java(block::objects(java, "content"))?);
@@ -247,7 +247,7 @@ fn to_java(msg: &Msg) -> Fields {
     java.insert("timestamp", known(&timestamp(msg.created_at())));
     let usage = msg.usage().map(|usage| {
         let Usage { input_tokens, output_tokens, cache_input_tokens, .. } = usage;
-        let time = usage.rest.raw("time").filter(|json| json.to::<f64>().is_ok());
+        let time = usage.rest.raw("time").filter(|json| json.parse_as::<f64>().is_ok());
         usage_to_java(*input_tokens, *output_tokens, *cache_input_tokens, time)
     });
     java.insert("usage", usage.map_or_else(null, |usage| block::of_fields(&usage)));
@@ -277,7 +277,7 @@ pub fn confirm_results(msg: &Msg) -> Result<Vec<ConfirmResult>> {
     let answers: Vec<Fields> = msg.metadata().get(CONFIRM_RESULTS)?.unwrap_or_default();
     answers
         .into_iter()
-        .map(|answer| block::of_fields(&block::confirm_from_java(answer)).to())
+        .map(|answer| block::of_fields(&block::confirm_from_java(answer)).parse_as())
         .collect()
 }
 

@@ -12,13 +12,13 @@ const DEPTH: u8 = 6;
 /// The patch that makes `to` of `from`; `None` where they are the same.
 pub(super) fn diff(from: &Fields, to: &Fields) -> Option<Json> {
     let patch = between(from, to, DEPTH);
-    if patch.is_empty() { None } else { Json::of(&patch).ok() }
+    if patch.is_empty() { None } else { Json::from_value(&patch).ok() }
 }
 
 /// Applies a patch; `None` where it is none. What does not fit, because somebody changed the object
 /// on its way, is passed over.
 pub(super) fn apply(to: &Fields, patch: &Json) -> Option<Fields> {
-    let patch: Fields = patch.to().ok()?;
+    let patch: Fields = patch.parse_as().ok()?;
     applied(to, &patch, DEPTH)
 }
 
@@ -43,7 +43,7 @@ fn between(from: &Fields, to: &Fields, depth: u8) -> Fields {
         from.iter().map(|(key, _)| key).filter(|key| to.raw(key).is_none()).collect();
     let mut patch = Fields::default();
     for (name, part) in [("set", &set), ("in", &inside)] {
-        if let (false, Ok(part)) = (part.is_empty(), Json::of(&sorted(part))) {
+        if let (false, Ok(part)) = (part.is_empty(), Json::from_value(&sorted(part))) {
             patch.insert(name, part);
         }
     }
@@ -65,7 +65,7 @@ fn sorted(fields: &Fields) -> Fields {
 fn within(old: &Json, new: &Json, depth: u8) -> Option<Json> {
     let depth = depth.checked_sub(1)?;
     let (old, new) = match (opens(old), opens(new)) {
-        (Some(b'{'), Some(b'{')) => (old.to().ok()?, new.to().ok()?),
+        (Some(b'{'), Some(b'{')) => (old.parse_as().ok()?, new.parse_as().ok()?),
         (Some(b'['), Some(b'[')) => {
             let (old, new) = (items(old)?, items(new)?);
             if old.len() != new.len() {
@@ -75,7 +75,7 @@ fn within(old: &Json, new: &Json, depth: u8) -> Option<Json> {
         }
         _ => return None,
     };
-    Json::of(&between(&old, &new, depth)).ok()
+    Json::from_value(&between(&old, &new, depth)).ok()
 }
 
 fn opens(json: &Json) -> Option<u8> {
@@ -84,7 +84,7 @@ fn opens(json: &Json) -> Option<u8> {
 
 /// A list as an object whose keys are the places.
 fn items(json: &Json) -> Option<Fields> {
-    let items: Vec<Json> = json.to().ok()?;
+    let items: Vec<Json> = json.parse_as().ok()?;
     Some(items.into_iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect())
 }
 
@@ -112,14 +112,14 @@ fn applied(to: &Fields, patch: &Fields, depth: u8) -> Option<Fields> {
 
 fn applied_within(old: &Json, patch: &Json, depth: u8) -> Option<Json> {
     let depth = depth.checked_sub(1)?;
-    let patch: Fields = patch.to().ok()?;
+    let patch: Fields = patch.parse_as().ok()?;
     match opens(old)? {
-        b'{' => Json::of(&applied(&old.to().ok()?, &patch, depth)?).ok(),
+        b'{' => Json::from_value(&applied(&old.parse_as().ok()?, &patch, depth)?).ok(),
         b'[' => {
             let list = items(old)?;
             let patched = applied(&list, &patch, depth)?;
             let items: Vec<&Json> = patched.iter().map(|(_, item)| item).collect();
-            (items.len() == list.len()).then(|| Json::of(&items).ok())?
+            (items.len() == list.len()).then(|| Json::from_value(&items).ok())?
         }
         _ => None,
     }

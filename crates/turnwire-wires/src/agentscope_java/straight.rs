@@ -367,13 +367,13 @@ mod tests {
     use super::super::event;
     use super::super::quick::parse;
     use super::*;
-    use turnwire_testkit::{check, values};
+    use turnwire_testkit::{check_property, values};
 
     #[test]
     fn the_straight_way_gives_what_the_slow_one_gives() {
-        check("the_straight_way_gives_what_the_slow_one_gives", 2000, |rng| {
+        check_property("the_straight_way_gives_what_the_slow_one_gives", 2000, |rng| {
             let mut track = Track::default();
-            let mut events = turnwire_testkit::reply(rng, "r").events;
+            let mut events = turnwire_testkit::random_reply(rng, "r").events;
             events.extend((0..8).map(|_| values::event(rng)));
             for event in &events {
                 let mut frames = Frames::default();
@@ -392,7 +392,7 @@ mod tests {
         let mut rng = turnwire_testkit::Rng::with_seed(1);
         let mut track = Track::default();
         let (mut taken, mut all) = (0, 0);
-        for event in (0..300).flat_map(|_| turnwire_testkit::reply(&mut rng, "r").events) {
+        for event in (0..300).flat_map(|_| turnwire_testkit::random_reply(&mut rng, "r").events) {
             all += 1;
             taken += usize::from(write(&event, &track, &mut Frames::default()));
             track.event(&event);

@@ -60,7 +60,7 @@ impl Encode for Encoder {
             *self = Self::default();
             return;
         }
-        if event.is_of_sub_agent() || self.subagents.has(&event.reply_id) {
+        if event.is_from_sub_agent() || self.subagents.has(&event.reply_id) {
             return self.subagent(event, out);
         }
         if !event.kind.is_part_of_reply() {

@@ -116,7 +116,7 @@ fn pairs(content: &[ContentBlock]) -> HashMap<usize, usize> {
 pub(super) fn read(json: &Json) -> Result<Msg> {
     let not_a_message = |message: &str| Error::new(ErrorKind::NotAMessage, message);
     let mut message: Fields =
-        json.to().map_err(|_| not_a_message("a message is an object with `role` and `parts`"))?;
+        json.parse_as().map_err(|_| not_a_message("a message is an object with `role` and `parts`"))?;
     let role: Option<String> = message.take("role")?;
     let role = match role.as_deref() {
         Some("user") => Role::User,
@@ -126,7 +126,7 @@ pub(super) fn read(json: &Json) -> Result<Msg> {
     };
     let id: String = message.take("id")?.unwrap_or_default();
     let parts: Vec<Fields> = match message.remove("parts") {
-        Some(parts) => parts.to().map_err(|_| not_a_message("`parts` is no list of objects"))?,
+        Some(parts) => parts.parse_as().map_err(|_| not_a_message("`parts` is no list of objects"))?,
         None => return Err(not_a_message("`parts` is missing")),
     };
     let mut metadata = take_object(&mut message, "metadata").unwrap_or_default();

@@ -19,12 +19,12 @@ const PART: &str = "ai_sdk_part";
 
 /// An object that can be written as JSON, field by field.
 pub(super) fn fields_of<T: serde::Serialize + ?Sized>(value: &T) -> Fields {
-    Json::of(value).and_then(|json| json.to()).unwrap_or_default()
+    Json::from_value(value).and_then(|json| json.parse_as()).unwrap_or_default()
 }
 
 /// A value as JSON.
 pub(super) fn json_of<T: serde::Serialize + ?Sized>(value: &T) -> Json {
-    Json::of(value).unwrap_or_else(|_| Json::from(serde_json::Value::Null))
+    Json::from_value(value).unwrap_or_else(|_| Json::from(serde_json::Value::Null))
 }
 
 /// The fields that say something.
@@ -39,7 +39,7 @@ pub(super) fn without_null(mut fields: Fields, names: &[&str]) -> Fields {
 
 /// Takes an object out; anything else stays.
 pub(super) fn take_object(fields: &mut Fields, key: &str) -> Option<Fields> {
-    let object = fields.raw(key)?.to().ok()?;
+    let object = fields.raw(key)?.parse_as().ok()?;
     fields.remove(key);
     Some(object)
 }
@@ -188,7 +188,7 @@ fn source(url: &str, media_type: &str) -> Source {
             let mut source = part("base64");
             source.insert("data", data);
             source.insert("media_type", media_type);
-            json_of(&source).to()
+            json_of(&source).parse_as()
         }
         None => return DataBlock::url(url, media_type).source,
     };
@@ -213,7 +213,7 @@ pub(super) fn read(mut part: Fields) -> Result<ContentBlock> {
             let mut block = rest_of(part, &["state"]);
             block.insert("type", "text");
             block.insert("text", text);
-            json_of(&block).to()
+            json_of(&block).parse_as()
         }
         "reasoning" => {
             let (text, id): (String, Option<String>) = (part.need("text")?, part.take("id")?);
@@ -223,21 +223,21 @@ pub(super) fn read(mut part: Fields) -> Result<ContentBlock> {
             if let Some(id) = id {
                 block.insert("id", id);
             }
-            json_of(&block).to()
+            json_of(&block).parse_as()
         }
         "file" => read_file(part),
         "data-hint" => {
             let hint =
-                part.raw("data").and_then(|data| data.to::<Fields>().ok()).map(|mut hint| {
+                part.raw("data").and_then(|data| data.parse_as::<Fields>().ok()).map(|mut hint| {
                     hint.insert("type", "hint");
                     hint
                 });
             Ok(hint
-                .and_then(|hint| json_of(&hint).to().ok())
+                .and_then(|hint| json_of(&hint).parse_as().ok())
                 .unwrap_or_else(|| other(&word, &part)))
         }
         "data-block" => {
-            let block = part.raw("data").and_then(|data| data.to::<ContentBlock>().ok());
+            let block = part.raw("data").and_then(|data| data.parse_as::<ContentBlock>().ok());
             Ok(block.unwrap_or_else(|| other(&word, &part)))
         }
         _ => Ok(other(&word, &part)),
@@ -307,7 +307,7 @@ fn read_file(mut part: Fields) -> Result<ContentBlock> {
     if let Some(name) = name {
         block.insert("name", name);
     }
-    json_of(&block).to()
+    json_of(&block).parse_as()
 }
 
 fn with(mut fields: Fields, key: &str, value: &str) -> Fields {

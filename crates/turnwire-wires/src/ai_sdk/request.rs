@@ -75,7 +75,7 @@ impl ChatRequest {
     /// Reads a request.
     pub fn parse(text: &str) -> Result<Self> {
         let json = Json::parse(text)?;
-        let mut rest: Fields = json.to().map_err(|_| bad("a chat request is an object"))?;
+        let mut rest: Fields = json.parse_as().map_err(|_| bad("a chat request is an object"))?;
         let chat_id = rest.take("id").map_err(|_| bad("`id` is no string"))?;
         let messages = rest.remove("messages").ok_or_else(|| bad("`messages` is missing"))?;
         let trigger: Option<String> =
@@ -93,7 +93,7 @@ impl ChatRequest {
             chat_id: chat_id.ok_or_else(|| bad("`id`, which names the chat, is missing"))?,
             trigger,
             message_id: rest.take("messageId").map_err(|_| bad("`messageId` is no string"))?,
-            messages: messages.to().map_err(|_| bad("`messages` is no list"))?,
+            messages: messages.parse_as().map_err(|_| bad("`messages` is no list"))?,
             rest,
         })
     }
@@ -108,7 +108,7 @@ impl ChatRequest {
     pub fn new_messages(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<Msg>> {
         let mut new = Vec::new();
         for (at, json) in self.messages.iter().enumerate().rev() {
-            let head: Head = json.to().map_err(|_| not_a_message(at))?;
+            let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
             if head.role != "user" || is_known(&head.id) {
                 break;
             }
@@ -123,7 +123,7 @@ impl ChatRequest {
     pub fn last_asked(&self) -> Result<Vec<String>> {
         let mut ids = Vec::new();
         for (at, json) in self.messages.iter().enumerate().rev() {
-            let head: Head = json.to().map_err(|_| not_a_message(at))?;
+            let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
             if head.role != "user" {
                 break;
             }
@@ -138,7 +138,7 @@ impl ChatRequest {
             return Ok(None);
         }
         for (at, json) in self.messages.iter().enumerate().rev() {
-            let head: Head = json.to().map_err(|_| not_a_message(at))?;
+            let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
             let is_last = at + 1 == self.messages.len();
             let is_named = self.message_id.as_deref() == Some(&*head.id);
             if head.role == "assistant" && (is_last || is_named) {
@@ -157,7 +157,7 @@ impl ChatRequest {
         let Some((at, json)) = self.messages.iter().enumerate().next_back() else {
             return Ok(None);
         };
-        let head: Head = json.to().map_err(|_| not_a_message(at))?;
+        let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
         let is_edited = head.role == "user" && head.id == *id && is_known(id);
         is_edited.then(|| read(at, json)).transpose()
     }
@@ -194,7 +194,7 @@ impl ChatRequest {
     fn tool_parts(&self) -> Result<HashMap<String, Fields>> {
         let mut found = HashMap::new();
         for (at, json) in self.messages.iter().enumerate() {
-            let head: Head = json.to().map_err(|_| not_a_message(at))?;
+            let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
             if head.role != "assistant" {
                 continue;
             }
@@ -275,11 +275,11 @@ fn confirmed(call: &ToolCall, part: &Fields) -> Result<Option<ConfirmResult>> {
 /// Whether the client has changed an input. It has read the JSON and written it again, so numbers
 /// are compared as JavaScript has them.
 fn is_edited(asked: &str, given: &Json) -> bool {
-    let (Some(json), Ok(given)) = (input_json(asked), given.to::<Value>()) else {
+    let (Some(json), Ok(given)) = (input_json(asked), given.parse_as::<Value>()) else {
         // What is no JSON was sent as a string.
-        return given.to::<String>().is_ok_and(|given| given != asked);
+        return given.parse_as::<String>().is_ok_and(|given| given != asked);
     };
-    json.to::<Value>().is_ok_and(|asked| !is_same(&asked, &given))
+    json.parse_as::<Value>().is_ok_and(|asked| !is_same(&asked, &given))
 }
 
 fn is_same(a: &Value, b: &Value) -> bool {

@@ -44,7 +44,7 @@ fn says_json(metadata: &Fields) -> bool {
 
 /// What a client said that a tool gave.
 pub(super) fn payload_of(output: &Json, metadata: &mut Fields) -> Payload {
-    if let Ok(text) = output.to::<String>() {
+    if let Ok(text) = output.parse_as::<String>() {
         return Payload::Text(text);
     }
     metadata.insert(MEDIA_TYPE, JSON);
@@ -327,7 +327,7 @@ pub(super) fn read(mut part: Fields) -> Result<Read> {
     if !theirs.is_empty() {
         ours.insert(THEIRS, json_of(&theirs));
     }
-    Ok(Read { call: Some(json_of(&ours).to()?), result, at })
+    Ok(Read { call: Some(json_of(&ours).parse_as()?), result, at })
 }
 
 fn read_input(part: &mut Fields, ours: &mut Fields) -> Result<String> {
@@ -335,9 +335,9 @@ fn read_input(part: &mut Fields, ours: &mut Fields) -> Result<String> {
     let streamed: Option<String> = part.take("rawInput").ok().flatten();
     Ok(match (ours.remove("raw_input"), json) {
         (Some(raw), Some(json)) if raw == Json::from(true) => {
-            json.to().unwrap_or_else(|_| json.text().to_owned())
+            json.parse_as().unwrap_or_else(|_| json.text().to_owned())
         }
-        (Some(raw), _) => raw.to()?,
+        (Some(raw), _) => raw.parse_as()?,
         (None, Some(json)) => json.text().to_owned(),
         (None, None) => streamed.unwrap_or_default(),
     })
@@ -355,7 +355,7 @@ fn read_result(
         "output-available" => {
             let output = part.remove("output").unwrap_or_else(|| Json::from(Value::Null));
             if rest.remove("parts").is_some() {
-                output.to()?
+                output.parse_as()?
             } else {
                 let mut said = Fields::default();
                 let payload = payload_of(&output, &mut said);
@@ -367,12 +367,12 @@ fn read_result(
         _ => Payload::Text(reason.unwrap_or_default()),
     };
     let payload = match (rest.remove("output"), rest.remove("part"), payload) {
-        (Some(output), _, _) => output.to()?,
+        (Some(output), _, _) => output.parse_as()?,
         (None, Some(only), _) if only.is_null() => Payload::Parts(Vec::new()),
         (None, Some(only), Payload::Text(text)) => {
-            let mut block: Fields = only.to()?;
+            let mut block: Fields = only.parse_as()?;
             block.insert("text", text);
-            Payload::Parts(vec![json_of(&block).to()?])
+            Payload::Parts(vec![json_of(&block).parse_as()?])
         }
         (None, _, payload) => payload,
     };
@@ -387,7 +387,7 @@ fn read_result(
     }
     rest.insert("output", json_of(&payload));
     rest.insert("metadata", json_of(&metadata.unwrap_or_default()));
-    json_of(&rest).to()
+    json_of(&rest).parse_as()
 }
 
 /// What we would not write by ourselves.

@@ -7,7 +7,7 @@ use turnwire_core::{Fields, Json, Result};
 /// Reads a request. Of its messages only the user's and the results of calls are taken.
 pub fn read(text: &str) -> Result<Asked> {
     let mut fields: Fields =
-        Json::parse(text)?.to().map_err(|_| wrong("a request is a JSON object"))?;
+        Json::parse(text)?.parse_as().map_err(|_| wrong("a request is a JSON object"))?;
     let mut asked = Asked {
         model: field(&mut fields, "model")?.unwrap_or_default(),
         stream: field(&mut fields, "stream")?.unwrap_or_default(),
@@ -35,7 +35,7 @@ pub fn read(text: &str) -> Result<Asked> {
     for (at, message) in messages.into_iter().enumerate() {
         // Nobody can put words into the assistant's mouth: what it says there is only compared.
         if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
-            asked.assistant(message::decode(Json::of(&message)?.text()));
+            asked.assistant(message::decode(Json::from_value(&message)?.text()));
         } else {
             take(&mut asked, &message).map_err(|error| error.at(format!("messages[{at}]")))?;
         }
@@ -49,7 +49,7 @@ fn is_nothing(value: &Json) -> bool {
 }
 
 fn take(asked: &mut Asked, message: &Fields) -> Result<()> {
-    for msg in message::decode(Json::of(message)?.text())? {
+    for msg in message::decode(Json::from_value(message)?.text())? {
         asked.take(msg);
     }
     Ok(())
@@ -76,7 +76,7 @@ fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
     if let Some(mut config) = field::<Fields>(fields, "output_config")? {
         format = field(&mut config, "format")?.or(format);
         if !config.is_empty() {
-            fields.insert("output_config", Json::of(&config)?);
+            fields.insert("output_config", Json::from_value(&config)?);
         }
     }
     let Some(mut format) = format else { return Ok(None) };
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(asked.instructions.as_deref(), Some("Be brief.\nBe kind."));
         assert_eq!(asked.tools[0].name, "open_page");
         assert_eq!(asked.output_schema.unwrap().text(), r#"{"type":"object"}"#);
-        let extra: serde_json::Value = asked.extra.to().unwrap();
+        let extra: serde_json::Value = asked.extra.parse_as().unwrap();
         let kept = json!({"max_tokens": 9, "temperature": 0.5, "output_config": {"effort": "low"}});
         assert_eq!(extra, kept);
     }

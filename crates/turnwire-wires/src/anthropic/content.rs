@@ -28,7 +28,7 @@ pub(super) fn object<const N: usize>(entries: [(&str, Json); N]) -> Fields {
 }
 
 pub(super) fn json(fields: &Fields) -> Json {
-    Json::of(fields).unwrap_or_else(|_| Json::from(serde_json::Map::new()))
+    Json::from_value(fields).unwrap_or_else(|_| Json::from(serde_json::Map::new()))
 }
 
 pub(super) fn plain_text(text: &str) -> Fields {
@@ -224,7 +224,7 @@ pub(super) fn parts(parts: &[Part], left_out: impl Fn(&DataBlock) -> Option<Fiel
 }
 
 pub(super) fn list(items: &[Json]) -> Json {
-    Json::of(items).unwrap_or_else(|_| Json::from(Vec::<String>::new()))
+    Json::from_value(items).unwrap_or_else(|_| Json::from(Vec::<String>::new()))
 }
 
 pub(super) fn result(id: &str, content: Json, is_error: bool) -> Fields {
@@ -284,10 +284,10 @@ fn read_known(fields: &Fields) -> Option<ContentBlock> {
 
 /// What a result holds: a string, or blocks.
 fn payload(content: &Json) -> Option<Payload> {
-    if let Ok(text) = content.to::<String>() {
+    if let Ok(text) = content.parse_as::<String>() {
         return Some(Payload::Text(text));
     }
-    let blocks: Vec<Fields> = if content.is_null() { Vec::new() } else { content.to().ok()? };
+    let blocks: Vec<Fields> = if content.is_null() { Vec::new() } else { content.parse_as().ok()? };
     let parts = blocks.into_iter().map(|fields| match read(fields) {
         ContentBlock::Text(block) => Some(Part::Text(block)),
         ContentBlock::Data(block) => Some(Part::Data(block)),

@@ -225,7 +225,7 @@ impl Decoding {
         for name in COUNTERS {
             rest.remove(name);
         }
-        if let Ok(rest) = Json::of(&rest)
+        if let Ok(rest) = Json::from_value(&rest)
             && rest.text() != "{}"
         {
             self.call.notes.insert("usage", rest);
@@ -385,7 +385,7 @@ impl Decoding {
         match self.blocks.remove(&key) {
             Some(Block::Text { citations, mut extra }) => {
                 if !citations.is_empty()
-                    && let Ok(citations) = Json::of(&citations)
+                    && let Ok(citations) = Json::from_value(&citations)
                 {
                     extra.insert("citations", citations);
                 }
@@ -454,7 +454,7 @@ impl Item {
             return;
         };
         for (name, value) in delta.iter().filter(|(name, _)| *name != "type") {
-            match value.to::<String>() {
+            match value.parse_as::<String>() {
                 Ok(text) => self.append(name, &text),
                 Err(_) if value.is_null() => {}
                 Err(_) => self.fields.insert(name, value.clone()),

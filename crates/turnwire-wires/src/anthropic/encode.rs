@@ -51,7 +51,7 @@ impl Encoding {
 impl Encode for Encoding {
     fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
         // What a sub-agent does is a tool of the agent's to the client.
-        if event.is_of_sub_agent() {
+        if event.is_from_sub_agent() {
             return;
         }
         if let EventKind::Custom(custom) = &event.kind {
@@ -119,7 +119,7 @@ fn own_frame(custom: &Custom, out: &mut Frames) {
     if custom.name != NAME {
         return;
     }
-    let word = custom.value.0.to::<Fields>().and_then(|fields| fields.get::<String>("type"));
+    let word = custom.value.0.parse_as::<Fields>().and_then(|fields| fields.get::<String>("type"));
     if let Ok(Some(word)) = word
         && !FRAMES.contains(&word.as_str())
     {

@@ -68,7 +68,7 @@ fn result(block: &ToolResult) -> Fields {
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     let json = Json::parse(text)?;
     let list: Vec<Fields> =
-        if json.text().starts_with('[') { json.to()? } else { vec![json.to()?] };
+        if json.text().starts_with('[') { json.parse_as()? } else { vec![json.parse_as()?] };
     let mut reader = Reader::default();
     for (at, fields) in list.into_iter().enumerate() {
         reader.message(fields).map_err(|error| error.at(format!("[{at}]")))?;
@@ -91,8 +91,8 @@ impl Reader {
         let blocks = match fields.remove("content") {
             None => Vec::new(),
             Some(json) if json.is_null() => Vec::new(),
-            Some(json) if json.text().starts_with('"') => vec![json.to::<String>()?.into()],
-            Some(json) => json.to::<Vec<Fields>>()?.into_iter().map(content::read).collect(),
+            Some(json) if json.text().starts_with('"') => vec![json.parse_as::<String>()?.into()],
+            Some(json) => json.parse_as::<Vec<Fields>>()?.into_iter().map(content::read).collect(),
         };
         if role == Role::Assistant {
             self.reply(&mut fields).extend(blocks);

@@ -21,7 +21,7 @@ const REFUSED: [&str; 12] = [
 
 /// The schema with every object closed, as Anthropic insists, and without what it refuses.
 pub(super) fn closed(schema: &Json) -> Json {
-    match schema.to::<Value>() {
+    match schema.parse_as::<Value>() {
         Ok(mut tree) => {
             close(&mut tree);
             tree.into()
@@ -106,6 +106,6 @@ mod tests {
             "$defs": {"a": {"type": "object", "additionalProperties": false}},
             "additionalProperties": false,
         });
-        assert_eq!(closed(&schema.into()).to::<Value>().unwrap(), expected);
+        assert_eq!(closed(&schema.into()).parse_as::<Value>().unwrap(), expected);
     }
 }

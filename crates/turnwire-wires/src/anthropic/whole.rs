@@ -97,7 +97,7 @@ impl WholeMessage {
         let text = std::mem::take(&mut self.input);
         if let Some(Value::Object(block)) = self.content.last_mut()
             && !text.is_empty()
-            && let Ok(input) = content::input(&text).to::<Value>()
+            && let Ok(input) = content::input(&text).parse_as::<Value>()
         {
             block.insert("input".to_owned(), input);
         }
@@ -120,7 +120,7 @@ mod tests {
         for frame in frames {
             message.frame(&frame.to_string());
         }
-        message.end().map(|json| json.to().unwrap())
+        message.end().map(|json| json.parse_as().unwrap())
     }
 
     fn start() -> Value {
@@ -175,7 +175,7 @@ mod tests {
         {
             let error = json!({"type": "error", "error": {"type": kind, "message": "no"}});
             let failed = whole(&[start(), error.clone()]).unwrap_err();
-            assert_eq!((failed.status, failed.body.to::<Value>().unwrap()), (status, error));
+            assert_eq!((failed.status, failed.body.parse_as::<Value>().unwrap()), (status, error));
         }
     }
 }

@@ -154,7 +154,7 @@ impl Decision {
 
     /// Reads a decision, or says what it is not.
     pub(super) fn read(json: &Json) -> Result<Self, &'static str> {
-        let fields: Fields = json.to().map_err(|_| "an object")?;
+        let fields: Fields = json.parse_as().map_err(|_| "an object")?;
         let text = |field: &str| fields.get::<String>(field).map_err(|_| "a decision");
         let verdict = match text("type")?.as_deref() {
             Some("approve") => Verdict::Approve,

@@ -300,7 +300,7 @@ impl Decoder {
     #[cold]
     fn odd_frame(&self, text: &str, out: &mut Sink<'_>) -> Result<()> {
         let json = Json::parse(text)?;
-        let fields = json.to::<Fields>().unwrap_or_default();
+        let fields = json.parse_as::<Fields>().unwrap_or_default();
         let Ok(Some(word)) = fields.get::<String>("type") else {
             return Err(Error::new(ErrorKind::NotAnEvent, "a frame is an object with a `type`"));
         };

@@ -159,13 +159,13 @@ impl Encoder {
     fn custom(&mut self, event: &Event<'_>, custom: &Custom, out: &mut Frames) {
         let value = &custom.value.0;
         if let Some(word) = custom.name.strip_prefix(VERBATIM)
-            && let Ok(frame) = value.to::<Fields>()
+            && let Ok(frame) = value.parse_as::<Fields>()
             && frame.get::<String>("type").is_ok_and(|known| known.as_deref() == Some(word))
         {
             return out.push_text("", value.text());
         }
         if custom.name == FILES
-            && let Ok(fields) = value.to::<Fields>()
+            && let Ok(fields) = value.parse_as::<Fields>()
         {
             return self.file_event(event, &fields, out);
         }
@@ -175,7 +175,7 @@ impl Encoder {
 
     fn file_event(&mut self, event: &Event<'_>, fields: &Fields, out: &mut Frames) {
         let open = match &self.current {
-            Some(current) if event.reply_id.is_empty() || event.is_of_sub_agent() => {
+            Some(current) if event.reply_id.is_empty() || event.is_from_sub_agent() => {
                 self.turns.get_mut(current)
             }
             _ => None,
@@ -215,7 +215,7 @@ impl Encode for Encoder {
                     *self = Self { session_id, mode, ..Self::default() };
                 }
             }
-            _ if event.is_of_sub_agent() => self.sub(event, out),
+            _ if event.is_from_sub_agent() => self.sub(event, out),
             EventKind::ReplyEnd(end) => self.end_turn(event, end, out),
             _ => {
                 if let Some(open) = self.turn(event, out) {

@@ -198,7 +198,7 @@ impl Turn {
     /// Begins a block, and says at which index.
     pub(super) fn start<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
         let index = self.written.len() as u64;
-        let block = Json::of(block).ok();
+        let block = Json::from_value(block).ok();
         self.write_start(index, block.as_ref(), false, out);
         self.written.push(Written { block, ..Written::default() });
         index
@@ -213,7 +213,7 @@ impl Turn {
     /// More of a block that is not text.
     pub(super) fn delta<T: Serialize>(&mut self, index: u64, delta: &T, out: &mut Frames) {
         self.write_delta(index, delta, false, out);
-        if let (Some(written), Ok(delta)) = (at(&mut self.written, index), Json::of(delta)) {
+        if let (Some(written), Ok(delta)) = (at(&mut self.written, index), Json::from_value(delta)) {
             written.deltas.push(delta);
         }
     }

@@ -354,7 +354,7 @@ impl Inbox {
         let owners = &self.owners;
         owners.put(owner, ToolResultStart { tool_call_id: tool_call_id(), tool_call_name }, out);
         let text = match block.raw("content") {
-            Some(json) if !json.is_null() => json.to().unwrap_or_else(|_| json.text().to_owned()),
+            Some(json) if !json.is_null() => json.parse_as().unwrap_or_else(|_| json.text().to_owned()),
             _ => String::new(),
         };
         if !text.is_empty() {
@@ -448,7 +448,7 @@ impl Inbox {
         let kept = keys
             .into_iter()
             .filter_map(|key| Some((key, from.raw(key).filter(|json| !json.is_null())?.clone())));
-        let value = Json::of(&kept.collect::<Fields>()).map(CustomValue).unwrap_or_default();
+        let value = Json::from_value(&kept.collect::<Fields>()).map(CustomValue).unwrap_or_default();
         self.owners.put(None, Custom { name: FILES.to_owned(), value }, out);
     }
 }

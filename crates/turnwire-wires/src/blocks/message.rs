@@ -61,7 +61,7 @@ impl HistoryEncoder {
                 }
             }
         }
-        let entries: Vec<Json> = entries.iter().filter_map(|entry| Json::of(entry).ok()).collect();
+        let entries: Vec<Json> = entries.iter().filter_map(|entry| Json::from_value(entry).ok()).collect();
         self.count += entries.len();
         entries
     }
@@ -106,7 +106,7 @@ fn again(role: &str, id: &str) -> Fields {
 }
 
 fn put<T: serde::Serialize>(fields: &mut Fields, key: &str, value: Option<&T>) {
-    if let Some(json) = value.and_then(|value| Json::of(value).ok()) {
+    if let Some(json) = value.and_then(|value| Json::from_value(value).ok()) {
         fields.insert(key, json);
     }
 }
@@ -269,9 +269,9 @@ fn tool_entry(id: &str, block: &ContentBlock) -> Fields {
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     let json = Json::parse(text)?;
     let entries: Vec<Fields> = if json.text().starts_with('[') {
-        json.to().map_err(|_| not_one("entries are objects"))?
+        json.parse_as().map_err(|_| not_one("entries are objects"))?
     } else {
-        let fields: Fields = json.to().map_err(|_| not_one("an entry is an object"))?;
+        let fields: Fields = json.parse_as().map_err(|_| not_one("an entry is an object"))?;
         match fields.get::<Vec<Fields>>("messages") {
             Ok(Some(entries)) => entries,
             _ => vec![fields],
@@ -454,7 +454,7 @@ fn tool_blocks(entry: &Fields) -> Vec<ContentBlock> {
         return list.iter().filter_map(|fields| block(fields, &mut End::default())).collect();
     };
     let text = match entry.raw("content") {
-        Some(json) if !json.is_null() => json.to().unwrap_or_else(|_| json.text().to_owned()),
+        Some(json) if !json.is_null() => json.parse_as().unwrap_or_else(|_| json.text().to_owned()),
         _ => String::new(),
     };
     let mut result = ToolResult::success(id, text);

@@ -326,7 +326,7 @@ impl Reply {
         let mut fields = Fields::default();
         fields.insert("type", "hint");
         fields.insert("id", hint.block_id.as_str());
-        if let Ok(payload) = Json::of(&hint.hint) {
+        if let Ok(payload) = Json::from_value(&hint.hint) {
             fields.insert("hint", payload);
         }
         fields.insert("source", hint.source.clone());

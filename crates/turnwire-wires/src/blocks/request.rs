@@ -233,7 +233,7 @@ impl Command {
 
 fn read(text: &str) -> Result<Fields> {
     let json = Json::parse(text)?;
-    json.to().map_err(|_| bad("a command is a JSON object with a `type`"))
+    json.parse_as().map_err(|_| bad("a command is a JSON object with a `type`"))
 }
 
 fn command(fields: &Fields) -> Result<Command> {
@@ -346,10 +346,10 @@ impl Reading<'_> {
 }
 
 fn content_url(json: &Json) -> Option<ContentUrl> {
-    let content = if let Ok(url) = json.to::<String>() {
+    let content = if let Ok(url) = json.parse_as::<String>() {
         ContentUrl { url, ..ContentUrl::default() }
     } else {
-        let fields: Fields = json.to().ok()?;
+        let fields: Fields = json.parse_as().ok()?;
         let text = |field: &str| fields.get::<String>(field).ok().flatten();
         ContentUrl { url: text("url")?, name: text("name"), mime_type: text("mime_type") }
     };

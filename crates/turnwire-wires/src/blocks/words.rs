@@ -117,7 +117,7 @@ pub(super) fn input_object(input: &str) -> Json {
 
 /// The text of a tool's input that [`input_object`] has written.
 pub(super) fn input_text(input: &Json) -> String {
-    let raw = input.to::<Fields>().ok().as_ref().and_then(raw_input);
+    let raw = input.parse_as::<Fields>().ok().as_ref().and_then(raw_input);
     raw.unwrap_or_else(|| input.text().to_owned())
 }
 
@@ -161,7 +161,7 @@ pub(super) fn iso(ms: Option<i64>) -> String {
 
 pub(super) fn usage_json(usage: &Usage) -> Json {
     let known = Usage { rest: Fields::default(), ..usage.clone() };
-    Json::of(&known).unwrap_or_else(|_| Json::from(serde_json::Map::new()))
+    Json::from_value(&known).unwrap_or_else(|_| Json::from(serde_json::Map::new()))
 }
 
 /// Bytes, or where they are, in the protocol's words.
@@ -190,7 +190,7 @@ pub(super) fn attachment(block: &DataBlock) -> Fields {
         DataKind::Video => fields.insert("kind", "video"),
     }
     if let Source::Other(source) = &block.source
-        && let Ok(source) = Json::of(source)
+        && let Ok(source) = Json::from_value(source)
     {
         fields.insert("source", source);
     }

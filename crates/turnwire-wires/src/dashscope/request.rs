@@ -170,7 +170,7 @@ fn parameters(request: &Request<'_>) -> Fields {
         let mut schema = Fields::default();
         schema.insert("name", output.name.as_str());
         schema.insert("schema", output.schema.clone());
-        let tree: serde_json::Value = output.schema.to().unwrap_or_default();
+        let tree: serde_json::Value = output.schema.parse_as().unwrap_or_default();
         schema.insert("strict", is_strict(&tree));
         let mut format = Fields::default();
         format.insert("type", "json_schema");

@@ -171,7 +171,7 @@ fn outcome(response: &str) -> (String, ToolResultState) {
         _ if fields.is_empty() => (Json::from(""), ToolResultState::Success),
         _ => (Json::from(response), ToolResultState::Success),
     };
-    (json.to().unwrap_or_else(|_| json.text().to_owned()), state)
+    (json.parse_as().unwrap_or_else(|_| json.text().to_owned()), state)
 }
 
 fn data(part: &Part<'_>) -> Option<DataBlock> {

@@ -117,7 +117,7 @@ impl<'a> Part<'a> {
             extra.insert(SIGNATURE, &**signature);
         }
         let rest = self.rest();
-        if let Ok(rest) = Json::of(&rest)
+        if let Ok(rest) = Json::from_value(&rest)
             && !self.rest.is_empty()
         {
             extra.insert(PART, rest);

@@ -8,7 +8,7 @@ use turnwire_core::{Fields, Json, Result};
 /// Reads a request. Of its messages only the user's and the results of calls are taken.
 pub fn read(text: &str) -> Result<Asked> {
     let mut fields: Fields =
-        Json::parse(text)?.to().map_err(|_| wrong("a request is a JSON object"))?;
+        Json::parse(text)?.parse_as().map_err(|_| wrong("a request is a JSON object"))?;
     impossible(&mut fields)?;
     let mut asked = Asked {
         model: field(&mut fields, "model")?.unwrap_or_default(),
@@ -25,7 +25,7 @@ pub fn read(text: &str) -> Result<Asked> {
     let messages: Option<Vec<Fields>> = field(&mut fields, "messages")?;
     let messages = messages.ok_or_else(|| wrong("`messages` is missing"))?;
     for (at, message) in messages.into_iter().enumerate() {
-        let read = message::decode(Json::of(&message)?.text());
+        let read = message::decode(Json::from_value(&message)?.text());
         // Nobody can put words into the assistant's mouth: what it says there is only compared.
         if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
             asked.assistant(read);
@@ -79,7 +79,7 @@ fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
     let Some(mut format) = field::<Fields>(fields, "response_format")? else { return Ok(None) };
     match field::<String>(&mut format, "type")?.as_deref() {
         Some("text") => Ok(None),
-        Some("json_object") => Json::of(&json!({"type": "object"})).map(Some),
+        Some("json_object") => Json::from_value(&json!({"type": "object"})).map(Some),
         Some("json_schema") => {
             let schema: Option<Fields> = field(&mut format, "json_schema")?;
             let mut schema = schema.ok_or_else(|| wrong("`json_schema` is missing"))?;
@@ -135,7 +135,7 @@ mod tests {
         assert!(asked.stream && asked.usage);
         assert_eq!(asked.tools[0].description, "Opens.");
         assert_eq!(asked.output_schema.unwrap().text(), r#"{"type":"object"}"#);
-        assert_eq!(asked.extra.to::<Value>().unwrap(), json!({"temperature": 0.5}));
+        assert_eq!(asked.extra.parse_as::<Value>().unwrap(), json!({"temperature": 0.5}));
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Blocks {
                     Origin::Field(name) => extra.insert(REASONING_FIELD, name),
                     Origin::Details => {
                         let entry = std::mem::take(&mut self.detail).fields;
-                        if let Ok(list) = Json::of(&[entry]) {
+                        if let Ok(list) = Json::from_value(&[entry]) {
                             extra.insert(REASONING_DETAILS, list);
                         }
                     }
@@ -186,7 +186,7 @@ impl Blocks {
         let mut fields = Fields::default();
         let annotations = std::mem::take(&mut self.annotations);
         if !annotations.is_empty()
-            && let Ok(list) = Json::of(&annotations)
+            && let Ok(list) = Json::from_value(&annotations)
         {
             fields.insert("annotations", list);
         }
@@ -343,7 +343,7 @@ impl Blocks {
         // What came when there was no text for it.
         let references = std::mem::take(&mut self.annotations);
         if !references.is_empty()
-            && let Ok(list) = Json::of(&references)
+            && let Ok(list) = Json::from_value(&references)
         {
             self.call.notes.insert("annotations", list);
         }

@@ -70,7 +70,7 @@ impl Encode for ChatEncoder {
     fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
         if let EventKind::Custom(custom) = &event.kind
             && custom.name == super::NAME
-            && !event.is_of_sub_agent()
+            && !event.is_from_sub_agent()
         {
             // A frame of this wire that nobody knew.
             out.push("", &custom.value.0);
@@ -171,7 +171,7 @@ struct PromptTokens {
 impl ChatEncoder {
     /// Whether the event is one of the reply that is written; if it is the first, it begins.
     fn is_ours(&mut self, event: &Event<'_>) -> bool {
-        if event.is_of_sub_agent() || event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
+        if event.is_from_sub_agent() || event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
             return false;
         }
         let same = self.turn.id == event.reply_id;

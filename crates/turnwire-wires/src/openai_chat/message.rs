@@ -15,9 +15,9 @@ use turnwire_core::{
 /// Reads a list of messages, or a single one.
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     let list: Vec<Map<String, Value>> = if text.trim_ascii_start().starts_with('[') {
-        Json::parse(text)?.to().map_err(not_a_message)?
+        Json::parse(text)?.parse_as().map_err(not_a_message)?
     } else {
-        vec![Json::parse(text)?.to().map_err(not_a_message)?]
+        vec![Json::parse(text)?.parse_as().map_err(not_a_message)?]
     };
     let mut reading = Reading::default();
     for (at, message) in list.iter().enumerate() {

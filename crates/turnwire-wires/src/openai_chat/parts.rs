@@ -190,5 +190,5 @@ impl Assistant {
 
 /// An item of this wire as it came, or nothing.
 pub(super) fn item(fields: &Fields) -> Option<Value> {
-    crate::provider::item(super::NAME, fields)?.to().ok()
+    crate::provider::item(super::NAME, fields)?.parse_as().ok()
 }

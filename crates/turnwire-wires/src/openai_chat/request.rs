@@ -36,7 +36,7 @@ pub(super) fn body(request: &Request<'_>) -> Result<Json> {
             let function = json!({
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": parameters(tool).to::<Value>()?,
+                "parameters": parameters(tool).parse_as::<Value>()?,
             });
             tools.push(json!({"type": "function", "function": function}));
         }
@@ -53,7 +53,7 @@ pub(super) fn body(request: &Request<'_>) -> Result<Json> {
     if let Some(output) = request.output {
         body.insert("response_format", response_format(output)?);
     }
-    Json::of(&with_extra(body, &request.extra))
+    Json::from_value(&with_extra(body, &request.extra))
 }
 
 /// `OpenAI` has a new name for it, which its reasoning models insist on; the look-alikes know the
@@ -72,7 +72,7 @@ fn is_theirs(model: &str) -> bool {
 }
 
 fn response_format(output: &Output) -> Result<Value> {
-    let schema: Value = output.schema.to()?;
+    let schema: Value = output.schema.parse_as()?;
     let strict = is_strict(&schema);
     let named = json!({"name": output.name, "strict": strict, "schema": schema});
     Ok(json!({"type": "json_schema", "json_schema": named}))

@@ -117,7 +117,7 @@ mod tests {
         for frame in frames {
             completion.frame(frame);
         }
-        completion.end().map(|json| json.to().unwrap())
+        completion.end().map(|json| json.parse_as().unwrap())
     }
 
     #[test]
@@ -154,6 +154,6 @@ mod tests {
         let error = json!({"error": {"message": "no", "type": "server_error", "code": "upstream"}});
         let said = chunk(&json!({"content": "Hi"}), None).to_string();
         let failed = whole(&[said, error.to_string(), "[DONE]".to_owned()]).unwrap_err();
-        assert_eq!((failed.status, failed.body.to::<Value>().unwrap()), (500, error));
+        assert_eq!((failed.status, failed.body.parse_as::<Value>().unwrap()), (500, error));
     }
 }

@@ -393,7 +393,7 @@ impl Responses {
                 // A part that nobody knows goes back as a message of its own.
                 let mut alone: Fields = read::of(raw);
                 if let Ok(part) = Json::parse(part.get()) {
-                    alone.insert("content", Json::of(&[part]).unwrap_or_else(|_| Json::from(0)));
+                    alone.insert("content", Json::from_value(&[part]).unwrap_or_else(|_| Json::from(0)));
                 }
                 self.keep(alone, out);
                 continue;
@@ -458,7 +458,7 @@ impl Responses {
             item.remove("id");
         }
         // Without a type, or with one of ours, a stored message could not be read again.
-        let again = item.to::<ContentBlock>();
+        let again = item.parse_as::<ContentBlock>();
         if matches!(again, Ok(ContentBlock::Other(_))) {
             self.call.item(item, out);
         }

@@ -83,7 +83,7 @@ impl Responses {
     /// The turn that an event belongs to; `None` where it is not for this wire.
     fn turn(&mut self, event: &Event<'_>, out: &mut Frames) -> Option<&mut Turn> {
         let is_beside = !event.kind.is_part_of_reply();
-        if event.is_of_sub_agent() || (is_beside && self.turn.is_none()) {
+        if event.is_from_sub_agent() || (is_beside && self.turn.is_none()) {
             return None;
         }
         let same = |turn: &Turn| turn.id == event.reply_id || event.reply_id.is_empty();
@@ -440,7 +440,7 @@ impl Turn {
             ContentBlock::ToolResult(result) => self.served(&result.id, out),
             ContentBlock::Other(fields) => {
                 if let Some(item) = provider::item(NAME, fields)
-                    && let Ok(item) = Json::of(&item)
+                    && let Ok(item) = Json::from_value(&item)
                 {
                     self.announce(out);
                     self.blocks.push(Block::new(Kind::Item(item), ""));
@@ -464,7 +464,7 @@ impl Turn {
 
     /// An event of this wire that nobody else knows.
     fn write_back(&mut self, custom: &Custom, out: &mut Frames) {
-        let Ok(mut fields) = custom.value.0.to::<Fields>() else { return };
+        let Ok(mut fields) = custom.value.0.parse_as::<Fields>() else { return };
         self.announce(out);
         fields.insert("sequence_number", self.number);
         out.push("", &fields);
@@ -585,7 +585,7 @@ impl Turn {
             summary,
             encrypted_content: extra.raw("encrypted_content").filter(|value| !value.is_null()),
         };
-        self.item_done(open.index, Json::of(&item).ok(), out);
+        self.item_done(open.index, Json::from_value(&item).ok(), out);
     }
 
     /// Whether there are calls for the client to execute.
@@ -624,7 +624,7 @@ impl Turn {
     /// Says the structured output, unless the text has said it.
     fn structured(&mut self, output: &Json, out: &mut Frames) {
         let said: Option<serde_json::Value> = serde_json::from_str(&self.said).ok();
-        if said.is_some() && said == output.to().ok() {
+        if said.is_some() && said == output.parse_as().ok() {
             return;
         }
         let mut block = Block::new(Kind::Text, "");

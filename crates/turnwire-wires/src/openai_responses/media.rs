@@ -25,7 +25,7 @@ pub(super) fn part(block: &DataBlock) -> Result<Fields, &'static str> {
             audio.insert("data", source.data.as_str());
             audio.insert("format", format);
             let mut part = typed("input_audio");
-            part.insert("input_audio", Json::of(&audio).map_err(|_| "it cannot be written")?);
+            part.insert("input_audio", Json::from_value(&audio).map_err(|_| "it cannot be written")?);
             Ok(part)
         }
         ("audio", Source::Url(_)) => Err("sound is taken only as bytes"),

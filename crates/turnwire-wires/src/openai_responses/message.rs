@@ -53,7 +53,7 @@ pub(super) struct Items {
 
 impl Items {
     pub(super) fn push(&mut self, item: &Fields) {
-        self.list.extend(Json::of(item));
+        self.list.extend(Json::from_value(item));
     }
 
     /// A message of the input.
@@ -66,7 +66,7 @@ impl Items {
     fn write_message(&mut self, role: &str, parts: &[Fields], extra: &Fields) {
         let mut message = typed("message");
         message.insert("role", role);
-        if let Ok(content) = Json::of(parts) {
+        if let Ok(content) = Json::from_value(parts) {
             message.insert("content", content);
         }
         if let Some(phase) = extra.raw("phase") {
@@ -85,7 +85,7 @@ impl Items {
                     Payload::Text(text) => Json::from(text.as_str()),
                     Payload::Parts(parts) => {
                         let parts: Vec<Fields> = parts.iter().filter_map(output_part).collect();
-                        Json::of(&parts).unwrap_or_else(|_| Json::from(""))
+                        Json::from_value(&parts).unwrap_or_else(|_| Json::from(""))
                     }
                 };
                 let is_custom = item::is(&result.rest, item::CUSTOM_CALL);
@@ -128,7 +128,7 @@ impl Items {
         let mut part = typed("summary_text");
         part.insert("text", block.thinking.as_str());
         let mut item = typed("reasoning");
-        if let Ok(summary) = Json::of(&[part]) {
+        if let Ok(summary) = Json::from_value(&[part]) {
             item.insert("summary", summary);
         }
         self.push(&item);
@@ -349,7 +349,7 @@ fn role(item: &Item<'_>) -> Option<Role> {
 /// What only the provider knows. Without a type, or with one of ours, it could not be read again.
 fn kept(raw: &RawValue) -> Option<ContentBlock> {
     let block = provider::item_block(NAME, read::of(raw));
-    let again = Json::of(&block).ok()?.to::<ContentBlock>();
+    let again = Json::from_value(&block).ok()?.parse_as::<ContentBlock>();
     matches!(again, Ok(ContentBlock::Other(_))).then_some(block)
 }
 

@@ -37,16 +37,16 @@ pub(super) fn body(request: &Request<'_>) -> Result<Json> {
     if !input.instructions.is_empty() {
         body.insert("instructions", input.instructions.join("\n\n"));
     }
-    body.insert("input", Json::of(&input.items.list)?);
+    body.insert("input", Json::from_value(&input.items.list)?);
     tools(request, &mut body)?;
     if let Some(output) = request.output {
-        let schema: Value = output.schema.to()?;
+        let schema: Value = output.schema.parse_as()?;
         let mut format = Fields::default();
         format.insert("type", "json_schema");
         format.insert("name", output.name.as_str());
         format.insert("schema", output.schema.clone());
         format.insert("strict", is_strict(&schema));
-        body.insert("text", Json::of(&Fields::from_iter([("format", Json::of(&format)?)]))?);
+        body.insert("text", Json::from_value(&Fields::from_iter([("format", Json::from_value(&format)?)]))?);
     }
     if let Some(most) = request.max_tokens {
         body.insert("max_output_tokens", most);
@@ -63,7 +63,7 @@ pub(super) fn body(request: &Request<'_>) -> Result<Json> {
     if request.stream {
         body.insert("stream", true);
     }
-    Json::of(&with_extra(body, &request.extra))
+    Json::from_value(&with_extra(body, &request.extra))
 }
 
 fn tools(request: &Request<'_>, body: &mut Fields) -> Result<()> {
@@ -82,7 +82,7 @@ fn tools(request: &Request<'_>, body: &mut Fields) -> Result<()> {
                 fields
             })
             .collect();
-        body.insert("tools", Json::of(&tools)?);
+        body.insert("tools", Json::from_value(&tools)?);
     } else if request.extra.raw("tools").is_none() {
         // There is nothing to choose from, and it would be refused.
         return Ok(());
@@ -220,7 +220,7 @@ impl Input<'_> {
                 Part::Data(block) => Some(data(block)),
                 _ => None,
             }));
-            Json::of(&parts).unwrap_or_else(|_| Json::from(text))
+            Json::from_value(&parts).unwrap_or_else(|_| Json::from(text))
         } else {
             Json::from(text)
         };

@@ -332,7 +332,7 @@ impl Call {
         };
         let mut event = Event::new(self.reply_id.as_str(), end);
         if !self.notes.is_empty()
-            && let Ok(notes) = Json::of(&self.notes)
+            && let Ok(notes) = Json::from_value(&self.notes)
         {
             event.metadata.insert(self.wire, notes);
         }

@@ -7,7 +7,7 @@ use turnwire_core::{Fields, Json};
 /// The schema of a tool's input. Providers insist that it says `object`, and some that it has
 /// properties.
 pub(crate) fn parameters(tool: &Tool) -> Json {
-    let Ok(mut schema) = tool.input.to::<Fields>() else {
+    let Ok(mut schema) = tool.input.parse_as::<Fields>() else {
         return parameters_of(Fields::default());
     };
     if schema.raw("type").is_some() && schema.raw("properties").is_some() {
@@ -99,7 +99,7 @@ mod tests {
         ] {
             let tool =
                 Tool { name: String::new(), description: String::new(), input: given.into() };
-            assert_eq!(parameters(&tool).to::<Value>().unwrap(), expected);
+            assert_eq!(parameters(&tool).parse_as::<Value>().unwrap(), expected);
         }
     }
 

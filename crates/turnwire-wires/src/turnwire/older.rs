@@ -81,7 +81,7 @@ fn translated(text: &str) -> Option<Event<'static>> {
     if let Some(today) = todays_type(&word) {
         fields.insert("type", today);
     }
-    let renamed = Json::of(&with_todays_names(&fields, DEPTH)).ok()?;
+    let renamed = Json::from_value(&with_todays_names(&fields, DEPTH)).ok()?;
     let event = Event::from_json(renamed.text()).ok()?;
     event.kind.is_known().then(|| event.into_owned())
 }
@@ -116,9 +116,9 @@ fn inside(name: &str, value: &Json, depth: u8) -> Json {
     );
     let Some(depth) = depth.checked_sub(1).filter(|_| holds_names) else { return value.clone() };
     let renamed = match value.text().as_bytes().first() {
-        Some(b'{') => value.to().and_then(|fields| Json::of(&with_todays_names(&fields, depth))),
-        Some(b'[') => value.to::<Vec<Json>>().and_then(|items| {
-            Json::of(&items.iter().map(|item| inside(name, item, depth)).collect::<Vec<_>>())
+        Some(b'{') => value.parse_as().and_then(|fields| Json::from_value(&with_todays_names(&fields, depth))),
+        Some(b'[') => value.parse_as::<Vec<Json>>().and_then(|items| {
+            Json::from_value(&items.iter().map(|item| inside(name, item, depth)).collect::<Vec<_>>())
         }),
         _ => return value.clone(),
     };

@@ -18,7 +18,7 @@ use turnwire_core::{
     ContentBlock, ErrorKind, Event, EventKind, Folder, Msg, Role, ToolCall, ToolResultState,
     coalesce,
 };
-use turnwire_testkit::{Rng, check, one_in, reply, stream, values};
+use turnwire_testkit::{Rng, check_property, one_in, reply, stream, values};
 use turnwire_wires::ag_ui::{RunInput, Waiting, ends_run};
 use turnwire_wires::{Encode, Encoding, Frames, Wire};
 
@@ -187,7 +187,7 @@ fn turns_that_follow_each_other_are_runs_of_their_own() {
 
 /// A turn: a reply, and sometimes a sub-agent's in between.
 fn turn(rng: &mut Rng) -> Vec<Event<'static>> {
-    let main = reply(rng, "r").events;
+    let main = random_reply(rng, "r").events;
     if !one_in(rng, 3) || main.first().is_none_or(is_end) {
         return main;
     }
@@ -204,7 +204,7 @@ fn turn(rng: &mut Rng) -> Vec<Event<'static>> {
         let event = Event::from_json(&text).unwrap().into_owned();
         Event { agent: Some(Box::new(agent.clone())), ..event }
     };
-    let sub: Vec<_> = reply(rng, "s").events.iter().map(renamed).collect();
+    let sub: Vec<_> = random_reply(rng, "s").events.iter().map(renamed).collect();
     let mut both = Vec::new();
     let (mut main, mut sub) = (main.into_iter().peekable(), sub.into_iter().peekable());
     while let Some(next) = main.next() {
@@ -242,7 +242,7 @@ fn played(encoder: &mut dyn Encode, events: &[Event<'_>], client: &mut Client) {
 
 #[test]
 fn every_turn_keeps_the_rules_wherever_it_breaks_off() {
-    check("every_turn_keeps_the_rules_wherever_it_breaks_off", 700, |rng| {
+    check_property("every_turn_keeps_the_rules_wherever_it_breaks_off", 700, |rng| {
         let events = turn(rng);
         let events = &events[..rng.usize(..=events.len())];
         played(&mut *encoder(Some("run")), events, &mut Client::default());
@@ -251,7 +251,7 @@ fn every_turn_keeps_the_rules_wherever_it_breaks_off() {
 
 #[test]
 fn the_rules_hold_for_events_that_nobody_should_send() {
-    check("the_rules_hold_for_events_that_nobody_should_send", 700, |rng| {
+    check_property("the_rules_hold_for_events_that_nobody_should_send", 700, |rng| {
         let mut encoder = encoder(None);
         let mut client = Client::default();
         let mut frames = Frames::default();
@@ -289,8 +289,8 @@ fn the_rules_hold_for_events_that_nobody_should_send() {
 
 #[test]
 fn who_comes_late_ends_with_what_an_early_one_has() {
-    check("who_comes_late_ends_with_what_an_early_one_has", 700, |rng| {
-        let events = stream::numbered(turn(rng));
+    check_property("who_comes_late_ends_with_what_an_early_one_has", 700, |rng| {
+        let events = stream::with_seqs(turn(rng));
         let question = Msg::builder(Role::User).id("u").text("hi").build().unwrap();
         let asked = vec![json!({"id": "u", "role": "user", "content": "hi"})];
         let mut early = Client::with(asked.clone());
@@ -633,7 +633,7 @@ fn messages_that_are_not_ours_are_read_too() {
 
     // And back: the same ids, roles and words.
     let written = wire.encode_messages(&messages).unwrap();
-    let written: Vec<Value> = written.iter().map(|json| json.to().unwrap()).collect();
+    let written: Vec<Value> = written.iter().map(|json| json.parse_as().unwrap()).collect();
     let told: Vec<_> = written
         .iter()
         .map(|message| (message["id"].as_str().unwrap(), message["role"].as_str().unwrap()))

@@ -21,7 +21,7 @@ use turnwire_core::{
     ContentBlock, Event, EventKind, Fields, Msg, Part, Payload, ToolResult, ToolResultState,
     coalesce,
 };
-use turnwire_testkit::{check, one_in, pick, reply, stream, values};
+use turnwire_testkit::{check_property, one_in, pick, reply, stream, values};
 use turnwire_wires::{Encode, Encoding, Frames, Wire};
 
 fn encoder() -> Box<dyn Encode> {
@@ -396,8 +396,8 @@ fn told_to(client: &Client, message: &Msg) -> Vec<Value> {
 
 #[test]
 fn a_client_has_the_texts_and_calls_of_the_message() {
-    check("a_client_has_the_texts_and_calls_of_the_message", 1000, |rng| {
-        let made = reply(rng, "r");
+    check_property("a_client_has_the_texts_and_calls_of_the_message", 1000, |rng| {
+        let made = random_reply(rng, "r");
         if made.events.iter().any(|event| event.kind.is_part_of_reply()) {
             assert_eq!(told_to(&client(&made.events), &made.message), told_by(&made.message));
         }
@@ -406,8 +406,8 @@ fn a_client_has_the_texts_and_calls_of_the_message() {
 
 #[test]
 fn the_end_leaves_a_valid_stream_wherever_it_comes() {
-    check("the_end_leaves_a_valid_stream_wherever_it_comes", 60, |rng| {
-        let made = reply(rng, "r");
+    check_property("the_end_leaves_a_valid_stream_wherever_it_comes", 60, |rng| {
+        let made = random_reply(rng, "r");
         for at in 0..made.events.len() {
             let mut encoder = encoder();
             let mut client = Client::default();
@@ -420,8 +420,8 @@ fn the_end_leaves_a_valid_stream_wherever_it_comes() {
 
 #[test]
 fn a_late_client_ends_as_an_early_one() {
-    check("a_late_client_ends_as_an_early_one", 500, |rng| {
-        let events = stream::numbered(reply(rng, "r").events);
+    check_property("a_late_client_ends_as_an_early_one", 500, |rng| {
+        let events = stream::with_seqs(random_reply(rng, "r").events);
         let early = client(&events);
         let at = rng.usize(..=events.len());
         let (seen, rest) = events.split_at(at);
@@ -435,9 +435,9 @@ fn a_late_client_ends_as_an_early_one() {
 /// be able to read the stream all the same.
 #[test]
 fn no_events_make_a_stream_that_the_client_refuses() {
-    check("no_events_make_a_stream_that_the_client_refuses", 1500, |rng| {
+    check_property("no_events_make_a_stream_that_the_client_refuses", 1500, |rng| {
         let mut events: Vec<Event<'static>> = Vec::new();
-        for event in reply(rng, "r").events {
+        for event in random_reply(rng, "r").events {
             if !one_in(rng, 6) {
                 events.push(event);
             }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, Msg, ToolCall, ToolResult};
-use turnwire_testkit::{check, reply};
+use turnwire_testkit::{check_property, reply};
 use turnwire_wires::Wire;
 
 fn encoded(msg: &Msg) -> Value {
@@ -19,8 +19,8 @@ fn decoded(message: &Value) -> Msg {
 /// Here calls have results, unlike in the messages of the laws.
 #[test]
 fn the_message_of_any_reply_comes_back_as_it_was() {
-    check("the_message_of_any_reply_comes_back_as_it_was", 1000, |rng| {
-        let messages = [reply(rng, "r").message];
+    check_property("the_message_of_any_reply_comes_back_as_it_was", 1000, |rng| {
+        let messages = [random_reply(rng, "r").message];
         let wire = Wire::named("ai-sdk").unwrap();
         let written = wire.encode_messages(&messages).unwrap();
         assert_eq!(wire.decode_messages(written[0].text()).unwrap().unwrap(), messages);

@@ -5,7 +5,7 @@ use turnwire_core::{
     ContentBlock, DataBlock, Fields, HintBlock, Json, Msg, Part, Role, ThinkingBlock, ToolCall,
     ToolResult, ToolResultState,
 };
-use turnwire_testkit::{check, values};
+use turnwire_testkit::{check_property, values};
 use turnwire_wires::request::{Agents, Output, Tool};
 use turnwire_wires::{Request, Wire};
 
@@ -111,7 +111,7 @@ pub fn thinking(text: &str, extra: &[(&str, &str)]) -> ContentBlock {
 pub fn metadata_never_reaches(wire: &str) {
     const SECRET: &str = "S3CRET";
     let mark = |fields: &mut Fields| fields.insert("x_secret", SECRET);
-    check("metadata_never_reaches_a_provider", 300, |rng| {
+    check_property("metadata_never_reaches_a_provider", 300, |rng| {
         let messages: Vec<Msg> = (0..rng.usize(1..6))
             .map(|_| {
                 let msg = values::message(rng);
@@ -156,7 +156,7 @@ pub fn every_call_gets_one_result(
     calls: fn(&Value) -> Vec<String>,
     results: fn(&Value) -> Vec<String>,
 ) {
-    check("every_call_gets_one_result", 500, |rng| {
+    check_property("every_call_gets_one_result", 500, |rng| {
         let messages: Vec<Msg> = (0..rng.usize(1..6)).map(|_| values::message(rng)).collect();
         let expected = messages
             .iter()

@@ -9,7 +9,7 @@ use turnwire_wires::Wire;
 
 fn encode(messages: &[Msg]) -> Value {
     let entries = Wire::named("blocks").unwrap().encode_messages(messages).unwrap();
-    serde_json::from_str(Json::of(&entries).unwrap().text()).unwrap()
+    serde_json::from_str(Json::from_value(&entries).unwrap().text()).unwrap()
 }
 
 fn decode(entries: &Value) -> turnwire_core::Result<Vec<Msg>> {

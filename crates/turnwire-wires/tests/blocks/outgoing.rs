@@ -497,7 +497,7 @@ fn bytes_are_shown_as_a_url_to_themselves() {
 
 #[test]
 fn nothing_stops_the_encoder() {
-    turnwire_testkit::check("nothing_stops_the_encoder", 300, |rng| {
+    turnwire_testkit::check_property("nothing_stops_the_encoder", 300, |rng| {
         let mut encoder = encoder(DisplayMode::Agent);
         let ids = ["r1", "r2"];
         for _ in 0..rng.usize(1..60) {

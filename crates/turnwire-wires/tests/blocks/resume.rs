@@ -3,7 +3,7 @@
 use crate::clients::{Flutter, React};
 use crate::make::{encoder, frames_of, rich};
 use turnwire_core::{Event, coalesce};
-use turnwire_testkit::{Rng, check, stream};
+use turnwire_testkit::{Rng, check_property, stream};
 use turnwire_wires::stream::DisplayMode;
 
 /// A client that has seen the frames of the first events, and gets the others from an encoder that
@@ -30,12 +30,12 @@ fn come_back(events: &[Event<'static>], at: usize, merged: bool) -> (React, Flut
 }
 
 fn reply(rng: &mut Rng) -> Vec<Event<'static>> {
-    stream::numbered(turnwire_testkit::reply(rng, "m1").events)
+    stream::with_seqs(turnwire_testkit::random_reply(rng, "m1").events)
 }
 
 #[test]
 fn a_client_that_comes_back_anywhere_ends_with_the_same_blocks() {
-    check("a_client_that_comes_back_anywhere", 60, |rng| {
+    check_property("a_client_that_comes_back_anywhere", 60, |rng| {
         let events = reply(rng);
         let whole = come_back(&events, events.len(), false);
         for at in 0..events.len() {
@@ -46,7 +46,7 @@ fn a_client_that_comes_back_anywhere_ends_with_the_same_blocks() {
 
 #[test]
 fn a_client_that_gets_merged_deltas_ends_with_the_same_blocks() {
-    check("a_client_that_gets_merged_deltas", 60, |rng| {
+    check_property("a_client_that_gets_merged_deltas", 60, |rng| {
         let events = reply(rng);
         let whole = come_back(&events, events.len(), false);
         for at in 0..events.len() {

@@ -6,7 +6,7 @@
 mod without;
 
 use turnwire_core::{Event, Folder, Msg, coalesce};
-use turnwire_testkit::{Rng, check, stream, values};
+use turnwire_testkit::{Rng, check_property, stream, values};
 use turnwire_wires::{Decoding, Encoding, Frames, Loss, Wire, sse};
 
 /// The stream of these events on a wire.
@@ -36,7 +36,7 @@ fn both_ways() -> impl Iterator<Item = &'static Wire> {
 /// Wires without a loss in their streams: every event comes back as it was.
 #[test]
 fn law_6_same_on_every_wire_for_events() {
-    check("law_6_same_on_every_wire_for_events", 3000, |rng| {
+    check_property("law_6_same_on_every_wire_for_events", 3000, |rng| {
         let event = values::event(rng);
         for wire in both_ways().filter(|wire| wire.stream_losses.is_empty()) {
             let body = encoded(wire, std::slice::from_ref(&event));
@@ -48,7 +48,7 @@ fn law_6_same_on_every_wire_for_events() {
 /// A whole reply comes back as the same message, apart from what the wire's table lists.
 #[test]
 fn law_6_same_on_every_wire_for_replies() {
-    check("law_6_same_on_every_wire_for_replies", 500, |rng| {
+    check_property("law_6_same_on_every_wire_for_replies", 500, |rng| {
         for wire in both_ways() {
             reply_survives(rng, wire);
         }
@@ -75,12 +75,12 @@ fn reply_survives(rng: &mut Rng, wire: &Wire) {
 
 /// A random reply that the wire can carry as a stream.
 fn reply_for(rng: &mut Rng, wire: &Wire) -> Vec<Event<'static>> {
-    let mut events = turnwire_testkit::reply(rng, "r").events;
+    let mut events = turnwire_testkit::random_reply(rng, "r").events;
     if wire.stream_losses.contains(&Loss::Interleaving) {
         events = stream::sequential(events);
     }
     if wire.stream_losses.contains(&Loss::Corrections) {
-        events = stream::uncorrected(events);
+        events = stream::without_corrections(events);
     }
     events
 }
@@ -93,7 +93,7 @@ fn there_and_back(wire: &Wire, events: &[Event<'_>]) -> (Vec<Msg>, Vec<Msg>) {
 
 #[test]
 fn law_6_same_on_every_wire_for_messages() {
-    check("law_6_same_on_every_wire_for_messages", 1500, |rng| {
+    check_property("law_6_same_on_every_wire_for_messages", 1500, |rng| {
         let messages = messages(rng);
         for wire in Wire::all().filter(|wire| wire.has_messages()) {
             let (list, again) = messages_there_and_back(wire, &messages);
@@ -122,8 +122,8 @@ fn messages_there_and_back(wire: &Wire, messages: &[Msg]) -> (String, Vec<Msg>) 
 /// frames thrown away. It ends with what an early client ended with.
 #[test]
 fn law_6_a_late_client_ends_with_what_an_early_one_ended_with() {
-    check("law_6_a_late_client_ends_with_what_an_early_one_ended_with", 300, |rng| {
-        let events = stream::numbered(turnwire_testkit::reply(rng, "r").events);
+    check_property("law_6_a_late_client_ends_with_what_an_early_one_ended_with", 300, |rng| {
+        let events = stream::with_seqs(turnwire_testkit::random_reply(rng, "r").events);
         for wire in both_ways() {
             let at = rng.usize(..=events.len());
             let (seen, tail) = events.split_at(at);
@@ -173,7 +173,7 @@ fn law_6_every_listed_loss_is_one() {
                 }
                 let (there, back) = there_and_back(wire, &reply_for(&mut rng, wire));
                 unproven.look_at(&there, &back);
-                let any = turnwire_testkit::reply(&mut rng, "r").events;
+                let any = turnwire_testkit::random_reply(&mut rng, "r").events;
                 let (there, back) = there_and_back(wire, &any);
                 unproven.look_at_order(&there, &back);
             }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use turnwire_core::{FinishedReason, Folder, Msg, TextBlock, ThinkingBlock, ToolCall};
-use turnwire_testkit::{Rng, check};
+use turnwire_testkit::{Rng, check_property};
 use turnwire_wires::{Decoded, Decoding, Wire};
 
 /// What a recording must become.
@@ -76,7 +76,7 @@ fn check_one(provider: &Provider, name: &str, payloads: &[&str]) {
     let plain = fold(provider.wire, &[lines(payloads).as_bytes()], name);
     assert_eq!(seen(&plain), (provider.expected)(&trees), "{name}");
 
-    check(name, 12, |rng| {
+    check_property(name, 12, |rng| {
         let body = framed(rng, provider, payloads);
         let pieces = cut(rng, body.as_bytes());
         assert_eq!(fold(provider.wire, &pieces, name), plain, "{name} framed as\n{body}");

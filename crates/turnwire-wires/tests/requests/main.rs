@@ -17,7 +17,7 @@ fn providers() -> impl Iterator<Item = &'static Wire> {
 fn bodies(wire: &Wire) -> Map<String, Value> {
     let body = |conversation: &conversations::Conversation| {
         let body = wire.request(&conversation.request()).unwrap().unwrap();
-        (conversation.name.to_owned(), body.to().unwrap())
+        (conversation.name.to_owned(), body.parse_as().unwrap())
     };
     conversations::all().iter().map(body).collect()
 }

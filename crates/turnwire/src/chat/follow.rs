@@ -187,7 +187,7 @@ impl Talk {
                     self.view.event(&event, &json)?;
                     (self.epoch, self.seq) = (watch.at().0.to_owned(), watch.at().1);
                     match &event.kind {
-                        EventKind::ReplyStart(_) if !event.is_of_sub_agent() => {
+                        EventKind::ReplyStart(_) if !event.is_from_sub_agent() => {
                             reply.get_or_insert_with(|| event.reply_id.to_string());
                         }
                         EventKind::ReplyEnd(end) if reply.as_deref() == Some(&*event.reply_id) => {

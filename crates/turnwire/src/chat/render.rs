@@ -127,7 +127,7 @@ impl Renderer {
         match &event.kind {
             EventKind::ReplyStart(start) => {
                 // A reply that goes on says again that it starts.
-                if event.is_of_sub_agent() && self.started.insert(event.reply_id.to_string()) {
+                if event.is_from_sub_agent() && self.started.insert(event.reply_id.to_string()) {
                     self.leave();
                     self.page.row(Style::DIM, &format!("┌ {}", start.name));
                 }

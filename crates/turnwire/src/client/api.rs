@@ -8,7 +8,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use turnwire_core::{Event, Msg, Stamp, ToolCall, stamp::System};
+use turnwire_core::{Event, Msg, Stamp, ToolCall, stamp::SystemStamp};
 use url::form_urlencoded::byte_serialize;
 
 /// A server, and how to ask it.
@@ -78,7 +78,7 @@ impl Client {
         agent: Option<&str>,
     ) -> Result<SessionInfo, Trouble> {
         // With an id of our own, a request that was lost can be sent again.
-        let id = id.map_or_else(|| System.id(), str::to_owned);
+        let id = id.map_or_else(|| SystemStamp.id(), str::to_owned);
         let mut body = json!({ "id": id });
         if let (Some(agent), Some(fields)) = (agent, body.as_object_mut()) {
             fields.insert("agent".to_owned(), agent.into());
@@ -110,14 +110,14 @@ impl Client {
     /// Sends a text.
     pub(crate) async fn send(&self, id: &str, text: &str) -> Result<Sent, Trouble> {
         let path = format!("/v1/sessions/{}/messages", escaped(id));
-        let (key, body) = (System.id(), json!({ "content": text }).to_string());
+        let (key, body) = (SystemStamp.id(), json!({ "content": text }).to_string());
         self.post(&path, &[("idempotency-key", &key)], body.into()).await
     }
 
     /// Has a message answered again.
     pub(crate) async fn retry(&self, id: &str, message: &str) -> Result<Sent, Trouble> {
         let path = format!("/v1/sessions/{}/messages/{}/retry", escaped(id), escaped(message));
-        let key = System.id();
+        let key = SystemStamp.id();
         self.post(&path, &[("idempotency-key", &key)], Bytes::new()).await
     }
 
@@ -125,7 +125,7 @@ impl Client {
     pub(crate) async fn answer(&self, id: &str, event: Event<'_>) -> Result<(), Trouble> {
         let path = format!("/v1/sessions/{}/events", escaped(id));
         // Its id makes it safe to send again.
-        let body = event.stamped(&System).to_json();
+        let body = event.stamped(&SystemStamp).to_json();
         let _: serde_json::Value = self.post(&path, &[], body.into()).await?;
         Ok(())
     }

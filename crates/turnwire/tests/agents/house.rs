@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
-use turnwire_testkit::net::{Answer, Incoming, Sse, call, http};
+use turnwire_testkit::net::{HttpResponse, StreamingResponse, SseParser, send_http, http};
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,10 +79,10 @@ impl House {
         std::fs::read_to_string(self.folder.path().join("server.log")).unwrap()
     }
 
-    pub async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+    pub async fn ask(&self, method: &str, path: &str, body: &Value) -> HttpResponse {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let headers = [("content-type", "application/json")];
-        let answer = call(self.address, method, path, &headers, body.as_bytes());
+        let answer = send_http(self.address, method, path, &headers, body.as_bytes());
         tokio::time::timeout(PATIENCE, answer).await.expect("it hangs").unwrap()
     }
 
@@ -92,7 +92,7 @@ impl House {
         answer.json()
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Answer {
+    pub async fn post(&self, path: &str, body: Value) -> HttpResponse {
         self.ask("POST", path, &body).await
     }
 
@@ -112,9 +112,9 @@ impl House {
     /// A stream of events.
     pub async fn watch(&self, path: &str) -> Watch {
         let request = http::request(self.address, "GET", path, &[], b"");
-        let incoming = Incoming::open(self.address, &request).await.unwrap();
+        let incoming = StreamingResponse::send(self.address, &request).await.unwrap();
         assert_eq!(incoming.status, 200);
-        Watch { incoming, sse: Sse::default(), waiting: Vec::new() }
+        Watch { incoming, sse: SseParser::default(), waiting: Vec::new() }
     }
 
     /// Waits until a session is `idle`, `running` or `waiting`.
@@ -180,8 +180,8 @@ fn open(folder: &Path) -> (Child, SocketAddr) {
 
 /// Somebody who watches.
 pub struct Watch {
-    incoming: Incoming,
-    sse: Sse,
+    incoming: StreamingResponse,
+    sse: SseParser,
     waiting: Vec<Value>,
 }
 
@@ -189,7 +189,7 @@ impl Watch {
     /// The next event. `None`: the stream has ended.
     pub async fn next(&mut self) -> Option<Value> {
         while self.waiting.is_empty() {
-            let bytes = tokio::time::timeout(PATIENCE, self.incoming.next()).await;
+            let bytes = tokio::time::timeout(PATIENCE, self.incoming.next_bytes()).await;
             let bytes = bytes.expect("it hangs").unwrap()?;
             let frames = self.sse.feed(&bytes).into_iter().filter_map(|frame| frame.data);
             self.waiting.extend(frames.filter_map(|data| serde_json::from_str(&data).ok()));

@@ -4,7 +4,7 @@ use crate::house::{House, friday, text_of};
 use crate::provider::{Provider, Said};
 use serde_json::{Value, json};
 use std::time::Duration;
-use turnwire_testkit::net::{Answer, call};
+use turnwire_testkit::net::{HttpResponse, send_http};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -32,9 +32,9 @@ async fn ask_and_stop(
     provider: &Provider,
     path: &'static str,
     body: Value,
-) -> (tokio::task::JoinHandle<std::io::Result<Answer>>, std::process::Child) {
+) -> (tokio::task::JoinHandle<std::io::Result<HttpResponse>>, std::process::Child) {
     let (to, body) = (house.address, body.to_string());
-    let asking = tokio::spawn(async move { call(to, "POST", path, &[], body.as_bytes()).await });
+    let asking = tokio::spawn(async move { send_http(to, "POST", path, &[], body.as_bytes()).await });
     let asked = async {
         while provider.asked().is_empty() {
             tokio::task::yield_now().await;

@@ -67,7 +67,7 @@ impl Producer<'_> {
         self.made += 1;
         let id = format!("{}-r{}", self.session, self.made);
         let made = loop {
-            let made = reply(rng, &id);
+            let made = random_reply(rng, &id);
             let can_be_sent = made.events.iter().all(|event| {
                 !matches!(event.kind, EventKind::UserConfirmResult(_) | EventKind::UserInterrupt(_))
             });

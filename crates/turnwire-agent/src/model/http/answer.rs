@@ -229,7 +229,7 @@ fn finish(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -
         EventKind::ModelCallEnd(end) => {
             if let Some(error) = &mut end.error {
                 error.message = secret.redacted(std::mem::take(&mut error.message));
-                let notes = Json::of(&event.metadata);
+                let notes = Json::from_value(&event.metadata);
                 if notes.is_ok_and(|notes| secret.is_in(notes.text())) {
                     event.metadata = turnwire_core::Fields::default();
                 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use turnwire_agent::Halt;
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Error, ErrorKind, Event, EventKind, FinishedReason, ReplyError, Seq};
 use turnwire_log::store::{Lines, Producer};
 use turnwire_log::{Pushed, Session, Tx};
@@ -85,12 +85,12 @@ impl Writing {
             let message = format!("{}: {refused}", event.kind.type_name());
             return Err(Error::new(ErrorKind::NotAnEvent, message));
         }
-        let is_own = event.kind.is_part_of_reply() && !event.is_of_sub_agent();
+        let is_own = event.kind.is_part_of_reply() && !event.is_from_sub_agent();
         if is_own && self.own.is_none() {
             let theirs = event.reply_id.to_string();
             // A provider that gives no id gets the same one every time.
             let no_id = theirs.is_empty() || theirs == NO_ID && !WIRES.contains(&self.wire.name);
-            let stream = || if no_id { System.id() } else { theirs.clone() };
+            let stream = || if no_id { SystemStamp.id() } else { theirs.clone() };
             let ours = self.given_id.clone().unwrap_or_else(stream);
             self.own = Some((theirs, ours));
         }

@@ -10,7 +10,7 @@ use crate::turns::answers;
 use std::collections::HashSet;
 use std::sync::Arc;
 use turnwire_core::event::{ExternalExecutionResult, Hint};
-use turnwire_core::stamp::{Stamp, System};
+use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
 use turnwire_log::store::{Lines, MessageQuery};
 use turnwire_log::{PendingCalls, Session, Snapshot};
@@ -144,7 +144,7 @@ fn hint(request: &Request, asked: &Asked, reply: &str) -> ApiResult<Option<Event
         )
     })?;
     let hint = Payload::Parts(said.iter().flat_map(Msg::content).filter_map(part).collect());
-    let block_id = System.id();
+    let block_id = SystemStamp.id();
     let hint = Hint { block_id, source: Some("user".to_owned()), hint };
     Ok(Some(Event::new(reply.to_owned(), hint)))
 }

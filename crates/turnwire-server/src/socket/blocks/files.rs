@@ -11,7 +11,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::links;
 use serde_json::{Map, Value, json};
 use turnwire_core::event::{Custom, CustomValue, ReplyEnd, ReplyStart};
-use turnwire_core::stamp::System;
+use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError};
 use turnwire_log::store::SessionKey;
 use turnwire_wires::blocks::Chat;
@@ -119,7 +119,7 @@ impl Desk {
     ) {
         shown.frames.clear();
         for kind in kinds {
-            let event = Event::new(place.reply_id.to_owned(), kind).stamped(&System);
+            let event = Event::new(place.reply_id.to_owned(), kind).stamped(&SystemStamp);
             shown.encoder.event(&event, &mut shown.frames);
         }
         for (_, frame) in shown.frames.iter() {

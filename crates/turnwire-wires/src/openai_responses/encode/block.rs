@@ -138,7 +138,7 @@ impl Block {
     pub(super) fn item(&self, text: &str, status: &'static str) -> Option<Json> {
         let id = &self.item_id;
         match &self.kind {
-            Kind::Text => Json::of(&shape::Message {
+            Kind::Text => Json::from_value(&shape::Message {
                 content: vec![Part::text(text, &self.extra)],
                 phase: self.extra.raw("phase"),
                 structured_output: self.is_structured,
@@ -149,7 +149,7 @@ impl Block {
             Kind::Thinking => None,
             Kind::Call { name, .. } => {
                 let input = self.input(text);
-                Json::of(&shape::ToolCall {
+                Json::from_value(&shape::ToolCall {
                     id,
                     r#type: self.call_type(),
                     status,
@@ -169,7 +169,7 @@ impl Block {
                     output_format: format.unwrap_or_default(),
                     result: text,
                 };
-                Json::of(&image).ok()
+                Json::from_value(&image).ok()
             }
             Kind::Item(item) => Some(item.clone()),
         }
@@ -180,7 +180,7 @@ impl Block {
         let item = match &self.kind {
             Kind::Thinking => {
                 let summary = vec![Part::summary(&self.text)];
-                Json::of(&shape::Reasoning {
+                Json::from_value(&shape::Reasoning {
                     id: &self.item_id,
                     r#type: "reasoning",
                     summary,
@@ -190,7 +190,7 @@ impl Block {
             }
             _ => self.item(&self.text, "incomplete"),
         };
-        let mut fields: Fields = item.and_then(|item| item.to().ok()).unwrap_or_default();
+        let mut fields: Fields = item.and_then(|item| item.parse_as().ok()).unwrap_or_default();
         fields.insert("status", "incomplete");
         fields.insert("discarded", true);
         fields
@@ -203,11 +203,11 @@ impl Block {
         let mut put = Put { number, out };
         if self.part == 0 {
             let item = match &self.kind {
-                Kind::Text => Json::of(&shape::Message {
+                Kind::Text => Json::from_value(&shape::Message {
                     structured_output: self.is_structured,
                     ..shape::Message::new(id, "in_progress")
                 }),
-                Kind::Thinking => Json::of(&shape::Reasoning {
+                Kind::Thinking => Json::from_value(&shape::Reasoning {
                     id,
                     r#type: "reasoning",
                     summary: Vec::new(),

@@ -11,7 +11,7 @@ impl Renderer {
         if let Some((style, text)) = ended(end) {
             self.aside(style, &text);
         }
-        if event.is_of_sub_agent() {
+        if event.is_from_sub_agent() {
             self.page.row(Style::DIM, "└");
             self.status = Some("going on".to_owned());
             return;

@@ -167,7 +167,7 @@ fn schema(body: &mut Fields) -> ApiResult<Option<Json>> {
     let Some(mut text) = take::<Fields>(body, "text")? else { return Ok(None) };
     let format: Option<Format> = take(&mut text, "format")?;
     if !text.is_empty() {
-        body.insert("text", Json::of(&text).map_err(ApiError::internal)?);
+        body.insert("text", Json::from_value(&text).map_err(ApiError::internal)?);
     }
     let Some(format) = format else { return Ok(None) };
     match (&*format.r#type, format.schema) {
