@@ -187,7 +187,7 @@ fn on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled() {
                 publish(&session, end).await;
             }
             for wire in Wire::all().filter(|wire| wire.can_encode()) {
-                if wire.resume != turnwire_wires::registry::Resume::Tail {
+                if wire.resume != turnwire_wires::registry::ResumeMode::Tail {
                     continue;
                 }
                 let shape = Shape { merge: Merge::Nothing, ..Shape::sse(wire) };

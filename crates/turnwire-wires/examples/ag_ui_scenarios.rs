@@ -19,8 +19,8 @@ use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use turnwire_core::{Event, EventKind, Folder, Msg, ToolCall, coalesce};
 use turnwire_testkit::{Rng, reply, stream, values};
-use turnwire_wires::ag_ui::{RunInput, Waiting, ends_run};
-use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
+use turnwire_wires::ag_ui::{RunInput, PendingReply, ends_run};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 fn main() -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -66,10 +66,10 @@ fn main() -> io::Result<()> {
 
 fn encoder(run_id: &str) -> Result<Box<dyn Encode>, String> {
     let wire = Wire::named("ag-ui").ok_or("there is no wire ag-ui")?;
-    let encoding = Encoding {
+    let encoding = EncoderOptions {
         session_id: Some("t".to_owned()),
         run_id: Some(run_id.to_owned()),
-        ..Encoding::default()
+        ..EncoderOptions::default()
     };
     wire.encoder(&encoding).map_err(|error| error.to_string())
 }
@@ -154,7 +154,7 @@ fn resumed(scenario: &Scenario, at: usize, merge: bool) -> Result<Vec<String>, S
     let merged: Vec<Event<'static>> =
         if merge { coalesce(before.to_vec()).collect() } else { before.to_vec() };
     for event in &merged {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
         folder.push(event).map_err(|error| error.to_string())?;
     }
     frames.clear();
@@ -169,7 +169,7 @@ fn resumed(scenario: &Scenario, at: usize, merge: bool) -> Result<Vec<String>, S
 fn tail(mut encoder: Box<dyn Encode>, events: &[Event<'_>], mut bodies: Bodies) -> Vec<String> {
     let mut frames = Frames::default();
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
         bodies.take(&mut frames);
     }
     encoder.end(&mut frames);
@@ -186,12 +186,12 @@ fn read(text: &str) -> Result<Value, String> {
         let each = messages.iter().map(|msg| serde_json::from_str(&msg.to_json()));
         each.collect::<Result<_, _>>().map_err(|error| error.to_string())
     };
-    let events = |waiting: Waiting<'_>| -> Result<Vec<Value>, String> {
+    let events = |waiting: PendingReply<'_>| -> Result<Vec<Value>, String> {
         let answers = input.answers(&[waiting]).map_err(text_of)?;
         let each = answers.events.iter().map(|event| serde_json::from_str(&event.to_json()));
         each.collect::<Result<_, _>>().map_err(|error| error.to_string())
     };
-    let waiting = Waiting { reply_id: "r", agent: None, confirm: &confirm, external: &[] };
+    let waiting = PendingReply { reply_id: "r", agent: None, confirm: &confirm, external: &[] };
     Ok(json!({
         "thread": input.thread_id,
         "run": input.run_id,
@@ -199,6 +199,6 @@ fn read(text: &str) -> Result<Value, String> {
         "history": values(input.history().map_err(text_of)?)?,
         "new": values(input.new_messages(|id| id == "u").map_err(text_of)?)?,
         "decisions": events(waiting)?,
-        "results": events(Waiting { confirm: &[], external: &external, ..waiting })?,
+        "results": events(PendingReply { confirm: &[], external: &external, ..waiting })?,
     }))
 }

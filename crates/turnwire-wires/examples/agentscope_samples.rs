@@ -12,7 +12,7 @@ use turnwire_core::event::{
 };
 use turnwire_core::{DataBlock, Event, EventKind, Fields, Source, ToolResultState};
 use turnwire_testkit::{Rng, values};
-use turnwire_wires::{Encoding, Frames, Wire, agentscope};
+use turnwire_wires::{EncoderOptions, Frames, Wire, agentscope};
 
 fn main() -> io::Result<()> {
     let usage = || io::Error::other("usage: agentscope_samples SEED COUNT [data]");
@@ -71,12 +71,12 @@ fn data_reply(rng: &mut Rng) -> io::Result<String> {
     events.push(event(ReplyEnd::default()));
 
     let wire = Wire::named("agentscope").ok_or_else(|| io::Error::other("no such wire"))?;
-    let mut encoder = wire.encoder(&Encoding::default()).map_err(io::Error::other)?;
+    let mut encoder = wire.encoder(&EncoderOptions::default()).map_err(io::Error::other)?;
     let mut frames = Frames::default();
     for (number, mut event) in (1..).zip(events) {
         event.id = format!("e{number}").into();
         event.created_at = format!("2026-01-01T00:00:00.{number:06}").into();
-        encoder.event(&event, &mut frames);
+        encoder.encode(&event, &mut frames);
     }
     let lines: Vec<&str> = frames.iter().map(|(_, text)| text).collect();
     let lines = lines.join(",");

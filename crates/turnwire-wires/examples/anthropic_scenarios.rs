@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use turnwire_core::Event;
-use turnwire_wires::{Encoding, Frames, Wire, sse};
+use turnwire_wires::{EncoderOptions, Frames, Wire, sse};
 
 fn main() -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -18,13 +18,13 @@ fn main() -> io::Result<()> {
 /// The body of the response to a client that asked for the model `friday-1`.
 fn served(events: &[Value]) -> io::Result<String> {
     let wire = Wire::named("anthropic").ok_or_else(|| io::Error::other("no such wire"))?;
-    let encoding = Encoding { model: Some("friday-1".to_owned()), ..Encoding::default() };
+    let encoding = EncoderOptions { model: Some("friday-1".to_owned()), ..EncoderOptions::default() };
     let mut encoder = wire.encoder(&encoding).map_err(io::Error::other)?;
     let (mut frames, mut body) = (Frames::default(), String::new());
-    sse::comment("ok", &mut body);
+    sse::write_comment("ok", &mut body);
     for event in events {
         let text = event.to_string();
-        encoder.event(&Event::from_json(&text).map_err(io::Error::other)?, &mut frames);
+        encoder.encode(&Event::from_json(&text).map_err(io::Error::other)?, &mut frames);
         sse::write(&frames, None, &mut body);
         frames.clear();
     }

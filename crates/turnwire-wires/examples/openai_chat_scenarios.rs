@@ -14,7 +14,7 @@ use turnwire_core::{
     ErrorType, Event, EventKind, Fields, FinishedReason, Json, ReplyError, ToolCall, ToolResult,
     ToolResultState,
 };
-use turnwire_wires::{Encoding, Frames, Wire, sse};
+use turnwire_wires::{EncoderOptions, Frames, Wire, sse};
 
 const REPLY: &str = "chatcmpl-1";
 
@@ -243,14 +243,14 @@ impl Turn {
         let mut body = String::new();
         let mut frames = Frames::default();
         let Some(wire) = Wire::named("openai-chat") else { return body };
-        let Ok(mut encoder) = wire.encoder(&Encoding { usage: true, ..Encoding::default() }) else {
+        let Ok(mut encoder) = wire.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() }) else {
             return body;
         };
         for event in &self.events {
-            encoder.event(event, &mut frames);
+            encoder.encode(event, &mut frames);
         }
         encoder.end(&mut frames);
-        if let Some(word) = wire.last_word {
+        if let Some(word) = wire.end_marker {
             frames.push_text("", word);
         }
         sse::write(&frames, None, &mut body);

@@ -15,7 +15,7 @@ use turnwire_core::{
     ErrorType, Event, EventKind, Fields, FinishedReason, HintBlock, Json, ReplyError, ToolCall,
     ToolResultState,
 };
-use turnwire_wires::{Encoding, Frames, Wire, sse};
+use turnwire_wires::{EncoderOptions, Frames, Wire, sse};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::stdout().lock();
@@ -38,10 +38,10 @@ struct Scenario {
 
 fn body(events: &[Event<'_>]) -> Result<String, Box<dyn std::error::Error>> {
     let wire = Wire::named("openai-responses").ok_or("the wire is missing")?;
-    let mut encoder = wire.encoder(&Encoding::default())?;
+    let mut encoder = wire.encoder(&EncoderOptions::default())?;
     let (mut frames, mut body) = (Frames::default(), String::new());
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     encoder.end(&mut frames);
     sse::write(&frames, None, &mut body);

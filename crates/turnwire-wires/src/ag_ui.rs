@@ -45,15 +45,15 @@ mod run;
 mod shown;
 mod turn;
 
-pub use request::{Answer, Answers, Comparison, Context, Difference, RunInput, Waiting};
+pub use request::{Answer, Answers, HistoryComparison, Context, HistoryDifference, RunInput, PendingReply};
 
 use crate::loss::Loss;
-use crate::registry::{Messages, Resume, Wire};
+use crate::registry::{MessageCodec, ResumeMode, Wire};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "ag-ui",
     about: "AG-UI 1.0: what its clients ask, and runs as server-sent events",
-    request_in: Some("RunAgentInput"),
+    client_request: Some("RunAgentInput"),
     // What no client can read from the stream. Messages by themselves lose nothing.
     stream_losses: &[
         Loss::Times,
@@ -64,10 +64,10 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultNames,
         Loss::ResultParts,
     ],
-    resume: Resume::Snapshot,
+    resume: ResumeMode::Snapshot,
     encode: Some(|encoding| Box::new(encode::Encoder::new(encoding))),
-    messages: Some(Messages { decode: read::read, encode: message::write_all }),
-    ..Wire::NONE
+    messages: Some(MessageCodec { decode: read::read_messages, encode: message::write_messages }),
+    ..Wire::EMPTY
 };
 
 /// Whether a frame of this wire ends a run: then nothing more belongs into the same answer.

@@ -26,90 +26,90 @@
 mod groups;
 mod strict;
 
-use crate::registry::{Messages, Wire};
-use crate::stream::{Decode, Encode, Frames, Sink};
+use crate::registry::{MessageCodec, Wire};
+use crate::stream::{Decode, Encode, Frames, EventSink};
 use crate::turnwire::{older, read_messages};
-use groups::{Groups, Now};
+use groups::{Base64Groups, Regrouped};
 use turnwire_core::event::{Chunk, Custom, CustomValue};
 use turnwire_core::{Event, EventKind, Json, Msg, Result};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "agentscope",
     about: "exactly what the AgentScope 2.x packages accept",
-    interleaves: true,
-    decode: Some(|_| Box::new(Reader)),
-    encode: Some(|_| Box::new(Writer::default())),
-    messages: Some(Messages {
+    interleaves_replies: true,
+    decode: Some(|_| Box::new(EventDecoder)),
+    encode: Some(|_| Box::new(EventEncoder::default())),
+    messages: Some(MessageCodec {
         decode: |text| read_messages(text, decode_message),
         encode: |messages| {
             messages.iter().filter_map(|msg| Json::parse(&encode_message(msg)).ok()).collect()
         },
     }),
-    ..Wire::NONE
+    ..Wire::EMPTY
 };
 
-struct Reader;
+struct EventDecoder;
 
-impl Decode for Reader {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+impl Decode for EventDecoder {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         if text == "[DONE]" {
             return Ok(());
         }
         let event = older::read_event(text)?;
-        if !is_rest(&event) {
-            out(original(event));
+        if !is_flushed_delta(&event) {
+            out(restore_original(event));
         }
         Ok(())
     }
 
-    fn reply_of(&self, text: &str) -> Option<String> {
-        older::reply_id(text)
+    fn find_reply_id(&self, text: &str) -> Option<String> {
+        older::find_reply_id(text)
     }
 }
 
 #[derive(Default)]
-struct Writer {
-    groups: Groups,
+struct EventEncoder {
+    groups: Base64Groups,
 }
 
-impl Encode for Writer {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
-        for mut rest in self.groups.due(event) {
-            strict::event(&mut rest);
-            rest.rest.insert(ORIGINAL, serde_json::Value::Null);
+impl Encode for EventEncoder {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
+        for mut rest in self.groups.flush_before(event) {
+            strict::restrict_event(&mut rest);
+            rest.rest.insert(ORIGINAL_FIELD, serde_json::Value::Null);
             out.push("", &rest);
         }
         let now = match &event.kind {
-            EventKind::DataBlockDelta(delta) => self.groups.block(&event.reply_id, delta),
-            EventKind::ToolResultDataDelta(delta) => self.groups.result(&event.reply_id, delta),
-            _ => Now::Same,
+            EventKind::DataBlockDelta(delta) => self.groups.regroup_block_delta(&event.reply_id, delta),
+            EventKind::ToolResultDataDelta(delta) => self.groups.regroup_result_delta(&event.reply_id, delta),
+            _ => Regrouped::Unchanged,
         };
         match now {
-            Now::Same if is_accepted(event) => out.push("", event),
-            Now::Same => out.push("", &accepted(event, None)),
-            Now::Changed(data) => out.push("", &accepted(event, Some(data))),
+            Regrouped::Unchanged if is_accepted(event) => out.push("", event),
+            Regrouped::Unchanged => out.push("", &to_accepted(event, None)),
+            Regrouped::Changed(data) => out.push("", &to_accepted(event, Some(data))),
         }
     }
 }
 
 /// The field in which the original of something that was changed travels.
-const ORIGINAL: &str = "turnwire";
+const ORIGINAL_FIELD: &str = "turnwire";
 
 /// Writes an event as AgentScope accepts it. Its fold takes data deltas only if none is cut inside a
 /// group of base64; a stream's encoder sees to that.
 pub fn encode_event(event: &Event<'_>) -> String {
-    if is_accepted(event) { event.to_json() } else { accepted(event, None).to_json() }
+    if is_accepted(event) { event.to_json() } else { to_accepted(event, None).to_json() }
 }
 
 /// Reads an event that AgentScope, or [`encode_event`], has written.
 pub fn decode_event(text: &str) -> Result<Event<'_>> {
-    older::read_event(text).map(original)
+    older::read_event(text).map(restore_original)
 }
 
 /// Whether the event can go out as it is, as far as its kind tells: nearly every event of a stream
 /// can.
 fn is_accepted(event: &Event<'_>) -> bool {
-    event.rest.raw(ORIGINAL).is_none()
+    event.rest.raw(ORIGINAL_FIELD).is_none()
         && match &event.kind {
             EventKind::ModelCallStart(_)
             | EventKind::TextBlockStart(_)
@@ -138,8 +138,8 @@ fn is_accepted(event: &Event<'_>) -> bool {
 
 /// The event as AgentScope accepts it, with its original where that is another; `data` replaces the
 /// base64 of a delta.
-fn accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
-    if !is_theirs(&event.kind) {
+fn to_accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
+    if !is_agentscope_kind(&event.kind) {
         return as_custom(event);
     }
     let mut strict = event.clone().into_owned();
@@ -151,18 +151,18 @@ fn accepted(event: &Event<'_>, data: Option<String>) -> Event<'static> {
             _ => {}
         }
     }
-    strict::event(&mut strict);
+    strict::restrict_event(&mut strict);
     if (strict != *event || reads_as_another(event))
         && let Ok(original) = Json::from_value(event)
     {
-        strict.rest.insert(ORIGINAL, original);
+        strict.rest.insert(ORIGINAL_FIELD, original);
     }
     strict
 }
 
 /// What an event of a stream stands for.
-fn original(event: Event<'_>) -> Event<'_> {
-    let original = match (event.rest.raw(ORIGINAL), &event.kind) {
+fn restore_original(event: Event<'_>) -> Event<'_> {
+    let original = match (event.rest.raw(ORIGINAL_FIELD), &event.kind) {
         (Some(original), _) => Some(original.text()),
         (None, EventKind::Custom(custom)) => from_custom(custom),
         (None, _) => None,
@@ -176,20 +176,20 @@ fn original(event: Event<'_>) -> Event<'_> {
 
 /// Whether this is the rest of a block's base64 that the encoder wrote: the deltas before it, as they
 /// were, have it already.
-fn is_rest(event: &Event<'_>) -> bool {
+fn is_flushed_delta(event: &Event<'_>) -> bool {
     matches!(event.kind, EventKind::DataBlockDelta(_) | EventKind::ToolResultDataDelta(_))
-        && event.rest.raw(ORIGINAL).is_some_and(Json::is_null)
+        && event.rest.raw(ORIGINAL_FIELD).is_some_and(Json::is_null)
 }
 
 /// Writes a message as AgentScope accepts it.
 pub fn encode_message(msg: &Msg) -> String {
-    let Ok(strict) = strict::message(msg) else { return msg.to_json() };
-    if strict == *msg && msg.rest().raw(ORIGINAL).is_none() {
+    let Ok(strict) = strict::restrict_message(msg) else { return msg.to_json() };
+    if strict == *msg && msg.rest().raw(ORIGINAL_FIELD).is_none() {
         return msg.to_json();
     }
     let mut rest = strict.rest().clone();
     if let Ok(original) = Json::from_value(msg) {
-        rest.insert(ORIGINAL, original);
+        rest.insert(ORIGINAL_FIELD, original);
     }
     // The role rules were checked with the same content.
     strict.to_builder().rest(rest).build().unwrap_or(strict).to_json()
@@ -198,12 +198,12 @@ pub fn encode_message(msg: &Msg) -> String {
 /// Reads a message that AgentScope, or [`encode_message`], has written.
 pub fn decode_message(text: &str) -> Result<Msg> {
     let msg = Msg::from_json(text)?;
-    let original = msg.rest().raw(ORIGINAL).and_then(|json| Msg::from_json(json.text()).ok());
+    let original = msg.rest().raw(ORIGINAL_FIELD).and_then(|json| Msg::from_json(json.text()).ok());
     Ok(original.unwrap_or(msg))
 }
 
 /// Whether AgentScope has events of this kind.
-fn is_theirs(kind: &EventKind<'_>) -> bool {
+fn is_agentscope_kind(kind: &EventKind<'_>) -> bool {
     matches!(
         kind,
         EventKind::ReplyStart(_)
@@ -244,7 +244,7 @@ fn reads_as_another(event: &Event<'_>) -> bool {
         EventKind::Custom(custom) => from_custom(custom).is_some(),
         _ => false,
     };
-    is_like_ours || event.rest.raw(ORIGINAL).is_some()
+    is_like_ours || event.rest.raw(ORIGINAL_FIELD).is_some()
 }
 
 fn as_custom(event: &Event<'_>) -> Event<'static> {
@@ -265,5 +265,5 @@ fn from_custom(custom: &Custom) -> Option<&str> {
     let text = custom.value.0.text();
     let inner = Event::from_json(text).ok()?;
     let word = inner.kind.type_name();
-    (!is_theirs(&inner.kind) && word.to_lowercase() == custom.name).then_some(text)
+    (!is_agentscope_kind(&inner.kind) && word.to_lowercase() == custom.name).then_some(text)
 }

@@ -49,68 +49,68 @@ pub use message::{
     confirm_results, decode_message, encode_message, join_tool_messages, with_confirm_results,
 };
 
-use crate::registry::{Messages, Wire};
-use crate::stream::{Decode, Encode, Frames, Sink};
+use crate::registry::{MessageCodec, Wire};
+use crate::stream::{Decode, Encode, Frames, EventSink};
 use crate::turnwire::read_messages;
-use track::Track;
+use track::OpenReplies;
 use turnwire_core::{Event, Fields, Json, Result};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "agentscope-java",
     about: "AgentScope for Java 2.x; reads messages of 1.x",
-    interleaves: true,
+    interleaves_replies: true,
     decode: Some(|decoding| {
-        Box::new(Reader { track: Track::within(decoding.reply_id.as_deref()) })
+        Box::new(EventDecoder { track: OpenReplies::within(decoding.reply_id.as_deref()) })
     }),
-    encode: Some(|_| Box::new(Writer::default())),
-    messages: Some(Messages {
+    encode: Some(|_| Box::new(EventEncoder::default())),
+    messages: Some(MessageCodec {
         decode: |text| read_messages(text, decode_message),
         encode: |messages| {
             messages.iter().filter_map(|msg| Json::parse(&encode_message(msg)).ok()).collect()
         },
     }),
-    ..Wire::NONE
+    ..Wire::EMPTY
 };
 
 /// The field of ours for what we have no place for.
-const KEPT: &str = "java";
+const KEPT_FIELD: &str = "java";
 
-struct Reader {
-    track: Track,
+struct EventDecoder {
+    track: OpenReplies,
 }
 
-impl Decode for Reader {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
-        if text == "[DONE]" || quick::read(text, &self.track, out) {
+impl Decode for EventDecoder {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
+        if text == "[DONE]" || quick::read_delta(text, &self.track, out) {
             return Ok(());
         }
         let java: Fields = quick::parse(text)?;
         let event = event::decode(java, &self.track)?;
-        self.track.event(&event);
+        self.track.apply_event(&event);
         out(event);
         Ok(())
     }
 
-    fn reply_of(&self, text: &str) -> Option<String> {
+    fn find_reply_id(&self, text: &str) -> Option<String> {
         let java: Fields = quick::parse(text).ok()?;
         let own: String = java.get("replyId").ok()??;
         let path: Option<String> = java.get("source").ok().flatten();
-        Some(self.track.outer(path.as_deref(), &own).into_owned())
+        Some(self.track.outer_reply_id(path.as_deref(), &own).into_owned())
     }
 }
 
 #[derive(Default)]
-struct Writer {
-    track: Track,
+struct EventEncoder {
+    track: OpenReplies,
 }
 
-impl Encode for Writer {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+impl Encode for EventEncoder {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         let written =
-            straight::write(event, &self.track, out) || quick::write(event, &self.track, out);
+            straight::write_event(event, &self.track, out) || quick::write_delta(event, &self.track, out);
         if !written {
             out.push("", &event::encode(event, &self.track));
         }
-        self.track.event(event);
+        self.track.apply_event(event);
     }
 }

@@ -57,17 +57,17 @@ mod step;
 mod subagents;
 mod tool;
 
-pub use request::{ChatRequest, Continued, Pending, Trigger};
+pub use request::{ChatRequest, ContinuedMessage, PendingReply, Trigger};
 
 use crate::loss::Loss;
-use crate::registry::{Messages, Resume, Wire};
+use crate::registry::{MessageCodec, ResumeMode, Wire};
 
 const NAME: &str = "ai-sdk";
 
 pub(crate) static WIRE: Wire = Wire {
     name: NAME,
     about: "the AI SDK's UI messages and UI message stream v1",
-    request_in: Some("chat request"),
+    client_request: Some("chat request"),
     stream_losses: &[
         Loss::UnknownFields,
         Loss::Times,
@@ -81,9 +81,9 @@ pub(crate) static WIRE: Wire = Wire {
         // They are parts of the main message.
         Loss::SubAgents,
     ],
-    resume: Resume::Replay,
-    last_word: Some("[DONE]"),
+    resume: ResumeMode::Replay,
+    end_marker: Some("[DONE]"),
     encode: Some(|_| Box::new(encode::Encoder::default())),
-    messages: Some(Messages { decode: message::decode, encode: message::encode }),
-    ..Wire::NONE
+    messages: Some(MessageCodec { decode: message::decode_messages, encode: message::encode_messages }),
+    ..Wire::EMPTY
 };

@@ -42,7 +42,7 @@ mod schema;
 mod whole;
 
 use crate::loss::Loss;
-use crate::registry::{Messages, Resume, Wire};
+use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured;
 
 pub use asked::read as read_request;
@@ -106,10 +106,10 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultMetadata,
     ],
     // A client of this protocol has no way to come back.
-    resume: Resume::Replay,
+    resume: ResumeMode::Replay,
     decode: Some(|decoding| Box::new(decode::Decoding::new(decoding))),
-    encode: Some(|encoding| structured::encoder(encoding, encode::Encoding::new(encoding))),
-    messages: Some(Messages { decode: message::decode, encode: message::encode }),
-    request: Some(|request| Ok(request::body(request))),
-    ..Wire::NONE
+    encode: Some(|encoding| structured::wrap_encoder(encoding, encode::Encoding::new(encoding))),
+    messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
+    model_request: Some(|request| Ok(request::body(request))),
+    ..Wire::EMPTY
 };

@@ -87,23 +87,23 @@ mod reply;
 mod request;
 mod words;
 
-pub use approval::{ActionRequest, Approval, ApprovalKey, Asked, Decision, ReviewConfig, Verdict};
+pub use approval::{ActionRequest, Approval, ApprovalKey, ApprovalDetails, Decision, ReviewConfig, Verdict};
 pub use message::HistoryEncoder;
 pub use request::{
-    Answer, Chat, Command, ContentUrl, History, Incoming, PendingApproval, Reply, Status,
-    Subscription,
+    ServerAnswer, Chat, Command, ContentUrl, History, IncomingCommand, PendingApproval, AnswerFrame, Status,
+    SubscriptionStatus,
 };
 pub use words::{
     APPROVAL_SECONDS, FAILED, FAILED_FOR_NOW, RAW_INPUT, RESULT_CHARACTERS, USER_STOPPED,
 };
 
 use crate::loss::Loss;
-use crate::registry::{Messages, Wire};
+use crate::registry::{MessageCodec, Wire};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "blocks",
     about: "the content-block stream over WebSocket, its commands and its history",
-    request_in: Some("commands"),
+    client_request: Some("commands"),
     stream_losses: &[
         Loss::Times,
         Loss::UnknownFields,
@@ -132,21 +132,21 @@ pub(crate) static WIRE: Wire = Wire {
     ],
     decode: Some(|decoding| Box::new(decode::Decoder::new(decoding))),
     encode: Some(|encoding| Box::new(encode::Encoder::new(encoding))),
-    messages: Some(Messages { decode: message::decode, encode: message::encode }),
-    ..Wire::NONE
+    messages: Some(MessageCodec { decode: message::decode_messages, encode: message::encode_messages }),
+    ..Wire::EMPTY
 };
 
 /// The block, and the custom event, that tell how far a turn's files are.
-const FILES: &str = "file_processing";
+const FILE_PROCESSING: &str = "file_processing";
 /// Calls that the client executes.
-const EXTERNAL: &str = "external_execution_request";
+const EXTERNAL_EXECUTION: &str = "external_execution_request";
 /// A block of an unknown type that would be taken for one of the protocol's.
-const WRAPPED: &str = "block";
+const WRAPPED_BLOCK: &str = "block";
 /// What the name of a custom event begins with that is a frame as it came.
-const VERBATIM: &str = "blocks:";
+const VERBATIM_PREFIX: &str = "blocks:";
 
 /// Types of blocks that mean something here.
-const RESERVED: &[&str] = &[
+const RESERVED_BLOCK_TYPES: &[&str] = &[
     "text",
     "thinking",
     "tool_use",
@@ -157,9 +157,9 @@ const RESERVED: &[&str] = &[
     "hint",
     "terminal_user_stopped",
     "terminal_error",
-    FILES,
-    EXTERNAL,
-    WRAPPED,
+    FILE_PROCESSING,
+    EXTERNAL_EXECUTION,
+    WRAPPED_BLOCK,
 ];
 
 /// Writes a frame with the token of the event that it was made from, which the last of an event's

@@ -46,13 +46,13 @@ impl std::error::Error for BadFrame {}
 
 /// Cuts a body into frames.
 #[derive(Debug)]
-pub struct Body {
+pub struct FrameReader {
     limit: usize,
-    form: Form,
+    format: BodyFormat,
     /// The line being read, from 1.
     line: u64,
     /// The beginning of a line whose end has not come yet.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
     /// The line being read is beyond the limit: the rest of it is passed over.
     too_long: bool,
     /// The last byte was a carriage return: a line feed now belongs to it.
@@ -61,14 +61,14 @@ pub struct Body {
 }
 
 /// Room for what may stand in front of a value: a byte order mark and `data: `.
-const FIELD: usize = 16;
+const MAX_FIELD_PREFIX: usize = 16;
 /// How much of a line that is too long tells what form the body has.
-const HEAD: usize = 8;
+const HEAD_BYTES: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum BodyFormat {
     /// No line with anything on it has come yet.
-    NotSeen,
+    Unknown,
     Lines,
     Sse,
 }
@@ -82,21 +82,21 @@ struct SseEvent {
     too_long: bool,
 }
 
-impl Default for Body {
+impl Default for FrameReader {
     /// Frames of up to 64 MiB: a large image in one piece.
     fn default() -> Self {
         Self::with_limit(64 << 20)
     }
 }
 
-impl Body {
+impl FrameReader {
     /// Frames of up to `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self {
             limit,
-            form: Form::NotSeen,
+            format: BodyFormat::Unknown,
             line: 1,
-            begun: Vec::new(),
+            partial_line: Vec::new(),
             too_long: false,
             after_return: false,
             event: SseEvent::default(),
@@ -121,73 +121,73 @@ impl Body {
                     None => self.after_return = bytes.is_empty(),
                 }
             }
-            if self.begun.is_empty() {
-                self.one_line(line, each);
+            if self.partial_line.is_empty() {
+                self.read_line(line, each);
             } else {
-                self.keep(line);
-                let whole = std::mem::take(&mut self.begun);
-                self.one_line(&whole, each);
-                self.begun = whole;
-                self.begun.clear();
+                self.buffer_line(line);
+                let whole = std::mem::take(&mut self.partial_line);
+                self.read_line(&whole, each);
+                self.partial_line = whole;
+                self.partial_line.clear();
             }
             self.too_long = false;
             self.line += 1;
         }
-        self.keep(bytes);
+        self.buffer_line(bytes);
     }
 
     /// There is no more: hands on what is left.
     pub fn end(&mut self, each: &mut impl FnMut(Frame<'_>)) {
-        if !self.begun.is_empty() || self.too_long {
-            let rest = std::mem::take(&mut self.begun);
-            self.one_line(&rest, each);
+        if !self.partial_line.is_empty() || self.too_long {
+            let rest = std::mem::take(&mut self.partial_line);
+            self.read_line(&rest, each);
         }
-        self.dispatch(each);
+        self.finish_sse_event(each);
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn buffer_line(&mut self, bytes: &[u8]) {
         if self.too_long {
             return;
         }
-        self.too_long = self.begun.len() + bytes.len() > self.limit.saturating_add(FIELD);
+        self.too_long = self.partial_line.len() + bytes.len() > self.limit.saturating_add(MAX_FIELD_PREFIX);
         // Of a line that is too long its beginning is enough: it tells what form the body has.
-        let room = if self.too_long { FIELD.saturating_sub(self.begun.len()) } else { usize::MAX };
-        self.begun.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        let room = if self.too_long { MAX_FIELD_PREFIX.saturating_sub(self.partial_line.len()) } else { usize::MAX };
+        self.partial_line.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         if self.too_long {
-            self.begun.truncate(FIELD);
+            self.partial_line.truncate(MAX_FIELD_PREFIX);
         }
     }
 
-    fn one_line(&mut self, mut line: &[u8], each: &mut impl FnMut(Frame<'_>)) {
-        self.too_long |= line.len() > self.limit.saturating_add(FIELD);
+    fn read_line(&mut self, mut line: &[u8], each: &mut impl FnMut(Frame<'_>)) {
+        self.too_long |= line.len() > self.limit.saturating_add(MAX_FIELD_PREFIX);
         if self.line == 1 {
             line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         }
-        if self.form == Form::NotSeen {
-            self.form = match self.too_long {
-                false => form_of(line),
-                true if form_of(line.get(..HEAD).unwrap_or(line)) == Form::Sse => Form::Sse,
-                true => Form::Lines,
+        if self.format == BodyFormat::Unknown {
+            self.format = match self.too_long {
+                false => detect_format(line),
+                true if detect_format(line.get(..HEAD_BYTES).unwrap_or(line)) == BodyFormat::Sse => BodyFormat::Sse,
+                true => BodyFormat::Lines,
             };
         }
-        match self.form {
-            Form::NotSeen => {}
-            Form::Lines if self.too_long || line.len() > self.limit => {
+        match self.format {
+            BodyFormat::Unknown => {}
+            BodyFormat::Lines if self.too_long || line.len() > self.limit => {
                 each(Frame { line: self.line, text: Err(BadFrame::TooLong(self.limit)) });
             }
-            Form::Lines if line.trim_ascii().is_empty() => {}
-            Form::Lines => each(Frame { line: self.line, text: utf8(line) }),
-            Form::Sse if self.too_long => {
+            BodyFormat::Lines if line.trim_ascii().is_empty() => {}
+            BodyFormat::Lines => each(Frame { line: self.line, text: utf8(line) }),
+            BodyFormat::Sse if self.too_long => {
                 self.event.line.get_or_insert(self.line);
                 self.event.too_long = true;
             }
-            Form::Sse if line.is_empty() => self.dispatch(each),
-            Form::Sse => self.sse_field(line),
+            BodyFormat::Sse if line.is_empty() => self.finish_sse_event(each),
+            BodyFormat::Sse => self.read_sse_field(line),
         }
     }
 
-    fn sse_field(&mut self, line: &[u8]) {
-        let (name, value) = field(line);
+    fn read_sse_field(&mut self, line: &[u8]) {
+        let (name, value) = split_field(line);
         if name != b"data" {
             return;
         }
@@ -205,7 +205,7 @@ impl Body {
         }
     }
 
-    fn dispatch(&mut self, each: &mut impl FnMut(Frame<'_>)) {
+    fn finish_sse_event(&mut self, each: &mut impl FnMut(Frame<'_>)) {
         let Some(line) = self.event.line.take() else { return };
         if std::mem::take(&mut self.event.too_long) {
             each(Frame { line, text: Err(BadFrame::TooLong(self.limit)) });
@@ -221,7 +221,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, BadFrame> {
 }
 
 /// A server-sent field's name and value; one space behind the colon is not part of the value.
-fn field(line: &[u8]) -> (&[u8], &[u8]) {
+fn split_field(line: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b':', line) {
         Some(at) => {
             let (name, value) = line.split_at(at);
@@ -232,14 +232,14 @@ fn field(line: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn form_of(line: &[u8]) -> Form {
-    let (name, _) = field(line);
+fn detect_format(line: &[u8]) -> BodyFormat {
+    let (name, _) = split_field(line);
     match name {
         // A line that begins with a colon is a comment.
-        b"" if line.starts_with(b":") => Form::Sse,
-        b"data" | b"event" | b"id" | b"retry" => Form::Sse,
-        _ if line.trim_ascii().is_empty() => Form::NotSeen,
-        _ => Form::Lines,
+        b"" if line.starts_with(b":") => BodyFormat::Sse,
+        b"data" | b"event" | b"id" | b"retry" => BodyFormat::Sse,
+        _ if line.trim_ascii().is_empty() => BodyFormat::Unknown,
+        _ => BodyFormat::Lines,
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
 
     fn frames(body: &[u8], cut: usize, limit: usize) -> Vec<(u64, Result<String, BadFrame>)> {
         let mut found = Vec::new();
-        let mut frames = Body::with_limit(limit);
+        let mut frames = FrameReader::with_limit(limit);
         let mut each = |frame: Frame<'_>| found.push((frame.line, frame.text.map(str::to_owned)));
         for piece in body.chunks(cut) {
             frames.feed(piece, &mut each);
@@ -258,7 +258,7 @@ mod tests {
         found
     }
 
-    fn every_cut(body: &[u8], expected: &[(u64, &str)]) {
+    fn assert_frames_at_every_cut(body: &[u8], expected: &[(u64, &str)]) {
         for cut in 1..=body.len().max(1) {
             let found = frames(body, cut, 1 << 20);
             let found: Vec<(u64, &str)> =
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn lines_end_in_any_of_the_three_ways_and_the_last_needs_no_end() {
-        every_cut(
+        assert_frames_at_every_cut(
             b"{\"a\":1}\n\n{\"b\":2}\r\n{\"c\":3}\r{\"d\":4}",
             &[(1, r#"{"a":1}"#), (3, r#"{"b":2}"#), (4, r#"{"c":3}"#), (5, r#"{"d":4}"#)],
         );
@@ -277,13 +277,13 @@ mod tests {
 
     #[test]
     fn a_line_feed_belongs_to_one_return_only() {
-        every_cut(b"data: 1\r\n\ndata: 2\n\n", &[(1, "1"), (3, "2")]);
-        every_cut(b"{}\r\n\n{}\r\r\n{}", &[(1, "{}"), (3, "{}"), (5, "{}")]);
+        assert_frames_at_every_cut(b"data: 1\r\n\ndata: 2\n\n", &[(1, "1"), (3, "2")]);
+        assert_frames_at_every_cut(b"{}\r\n\n{}\r\r\n{}", &[(1, "{}"), (3, "{}"), (5, "{}")]);
     }
 
     #[test]
     fn server_sent_events_join_their_data_lines_and_the_last_needs_no_blank_line() {
-        every_cut(
+        assert_frames_at_every_cut(
             b"\n: hi\r\nid: 1\r\nevent: x\r\ndata: {\"a\":\r\ndata:1}\r\n\r\ndata\n\nid: 2\n\ndata:  x",
             &[(5, "{\"a\":\n1}"), (12, " x")],
         );
@@ -291,8 +291,8 @@ mod tests {
 
     #[test]
     fn a_byte_order_mark_is_passed_over() {
-        every_cut("\u{feff}{}\n{}".as_bytes(), &[(1, "{}"), (2, "{}")]);
-        every_cut("\u{feff}data: {}\n\n".as_bytes(), &[(1, "{}")]);
+        assert_frames_at_every_cut("\u{feff}{}\n{}".as_bytes(), &[(1, "{}"), (2, "{}")]);
+        assert_frames_at_every_cut("\u{feff}data: {}\n\n".as_bytes(), &[(1, "{}")]);
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn an_empty_body_has_no_frames() {
-        every_cut(b"", &[]);
-        every_cut(b"\n\r\n \n", &[]);
+        assert_frames_at_every_cut(b"", &[]);
+        assert_frames_at_every_cut(b"\n\r\n \n", &[]);
     }
 }

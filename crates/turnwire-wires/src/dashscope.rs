@@ -26,7 +26,7 @@ mod message;
 mod request;
 
 use crate::loss::Loss;
-use crate::registry::{Messages, Wire};
+use crate::registry::{MessageCodec, Wire};
 
 const NAME: &str = "dashscope";
 
@@ -62,7 +62,7 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultParts,
     ],
     decode: Some(|decoding| Box::new(decode::Decoder::new(decoding))),
-    messages: Some(Messages { decode: message::decode, encode: message::encode }),
-    request: Some(|request| Ok(request::body(request))),
-    ..Wire::NONE
+    messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
+    model_request: Some(|request| Ok(request::body(request))),
+    ..Wire::EMPTY
 };

@@ -43,6 +43,6 @@ mod structured;
 mod turnwire;
 
 pub use loss::Loss;
-pub use registry::{CannotError, Wire};
+pub use registry::{UnsupportedError, Wire};
 pub use request::Request;
-pub use stream::{Decode, Decoded, Decoder, Decoding, Encode, Encoding, Frames, Scope};
+pub use stream::{Decode, Decoded, Decoder, DecoderOptions, Encode, EncoderOptions, Frames, StreamScope};

@@ -36,7 +36,7 @@ mod request;
 mod whole;
 
 use crate::loss::Loss;
-use crate::registry::{Messages, Resume, Wire};
+use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured;
 
 pub use asked::read as read_request;
@@ -102,13 +102,13 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultData,
     ],
     // Its clients cannot go on in the middle of an answer.
-    resume: Resume::Replay,
-    last_word: Some("[DONE]"),
+    resume: ResumeMode::Replay,
+    end_marker: Some("[DONE]"),
     decode: Some(|decoding| Box::new(decode::ChatDecoder::new(decoding))),
-    encode: Some(|encoding| structured::encoder(encoding, encode::ChatEncoder::new(encoding))),
-    messages: Some(Messages { decode: message::decode, encode: message::encode }),
-    request: Some(request::body),
-    ..Wire::NONE
+    encode: Some(|encoding| structured::wrap_encoder(encoding, encode::ChatEncoder::new(encoding))),
+    messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
+    model_request: Some(request::body),
+    ..Wire::EMPTY
 };
 
 /// The input of a call as the protocol's readers expect it: no input at all is `{}`.

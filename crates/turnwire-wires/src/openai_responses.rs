@@ -56,7 +56,7 @@ mod read;
 mod request;
 
 use crate::loss::Loss;
-use crate::registry::{Messages, Resume, Wire};
+use crate::registry::{MessageCodec, ResumeMode, Wire};
 
 /// The wire's name, in the registry and in what is kept for it.
 const NAME: &str = "openai-responses";
@@ -108,10 +108,10 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::AllResultStates,
         Loss::ResultMetadata,
     ],
-    resume: Resume::Tail,
+    resume: ResumeMode::Tail,
     decode: Some(|decoding| Box::new(decode::Responses::new(decoding))),
     encode: Some(|encoding| Box::new(encode::Responses::new(encoding))),
-    messages: Some(Messages { decode: message::decode, encode: message::encode }),
-    request: Some(request::body),
-    ..Wire::NONE
+    messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
+    model_request: Some(request::body),
+    ..Wire::EMPTY
 };

@@ -10,7 +10,7 @@
 
 use crate::loss::Loss;
 use crate::request::Request;
-use crate::stream::{Decode, Decoder, Decoding, Encode, Encoding};
+use crate::stream::{Decode, Decoder, DecoderOptions, Encode, EncoderOptions};
 use std::fmt;
 use turnwire_core::{Json, Msg, Result};
 
@@ -47,27 +47,27 @@ pub struct Wire {
     /// What its messages cannot hold, both ways.
     pub message_losses: &'static [Loss],
     /// How a client that was away goes on.
-    pub resume: Resume,
+    pub resume: ResumeMode,
     /// The word that ends its stream, behind everything else.
-    pub last_word: Option<&'static str>,
+    pub end_marker: Option<&'static str>,
     /// Whether replies of the session's own agent may grow at the same time. Elsewhere one has to end
     /// before the next begins.
-    pub interleaves: bool,
+    pub interleaves_replies: bool,
     /// What its clients send to an agent, where we read that.
-    pub request_in: Option<&'static str>,
-    pub(crate) decode: Option<NewDecode>,
-    pub(crate) encode: Option<NewEncode>,
-    pub(crate) messages: Option<Messages>,
-    pub(crate) request: Option<Ask>,
+    pub client_request: Option<&'static str>,
+    pub(crate) decode: Option<NewDecoder>,
+    pub(crate) encode: Option<NewEncoder>,
+    pub(crate) messages: Option<MessageCodec>,
+    pub(crate) model_request: Option<WriteModelRequest>,
 }
 
-type NewDecode = fn(&Decoding) -> Box<dyn Decode>;
-type NewEncode = fn(&Encoding) -> Box<dyn Encode>;
-type Ask = fn(&Request<'_>) -> Result<Json>;
+type NewDecoder = fn(&DecoderOptions) -> Box<dyn Decode>;
+type NewEncoder = fn(&EncoderOptions) -> Box<dyn Encode>;
+type WriteModelRequest = fn(&Request<'_>) -> Result<Json>;
 
 /// How a client of a protocol goes on after it was away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resume {
+pub enum ResumeMode {
     /// It gets what came after its token.
     Tail,
     /// It gets the current turn again from its start.
@@ -78,7 +78,7 @@ pub enum Resume {
 
 /// A protocol's messages, both ways.
 #[derive(Clone, Copy)]
-pub(crate) struct Messages {
+pub(crate) struct MessageCodec {
     /// Reads a list of messages, or a single one. What one of ours holds may be several of theirs.
     pub decode: fn(&str) -> Result<Vec<Msg>>,
     /// Writes messages; one of ours may become several of theirs, or none.
@@ -87,19 +87,19 @@ pub(crate) struct Messages {
 
 impl Wire {
     /// A wire that can do nothing yet: what a folder's own declaration starts from.
-    pub(crate) const NONE: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         name: "",
         about: "",
         stream_losses: &[],
         message_losses: &[],
-        resume: Resume::Tail,
-        last_word: None,
-        interleaves: false,
-        request_in: None,
+        resume: ResumeMode::Tail,
+        end_marker: None,
+        interleaves_replies: false,
+        client_request: None,
         decode: None,
         encode: None,
         messages: None,
-        request: None,
+        model_request: None,
     };
 
     /// All wires.
@@ -128,42 +128,42 @@ impl Wire {
     }
 
     /// Whether a model can be asked in it.
-    pub fn can_request(&self) -> bool {
-        self.request.is_some()
+    pub fn can_request_model(&self) -> bool {
+        self.model_request.is_some()
     }
 
     /// Reads a stream.
-    pub fn decoder(&self, decoding: &Decoding) -> Result<Decoder, CannotError> {
-        let decode = self.decode.ok_or_else(|| self.cannot("be read as a stream"))?;
-        Ok(Decoder::new(decode(decoding), decoding.limit))
+    pub fn decoder(&self, decoding: &DecoderOptions) -> Result<Decoder, UnsupportedError> {
+        let decode = self.decode.ok_or_else(|| self.unsupported("be read as a stream"))?;
+        Ok(Decoder::new(decode(decoding), decoding.max_frame_bytes))
     }
 
     /// Writes a stream.
-    pub fn encoder(&self, encoding: &Encoding) -> Result<Box<dyn Encode>, CannotError> {
-        let encode = self.encode.ok_or_else(|| self.cannot("be written as a stream"))?;
+    pub fn encoder(&self, encoding: &EncoderOptions) -> Result<Box<dyn Encode>, UnsupportedError> {
+        let encode = self.encode.ok_or_else(|| self.unsupported("be written as a stream"))?;
         Ok(encode(encoding))
     }
 
     /// Reads messages: a JSON list of them, or a single one.
-    pub fn decode_messages(&self, text: &str) -> Result<Result<Vec<Msg>>, CannotError> {
-        let messages = self.messages.ok_or_else(|| self.cannot("be read as messages"))?;
+    pub fn decode_messages(&self, text: &str) -> Result<Result<Vec<Msg>>, UnsupportedError> {
+        let messages = self.messages.ok_or_else(|| self.unsupported("be read as messages"))?;
         Ok((messages.decode)(text))
     }
 
     /// Writes messages. One of ours may become several of theirs.
-    pub fn encode_messages(&self, messages: &[Msg]) -> Result<Vec<Json>, CannotError> {
-        let wire = self.messages.ok_or_else(|| self.cannot("be written as messages"))?;
+    pub fn encode_messages(&self, messages: &[Msg]) -> Result<Vec<Json>, UnsupportedError> {
+        let wire = self.messages.ok_or_else(|| self.unsupported("be written as messages"))?;
         Ok((wire.encode)(messages))
     }
 
     /// The body of a request to a model.
-    pub fn request(&self, request: &Request<'_>) -> Result<Result<Json>, CannotError> {
-        let body = self.request.ok_or_else(|| self.cannot("be asked as a model"))?;
+    pub fn model_request(&self, request: &Request<'_>) -> Result<Result<Json>, UnsupportedError> {
+        let body = self.model_request.ok_or_else(|| self.unsupported("be asked as a model"))?;
         Ok(body(request))
     }
 
-    fn cannot(&self, what: &'static str) -> CannotError {
-        CannotError { wire: self.name, what }
+    fn unsupported(&self, what: &'static str) -> UnsupportedError {
+        UnsupportedError { wire: self.name, what }
     }
 }
 
@@ -183,15 +183,15 @@ impl Eq for Wire {}
 
 /// The wire is not made for that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CannotError {
+pub struct UnsupportedError {
     wire: &'static str,
     what: &'static str,
 }
 
-impl fmt::Display for CannotError {
+impl fmt::Display for UnsupportedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the wire {} cannot {}", self.wire, self.what)
     }
 }
 
-impl std::error::Error for CannotError {}
+impl std::error::Error for UnsupportedError {}

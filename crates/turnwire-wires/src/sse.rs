@@ -19,34 +19,34 @@ pub fn write(frames: &Frames, token: Option<&str>, out: &mut String) {
     let last = frames.len();
     for (at, (name, text)) in frames.iter().enumerate() {
         if !name.is_empty() {
-            field("event", name, out);
+            write_field("event", name, out);
         }
         if let Some(token) = token.filter(|_| at + 1 == last) {
-            field("id", token, out);
+            write_field("id", token, out);
         }
         // A frame is one line: JSON, or a word.
-        field("data", text, out);
+        write_field("data", text, out);
         out.push('\n');
     }
 }
 
 /// Writes a comment, which keeps a connection alive and which clients pass over.
-pub fn comment(text: &str, out: &mut String) {
-    field("", text, out);
+pub fn write_comment(text: &str, out: &mut String) {
+    write_field("", text, out);
     out.push('\n');
 }
 
 /// A value that were to have several lines becomes several fields: nobody can add one of his own.
-fn field(name: &str, value: &str, out: &mut String) {
+fn write_field(name: &str, value: &str, out: &mut String) {
     if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_none() {
-        return line(name, value, out);
+        return write_line(name, value, out);
     }
     for part in value.split(['\n', '\r']) {
-        line(name, part, out);
+        write_line(name, part, out);
     }
 }
 
-fn line(name: &str, value: &str, out: &mut String) {
+fn write_line(name: &str, value: &str, out: &mut String) {
     out.reserve(name.len() + value.len() + 4);
     out.push_str(name);
     out.push_str(": ");
@@ -66,7 +66,7 @@ mod tests {
         write(&frames, Some("1\nevent: x"), &mut body);
         assert_eq!(body, "id: 1\nid: event: x\ndata: a\ndata: \ndata: b\n\n");
         body.clear();
-        comment("still here\ndata: no", &mut body);
+        write_comment("still here\ndata: no", &mut body);
         assert_eq!(body, ": still here\n: data: no\n\n");
     }
 }

@@ -21,39 +21,39 @@
 //! # Ok::<(), turnwire_wires::CannotError>(())
 //! ```
 
-use crate::body::{BadFrame, Body, Frame};
+use crate::body::{BadFrame, FrameReader, Frame};
 use serde::Serialize;
 use turnwire_core::{Error, ErrorKind, Event, Result};
 
 /// Where a decoder puts the events.
-pub type Sink<'s> = dyn FnMut(Event<'_>) + 's;
+pub type EventSink<'s> = dyn FnMut(Event<'_>) + 's;
 
 /// What a protocol's stream is on its way in: a state machine over frames.
 ///
 /// A frame that cannot be read is an error, and changes nothing; the stream goes on.
 pub trait Decode: Send {
     /// Takes one frame: a JSON text, or a word such as `[DONE]`.
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()>;
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()>;
 
     /// There is no more. What is open is closed, and what has no end gets one that says so.
-    fn end(&mut self, out: &mut Sink<'_>) -> Result<()> {
+    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         let _ = out;
         Ok(())
     }
 
     /// The reply that a frame is about which could not be read.
-    fn reply_of(&self, text: &str) -> Option<String>;
+    fn find_reply_id(&self, text: &str) -> Option<String>;
 
     /// Whether the events themselves say that a stream broke off. Then the beginning of a frame at
     /// its end is no further problem.
-    fn notices_the_end(&self) -> bool {
+    fn reports_truncation(&self) -> bool {
         false
     }
 }
 
 /// What a decoder is told.
 #[derive(Debug, Clone)]
-pub struct Decoding {
+pub struct DecoderOptions {
     /// The reply that the events of a provider's stream belong to. Without it: the id that the
     /// stream gives.
     pub reply_id: Option<String>,
@@ -61,14 +61,14 @@ pub struct Decoding {
     /// streams can be parts of one reply. Without it: the id that the stream gives.
     pub block_prefix: Option<String>,
     /// What a provider's stream is.
-    pub scope: Scope,
+    pub scope: StreamScope,
     /// The most bytes that one frame may have.
-    pub limit: usize,
+    pub max_frame_bytes: usize,
 }
 
 /// What a provider's stream is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Scope {
+pub enum StreamScope {
     /// A whole reply: it gets a `REPLY_START` and a `REPLY_END`.
     #[default]
     Reply,
@@ -76,16 +76,16 @@ pub enum Scope {
     ModelCall,
 }
 
-impl Default for Decoding {
+impl Default for DecoderOptions {
     /// A whole reply with the ids of the stream, frames of up to 64 MiB: a large image in one piece.
     fn default() -> Self {
-        Self { reply_id: None, block_prefix: None, scope: Scope::Reply, limit: 64 << 20 }
+        Self { reply_id: None, block_prefix: None, scope: StreamScope::Reply, max_frame_bytes: 64 << 20 }
     }
 }
 
 /// Bytes of a protocol into events.
 pub struct Decoder {
-    body: Body,
+    body: FrameReader,
     decode: Box<dyn Decode>,
     /// The line of the last frame.
     line: u64,
@@ -104,21 +104,21 @@ pub struct Decoded<'a> {
 
 impl Decoder {
     pub(crate) fn new(decode: Box<dyn Decode>, limit: usize) -> Self {
-        Self { body: Body::with_limit(limit), decode, line: 0 }
+        Self { body: FrameReader::with_limit(limit), decode, line: 0 }
     }
 
     /// Takes the next bytes, and hands on every event that they complete.
     pub fn feed(&mut self, bytes: &[u8], each: &mut dyn FnMut(Decoded<'_>)) {
         let Self { body, decode, line } = self;
-        body.feed(bytes, &mut |frame| one_frame(&mut **decode, line, &frame, each));
+        body.feed(bytes, &mut |frame| decode_frame(&mut **decode, line, &frame, each));
     }
 
     /// There is no more: hands on what is left, and the end that the stream has, or lacks.
     pub fn end(&mut self, each: &mut dyn FnMut(Decoded<'_>)) {
         let Self { body, decode, line } = self;
-        let broken_off = decode.notices_the_end();
+        let broken_off = decode.reports_truncation();
         body.end(&mut |frame| {
-            one_frame(&mut **decode, line, &frame, &mut |decoded| {
+            decode_frame(&mut **decode, line, &frame, &mut |decoded| {
                 if decoded.event.is_ok() || !broken_off {
                     each(decoded);
                 }
@@ -133,7 +133,7 @@ impl Decoder {
     }
 
     /// Takes a whole body.
-    pub fn all(mut self, bytes: &[u8]) -> Result<Vec<Event<'static>>> {
+    pub fn decode_all(mut self, bytes: &[u8]) -> Result<Vec<Event<'static>>> {
         let mut events = Vec::new();
         let mut problem = None;
         let mut each = |decoded: Decoded<'_>| match decoded.event {
@@ -146,7 +146,7 @@ impl Decoder {
     }
 }
 
-fn one_frame(
+fn decode_frame(
     decode: &mut dyn Decode,
     line: &mut u64,
     frame: &Frame<'_>,
@@ -157,14 +157,14 @@ fn one_frame(
     let text = match frame.text {
         Ok(text) => text,
         Err(bad) => {
-            let reply_id = decode.reply_of("");
+            let reply_id = decode.find_reply_id("");
             return each(Decoded { line, event: Err(bad.into()), reply_id });
         }
     };
     let done =
-        decode.frame(text, &mut |event| each(Decoded { line, event: Ok(event), reply_id: None }));
+        decode.decode(text, &mut |event| each(Decoded { line, event: Ok(event), reply_id: None }));
     if let Err(error) = done {
-        let reply_id = decode.reply_of(text);
+        let reply_id = decode.find_reply_id(text);
         each(Decoded { line, event: Err(error), reply_id });
     }
 }
@@ -187,7 +187,7 @@ impl From<BadFrame> for Error {
 /// by a machine that has seen the same events, with its frames thrown away.
 pub trait Encode: Send {
     /// Takes one event, and puts the frames that it becomes into `out`: none, one or several.
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames);
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames);
 
     /// There is no more. What the protocol needs to be closed is closed.
     fn end(&mut self, out: &mut Frames) {
@@ -203,7 +203,7 @@ pub trait Encode: Send {
 
 /// What an encoder is told. Every field has a sensible default, mostly from the events themselves.
 #[derive(Debug, Clone, Default)]
-pub struct Encoding {
+pub struct EncoderOptions {
     /// The session: AG-UI's thread, the blocks protocol's session. Without it: what the reply's
     /// start says.
     pub session_id: Option<String>,
@@ -223,7 +223,7 @@ pub struct Encoding {
     pub usage: bool,
     /// Whether a client that comes in has messages in another order than they stand in, or with
     /// gaps between: then AG-UI has it forget them before it is told them.
-    pub forget: bool,
+    pub resets_client: bool,
 }
 
 /// How much of an agent's work the blocks protocol shows.

@@ -4,61 +4,61 @@
 //! to a client that reads it as JSON. So text that is none waits until it is known whether there is
 //! an output.
 
-use crate::stream::{Encode, Encoding, Frames};
+use crate::stream::{Encode, EncoderOptions, Frames};
 use std::collections::HashSet;
 use turnwire_core::event::Block;
 use turnwire_core::{ContentBlock, Event, EventKind, TextBlock};
 
 /// An encoder that does so where the client asked for JSON.
-pub(crate) fn encoder<E: Encode + 'static>(encoding: &Encoding, inner: E) -> Box<dyn Encode> {
+pub(crate) fn wrap_encoder<E: Encode + 'static>(encoding: &EncoderOptions, inner: E) -> Box<dyn Encode> {
     if encoding.wants_json {
-        Box::new(Structured { inner, held: Vec::new(), json: HashSet::new(), talk: HashSet::new() })
+        Box::new(StructuredOutputEncoder { inner, buffered: Vec::new(), json_blocks: HashSet::new(), checked_blocks: HashSet::new() })
     } else {
         Box::new(inner)
     }
 }
 
-struct Structured<E> {
+struct StructuredOutputEncoder<E> {
     inner: E,
     /// The text that waits.
-    held: Vec<Event<'static>>,
+    buffered: Vec<Event<'static>>,
     /// The blocks that are JSON: they are written as they grow.
-    json: HashSet<String>,
+    json_blocks: HashSet<String>,
     /// The blocks that are none.
-    talk: HashSet<String>,
+    checked_blocks: HashSet<String>,
 }
 
-impl<E: Encode> Structured<E> {
+impl<E: Encode> StructuredOutputEncoder<E> {
     fn release(&mut self, which: impl Fn(&Event<'_>) -> bool, out: &mut Frames) {
-        for event in std::mem::take(&mut self.held) {
+        for event in std::mem::take(&mut self.buffered) {
             if which(&event) {
-                self.inner.event(&event, out);
+                self.inner.encode(&event, out);
             } else {
-                self.held.push(event);
+                self.buffered.push(event);
             }
         }
     }
 
     /// A text grows. Its first letter says whether it is an object.
-    fn text(&mut self, event: &Event<'_>, id: &str, delta: &str, out: &mut Frames) {
-        if self.json.contains(id) {
-            return self.inner.event(event, out);
+    fn text_delta(&mut self, event: &Event<'_>, id: &str, delta: &str, out: &mut Frames) {
+        if self.json_blocks.contains(id) {
+            return self.inner.encode(event, out);
         }
         let is_object = match delta.trim_start().chars().next() {
-            Some(first) => self.talk.insert(id.to_owned()) && first == '{',
+            Some(first) => self.checked_blocks.insert(id.to_owned()) && first == '{',
             None => false,
         };
         if is_object {
-            self.json.insert(id.to_owned());
-            self.release(|held| block_of(held) == Some(id), out);
-            return self.inner.event(event, out);
+            self.json_blocks.insert(id.to_owned());
+            self.release(|held| text_block_id(held) == Some(id), out);
+            return self.inner.encode(event, out);
         }
-        self.held.push(event.clone().into_owned());
+        self.buffered.push(event.clone().into_owned());
     }
 }
 
 /// The text block that an event is about.
-fn block_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
+fn text_block_id<'e>(event: &'e Event<'_>) -> Option<&'e str> {
     match &event.kind {
         EventKind::TextBlockStart(start) => Some(&start.block_id),
         EventKind::TextBlockDelta(delta) => Some(&delta.block_id),
@@ -71,28 +71,28 @@ fn block_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
     }
 }
 
-impl<E: Encode> Encode for Structured<E> {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
-        let id = block_of(event).filter(|_| !event.is_from_sub_agent());
+impl<E: Encode> Encode for StructuredOutputEncoder<E> {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
+        let id = text_block_id(event).filter(|_| !event.is_from_sub_agent());
         match (&event.kind, id) {
             (EventKind::TextBlockDelta(delta), Some(id)) => {
-                self.text(event, id, &delta.delta, out);
+                self.text_delta(event, id, &delta.delta, out);
             }
-            (_, Some(id)) if self.json.contains(id) => self.inner.event(event, out),
-            (_, Some(_)) => self.held.push(event.clone().into_owned()),
+            (_, Some(id)) if self.json_blocks.contains(id) => self.inner.encode(event, out),
+            (_, Some(_)) => self.buffered.push(event.clone().into_owned()),
             (EventKind::ReplyEnd(end), None) if !event.is_from_sub_agent() => {
                 if let Some(output) = &end.structured_output {
-                    self.held.clear();
-                    if self.json.is_empty() {
+                    self.buffered.clear();
+                    if self.json_blocks.is_empty() {
                         let block = Box::new(TextBlock::new(output.text()).into());
                         let said = Event::new(event.reply_id.to_string(), Block { block });
-                        self.inner.event(&said, out);
+                        self.inner.encode(&said, out);
                     }
                 }
                 self.release(|_| true, out);
-                self.inner.event(event, out);
+                self.inner.encode(event, out);
             }
-            _ => self.inner.event(event, out),
+            _ => self.inner.encode(event, out),
         }
     }
 
@@ -104,12 +104,12 @@ impl<E: Encode> Encode for Structured<E> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Encoding, Frames, Wire};
+    use crate::{EncoderOptions, Frames, Wire};
     use turnwire_core::Event;
 
     /// The text of an answer whose client wants JSON.
-    fn said(wire: &str, texts: &[&str], output: &str) -> String {
-        let encoding = Encoding { wants_json: true, ..Encoding::default() };
+    fn encoded_text(wire: &str, texts: &[&str], output: &str) -> String {
+        let encoding = EncoderOptions { wants_json: true, ..EncoderOptions::default() };
         let mut encoder = Wire::named(wire).unwrap().encoder(&encoding).unwrap();
         let mut events = vec![r#""type":"REPLY_START","name":"a""#.to_owned()];
         events.push(r#""type":"TEXT_BLOCK_START","block_id":"b""#.to_owned());
@@ -124,7 +124,7 @@ mod tests {
         let mut frames = Frames::default();
         for event in events {
             let text = format!(r#"{{"reply_id":"r",{event}}}"#);
-            encoder.event(&Event::from_json(&text).unwrap(), &mut frames);
+            encoder.encode(&Event::from_json(&text).unwrap(), &mut frames);
         }
         let texts = frames.iter().filter_map(|(_, text)| {
             let frame: serde_json::Value = serde_json::from_str(text).ok()?;
@@ -140,10 +140,10 @@ mod tests {
     fn who_asked_for_json_gets_it_once() {
         for wire in ["openai-chat", "anthropic"] {
             let object = r#"{"a":1}"#;
-            assert_eq!(said(wire, &["Here ", "it is: {"], object), object, "{wire}");
-            assert_eq!(said(wire, &["Just ", "words"], "null"), "Just words", "{wire}");
-            assert_eq!(said(wire, &[" \n", "{\"a\":", " 1}"], object), " \n{\"a\": 1}", "{wire}");
-            assert_eq!(said(wire, &[], object), object, "{wire}");
+            assert_eq!(encoded_text(wire, &["Here ", "it is: {"], object), object, "{wire}");
+            assert_eq!(encoded_text(wire, &["Just ", "words"], "null"), "Just words", "{wire}");
+            assert_eq!(encoded_text(wire, &[" \n", "{\"a\":", " 1}"], object), " \n{\"a\": 1}", "{wire}");
+            assert_eq!(encoded_text(wire, &[], object), object, "{wire}");
         }
     }
 }

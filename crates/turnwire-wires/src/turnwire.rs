@@ -13,27 +13,27 @@
 
 pub(crate) mod older;
 
-use crate::registry::{Messages, Wire};
-use crate::stream::{Decode, Encode, Frames, Sink};
+use crate::registry::{MessageCodec, Wire};
+use crate::stream::{Decode, Encode, Frames, EventSink};
 use turnwire_core::{Event, Json, Msg, Result};
 
 pub(crate) static WIRE: Wire = Wire {
     name: "turnwire",
     about: "the canonical form; reads all that AgentScope 2.x writes",
-    interleaves: true,
-    decode: Some(|_| Box::new(Canonical)),
-    encode: Some(|_| Box::new(Canonical)),
-    messages: Some(Messages {
+    interleaves_replies: true,
+    decode: Some(|_| Box::new(CanonicalCodec)),
+    encode: Some(|_| Box::new(CanonicalCodec)),
+    messages: Some(MessageCodec {
         decode: |text| read_messages(text, Msg::from_json),
         encode: |messages| messages.iter().filter_map(|msg| Json::from_value(msg).ok()).collect(),
     }),
-    ..Wire::NONE
+    ..Wire::EMPTY
 };
 
-struct Canonical;
+struct CanonicalCodec;
 
-impl Decode for Canonical {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+impl Decode for CanonicalCodec {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // How a stream that is no stream of events says that it ends.
         if text != "[DONE]" {
             out(older::read_event(text)?);
@@ -41,13 +41,13 @@ impl Decode for Canonical {
         Ok(())
     }
 
-    fn reply_of(&self, text: &str) -> Option<String> {
-        older::reply_id(text)
+    fn find_reply_id(&self, text: &str) -> Option<String> {
+        older::find_reply_id(text)
     }
 }
 
-impl Encode for Canonical {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+impl Encode for CanonicalCodec {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         out.push("", event);
     }
 }

@@ -5,7 +5,7 @@
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::{DataBlock, Event, Fields};
 use turnwire_testkit::check_property;
-use turnwire_wires::{Decoding, Encoding, Frames, Wire, agentscope};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, agentscope};
 
 #[test]
 fn a_field_of_somebody_elses_that_has_the_name_of_ours_survives() {
@@ -39,17 +39,17 @@ fn a_custom_event_of_somebody_elses_stays_one() {
 
 fn encoded(events: &[Event<'_>]) -> Vec<String> {
     let wire = Wire::named("agentscope").unwrap();
-    let mut encoder = wire.encoder(&Encoding::default()).unwrap();
+    let mut encoder = wire.encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     frames.iter().map(|(_, text)| text.to_owned()).collect()
 }
 
 fn decoded(lines: &[String]) -> Vec<Event<'static>> {
     let wire = Wire::named("agentscope").unwrap();
-    wire.decoder(&Decoding::default()).unwrap().all(lines.join("\n").as_bytes()).unwrap()
+    wire.decoder(&DecoderOptions::default()).unwrap().decode_all(lines.join("\n").as_bytes()).unwrap()
 }
 
 /// What AgentScope reads of the deltas: type, id, and the base64 that it decodes on its own.

@@ -16,7 +16,7 @@ use turnwire_core::{
     ToolResultState,
 };
 use turnwire_testkit::check_property;
-use turnwire_wires::{Decoding, Encoding, Frames, Wire, agentscope_java};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, agentscope_java};
 
 fn wire() -> &'static Wire {
     Wire::named("agentscope-java").unwrap()
@@ -36,14 +36,14 @@ fn fixture() -> Vec<String> {
 }
 
 fn decoded(lines: &str) -> Vec<Event<'static>> {
-    wire().decoder(&Decoding::default()).unwrap().all(lines.as_bytes()).unwrap()
+    wire().decoder(&DecoderOptions::default()).unwrap().decode_all(lines.as_bytes()).unwrap()
 }
 
 fn encoded(events: &[Event<'_>]) -> Vec<String> {
-    let mut encoder = wire().encoder(&Encoding::default()).unwrap();
+    let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     encoder.end(&mut frames);
     frames.iter().map(|(_, text)| text.to_owned()).collect()
@@ -264,8 +264,8 @@ fn a_sub_agents_event_with_the_id_of_the_reply_above_is_not_part_of_it() {
 #[test]
 fn a_decoder_in_the_middle_of_a_reply_is_told_which() {
     let line = br#"{"type":"TEXT_BLOCK_START","replyId":"m2","blockId":"text"}"#;
-    let decoding = Decoding { reply_id: Some("r".to_owned()), ..Decoding::default() };
-    let events = wire().decoder(&decoding).unwrap().all(line).unwrap();
+    let decoding = DecoderOptions { reply_id: Some("r".to_owned()), ..DecoderOptions::default() };
+    let events = wire().decoder(&decoding).unwrap().decode_all(line).unwrap();
     assert_eq!(events[0].reply_id, "r");
     let EventKind::TextBlockStart(start) = &events[0].kind else { panic!() };
     assert_eq!(start.block_id, "m2:text");
@@ -297,7 +297,7 @@ fn unknown_events_and_fields_of_java_come_back_as_they_were() {
 #[test]
 fn what_is_no_event_is_named_and_the_stream_goes_on() {
     let body = b"{\"id\":\"m\",\"role\":\"USER\",\"content\":[]}\nnope\n[1]\n{\"type\":\"TEXT_BLOCK_START\",\"replyId\":\"r\"}\n{\"type\":\"AGENT_END\",\"replyId\":\"r\"}\n";
-    let mut decoder = wire().decoder(&Decoding::default()).unwrap();
+    let mut decoder = wire().decoder(&DecoderOptions::default()).unwrap();
     let mut seen = Vec::new();
     decoder.feed(body, &mut |decoded| {
         seen.push(match decoded.event {

@@ -13,15 +13,15 @@ use turnwire_core::{
     ToolCall,
 };
 use turnwire_testkit::{check_property, pick};
-use turnwire_wires::{Decoding, Scope, Wire};
+use turnwire_wires::{DecoderOptions, StreamScope, Wire};
 
 fn lines(frames: &[Value]) -> String {
     frames.iter().map(|frame| frame.to_string() + "\n").collect()
 }
 
 fn events(frames: &[Value]) -> Vec<Event<'static>> {
-    let decoder = Wire::named("anthropic").unwrap().decoder(&Decoding::default()).unwrap();
-    decoder.all(lines(frames).as_bytes()).unwrap()
+    let decoder = Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
+    decoder.decode_all(lines(frames).as_bytes()).unwrap()
 }
 
 fn fold(events: &[Event<'_>]) -> Msg {
@@ -594,8 +594,8 @@ fn unknown_frames_survive_and_pings_and_done_do_not() {
     let custom = |value: Value| json!({"name": "anthropic", "value": value});
     assert_eq!(customs, [custom(later), custom(grows.clone()), custom(grows)]);
 
-    let decoder = Wire::named("anthropic").unwrap().decoder(&Decoding::default()).unwrap();
-    let done = decoder.all(b"data: [DONE]\n\n").unwrap();
+    let decoder = Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
+    let done = decoder.decode_all(b"data: [DONE]\n\n").unwrap();
     assert_eq!(fold(&done).finished_reason(), Some(&FinishedReason::Truncated));
 }
 
@@ -604,7 +604,7 @@ fn a_frame_that_cannot_be_read_is_named_and_the_stream_goes_on() {
     let body = lines(&[start("m"), block(0, json!({"type": "text", "text": ""}))])
         + "{\"type\":\n[1]\n{}\n"
         + &lines(&[text(0, "on"), end(0), stop("end_turn"), json!({"type": "message_stop"})]);
-    let mut decoder = Wire::named("anthropic").unwrap().decoder(&Decoding::default()).unwrap();
+    let mut decoder = Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
     let (mut problems, mut folder) = (Vec::new(), Folder::default());
     decoder.feed(body.as_bytes(), &mut |decoded| match decoded.event {
         Ok(event) => {
@@ -640,18 +640,18 @@ fn an_answer_that_is_no_stream_is_read_too() {
 
 #[test]
 fn a_model_call_of_another_reply_has_no_start_and_no_end_of_a_reply() {
-    let decoding = Decoding {
+    let decoding = DecoderOptions {
         reply_id: Some("r".to_owned()),
         block_prefix: Some("r-3".to_owned()),
-        scope: Scope::ModelCall,
-        ..Decoding::default()
+        scope: StreamScope::ModelCall,
+        ..DecoderOptions::default()
     };
     let frames = framed(
         vec![block(0, json!({"type": "text", "text": ""})), text(0, "Hi"), end(0)],
         "end_turn",
     );
     let decoder = Wire::named("anthropic").unwrap().decoder(&decoding).unwrap();
-    let events = decoder.all(lines(&frames).as_bytes()).unwrap();
+    let events = decoder.decode_all(lines(&frames).as_bytes()).unwrap();
     assert_eq!(events.first().unwrap().kind.type_name(), "MODEL_CALL_START");
     assert_eq!(events.last().unwrap().kind.type_name(), "MODEL_CALL_END");
     assert_eq!(events.len(), 5);

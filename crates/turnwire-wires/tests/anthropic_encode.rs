@@ -9,17 +9,17 @@
 use serde_json::{Value, json};
 use turnwire_core::{Event, Folder, Msg, coalesce};
 use turnwire_testkit::{check_property, stream, values};
-use turnwire_wires::{Decoding, Encoding, Frames, Wire, sse};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, sse};
 
 /// The frames of events, each given as its type and its fields.
-fn frames_with(encoding: &Encoding, events: &[Value]) -> Vec<(String, Value)> {
+fn frames_with(encoding: &EncoderOptions, events: &[Value]) -> Vec<(String, Value)> {
     let mut encoder = Wire::named("anthropic").unwrap().encoder(encoding).unwrap();
     let mut frames = Frames::default();
     for event in events {
         let mut event = event.clone();
         let fields = event.as_object_mut().unwrap();
         fields.entry("reply_id").or_insert("r".into());
-        encoder.event(&Event::from_json(&event.to_string()).unwrap(), &mut frames);
+        encoder.encode(&Event::from_json(&event.to_string()).unwrap(), &mut frames);
     }
     encoder.end(&mut frames);
     frames
@@ -30,7 +30,7 @@ fn frames_with(encoding: &Encoding, events: &[Value]) -> Vec<(String, Value)> {
 
 /// The frames in short, checked against what holds for every stream.
 fn frames(events: &[Value]) -> Vec<String> {
-    let frames = frames_with(&Encoding::default(), events);
+    let frames = frames_with(&EncoderOptions::default(), events);
     let mut open = None;
     let mut next = 0;
     for (name, frame) in &frames {
@@ -142,33 +142,33 @@ fn a_plain_answer_is_what_the_api_sends() {
             "delta": {"stop_reason": "end_turn", "stop_sequence": null}, "usage": usage(10, 3)}),
         json!({"type": "message_stop"}),
     ];
-    let frames = frames_with(&Encoding::default(), &events);
+    let frames = frames_with(&EncoderOptions::default(), &events);
     assert_eq!(frames.iter().map(|(_, frame)| frame.clone()).collect::<Vec<_>>(), expected);
 }
 
 #[test]
 fn the_model_that_the_client_asked_for_is_named_at_once() {
-    let encoding = Encoding { model: Some("friday-1".to_owned()), ..Encoding::default() };
+    let encoding = EncoderOptions { model: Some("friday-1".to_owned()), ..EncoderOptions::default() };
     let frames = frames_with(&encoding, &begin());
     assert_eq!(frames[0].1["message"]["model"], "friday-1");
 }
 
 #[test]
 fn the_message_has_the_name_that_the_server_gives_it() {
-    let encoding = Encoding { id: Some("msg_1".to_owned()), ..Encoding::default() };
+    let encoding = EncoderOptions { id: Some("msg_1".to_owned()), ..EncoderOptions::default() };
     let frames = frames_with(&encoding, &[begin(), text("b", "Hi"), end("completed")].concat());
     assert_eq!(frames[0].1["message"]["id"], "msg_1");
 }
 
 #[test]
 fn a_turn_that_waited_goes_on_as_another_message() {
-    let mut encoder = Wire::named("anthropic").unwrap().encoder(&Encoding::default()).unwrap();
+    let mut encoder = Wire::named("anthropic").unwrap().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
     let mut play = |events: Vec<Value>| {
         frames.clear();
         for mut event in events {
             event["reply_id"] = "r".into();
-            encoder.event(&Event::from_json(&event.to_string()).unwrap(), &mut frames);
+            encoder.encode(&Event::from_json(&event.to_string()).unwrap(), &mut frames);
         }
         encoder.end(&mut frames);
         let read = |(_, text): (_, &str)| short(&serde_json::from_str(text).unwrap());
@@ -431,7 +431,7 @@ fn data_is_an_image_or_a_document_whole() {
         end("completed"),
     ]
     .concat();
-    let frames = frames_with(&Encoding::default(), &events);
+    let frames = frames_with(&EncoderOptions::default(), &events);
     let source = json!({"type": "base64", "media_type": "image/png", "data": "AAEC"});
     assert_eq!(frames[1].1["content_block"], json!({"type": "image", "source": source}));
     assert_eq!(frames.len(), 5);
@@ -513,14 +513,14 @@ fn a_frame_of_a_later_version_is_written_as_it_came() {
     let custom = |value: Value| json!({"type": "CUSTOM", "name": "anthropic", "value": value});
     let later = json!({"type": "of_a_later_version", "n": 1.10});
     let events = [custom(later.clone()), custom(json!("no frame")), custom(json!({"n": 1}))];
-    assert_eq!(frames_with(&Encoding::default(), &events), [(String::new(), later)]);
+    assert_eq!(frames_with(&EncoderOptions::default(), &events), [(String::new(), later)]);
 }
 
 fn body(events: &[Event<'_>]) -> String {
-    let mut encoder = Wire::named("anthropic").unwrap().encoder(&Encoding::default()).unwrap();
+    let mut encoder = Wire::named("anthropic").unwrap().encoder(&EncoderOptions::default()).unwrap();
     let (mut frames, mut body) = (Frames::default(), String::new());
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     encoder.end(&mut frames);
     sse::write(&frames, None, &mut body);
@@ -528,9 +528,9 @@ fn body(events: &[Event<'_>]) -> String {
 }
 
 fn folded(body: &str) -> Msg {
-    let decoder = Wire::named("anthropic").unwrap().decoder(&Decoding::default()).unwrap();
+    let decoder = Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
     let mut folder = Folder::default();
-    for event in decoder.all(body.as_bytes()).unwrap() {
+    for event in decoder.decode_all(body.as_bytes()).unwrap() {
         folder.push(&event).unwrap();
     }
     folder.into_messages().next().unwrap()
@@ -555,8 +555,8 @@ fn an_encoder_survives_anything() {
                 event.agent = None;
             }
         }
-        let decoder = Wire::named("anthropic").unwrap().decoder(&Decoding::default()).unwrap();
-        decoder.all(body(&events).as_bytes()).unwrap();
+        let decoder = Wire::named("anthropic").unwrap().decoder(&DecoderOptions::default()).unwrap();
+        decoder.decode_all(body(&events).as_bytes()).unwrap();
     });
 }
 

@@ -16,7 +16,7 @@ use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
 use turnwire_wires::{Request, Wire};
 
 fn body(request: &Request<'_>) -> Value {
-    let body = Wire::named("anthropic").unwrap().request(request).unwrap().unwrap();
+    let body = Wire::named("anthropic").unwrap().model_request(request).unwrap().unwrap();
     body.parse_as().unwrap()
 }
 

@@ -3,7 +3,7 @@
 
 use turnwire_core::{EventKind, Folder};
 use turnwire_testkit::{check_property, one_in, pick};
-use turnwire_wires::{Decoding, Wire};
+use turnwire_wires::{DecoderOptions, Wire};
 
 const GEMINI: &[&str] = &[
     r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"responseId":"r","modelVersion":"m"}"#,
@@ -71,7 +71,7 @@ fn any_frames_in_any_order_fold() {
                 body.push_str(frame);
                 body.push_str("\n\n");
             }
-            let events = wire.decoder(&Decoding::default()).unwrap().all(body.as_bytes()).unwrap();
+            let events = wire.decoder(&DecoderOptions::default()).unwrap().decode_all(body.as_bytes()).unwrap();
             let mut folder = Folder::default();
             for event in &events {
                 folder

@@ -5,18 +5,18 @@
 mod streams;
 
 use serde_json::{Value, json};
-use streams::Read;
+use streams::DecodedStream;
 use turnwire_core::{Folder, Msg};
-use turnwire_wires::{Decoding, Wire};
+use turnwire_wires::{DecoderOptions, Wire};
 
-fn read(frames: &[&str]) -> Read {
-    let read = streams::read("dashscope", frames);
+fn read(frames: &[&str]) -> DecodedStream {
+    let read = streams::read_stream("dashscope", frames);
     assert_eq!(read.errors, [""; 0]);
     read
 }
 
 /// Frames with these messages, and `stop` at the end.
-fn messages(messages: &[Value]) -> Read {
+fn messages(messages: &[Value]) -> DecodedStream {
     let frame = |message: &Value, reason: &str| {
         json!({
             "output": {"choices": [{"message": message, "finish_reason": reason}]},
@@ -30,7 +30,7 @@ fn messages(messages: &[Value]) -> Read {
     read(&frames.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn contents(contents: &[Value]) -> Read {
+fn contents(contents: &[Value]) -> DecodedStream {
     let with = |content: &Value| json!({"role": "assistant", "content": content});
     messages(&contents.iter().map(with).collect::<Vec<_>>())
 }
@@ -45,7 +45,7 @@ fn a_stream_with_all_its_framing_is_read() {
         "\n\n",
     );
     for cut in [1, 7, body.len()] {
-        let mut decoder = Wire::named("dashscope").unwrap().decoder(&Decoding::default()).unwrap();
+        let mut decoder = Wire::named("dashscope").unwrap().decoder(&DecoderOptions::default()).unwrap();
         let mut folder = Folder::default();
         let mut each = |decoded: turnwire_wires::Decoded<'_>| {
             folder.push(&decoded.event.unwrap()).unwrap();
@@ -290,7 +290,7 @@ fn only_the_first_choice_is_the_reply_and_wrong_types_are_not_there() {
 
 #[test]
 fn an_unknown_frame_is_custom_and_a_broken_one_changes_nothing() {
-    let read = streams::read(
+    let read = streams::read_stream(
         "dashscope",
         &[
             r#"{"output":{"choices":[{"message":{"content":"a"}}]},"request_id":"r"}"#,

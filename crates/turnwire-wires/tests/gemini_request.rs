@@ -116,7 +116,7 @@ fn a_call_without_a_result_was_interrupted_and_an_input_that_is_no_json_is_sent_
         ])
     );
     let request = Request { model: "m", messages: &crashed(), ..Request::default() };
-    let text = Wire::named(WIRE).unwrap().request(&request).unwrap().unwrap();
+    let text = Wire::named(WIRE).unwrap().model_request(&request).unwrap().unwrap();
     assert!(text.text().contains("12345678901234567890123"), "numbers stay as they are");
 }
 
@@ -177,7 +177,7 @@ fn what_a_stream_became_goes_back_as_it_came() {
     let body =
         format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"STOP"}}]}}"#);
     let wire = Wire::named(WIRE).unwrap();
-    let events = wire.decoder(&turnwire_wires::Decoding::default()).unwrap().all(body.as_bytes());
+    let events = wire.decoder(&turnwire_wires::DecoderOptions::default()).unwrap().decode_all(body.as_bytes());
     let mut folder = turnwire_core::Folder::default();
     for event in events.unwrap() {
         folder.push(&event).unwrap();

@@ -3,14 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use turnwire_core::{ContentBlock, Event, FinishedReason, Folder, Msg, ToolCallState};
-use turnwire_wires::{Decoding, Wire};
+use turnwire_wires::{DecoderOptions, Wire};
 
 fn both() -> [&'static Wire; 2] {
     ["turnwire", "agentscope"].map(|name| Wire::named(name).unwrap())
 }
 
 fn decoded(wire: &Wire, lines: &str) -> Vec<Event<'static>> {
-    wire.decoder(&Decoding::default()).unwrap().all(lines.as_bytes()).unwrap()
+    wire.decoder(&DecoderOptions::default()).unwrap().decode_all(lines.as_bytes()).unwrap()
 }
 
 const RECORDING: &str = r#"
@@ -118,7 +118,7 @@ fn what_can_be_read_as_it_stands_keeps_its_meaning() {
             let expected = Event::from_json(line).unwrap();
             assert_eq!(decoded(wire, line), [expected], "{}", wire.name);
         }
-        let mut decoder = wire.decoder(&Decoding::default()).unwrap();
+        let mut decoder = wire.decoder(&DecoderOptions::default()).unwrap();
         let mut problems = Vec::new();
         decoder.feed(b"{\"type\":\"TEXT_BLOCK_DELTA\",\"replyId\":\"r\"}\n", &mut |decoded| {
             problems.push((decoded.event.unwrap_err().to_string(), decoded.reply_id));

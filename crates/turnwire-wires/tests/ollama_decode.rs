@@ -7,7 +7,7 @@ mod streams;
 use serde_json::{Value, json};
 use streams::Read;
 use turnwire_core::{Folder, Msg};
-use turnwire_wires::{Decoded, Decoding, Wire};
+use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 fn read(frames: &[&str]) -> Read {
     let read = streams::read("ollama", frames);
@@ -39,7 +39,7 @@ fn lines_are_read_however_they_are_cut() {
         r#"{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":3,"eval_count":2}"#,
     );
     for cut in [1, 5, body.len()] {
-        let mut decoder = Wire::named("ollama").unwrap().decoder(&Decoding::default()).unwrap();
+        let mut decoder = Wire::named("ollama").unwrap().decoder(&DecoderOptions::default()).unwrap();
         let mut folder = Folder::default();
         let mut each = |decoded: Decoded<'_>| {
             folder.push(&decoded.event.unwrap()).unwrap();

@@ -8,7 +8,7 @@ use turnwire_core::{
     TextBlock, ThinkingBlock, ToolCall,
 };
 use turnwire_testkit::{Rng, check_property, pick};
-use turnwire_wires::{Decoded, Decoding, Scope, Wire};
+use turnwire_wires::{Decoded, DecoderOptions, StreamScope, Wire};
 
 fn body(frames: &[Value]) -> String {
     frames
@@ -17,14 +17,14 @@ fn body(frames: &[Value]) -> String {
         .collect()
 }
 
-fn events_of(decoding: &Decoding, body: &str) -> Vec<Event<'static>> {
+fn events_of(decoding: &DecoderOptions, body: &str) -> Vec<Event<'static>> {
     let wire = Wire::named("openai-chat").unwrap();
-    wire.decoder(decoding).unwrap().all(body.as_bytes()).unwrap()
+    wire.decoder(decoding).unwrap().decode_all(body.as_bytes()).unwrap()
 }
 
 fn fold_body(body: &str) -> Msg {
     let mut folder = Folder::default();
-    for event in events_of(&Decoding::default(), body) {
+    for event in events_of(&DecoderOptions::default(), body) {
         folder.push(&event).unwrap_or_else(|error| panic!("{error}: {}", event.to_json()));
     }
     let mut messages = folder.into_messages();
@@ -403,7 +403,7 @@ fn a_code_that_says_success_is_no_error() {
 
 #[test]
 fn an_error_may_be_all_that_comes() {
-    let events = events_of(&Decoding::default(), r#"{"error":{"message":"no","code":401}}"#);
+    let events = events_of(&DecoderOptions::default(), r#"{"error":{"message":"no","code":401}}"#);
     let types: Vec<&str> = events.iter().map(|event| event.kind.type_name()).collect();
     assert_eq!(types, ["REPLY_START", "MODEL_CALL_START", "MODEL_CALL_END", "REPLY_END"]);
 }
@@ -436,7 +436,7 @@ fn each_word_for_an_end_has_its_reason_and_stays_in_the_notes() {
         ("insufficient_system_resource", Error),
         ("tired", Completed),
     ] {
-        let events = events_of(&Decoding::default(), &body(&[finish(word)]));
+        let events = events_of(&DecoderOptions::default(), &body(&[finish(word)]));
         let end = events.iter().find(|event| matches!(event.kind, EventKind::ModelCallEnd(_)));
         let end = end.unwrap();
         let EventKind::ModelCallEnd(call) = &end.kind else { panic!() };
@@ -521,7 +521,7 @@ fn a_frame_that_nobody_knows_survives() {
     let first = json!({"choices": [], "id": "", "prompt_filter_results": [{"prompt_index": 0}]});
     let later = json!({"type": "heartbeat"});
     let frames = [first.clone(), delta(json!({"content": "x"})), later.clone(), finish("stop")];
-    let events = events_of(&Decoding::default(), &body(&frames));
+    let events = events_of(&DecoderOptions::default(), &body(&frames));
     let customs: Vec<Value> = events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -541,7 +541,7 @@ fn a_frame_that_cannot_be_read_is_told_and_the_stream_goes_on() {
         "[1]\n",
         "{\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n",
     );
-    let mut decoder = Wire::named("openai-chat").unwrap().decoder(&Decoding::default()).unwrap();
+    let mut decoder = Wire::named("openai-chat").unwrap().decoder(&DecoderOptions::default()).unwrap();
     let mut folder = Folder::default();
     let mut problems = Vec::new();
     let mut each = |decoded: Decoded<'_>| match decoded.event {
@@ -582,11 +582,11 @@ fn ids_that_change_in_mid_stream_change_nothing() {
 
 #[test]
 fn a_model_call_of_another_reply_has_its_ids_and_no_ends_of_its_own() {
-    let decoding = Decoding {
+    let decoding = DecoderOptions {
         reply_id: Some("r".into()),
         block_prefix: Some("p".into()),
-        scope: Scope::ModelCall,
-        ..Decoding::default()
+        scope: StreamScope::ModelCall,
+        ..DecoderOptions::default()
     };
     let first = json!({"id": "c", "model": "m", "created": 1_770_000_000,
         "choices": [{"delta": {"content": "x"}}]});
@@ -671,7 +671,7 @@ fn no_frame_breaks_the_decoder() {
             })
             .collect();
         let wire = Wire::named("openai-chat").unwrap();
-        let mut decoder = wire.decoder(&Decoding::default()).unwrap();
+        let mut decoder = wire.decoder(&DecoderOptions::default()).unwrap();
         let mut folder = Folder::default();
         let mut ends = 0;
         let mut each = |decoded: Decoded<'_>| {

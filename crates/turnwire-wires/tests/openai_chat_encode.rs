@@ -15,7 +15,7 @@ use turnwire_core::{
     ToolCall, ToolResult, ToolResultState, coalesce,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::{Decoding, Encoding, Frames, Wire};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire};
 
 type Kind = EventKind<'static>;
 
@@ -81,11 +81,11 @@ fn outside(id: &str) -> Event<'static> {
     event(RequireExternalExecution { tool_calls: vec![ToolCall::new(id, "", "")] })
 }
 
-fn encode(encoding: &Encoding, events: &[Event<'_>]) -> Vec<Value> {
+fn encode(encoding: &EncoderOptions, events: &[Event<'_>]) -> Vec<Value> {
     let mut encoder = Wire::named("openai-chat").unwrap().encoder(encoding).unwrap();
     let mut frames = Frames::default();
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     encoder.end(&mut frames);
     frames.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect()
@@ -106,7 +106,7 @@ fn short(frames: &[Value]) -> Vec<Value> {
 }
 
 fn written(events: &[Event<'_>]) -> Vec<Value> {
-    short(&encode(&Encoding::default(), events))
+    short(&encode(&EncoderOptions::default(), events))
 }
 
 fn role() -> Value {
@@ -146,7 +146,7 @@ fn a_plain_answer_is_written_as_openai_writes_it() {
             "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 0}}),
     );
     assert_eq!(
-        encode(&Encoding { usage: true, ..Encoding::default() }, &events),
+        encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, &events),
         [
             delta(role()),
             delta(json!({"reasoning_content": "Hm"})),
@@ -160,7 +160,7 @@ fn a_plain_answer_is_written_as_openai_writes_it() {
 
 #[test]
 fn the_model_is_the_one_that_the_server_names() {
-    let encoding = Encoding { model: Some("friday".into()), ..Encoding::default() };
+    let encoding = EncoderOptions { model: Some("friday".into()), ..EncoderOptions::default() };
     let frames = encode(&encoding, &[start(), model(), completed()]);
     assert!(frames.iter().all(|frame| frame.get("model").unwrap() == "friday"));
 }
@@ -224,18 +224,18 @@ fn a_turn_that_waits_for_the_client_ends_with_its_calls() {
 
 #[test]
 fn a_turn_that_waited_goes_on_as_another_answer() {
-    let encoding = Encoding { id: Some("chatcmpl-2".to_owned()), ..Encoding::default() };
+    let encoding = EncoderOptions { id: Some("chatcmpl-2".to_owned()), ..EncoderOptions::default() };
     let mut encoder = Wire::named("openai-chat").unwrap().encoder(&encoding).unwrap();
     let mut frames = Frames::default();
     for event in [vec![start(), model()], call("c", "f", &["{}"]), vec![outside("c")]].concat() {
-        encoder.event(&event, &mut frames);
+        encoder.encode(&event, &mut frames);
     }
     encoder.end(&mut frames);
     frames.clear();
     let answer =
         ExternalExecutionResult { execution_results: vec![ToolResult::success("c", "ok")] };
     for event in [vec![event(answer)], text("b", &["Done."]), vec![completed()]].concat() {
-        encoder.event(&event, &mut frames);
+        encoder.encode(&event, &mut frames);
     }
     encoder.end(&mut frames);
     let frames: Vec<Value> =
@@ -279,9 +279,9 @@ fn each_end_has_a_word_that_clients_know_and_ours_beside_it() {
         let events = [start(), end(reason.into())];
         assert_eq!(written(&events), [role(), json!([word, native])]);
         let body: Vec<String> =
-            encode(&Encoding::default(), &events).iter().map(Value::to_string).collect();
-        let decoder = Wire::named("openai-chat").unwrap().decoder(&Decoding::default()).unwrap();
-        let events = decoder.all(body.join("\n").as_bytes()).unwrap();
+            encode(&EncoderOptions::default(), &events).iter().map(Value::to_string).collect();
+        let decoder = Wire::named("openai-chat").unwrap().decoder(&DecoderOptions::default()).unwrap();
+        let events = decoder.decode_all(body.join("\n").as_bytes()).unwrap();
         let EventKind::ReplyEnd(end) = &events.last().unwrap().kind else { unreachable!() };
         let expected = if reason == "x_tired" { "completed" } else { reason };
         assert_eq!(end.finished_reason.as_str(), expected);
@@ -301,7 +301,7 @@ fn an_error_comes_last_and_behind_the_usage() {
         ..ReplyEnd::default()
     });
     let events = [vec![start()], text("b", &["par"]), vec![failed]].concat();
-    let frames = short(&encode(&Encoding { usage: true, ..Encoding::default() }, &events));
+    let frames = short(&encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, &events));
     assert_eq!(frames.get(..2).unwrap(), [role(), json!({"content": "par"})]);
     assert_eq!(frames.get(2).unwrap().get("total_tokens").unwrap(), 0);
     assert_eq!(
@@ -345,7 +345,7 @@ fn what_a_text_refers_to_comes_with_the_end() {
     events.pop();
     events.push(event(TextBlockEnd { block_id: "b".into(), text: None, extra }));
     events.push(completed());
-    let frames = encode(&Encoding::default(), &events);
+    let frames = encode(&EncoderOptions::default(), &events);
     assert_eq!(frames.last().unwrap().pointer("/choices/0/delta/annotations").unwrap(), &note);
 }
 
@@ -414,7 +414,7 @@ fn a_frame_of_this_wire_that_nobody_knew_is_written_back() {
     let frame = json!({"type": "heartbeat", "n": 1});
     let custom = Custom { name: "openai-chat".into(), value: CustomValue(frame.clone().into()) };
     let other = Custom { name: "mine".into(), value: CustomValue::default() };
-    assert_eq!(encode(&Encoding::default(), &[event(custom), event(other)]), [frame]);
+    assert_eq!(encode(&EncoderOptions::default(), &[event(custom), event(other)]), [frame]);
 }
 
 /// Who comes late gets merged deltas, and ends with the same answer.
@@ -427,7 +427,7 @@ fn merged_deltas_give_the_same_answer() {
         }
         let merged: Vec<Event<'_>> = coalesce(events.iter().cloned()).collect();
         let sum = |events: &[Event<'_>]| {
-            let frames = encode(&Encoding { usage: true, ..Encoding::default() }, events);
+            let frames = encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, events);
             let all = |field: &str| -> String {
                 let path = format!("/choices/0/delta/{field}");
                 frames.iter().filter_map(|frame| frame.pointer(&path)?.as_str()).collect()
@@ -462,7 +462,7 @@ fn no_event_breaks_the_encoder() {
             })
             .collect();
         // Each frame is JSON on a line of its own.
-        let frames = encode(&Encoding { usage: true, ..Encoding::default() }, &events);
+        let frames = encode(&EncoderOptions { usage: true, ..EncoderOptions::default() }, &events);
         assert!(frames.iter().all(|frame| !frame.to_string().contains('\n')));
     });
 }

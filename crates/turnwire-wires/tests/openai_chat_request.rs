@@ -9,14 +9,14 @@ use turnwire_core::{
 };
 use turnwire_testkit::{check_property, values};
 use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
-use turnwire_wires::{Decoding, Request, Wire};
+use turnwire_wires::{DecoderOptions, Request, Wire};
 
 fn wire() -> &'static Wire {
     Wire::named("openai-chat").unwrap()
 }
 
 fn body(request: &Request<'_>) -> Value {
-    wire().request(request).unwrap().unwrap().parse_as().unwrap()
+    wire().model_request(request).unwrap().unwrap().parse_as().unwrap()
 }
 
 fn messages(messages: &[Msg]) -> Value {
@@ -223,9 +223,9 @@ fn what_a_provider_said_is_sent_back_as_it_was() {
     ];
     let lines: Vec<String> =
         stream.map(|delta| json!({"choices": [{"delta": delta}]}).to_string()).into();
-    let decoder = wire().decoder(&Decoding::default()).unwrap();
+    let decoder = wire().decoder(&DecoderOptions::default()).unwrap();
     let mut folder = turnwire_core::Folder::default();
-    for event in decoder.all(lines.join("\n").as_bytes()).unwrap() {
+    for event in decoder.decode_all(lines.join("\n").as_bytes()).unwrap() {
         folder.push(&event).unwrap();
     }
     let reply: Vec<Msg> = folder.into_messages().collect();
@@ -388,7 +388,7 @@ fn metadata_never_reaches_the_provider() {
             for model in ["m", "deepseek-chat"] {
                 let request =
                     Request { model, messages: &conversation, agents, ..Request::default() };
-                let body = wire().request(&request).unwrap().unwrap();
+                let body = wire().model_request(&request).unwrap().unwrap();
                 assert!(!body.text().contains(SECRET), "{}", body.text());
             }
         }

@@ -5,12 +5,12 @@
 use serde_json::{Value, json};
 use turnwire_core::{Event, EventKind, Folder, Msg};
 use turnwire_testkit::{check_property, pick};
-use turnwire_wires::{Decoded, Decoding, Wire};
+use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 fn events(frames: &[Value]) -> Vec<Event<'static>> {
     let lines: Vec<String> = frames.iter().map(Value::to_string).collect();
-    let decoder = Wire::named("openai-responses").unwrap().decoder(&Decoding::default()).unwrap();
-    decoder.all(lines.join("\n").as_bytes()).unwrap()
+    let decoder = Wire::named("openai-responses").unwrap().decoder(&DecoderOptions::default()).unwrap();
+    decoder.decode_all(lines.join("\n").as_bytes()).unwrap()
 }
 
 fn fold(events: &[Event<'_>]) -> Msg {
@@ -604,7 +604,7 @@ fn a_frame_that_cannot_be_read_is_named_and_the_stream_goes_on() {
     ]
     .join("\n");
     let mut decoder =
-        Wire::named("openai-responses").unwrap().decoder(&Decoding::default()).unwrap();
+        Wire::named("openai-responses").unwrap().decoder(&DecoderOptions::default()).unwrap();
     let mut folder = Folder::default();
     let mut errors = Vec::new();
     let mut each = |decoded: Decoded<'_>| match decoded.event {
@@ -624,11 +624,11 @@ fn a_frame_that_cannot_be_read_is_named_and_the_stream_goes_on() {
 
 #[test]
 fn a_model_call_of_a_reply_that_goes_on_has_no_start_and_no_end_of_the_reply() {
-    let decoding = Decoding {
+    let decoding = DecoderOptions {
         reply_id: Some("r".to_owned()),
         block_prefix: Some("r-2".to_owned()),
-        scope: turnwire_wires::Scope::ModelCall,
-        ..Decoding::default()
+        scope: turnwire_wires::StreamScope::ModelCall,
+        ..DecoderOptions::default()
     };
     let decoder = Wire::named("openai-responses").unwrap().decoder(&decoding).unwrap();
     let mut item = said("", "Hi");
@@ -637,7 +637,7 @@ fn a_model_call_of_a_reply_that_goes_on_has_no_start_and_no_end_of_the_reply() {
         .map(|frame| frame.to_string())
         .join("\n");
     let kinds: Vec<String> = decoder
-        .all(body.as_bytes())
+        .decode_all(body.as_bytes())
         .unwrap()
         .iter()
         .map(|event| {

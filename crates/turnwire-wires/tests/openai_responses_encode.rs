@@ -16,7 +16,7 @@ use turnwire_core::event::{
 };
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Folder, Json, Msg, coalesce};
 use turnwire_testkit::{Rng, check_property, stream, values};
-use turnwire_wires::{Decoding, Encoding, Frames, Wire};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire};
 
 fn wire() -> &'static Wire {
     Wire::named("openai-responses").unwrap()
@@ -24,9 +24,9 @@ fn wire() -> &'static Wire {
 
 /// The frames that events become, with those of the end.
 fn frames<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Value> {
-    let mut encoder = wire().encoder(&Encoding::default()).unwrap();
+    let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
-    events.into_iter().for_each(|event| encoder.event(event, &mut frames));
+    events.into_iter().for_each(|event| encoder.encode(event, &mut frames));
     encoder.end(&mut frames);
     frames.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect()
 }
@@ -68,7 +68,7 @@ fn call(id: &'static str) -> Vec<Event<'static>> {
 fn decoded(frames: &[Value]) -> Msg {
     let lines: Vec<String> = frames.iter().map(Value::to_string).collect();
     let events =
-        wire().decoder(&Decoding::default()).unwrap().all(lines.join("\n").as_bytes()).unwrap();
+        wire().decoder(&DecoderOptions::default()).unwrap().decode_all(lines.join("\n").as_bytes()).unwrap();
     let mut folder = Folder::default();
     for event in &events {
         folder.push(event).unwrap_or_else(|error| panic!("{error}: {}", event.to_json()));
@@ -110,14 +110,14 @@ fn a_text_is_written_as_it_comes() {
 
 #[test]
 fn what_follows_a_call_waits_until_it_is_known_who_executes_it() {
-    let mut encoder = wire().encoder(&Encoding::default()).unwrap();
+    let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
     for event in start().into_iter().chain(call("c")).chain(text("b", &["Hi"])) {
-        encoder.event(&event, &mut frames);
+        encoder.encode(&event, &mut frames);
     }
     assert_eq!(frames.len(), 2, "nothing but the announcement");
     let result = ToolResultStart { tool_call_id: "c".into(), tool_call_name: "f".into() };
-    encoder.event(&event(result), &mut frames);
+    encoder.encode(&event(result), &mut frames);
     let written: Vec<Value> =
         frames.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
     assert_eq!(
@@ -372,10 +372,10 @@ fn nothing_that_comes_in_between_stops_the_stream() {
         }
         // Whatever else an event may be.
         let noise: Vec<_> = (0..50).map(|_| values::event(rng)).collect();
-        let mut encoder = wire().encoder(&Encoding::default()).unwrap();
+        let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
         let mut out = Frames::default();
         for event in &noise {
-            encoder.event(event, &mut out);
+            encoder.encode(event, &mut out);
         }
         encoder.end(&mut out);
     });
@@ -383,10 +383,10 @@ fn nothing_that_comes_in_between_stops_the_stream() {
 
 #[test]
 fn a_response_is_called_what_the_server_calls_it() {
-    let encoding = Encoding { id: Some("resp_s~r".to_owned()), ..Encoding::default() };
+    let encoding = EncoderOptions { id: Some("resp_s~r".to_owned()), ..EncoderOptions::default() };
     let mut encoder = wire().encoder(&encoding).unwrap();
     let mut out = Frames::default();
-    start().iter().chain([&end()]).for_each(|event| encoder.event(event, &mut out));
+    start().iter().chain([&end()]).for_each(|event| encoder.encode(event, &mut out));
     let frames: Vec<Value> =
         out.iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
     assert_eq!(types(&frames), ["response.created", "response.in_progress", "response.completed"]);
@@ -397,13 +397,13 @@ fn a_response_is_called_what_the_server_calls_it() {
 
 #[test]
 fn what_comes_after_a_pause_is_another_response() {
-    let encoding = Encoding { id: Some("second".to_owned()), ..Encoding::default() };
+    let encoding = EncoderOptions { id: Some("second".to_owned()), ..EncoderOptions::default() };
     let mut encoder = wire().encoder(&encoding).unwrap();
     let mut out = Frames::default();
     let mut first: Vec<_> = start().into_iter().chain(text("a", &["One"])).collect();
     first.extend(call("c"));
     for event in &first {
-        encoder.event(event, &mut out);
+        encoder.encode(event, &mut out);
     }
     encoder.end(&mut out);
     out.clear();
@@ -412,7 +412,7 @@ fn what_comes_after_a_pause_is_another_response() {
     then.extend(text("b", &["Two"]));
     then.push(end());
     for event in &then {
-        encoder.event(event, &mut out);
+        encoder.encode(event, &mut out);
     }
     encoder.end(&mut out);
     let second: Vec<Value> =
@@ -438,11 +438,11 @@ fn a_stopped_reply_is_a_cancelled_response() {
 #[test]
 fn who_asks_for_json_gets_nothing_else() {
     let told = |events: &[Event<'static>]| {
-        let encoding = Encoding { wants_json: true, ..Encoding::default() };
+        let encoding = EncoderOptions { wants_json: true, ..EncoderOptions::default() };
         let mut encoder = wire().encoder(&encoding).unwrap();
         let mut out = Frames::default();
         for event in events {
-            encoder.event(event, &mut out);
+            encoder.encode(event, &mut out);
         }
         encoder.end(&mut out);
         let frames: Vec<Value> =

@@ -21,7 +21,7 @@ fn wire() -> &'static Wire {
 }
 
 fn body(request: &Request<'_>) -> Value {
-    wire().request(request).unwrap().unwrap().parse_as().unwrap()
+    wire().model_request(request).unwrap().unwrap().parse_as().unwrap()
 }
 
 fn input(messages: &[Msg]) -> Value {

@@ -3,7 +3,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use turnwire_core::{Event, Folder};
-use turnwire_wires::{Decoding, Encoding, Frames, Wire, sse};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, sse};
 
 /// A frame of each wire that begins a stream, and an item of no known type inside it.
 fn streams(wire: &str) -> (&'static str, &'static str) {
@@ -50,8 +50,8 @@ fn streams(wire: &str) -> (&'static str, &'static str) {
 const KEPT: &str = r#""field":"kept as it is""#;
 
 fn events(wire: &Wire, body: &str) -> Vec<Event<'static>> {
-    let decoder = wire.decoder(&Decoding::default()).unwrap();
-    decoder.all(body.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}", wire.name))
+    let decoder = wire.decoder(&DecoderOptions::default()).unwrap();
+    decoder.decode_all(body.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}", wire.name))
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn law_7_unknown_survives_on_every_wire() {
 fn law_7_unknown_is_written_back_on_its_own_wire() {
     for wire in Wire::all().filter(|wire| wire.can_decode() && wire.can_encode()) {
         let (start, unknown) = streams(wire.name);
-        let mut encoder = wire.encoder(&Encoding::default()).unwrap();
+        let mut encoder = wire.encoder(&EncoderOptions::default()).unwrap();
         let (mut frames, mut body) = (Frames::default(), String::new());
         for event in events(wire, &format!("{start}\n{unknown}\n")) {
-            encoder.event(&event, &mut frames);
+            encoder.encode(&event, &mut frames);
         }
         encoder.end(&mut frames);
         sse::write(&frames, None, &mut body);

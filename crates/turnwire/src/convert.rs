@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use turnwire_core::{Event, RepeatDetector, Result};
-use turnwire_wires::{Decoded, Decoding, Encode, Encoding, Frames, Wire, sse};
+use turnwire_wires::{Decoded, DecoderOptions, Encode, EncoderOptions, Frames, Wire, sse};
 
 /// Convert a stream of one wire to another
 ///
@@ -50,8 +50,8 @@ Examples:
 
 impl Convert {
     pub(crate) fn run(self) -> ExitCode {
-        let decoder = self.from.decoder(&Decoding::default());
-        let encoder = self.to.encoder(&Encoding { usage: true, ..Encoding::default() });
+        let decoder = self.from.decoder(&DecoderOptions::default());
+        let encoder = self.to.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() });
         let (mut decoder, encode) = match (decoder, encoder) {
             (Ok(decoder), Ok(encode)) => (decoder, encode),
             (Err(error), _) | (_, Err(error)) => {
@@ -62,8 +62,8 @@ impl Convert {
         let mut writing = Writing {
             encode,
             repeats: RepeatDetector::default(),
-            turns: (!self.to.interleaves).then(Turns::default),
-            last_word: self.to.last_word.filter(|_| self.sse),
+            turns: (!self.to.interleaves_replies).then(Turns::default),
+            last_word: self.to.end_marker.filter(|_| self.sse),
             sse: self.sse,
             frames: Frames::default(),
             text: String::new(),
@@ -111,8 +111,8 @@ impl Writing {
         let Self { encode, frames, .. } = self;
         if !self.repeats.is_repeat(event)? {
             match &mut self.turns {
-                Some(turns) => turns.take(event, &mut |event| encode.event(event, frames)),
-                None => encode.event(event, frames),
+                Some(turns) => turns.take(event, &mut |event| encode.encode(event, frames)),
+                None => encode.encode(event, frames),
             }
         }
         Ok(())
@@ -121,7 +121,7 @@ impl Writing {
     fn end(&mut self) {
         let Self { encode, frames, .. } = self;
         if let Some(turns) = &mut self.turns {
-            turns.end(&mut |event| encode.event(event, frames));
+            turns.end(&mut |event| encode.encode(event, frames));
         }
         self.encode.end(&mut self.frames);
         if let Some(word) = self.last_word {

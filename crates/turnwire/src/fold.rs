@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use turnwire_core::{Event, EventKind, Folder};
-use turnwire_wires::{Decoded, Decoder, Decoding, Wire};
+use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 
 /// Fold events into messages: one message per reply
 ///
@@ -51,7 +51,7 @@ Examples:
 
 impl Fold {
     pub(crate) fn run(self) -> ExitCode {
-        let mut decoder = match self.wire.decoder(&Decoding::default()) {
+        let mut decoder = match self.wire.decoder(&DecoderOptions::default()) {
             Ok(decoder) => decoder,
             Err(error) => {
                 say(format_args!("error: {error}"));

@@ -39,8 +39,8 @@ fn table() -> String {
     for wire in Wire::all() {
         let yes = |can| if can { "yes" } else { "-" };
         let (decode, encode) = (yes(wire.can_decode()), yes(wire.can_encode()));
-        let request = if wire.can_request() { "out" } else { "-" };
-        let request = wire.request_in.map_or(request.to_owned(), |what| format!("in: {what}"));
+        let request = if wire.can_request_model() { "out" } else { "-" };
+        let request = wire.client_request.map_or(request.to_owned(), |what| format!("in: {what}"));
         text.push_str(&line(wire.name, [yes(wire.has_messages()), decode, encode, &request]));
     }
     text.push_str(ABOUT);

@@ -19,7 +19,7 @@ use turnwire_agent::model::script::{Line, Script};
 use turnwire_agent::{Agent, Halt, Journal, Replier, Turn};
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, ModelCalls, Msg};
-use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 /// As the program has it.
 #[global_allocator]
@@ -92,7 +92,7 @@ async fn reply() -> Result<(f64, usize)> {
         input: None,
         stop: CancellationToken::new(),
     };
-    let encode = Wire::named("turnwire").ok_or("no such wire")?.encoder(&Encoding::default())?;
+    let encode = Wire::named("turnwire").ok_or("no such wire")?.encoder(&EncoderOptions::default())?;
     let mut journal =
         Encoded { encode, frames: Frames::default(), out: String::new(), bytes: 0, deltas: 0 };
     let start = processor_seconds();
@@ -119,7 +119,7 @@ impl Journal for Encoded {
         for event in &mut events {
             event.stamp(&SystemStamp);
             self.deltas += u32::from(event.kind.type_name() == "TEXT_BLOCK_DELTA");
-            self.encode.event(event, &mut self.frames);
+            self.encode.encode(event, &mut self.frames);
             sse::write(&self.frames, None, &mut self.out);
             self.frames.clear();
         }

@@ -68,7 +68,7 @@ use tokio::time::{Instant, timeout_at};
 use turnwire_core::ErrorType;
 use turnwire_wires::Wire;
 use turnwire_wires::request::Request;
-use turnwire_wires::stream::{Decoding, Scope};
+use turnwire_wires::stream::{DecoderOptions, StreamScope};
 use url::Url;
 
 /// How long the body of a failure may take.
@@ -121,7 +121,7 @@ impl HttpModel {
             let message = format!("{} cannot be asked this: {why}", self.name);
             ModelError::new(ErrorType::InvalidRequest, message)
         };
-        let body = self.wire.request(&request).map_err(|error| wrong(&error))?;
+        let body = self.wire.model_request(&request).map_err(|error| wrong(&error))?;
         Ok(body.map_err(|error| wrong(&error))?.text().to_owned())
     }
 
@@ -147,11 +147,11 @@ impl HttpModel {
             );
             return Err(ModelError::new(ErrorType::Upstream, message));
         }
-        let decoding = Decoding {
+        let decoding = DecoderOptions {
             reply_id: Some(ask.reply_id.to_owned()),
             block_prefix: Some(ask.block_prefix.to_owned()),
-            scope: Scope::ModelCall,
-            limit: self.settings.event_limit,
+            scope: StreamScope::ModelCall,
+            max_frame_bytes: self.settings.event_limit,
         };
         let decoder = self.wire.decoder(&decoding).map_err(|error| {
             ModelError::new(ErrorType::Internal, format!("{} cannot be read: {error}", self.name))

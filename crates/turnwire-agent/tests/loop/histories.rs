@@ -81,7 +81,7 @@ async fn a_reply_cut_off_anywhere_can_be_sent_to_every_provider() {
         for next in [Some(Msg::user("ann", "And now?")), None] {
             let messages: Vec<Msg> =
                 [Msg::user("ann", "go"), reply.clone()].into_iter().chain(next).collect();
-            for wire in Wire::all().filter(|wire| wire.can_request()) {
+            for wire in Wire::all().filter(|wire| wire.can_request_model()) {
                 bodies += 1;
                 let body = body(wire, &messages);
                 if let Err(why) = accepts(wire.name, &body) {
@@ -99,7 +99,7 @@ fn body(wire: &Wire, messages: &[Msg]) -> Value {
         |name: &str| Tool { name: name.to_owned(), description: String::new(), input: empty() };
     let tools = ["look", "asks", "open_page"].map(tool);
     let request = Request { model: "m", messages, tools: &tools, ..Request::default() };
-    wire.request(&request).unwrap().unwrap().parse_as().unwrap()
+    wire.model_request(&request).unwrap().unwrap().parse_as().unwrap()
 }
 
 /// Whether a provider takes such a body: what they refuse in practice, each in its own words.

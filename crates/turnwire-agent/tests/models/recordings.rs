@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use turnwire_agent::model::MODEL;
 use turnwire_core::{Event, EventKind, FinishedReason};
 use turnwire_wires::Wire;
-use turnwire_wires::stream::{Decoding, Scope};
+use turnwire_wires::stream::{DecoderOptions, StreamScope};
 
 /// Whose recordings are on which wire; the first that fits.
 const OWNERS: [(&str, &str); 13] = [
@@ -40,14 +40,14 @@ fn folder() -> Option<PathBuf> {
 /// What the wire makes of a body, up to the end of the first call, with what the call adds: the
 /// model's name where the provider gives none, and which model was asked.
 fn decoded(wire: &str, body: &str) -> Vec<Event<'static>> {
-    let decoding = Decoding {
+    let decoding = DecoderOptions {
         reply_id: Some(REPLY.to_owned()),
         block_prefix: Some("reply-1-".to_owned()),
-        scope: Scope::ModelCall,
-        ..Decoding::default()
+        scope: StreamScope::ModelCall,
+        ..DecoderOptions::default()
     };
     let decoder = Wire::named(wire).unwrap().decoder(&decoding).unwrap();
-    let mut events = decoder.all(body.as_bytes()).unwrap();
+    let mut events = decoder.decode_all(body.as_bytes()).unwrap();
     let is_end = |event: &Event<'_>| {
         matches!(&event.kind, EventKind::ModelCallEnd(end)
             if end.finished_reason != FinishedReason::Truncated)

@@ -258,7 +258,7 @@ impl FromStr for Model {
         if text == "clock" {
             return Ok(Self::Clock);
         }
-        let wires = turnwire_wires::Wire::all().filter(|wire| wire.can_request());
+        let wires = turnwire_wires::Wire::all().filter(|wire| wire.can_request_model());
         let names: Vec<&'static str> =
             [OPENAI].into_iter().chain(wires.map(|wire| wire.name)).collect();
         let found = text.split_once(':').and_then(|(name, model)| {

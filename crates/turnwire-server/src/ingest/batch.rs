@@ -5,8 +5,8 @@ use memchr::memchr2;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use turnwire_core::{Error, ErrorKind, Event, EventKind, Fields, Json};
-use turnwire_wires::body::Body;
-use turnwire_wires::{Decoded, Decoder, Decoding, Wire};
+use turnwire_wires::body::FrameReader;
+use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 
 /// The wires whose events have ids, so that sending them again is harmless.
 pub(crate) const WIRES: [&str; 3] = ["turnwire", "agentscope", "agentscope-java"];
@@ -195,7 +195,7 @@ fn one<'a>(
 /// An event under a name that it had in older recordings.
 #[cold]
 fn older(text: &str) -> Option<Event<'static>> {
-    let events = decoder("turnwire", None).ok()?.all(on_one_line(text).as_bytes()).ok()?;
+    let events = decoder("turnwire", None).ok()?.decode_all(on_one_line(text).as_bytes()).ok()?;
     events.into_iter().next().filter(|event| event.kind.is_known())
 }
 
@@ -256,7 +256,7 @@ pub(crate) fn frames(body: &str, limit: usize) -> ApiResult<Frames<'_>> {
     }
     let mut frames: Frames<'_> = Vec::new();
     let mut problem = None;
-    let mut reader = Body::with_limit(limit);
+    let mut reader = FrameReader::with_limit(limit);
     let mut each = |frame: turnwire_wires::body::Frame<'_>| match frame.text {
         Ok(text) => {
             frames.push((Place::Line(frame.line), Cow::Owned(on_one_line(text).into_owned())));
@@ -272,7 +272,7 @@ pub(crate) fn frames(body: &str, limit: usize) -> ApiResult<Frames<'_>> {
 /// A decoder of one of [`WIRES`], in the middle of a reply where one is given.
 pub(crate) fn decoder(wire: &str, reply_id: Option<String>) -> ApiResult<Decoder> {
     let wire = Wire::named(wire).ok_or_else(|| ApiError::internal("a wire is gone"))?;
-    let decoding = Decoding { reply_id, ..Decoding::default() };
+    let decoding = DecoderOptions { reply_id, ..DecoderOptions::default() };
     wire.decoder(&decoding).map_err(ApiError::internal)
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use turnwire_core::{Event, EventKind, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::{Lines, SessionNo};
-use turnwire_wires::{Decoder, Encode, Encoding, Frames as Encoded, Wire};
+use turnwire_wires::{Decoder, Encode, EncoderOptions, Frames as Encoded, Wire};
 
 pub(super) const WIRE: &str = "agentscope-java";
 /// How many sessions are remembered. Of another one the log is read again.
@@ -112,7 +112,7 @@ impl Replies {
 impl Known {
     fn new(reply_id: String, first: Seq) -> ApiResult<Self> {
         let wire = Wire::named(WIRE).ok_or_else(|| ApiError::internal("a wire is gone"))?;
-        let encode = wire.encoder(&Encoding::default()).map_err(ApiError::internal)?;
+        let encode = wire.encoder(&EncoderOptions::default()).map_err(ApiError::internal)?;
         Ok(Self { reply_id, up_to: first.get() - 1, lines: Vec::new(), encode })
     }
 
@@ -125,7 +125,7 @@ impl Known {
             for (seq, line) in rows.iter().flat_map(Lines::iter) {
                 let event = Session::event_at(seq, line)?;
                 frames.clear();
-                self.encode.event(&event, &mut frames);
+                self.encode.encode(&event, &mut frames);
                 if counts(&event) {
                     self.lines.extend(frames.iter().map(|(_, text)| Line {
                         event_id: event.id.to_string(),

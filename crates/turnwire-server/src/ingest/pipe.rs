@@ -21,7 +21,7 @@ use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Error, ErrorType, Event, FinishedReason, ReplyError};
 use turnwire_log::Session;
 use turnwire_log::store::Producer;
-use turnwire_wires::{Decoded, Decoder, Decoding, Wire};
+use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
 use writing::{Writing, stops};
 
 /// A stream on its way into a session.
@@ -70,7 +70,7 @@ impl Pipe {
         params: Params,
     ) -> ApiResult<Self> {
         let limit = app.config.limits.event.bytes();
-        let decoding = Decoding { reply_id: params.reply_id.clone(), limit, ..Decoding::default() };
+        let decoding = DecoderOptions { reply_id: params.reply_id.clone(), max_frame_bytes: limit, ..DecoderOptions::default() };
         // Who names no producer is one of its own, for this one reply.
         let (id, fence) = publisher.map_or_else(
             || (format!("pipe-{}", SystemStamp.id()), 0),

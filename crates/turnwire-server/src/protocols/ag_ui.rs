@@ -23,8 +23,8 @@ use std::sync::Arc;
 use turnwire_agent::{ClientTool, Offer};
 use turnwire_core::{ContentBlock, Event, Fields, Json, Msg, Role, ToolCall};
 use turnwire_log::{PendingCalls, Session, Snapshot};
-use turnwire_wires::ag_ui::{Difference, RunInput, Waiting, ends_run};
-use turnwire_wires::{Encoding, Frames, Wire, sse as lines};
+use turnwire_wires::ag_ui::{HistoryDifference, RunInput, PendingReply, ends_run};
+use turnwire_wires::{EncoderOptions, Frames, Wire, sse as lines};
 
 /// How often a request is looked at anew because somebody else was faster.
 const TRIES: usize = 3;
@@ -166,13 +166,13 @@ impl Asked<'_> {
         })?;
         let accepted = sent.accepted();
         let begin = match (self.difference(thread), &accepted.reply_id) {
-            (Difference::None, Some(_)) => Begin::Replay,
+            (HistoryDifference::None, Some(_)) => Begin::Replay,
             // Nobody here answers: what is published from now on is the reply.
-            (Difference::None, None) => Begin::Behind(session.head().last),
+            (HistoryDifference::None, None) => Begin::Behind(session.head().last),
             _ => Begin::Picture,
         };
         // The new words stand behind whatever the client has not got.
-        self.tell(session, accepted.reply_id.clone(), begin, Difference::Gaps).await
+        self.tell(session, accepted.reply_id.clone(), begin, HistoryDifference::Gaps).await
     }
 
     /// Answers: the reply goes on.
@@ -186,7 +186,7 @@ impl Asked<'_> {
         let place = taken.last.saturating_sub(u64::from(taken.stored));
         // What went on beside while somebody was asked, the client has not seen.
         let difference = self.difference(thread);
-        let is_all = place == thread.snapshot.last && difference == Difference::None;
+        let is_all = place == thread.snapshot.last && difference == HistoryDifference::None;
         let begin = if is_all || !self.caller.can(Action::Read) {
             Begin::Behind(place)
         } else {
@@ -207,12 +207,12 @@ impl Asked<'_> {
     }
 
     /// How what the client has differs from how it stands, as far as it may be told.
-    fn difference(&self, thread: &Thread) -> Difference {
+    fn difference(&self, thread: &Thread) -> HistoryDifference {
         if !self.caller.can(Action::Read) {
-            return Difference::None;
+            return HistoryDifference::None;
         }
         if thread.has_superseded {
-            return Difference::Gaps;
+            return HistoryDifference::Gaps;
         }
         thread.difference
     }
@@ -223,12 +223,12 @@ impl Asked<'_> {
         session: &Arc<Session>,
         reply_id: Option<String>,
         begin: Begin,
-        difference: Difference,
+        difference: HistoryDifference,
     ) -> ApiResult<Response> {
         let pause = if reply_id.is_some() { Pause::Any } else { Pause::Unbegun };
         let tell = Tell {
             wire: wire()?,
-            encoding: Encoding { forget: difference == Difference::Gaps, ..self.encoding() },
+            encoding: EncoderOptions { resets_client: difference == HistoryDifference::Gaps, ..self.encoding() },
             reply_id: reply_id.unwrap_or_default(),
             begin,
             pause,
@@ -238,11 +238,11 @@ impl Asked<'_> {
         Ok(sse(self.app, follow(self.app, session, tell).await?))
     }
 
-    fn encoding(&self) -> Encoding {
-        Encoding {
+    fn encoding(&self) -> EncoderOptions {
+        EncoderOptions {
             session_id: Some(self.input.thread_id.clone()),
             run_id: Some(self.input.run_id.clone()),
-            ..Encoding::default()
+            ..EncoderOptions::default()
         }
     }
 
@@ -295,7 +295,7 @@ struct Thread {
     /// Whether the client has a part of a reply that does not count any more.
     has_superseded: bool,
     /// How what the client has differs from the conversation.
-    difference: Difference,
+    difference: HistoryDifference,
     /// The last message of the assistant.
     last_reply: Option<String>,
     /// Who had the last word.
@@ -310,7 +310,7 @@ impl Thread {
             pending: snapshot.pending(),
             known: HashSet::new(),
             has_superseded: false,
-            difference: Difference::None,
+            difference: HistoryDifference::None,
             last_reply: None,
             last_role: None,
             snapshot,
@@ -363,10 +363,10 @@ impl Thread {
     }
 
     /// What waits, as answers are looked for.
-    fn waiting(&self) -> Vec<Waiting<'_>> {
+    fn waiting(&self) -> Vec<PendingReply<'_>> {
         let waiting = self.pending.iter().map(|pending| {
             let reply = self.snapshot.open.iter().find(|open| open.msg().id() == pending.reply_id);
-            Waiting {
+            PendingReply {
                 reply_id: &pending.reply_id,
                 agent: reply.and_then(|reply| reply.agent()),
                 confirm: &pending.confirm,

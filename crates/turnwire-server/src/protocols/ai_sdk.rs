@@ -35,7 +35,7 @@ use turnwire_core::{ContentBlock, Msg, Role, Seq};
 use turnwire_log::store::{MessageQuery, StoredMessage};
 use turnwire_log::{OpenReply, Session, Snapshot};
 use turnwire_wires::ai_sdk::{ChatRequest, Trigger};
-use turnwire_wires::{Encoding, Wire};
+use turnwire_wires::{EncoderOptions, Wire};
 
 /// How many messages one request may bring.
 const MESSAGES: usize = 64;
@@ -220,10 +220,10 @@ struct Chat<'a> {
 impl Chat<'_> {
     /// Does what the request asks for.
     async fn take(&self, request: &ChatRequest) -> ApiResult<Response> {
-        let asked = request.last_asked().map_err(not_a_request)?;
+        let asked = request.trailing_user_ids().map_err(not_a_request)?;
         let known = self.known(&asked).await?;
         let is_known = |id: &str| known.as_deref() == Some(id);
-        let continued = request.continued().map_err(not_a_request)?;
+        let continued = request.continued_message().map_err(not_a_request)?;
         let messages = Messages::of(request, is_known)?;
         if let Some(continued) = continued {
             return self.go_on(request, &continued).await;
@@ -241,7 +241,7 @@ impl Chat<'_> {
             let sent = retry(self.app, &self.session, &id, self.once.as_ref()).await;
             return self.reply(sent.map_err(hinted)?.accepted()).await;
         }
-        if let Some(msg) = request.edited(is_known).map_err(not_a_request)? {
+        if let Some(msg) = request.edited_message(is_known).map_err(not_a_request)? {
             return self.edit(offered(request, checked(msg)?)).await;
         }
         self.found_again(|question| is_named(question, known.as_deref())).await
@@ -360,7 +360,7 @@ impl Chat<'_> {
         let wire = Wire::named("ai-sdk").ok_or_else(|| ApiError::internal("no such wire"))?;
         let tell = Tell {
             wire,
-            encoding: Encoding::default(),
+            encoding: EncoderOptions::default(),
             reply_id,
             begin,
             pause: Pause::Any,

@@ -21,7 +21,7 @@ use turnwire_log::store::{Lines, Status, Store, StoredMessage};
 use turnwire_log::walk::Messages;
 use turnwire_log::{OpenReply, Session, Snapshot};
 use turnwire_wires::blocks::{
-    self, APPROVAL_SECONDS, ApprovalKey, Asked, History, HistoryEncoder, PendingApproval,
+    self, APPROVAL_SECONDS, ApprovalKey, ApprovalDetails, History, HistoryEncoder, PendingApproval,
 };
 
 /// How much of the log is read at a time.
@@ -83,13 +83,13 @@ impl Writing {
         let mut text = String::new();
         match self.part {
             Part::Head => {
-                text.push_str(&self.history().parts().0);
+                text.push_str(&self.history().split_around_messages().0);
                 self.part = Part::Messages;
             }
             Part::Messages => {
                 let stored = self.stored.next().await?;
                 if stored.is_empty() {
-                    text.push_str(&self.history().parts().1);
+                    text.push_str(&self.history().split_around_messages().1);
                     self.part = Part::End;
                 } else {
                     self.write(&stored, &mut text)?;
@@ -129,7 +129,7 @@ impl Writing {
             workspace: self.snapshot.metadata.raw("workspace").cloned(),
             agent_status: Some(word(self.snapshot.state.status).to_owned()),
             last_event_id: Some(self.session.token(self.place)),
-            ..History::around(self.session.id(), &self.encoder)
+            ..History::from_encoder(self.session.id(), &self.encoder)
         }
     }
 }
@@ -178,7 +178,7 @@ async fn pending(
     Ok(Some(PendingApproval {
         approval_key: ApprovalKey { session_id: session.id().to_owned(), count: at.get() },
         reply_id: asking.reply_id,
-        asked: Asked::of(asking.confirm.iter().filter(is_asked), timeout),
+        request: ApprovalDetails::new(asking.confirm.iter().filter(is_asked), timeout),
     }))
 }
 

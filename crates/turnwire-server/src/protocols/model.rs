@@ -21,7 +21,7 @@ use std::sync::Arc;
 use turnwire_core::{Event, EventKind};
 use turnwire_log::Session;
 use turnwire_wires::model::{Asked, Failed, Whole};
-use turnwire_wires::{Encoding, Wire};
+use turnwire_wires::{EncoderOptions, Wire};
 
 /// The longest key that is taken.
 const LONGEST_KEY: usize = 255;
@@ -109,12 +109,12 @@ async fn tell(
     let wire = Wire::named(manner.wire).ok_or_else(|| ApiError::internal("there is no wire"))?;
     let tell = Tell {
         wire,
-        encoding: Encoding {
+        encoding: EncoderOptions {
             model: Some(asked.model.clone()),
             id: Some(id),
             usage: asked.usage || !asked.stream,
             wants_json: asked.output_schema.is_some(),
-            ..Encoding::default()
+            ..EncoderOptions::default()
         },
         reply_id: turn.reply_id.clone(),
         begin: turn.begin,

@@ -27,7 +27,7 @@ use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json};
 use turnwire_log::Session;
 use turnwire_log::store::Status;
-use turnwire_wires::blocks::{Answer, Approval, Chat, Command, Incoming, Reply, Subscription};
+use turnwire_wires::blocks::{ServerAnswer, Approval, Chat, Command, IncomingCommand, AnswerFrame, SubscriptionStatus};
 
 /// The wire's name.
 pub(super) const WIRE: &str = "blocks";
@@ -40,17 +40,17 @@ const LONGEST_ID: usize = 256;
 
 /// What is said first.
 pub(super) fn greeting() -> String {
-    Reply { answer: Answer::Connected, id: None }.to_json()
+    AnswerFrame { answer: ServerAnswer::Connected, id: None }.to_json()
 }
 
 /// An answer, and what is watched from then on.
 struct Done {
-    answer: Answer,
+    answer: ServerAnswer,
     watch: Option<Watcher>,
 }
 
-impl From<Answer> for Done {
-    fn from(answer: Answer) -> Self {
+impl From<ServerAnswer> for Done {
+    fn from(answer: ServerAnswer) -> Self {
         Self { answer, watch: None }
     }
 }
@@ -58,7 +58,7 @@ impl From<Answer> for Done {
 impl Desk {
     /// Does what a text message asks for, and answers.
     pub(super) async fn blocks(&mut self, text: &str) -> Flow {
-        let Incoming { id, word, command } = Incoming::from_json(text);
+        let IncomingCommand { id, command_type: word, command } = IncomingCommand::from_json(text);
         let id = repeated(id);
         let is_auth = matches!(command, Ok(Command::Auth { .. }));
         let done = match command {
@@ -68,7 +68,7 @@ impl Desk {
         match done {
             Ok(Done { answer, watch }) => {
                 // The answer comes before the first frame.
-                self.write(Reply { answer, id }.to_json()).await?;
+                self.write(AnswerFrame { answer, id }.to_json()).await?;
                 if let Some(watcher) = watch {
                     self.subscriptions.begin(watcher);
                 }
@@ -83,10 +83,10 @@ impl Desk {
 
     async fn done(&mut self, command: Command) -> ApiResult<Done> {
         match command {
-            Command::Ping => Ok(Answer::Pong.into()),
+            Command::Ping => Ok(ServerAnswer::Pong.into()),
             Command::Auth { token } => {
                 self.take_token(&token).await?;
-                Ok(Answer::AuthOk.into())
+                Ok(ServerAnswer::AuthOk.into())
             }
             Command::Subscribe { session_id, last_event_id } => {
                 self.watch(&session_id, last_event_id.as_deref()).await
@@ -98,7 +98,7 @@ impl Desk {
                 caller.check(Action::Chat)?;
                 let session = self.open(&caller, &session_id).await?;
                 answers::stop(&self.app, &session, &caller).await?;
-                Ok(Answer::Accepted { session_id, message_id: None }.into())
+                Ok(ServerAnswer::Accepted { session_id, message_id: None }.into())
             }
         }
     }
@@ -113,10 +113,10 @@ impl Desk {
         };
         let watcher = self.subscriptions.prepare(&session, start, Merge::Deltas).await?;
         let status = match session.head().status {
-            Status::Idle => Subscription::Completed,
-            Status::Running | Status::Waiting => Subscription::Running,
+            Status::Idle => SubscriptionStatus::Completed,
+            Status::Running | Status::Waiting => SubscriptionStatus::Running,
         };
-        let answer = Answer::Subscribed { session_id: id.to_owned(), status };
+        let answer = ServerAnswer::Subscribed { session_id: id.to_owned(), status };
         Ok(Done { answer, watch: Some(watcher) })
     }
 
@@ -164,7 +164,7 @@ impl Desk {
             Some(self.subscriptions.prepare(&session, start, Merge::Deltas).await?)
         };
         let message_id = accepted.reply_id.clone();
-        let answer = Answer::Accepted { session_id: session.id().to_owned(), message_id };
+        let answer = ServerAnswer::Accepted { session_id: session.id().to_owned(), message_id };
         Ok(Done { answer, watch })
     }
 
@@ -178,7 +178,7 @@ impl Desk {
         let event = Event::new(question.reply_id, answer);
         answers::take(&self.app, &session, &caller, &[event]).await?;
         let session_id = approval.session_id.clone();
-        Ok(Answer::Accepted { session_id, message_id: None }.into())
+        Ok(ServerAnswer::Accepted { session_id, message_id: None }.into())
     }
 
     /// Says what cannot be done.
@@ -191,27 +191,27 @@ impl Desk {
         if let Some(detail) = error.detail_text() {
             tracing::warn!(command = word, detail, "a command on a socket failed");
         }
-        let answer = Answer::Error {
+        let answer = ServerAnswer::Error {
             code: error.name().to_owned(),
             message: error.message().to_owned(),
             hint: Some(error.hint_text().to_owned()).filter(|hint| !hint.is_empty()),
             command: word.map(|word| word.chars().take(64).collect()),
             session_id: None,
         };
-        self.write(Reply { answer, id }.to_json()).await
+        self.write(AnswerFrame { answer, id }.to_json()).await
     }
 }
 
 /// What a client is told of a session that it cannot watch any longer.
 pub(super) fn ended(session: &str, error: &ApiError) -> String {
-    let answer = Answer::Error {
+    let answer = ServerAnswer::Error {
         code: error.name().to_owned(),
         message: error.message().to_owned(),
         hint: None,
         command: Some("subscribe".to_owned()),
         session_id: Some(session.to_owned()),
     };
-    Reply { answer, id: None }.to_json()
+    AnswerFrame { answer, id: None }.to_json()
 }
 
 /// Says what to do in the words of this protocol.

@@ -130,7 +130,7 @@ async fn before_the_turn(session: &Session, encode: &mut dyn Encode, start: u64)
     let msgs = messages.iter().rev().filter_map(|stored| super::watcher::read(&stored.json));
     if let Some(msg) = msgs.into_iter().find(|msg| msg.role() == Role::User) {
         let mut frames = Frames::default();
-        encode.event(&Event::new("", Message { message: Box::new(msg) }), &mut frames);
+        encode.encode(&Event::new("", Message { message: Box::new(msg) }), &mut frames);
     }
     let kept = session.first().await?.get() - 1;
     Ok(start.min(last.last.get()).max(kept.min(start)))
@@ -146,7 +146,7 @@ pub(super) async fn warm_up(
     let mut frames = Frames::default();
     each_row(session, from, to, |rows| {
         each_line(rows, to, |seq, line| {
-            encode.event(&Session::event_at(seq, line)?, &mut frames);
+            encode.encode(&Session::event_at(seq, line)?, &mut frames);
             frames.clear();
             Ok(())
         })

@@ -17,7 +17,7 @@ use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError, Seq, coalesce};
 use turnwire_log::store::{Lines, MessageQuery, Status};
 use turnwire_log::{Error, Head, Result, Session, Snapshot};
-use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 /// How much of the log is read at a time.
 const CHUNK: usize = 256 * 1024;
@@ -50,7 +50,7 @@ pub struct Tell {
     /// The protocol.
     pub wire: &'static Wire,
     /// What its encoder is told.
-    pub encoding: Encoding,
+    pub encoding: EncoderOptions,
     /// The reply.
     pub reply_id: String,
     /// Where to begin.
@@ -294,7 +294,7 @@ impl Follow {
                 self.reply_id = event.reply_id.to_string();
             }
             self.whose.see(&event);
-            self.encode.event(&event, &mut self.frames);
+            self.encode.encode(&event, &mut self.frames);
             self.told |= !self.frames.is_empty();
             let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
             if is_end && event.reply_id == self.reply_id {
@@ -326,7 +326,7 @@ impl Follow {
             self.whose.tell(&self.reply_id, &mut *self.encode, &mut self.frames);
         }
         self.encode.end(&mut self.frames);
-        if let Some(word) = self.wire.last_word {
+        if let Some(word) = self.wire.end_marker {
             self.frames.push_text("", word);
         }
         self.state = State::Ended;
@@ -360,7 +360,7 @@ impl Follow {
             ..ReplyEnd::default()
         };
         let event = Event::new(self.reply_id.clone(), failed).stamped(&SystemStamp);
-        self.encode.event(&event, &mut self.frames);
+        self.encode.encode(&event, &mut self.frames);
         self.ended = ended;
         self.finish();
     }
@@ -386,7 +386,7 @@ impl Follow {
                     Some(keep) => sse::write(&kept(frames, keep), None, &mut out),
                     None => sse::write(frames, None, &mut out),
                 },
-                Ok(Next::Quiet) => sse::comment("", &mut out),
+                Ok(Next::Quiet) => sse::write_comment("", &mut out),
                 Err(error) => return Some(Err(error)),
             }
         }

@@ -21,7 +21,7 @@ use turnwire_core::{Event, Msg, Seq};
 use turnwire_log::store::{Status, Store};
 use turnwire_log::walk::Messages;
 use turnwire_log::{Error, Head, Result, Session};
-use turnwire_wires::registry::Resume;
+use turnwire_wires::registry::ResumeMode;
 
 /// Who is no further behind than this takes part in the feed.
 const NEAR: u64 = 1024;
@@ -132,13 +132,13 @@ impl Watcher {
             Start::Now => self.cursor = self.head.borrow().last,
             Start::After(seq) => {
                 self.cursor = match self.shape.wire.resume {
-                    Resume::Replay => backlog::turn_start(&self.session, seq).await?,
-                    Resume::Tail | Resume::Snapshot => seq,
+                    ResumeMode::Replay => backlog::turn_start(&self.session, seq).await?,
+                    ResumeMode::Tail | ResumeMode::Snapshot => seq,
                 };
             }
             Start::Beginning | Start::Reset(_) => self.start_over(start).await?,
         }
-        if self.shape.wire.resume == Resume::Snapshot && self.cursor > 0 {
+        if self.shape.wire.resume == ResumeMode::Snapshot && self.cursor > 0 {
             self.snapshot().await?;
         }
         Ok(())
@@ -412,7 +412,7 @@ impl Watcher {
             writer = Some(Box::new(warm.ok()?));
         }
         let mut writer = writer?;
-        writer.end(self.shape.wire.last_word);
+        writer.end(self.shape.wire.end_marker);
         Some(writer.take()).filter(|bytes| !bytes.is_empty())
     }
 }

@@ -43,11 +43,11 @@ impl Whose {
         for id in self.asked.drain(..) {
             let served =
                 ToolResultStart { tool_call_id: id.into(), tool_call_name: String::new().into() };
-            encode.event(&Event::new(reply_id, served), out);
+            encode.encode(&Event::new(reply_id, served), out);
         }
         for call in self.of_sub_agents.drain(..) {
             let own = Block { block: Box::new(call.into()) };
-            encode.event(&Event::new(reply_id, own), out);
+            encode.encode(&Event::new(reply_id, own), out);
         }
     }
 }

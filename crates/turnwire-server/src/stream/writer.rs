@@ -4,7 +4,7 @@ use bytes::Bytes;
 use turnwire_core::{Event, Fields, Msg, Seq};
 use turnwire_log::Session;
 use turnwire_wires::stream::DisplayMode;
-use turnwire_wires::{CannotError, Encode, Encoding, Frames, Wire, sse};
+use turnwire_wires::{UnsupportedError, Encode, EncoderOptions, Frames, Wire, sse};
 
 /// What a stream looks like. Watchers of one session that want the same share the work.
 #[derive(Debug, Clone, Copy)]
@@ -70,12 +70,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn new(session: &Session, shape: &Shape) -> Result<Self, CannotError> {
-        let encoding = Encoding {
+    pub fn new(session: &Session, shape: &Shape) -> Result<Self, UnsupportedError> {
+        let encoding = EncoderOptions {
             session_id: Some(session.id().to_owned()),
             display_mode: shape.display,
             usage: true,
-            ..Encoding::default()
+            ..EncoderOptions::default()
         };
         let encode = if shape.is_canonical() { None } else { Some(shape.wire.encoder(&encoding)?) };
         Ok(Self {
@@ -113,7 +113,7 @@ impl Writer {
     /// Writes an event.
     pub fn event(&mut self, event: &Event<'_>) {
         let Some(encode) = &mut self.encode else { return self.canonical(event) };
-        encode.event(event, &mut self.frames);
+        encode.encode(event, &mut self.frames);
         self.write_frames(event.seq);
     }
 

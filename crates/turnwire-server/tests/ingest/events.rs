@@ -3,7 +3,7 @@
 use crate::server::{Server, end, event, lines, reply, start, text};
 use std::fmt::Write as _;
 use turnwire_core::Event;
-use turnwire_wires::{Encoding, Frames, Wire};
+use turnwire_wires::{EncoderOptions, Frames, Wire};
 
 #[tokio::test]
 async fn the_bytes_that_were_sent_are_the_bytes_that_are_stored() {
@@ -224,10 +224,10 @@ async fn agentscopes_own_stream_becomes_canonical() {
     // Events of ours are customs there.
     let message = r#"{"id":"m","type":"MESSAGE","message":{"id":"u","name":"alice","role":"user","content":"hi"}}"#;
     let wire = Wire::named("agentscope").unwrap();
-    let mut encoder = wire.encoder(&Encoding::default()).unwrap();
+    let mut encoder = wire.encoder(&EncoderOptions::default()).unwrap();
     let mut frames = Frames::default();
     for line in [&start("r"), message, &end("r")] {
-        encoder.event(&Event::from_json(line).unwrap(), &mut frames);
+        encoder.encode(&Event::from_json(line).unwrap(), &mut frames);
     }
     let body: Vec<&str> = frames.iter().map(|(_, text)| text).collect();
     assert!(body[1].contains("CUSTOM"), "{}", body[1]);

@@ -7,7 +7,7 @@ use turnwire_core::{Event, Msg};
 use turnwire_log::Session;
 use turnwire_server::Scope;
 use turnwire_server::config::{Config, Time};
-use turnwire_wires::{Encoding, Frames, Wire, sse};
+use turnwire_wires::{EncoderOptions, Frames, Wire, sse};
 
 const OPENAI_CHAT: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1767225600,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"},"finish_reason":null}]}
 
@@ -93,10 +93,10 @@ const OLLAMA: &str = r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","messag
 
 /// The same reply on a wire that can be written.
 fn written(wire: &str) -> String {
-    let mut encoder = Wire::named(wire).unwrap().encoder(&Encoding::default()).unwrap();
+    let mut encoder = Wire::named(wire).unwrap().encoder(&EncoderOptions::default()).unwrap();
     let (mut frames, mut body) = (Frames::default(), String::new());
     for line in reply("r") {
-        encoder.event(&Event::from_json(&line).unwrap(), &mut frames);
+        encoder.encode(&Event::from_json(&line).unwrap(), &mut frames);
     }
     encoder.end(&mut frames);
     sse::write(&frames, None, &mut body);

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use turnwire_core::{FoldCursor, Event, Folder, Msg};
 use turnwire_testkit::Rng;
 use turnwire_testkit::net::{Frame, StreamingResponse, SseParser, http};
-use turnwire_wires::{Decoding, Wire};
+use turnwire_wires::{DecoderOptions, Wire};
 
 /// How somebody comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +61,8 @@ impl Seen {
     pub fn take(&mut self, plan: &Plan, data: &str, token: Option<String>) {
         self.frames += 1;
         let wire = Wire::named(plan.wire).unwrap();
-        let decoder = wire.decoder(&Decoding::default()).unwrap();
-        for event in decoder.all(data.as_bytes()).unwrap() {
+        let decoder = wire.decoder(&DecoderOptions::default()).unwrap();
+        for event in decoder.decode_all(data.as_bytes()).unwrap() {
             assert_ne!(event.kind.type_name(), "RESET", "{plan:?}: {data}");
             if let Some(seq) = event.seq {
                 let from = event.seq_from.unwrap_or(seq).get();

@@ -1,30 +1,30 @@
 //! Whether the work is linear: a stream that is eight times as long, against eight streams.
 
 use crate::Result;
-use crate::streams::{Kind, Script, delta, end, long, reply_end, reply_start, start};
+use crate::streams::{Kind, Script, delta, end, long_reply, reply_end, reply_start, start};
 use crate::timing::{all_frames, best_of, events, frames};
 use turnwire_core::Event;
 use turnwire_testkit::Rng;
-use turnwire_wires::{Encoding, Frames, Wire};
+use turnwire_wires::{EncoderOptions, Frames, Wire};
 
 const ROUNDS: usize = 25;
 const TIMES: usize = 8;
 
 /// What there is more of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum Growth {
     Deltas,
     Blocks,
     Replies,
 }
 
-impl Of {
+impl Growth {
     pub const ALL: [Self; 3] = [Self::Deltas, Self::Blocks, Self::Replies];
 
     /// A stream with as many of them as this number says.
     fn events(self, from: usize, many: usize) -> Vec<Event<'static>> {
         match self {
-            Self::Deltas => long(Kind::Text, 2000 * many),
+            Self::Deltas => long_reply(Kind::Text, 2000 * many),
             Self::Blocks => {
                 let mut events = Vec::from(reply_start("r"));
                 for at in 0..400 * many {
@@ -52,14 +52,14 @@ impl Of {
 
 /// How much longer an encoder takes for an event of the long stream; `None` where its streams hold
 /// but one reply.
-pub fn encoder(wire: &Wire, of: Of) -> Result<Option<f64>> {
+pub fn encoder(wire: &Wire, of: Growth) -> Result<Option<f64>> {
     let whole = of.events(0, TIMES);
     let parts: Vec<_> = (0..TIMES).map(|at| of.events(at, 1)).collect();
-    slope(|| frames(wire, &whole), || all_frames(wire, parts.iter()))
+    time_ratio(|| frames(wire, &whole), || all_frames(wire, parts.iter()))
 }
 
 /// The same of a decoder.
-pub fn decoder(wire: &Wire, of: Of) -> Result<Option<f64>> {
+pub fn decoder(wire: &Wire, of: Growth) -> Result<Option<f64>> {
     let Some(whole) = body(wire, of, 0, TIMES)? else { return Ok(None) };
     let parts = (0..TIMES).map(|at| body(wire, of, at, 1)).collect::<Result<Vec<_>>>()?;
     let mut parts = parts.iter().flatten().cycle();
@@ -68,11 +68,11 @@ pub fn decoder(wire: &Wire, of: Of) -> Result<Option<f64>> {
         events(wire, body, &mut |_| count += 1)?;
         Ok(count)
     };
-    slope(|| count(&whole), || parts.by_ref().take(TIMES).map(|part| count(part)).sum())
+    time_ratio(|| count(&whole), || parts.by_ref().take(TIMES).map(|part| count(part)).sum())
 }
 
 /// What the one takes against the other; `None` where it gives much less.
-fn slope(
+fn time_ratio(
     mut one: impl FnMut() -> Result<usize>,
     mut other: impl FnMut() -> Result<usize>,
 ) -> Result<Option<f64>> {
@@ -84,31 +84,31 @@ fn slope(
 }
 
 /// The stream as lines: as the wire itself writes it, or from the provider's own frames.
-fn body(wire: &Wire, of: Of, from: usize, many: usize) -> Result<Option<Vec<u8>>> {
+fn body(wire: &Wire, of: Growth, from: usize, many: usize) -> Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     let mut push = |text: &str| {
         body.extend_from_slice(text.as_bytes());
         body.push(b'\n');
     };
     if wire.can_encode() {
-        let mut encoder = wire.encoder(&Encoding::default())?;
+        let mut encoder = wire.encoder(&EncoderOptions::default())?;
         let mut frames = Frames::default();
         for event in of.events(from, many) {
-            encoder.event(&event, &mut frames);
+            encoder.encode(&event, &mut frames);
         }
         encoder.end(&mut frames);
         frames.iter().for_each(|(_, text)| push(text));
         return Ok(Some(body));
     }
-    let scripts = (Script::of(wire, Kind::Text)?, Script::of(wire, Kind::Thinking)?);
+    let scripts = (Script::for_wire(wire, Kind::Text)?, Script::for_wire(wire, Kind::Thinking)?);
     let (Some(text), Some(thinking)) = scripts else { return Ok(None) };
     for at in 0..1600 * many {
         match of {
-            Of::Deltas => push(text.delta(at)),
+            Growth::Deltas => push(text.delta(at)),
             // What begins ends what was before it.
-            Of::Blocks if at % 2 == 0 => push(text.delta(at)),
-            Of::Blocks => push(thinking.delta(at)),
-            Of::Replies => return Ok(None),
+            Growth::Blocks if at % 2 == 0 => push(text.delta(at)),
+            Growth::Blocks => push(thinking.delta(at)),
+            Growth::Replies => return Ok(None),
         }
     }
     Ok(Some(body))

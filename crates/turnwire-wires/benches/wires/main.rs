@@ -20,7 +20,7 @@ mod python;
 mod streams;
 mod timing;
 
-use growth::Of;
+use growth::Growth;
 use std::env;
 use std::error::Error;
 use streams::{Kind, Stream};
@@ -52,18 +52,18 @@ fn decoding() -> Result<()> {
     );
     println!("|---|---|---|---|---|---|---|");
     for wire in Wire::all().filter(|wire| wire.can_decode()) {
-        let stream = Stream::of(wire)?;
+        let stream = Stream::for_wire(wire)?;
         let times = timing::decode(&stream)?;
         let python = python::accumulate(&stream)?;
         println!(
             "| {} | {} | {} | {} | {:.2} | {} | {} |",
             wire.name,
             stream.frames.len(),
-            ms(times.ours),
-            ms(times.floor),
+            format_ms(times.ours),
+            format_ms(times.floor),
             times.ours / times.floor,
-            shown(python, ms),
-            shown(python, |seconds| format!("{:.0}", seconds / times.ours)),
+            format_figure(python, format_ms),
+            format_figure(python, |seconds| format!("{:.0}", seconds / times.ours)),
         );
     }
     Ok(())
@@ -89,13 +89,13 @@ fn growth() -> Result<()> {
     let ratio = |ratio: f64| format!("{ratio:.2}");
     for wire in Wire::all() {
         let mut cells = vec![wire.name.to_owned()];
-        for of in Of::ALL {
+        for of in Growth::ALL {
             let slope = if wire.can_decode() { growth::decoder(wire, of)? } else { None };
-            cells.push(shown(slope, ratio));
+            cells.push(format_figure(slope, ratio));
         }
-        for of in Of::ALL {
+        for of in Growth::ALL {
             let slope = if wire.can_encode() { growth::encoder(wire, of)? } else { None };
-            cells.push(shown(slope, ratio));
+            cells.push(format_figure(slope, ratio));
         }
         println!("| {} |", cells.join(" | "));
     }
@@ -115,17 +115,17 @@ fn memory() -> Result<()> {
         for way in [memory::DECODE, memory::ENCODE] {
             for kind in Kind::ALL {
                 let kib = memory::growth(way, wire, kind)?;
-                cells.push(shown(kib, |kib| format!("{kib:.0}")));
+                cells.push(format_figure(kib, |kib| format!("{kib:.0}")));
             }
         }
         println!("| {} |", cells.join(" | "));
     }
-    println!("{HELD}");
+    println!("{GROWTH_NOTES}");
     Ok(())
 }
 
 /// Why some of them grow.
-const HELD: &str = "
+const GROWTH_NOTES: &str = "
 Held, because the wire sends it whole later:
 
 - ai-sdk: a call's input (`tool-input-available`), a tool's output and its previews
@@ -135,10 +135,10 @@ Held, because the wire sends it whole later:
   client executes it;
 - openai-responses: text and thinking, which the final response repeats.";
 
-fn shown(figure: Option<f64>, show: impl Fn(f64) -> String) -> String {
+fn format_figure(figure: Option<f64>, show: impl Fn(f64) -> String) -> String {
     figure.map_or("-".to_owned(), show)
 }
 
-fn ms(seconds: f64) -> String {
+fn format_ms(seconds: f64) -> String {
     format!("{:.2}", seconds * 1e3)
 }

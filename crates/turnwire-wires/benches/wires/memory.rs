@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::io::{BufRead, BufReader};
 use std::process::Command;
 use turnwire_core::Event;
-use turnwire_wires::{Decoding, Encoding, Frames, Wire};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire};
 
 /// The argument that makes this program such a child; the way, the wire, what goes on and on, and a
 /// count follow.
@@ -21,7 +21,7 @@ pub const ENCODE: &str = "encode";
 /// such deltas, or the system does not tell the peak.
 pub fn growth(way: &str, wire: &Wire, kind: Kind) -> Result<Option<f64>> {
     let can = if way == DECODE {
-        wire.can_decode() && Script::of(wire, kind)?.is_some()
+        wire.can_decode() && Script::for_wire(wire, kind)?.is_some()
     } else {
         wire.can_encode()
     };
@@ -49,8 +49,8 @@ pub fn child(way: &str, wire: &str, kind: &str, count: usize) -> Result<()> {
     let kind = Kind::ALL.into_iter().find(|known| format!("{known:?}") == kind);
     let kind = kind.ok_or("no such kind")?;
     if way == DECODE {
-        let script = Script::of(wire, kind)?.ok_or("no such deltas")?;
-        let mut decoder = wire.decoder(&Decoding::default())?;
+        let script = Script::for_wire(wire, kind)?.ok_or("no such deltas")?;
+        let mut decoder = wire.decoder(&DecoderOptions::default())?;
         let mut take = |frame: &str| {
             for piece in [frame, "\n"] {
                 decoder.feed(piece.as_bytes(), &mut |decoded| drop(black_box(decoded)));
@@ -59,10 +59,10 @@ pub fn child(way: &str, wire: &str, kind: &str, count: usize) -> Result<()> {
         script.begin.iter().for_each(|frame| take(frame));
         (0..count).for_each(|at| take(script.delta(at)));
     } else {
-        let mut encoder = wire.encoder(&Encoding::default())?;
+        let mut encoder = wire.encoder(&EncoderOptions::default())?;
         let mut frames = Frames::default();
         let mut take = |event: &Event<'_>| {
-            encoder.event(event, &mut frames);
+            encoder.encode(event, &mut frames);
             black_box(&frames);
             frames.clear();
         };

@@ -9,7 +9,7 @@ use turnwire_core::event::{
     ToolCallEnd, ToolCallStart, ToolResultEnd, ToolResultStart, ToolResultTextDelta,
 };
 use turnwire_core::{Event, EventKind, Fields, ToolResultState};
-use turnwire_wires::{Encoding, Frames, Wire};
+use turnwire_wires::{EncoderOptions, Frames, Wire};
 
 /// What goes on and on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ fn stamped(reply: &str, kind: impl Into<EventKind<'static>>) -> Event<'static> {
 }
 
 /// A reply that is one long block.
-pub fn long(kind: Kind, deltas: usize) -> Vec<Event<'static>> {
+pub fn long_reply(kind: Kind, deltas: usize) -> Vec<Event<'static>> {
     let mut events = Vec::from(reply_start("r"));
     events.extend(start("r", kind, "b"));
     events.extend((0..deltas).map(|at| delta("r", kind, "b", word(at))));
@@ -114,23 +114,23 @@ pub struct Script {
 impl Script {
     /// `None` where the wire has no such deltas. A provider's are written down here, as its service
     /// sends them; the other wires write their own.
-    pub fn of(wire: &Wire, kind: Kind) -> Result<Option<Self>> {
-        if delta_of(wire.name, Kind::Text, "").is_none() {
+    pub fn for_wire(wire: &Wire, kind: Kind) -> Result<Option<Self>> {
+        if delta_frame(wire.name, Kind::Text, "").is_none() {
             let script = Self::encoded(wire, kind)?;
             return Ok(Some(script).filter(|script| !script.deltas.is_empty()));
         }
         let deltas =
-            WORDS.map(|word| delta_of(wire.name, kind, word).map(|frame| frame.to_string()));
+            WORDS.map(|word| delta_frame(wire.name, kind, word).map(|frame| frame.to_string()));
         let Some(deltas) = deltas.into_iter().collect() else { return Ok(None) };
         let texts = |frames: Vec<Value>| frames.iter().map(Value::to_string).collect();
-        Ok(Some(Self { begin: texts(begin_of(wire.name, kind)), deltas, end: Vec::new() }))
+        Ok(Some(Self { begin: texts(start_frames(wire.name, kind)), deltas, end: Vec::new() }))
     }
 
     fn encoded(wire: &Wire, kind: Kind) -> Result<Self> {
-        let mut encoder = wire.encoder(&Encoding::default())?;
+        let mut encoder = wire.encoder(&EncoderOptions::default())?;
         let mut frames_of = |events: &mut dyn Iterator<Item = Event<'static>>| {
             let mut frames = Frames::default();
-            events.for_each(|event| encoder.event(&event, &mut frames));
+            events.for_each(|event| encoder.encode(&event, &mut frames));
             frames.iter().map(|(_, text)| text.to_owned()).collect()
         };
         let begin = frames_of(&mut reply_start("r").into_iter().chain(start("r", kind, "b")));
@@ -161,8 +161,8 @@ const DELTAS: usize = 20_000;
 
 impl Stream {
     /// A long text.
-    pub fn of(wire: &'static Wire) -> Result<Self> {
-        let script = Script::of(wire, Kind::Text)?.ok_or("every wire has text")?;
+    pub fn for_wire(wire: &'static Wire) -> Result<Self> {
+        let script = Script::for_wire(wire, Kind::Text)?.ok_or("every wire has text")?;
         let text: String = (0..DELTAS).map(word).collect();
         let (body, frames, deltas) = (Vec::new(), Vec::new(), Vec::new());
         let mut stream = Self { wire, body, frames, deltas, text };
@@ -175,7 +175,7 @@ impl Stream {
         for frame in &script.end {
             stream.push(frame, None);
         }
-        for frame in end_of(wire.name, &stream.text) {
+        for frame in end_frames(wire.name, &stream.text) {
             stream.push(&frame.to_string(), None);
         }
         if wire.name == "openai-chat" {
@@ -210,7 +210,7 @@ fn has_names(wire: &str) -> bool {
 }
 
 /// The frames in front of a provider's deltas.
-fn begin_of(wire: &str, kind: Kind) -> Vec<Value> {
+fn start_frames(wire: &str, kind: Kind) -> Vec<Value> {
     match wire {
         "anthropic" => {
             let block = match kind {
@@ -259,7 +259,7 @@ fn begin_of(wire: &str, kind: Kind) -> Vec<Value> {
 }
 
 /// A provider's frame with a delta; `None` where it sends such things whole.
-fn delta_of(wire: &str, kind: Kind, word: &str) -> Option<Value> {
+fn delta_frame(wire: &str, kind: Kind, word: &str) -> Option<Value> {
     if kind == Kind::Output {
         return None;
     }
@@ -327,7 +327,7 @@ fn delta_of(wire: &str, kind: Kind, word: &str) -> Option<Value> {
 }
 
 /// The frames behind a provider's text.
-fn end_of(wire: &str, text: &str) -> Vec<Value> {
+fn end_frames(wire: &str, text: &str) -> Vec<Value> {
     match wire {
         "anthropic" => vec![
             json!({"type": "content_block_stop", "index": 0}),

@@ -1,21 +1,21 @@
 //! Times of decoders, of the floor, and of encoders.
 
 use crate::Result;
-use crate::streams::{Kind, Stream, long};
+use crate::streams::{Kind, Stream, long_reply};
 use serde_json::value::RawValue;
 use std::hint::black_box;
 use std::time::Instant;
 use turnwire_core::{Event, EventKind};
 use turnwire_testkit::Rng;
-use turnwire_wires::{Decoded, Decoding, Encoding, Frames, Wire};
+use turnwire_wires::{Decoded, DecoderOptions, EncoderOptions, Frames, Wire};
 
 pub const ROUNDS: usize = 25;
 
 /// How often the same replies are encoded in a round.
-const AGAIN: usize = 20;
+const REPEATS: usize = 20;
 
 /// As a network would deliver it.
-const PIECE: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// The best of all rounds, in seconds.
 pub struct Times {
@@ -37,13 +37,13 @@ pub fn decode(stream: &Stream) -> Result<Times> {
 
 /// Hands on the events of a body.
 pub fn events(wire: &Wire, body: &[u8], each: &mut dyn FnMut(Event<'_>)) -> Result<()> {
-    let mut decoder = wire.decoder(&Decoding::default())?;
+    let mut decoder = wire.decoder(&DecoderOptions::default())?;
     let mut problem = None;
     let mut each = |decoded: Decoded<'_>| match decoded.event {
         Ok(event) => each(event),
         Err(error) => problem = Some(error),
     };
-    for piece in body.chunks(PIECE) {
+    for piece in body.chunks(CHUNK_BYTES) {
         decoder.feed(piece, &mut each);
     }
     decoder.end(&mut each);
@@ -78,24 +78,24 @@ pub fn encode(wire: &Wire) -> Result<[f64; 2]> {
     // Few enough to stay in the cache: an event that is encoded has just been made.
     let mixed: Vec<Vec<Event<'static>>> =
         (0..100).map(|at| turnwire_testkit::random_reply(&mut rng, &format!("r{at}")).events).collect();
-    let deltas = vec![long(Kind::Text, 100_000)];
+    let deltas = vec![long_reply(Kind::Text, 100_000)];
     let count =
         |streams: &[Vec<Event<'static>>]| streams.iter().map(Vec::len).sum::<usize>() as f64;
     let (slow, quick) = best_of(
         ROUNDS,
-        || all_frames(wire, mixed.iter().cycle().take(AGAIN * mixed.len())).map(drop),
+        || all_frames(wire, mixed.iter().cycle().take(REPEATS * mixed.len())).map(drop),
         || all_frames(wire, deltas.iter()).map(drop),
     )?;
-    Ok([count(&deltas) / quick, AGAIN as f64 * count(&mixed) / slow])
+    Ok([count(&deltas) / quick, REPEATS as f64 * count(&mixed) / slow])
 }
 
 /// Writes one stream; how many frames it has.
 pub fn frames(wire: &Wire, events: &[Event<'_>]) -> Result<usize> {
-    let mut encoder = wire.encoder(&Encoding::default())?;
+    let mut encoder = wire.encoder(&EncoderOptions::default())?;
     let mut frames = Frames::default();
     let mut count = 0;
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
         count += black_box(&frames).len();
         frames.clear();
     }

@@ -2,7 +2,7 @@
 
 use crate::Scenario;
 use crate::make::{
-    answered, asked, call, confirm, end, list, message, model, model_end, result, said, scenario,
+    confirmation, asking_call, call, confirm, end, list, message, model, model_end, result, text_part, scenario,
     start, step, text, tool,
 };
 use serde_json::{Value, json};
@@ -35,12 +35,12 @@ pub fn scenarios() -> Vec<Scenario> {
         Value::Array(list)
     };
     let out =
-        |part: Value| message(2, &[], &[step(), said("Buying."), part, step(), said("Done.")]);
-    let pending = json!({"confirm": [asked("c1")]});
+        |part: Value| message(2, &[], &[step(), text_part("Buying."), part, step(), text_part("Done.")]);
+    let pending = json!({"confirm": [asking_call("c1")]});
     let approval = |id: &str| json!({"id": id, "approved": true});
     let mut approve = scenario(
         "approval",
-        &[first(), after(answered("c1", true, None, None), "success")],
+        &[first(), after(confirmation("c1", true, None, None), "success")],
         out(tool(
             "c1",
             "trade",
@@ -52,7 +52,7 @@ pub fn scenarios() -> Vec<Scenario> {
     approve.pending = vec![pending.clone()];
     let mut edit = scenario(
         "approval with an edit",
-        &[first(), after(answered("c1", true, Some(r#"{"n":5}"#), None), "success")],
+        &[first(), after(confirmation("c1", true, Some(r#"{"n":5}"#), None), "success")],
         out(tool(
             "c1",
             "trade",
@@ -64,7 +64,7 @@ pub fn scenarios() -> Vec<Scenario> {
     edit.pending = vec![pending.clone()];
     let mut deny = scenario(
         "denial",
-        &[first(), after(answered("c1", false, None, Some("too much")), "denied")],
+        &[first(), after(confirmation("c1", false, None, Some("too much")), "denied")],
         out(tool(
             "c1",
             "trade",
@@ -75,8 +75,8 @@ pub fn scenarios() -> Vec<Scenario> {
     deny.actions = vec![json!([{"deny": "c1", "reason": "too much"}])];
     deny.pending = vec![pending];
     let both = json!({"type": "USER_CONFIRM_RESULT", "confirm_results": [
-        {"confirmed": true, "tool_call": asked("c1"), "rules": null},
-        {"confirmed": false, "tool_call": asked("c2"), "rules": null},
+        {"confirmed": true, "tool_call": asking_call("c1"), "rules": null},
+        {"confirmed": false, "tool_call": asking_call("c2"), "rules": null},
     ]});
     let mut two = scenario(
         "two approvals and a call beside them",
@@ -122,12 +122,12 @@ pub fn scenarios() -> Vec<Scenario> {
                 "approval": {"id": "c3", "isAutomatic": true, "approved": true}}),
                 ),
                 step(),
-                said("Done."),
+                text_part("Done."),
             ],
         ),
     );
     two.actions = vec![json!([{"approve": "c1"}, {"deny": "c2"}])];
-    two.pending = vec![json!({"confirm": [asked("c1"), asked("c2")]})];
+    two.pending = vec![json!({"confirm": [asking_call("c1"), asking_call("c2")]})];
     vec![approve, edit, deny, two, external(), subagent()]
 }
 
@@ -167,7 +167,7 @@ fn external() -> Scenario {
                 "resultProviderMetadata": {"turnwire": {"metadata": {"media_type": "application/json"}}}}),
                 ),
                 step(),
-                said("Seen."),
+                text_part("Seen."),
             ],
         ),
     );
@@ -203,7 +203,7 @@ fn subagent() -> Scenario {
                 of_sub(vec![confirm(&["c1"])]),
             ]),
             list([
-                of_sub(vec![answered("c1", true, None, None)]),
+                of_sub(vec![confirmation("c1", true, None, None)]),
                 of_sub(result("c1", "trade", &["bought"], "success")),
                 of_sub(vec![end()]),
                 result("c9", "broker", &["It is done."], "success"),
@@ -242,11 +242,11 @@ fn subagent() -> Scenario {
                 "approval": {"id": "c1", "approved": true}, "title": "friday/broker"}),
                 ),
                 step(),
-                said("Done."),
+                text_part("Done."),
             ],
         ),
     );
     scenario.actions = vec![json!([{"approve": "c1"}])];
-    scenario.pending = vec![json!({"confirm": [asked("c1")], "reply_id": "r2"})];
+    scenario.pending = vec![json!({"confirm": [asking_call("c1")], "reply_id": "r2"})];
     scenario
 }

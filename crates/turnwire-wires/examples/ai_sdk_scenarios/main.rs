@@ -16,8 +16,8 @@ use std::error::Error;
 use std::io::{self, BufRead, Write};
 use turnwire_core::{Event, Msg, ToolCall, coalesce};
 use turnwire_testkit::{Rng, reply, values};
-use turnwire_wires::ai_sdk::{ChatRequest, Pending};
-use turnwire_wires::{Encode, Encoding, Frames, Wire, sse};
+use turnwire_wires::ai_sdk::{ChatRequest, PendingReply};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         ["requests"] => {
             for line in io::stdin().lock().lines() {
-                writeln!(out, "{}", taken(&line?)?)?;
+                writeln!(out, "{}", answer_events(&line?)?)?;
             }
         }
         ["messages", seed, count] => {
@@ -66,11 +66,11 @@ struct Posted {
     external: Vec<ToolCall>,
 }
 
-fn taken(line: &str) -> Result<Value, Box<dyn Error>> {
+fn answer_events(line: &str) -> Result<Value, Box<dyn Error>> {
     let posted: Posted = serde_json::from_str(line)?;
     let request = ChatRequest::parse(&posted.request.to_string())?;
     let new = request.new_messages(|id| posted.known.iter().any(|known| known == id))?;
-    let answers = request.answers(&[Pending {
+    let answers = request.answers(&[PendingReply {
         reply_id: &posted.reply_id,
         confirm: &posted.confirm,
         external: &posted.external,
@@ -106,14 +106,14 @@ struct Scenario {
 
 impl Scenario {
     fn written(&self) -> Result<Value, Box<dyn Error>> {
-        let mut encoder = wire()?.encoder(&Encoding::default())?;
+        let mut encoder = wire()?.encoder(&EncoderOptions::default())?;
         let mut bodies = Vec::new();
         for events in &self.responses {
             bodies.push(body(encoder.as_mut(), events.iter().cloned(), true));
         }
         let all: Vec<Event<'static>> = self.responses.concat();
-        let cuts = self.cuts(&all)?;
-        let mut encoder = wire()?.encoder(&Encoding::default())?;
+        let cuts = self.resume_points(&all)?;
+        let mut encoder = wire()?.encoder(&EncoderOptions::default())?;
         let late = body(encoder.as_mut(), coalesce(all.clone()), true);
         let mut folded = Msg::reply("r1", "");
         for event in &all {
@@ -146,19 +146,19 @@ impl Scenario {
 impl Scenario {
     /// For each event of each response: what was sent before the connection broke there, and what
     /// the client gets when it comes back.
-    fn cuts(&self, all: &[Event<'static>]) -> Result<Vec<Value>, Box<dyn Error>> {
+    fn resume_points(&self, all: &[Event<'static>]) -> Result<Vec<Value>, Box<dyn Error>> {
         let mut cuts = Vec::new();
         let mut from = 0;
         for (response, events) in self.responses.iter().enumerate() {
             let to = from + events.len();
             for at in from + 1..to {
-                let mut encoder = wire()?.encoder(&Encoding::default())?;
+                let mut encoder = wire()?.encoder(&EncoderOptions::default())?;
                 for earlier in self.responses.iter().take(response) {
                     body(encoder.as_mut(), earlier.iter().cloned(), true);
                 }
                 let seen = all.iter().take(at).skip(from).cloned();
                 let sent = body(encoder.as_mut(), seen, false);
-                let mut encoder = wire()?.encoder(&Encoding::default())?;
+                let mut encoder = wire()?.encoder(&EncoderOptions::default())?;
                 let merged = coalesce(all.iter().take(at).cloned());
                 let rest = all.iter().take(to).skip(at).cloned();
                 let replay = body(encoder.as_mut(), merged.chain(rest), true);
@@ -177,7 +177,7 @@ fn body<'a>(
 ) -> String {
     let (mut frames, mut body) = (Frames::default(), String::new());
     for event in events {
-        encoder.event(&event, &mut frames);
+        encoder.encode(&event, &mut frames);
     }
     if ends {
         encoder.end(&mut frames);

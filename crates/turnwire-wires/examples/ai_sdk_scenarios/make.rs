@@ -82,19 +82,19 @@ pub fn result(id: &str, name: &str, deltas: &[&str], state: &str) -> Vec<Value> 
     list
 }
 
-pub fn asked(id: &str) -> Value {
+pub fn asking_call(id: &str) -> Value {
     let input = if id == "c1" { r#"{"n":1}"# } else { r#"{"n":2}"# };
     json!({"type": "tool_call", "id": id, "name": "trade", "input": input, "state": "asking",
         "suggested_rules": [], "finished_at": null})
 }
 
 pub fn confirm(ids: &[&str]) -> Value {
-    let calls: Vec<Value> = ids.iter().map(|id| asked(id)).collect();
+    let calls: Vec<Value> = ids.iter().map(|id| asking_call(id)).collect();
     json!({"type": "REQUIRE_USER_CONFIRM", "tool_calls": calls})
 }
 
-pub fn answered(id: &str, confirmed: bool, input: Option<&str>, reason: Option<&str>) -> Value {
-    let mut call = asked(id);
+pub fn confirmation(id: &str, confirmed: bool, input: Option<&str>, reason: Option<&str>) -> Value {
+    let mut call = asking_call(id);
     if let (Some(input), Some(call)) = (input, call.as_object_mut()) {
         call.insert("input".to_owned(), input.into());
     }
@@ -129,7 +129,7 @@ pub fn step() -> Value {
     json!({"type": "step-start"})
 }
 
-pub fn said(text: &str) -> Value {
+pub fn text_part(text: &str) -> Value {
     json!({"type": "text", "text": text, "state": "done"})
 }
 
@@ -142,6 +142,6 @@ pub fn tool(id: &str, name: &str, more: &Value) -> Value {
     part
 }
 
-pub fn gave(input: &Value, output: &Value) -> Value {
+pub fn tool_output(input: &Value, output: &Value) -> Value {
     json!({"state": "output-available", "input": input, "output": output})
 }

@@ -2,7 +2,7 @@
 
 use crate::Scenario;
 use crate::make::{
-    call, confirm, list, message, model, model_end, result, said, scenario, start, step, text, tool,
+    call, confirm, list, message, model, model_end, result, text_part, scenario, start, step, text, tool,
 };
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub fn scenarios() -> Vec<Scenario> {
             message(
                 0,
                 &[("finished_reason", json!("error")), ("error", error)],
-                &[step(), said("I was say")],
+                &[step(), text_part("I was say")],
             ),
         ),
         scenario(
@@ -66,7 +66,7 @@ pub fn scenarios() -> Vec<Scenario> {
                     "errorText": "It was stopped.",
                     "resultProviderMetadata": {"turnwire": {"state": "interrupted"}}}),
                     ),
-                    said("I was say"),
+                    text_part("I was say"),
                 ],
             ),
         ),

@@ -2,7 +2,7 @@
 
 use crate::Scenario;
 use crate::make::{
-    block, call, end, gave, list, message, model, model_end, result, said, scenario, start, step,
+    block, call, end, tool_output, list, message, model, model_end, result, text_part, scenario, start, step,
     text, tool,
 };
 use serde_json::json;
@@ -41,7 +41,7 @@ pub fn scenarios() -> Vec<Scenario> {
                 text("b1", &["Hel", "lo", " there"]),
                 vec![model_end(), end()],
             ])],
-            message(1, &[], &[step(), said("Hello there")]),
+            message(1, &[], &[step(), text_part("Hello there")]),
         ),
         scenario(
             "thinking",
@@ -58,7 +58,7 @@ pub fn scenarios() -> Vec<Scenario> {
                     step(),
                     json!({"type": "reasoning", "id": "t1", "text": "Let me see", "state": "done",
                     "providerMetadata": {"turnwire": {"signature": "sig"}}}),
-                    said("Yes."),
+                    text_part("Yes."),
                 ],
             ),
         ),
@@ -79,14 +79,14 @@ pub fn scenarios() -> Vec<Scenario> {
                 &[],
                 &[
                     step(),
-                    said("Let me look."),
+                    text_part("Let me look."),
                     tool(
                         "c1",
                         "get_weather",
-                        &gave(&json!({"city": "Paris"}), &pieces.concat().into()),
+                        &tool_output(&json!({"city": "Paris"}), &pieces.concat().into()),
                     ),
                     step(),
-                    said("Sunny."),
+                    text_part("Sunny."),
                 ],
             ),
         ),
@@ -133,7 +133,7 @@ pub fn scenarios() -> Vec<Scenario> {
                         &json!({"state": "output-error", "input": {}, "errorText": "no clock"}),
                     ),
                     step(),
-                    said("Done."),
+                    text_part("Done."),
                 ],
             ),
         ),
@@ -150,7 +150,7 @@ pub fn scenarios() -> Vec<Scenario> {
                 &[],
                 &[
                     step(),
-                    said("Look:"),
+                    text_part("Look:"),
                     json!({"type": "file", "mediaType": "image/png", "url": format!("data:image/png;base64,{png}"),
                     "providerMetadata": {"turnwire": {"id": "d1", "name": "a.png"}}}),
                     json!({"type": "data-hint", "id": "h1",
@@ -181,7 +181,7 @@ pub fn scenarios() -> Vec<Scenario> {
                     step(),
                     json!({"type": "data-hint", "id": "h1", "data": {"hint": "Quick.", "id": "h1"}}),
                     step(),
-                    said("Let me look."),
+                    text_part("Let me look."),
                 ],
             ),
         ),

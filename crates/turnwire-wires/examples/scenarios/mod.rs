@@ -79,7 +79,7 @@ fn result(id: &str, name: &str, deltas: &[&str], state: &str) -> Vec<Value> {
     [vec![start], deltas.collect(), vec![end]].concat()
 }
 
-fn asked(id: &str, name: &str) -> Value {
+fn asking_call(id: &str, name: &str) -> Value {
     json!({"id": id, "name": name, "input": "",
         "suggested_rules": [{"tool_name": name, "behavior": "allow"}]})
 }
@@ -97,7 +97,7 @@ fn answers(answers: &[Value]) -> Vec<Value> {
 }
 
 /// The same events as a sub-agent's.
-fn of_sub(events: Vec<Value>, reply: &str, path: &str, call: &str) -> Vec<Value> {
+fn of_subagent(events: Vec<Value>, reply: &str, path: &str, call: &str) -> Vec<Value> {
     let each = events.into_iter().map(|mut event| {
         if let Some(fields) = event.as_object_mut() {
             fields.insert("reply_id".to_owned(), reply.into());
@@ -200,7 +200,7 @@ fn waiting() -> Vec<Scenario> {
             [
                 begin(),
                 model(&[trade(), call("c2", "send_mail", &["{}"]), call("c3", "now", &["{}"])]),
-                ask(&[asked("c1", "execute_trade"), asked("c2", "send_mail")]),
+                ask(&[asking_call("c1", "execute_trade"), asking_call("c2", "send_mail")]),
                 result("c3", "now", &["noon"], "success"),
                 answers(&[answer("c1", true, ""), answer("c2", false, "")]),
                 result("c1", "execute_trade", &["sold"], "success"),
@@ -249,7 +249,7 @@ fn broken() -> Vec<Scenario> {
             [
                 begin(),
                 model(&[trade()]),
-                ask(&[asked("c1", "execute_trade")]),
+                ask(&[asking_call("c1", "execute_trade")]),
                 vec![json!({"type": "USER_INTERRUPT"})],
                 result("c1", "execute_trade", &["stopped"], "interrupted"),
                 end("interrupted"),
@@ -303,7 +303,7 @@ fn approval(
     [
         begin(),
         model(&[text("x1", &["I ask."]), trade.to_vec()]),
-        ask(&[asked("c1", "execute_trade")]),
+        ask(&[asking_call("c1", "execute_trade")]),
         answers(&[answer("c1", confirmed, edited)]),
         // How AgentScope's service goes on.
         begin(),
@@ -368,8 +368,8 @@ fn data() -> Vec<Value> {
 
 /// A sub-agent that asks, with one of its own below it.
 fn team(done: &[Value]) -> Vec<Value> {
-    let researcher = |events| of_sub(events, "s1", "main/researcher", "c1");
-    let helper = |events| of_sub(events, "s2", "main/researcher/helper", "k1");
+    let researcher = |events| of_subagent(events, "s1", "main/researcher", "c1");
+    let helper = |events| of_subagent(events, "s2", "main/researcher/helper", "k1");
     let name = |name: &str| vec![json!({"type": "REPLY_START", "session_id": "t", "name": name})];
     let work = [
         name("researcher"),
@@ -380,7 +380,7 @@ fn team(done: &[Value]) -> Vec<Value> {
     let help = [
         name("helper"),
         model(&[thinking("z0", &["hm"]), text("z1", &["I help."]), call("m1", "write", &["{}"])]),
-        ask(&[asked("m1", "write")]),
+        ask(&[asking_call("m1", "write")]),
         answers(&[answer("m1", true, "")]),
         result("m1", "write", &["written"], "success"),
         end("completed"),

@@ -8,14 +8,14 @@ use turnwire_core::{Fields, Json};
 pub(super) const VERSION: &str = "1.0";
 
 /// The key in the protocol's `metadata` under which everything of ours stands.
-pub(super) const OURS: &str = "turnwire";
+pub(super) const METADATA_KEY: &str = "turnwire";
 
 /// What stands in the place of a message that was taken back: the client can replace a message by
 /// an activity, and in no other way.
-pub(super) const GONE: &str = "discarded";
+pub(super) const DISCARDED: &str = "discarded";
 
 /// The types of our activities.
-pub(super) const ACTIVITIES: [&str; 4] = ["data", "hint", "block", GONE];
+pub(super) const ACTIVITY_TYPES: [&str; 4] = ["data", "hint", "block", DISCARDED];
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
@@ -34,7 +34,7 @@ pub(super) enum Frame<'a> {
         result: Option<&'a Json>,
         outcome: Outcome<'a>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        usage: &'a [Used],
+        usage: &'a [ModelUsage],
         #[serde(skip_serializing_if = "Fields::is_empty")]
         metadata: Fields,
     },
@@ -42,7 +42,7 @@ pub(super) enum Frame<'a> {
         message: &'a str,
         code: &'a str,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        usage: &'a [Used],
+        usage: &'a [ModelUsage],
     },
     StepStarted {
         step_name: &'a str,
@@ -61,7 +61,7 @@ pub(super) enum Frame<'a> {
         name: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         subagent_run_id: Option<&'a str>,
-        metadata: Mark<'a>,
+        metadata: MessageMetadata<'a>,
     },
     TextMessageContent {
         message_id: &'a str,
@@ -80,7 +80,7 @@ pub(super) enum Frame<'a> {
         role: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         subagent_run_id: Option<&'a str>,
-        metadata: Mark<'a>,
+        metadata: MessageMetadata<'a>,
     },
     ReasoningMessageContent {
         message_id: &'a str,
@@ -104,7 +104,7 @@ pub(super) enum Frame<'a> {
         parent_message_id: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         subagent_run_id: Option<&'a str>,
-        metadata: Mark<'a>,
+        metadata: MessageMetadata<'a>,
     },
     ToolCallArgs {
         tool_call_id: &'a str,
@@ -129,11 +129,11 @@ pub(super) enum Frame<'a> {
         replace: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         subagent_run_id: Option<&'a str>,
-        metadata: Mark<'a>,
+        metadata: MessageMetadata<'a>,
     },
     MessagesSnapshot {
         messages: Vec<Fields>,
-        metadata: Authority,
+        metadata: SnapshotMetadata,
     },
     SubagentStarted {
         subagent_run_id: &'a str,
@@ -147,7 +147,7 @@ pub(super) enum Frame<'a> {
         subagent_run_id: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<&'a Json>,
-        outcome: SubOutcome<'a>,
+        outcome: SubagentOutcome<'a>,
     },
     SubagentError {
         subagent_run_id: &'a str,
@@ -174,18 +174,18 @@ pub(super) struct Input<'a> {
 
 /// Which reply of ours a message of theirs is a part of.
 #[derive(Serialize, Clone, Copy)]
-pub(super) struct Mark<'a> {
-    turnwire: Reply<'a>,
+pub(super) struct MessageMetadata<'a> {
+    turnwire: ReplyRef<'a>,
 }
 
 #[derive(Serialize, Clone, Copy)]
-struct Reply<'a> {
+struct ReplyRef<'a> {
     reply: &'a str,
 }
 
-impl<'a> Mark<'a> {
-    pub(super) fn of(reply: &'a str) -> Self {
-        Self { turnwire: Reply { reply } }
+impl<'a> MessageMetadata<'a> {
+    pub(super) fn new(reply: &'a str) -> Self {
+        Self { turnwire: ReplyRef { reply } }
     }
 }
 
@@ -204,7 +204,7 @@ pub(super) enum Outcome<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub(super) enum SubOutcome<'a> {
+pub(super) enum SubagentOutcome<'a> {
     Success,
     Suspended {
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -220,7 +220,7 @@ pub(super) struct Interrupt<'a> {
     pub reason: &'static str,
     pub message: String,
     pub tool_call_id: &'a str,
-    pub response_schema: Answer,
+    pub response_schema: ResponseSchema,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -231,7 +231,7 @@ pub(super) struct Interrupt<'a> {
 
 /// The form of an answer, for a client that builds a form for it.
 #[derive(Serialize)]
-pub(super) struct Answer {
+pub(super) struct ResponseSchema {
     r#type: &'static str,
     properties: Properties,
     required: [&'static str; 1],
@@ -249,8 +249,8 @@ struct Type {
     r#type: &'static str,
 }
 
-impl Answer {
-    pub(super) const FORM: Self = Self {
+impl ResponseSchema {
+    pub(super) const APPROVAL: Self = Self {
         r#type: "object",
         properties: Properties {
             approved: Type { r#type: "boolean" },
@@ -262,26 +262,26 @@ impl Answer {
 
 /// The snapshot says all that there is of our activities: one that it lacks is gone.
 #[derive(Serialize)]
-pub(super) struct Authority {
+pub(super) struct SnapshotMetadata {
     #[serde(rename = "@ag-ui/client")]
-    client: Types,
+    client: ActivityTypes,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Types {
+struct ActivityTypes {
     authoritative_activity_types: [&'static str; 4],
 }
 
-impl Authority {
-    pub(super) const OURS: Self =
-        Self { client: Types { authoritative_activity_types: ACTIVITIES } };
+impl SnapshotMetadata {
+    pub(super) const AUTHORITATIVE: Self =
+        Self { client: ActivityTypes { authoritative_activity_types: ACTIVITY_TYPES } };
 }
 
 /// What one model took in one run.
 #[derive(Serialize, Default)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Used {
+pub(super) struct ModelUsage {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub model: String,
     input_tokens: i64,
@@ -298,8 +298,8 @@ fn is_zero(count: &i64) -> bool {
     *count == 0
 }
 
-impl Used {
-    pub(super) fn of(model: String) -> Self {
+impl ModelUsage {
+    pub(super) fn new(model: String) -> Self {
         Self { model, ..Self::default() }
     }
 
@@ -310,17 +310,17 @@ impl Used {
         let cache = read.max(0).saturating_add(written.max(0));
         let beside = cache > counts.input_tokens;
         let input = counts.input_tokens.max(0).saturating_add(if beside { cache } else { 0 });
-        add(&mut self.input_tokens, input);
-        add(&mut self.output_tokens, counts.output_tokens);
-        add(&mut self.cached_input_tokens, read);
-        add(&mut self.cache_write_input_tokens, written);
+        add_clamped(&mut self.input_tokens, input);
+        add_clamped(&mut self.output_tokens, counts.output_tokens);
+        add_clamped(&mut self.cached_input_tokens, read);
+        add_clamped(&mut self.cache_write_input_tokens, written);
         self.total_tokens = self.input_tokens;
-        add(&mut self.total_tokens, self.output_tokens);
+        add_clamped(&mut self.total_tokens, self.output_tokens);
     }
 }
 
 /// The protocol's counters have a range.
-fn add(sum: &mut i64, count: i64) {
+fn add_clamped(sum: &mut i64, count: i64) {
     const MOST: i64 = (1 << 53) - 1;
     *sum = sum.saturating_add(count.max(0)).min(MOST);
 }

@@ -9,7 +9,7 @@
 //! reply that a message belongs to, and in messages written by themselves also all that the
 //! protocol has no field for, so that nothing is lost.
 
-use super::frame::OURS;
+use super::frame::METADATA_KEY;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use turnwire_core::block::{DataKind, Source};
@@ -22,17 +22,17 @@ use turnwire_core::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     /// What the stream would have built.
-    Shown,
+    Streamed,
     /// Everything.
     Full,
 }
 
 /// The entry of a user's metadata under which stands what the client brought to the turn.
-const BROUGHT: &str = "client";
+const CLIENT_CONTEXT_KEY: &str = "client";
 
 /// Where a message of theirs stands.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct MessageHeader<'a> {
     /// Its id.
     pub id: &'a str,
     /// The reply of ours that it is a part of.
@@ -40,46 +40,46 @@ pub(super) struct Place<'a> {
     /// Who says it; empty where that is not known.
     pub name: &'a str,
     /// The sub-agent's reply, if it is one's.
-    pub sub: Option<&'a str>,
+    pub subagent: Option<&'a str>,
 }
 
 /// Messages by themselves.
-pub(super) fn write_all(messages: &[Msg]) -> Vec<Json> {
-    let all = messages.iter().flat_map(|msg| whole(msg, Detail::Full));
+pub(super) fn write_messages(messages: &[Msg]) -> Vec<Json> {
+    let all = messages.iter().flat_map(|msg| write_message(msg, Detail::Full));
     all.filter_map(|fields| Json::from_value(&fields).ok()).collect()
 }
 
 /// A message as a client would have it that saw its events.
-pub(super) fn shown(msg: &Msg) -> Vec<Fields> {
-    whole(msg, Detail::Shown)
+pub(super) fn streamed_messages(msg: &Msg) -> Vec<Fields> {
+    write_message(msg, Detail::Streamed)
 }
 
-fn whole(msg: &Msg, detail: Detail) -> Vec<Fields> {
+fn write_message(msg: &Msg, detail: Detail) -> Vec<Fields> {
     match msg.role() {
-        Role::User => vec![user(msg, detail)],
-        Role::System => vec![system(msg, detail)],
-        Role::Assistant | Role::Tool => reply(msg, detail),
+        Role::User => vec![write_user(msg, detail)],
+        Role::System => vec![write_system(msg, detail)],
+        Role::Assistant | Role::Tool => write_reply(msg, detail),
     }
 }
 
 /// The message without its content, for who reads it back.
-fn envelope(msg: &Msg) -> Json {
-    let mut fields = as_fields(msg);
+fn message_envelope(msg: &Msg) -> Json {
+    let mut fields = to_fields(msg);
     fields.remove("content");
     for key in ["usage", "finished_at", "finished_reason", "structured_output", "error"] {
         if fields.raw(key).is_some_and(Json::is_null) {
             fields.remove(key);
         }
     }
-    json_of(&fields)
+    to_json(&fields)
 }
 
-fn user(msg: &Msg, detail: Detail) -> Fields {
+fn write_user(msg: &Msg, detail: Detail) -> Fields {
     let mut mark = Fields::default();
     let content = match msg.content() {
         [] => Json::from(""),
         [ContentBlock::Text(block)] => {
-            mark.insert("block", json_of(&text_rest(block)));
+            mark.insert("block", to_json(&text_rest(block)));
             Json::from(block.text.as_str())
         }
         blocks => {
@@ -88,26 +88,26 @@ fn user(msg: &Msg, detail: Detail) -> Fields {
                 ContentBlock::Data(block) => data_part(block, detail),
                 other => other_part(other, detail),
             });
-            json_of(&parts.collect::<Vec<_>>())
+            to_json(&parts.collect::<Vec<_>>())
         }
     };
-    mark.insert("message", envelope(msg));
-    spoken(msg, "user", content, &mark, detail)
+    mark.insert("message", message_envelope(msg));
+    write_prompt(msg, "user", content, &mark, detail)
 }
 
-fn system(msg: &Msg, detail: Detail) -> Fields {
+fn write_system(msg: &Msg, detail: Detail) -> Fields {
     let role = match msg.rest().get::<String>("ag_ui_role") {
         Ok(Some(role)) if role == "developer" => "developer",
         _ => "system",
     };
     let mut mark = Fields::default();
-    mark.insert("content", json_of(msg.content()));
-    mark.insert("message", envelope(msg));
+    mark.insert("content", to_json(msg.content()));
+    mark.insert("message", message_envelope(msg));
     let text = msg.text("\n").unwrap_or_default();
-    spoken(msg, role, Json::from(text), &mark, detail)
+    write_prompt(msg, role, Json::from(text), &mark, detail)
 }
 
-fn spoken(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Detail) -> Fields {
+fn write_prompt(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Detail) -> Fields {
     let mut fields = Fields::default();
     fields.insert("id", msg.id());
     fields.insert("role", role);
@@ -117,33 +117,33 @@ fn spoken(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Detail) -
     }
     let mut metadata = msg.metadata().clone();
     match detail {
-        Detail::Full => metadata.insert(OURS, json_of(mark)),
+        Detail::Full => metadata.insert(METADATA_KEY, to_json(mark)),
         // What a client brought to the turn: it knows, and others need not.
-        Detail::Shown => drop(metadata.remove(BROUGHT)),
+        Detail::Streamed => drop(metadata.remove(CLIENT_CONTEXT_KEY)),
     }
     if !metadata.is_empty() {
-        fields.insert("metadata", json_of(&metadata));
+        fields.insert("metadata", to_json(&metadata));
     }
     fields
 }
 
-fn reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
+fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
     let mut written: Vec<Vec<Fields>> = Vec::new();
     // The place of each call's message: in the stream its result comes right behind it.
     let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut nameless = Nameless::default();
+    let mut nameless = BlockIds::default();
     for block in msg.content() {
         let id = match block {
             ContentBlock::ToolResult(result) => result_id(result),
-            block => nameless.id_of(block, msg.id()),
+            block => nameless.id_for(block, msg.id()),
         };
-        let mut mark = mark(msg.id());
+        let mut mark = reply_metadata(msg.id());
         if detail == Detail::Full && written.is_empty() {
-            mark.insert("message", envelope(msg));
+            mark.insert("message", message_envelope(msg));
         }
-        let place = Place { id: &id, reply: msg.id(), name: msg.name(), sub: None };
-        let fields = write(block, place, mark, detail);
-        if detail == Detail::Shown {
+        let place = MessageHeader { id: &id, reply: msg.id(), name: msg.name(), subagent: None };
+        let fields = write_block(block, place, mark, detail);
+        if detail == Detail::Streamed {
             match block {
                 ContentBlock::ToolCall(call) => drop(places.insert(&call.id, written.len())),
                 ContentBlock::ToolResult(result) if !has_own_id(result) => {
@@ -159,13 +159,13 @@ fn reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
         written.push(vec![fields]);
     }
     if written.is_empty() && detail == Detail::Full {
-        let mut mark = mark(msg.id());
-        mark.insert("message", envelope(msg));
+        let mut mark = reply_metadata(msg.id());
+        mark.insert("message", message_envelope(msg));
         mark.insert("empty", true);
         let mut fields = Fields::default();
         fields.insert("id", msg.id());
         fields.insert("role", "assistant");
-        fields.insert("metadata", ours(&mark));
+        fields.insert("metadata", own_metadata(&mark));
         written.push(vec![fields]);
     }
     written.into_iter().flatten().collect()
@@ -189,10 +189,10 @@ pub(super) fn has_own_id(result: &ToolResult) -> bool {
 
 /// Ids for blocks that have none: their reply's id, and which of them it is.
 #[derive(Default)]
-pub(super) struct Nameless(u32);
+pub(super) struct BlockIds(u32);
 
-impl Nameless {
-    pub(super) fn id_of(&mut self, block: &ContentBlock, reply: &str) -> String {
+impl BlockIds {
+    pub(super) fn id_for(&mut self, block: &ContentBlock, reply: &str) -> String {
         if !block.id().is_empty() {
             return block.id().to_owned();
         }
@@ -202,18 +202,18 @@ impl Nameless {
 }
 
 /// Which reply a message belongs to.
-pub(super) fn mark(reply: &str) -> Fields {
+pub(super) fn reply_metadata(reply: &str) -> Fields {
     let mut mark = Fields::default();
     mark.insert("reply", reply);
     mark
 }
 
 /// One block as a message of theirs, as the stream would have built it.
-pub(super) fn shown_block(block: &ContentBlock, place: Place<'_>) -> Fields {
-    write(block, place, mark(place.reply), Detail::Shown)
+pub(super) fn streamed_block(block: &ContentBlock, place: MessageHeader<'_>) -> Fields {
+    write_block(block, place, reply_metadata(place.reply), Detail::Streamed)
 }
 
-fn write(block: &ContentBlock, place: Place<'_>, mut mark: Fields, detail: Detail) -> Fields {
+fn write_block(block: &ContentBlock, place: MessageHeader<'_>, mut mark: Fields, detail: Detail) -> Fields {
     let full = detail == Detail::Full;
     let mut fields = Fields::default();
     fields.insert("id", place.id);
@@ -236,7 +236,7 @@ fn write(block: &ContentBlock, place: Place<'_>, mut mark: Fields, detail: Detai
                 fields.insert("encryptedValue", signature);
             }
             add_rest(&mut mark, full, || {
-                let mut rest = without(as_fields(block), &["type", "thinking"]);
+                let mut rest = without_keys(to_fields(block), &["type", "thinking"]);
                 rest.insert("id", block.id.as_str());
                 if native {
                     rest.remove("signature");
@@ -247,51 +247,51 @@ fn write(block: &ContentBlock, place: Place<'_>, mut mark: Fields, detail: Detai
         ContentBlock::ToolCall(call) => {
             fields.insert("role", "assistant");
             add_rest(&mut mark, full, || {
-                without(as_fields(call), &["type", "id", "name", "input"])
+                without_keys(to_fields(call), &["type", "id", "name", "input"])
             });
             let mut written = Fields::default();
             written.insert("id", call.id.as_str());
             written.insert("type", "function");
             written.insert("function", json!({ "name": call.name, "arguments": call.input }));
-            written.insert("metadata", ours(&mark));
-            fields.insert("toolCalls", json_of(&[written]));
+            written.insert("metadata", own_metadata(&mark));
+            fields.insert("toolCalls", to_json(&[written]));
         }
         ContentBlock::ToolResult(result) => {
             fields.insert("role", "tool");
             fields.insert("toolCallId", result.id.as_str());
-            fields.insert("content", content(&result.output, detail));
+            fields.insert("content", write_content(&result.output, detail));
             metadata = result_metadata(result, mark.clone());
             if full {
-                if failed(result) {
+                if has_failed(result) {
                     fields.insert("error", result.output.text(""));
                 }
-                let rest = without(as_fields(result), &["type", "id", "output"]);
-                let mut mark: Fields = metadata.get(OURS).ok().flatten().unwrap_or_default();
-                mark.insert("block", json_of(&rest));
-                metadata.insert(OURS, json_of(&mark));
+                let rest = without_keys(to_fields(result), &["type", "id", "output"]);
+                let mut mark: Fields = metadata.get(METADATA_KEY).ok().flatten().unwrap_or_default();
+                mark.insert("block", to_json(&rest));
+                metadata.insert(METADATA_KEY, to_json(&mark));
             }
-            fields.insert("metadata", json_of(&metadata));
+            fields.insert("metadata", to_json(&metadata));
         }
         other => {
-            let (activity, content) = activity(other);
+            let (activity, content) = block_activity(other);
             fields.insert("role", "activity");
             fields.insert("activityType", activity);
             fields.insert("content", content);
         }
     }
-    if let Some(sub) = place.sub {
+    if let Some(sub) = place.subagent {
         fields.insert("subagentRunId", sub);
     }
     if !matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_)) {
-        metadata.insert(OURS, json_of(&mark));
-        fields.insert("metadata", json_of(&metadata));
+        metadata.insert(METADATA_KEY, to_json(&mark));
+        fields.insert("metadata", to_json(&metadata));
     }
     fields
 }
 
 fn add_rest(mark: &mut Fields, full: bool, rest: impl FnOnce() -> Fields) {
     if full {
-        mark.insert("block", json_of(&rest()));
+        mark.insert("block", to_json(&rest()));
     }
 }
 
@@ -301,19 +301,19 @@ pub(super) fn result_metadata(result: &ToolResult, mut mark: Fields) -> Fields {
     if result.state != ToolResultState::Success {
         mark.insert("state", result.state.as_str());
     }
-    metadata.insert(OURS, json_of(&mark));
+    metadata.insert(METADATA_KEY, to_json(&mark));
     metadata
 }
 
-fn failed(result: &ToolResult) -> bool {
+fn has_failed(result: &ToolResult) -> bool {
     use ToolResultState::{Denied, Error, Interrupted};
     matches!(result.state, Error | Interrupted | Denied)
 }
 
 /// The type and the content of the activity that shows a block for which there is no message.
-pub(super) fn activity(block: &ContentBlock) -> (String, Json) {
+pub(super) fn block_activity(block: &ContentBlock) -> (String, Json) {
     if let ContentBlock::Other(fields) = block
-        && let Some(theirs) = their_activity(fields)
+        && let Some(theirs) = client_activity(fields)
     {
         return theirs;
     }
@@ -322,11 +322,11 @@ pub(super) fn activity(block: &ContentBlock) -> (String, Json) {
         ContentBlock::Hint(_) => "hint",
         _ => "block",
     };
-    (word.to_owned(), json_of(block))
+    (word.to_owned(), to_json(block))
 }
 
 /// An activity that came from a client, on its way back.
-fn their_activity(fields: &Fields) -> Option<(String, Json)> {
+fn client_activity(fields: &Fields) -> Option<(String, Json)> {
     if fields.get::<String>("type").ok()?? != "activity" {
         return None;
     }
@@ -335,13 +335,13 @@ fn their_activity(fields: &Fields) -> Option<(String, Json)> {
 }
 
 /// What a tool gave: a string where it is only text, else parts.
-pub(super) fn content(payload: &Payload, detail: Detail) -> Json {
+pub(super) fn write_content(payload: &Payload, detail: Detail) -> Json {
     let parts = match payload {
         Payload::Text(text) => return Json::from(text.as_str()),
         Payload::Parts(parts) => parts,
     };
     let only_text = !parts.iter().any(|part| matches!(part, Part::Data(_)));
-    if only_text && detail == Detail::Shown {
+    if only_text && detail == Detail::Streamed {
         return Json::from(payload.text(""));
     }
     let written = parts.iter().filter_map(|part| match part {
@@ -349,7 +349,7 @@ pub(super) fn content(payload: &Payload, detail: Detail) -> Json {
         Part::Data(block) => data_part(block, detail),
         other => other_part(&ContentBlock::from(other.clone()), detail),
     });
-    json_of(&written.collect::<Vec<_>>())
+    to_json(&written.collect::<Vec<_>>())
 }
 
 fn text_part(block: &TextBlock, detail: Detail) -> Fields {
@@ -357,28 +357,28 @@ fn text_part(block: &TextBlock, detail: Detail) -> Fields {
     fields.insert("type", "text");
     fields.insert("text", block.text.as_str());
     if detail == Detail::Full {
-        fields.insert("metadata", ours(&text_rest(block)));
+        fields.insert("metadata", own_metadata(&text_rest(block)));
     }
     fields
 }
 
 fn text_rest(block: &TextBlock) -> Fields {
-    let mut rest = without(as_fields(block), &["type", "text"]);
+    let mut rest = without_keys(to_fields(block), &["type", "text"]);
     rest.insert("id", block.id.as_str());
     rest
 }
 
 /// A part that has no form of theirs: in full an empty text that carries it.
 fn other_part(block: &ContentBlock, detail: Detail) -> Option<Fields> {
-    if detail == Detail::Shown {
+    if detail == Detail::Streamed {
         return None;
     }
     let mut fields = Fields::default();
     fields.insert("type", "text");
     fields.insert("text", "");
     let mut mark = Fields::default();
-    mark.insert("block", json_of(block));
-    fields.insert("metadata", ours(&mark));
+    mark.insert("block", to_json(block));
+    fields.insert("metadata", own_metadata(&mark));
     Some(fields)
 }
 
@@ -393,8 +393,8 @@ fn data_part(block: &DataBlock, detail: Detail) -> Option<Fields> {
             Some(media) => json!({ "type": "url", "value": source.url, "mimeType": media }),
             None => json!({ "type": "url", "value": source.url }),
         }),
-        Source::Other(fields) => match their_file(fields) {
-            Some(file) if detail == Detail::Shown => file,
+        Source::Other(fields) => match client_file(fields) {
+            Some(file) if detail == Detail::Streamed => file,
             _ => return other_part(&block.clone().into(), detail),
         },
     };
@@ -412,21 +412,21 @@ fn data_part(block: &DataBlock, detail: Detail) -> Option<Fields> {
         metadata.insert("filename", name.as_str());
     }
     if detail == Detail::Full {
-        let mut rest = as_fields(block);
+        let mut rest = to_fields(block);
         let mut source: Fields = rest.get("source").ok().flatten().unwrap_or_default();
         source.remove("data");
         source.remove("url");
-        rest.insert("source", json_of(&source));
-        metadata.insert(OURS, json_of(&rest));
+        rest.insert("source", to_json(&source));
+        metadata.insert(METADATA_KEY, to_json(&rest));
     }
     if !metadata.is_empty() {
-        fields.insert("metadata", json_of(&metadata));
+        fields.insert("metadata", to_json(&metadata));
     }
     Some(fields)
 }
 
 /// A file at a provider, which came from a client.
-fn their_file(fields: &Fields) -> Option<Json> {
+fn client_file(fields: &Fields) -> Option<Json> {
     if fields.get::<String>("type").ok()?? != "file" {
         return None;
     }
@@ -435,7 +435,7 @@ fn their_file(fields: &Fields) -> Option<Json> {
 }
 
 /// The fields of a block without those; a time that is not known is none.
-fn without(mut fields: Fields, keys: &[&str]) -> Fields {
+fn without_keys(mut fields: Fields, keys: &[&str]) -> Fields {
     for key in keys {
         fields.remove(key);
     }
@@ -446,16 +446,16 @@ fn without(mut fields: Fields, keys: &[&str]) -> Fields {
 }
 
 /// What stands in `metadata` for us alone.
-fn ours(mark: &Fields) -> Json {
+fn own_metadata(mark: &Fields) -> Json {
     let mut metadata = Fields::default();
-    metadata.insert(OURS, json_of(mark));
-    json_of(&metadata)
+    metadata.insert(METADATA_KEY, to_json(mark));
+    to_json(&metadata)
 }
 
-pub(super) fn as_fields<T: serde::Serialize + ?Sized>(value: &T) -> Fields {
+pub(super) fn to_fields<T: serde::Serialize + ?Sized>(value: &T) -> Fields {
     Json::from_value(value).and_then(|json| json.parse_as()).unwrap_or_default()
 }
 
-pub(super) fn json_of<T: serde::Serialize + ?Sized>(value: &T) -> Json {
+pub(super) fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Json {
     Json::from_value(value).unwrap_or_else(|_| Json::from(Value::Null))
 }

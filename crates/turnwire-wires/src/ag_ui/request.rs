@@ -3,9 +3,9 @@
 //! A client sends its whole history every time. What is taken from it are messages of the user that
 //! are not known yet, and answers to what was asked.
 
-use super::frame::OURS;
-use super::message::{MESSAGE_ID, shown};
-use super::read::read_list;
+use super::frame::METADATA_KEY;
+use super::message::{MESSAGE_ID, streamed_messages};
+use super::read::read_message_list;
 use crate::request::Tool;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -44,41 +44,41 @@ pub struct RunInput {
 
 /// Compares what a client has with how the conversation stands, message by message.
 #[derive(Debug)]
-pub struct Comparison<'a> {
+pub struct HistoryComparison<'a> {
     theirs: HashMap<String, &'a Fields>,
-    found: Difference,
+    found: HistoryDifference,
 }
 
-impl Comparison<'_> {
+impl HistoryComparison<'_> {
     /// The next message of the conversation.
     pub fn add(&mut self, message: &Msg) {
-        for ours in shown(message) {
-            let role = text(&ours, "role");
+        for ours in streamed_messages(message) {
+            let role = text_field(&ours, "role");
             let is_beside = matches!(role.as_deref(), Some("reasoning" | "activity"));
-            if is_beside || self.found == Difference::Gaps {
+            if is_beside || self.found == HistoryDifference::Gaps {
                 continue;
             }
-            let theirs = text(&ours, "id").and_then(|id| self.theirs.get(&id).copied());
+            let theirs = text_field(&ours, "id").and_then(|id| self.theirs.get(&id).copied());
             self.found = match (theirs, self.found) {
-                (None, _) => Difference::Behind,
-                (Some(_), Difference::Behind) => Difference::Gaps,
+                (None, _) => HistoryDifference::Behind,
+                (Some(_), HistoryDifference::Behind) => HistoryDifference::Gaps,
                 (Some(has), found) => {
                     let is_user = role.as_deref() == Some("user");
                     let is_same =
-                        text(has, "role") == role && (is_user || Said::of(has) == Said::of(&ours));
-                    if is_same { found } else { Difference::Behind }
+                        text_field(has, "role") == role && (is_user || MessageContent::from_fields(has) == MessageContent::from_fields(&ours));
+                    if is_same { found } else { HistoryDifference::Behind }
                 }
             };
         }
     }
 
     /// How they differ, as far as they were compared.
-    pub fn difference(&self) -> Difference {
+    pub fn difference(&self) -> HistoryDifference {
         self.found
     }
 }
 
-fn text(fields: &Fields, key: &str) -> Option<String> {
+fn text_field(fields: &Fields, key: &str) -> Option<String> {
     fields.get::<String>(key).ok().flatten()
 }
 
@@ -104,7 +104,7 @@ pub struct Answer {
 
 /// Calls of one reply that wait for somebody.
 #[derive(Debug, Clone, Copy)]
-pub struct Waiting<'a> {
+pub struct PendingReply<'a> {
     /// The reply.
     pub reply_id: &'a str,
     /// The sub-agent, if it is one's.
@@ -126,7 +126,7 @@ pub struct Answers {
 
 /// How what a client has differs from a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Difference {
+pub enum HistoryDifference {
     /// It has everything.
     None,
     /// The last messages are not there, or not whole.
@@ -142,43 +142,43 @@ impl RunInput {
         let mut fields: Fields = json
             .parse_as()
             .map_err(|_| Error::new(ErrorKind::NotARequest, "a RunAgentInput is an object"))?;
-        let messages: Vec<Json> = need(&mut fields, "messages")?;
+        let messages: Vec<Json> = require_field(&mut fields, "messages")?;
         let messages = messages.iter().enumerate().map(|(at, message)| {
-            message.parse_as::<Fields>().map_err(|error| wrong(&error).at(format!("messages[{at}]")))
+            message.parse_as::<Fields>().map_err(|error| invalid_request(&error).at(format!("messages[{at}]")))
         });
-        let tools: Vec<Fields> = take(&mut fields, "tools")?.unwrap_or_default();
-        let context: Vec<Fields> = take(&mut fields, "context")?.unwrap_or_default();
-        let resume: Vec<Fields> = take(&mut fields, "resume")?.unwrap_or_default();
+        let tools: Vec<Fields> = take_field(&mut fields, "tools")?.unwrap_or_default();
+        let context: Vec<Fields> = take_field(&mut fields, "context")?.unwrap_or_default();
+        let resume: Vec<Fields> = take_field(&mut fields, "resume")?.unwrap_or_default();
         Ok(Self {
             messages: messages.collect::<Result<_>>()?,
-            thread_id: need_id(&mut fields, "threadId")?,
-            run_id: need_id(&mut fields, "runId")?,
-            parent_run_id: take(&mut fields, "parentRunId")?,
-            protocol_version: take(&mut fields, "protocolVersion")?,
-            tools: each("tools", tools, tool)?,
-            context: each("context", context, |mut fields| {
+            thread_id: require_id(&mut fields, "threadId")?,
+            run_id: require_id(&mut fields, "runId")?,
+            parent_run_id: take_field(&mut fields, "parentRunId")?,
+            protocol_version: take_field(&mut fields, "protocolVersion")?,
+            tools: read_each("tools", tools, read_tool)?,
+            context: read_each("context", context, |mut fields| {
                 Ok(Context {
-                    description: need(&mut fields, "description")?,
-                    value: need(&mut fields, "value")?,
+                    description: require_field(&mut fields, "description")?,
+                    value: require_field(&mut fields, "value")?,
                 })
             })?,
-            state: take(&mut fields, "state")?,
-            forwarded_props: take(&mut fields, "forwardedProps")?,
-            resume: each("resume", resume, answer)?,
+            state: take_field(&mut fields, "state")?,
+            forwarded_props: take_field(&mut fields, "forwardedProps")?,
+            resume: read_each("resume", resume, read_answer)?,
             rest: fields,
         })
     }
 
     /// The client's whole history.
     pub fn history(&self) -> Result<Vec<Msg>> {
-        read_list(self.messages.clone())
+        read_message_list(self.messages.clone())
             .map_err(|error| Error::new(ErrorKind::NotARequest, error.to_string()).at("messages"))
     }
 
     /// How what the client has differs from the conversation.
     ///
     /// Reasoning and activities do not count: many clients leave them out of what they send.
-    pub fn compare(&self, messages: &[Msg]) -> Difference {
+    pub fn compare(&self, messages: &[Msg]) -> HistoryDifference {
         let mut comparison = self.comparison();
         for message in messages {
             comparison.add(message);
@@ -187,22 +187,22 @@ impl RunInput {
     }
 
     /// The same for messages that come one after the other.
-    pub fn comparison(&self) -> Comparison<'_> {
-        let with_id = |fields| Some((text(fields, "id")?, fields));
+    pub fn comparison(&self) -> HistoryComparison<'_> {
+        let with_id = |fields| Some((text_field(fields, "id")?, fields));
         let theirs = self.messages.iter().filter_map(with_id).collect();
-        Comparison { theirs, found: Difference::None }
+        HistoryComparison { theirs, found: HistoryDifference::None }
     }
 
     /// The ids of the messages that the client has.
     pub fn message_ids(&self) -> HashSet<String> {
-        self.messages.iter().filter_map(|fields| text(fields, "id")).collect()
+        self.messages.iter().filter_map(|fields| text_field(fields, "id")).collect()
     }
 
     /// The replies of which the client has a part.
     pub fn reply_ids(&self) -> HashSet<String> {
         let replies = self.messages.iter().filter_map(|fields| {
             let metadata = fields.get::<Fields>("metadata").ok().flatten()?;
-            text(&metadata.get::<Fields>(OURS).ok().flatten()?, "reply")
+            text_field(&metadata.get::<Fields>(METADATA_KEY).ok().flatten()?, "reply")
         });
         replies.collect()
     }
@@ -217,7 +217,7 @@ impl RunInput {
             if role.as_deref() != Some("user") || is_known(&id) {
                 continue;
             }
-            let read = read_list(vec![plain(fields)]).map_err(|error| {
+            let read = read_message_list(vec![without_own_metadata(fields)]).map_err(|error| {
                 Error::new(ErrorKind::NotARequest, error.message()).at(format!("messages[{at}]"))
             })?;
             new.extend(read.into_iter().filter(|msg| msg.role() == Role::User));
@@ -229,24 +229,24 @@ impl RunInput {
     ///
     /// A person's word is `{approved, editedArgs?}`; who calls an interrupt off denies the call. A
     /// result is a message of the tool, as for every tool of a front end.
-    pub fn answers(&self, waiting: &[Waiting<'_>]) -> Result<Answers> {
+    pub fn answers(&self, waiting: &[PendingReply<'_>]) -> Result<Answers> {
         let mut answers = Answers::default();
         let mut used: HashSet<&str> = HashSet::new();
         for reply in waiting {
             let mut results = Vec::new();
             for call in reply.external {
-                if let Some(result) = self.result_of(call)? {
+                if let Some(result) = self.find_result(call)? {
                     results.push(result);
-                } else if let Some(answer) = self.resumed(&call.id) {
+                } else if let Some(answer) = self.find_answer(&call.id) {
                     used.insert(&answer.interrupt_id);
-                    results.push(answer.as_result(call));
+                    results.push(answer.to_tool_result(call));
                 }
             }
             let mut decisions = Vec::new();
             for call in reply.confirm {
-                let Some((at, answer)) = self.resumed_at(&call.id) else { continue };
+                let Some((at, answer)) = self.find_indexed_answer(&call.id) else { continue };
                 used.insert(&answer.interrupt_id);
-                let decision = answer.as_decision(call);
+                let decision = answer.to_confirm_result(call);
                 decisions.push(decision.map_err(|error| error.at(format!("resume[{at}]")))?);
             }
             let event = |kind: turnwire_core::EventKind<'static>| {
@@ -272,17 +272,17 @@ impl RunInput {
         Ok(answers)
     }
 
-    fn resumed_at(&self, call: &str) -> Option<(usize, &Answer)> {
+    fn find_indexed_answer(&self, call: &str) -> Option<(usize, &Answer)> {
         self.resume.iter().enumerate().find(|(_, answer)| answer.interrupt_id == call)
     }
 
-    fn resumed(&self, call: &str) -> Option<&Answer> {
-        self.resumed_at(call).map(|(_, answer)| answer)
+    fn find_answer(&self, call: &str) -> Option<&Answer> {
+        self.find_indexed_answer(call).map(|(_, answer)| answer)
     }
 
     /// The message in which the client gives a call's result. It stands behind the user's last words: one
     /// before them is of an earlier turn, whose calls may have had the same ids.
-    fn result_of(&self, call: &ToolCall) -> Result<Option<ToolResult>> {
+    fn find_result(&self, call: &ToolCall) -> Result<Option<ToolResult>> {
         let is_of = |fields: &Fields, role: &str| {
             fields.get::<String>("role").ok().flatten().as_deref() == Some(role)
         };
@@ -293,7 +293,7 @@ impl RunInput {
                     && is_of(fields, "tool")
             });
         let Some((at, fields)) = found else { return Ok(None) };
-        let read = read_list(vec![plain(fields)]).map_err(|error| {
+        let read = read_message_list(vec![without_own_metadata(fields)]).map_err(|error| {
             Error::new(ErrorKind::NotARequest, error.message()).at(format!("messages[{at}]"))
         })?;
         let blocks = read.into_iter().flat_map(|msg| msg.content().to_vec());
@@ -314,13 +314,13 @@ impl RunInput {
 
 /// What a message says, whatever else stands in it.
 #[derive(PartialEq)]
-struct Said {
+struct MessageContent {
     content: Option<Value>,
     calls: Vec<(Value, Value)>,
 }
 
-impl Said {
-    fn of(fields: &Fields) -> Self {
+impl MessageContent {
+    fn from_fields(fields: &Fields) -> Self {
         let content = fields.get::<Value>("content").ok().flatten();
         let calls = fields.get::<Vec<Value>>("toolCalls").ok().flatten().unwrap_or_default();
         let part = |call: &mut Value, key| call.get_mut(key).map(Value::take).unwrap_or_default();
@@ -333,17 +333,17 @@ impl Said {
 }
 
 /// A client's message without what stands there for us: from a client it says nothing.
-fn plain(fields: &Fields) -> Fields {
+fn without_own_metadata(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     if let Ok(Some(mut metadata)) = fields.get::<Fields>("metadata") {
-        metadata.remove(OURS);
-        fields.insert("metadata", super::message::json_of(&metadata));
+        metadata.remove(METADATA_KEY);
+        fields.insert("metadata", super::message::to_json(&metadata));
     }
     fields
 }
 
 impl Answer {
-    fn as_decision(&self, call: &ToolCall) -> Result<ConfirmResult> {
+    fn to_confirm_result(&self, call: &ToolCall) -> Result<ConfirmResult> {
         let mut decision = ConfirmResult {
             tool_call: ToolCall::new(&call.id, &call.name, ""),
             ..ConfirmResult::default()
@@ -356,7 +356,7 @@ impl Answer {
             Error::new(ErrorKind::NotARequest, "it is an object with `approved`").at("payload")
         })?;
         let at = |error: Error| error.at("payload");
-        decision.confirmed = need(&mut payload, "approved").map_err(at)?;
+        decision.confirmed = require_field(&mut payload, "approved").map_err(at)?;
         if let Some(input) = payload.remove("editedArgs").filter(|input| !input.is_null()) {
             if !input.text().starts_with('{') {
                 let error = Error::new(ErrorKind::NotARequest, "`editedArgs` is no object");
@@ -367,7 +367,7 @@ impl Answer {
         Ok(decision)
     }
 
-    fn as_result(&self, call: &ToolCall) -> ToolResult {
+    fn to_tool_result(&self, call: &ToolCall) -> ToolResult {
         let result = match &self.payload {
             _ if self.cancelled => ToolResult {
                 state: ToolResultState::Interrupted,
@@ -383,17 +383,17 @@ impl Answer {
     }
 }
 
-fn tool(mut fields: Fields) -> Result<Tool> {
-    let input: Option<Json> = take(&mut fields, "parameters")?;
+fn read_tool(mut fields: Fields) -> Result<Tool> {
+    let input: Option<Json> = take_field(&mut fields, "parameters")?;
     Ok(Tool {
-        name: need_id(&mut fields, "name")?,
-        description: take(&mut fields, "description")?.unwrap_or_default(),
+        name: require_id(&mut fields, "name")?,
+        description: take_field(&mut fields, "description")?.unwrap_or_default(),
         input: input.unwrap_or_else(|| json!({ "type": "object" }).into()),
     })
 }
 
-fn answer(mut fields: Fields) -> Result<Answer> {
-    let status: String = need(&mut fields, "status")?;
+fn read_answer(mut fields: Fields) -> Result<Answer> {
+    let status: String = require_field(&mut fields, "status")?;
     let cancelled = match status.as_str() {
         "resolved" => false,
         "cancelled" => true,
@@ -404,30 +404,30 @@ fn answer(mut fields: Fields) -> Result<Answer> {
             ));
         }
     };
-    let interrupt_id = need_id(&mut fields, "interruptId")?;
-    Ok(Answer { interrupt_id, payload: take(&mut fields, "payload")?, cancelled })
+    let interrupt_id = require_id(&mut fields, "interruptId")?;
+    Ok(Answer { interrupt_id, payload: take_field(&mut fields, "payload")?, cancelled })
 }
 
-fn each<T>(key: &str, list: Vec<Fields>, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
+fn read_each<T>(key: &str, list: Vec<Fields>, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
     let all = list.into_iter().enumerate();
     all.map(|(at, fields)| read(fields).map_err(|error| error.at(format!("{key}[{at}]")))).collect()
 }
 
-fn wrong(error: &Error) -> Error {
+fn invalid_request(error: &Error) -> Error {
     Error::new(ErrorKind::NotARequest, error.message())
 }
 
-fn take<T: serde::de::DeserializeOwned>(fields: &mut Fields, key: &str) -> Result<Option<T>> {
-    fields.take(key).map_err(|error| wrong(&error).at(key))
+fn take_field<T: serde::de::DeserializeOwned>(fields: &mut Fields, key: &str) -> Result<Option<T>> {
+    fields.take(key).map_err(|error| invalid_request(&error).at(key))
 }
 
-fn need<T: serde::de::DeserializeOwned>(fields: &mut Fields, key: &str) -> Result<T> {
-    take(fields, key)?
+fn require_field<T: serde::de::DeserializeOwned>(fields: &mut Fields, key: &str) -> Result<T> {
+    take_field(fields, key)?
         .ok_or_else(|| Error::new(ErrorKind::NotARequest, format!("`{key}` is missing")))
 }
 
-fn need_id(fields: &mut Fields, key: &str) -> Result<String> {
-    let id: String = need(fields, key)?;
+fn require_id(fields: &mut Fields, key: &str) -> Result<String> {
+    let id: String = require_field(fields, key)?;
     if id.is_empty() {
         return Err(Error::new(ErrorKind::NotARequest, format!("`{key}` is empty")));
     }

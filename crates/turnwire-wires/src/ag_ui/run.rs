@@ -2,85 +2,85 @@
 
 use super::encode::{Encoder, write_end};
 use super::frame::{
-    Answer, Authority, Frame, Input, Interrupt, OURS, Outcome, SubOutcome, VERSION,
+    ResponseSchema, SnapshotMetadata, Frame, Input, Interrupt, METADATA_KEY, Outcome, SubagentOutcome, VERSION,
 };
-use super::message::json_of;
-use super::turn::{Pending, Run, Turn};
+use super::message::to_json;
+use super::turn::{PendingCall, RunState, TurnState};
 use crate::stream::Frames;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};
 
 impl Encoder {
     /// Something that is no part of a reply's content.
-    pub(super) fn beside(&mut self, event: &Event<'_>, out: &mut Frames) {
+    pub(super) fn outside_reply_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         let whole;
         let lower;
         let (name, value) = match &event.kind {
             EventKind::Custom(custom) => (custom.name.as_str(), &custom.value.0),
             kind => {
                 lower = kind.type_name().to_ascii_lowercase();
-                whole = json_of(event);
+                whole = to_json(event);
                 (lower.as_str(), &whole)
             }
         };
         let subagent_run_id = event.is_from_sub_agent().then_some(&*event.reply_id);
         let subagent_run_id = subagent_run_id.filter(|id| !id.is_empty());
-        let out = if self.run == Run::Open { out } else { &mut self.aside };
+        let out = if self.run == RunState::Open { out } else { &mut self.deferred_frames };
         out.push("", &Frame::Custom { name, value, subagent_run_id });
     }
 
-    fn thread(&self) -> &str {
+    fn thread_id(&self) -> &str {
         let started = Some(self.turn.thread.as_str()).filter(|thread| !thread.is_empty());
         self.session_id.as_deref().or(started).unwrap_or(&self.turn.reply)
     }
 
     /// Opens a run where there is none, and the sub-agent that the event is from.
     pub(super) fn open_run(&mut self, event: &Event<'_>, out: &mut Frames) {
-        if self.run != Run::Open {
+        if self.run != RunState::Open {
             if self.turn.runs == 0 {
-                let given = self.run_id.clone().filter(|_| !self.named);
-                self.turn.base = given.unwrap_or_else(|| event.reply_id.to_string());
-                self.named = true;
+                let given = self.run_id.clone().filter(|_| !self.is_run_named);
+                self.turn.run_id_base = given.unwrap_or_else(|| event.reply_id.to_string());
+                self.is_run_named = true;
             }
             self.turn.runs += 1;
             self.turn.run_id = match self.turn.runs {
-                1 => self.turn.base.clone(),
-                run => format!("{}-{run}", self.turn.base),
+                1 => self.turn.run_id_base.clone(),
+                run => format!("{}-{run}", self.turn.run_id_base),
             };
             self.turn.usage.clear();
-            self.turn.closed.clear();
-            self.run = Run::Open;
-            let before = std::mem::take(&mut self.before);
-            if std::mem::take(&mut self.is_anew) {
+            self.turn.closed_subagents.clear();
+            self.run = RunState::Open;
+            let before = std::mem::take(&mut self.queued_messages);
+            if std::mem::take(&mut self.resets_next_run) {
                 self.write_run_start(&[], out);
                 write_snapshot(before, out);
             } else {
                 self.write_run_start(&before, out);
             }
-            for (name, text) in self.aside.iter() {
+            for (name, text) in self.deferred_frames.iter() {
                 out.push_text(name, text);
             }
-            self.aside.clear();
+            self.deferred_frames.clear();
         }
         if event.is_from_sub_agent() {
-            self.turn.reply_of(event);
-            self.open_sub(&event.reply_id, out);
+            self.turn.reply_state(event);
+            self.open_subagent(&event.reply_id, out);
         }
     }
 
     fn write_run_start(&self, messages: &[Fields], out: &mut Frames) {
-        let (thread_id, run_id) = (self.thread(), self.turn.run_id.as_str());
+        let (thread_id, run_id) = (self.thread_id(), self.turn.run_id.as_str());
         let input = Input { thread_id, run_id, messages };
         let input = Some(input).filter(|input| !input.messages.is_empty());
         out.push("", &Frame::RunStarted { thread_id, run_id, protocol_version: VERSION, input });
     }
 
     /// Announces a sub-agent, after those that it works for.
-    fn open_sub(&mut self, id: &str, out: &mut Frames) {
+    fn open_subagent(&mut self, id: &str, out: &mut Frames) {
         let mut chain: Vec<String> = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
-            let known = self.turn.subs.contains(&id) || self.turn.closed.contains(&id);
+            let known = self.turn.subagents.contains(&id) || self.turn.closed_subagents.contains(&id);
             if known || chain.contains(&id) || id == self.turn.reply {
                 break;
             }
@@ -88,8 +88,8 @@ impl Encoder {
             chain.push(id);
         }
         for id in chain.into_iter().rev() {
-            self.write_sub_start(&id, out);
-            self.turn.subs.push(id);
+            self.write_subagent_start(&id, out);
+            self.turn.subagents.push(id);
         }
     }
 
@@ -100,14 +100,14 @@ impl Encoder {
         (*reply != self.turn.reply && self.turn.replies.contains_key(reply)).then(|| reply.clone())
     }
 
-    fn write_sub_start(&self, id: &str, out: &mut Frames) {
+    fn write_subagent_start(&self, id: &str, out: &mut Frames) {
         let Some(reply) = self.turn.replies.get(id) else { return };
         let last = reply.path.as_deref().and_then(|path| path.rsplit('/').next());
         let name = reply.name.as_deref().filter(|name| !name.is_empty()).or(last);
         let parent = self.parent_of(id);
         // Only one that was announced in this run may be named.
         let announced = |id: &&str| {
-            self.turn.subs.iter().any(|sub| sub == id) || self.turn.closed.contains(*id)
+            self.turn.subagents.iter().any(|sub| sub == id) || self.turn.closed_subagents.contains(*id)
         };
         let frame = Frame::SubagentStarted {
             subagent_run_id: id,
@@ -119,9 +119,9 @@ impl Encoder {
     }
 
     /// A sub-agent is done.
-    pub(super) fn finish_sub(&mut self, end: &ReplyEnd, event: &Event<'_>, out: &mut Frames) {
+    pub(super) fn finish_subagent(&mut self, end: &ReplyEnd, event: &Event<'_>, out: &mut Frames) {
         let id = &*event.reply_id;
-        for (kind, block, open) in self.turn.take_open(Some(id)) {
+        for (kind, block, open) in self.turn.take_open_messages(Some(id)) {
             write_end(kind, &block, &open, out);
         }
         while let Some(at) = self.turn.steps.iter().rposition(|step| step.reply == id) {
@@ -129,9 +129,9 @@ impl Encoder {
         }
         self.turn.pending.retain(|pending| pending.reply != id);
         let calls = &self.turn.calls;
-        self.turn.running.retain(|call| calls.get(call).is_none_or(|call| call.reply != id));
-        let Some(at) = self.turn.subs.iter().position(|sub| sub == id) else { return };
-        self.turn.closed.insert(self.turn.subs.remove(at));
+        self.turn.running_calls.retain(|call| calls.get(call).is_none_or(|call| call.reply != id));
+        let Some(at) = self.turn.subagents.iter().position(|sub| sub == id) else { return };
+        self.turn.closed_subagents.insert(self.turn.subagents.remove(at));
         let interrupted = end.finished_reason == FinishedReason::Interrupted;
         match &end.error {
             Some(error) => out.push(
@@ -152,7 +152,7 @@ impl Encoder {
                 &Frame::SubagentFinished {
                     subagent_run_id: id,
                     result: end.structured_output.as_ref().filter(|output| !output.is_null()),
-                    outcome: SubOutcome::Success,
+                    outcome: SubagentOutcome::Success,
                 },
             ),
         }
@@ -160,30 +160,30 @@ impl Encoder {
 
     /// Closes everything, from the inside out.
     fn close_all(&mut self, out: &mut Frames) {
-        for (kind, id, open) in self.turn.take_open(None) {
+        for (kind, id, open) in self.turn.take_open_messages(None) {
             write_end(kind, &id, &open, out);
         }
         while let Some(last) = self.turn.steps.len().checked_sub(1) {
             self.turn.end_step(last, out);
         }
-        while let Some(id) = self.turn.subs.pop() {
+        while let Some(id) = self.turn.subagents.pop() {
             let own = self.turn.pending.iter().filter(|ask| ask.confirm && ask.reply == id);
             let interrupt_ids = own.map(|pending| pending.call.as_str()).collect();
-            let outcome = SubOutcome::Suspended { interrupt_ids };
+            let outcome = SubagentOutcome::Suspended { interrupt_ids };
             out.push("", &Frame::SubagentFinished { subagent_run_id: &id, result: None, outcome });
         }
     }
 
     /// Finishes the run because somebody has to answer. A person's answer is an interrupt; calls
     /// that the client executes are left open in a run that went well, and it answers with messages.
-    pub(super) fn finish_waiting(&mut self, out: &mut Frames) {
+    pub(super) fn finish_run_waiting(&mut self, out: &mut Frames) {
         // Who comes while somebody is waited for sees the data as far as it has come.
-        self.show_open_data(out);
+        self.write_open_data(out);
         self.close_all(out);
-        self.run = Run::Waiting;
+        self.run = RunState::Waiting;
         let pending = &self.turn.pending;
         let interrupts: Vec<_> =
-            pending.iter().filter(|pending| pending.confirm).map(interrupt).collect();
+            pending.iter().filter(|pending| pending.confirm).map(to_interrupt).collect();
         let outcome = if interrupts.is_empty() {
             let calls = pending.iter().map(|pending| pending.call.as_str());
             Outcome::Success { pending_tool_call_ids: calls.collect() }
@@ -201,7 +201,7 @@ impl Encoder {
         out: &mut Frames,
     ) {
         let frame = Frame::RunFinished {
-            thread_id: self.thread(),
+            thread_id: self.thread_id(),
             run_id: &self.turn.run_id,
             result: result.filter(|result| !result.is_null()),
             outcome,
@@ -220,7 +220,7 @@ impl Encoder {
         out: &mut Frames,
     ) {
         self.close_all(out);
-        self.run = Run::Idle;
+        self.run = RunState::Idle;
         self.turn.ended = true;
         let usage = &self.turn.usage;
         match (reason, error) {
@@ -241,7 +241,7 @@ impl Encoder {
                 {
                     let mut ours = Fields::default();
                     ours.insert("finished_reason", reason.as_str());
-                    metadata.insert(OURS, json_of(&ours));
+                    metadata.insert(METADATA_KEY, to_json(&ours));
                 }
                 let outcome = Outcome::Success { pending_tool_call_ids: Vec::new() };
                 self.write_run_end(outcome, output, metadata, out);
@@ -249,40 +249,40 @@ impl Encoder {
         }
     }
 
-    fn show_open_data(&self, out: &mut Frames) {
+    fn write_open_data(&self, out: &mut Frames) {
         for id in self.turn.open_data(true, "") {
-            self.show_data(&id, out);
+            self.write_data(&id, out);
         }
     }
 
     /// There will be no more of this turn now, although it has no end. Where somebody is waited for
     /// it goes on when they have answered.
-    pub(super) fn break_off(&mut self, out: &mut Frames) {
-        if self.run != Run::Open {
+    pub(super) fn close_run(&mut self, out: &mut Frames) {
+        if self.run != RunState::Open {
             return;
         }
-        if std::mem::take(&mut self.turn.awaits) {
+        if std::mem::take(&mut self.turn.awaits_reply) {
             return self.finish_reply(None, None, None, out);
         }
         if !self.turn.pending.is_empty() {
-            return self.finish_waiting(out);
+            return self.finish_run_waiting(out);
         }
-        self.show_open_data(out);
+        self.write_open_data(out);
         self.close_all(out);
         let (message, code) = ("the events ended before the reply did", "incomplete");
         out.push("", &Frame::RunError { message, code, usage: &self.turn.usage });
-        self.run = Run::Idle;
+        self.run = RunState::Idle;
         self.turn.ended = true;
     }
 
     /// Everything comes again: whoever has anything of it has to forget it.
-    pub(super) fn start_anew(&mut self, out: &mut Frames) {
-        self.break_off(out);
-        self.turn = Turn::default();
-        self.run = Run::Idle;
-        self.before.clear();
-        self.aside.clear();
-        self.is_anew = true;
+    pub(super) fn reset(&mut self, out: &mut Frames) {
+        self.close_run(out);
+        self.turn = TurnState::default();
+        self.run = RunState::Idle;
+        self.queued_messages.clear();
+        self.deferred_frames.clear();
+        self.resets_next_run = true;
     }
 
     /// A client comes in here: it gets a run of its own, the messages as they stand, and the start
@@ -290,46 +290,46 @@ impl Encoder {
     pub(super) fn resume_run(&mut self, messages: &[Msg], out: &mut Frames) {
         // The run that the client asked for is this one, whatever was said before it came.
         if let Some(run_id) = &self.run_id {
-            self.turn.base.clone_from(run_id);
+            self.turn.run_id_base.clone_from(run_id);
         } else if self.turn.runs == 0 {
             let last = messages.last().map_or("", Msg::id);
             let reply = Some(self.turn.reply.as_str()).filter(|reply| !reply.is_empty());
-            reply.unwrap_or(last).clone_into(&mut self.turn.base);
+            reply.unwrap_or(last).clone_into(&mut self.turn.run_id_base);
         }
         if self.run_id.is_some() || self.turn.runs == 0 {
-            self.turn.run_id.clone_from(&self.turn.base);
+            self.turn.run_id.clone_from(&self.turn.run_id_base);
             self.turn.runs = 1;
         }
-        self.named = true;
-        self.turn.closed.clear();
+        self.is_run_named = true;
+        self.turn.closed_subagents.clear();
         self.write_run_start(&[], out);
         let turn = &self.turn;
         let messages_now =
-            turn.shown.snapshot(messages, |id| id == turn.reply || turn.replies.contains_key(id));
-        if self.forget {
-            write_snapshot(beginning(&messages_now), out);
+            turn.client_messages.snapshot(messages, |id| id == turn.reply || turn.replies.contains_key(id));
+        if self.resets_client {
+            write_snapshot(clearing_snapshot(&messages_now), out);
         }
         write_snapshot(messages_now, out);
         if !self.turn.pending.is_empty() {
             // Nothing of what goes on beside was opened for this client.
-            self.turn.take_open(None);
+            self.turn.take_open_messages(None);
             self.turn.forget_steps();
-            self.turn.subs.clear();
-            return self.finish_waiting(out);
+            self.turn.subagents.clear();
+            return self.finish_run_waiting(out);
         }
         match self.run {
-            Run::Open => self.open_again(out),
+            RunState::Open => self.reopen(out),
             // Answered, but nothing has come of it yet: this run is the one that goes on.
-            Run::Waiting => self.run = Run::Open,
+            RunState::Waiting => self.run = RunState::Open,
             // Whoever asked for a run may wait for the answer; the end of the events says if not.
-            Run::Idle
+            RunState::Idle
                 if self.run_id.is_some()
                     && messages.last().is_some_and(|last| last.role() == Role::User) =>
             {
-                self.run = Run::Open;
-                self.turn.awaits = true;
+                self.run = RunState::Open;
+                self.turn.awaits_reply = true;
             }
-            Run::Idle => {
+            RunState::Idle => {
                 let last = messages.iter().rev().find(|msg| msg.role() == Role::Assistant);
                 let reason = last.and_then(Msg::finished_reason);
                 let error = last.and_then(Msg::error);
@@ -341,16 +341,16 @@ impl Encoder {
         }
     }
 
-    fn open_again(&mut self, out: &mut Frames) {
-        let subs = std::mem::take(&mut self.turn.subs);
+    fn reopen(&mut self, out: &mut Frames) {
+        let subs = std::mem::take(&mut self.turn.subagents);
         for id in subs {
-            self.write_sub_start(&id, out);
-            self.turn.subs.push(id);
+            self.write_subagent_start(&id, out);
+            self.turn.subagents.push(id);
         }
         for step in &self.turn.steps {
             step.write_start(out);
         }
-        for (kind, id, open) in self.turn.all_open() {
+        for (kind, id, open) in self.turn.all_open_messages() {
             self.write_start(kind, id, open, out);
         }
     }
@@ -358,12 +358,12 @@ impl Encoder {
 
 /// The messages that there are, instead of those that the client has.
 fn write_snapshot(messages: Vec<Fields>, out: &mut Frames) {
-    out.push("", &Frame::MessagesSnapshot { messages, metadata: Authority::OURS });
+    out.push("", &Frame::MessagesSnapshot { messages, metadata: SnapshotMetadata::AUTHORITATIVE });
 }
 
 /// As few messages as make a client forget the others: what it keeps stays where it has it, and
 /// reasoning it keeps unless there is some.
-fn beginning(messages: &[Fields]) -> Vec<Fields> {
+fn clearing_snapshot(messages: &[Fields]) -> Vec<Fields> {
     let is_reasoning = |fields: &Fields| {
         fields.get::<String>("role").ok().flatten().is_some_and(|role| role == "reasoning")
     };
@@ -371,21 +371,21 @@ fn beginning(messages: &[Fields]) -> Vec<Fields> {
     messages.iter().take(first).cloned().collect()
 }
 
-fn interrupt(pending: &Pending) -> Interrupt<'_> {
+fn to_interrupt(pending: &PendingCall) -> Interrupt<'_> {
     let mut metadata = Fields::default();
     if !pending.rules.is_empty() {
         let mut ours = Fields::default();
-        ours.insert("suggested_rules", json_of(&pending.rules));
-        metadata.insert(OURS, json_of(&ours));
+        ours.insert("suggested_rules", to_json(&pending.rules));
+        metadata.insert(METADATA_KEY, to_json(&ours));
     }
     Interrupt {
         id: &pending.call,
         reason: "tool_call",
         message: format!("May {} run?", pending.name),
         tool_call_id: &pending.call,
-        response_schema: Answer::FORM,
+        response_schema: ResponseSchema::APPROVAL,
         expires_at: pending.expires_at.as_deref(),
-        subagent_run_id: pending.sub.then_some(&*pending.reply),
+        subagent_run_id: pending.is_subagent.then_some(&*pending.reply),
         metadata,
     }
 }

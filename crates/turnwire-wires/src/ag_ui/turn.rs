@@ -1,8 +1,8 @@
 //! What is known of a turn while it is written: what is open, who is waited for.
 
-use super::frame::{Frame, Used};
-use super::message::Nameless;
-use super::shown::{Family, Shown};
+use super::frame::{Frame, ModelUsage};
+use super::message::BlockIds;
+use super::shown::{MessageKind, ClientMessages};
 use crate::stream::Frames;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::TokenCounts;
@@ -10,7 +10,7 @@ use turnwire_core::{Event, Msg, PermissionRule};
 
 /// Whether there is a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Run {
+pub(super) enum RunState {
     /// None, and nothing to go on with.
     Idle,
     /// One is open.
@@ -21,7 +21,7 @@ pub(super) enum Run {
 
 /// What has a start, content and an end of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StreamedKind {
     Text,
     Thinking,
     Call,
@@ -29,46 +29,46 @@ pub(super) enum Kind {
 
 /// The events of one reply and of its sub-agents.
 #[derive(Default)]
-pub(super) struct Turn {
+pub(super) struct TurnState {
     /// The reply; empty while it is not known.
     pub reply: String,
     /// The session, as the reply's start has it.
     pub thread: String,
     pub ended: bool,
     /// Whether a client came in behind a message that nobody has begun to answer.
-    pub awaits: bool,
+    pub awaits_reply: bool,
     /// What the runs are called after, how many there were, and what the last was called.
-    pub base: String,
+    pub run_id_base: String,
     pub runs: u32,
     pub run_id: String,
     /// The replies: the turn's own and its sub-agents'.
-    pub replies: HashMap<String, Reply>,
+    pub replies: HashMap<String, ReplyState>,
     /// What is open on the wire, by block.
-    pub texts: HashMap<String, Open>,
-    pub thoughts: HashMap<String, Open>,
-    pub inputs: HashMap<String, Open>,
+    pub texts: HashMap<String, OpenMessage>,
+    pub thoughts: HashMap<String, OpenMessage>,
+    pub inputs: HashMap<String, OpenMessage>,
     /// How much was ever opened.
-    pub count: u64,
+    pub opened: u64,
     /// Data blocks and results that are not whole yet; data with whether it is a sub-agent's.
     pub data: HashMap<String, (bool, Msg)>,
     pub results: HashMap<String, Msg>,
-    pub calls: HashMap<String, Call>,
+    pub calls: HashMap<String, CallState>,
     /// Calls that somebody works on, and calls that are over.
-    pub running: HashSet<String>,
-    pub done: HashSet<String>,
-    pub pending: Vec<Pending>,
+    pub running_calls: HashSet<String>,
+    pub finished_calls: HashSet<String>,
+    pub pending: Vec<PendingCall>,
     pub steps: Vec<Step>,
     /// The sub-agents of this run: those at work, in the order of their starts, and the others.
-    pub subs: Vec<String>,
-    pub closed: HashSet<String>,
+    pub subagents: Vec<String>,
+    pub closed_subagents: HashSet<String>,
     /// The tokens of this run.
-    pub usage: Vec<Used>,
-    pub shown: Shown,
+    pub usage: Vec<ModelUsage>,
+    pub client_messages: ClientMessages,
 }
 
 /// A reply of the turn.
 #[derive(Default)]
-pub(super) struct Reply {
+pub(super) struct ReplyState {
     pub name: Option<String>,
     pub path: Option<String>,
     pub parent_call: Option<String>,
@@ -76,38 +76,38 @@ pub(super) struct Reply {
     pub model: String,
     /// The names of its steps that go on.
     pub steps: HashSet<String>,
-    pub nameless: Nameless,
+    pub block_ids: BlockIds,
 }
 
 /// A block whose message is open.
-pub(super) struct Open {
+pub(super) struct OpenMessage {
     /// Its place among all that was opened.
-    pub at: u64,
+    pub order: u64,
     /// The message's id, where it is not the block's.
     pub id: Option<String>,
     pub reply: String,
-    pub sub: bool,
+    pub is_subagent: bool,
     /// Whether it has content.
     pub sent: bool,
 }
 
 /// A tool call.
-pub(super) struct Call {
+pub(super) struct CallState {
     pub name: String,
     pub reply: String,
     /// What its input hashes to: enough to tell whether a person changed it.
-    pub input: u64,
+    pub input_hash: u64,
 }
 
 /// A call that waits for somebody.
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     pub call: String,
     pub name: String,
     /// For a person's word; otherwise for a result from outside.
     pub confirm: bool,
     pub rules: Vec<PermissionRule>,
     pub reply: String,
-    pub sub: bool,
+    pub is_subagent: bool,
     pub expires_at: Option<String>,
 }
 
@@ -115,61 +115,61 @@ pub(super) struct Pending {
 pub(super) struct Step {
     pub reply: String,
     pub name: String,
-    pub sub: bool,
+    pub is_subagent: bool,
 }
 
 impl Step {
     pub(super) fn write_start(&self, out: &mut Frames) {
-        let subagent_run_id = self.sub.then_some(&*self.reply);
+        let subagent_run_id = self.is_subagent.then_some(&*self.reply);
         out.push("", &Frame::StepStarted { step_name: &self.name, subagent_run_id });
     }
 
     pub(super) fn write_end(&self, out: &mut Frames) {
-        let subagent_run_id = self.sub.then_some(&*self.reply);
+        let subagent_run_id = self.is_subagent.then_some(&*self.reply);
         out.push("", &Frame::StepFinished { step_name: &self.name, subagent_run_id });
     }
 }
 
-impl Kind {
+impl StreamedKind {
     pub(super) const ALL: [Self; 3] = [Self::Text, Self::Thinking, Self::Call];
 
-    pub(super) fn family(self) -> Family {
+    pub(super) fn message_kind(self) -> MessageKind {
         match self {
-            Self::Text => Family::Text,
-            Self::Thinking => Family::Thinking,
-            Self::Call => Family::Call,
+            Self::Text => MessageKind::Text,
+            Self::Thinking => MessageKind::Thinking,
+            Self::Call => MessageKind::Call,
         }
     }
 }
 
-impl Turn {
-    pub(super) fn open(&mut self, kind: Kind) -> &mut HashMap<String, Open> {
+impl TurnState {
+    pub(super) fn open_messages(&mut self, kind: StreamedKind) -> &mut HashMap<String, OpenMessage> {
         match kind {
-            Kind::Text => &mut self.texts,
-            Kind::Thinking => &mut self.thoughts,
-            Kind::Call => &mut self.inputs,
+            StreamedKind::Text => &mut self.texts,
+            StreamedKind::Thinking => &mut self.thoughts,
+            StreamedKind::Call => &mut self.inputs,
         }
     }
 
     /// Takes out what is open, of one reply or of all, in the order of the starts.
-    pub(super) fn take_open(&mut self, reply: Option<&str>) -> Vec<(Kind, String, Open)> {
+    pub(super) fn take_open_messages(&mut self, reply: Option<&str>) -> Vec<(StreamedKind, String, OpenMessage)> {
         let mut taken = Vec::new();
-        for kind in Kind::ALL {
-            let open = self.open(kind);
+        for kind in StreamedKind::ALL {
+            let open = self.open_messages(kind);
             let of = open.extract_if(|_, open| reply.is_none_or(|reply| open.reply == reply));
             taken.extend(of.map(|(id, open)| (kind, id, open)));
         }
-        taken.sort_by_key(|(_, _, open)| open.at);
+        taken.sort_by_key(|(_, _, open)| open.order);
         taken
     }
 
     /// What is open, in the order of the starts.
-    pub(super) fn all_open(&self) -> Vec<(Kind, &str, &Open)> {
-        let texts = self.texts.iter().map(|(id, open)| (Kind::Text, &**id, open));
-        let thoughts = self.thoughts.iter().map(|(id, open)| (Kind::Thinking, &**id, open));
-        let inputs = self.inputs.iter().map(|(id, open)| (Kind::Call, &**id, open));
+    pub(super) fn all_open_messages(&self) -> Vec<(StreamedKind, &str, &OpenMessage)> {
+        let texts = self.texts.iter().map(|(id, open)| (StreamedKind::Text, &**id, open));
+        let thoughts = self.thoughts.iter().map(|(id, open)| (StreamedKind::Thinking, &**id, open));
+        let inputs = self.inputs.iter().map(|(id, open)| (StreamedKind::Call, &**id, open));
         let mut all: Vec<_> = texts.chain(thoughts).chain(inputs).collect();
-        all.sort_by_key(|(_, _, open)| open.at);
+        all.sort_by_key(|(_, _, open)| open.order);
         all
     }
 
@@ -182,13 +182,13 @@ impl Turn {
     }
 
     /// What is known of an event's reply.
-    pub(super) fn reply_of(&mut self, event: &Event<'_>) -> &mut Reply {
+    pub(super) fn reply_state(&mut self, event: &Event<'_>) -> &mut ReplyState {
         if !self.replies.contains_key(&*event.reply_id) {
             let agent = event.agent.as_deref();
-            let reply = Reply {
+            let reply = ReplyState {
                 path: agent.and_then(|agent| agent.agent_path.clone()),
                 parent_call: agent.and_then(|agent| agent.parent_tool_call_id.clone()),
-                ..Reply::default()
+                ..ReplyState::default()
             };
             self.replies.insert(event.reply_id.to_string(), reply);
         }
@@ -200,10 +200,10 @@ impl Turn {
     }
 
     /// Remembers a call.
-    pub(super) fn call(&mut self, id: &str, name: &str, reply: &str) {
+    pub(super) fn remember_call(&mut self, id: &str, name: &str, reply: &str) {
         if !self.calls.contains_key(id) {
             let (name, reply) = (name.to_owned(), reply.to_owned());
-            self.calls.insert(id.to_owned(), Call { name, reply, input: 0 });
+            self.calls.insert(id.to_owned(), CallState { name, reply, input_hash: 0 });
         }
     }
 
@@ -223,15 +223,15 @@ impl Turn {
     }
 
     /// A call is over.
-    pub(super) fn settle(&mut self, call: &str) {
+    pub(super) fn finish_call(&mut self, call: &str) {
         self.pending.retain(|pending| pending.call != call);
-        self.running.remove(call);
+        self.running_calls.remove(call);
     }
 
     pub(super) fn count_tokens(&mut self, model: String, counts: TokenCounts) {
         let known = self.usage.iter().position(|tokens| tokens.model == model);
         let at = known.unwrap_or_else(|| {
-            self.usage.push(Used::of(model));
+            self.usage.push(ModelUsage::new(model));
             self.usage.len() - 1
         });
         if let Some(tokens) = self.usage.get_mut(at) {
@@ -240,18 +240,18 @@ impl Turn {
     }
 
     /// Whether somebody is waited for, and nothing else goes on.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
             && self.steps.is_empty()
             && self.texts.is_empty()
             && self.thoughts.is_empty()
             && self.inputs.is_empty()
-            && self.running.iter().all(|call| self.waits(call))
+            && self.running_calls.iter().all(|call| self.is_call_waiting(call))
     }
 
     /// Whether a call goes on only when somebody answers: the client that executes it, or whoever
     /// a sub-agent of it has asked.
-    fn waits(&self, call: &str) -> bool {
+    fn is_call_waiting(&self, call: &str) -> bool {
         self.pending.iter().any(|pending| {
             let mut reply = self.replies.get(&pending.reply);
             let mut found = pending.call == call;
@@ -268,7 +268,7 @@ impl Turn {
 }
 
 /// Goes on with a hash (FNV-1a), however the text is cut.
-pub(super) fn hash(so_far: u64, text: &str) -> u64 {
+pub(super) fn hash_text(so_far: u64, text: &str) -> u64 {
     const START: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let start = if so_far == 0 { START } else { so_far };

@@ -11,46 +11,46 @@ use turnwire_core::{DataBlock, Event, EventKind, Fields};
 
 /// What waits, by reply. There is nothing here for a block that is whole so far.
 #[derive(Default)]
-pub(super) struct Groups(BTreeMap<String, BTreeMap<Place, Held>>);
+pub(super) struct Base64Groups(BTreeMap<String, BTreeMap<DeltaTarget, PartialGroup>>);
 
 /// What grows: a block, or the result of a call, which has one open data block at the most.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum DeltaTarget {
     Block(String),
     Result(String),
 }
 
-struct Held {
+struct PartialGroup {
     /// Which block of a result.
     block_id: String,
     media_type: Option<String>,
     /// One to three characters.
-    begun: String,
+    partial: String,
 }
 
 /// What of a delta can go out now.
-pub(super) enum Now {
+pub(super) enum Regrouped {
     /// All of it, as it is.
-    Same,
+    Unchanged,
     /// This base64.
     Changed(String),
 }
 
-impl Groups {
+impl Base64Groups {
     /// The deltas that have to go out before this event: what waits for something that ends with it.
-    pub fn due(&mut self, event: &Event<'_>) -> Vec<Event<'static>> {
+    pub fn flush_before(&mut self, event: &Event<'_>) -> Vec<Event<'static>> {
         if self.0.is_empty() {
             return Vec::new();
         }
         let reply = &*event.reply_id;
         let held = match &event.kind {
             EventKind::DataBlockEnd(end) => {
-                self.take(reply, &Place::Block(end.block_id.to_string()))
+                self.take(reply, &DeltaTarget::Block(end.block_id.to_string()))
             }
             EventKind::ToolResultTextDelta(delta) => self.take_result(reply, &delta.tool_call_id),
             EventKind::ToolResultEnd(end) => self.take_result(reply, &end.tool_call_id),
             EventKind::ToolResultDataDelta(delta) => {
-                let place = Place::Result(delta.tool_call_id.to_string());
+                let place = DeltaTarget::Result(delta.tool_call_id.to_string());
                 let waits = self.0.get(reply).and_then(|open| open.get(&place));
                 match waits {
                     Some(held) if held.block_id != delta.block_id => self.take(reply, &place),
@@ -62,64 +62,64 @@ impl Groups {
                 return all
                     .into_iter()
                     .enumerate()
-                    .filter_map(|(at, held)| rest(event, at, held))
+                    .filter_map(|(at, held)| flush_delta(event, at, held))
                     .collect();
             }
             _ => None,
         };
-        held.and_then(|held| rest(event, 0, held)).into_iter().collect()
+        held.and_then(|held| flush_delta(event, 0, held)).into_iter().collect()
     }
 
     /// Takes the data of a block's delta.
-    pub fn block(&mut self, reply: &str, delta: &DataBlockDelta<'_>) -> Now {
-        let place = Place::Block(delta.block_id.to_string());
-        self.delta(reply, place, "", delta.media_type.as_deref(), &delta.chunk)
+    pub fn regroup_block_delta(&mut self, reply: &str, delta: &DataBlockDelta<'_>) -> Regrouped {
+        let place = DeltaTarget::Block(delta.block_id.to_string());
+        self.regroup_delta(reply, place, "", delta.media_type.as_deref(), &delta.chunk)
     }
 
     /// Takes the data of a result's delta.
-    pub fn result(&mut self, reply: &str, delta: &ToolResultDataDelta<'_>) -> Now {
-        let place = Place::Result(delta.tool_call_id.to_string());
-        self.delta(reply, place, &delta.block_id, delta.media_type.as_deref(), &delta.chunk)
+    pub fn regroup_result_delta(&mut self, reply: &str, delta: &ToolResultDataDelta<'_>) -> Regrouped {
+        let place = DeltaTarget::Result(delta.tool_call_id.to_string());
+        self.regroup_delta(reply, place, &delta.block_id, delta.media_type.as_deref(), &delta.chunk)
     }
 
-    fn delta(
+    fn regroup_delta(
         &mut self,
         reply: &str,
-        place: Place,
+        place: DeltaTarget,
         block_id: &str,
         media_type: Option<&str>,
         chunk: &Chunk<'_>,
-    ) -> Now {
+    ) -> Regrouped {
         let waiting = self.take(reply, &place);
-        let Chunk::Data(data) = chunk else { return Now::Same };
-        let begun = waiting.as_ref().map_or("", |(_, held)| &held.begun);
-        if begun.is_empty() && is_whole(data.as_bytes()) {
-            return Now::Same;
+        let Chunk::Data(data) = chunk else { return Regrouped::Unchanged };
+        let begun = waiting.as_ref().map_or("", |(_, held)| &held.partial);
+        if begun.is_empty() && is_complete(data.as_bytes()) {
+            return Regrouped::Unchanged;
         }
-        let Some((whole, begun)) = regrouped(begun, data) else {
+        let Some((whole, begun)) = regroup(begun, data) else {
             // What is not base64 is refused, here as there, and what waits goes on waiting.
             if let Some((place, held)) = waiting {
                 self.0.entry(reply.to_owned()).or_default().insert(place, held);
             }
-            return Now::Same;
+            return Regrouped::Unchanged;
         };
         if !begun.is_empty() {
             let known = waiting.and_then(|(_, held)| held.media_type);
-            let held = Held {
+            let held = PartialGroup {
                 block_id: block_id.to_owned(),
                 media_type: media_type.map(str::to_owned).or(known),
-                begun,
+                partial: begun,
             };
             self.0.entry(reply.to_owned()).or_default().insert(place, held);
         }
-        if whole == **data { Now::Same } else { Now::Changed(whole) }
+        if whole == **data { Regrouped::Unchanged } else { Regrouped::Changed(whole) }
     }
 
-    fn take_result(&mut self, reply: &str, call: &str) -> Option<(Place, Held)> {
-        self.take(reply, &Place::Result(call.to_owned()))
+    fn take_result(&mut self, reply: &str, call: &str) -> Option<(DeltaTarget, PartialGroup)> {
+        self.take(reply, &DeltaTarget::Result(call.to_owned()))
     }
 
-    fn take(&mut self, reply: &str, place: &Place) -> Option<(Place, Held)> {
+    fn take(&mut self, reply: &str, place: &DeltaTarget) -> Option<(DeltaTarget, PartialGroup)> {
         let open = self.0.get_mut(reply)?;
         let taken = open.remove_entry(place);
         if open.is_empty() {
@@ -131,18 +131,18 @@ impl Groups {
 
 /// The delta for what is left when `end` comes: an unpadded end is fine with us. One character is no
 /// byte.
-fn rest(end: &Event<'_>, at: usize, (place, held): (Place, Held)) -> Option<Event<'static>> {
-    let Held { block_id, media_type, mut begun } = held;
+fn flush_delta(end: &Event<'_>, at: usize, (place, held): (DeltaTarget, PartialGroup)) -> Option<Event<'static>> {
+    let PartialGroup { block_id, media_type, partial: mut begun } = held;
     if begun.len() < 2 {
         return None;
     }
     begun.extend(std::iter::repeat_n('=', 4 - begun.len()));
     let chunk = Chunk::Data(begun.into());
     let kind: EventKind<'static> = match place {
-        Place::Block(block_id) => {
+        DeltaTarget::Block(block_id) => {
             DataBlockDelta { block_id: block_id.into(), media_type, chunk }.into()
         }
-        Place::Result(call) => ToolResultDataDelta {
+        DeltaTarget::Result(call) => ToolResultDataDelta {
             tool_call_id: call.into(),
             block_id: block_id.into(),
             media_type,
@@ -164,13 +164,13 @@ fn is_digit(byte: u8) -> bool {
 }
 
 /// Whether this is base64 in whole groups, padded at the end at the most.
-fn is_whole(data: &[u8]) -> bool {
+fn is_complete(data: &[u8]) -> bool {
     let digits = data.strip_suffix(b"==").or_else(|| data.strip_suffix(b"=")).unwrap_or(data);
     data.len().is_multiple_of(4) && digits.iter().copied().all(is_digit)
 }
 
 /// The whole groups of these two, and what begins behind them; `None` where they are not base64.
-fn regrouped(begun: &str, data: &str) -> Option<(String, String)> {
+fn regroup(begun: &str, data: &str) -> Option<(String, String)> {
     let mut whole = begun.to_owned();
     whole.extend(data.chars().filter(|c| !c.is_ascii_whitespace()));
     if !whole.is_ascii() {
@@ -181,7 +181,7 @@ fn regrouped(begun: &str, data: &str) -> Option<(String, String)> {
     if !digits.bytes().all(is_digit) {
         return None;
     }
-    if is_whole(whole.as_bytes()) {
+    if is_complete(whole.as_bytes()) {
         return Some((whole, begun));
     }
     // Padding in the middle ends a run; the bytes of all runs are encoded once.
@@ -210,13 +210,13 @@ mod tests {
             ("", "aG\r\nk=", "aGk=", ""),
         ] {
             assert_eq!(
-                regrouped(begun, data),
+                regroup(begun, data),
                 Some((whole.to_owned(), left.to_owned())),
                 "{begun}|{data}"
             );
         }
         for (begun, data) in [("", "a!b="), ("", "é"), ("", "a==="), ("", "ab=c"), ("", "=")] {
-            assert_eq!(regrouped(begun, data), None, "{begun}|{data}");
+            assert_eq!(regroup(begun, data), None, "{begun}|{data}");
         }
     }
 }

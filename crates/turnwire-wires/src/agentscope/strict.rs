@@ -8,40 +8,40 @@ use turnwire_core::{
 };
 use url::Url;
 
-pub(super) fn event(event: &mut Event<'_>) {
+pub(super) fn restrict_event(event: &mut Event<'_>) {
     match &mut event.kind {
-        EventKind::ReplyStart(start) => role(&mut start.role),
+        EventKind::ReplyStart(start) => restrict_role(&mut start.role),
         EventKind::ReplyEnd(end) => {
-            reason(&mut end.finished_reason);
+            restrict_reason(&mut end.finished_reason);
             if let Some(error) = &mut end.error {
-                error_type(&mut error.r#type);
+                restrict_error_type(&mut error.r#type);
             }
         }
         EventKind::ModelCallEnd(end) => {
-            reason(&mut end.finished_reason);
+            restrict_reason(&mut end.finished_reason);
             // A model call knows only two ends.
             if end.finished_reason != FinishedReason::Completed {
                 end.finished_reason = FinishedReason::Interrupted;
             }
         }
-        EventKind::DataBlockStart(start) => media_type(&mut start.media_type),
+        EventKind::DataBlockStart(start) => require_media_type(&mut start.media_type),
         EventKind::DataBlockDelta(delta) => {
-            media_type(&mut delta.media_type);
-            chunk(&mut delta.chunk);
+            require_media_type(&mut delta.media_type);
+            restrict_chunk(&mut delta.chunk);
         }
         EventKind::ToolResultDataDelta(delta) => {
-            media_type(&mut delta.media_type);
-            chunk(&mut delta.chunk);
+            require_media_type(&mut delta.media_type);
+            restrict_chunk(&mut delta.chunk);
         }
-        EventKind::Hint(hint) => payload(&mut hint.hint),
-        EventKind::ToolResultEnd(end) => result_state(&mut end.state),
-        EventKind::RequireUserConfirm(ask) => ask.tool_calls.iter_mut().for_each(tool_call),
-        EventKind::RequireExternalExecution(ask) => ask.tool_calls.iter_mut().for_each(tool_call),
+        EventKind::Hint(hint) => restrict_payload(&mut hint.hint),
+        EventKind::ToolResultEnd(end) => restrict_result_state(&mut end.state),
+        EventKind::RequireUserConfirm(ask) => ask.tool_calls.iter_mut().for_each(restrict_tool_call),
+        EventKind::RequireExternalExecution(ask) => ask.tool_calls.iter_mut().for_each(restrict_tool_call),
         EventKind::UserConfirmResult(answer) => {
-            answer.confirm_results.iter_mut().for_each(confirm_result);
+            answer.confirm_results.iter_mut().for_each(restrict_confirm_result);
         }
         EventKind::ExternalExecutionResult(answer) => {
-            answer.execution_results.iter_mut().for_each(tool_result);
+            answer.execution_results.iter_mut().for_each(restrict_tool_result);
         }
         EventKind::Custom(custom) if !custom.value.0.text().starts_with('{') => {
             custom.value = CustomValue::default();
@@ -50,20 +50,20 @@ pub(super) fn event(event: &mut Event<'_>) {
     }
 }
 
-pub(super) fn message(msg: &Msg) -> Result<Msg> {
+pub(super) fn restrict_message(msg: &Msg) -> Result<Msg> {
     let mut strict_role = msg.role();
-    role(&mut strict_role);
+    restrict_role(&mut strict_role);
     let mut content = msg.content().to_vec();
-    content.retain_mut(block);
+    content.retain_mut(restrict_block);
     let mut builder = msg.to_builder().role(strict_role).content(content);
     if let Some(known) = msg.finished_reason() {
         let mut known = known.clone();
-        reason(&mut known);
+        restrict_reason(&mut known);
         builder = builder.finished_reason(known);
     }
     if let Some(error) = msg.error() {
         let mut error = error.clone();
-        error_type(&mut error.r#type);
+        restrict_error_type(&mut error.r#type);
         builder = builder.error(error);
     }
     if msg.structured_output().is_some_and(|output| !output.text().starts_with('{')) {
@@ -73,44 +73,44 @@ pub(super) fn message(msg: &Msg) -> Result<Msg> {
 }
 
 /// Whether the block can stay.
-fn block(block: &mut ContentBlock) -> bool {
+fn restrict_block(block: &mut ContentBlock) -> bool {
     match block {
         ContentBlock::Text(_) | ContentBlock::Thinking(_) => true,
-        ContentBlock::Data(block) => data(block),
+        ContentBlock::Data(block) => restrict_data(block),
         ContentBlock::Hint(hint) => {
-            payload(&mut hint.hint);
+            restrict_payload(&mut hint.hint);
             true
         }
         ContentBlock::ToolCall(call) => {
-            tool_call(call);
+            restrict_tool_call(call);
             true
         }
         ContentBlock::ToolResult(result) => {
-            tool_result(result);
+            restrict_tool_result(result);
             true
         }
         _ => false,
     }
 }
 
-fn payload(payload: &mut Payload) {
+fn restrict_payload(payload: &mut Payload) {
     match payload {
         Payload::Text(_) => {}
         Payload::Parts(parts) => parts.retain_mut(|part| match part {
             Part::Text(_) => true,
-            Part::Data(block) => data(block),
+            Part::Data(block) => restrict_data(block),
             _ => false,
         }),
     }
 }
 
-fn data(block: &mut DataBlock) -> bool {
+fn restrict_data(block: &mut DataBlock) -> bool {
     block.kind = DataKind::Data;
     match &mut block.source {
-        Source::Base64(source) => media_type(&mut source.media_type),
+        Source::Base64(source) => require_media_type(&mut source.media_type),
         Source::Url(UrlSource { url: to, media_type: media, .. }) => {
-            media_type(media);
-            if let Some(absolute) = absolute(to) {
+            require_media_type(media);
+            if let Some(absolute) = absolute_url(to) {
                 *to = absolute;
             }
         }
@@ -120,58 +120,58 @@ fn data(block: &mut DataBlock) -> bool {
 }
 
 /// Theirs is needed.
-fn media_type(media_type: &mut Option<String>) {
+fn require_media_type(media_type: &mut Option<String>) {
     media_type.get_or_insert_with(|| "application/octet-stream".to_owned());
 }
 
 /// A URL that their fold takes, for one that it does not: their events take any, and their blocks
 /// only what has a scheme.
-fn absolute(url: &str) -> Option<String> {
+fn absolute_url(url: &str) -> Option<String> {
     Url::parse(url).is_err().then(|| format!("turnwire:{url}"))
 }
 
-fn chunk(chunk: &mut Chunk<'_>) {
+fn restrict_chunk(chunk: &mut Chunk<'_>) {
     match chunk {
         Chunk::Data(_) => {}
         Chunk::Url(url) => {
-            if let Some(absolute) = absolute(url) {
+            if let Some(absolute) = absolute_url(url) {
                 *url = absolute.into();
             }
         }
     }
 }
 
-fn tool_call(call: &mut ToolCall) {
+fn restrict_tool_call(call: &mut ToolCall) {
     if !call.state.is_known() {
         call.state = ToolCallState::default();
     }
-    call.suggested_rules.iter_mut().for_each(rule);
+    call.suggested_rules.iter_mut().for_each(restrict_rule);
 }
 
-fn tool_result(result: &mut ToolResult) {
-    result_state(&mut result.state);
-    payload(&mut result.output);
+fn restrict_tool_result(result: &mut ToolResult) {
+    restrict_result_state(&mut result.state);
+    restrict_payload(&mut result.output);
 }
 
-fn confirm_result(result: &mut ConfirmResult) {
-    tool_call(&mut result.tool_call);
-    result.rules.iter_mut().flatten().for_each(rule);
+fn restrict_confirm_result(result: &mut ConfirmResult) {
+    restrict_tool_call(&mut result.tool_call);
+    result.rules.iter_mut().flatten().for_each(restrict_rule);
 }
 
-fn rule(rule: &mut PermissionRule) {
+fn restrict_rule(rule: &mut PermissionRule) {
     if !rule.behavior.is_known() {
         rule.behavior = Behavior::default();
     }
 }
 
-fn role(role: &mut Role) {
+fn restrict_role(role: &mut Role) {
     if *role == Role::Tool {
         *role = Role::Assistant;
     }
 }
 
 /// Theirs are four: whether it came to an end, was stopped, went round too often, or failed.
-fn reason(reason: &mut FinishedReason) {
+fn restrict_reason(reason: &mut FinishedReason) {
     use FinishedReason::{
         Completed, ContentFilter, Error, ExceedMaxIters, Interrupted, Length, Other, Refusal,
         ToolCalls, Truncated,
@@ -183,13 +183,13 @@ fn reason(reason: &mut FinishedReason) {
     }
 }
 
-fn error_type(error_type: &mut ErrorType) {
+fn restrict_error_type(error_type: &mut ErrorType) {
     if !error_type.is_known() {
         *error_type = ErrorType::default();
     }
 }
 
-fn result_state(state: &mut ToolResultState) {
+fn restrict_result_state(state: &mut ToolResultState) {
     if !state.is_known() {
         *state = ToolResultState::default();
     }

@@ -9,7 +9,7 @@ use turnwire_core::{
 };
 
 /// A string; `None` where it is missing, null or something else.
-pub(super) fn text(fields: &Fields, key: &str) -> Option<String> {
+pub(super) fn text_field(fields: &Fields, key: &str) -> Option<String> {
     fields.get(key).ok().flatten()
 }
 
@@ -18,13 +18,13 @@ fn opens_with(json: &Json, byte: u8) -> bool {
 }
 
 /// An object that is there and not empty.
-pub(super) fn object(fields: &Fields, key: &str) -> Option<Fields> {
+pub(super) fn object_field(fields: &Fields, key: &str) -> Option<Fields> {
     let json = fields.raw(key).filter(|json| opens_with(json, b'{'))?;
     json.parse_as().ok().filter(|fields: &Fields| !fields.is_empty())
 }
 
 /// Each item of a list as an object; what is none is passed over.
-pub(super) fn objects(fields: &Fields, key: &str) -> Vec<Fields> {
+pub(super) fn object_list(fields: &Fields, key: &str) -> Vec<Fields> {
     let items: Vec<Json> = fields.get(key).ok().flatten().unwrap_or_default();
     items.iter().filter_map(|item| item.parse_as().ok()).collect()
 }
@@ -32,13 +32,13 @@ pub(super) fn objects(fields: &Fields, key: &str) -> Vec<Fields> {
 /// A block of Java's with our names, to be read as one of ours.
 pub(super) fn from_java(block: Fields) -> Fields {
     let mut block = as_version_2(block);
-    match text(&block, "type").as_deref() {
-        Some("text") => needed(&mut block, "text"),
+    match text_field(&block, "type").as_deref() {
+        Some("text") => require_text(&mut block, "text"),
         Some("thinking") => {
-            needed(&mut block, "thinking");
-            drop_empty(&mut block, "metadata");
+            require_text(&mut block, "thinking");
+            remove_empty(&mut block, "metadata");
         }
-        Some("hint") => needed(&mut block, "hint"),
+        Some("hint") => require_text(&mut block, "hint"),
         Some("tool_use") => tool_use(&mut block),
         Some("tool_result") => tool_result(&mut block),
         Some("data" | "image" | "audio" | "video") => data(&mut block),
@@ -52,14 +52,14 @@ pub(super) fn list_from_java(blocks: Vec<Fields>) -> Result<Json> {
     Json::from_value(&blocks.into_iter().map(from_java).collect::<Vec<_>>())
 }
 
-fn needed(block: &mut Fields, key: &str) {
+fn require_text(block: &mut Fields, key: &str) {
     if block.raw(key).is_none_or(Json::is_null) {
         block.insert(key, "");
     }
 }
 
-fn drop_empty(block: &mut Fields, key: &str) {
-    if object(block, key).is_none() {
+fn remove_empty(block: &mut Fields, key: &str) {
+    if object_field(block, key).is_none() {
         block.remove(key);
     }
 }
@@ -67,7 +67,7 @@ fn drop_empty(block: &mut Fields, key: &str) {
 /// The names of version 1 as those of version 2: `arguments` is `input`, `toolUseId` is `id`, and
 /// `result`, one block or several, is `output`.
 pub(super) fn as_version_2(mut block: Fields) -> Fields {
-    match text(&block, "type").as_deref() {
+    match text_field(&block, "type").as_deref() {
         Some("tool_use") => rename(&mut block, "arguments", "input"),
         Some("tool_result") => {
             rename(&mut block, "toolUseId", "id");
@@ -75,7 +75,7 @@ pub(super) fn as_version_2(mut block: Fields) -> Fields {
             let output = match block.raw("output") {
                 Some(output) if opens_with(output, b'{') => Json::from_value(&[output]),
                 Some(output) if opens_with(output, b'"') => {
-                    Json::from_value(&[text_to_java(&text(&block, "output").unwrap_or_default())])
+                    Json::from_value(&[text_to_java(&text_field(&block, "output").unwrap_or_default())])
                 }
                 _ => return block,
             };
@@ -100,37 +100,37 @@ fn rename(block: &mut Fields, from: &str, to: &str) {
 /// The text that the model wrote is in `content`.
 fn tool_use(block: &mut Fields) {
     block.insert("type", "tool_call");
-    needed(block, "id");
+    require_text(block, "id");
     let input = block.remove("input").filter(|json| opens_with(json, b'{'));
-    let input = input.unwrap_or_else(no_input);
-    let content = text(block, "content");
+    let input = input.unwrap_or_else(empty_object);
+    let content = text_field(block, "content");
     block.remove("content");
-    let written = content.filter(|content| input_of(content) == input);
+    let written = content.filter(|content| parse_input(content) == input);
     block.insert("input", written.unwrap_or_else(|| input.text().to_owned()));
-    drop_empty(block, "metadata");
+    remove_empty(block, "metadata");
 }
 
-fn no_input() -> Json {
+fn empty_object() -> Json {
     serde_json::Map::new().into()
 }
 
 /// The input of a call as an object. Java wants one, whatever the model wrote.
-fn input_of(written: &str) -> Json {
-    Json::parse(written).ok().filter(|json| opens_with(json, b'{')).unwrap_or_else(no_input)
+fn parse_input(written: &str) -> Json {
+    Json::parse(written).ok().filter(|json| opens_with(json, b'{')).unwrap_or_else(empty_object)
 }
 
 fn tool_result(block: &mut Fields) {
-    needed(block, "id");
+    require_text(block, "id");
     if block.raw("output").is_some_and(|output| opens_with(output, b'['))
-        && let Ok(parts) = list_from_java(objects(block, "output"))
+        && let Ok(parts) = list_from_java(object_list(block, "output"))
     {
         block.insert("output", parts);
     }
 }
 
 fn data(block: &mut Fields) {
-    let Some(mut source) = object(block, "source") else { return };
-    if text(&source, "type").as_deref() == Some("url")
+    let Some(mut source) = object_field(block, "source") else { return };
+    if text_field(&source, "type").as_deref() == Some("url")
         && source.raw("media_type").is_none()
         && let Some(media_type) = source.remove("mime_type")
     {
@@ -146,16 +146,16 @@ pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
     Some(match block {
         ContentBlock::Text(block) => text_to_java(&block.text),
         ContentBlock::Thinking(block) => {
-            let mut java = typed("thinking");
+            let mut java = new_block("thinking");
             java.insert("thinking", block.thinking.as_str());
             let metadata =
-                object(&block.rest, "metadata").and_then(|fields| Json::from_value(&fields).ok());
+                object_field(&block.rest, "metadata").and_then(|fields| Json::from_value(&fields).ok());
             java.insert("metadata", metadata.unwrap_or_else(|| serde_json::Value::Null.into()));
             java
         }
         ContentBlock::Data(block) => return data_to_java(block),
         ContentBlock::Hint(block) => {
-            let mut java = typed("hint");
+            let mut java = new_block("hint");
             java.insert("id", block.id.as_str());
             java.insert("hint", block.hint.text("\n"));
             java.insert("source", block.source.clone());
@@ -167,18 +167,18 @@ pub(super) fn to_java(block: &ContentBlock) -> Option<Fields> {
     })
 }
 
-fn typed(word: &str) -> Fields {
+fn new_block(word: &str) -> Fields {
     [("type", word)].into_iter().collect()
 }
 
 fn text_to_java(text: &str) -> Fields {
-    let mut java = typed("text");
+    let mut java = new_block("text");
     java.insert("text", text);
     java
 }
 
 pub(super) fn data_to_java(block: &DataBlock) -> Option<Fields> {
-    let mut java = typed(ContentBlock::Data(block.clone()).block_type().as_str());
+    let mut java = new_block(ContentBlock::Data(block.clone()).block_type().as_str());
     java.insert("source", source_to_java(&block.source)?);
     if !block.id.is_empty() {
         java.insert("id", block.id.as_str());
@@ -187,7 +187,7 @@ pub(super) fn data_to_java(block: &DataBlock) -> Option<Fields> {
         java.insert("name", name.as_str());
     }
     // The older media have no such fields.
-    if text(&java, "type").as_deref() != Some("data") {
+    if text_field(&java, "type").as_deref() != Some("data") {
         java.remove("id");
         java.remove("name");
     }
@@ -216,26 +216,26 @@ fn source_to_java(source: &Source) -> Option<Json> {
 }
 
 pub(super) fn call_to_java(call: &ToolCall) -> Fields {
-    let mut java = typed("tool_use");
+    let mut java = new_block("tool_use");
     java.insert("id", call.id.as_str());
     java.insert("name", call.name.as_str());
-    java.insert("input", input_of(&call.input));
+    java.insert("input", parse_input(&call.input));
     java.insert("content", call.input.as_str());
-    java.insert("metadata", of_fields(&object(&call.rest, "metadata").unwrap_or_default()));
+    java.insert("metadata", fields_to_json(&object_field(&call.rest, "metadata").unwrap_or_default()));
     let state = if call.state.is_known() { call.state.clone() } else { ToolCallState::default() };
     java.insert("state", state.as_str());
     java
 }
 
 pub(super) fn result_to_java(result: &ToolResult) -> Fields {
-    let mut java = typed("tool_result");
+    let mut java = new_block("tool_result");
     java.insert("id", result.id.as_str());
     java.insert("name", result.name.as_str());
     let output = match &result.output {
         Payload::Text(text) => vec![text_to_java(text)],
         Payload::Parts(parts) => parts.iter().filter_map(part_to_java).collect(),
     };
-    java.insert("output", of_list(&output));
+    java.insert("output", list_to_json(&output));
     // Java copies this into a map that refuses null.
     let metadata: Fields = result
         .metadata
@@ -243,7 +243,7 @@ pub(super) fn result_to_java(result: &ToolResult) -> Fields {
         .filter(|(_, value)| !value.is_null())
         .map(|(key, value)| (key, value.clone()))
         .collect();
-    java.insert("metadata", of_fields(&metadata));
+    java.insert("metadata", fields_to_json(&metadata));
     let state =
         if result.state.is_known() { result.state.clone() } else { ToolResultState::default() };
     java.insert("state", state.as_str());
@@ -258,29 +258,29 @@ fn part_to_java(part: &Part) -> Option<Fields> {
     }
 }
 
-pub(super) fn of_fields(fields: &Fields) -> Json {
-    Json::from_value(fields).unwrap_or_else(|_| no_input())
+pub(super) fn fields_to_json(fields: &Fields) -> Json {
+    Json::from_value(fields).unwrap_or_else(|_| empty_object())
 }
 
-pub(super) fn of_list(list: &[Fields]) -> Json {
+pub(super) fn list_to_json(list: &[Fields]) -> Json {
     Json::from_value(list).unwrap_or_else(|_| Vec::<String>::new().into())
 }
 
 /// An answer of Java's with our names. The rules inside are the same on both sides.
 pub(super) fn confirm_from_java(mut answer: Fields) -> Fields {
-    let call = object(&answer, "toolCall").map(from_java).unwrap_or_default();
+    let call = object_field(&answer, "toolCall").map(from_java).unwrap_or_default();
     answer.remove("toolCall");
-    answer.insert("tool_call", of_fields(&call));
+    answer.insert("tool_call", fields_to_json(&call));
     answer
 }
 
 pub(super) fn confirm_to_java(answer: &ConfirmResult) -> Fields {
     let mut java = Fields::default();
     java.insert("confirmed", answer.confirmed);
-    java.insert("toolCall", of_fields(&call_to_java(&answer.tool_call)));
+    java.insert("toolCall", fields_to_json(&call_to_java(&answer.tool_call)));
     if let Some(rules) = &answer.rules {
         let rules: Vec<Fields> = rules.iter().map(rule_to_java).collect();
-        java.insert("rules", of_list(&rules));
+        java.insert("rules", list_to_json(&rules));
     }
     java
 }

@@ -6,21 +6,21 @@ use serde::Serialize;
 use turnwire_core::{Fields, Json};
 
 /// The key in Java's metadata.
-pub(super) const KEY: &str = "turnwire";
+pub(super) const PATCH_KEY: &str = "turnwire";
 
 /// Takes the patch out, where there is one.
-pub(super) fn take(java: &mut Fields) -> Option<Json> {
+pub(super) fn take_patch(java: &mut Fields) -> Option<Json> {
     let mut metadata = metadata(java)?;
-    let carried = metadata.raw(KEY).filter(|carried| patch::is_patch(carried)).cloned()?;
-    metadata.remove(KEY);
+    let carried = metadata.raw(PATCH_KEY).filter(|carried| patch::is_patch(carried)).cloned()?;
+    metadata.remove(PATCH_KEY);
     java.insert("metadata", Json::from_value(&metadata).ok()?);
     Some(carried)
 }
 
 /// Takes out whatever has that key, because the patch goes there; false where there is nothing.
-pub(super) fn make_room(java: &mut Fields) -> bool {
+pub(super) fn remove_patch_key(java: &mut Fields) -> bool {
     let Some(mut metadata) = metadata(java) else { return false };
-    if metadata.remove(KEY).is_some()
+    if metadata.remove(PATCH_KEY).is_some()
         && let Ok(metadata) = Json::from_value(&metadata)
     {
         java.insert("metadata", metadata);
@@ -30,19 +30,19 @@ pub(super) fn make_room(java: &mut Fields) -> bool {
 }
 
 /// Whether there would be a patch to take out.
-pub(super) fn has(java: &Fields) -> bool {
-    metadata(java).is_some_and(|metadata| metadata.raw(KEY).is_some_and(patch::is_patch))
+pub(super) fn has_patch(java: &Fields) -> bool {
+    metadata(java).is_some_and(|metadata| metadata.raw(PATCH_KEY).is_some_and(patch::is_patch))
 }
 
 /// Puts the patch in; false where there is something else than a map.
-pub(super) fn put(java: &mut Fields, carried: Json) -> bool {
+pub(super) fn insert_patch(java: &mut Fields, carried: Json) -> bool {
     let metadata = match java.raw("metadata") {
         Some(json) if json.text().starts_with('{') => json.parse_as().ok(),
         Some(json) if !json.is_null() => None,
         _ => Some(Fields::default()),
     };
     let Some(mut metadata) = metadata else { return false };
-    metadata.insert(KEY, carried);
+    metadata.insert(PATCH_KEY, carried);
     let Ok(metadata) = Json::from_value(&metadata) else { return false };
     java.insert("metadata", metadata);
     true
@@ -53,6 +53,6 @@ fn metadata(java: &Fields) -> Option<Fields> {
 }
 
 /// A message or an event of ours as an object.
-pub(super) fn fields_of<T: Serialize>(ours: &T) -> Option<Fields> {
+pub(super) fn to_fields<T: Serialize>(ours: &T) -> Option<Fields> {
     Json::from_value(ours).ok()?.parse_as().ok()
 }

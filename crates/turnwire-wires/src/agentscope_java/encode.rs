@@ -1,155 +1,155 @@
 //! From our events to Java's, field by field. What Java has no place for is left out here.
 
-use super::KEPT;
-use super::block::{self, of_fields, of_list, text};
-use super::event::is_javas;
+use super::KEPT_FIELD;
+use super::block::{self, fields_to_json, list_to_json, text_field};
+use super::event::is_java_event;
 use super::message::{is_generate_reason, usage_to_java};
-use super::track::{Track, path_of};
+use super::track::{OpenReplies, path_of};
 use turnwire_core::event::{Chunk, ToolResultDataDelta};
 use turnwire_core::{Event, EventKind, Fields, Json, ToolResultState};
 
 /// An event of ours as Java's. Ours that Java does not have are custom events.
 #[expect(clippy::too_many_lines, reason = "an arm for each kind")]
-pub(super) fn to_java(event: &Event<'_>, track: &Track) -> Fields {
-    if !is_javas(event) {
+pub(super) fn to_java(event: &Event<'_>, track: &OpenReplies) -> Fields {
+    if !is_java_event(event) {
         return as_custom(event);
     }
     let path = path_of(event);
-    let mut java = Writing::new(event);
+    let mut java = EventWriter::new(event);
     match &event.kind {
         EventKind::ReplyStart(start) => {
-            java.is("AGENT_START");
-            java.known("sessionId", &start.session_id);
-            java.reply(event);
-            java.known("name", &start.name);
-            java.put("role", start.role.as_str());
+            java.set_type("AGENT_START");
+            java.insert_known("sessionId", &start.session_id);
+            java.insert_reply(event);
+            java.insert_known("name", &start.name);
+            java.insert("role", start.role.as_str());
         }
         EventKind::ReplyEnd(_) => {
-            java.is("AGENT_END");
-            java.reply(event);
+            java.set_type("AGENT_END");
+            java.insert_reply(event);
         }
         EventKind::ModelCallEnd(end) => {
-            java.reply(event);
+            java.insert_reply(event);
             let usage = &end.usage;
             let tokens = (usage.input_tokens, usage.output_tokens, usage.cache_input_tokens);
-            java.put("usage", of_fields(&usage_to_java(tokens.0, tokens.1, tokens.2, None)));
+            java.insert("usage", fields_to_json(&usage_to_java(tokens.0, tokens.1, tokens.2, None)));
         }
-        EventKind::ModelCallStart(_) | EventKind::ExceedMaxIters(_) => java.reply(event),
-        EventKind::TextBlockStart(start) => java.block(event, &start.block_id, None),
-        EventKind::TextBlockDelta(delta) => java.block(event, &delta.block_id, Some(&delta.delta)),
-        EventKind::TextBlockEnd(end) => java.block(event, &end.block_id, None),
-        EventKind::ThinkingBlockStart(start) => java.block(event, &start.block_id, None),
+        EventKind::ModelCallStart(_) | EventKind::ExceedMaxIters(_) => java.insert_reply(event),
+        EventKind::TextBlockStart(start) => java.insert_block(event, &start.block_id, None),
+        EventKind::TextBlockDelta(delta) => java.insert_block(event, &delta.block_id, Some(&delta.delta)),
+        EventKind::TextBlockEnd(end) => java.insert_block(event, &end.block_id, None),
+        EventKind::ThinkingBlockStart(start) => java.insert_block(event, &start.block_id, None),
         EventKind::ThinkingBlockDelta(delta) => {
-            java.block(event, &delta.block_id, Some(&delta.delta));
+            java.insert_block(event, &delta.block_id, Some(&delta.delta));
         }
-        EventKind::ThinkingBlockEnd(end) => java.block(event, &end.block_id, None),
-        EventKind::DataBlockStart(start) => java.block(event, &start.block_id, None),
+        EventKind::ThinkingBlockEnd(end) => java.insert_block(event, &end.block_id, None),
+        EventKind::DataBlockStart(start) => java.insert_block(event, &start.block_id, None),
         EventKind::DataBlockDelta(delta) => {
             let data = match &delta.chunk {
                 Chunk::Data(data) => data,
                 Chunk::Url(_) => "",
             };
-            java.block(event, &delta.block_id, Some(data));
+            java.insert_block(event, &delta.block_id, Some(data));
         }
-        EventKind::DataBlockEnd(end) => java.block(event, &end.block_id, None),
+        EventKind::DataBlockEnd(end) => java.insert_block(event, &end.block_id, None),
         EventKind::Hint(hint) => {
-            java.block(event, &hint.block_id, None);
+            java.insert_block(event, &hint.block_id, None);
             if let Some(source) = &hint.source {
-                java.put("hintSource", source.as_str());
+                java.insert("hintSource", source.as_str());
             }
-            java.put("hint", hint.hint.text("\n"));
+            java.insert("hint", hint.hint.text("\n"));
         }
         EventKind::ToolCallStart(start) => {
-            java.call(event, &start.tool_call_id, Some(&start.tool_call_name));
+            java.insert_call(event, &start.tool_call_id, Some(&start.tool_call_name));
         }
         EventKind::ToolCallDelta(delta) => {
-            java.call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
-            java.put("delta", &*delta.delta);
+            java.insert_call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+            java.insert("delta", &*delta.delta);
         }
         EventKind::ToolCallEnd(end) => {
-            java.call(event, &end.tool_call_id, track.tool_name(path, &end.tool_call_id));
+            java.insert_call(event, &end.tool_call_id, track.tool_name(path, &end.tool_call_id));
         }
         EventKind::ToolResultStart(start) => {
-            java.call(event, &start.tool_call_id, Some(&start.tool_call_name));
+            java.insert_call(event, &start.tool_call_id, Some(&start.tool_call_name));
         }
         EventKind::ToolResultTextDelta(delta) => {
-            java.call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
-            java.put("delta", &*delta.delta);
+            java.insert_call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+            java.insert("delta", &*delta.delta);
         }
         EventKind::ToolResultDataDelta(delta) => {
-            java.call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
-            java.put("data", of_fields(&data_block(delta, text(&event.rest, "name"))));
+            java.insert_call(event, &delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+            java.insert("data", fields_to_json(&data_block(delta, text_field(&event.rest, "name"))));
         }
         EventKind::ToolResultEnd(end) => {
-            java.call(event, &end.tool_call_id, track.tool_name(path, &end.tool_call_id));
+            java.insert_call(event, &end.tool_call_id, track.tool_name(path, &end.tool_call_id));
             let running = ToolResultState::default();
             let state = if end.state.is_known() { &end.state } else { &running };
-            java.put("state", state.as_str());
+            java.insert("state", state.as_str());
         }
         EventKind::RequireUserConfirm(ask) => {
-            java.reply(event);
+            java.insert_reply(event);
             let calls: Vec<Fields> = ask.tool_calls.iter().map(block::call_to_java).collect();
-            java.put("toolCalls", of_list(&calls));
+            java.insert("toolCalls", list_to_json(&calls));
         }
         EventKind::RequireExternalExecution(ask) => {
-            java.reply(event);
+            java.insert_reply(event);
             let calls: Vec<Fields> = ask.tool_calls.iter().map(block::call_to_java).collect();
-            java.put("toolCalls", of_list(&calls));
+            java.insert("toolCalls", list_to_json(&calls));
         }
         EventKind::UserConfirmResult(answer) => {
-            java.reply(event);
+            java.insert_reply(event);
             let answers = answer.confirm_results.iter().map(block::confirm_to_java);
-            java.put("confirmResults", of_list(&answers.collect::<Vec<_>>()));
+            java.insert("confirmResults", list_to_json(&answers.collect::<Vec<_>>()));
         }
         EventKind::ExternalExecutionResult(answer) => {
-            java.reply(event);
+            java.insert_reply(event);
             let results = answer.execution_results.iter().map(block::result_to_java);
-            java.put("toolResults", of_list(&results.collect::<Vec<_>>()));
+            java.insert("toolResults", list_to_json(&results.collect::<Vec<_>>()));
         }
         EventKind::RequestStop(stop) => {
             if let Some(reason) = &stop.reason {
-                java.put("reason", reason.as_str());
+                java.insert("reason", reason.as_str());
             }
             if let Some(word) =
                 stop.generate_reason.as_ref().filter(|word| is_generate_reason(word))
             {
-                java.put("generateReason", word.as_str());
+                java.insert("generateReason", word.as_str());
             }
         }
         EventKind::AllToolsDenied(denied) => {
             let calls = denied.denied_tool_calls.iter().map(block::call_to_java);
-            java.put("deniedToolCalls", of_list(&calls.collect::<Vec<_>>()));
+            java.insert("deniedToolCalls", list_to_json(&calls.collect::<Vec<_>>()));
         }
         EventKind::SubagentExposed(exposed) => {
-            java.known("subagentId", &exposed.subagent_id);
-            java.known("agentId", &exposed.agent_id);
-            java.known("sessionId", &exposed.session_id);
+            java.insert_known("subagentId", &exposed.subagent_id);
+            java.insert_known("agentId", &exposed.agent_id);
+            java.insert_known("sessionId", &exposed.session_id);
             if let Some(label) = &exposed.label {
-                java.put("label", label.as_str());
+                java.insert("label", label.as_str());
             }
         }
         EventKind::Custom(custom) => {
-            java.put("name", custom.name.as_str());
+            java.insert("name", custom.name.as_str());
             let value = &custom.value.0;
-            let value = if value.text().starts_with('{') { value } else { &Json::from(no_value()) };
-            java.put("value", value.clone());
+            let value = if value.text().starts_with('{') { value } else { &Json::from(empty_value()) };
+            java.insert("value", value.clone());
         }
         _ => return native_to_java(event),
     }
     java.finish(event)
 }
 
-fn no_value() -> serde_json::Map<String, serde_json::Value> {
+fn empty_value() -> serde_json::Map<String, serde_json::Value> {
     serde_json::Map::new()
 }
 
 /// An event of Java's that we do not know, as it came.
 pub(super) fn native_to_java(event: &Event<'_>) -> Fields {
-    let mut java = Writing::new(event);
-    java.known("replyId", &event.reply_id);
+    let mut java = EventWriter::new(event);
+    java.insert_known("replyId", &event.reply_id);
     for (key, value) in &event.rest {
-        if key != KEPT {
-            java.put(key, value.clone());
+        if key != KEPT_FIELD {
+            java.insert(key, value.clone());
         }
     }
     java.finish(event)
@@ -158,65 +158,65 @@ pub(super) fn native_to_java(event: &Event<'_>) -> Fields {
 /// An event that Java does not have, as a custom one: the type in lower case is its name, the whole
 /// event its value.
 pub(super) fn as_custom(event: &Event<'_>) -> Fields {
-    let mut java = Writing::new(event);
-    java.is("CUSTOM");
-    java.put("name", event.kind.type_name().to_lowercase());
-    java.put("value", Json::from_value(event).unwrap_or_else(|_| no_value().into()));
+    let mut java = EventWriter::new(event);
+    java.set_type("CUSTOM");
+    java.insert("name", event.kind.type_name().to_lowercase());
+    java.insert("value", Json::from_value(event).unwrap_or_else(|_| empty_value().into()));
     java.0
 }
 
-struct Writing(Fields);
+struct EventWriter(Fields);
 
-impl Writing {
+impl EventWriter {
     fn new(event: &Event<'_>) -> Self {
         let mut java = Self(Fields::default());
-        java.is(event.kind.type_name());
-        java.known("id", &event.id);
-        java.known("createdAt", &event.created_at);
+        java.set_type(event.kind.type_name());
+        java.insert_known("id", &event.id);
+        java.insert_known("createdAt", &event.created_at);
         java
     }
 
-    fn put(&mut self, key: &str, value: impl Into<Json>) {
+    fn insert(&mut self, key: &str, value: impl Into<Json>) {
         self.0.insert(key, value);
     }
 
-    fn is(&mut self, word: &str) {
-        self.put("type", word);
+    fn set_type(&mut self, word: &str) {
+        self.insert("type", word);
     }
 
     /// What is empty is not known, and Java leaves that out.
-    fn known(&mut self, key: &str, text: &str) {
+    fn insert_known(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
-            self.put(key, text);
+            self.insert(key, text);
         }
     }
 
-    fn reply(&mut self, event: &Event<'_>) {
-        self.known("replyId", &event.reply_id);
+    fn insert_reply(&mut self, event: &Event<'_>) {
+        self.insert_known("replyId", &event.reply_id);
     }
 
-    fn block(&mut self, event: &Event<'_>, block_id: &str, delta: Option<&str>) {
-        self.reply(event);
-        self.put("blockId", block_id);
+    fn insert_block(&mut self, event: &Event<'_>, block_id: &str, delta: Option<&str>) {
+        self.insert_reply(event);
+        self.insert("blockId", block_id);
         if let Some(delta) = delta {
-            self.put("delta", delta);
+            self.insert("delta", delta);
         }
     }
 
-    fn call(&mut self, event: &Event<'_>, call: &str, name: Option<&str>) {
-        self.reply(event);
-        self.put("toolCallId", call);
+    fn insert_call(&mut self, event: &Event<'_>, call: &str, name: Option<&str>) {
+        self.insert_reply(event);
+        self.insert("toolCallId", call);
         if let Some(name) = name {
-            self.put("toolCallName", name);
+            self.insert("toolCallName", name);
         }
     }
 
     fn finish(mut self, event: &Event<'_>) -> Fields {
         if let Some(path) = path_of(event) {
-            self.put("source", path);
+            self.insert("source", path);
         }
         if !event.metadata.is_empty() {
-            self.put("metadata", of_fields(&event.metadata));
+            self.insert("metadata", fields_to_json(&event.metadata));
         }
         self.0
     }
@@ -244,7 +244,7 @@ fn data_block(delta: &ToolResultDataDelta<'_>, name: Option<String>) -> Fields {
     }
     let mut java = Fields::default();
     java.insert("type", "data");
-    java.insert("source", of_fields(&source));
+    java.insert("source", fields_to_json(&source));
     if !delta.block_id.is_empty() {
         java.insert("id", &*delta.block_id);
     }

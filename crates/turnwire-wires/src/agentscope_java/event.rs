@@ -1,20 +1,20 @@
 //! An event of Java's with what we keep of it, and an event of ours with what Java carries of it. The
 //! quick ways beside this are for the deltas.
 
-use super::block::{of_fields, text};
+use super::block::{fields_to_json, text_field};
 use super::decode::from_java;
 use super::encode::{as_custom, native_to_java, to_java};
-use super::track::Track;
-use super::{KEPT, carry, patch};
+use super::track::OpenReplies;
+use super::{KEPT_FIELD, carry, patch};
 use turnwire_core::{Event, EventKind, Fields, Json, Result};
 
 /// Reads an event of Java's.
-pub(super) fn decode(mut java: Fields, track: &Track) -> Result<Event<'static>> {
-    let carried = carry::take(&mut java);
+pub(super) fn decode(mut java: Fields, track: &OpenReplies) -> Result<Event<'static>> {
+    let carried = carry::take_patch(&mut java);
     without_empty_metadata(&mut java);
-    let event = plain(&java, track)?;
+    let event = decode_plain(&java, track)?;
     let patched = carried.and_then(|carried| {
-        let patched = patch::apply(&carry::fields_of(&event)?, &carried)?;
+        let patched = patch::apply(&carry::to_fields(&event)?, &carried)?;
         let patched = Json::from_value(&patched).ok()?;
         Event::from_json(patched.text()).ok().map(Event::into_owned)
     });
@@ -22,33 +22,33 @@ pub(super) fn decode(mut java: Fields, track: &Track) -> Result<Event<'static>> 
 }
 
 /// Writes an event as Java reads it.
-pub(super) fn encode(event: &Event<'_>, track: &Track) -> Fields {
+pub(super) fn encode(event: &Event<'_>, track: &OpenReplies) -> Fields {
     let bare = to_java(event, track);
-    let kept = event.rest.raw(KEPT);
+    let kept = event.rest.raw(KEPT_FIELD);
     let restored = kept.and_then(|kept| patch::apply(&bare, kept));
     restored
-        .and_then(|java| complete(java, event, track, true))
-        .or_else(|| complete(bare, event, track, false))
+        .and_then(|java| add_patch(java, event, track, true))
+        .or_else(|| add_patch(bare, event, track, false))
         // Nothing that Java reads is near to it.
-        .or_else(|| complete(as_custom(event), event, track, false))
+        .or_else(|| add_patch(as_custom(event), event, track, false))
         .unwrap_or_else(|| as_custom(event))
 }
 
 /// Java's event with what it cannot hold. What was kept counts only if it is found again.
-fn complete(mut java: Fields, event: &Event<'_>, track: &Track, restored: bool) -> Option<Fields> {
-    let mut base = plain(&java, track).ok()?;
-    if base == *event && !carry::has(&java) {
+fn add_patch(mut java: Fields, event: &Event<'_>, track: &OpenReplies, restored: bool) -> Option<Fields> {
+    let mut base = decode_plain(&java, track).ok()?;
+    if base == *event && !carry::has_patch(&java) {
         return Some(java);
     }
-    if carry::make_room(&mut java) {
+    if carry::remove_patch_key(&mut java) {
         without_empty_metadata(&mut java);
-        base = plain(&java, track).ok()?;
+        base = decode_plain(&java, track).ok()?;
     }
-    if restored && base.rest.raw(KEPT) != event.rest.raw(KEPT) {
+    if restored && base.rest.raw(KEPT_FIELD) != event.rest.raw(KEPT_FIELD) {
         return None;
     }
-    let carried = patch::diff(&carry::fields_of(&base)?, &carry::fields_of(event)?)?;
-    carry::put(&mut java, carried).then_some(java)
+    let carried = patch::diff(&carry::to_fields(&base)?, &carry::to_fields(event)?)?;
+    carry::insert_patch(&mut java, carried).then_some(java)
 }
 
 /// Java leaves empty metadata out.
@@ -59,11 +59,11 @@ fn without_empty_metadata(java: &mut Fields) {
 }
 
 /// An event that carries nothing of ours.
-fn plain(java: &Fields, track: &Track) -> Result<Event<'static>> {
+fn decode_plain(java: &Fields, track: &OpenReplies) -> Result<Event<'static>> {
     let mut event = from_java(java, track)?;
     if let EventKind::Custom(custom) = &event.kind
         && let Ok(inner) = Event::from_json(custom.value.0.text())
-        && !is_javas(&inner)
+        && !is_java_event(&inner)
         && inner.kind.type_name().to_lowercase() == custom.name
     {
         return Ok(inner.into_owned());
@@ -76,7 +76,7 @@ fn plain(java: &Fields, track: &Track) -> Result<Event<'static>> {
         kept = Some(with_type(kept, event.kind.type_name()));
     }
     if let Some(kept) = kept {
-        event.rest.insert(KEPT, kept);
+        event.rest.insert(KEPT_FIELD, kept);
     }
     Ok(event)
 }
@@ -85,12 +85,12 @@ fn with_type(kept: Option<Json>, word: &str) -> Json {
     let mut kept: Fields = kept.and_then(|kept| kept.parse_as().ok()).unwrap_or_default();
     let mut set: Fields = kept.get("set").ok().flatten().unwrap_or_default();
     set.insert("type", word);
-    kept.insert("set", of_fields(&set));
-    of_fields(&kept)
+    kept.insert("set", fields_to_json(&set));
+    fields_to_json(&kept)
 }
 
 /// Whether Java has such events.
-pub(super) fn is_javas(event: &Event<'_>) -> bool {
+pub(super) fn is_java_event(event: &Event<'_>) -> bool {
     match &event.kind {
         EventKind::Block(_)
         | EventKind::Message(_)
@@ -98,9 +98,9 @@ pub(super) fn is_javas(event: &Event<'_>) -> bool {
         | EventKind::Reset(_)
         | EventKind::UserInterrupt(_) => false,
         EventKind::Unknown(word) => {
-            let kept: Option<Fields> = event.rest.get(KEPT).ok().flatten();
+            let kept: Option<Fields> = event.rest.get(KEPT_FIELD).ok().flatten();
             let set = kept.and_then(|kept| kept.get::<Fields>("set").ok().flatten());
-            set.and_then(|set| text(&set, "type")).is_some_and(|java| java == *word)
+            set.and_then(|set| text_field(&set, "type")).is_some_and(|java| java == *word)
         }
         _ => true,
     }

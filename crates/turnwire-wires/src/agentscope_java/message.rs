@@ -3,7 +3,7 @@
 //! What Java cannot hold of ours is in its message's metadata, in a patch below `turnwire`; what we
 //! cannot hold of Java's is in our message, in a patch named `java`. So each comes back as it was.
 
-use super::{KEPT, block, carry, patch};
+use super::{KEPT_FIELD, block, carry, patch};
 use std::collections::HashMap;
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
@@ -21,67 +21,67 @@ pub fn decode_message(text: &str) -> Result<Msg> {
     let mut java: Fields = Json::parse(text)?
         .parse_as()
         .map_err(|_| Error::new(ErrorKind::NotAMessage, "a message is an object"))?;
-    let carried = carry::take(&mut java);
-    let msg = plain(&java)?;
+    let carried = carry::take_patch(&mut java);
+    let msg = decode_plain(&java)?;
     // Somebody may have changed the message so that the patch no longer fits.
     let patched = carried.and_then(|carried| {
-        let patched = patch::apply(&carry::fields_of(&msg)?, &carried)?;
+        let patched = patch::apply(&carry::to_fields(&msg)?, &carried)?;
         Msg::from_json(Json::from_value(&patched).ok()?.text()).ok()
     });
     Ok(patched.unwrap_or(msg))
 }
 
 /// A message that carries nothing of ours.
-fn plain(java: &Fields) -> Result<Msg> {
+fn decode_plain(java: &Fields) -> Result<Msg> {
     let msg = from_java(java)?;
     let Some(kept) = patch::diff(&to_java(&msg), &as_version_2(java)) else { return Ok(msg) };
     let mut rest = msg.rest().clone();
-    rest.insert(KEPT, kept);
+    rest.insert(KEPT_FIELD, kept);
     msg.to_builder().rest(rest).build()
 }
 
 /// Writes a message as Java reads it.
 pub fn encode_message(msg: &Msg) -> String {
     let bare = to_java(msg);
-    let kept = msg.rest().raw(KEPT);
+    let kept = msg.rest().raw(KEPT_FIELD);
     let restored = kept.and_then(|kept| patch::apply(&bare, kept));
     let java = restored
-        .and_then(|java| complete(java, msg, true))
-        .or_else(|| complete(bare.clone(), msg, false))
+        .and_then(|java| add_patch(java, msg, true))
+        .or_else(|| add_patch(bare.clone(), msg, false))
         .unwrap_or(bare);
-    block::of_fields(&java).text().to_owned()
+    block::fields_to_json(&java).text().to_owned()
 }
 
 /// Java's message with what it cannot hold. What was kept counts only if it is found again: it may
 /// be about a message that has been changed since.
-fn complete(mut java: Fields, msg: &Msg, restored: bool) -> Option<Fields> {
-    let mut base = plain(&java).ok()?;
-    if base == *msg && !carry::has(&java) {
+fn add_patch(mut java: Fields, msg: &Msg, restored: bool) -> Option<Fields> {
+    let mut base = decode_plain(&java).ok()?;
+    if base == *msg && !carry::has_patch(&java) {
         return Some(java);
     }
-    if carry::make_room(&mut java) {
-        base = plain(&java).ok()?;
+    if carry::remove_patch_key(&mut java) {
+        base = decode_plain(&java).ok()?;
     }
-    if restored && base.rest().raw(KEPT) != msg.rest().raw(KEPT) {
+    if restored && base.rest().raw(KEPT_FIELD) != msg.rest().raw(KEPT_FIELD) {
         return None;
     }
-    let carried = patch::diff(&carry::fields_of(&base)?, &carry::fields_of(msg)?)?;
-    carry::put(&mut java, carried).then_some(java)
+    let carried = patch::diff(&carry::to_fields(&base)?, &carry::to_fields(msg)?)?;
+    carry::insert_patch(&mut java, carried).then_some(java)
 }
 
 /// A message as version 2 writes it: what is read of an older one goes out so that Java reads it.
 fn as_version_2(java: &Fields) -> Fields {
     let mut java = java.clone();
-    if let Some(time) = block::text(&java, "timestamp") {
-        java.insert("timestamp", timestamp(&time));
+    if let Some(time) = block::text_field(&java, "timestamp") {
+        java.insert("timestamp", to_java_time(&time));
     }
     if java.raw("metadata").is_none_or(Json::is_null) {
-        java.insert("metadata", block::of_fields(&Fields::default()));
+        java.insert("metadata", block::fields_to_json(&Fields::default()));
     }
     if java.raw("content").is_some_and(|content| content.text().starts_with('[')) {
-        let blocks = block::objects(&java, "content").into_iter();
+        let blocks = block::object_list(&java, "content").into_iter();
         let blocks: Vec<Fields> = blocks.map(block::as_version_2).collect();
-        java.insert("content", block::of_list(&blocks));
+        java.insert("content", block::list_to_json(&blocks));
     }
     java
 }
@@ -90,11 +90,11 @@ fn as_version_2(java: &Fields) -> Fields {
 fn from_java(java: &Fields) -> Result<Msg> {
     let mut ours = Fields::default();
     for (from, to) in [("id", "id"), ("name", "name"), ("timestamp", "created_at")] {
-        if let Some(text) = block::text(java, from) {
+        if let Some(text) = block::text_field(java, from) {
             ours.insert(to, text);
         }
     }
-    let role = block::text(java, "role");
+    let role = block::text_field(java, "role");
     let Some(role) = role else {
         return Err(Error::new(ErrorKind::NotAMessage, "`role` is missing"));
     };
@@ -105,40 +105,40 @@ fn from_java(java: &Fields) -> Result<Msg> {
             ours.insert("content", block::list_from_java(vec![content.parse_as()?])?);
         }
         _ => {
-            ours.insert("content", block::list_from_java(block::objects(java, "content"))?);
+            ours.insert("content", block::list_from_java(block::object_list(java, "content"))?);
         }
     }
-    let mut metadata = block::object(java, "metadata").unwrap_or_default();
+    let mut metadata = block::object_field(java, "metadata").unwrap_or_default();
     if let Some(output) = metadata.raw(STRUCTURED_OUTPUT).filter(|json| !json.is_null()).cloned() {
         metadata.remove(STRUCTURED_OUTPUT);
         ours.insert("structured_output", output);
     }
-    if let Some(reason) = block::text(&metadata, GENERATE_REASON) {
+    if let Some(reason) = block::text_field(&metadata, GENERATE_REASON) {
         ours.insert("finished_reason", finished_reason(&reason).as_str());
     }
-    ours.insert("metadata", block::of_fields(&metadata));
-    if let Some(usage) = block::object(java, "usage") {
-        ours.insert("usage", block::of_fields(&usage_from_java(&usage)));
+    ours.insert("metadata", block::fields_to_json(&metadata));
+    if let Some(usage) = block::object_field(java, "usage") {
+        ours.insert("usage", block::fields_to_json(&usage_from_java(&usage)));
     }
-    Msg::from_json(block::of_fields(&ours).text())
+    Msg::from_json(block::fields_to_json(&ours).text())
 }
 
 /// The result of an agent in the words of `REPLY_END`: its structured output, and the metadata of
 /// its message.
-pub(super) struct Ending {
+pub(super) struct AgentResult {
     pub finished_reason: Option<FinishedReason>,
     pub structured_output: Option<Json>,
     pub metadata: Fields,
 }
 
 /// How the reply of this final message ended.
-pub(super) fn ending(result: &Fields) -> Ending {
-    let mut metadata = block::object(result, "metadata").unwrap_or_default();
+pub(super) fn read_agent_result(result: &Fields) -> AgentResult {
+    let mut metadata = block::object_field(result, "metadata").unwrap_or_default();
     let output = metadata.remove(STRUCTURED_OUTPUT).filter(|json| !json.is_null());
     // Where one of ours went through Java and back, this is not Java's.
-    metadata.remove(carry::KEY);
-    Ending {
-        finished_reason: block::text(&metadata, GENERATE_REASON).map(|word| finished_reason(&word)),
+    metadata.remove(carry::PATCH_KEY);
+    AgentResult {
+        finished_reason: block::text_field(&metadata, GENERATE_REASON).map(|word| finished_reason(&word)),
         structured_output: output,
         metadata,
     }
@@ -233,7 +233,7 @@ fn to_java(msg: &Msg) -> Fields {
     java.insert("name", known(msg.name()));
     java.insert("role", msg.role().as_str().to_uppercase());
     let content: Vec<Fields> = msg.content().iter().filter_map(block::to_java).collect();
-    java.insert("content", block::of_list(&content));
+    java.insert("content", block::list_to_json(&content));
     let mut metadata = msg.metadata().clone();
     if let Some(output) = msg.structured_output() {
         metadata.insert(STRUCTURED_OUTPUT, output.clone());
@@ -243,20 +243,20 @@ fn to_java(msg: &Msg) -> Fields {
     {
         metadata.insert(GENERATE_REASON, word);
     }
-    java.insert("metadata", block::of_fields(&metadata));
-    java.insert("timestamp", known(&timestamp(msg.created_at())));
+    java.insert("metadata", block::fields_to_json(&metadata));
+    java.insert("timestamp", known(&to_java_time(msg.created_at())));
     let usage = msg.usage().map(|usage| {
         let Usage { input_tokens, output_tokens, cache_input_tokens, .. } = usage;
         let time = usage.rest.raw("time").filter(|json| json.parse_as::<f64>().is_ok());
         usage_to_java(*input_tokens, *output_tokens, *cache_input_tokens, time)
     });
-    java.insert("usage", usage.map_or_else(null, |usage| block::of_fields(&usage)));
+    java.insert("usage", usage.map_or_else(null, |usage| block::fields_to_json(&usage)));
     java
 }
 
 /// A time as Java writes it: `yyyy-MM-dd HH:mm:ss.SSS`, of no zone. One that cannot be so written is
 /// left as it is.
-fn timestamp(time: &str) -> String {
+fn to_java_time(time: &str) -> String {
     let parts = time.get(..19).zip(time.get(19..)).filter(|(date, _)| {
         date.bytes().enumerate().all(|(at, byte)| match at {
             4 | 7 => byte == b'-',
@@ -277,7 +277,7 @@ pub fn confirm_results(msg: &Msg) -> Result<Vec<ConfirmResult>> {
     let answers: Vec<Fields> = msg.metadata().get(CONFIRM_RESULTS)?.unwrap_or_default();
     answers
         .into_iter()
-        .map(|answer| block::of_fields(&block::confirm_from_java(answer)).parse_as())
+        .map(|answer| block::fields_to_json(&block::confirm_from_java(answer)).parse_as())
         .collect()
 }
 
@@ -285,7 +285,7 @@ pub fn confirm_results(msg: &Msg) -> Result<Vec<ConfirmResult>> {
 #[must_use]
 pub fn with_confirm_results(msg: &Msg, answers: &[ConfirmResult]) -> Msg {
     let answers: Vec<Fields> = answers.iter().map(block::confirm_to_java).collect();
-    let changed = msg.to_builder().metadata(CONFIRM_RESULTS, block::of_list(&answers));
+    let changed = msg.to_builder().metadata(CONFIRM_RESULTS, block::list_to_json(&answers));
     changed.build().unwrap_or_else(|_| msg.clone())
 }
 

@@ -7,11 +7,11 @@
 use turnwire_core::{Fields, Json};
 
 /// How deep it looks. What differs further in is set whole.
-const DEPTH: u8 = 6;
+const MAX_DEPTH: u8 = 6;
 
 /// The patch that makes `to` of `from`; `None` where they are the same.
 pub(super) fn diff(from: &Fields, to: &Fields) -> Option<Json> {
-    let patch = between(from, to, DEPTH);
+    let patch = diff_fields(from, to, MAX_DEPTH);
     if patch.is_empty() { None } else { Json::from_value(&patch).ok() }
 }
 
@@ -19,7 +19,7 @@ pub(super) fn diff(from: &Fields, to: &Fields) -> Option<Json> {
 /// on its way, is passed over.
 pub(super) fn apply(to: &Fields, patch: &Json) -> Option<Fields> {
     let patch: Fields = patch.parse_as().ok()?;
-    applied(to, &patch, DEPTH)
+    apply_fields(to, &patch, MAX_DEPTH)
 }
 
 /// Whether this is a patch.
@@ -27,12 +27,12 @@ pub(super) fn is_patch(json: &Json) -> bool {
     apply(&Fields::default(), json).is_some()
 }
 
-fn between(from: &Fields, to: &Fields, depth: u8) -> Fields {
+fn diff_fields(from: &Fields, to: &Fields, depth: u8) -> Fields {
     let (mut set, mut inside) = (Fields::default(), Fields::default());
     for (key, new) in to {
         match from.raw(key) {
             Some(old) if old == new => {}
-            Some(old) => match within(old, new, depth) {
+            Some(old) => match diff_values(old, new, depth) {
                 Some(patch) => inside.insert(key, patch),
                 None => set.insert(key, new.clone()),
             },
@@ -62,12 +62,12 @@ fn sorted(fields: &Fields) -> Fields {
 }
 
 /// The patch between two values that are both objects, or lists of the same length.
-fn within(old: &Json, new: &Json, depth: u8) -> Option<Json> {
+fn diff_values(old: &Json, new: &Json, depth: u8) -> Option<Json> {
     let depth = depth.checked_sub(1)?;
-    let (old, new) = match (opens(old), opens(new)) {
+    let (old, new) = match (first_byte(old), first_byte(new)) {
         (Some(b'{'), Some(b'{')) => (old.parse_as().ok()?, new.parse_as().ok()?),
         (Some(b'['), Some(b'[')) => {
-            let (old, new) = (items(old)?, items(new)?);
+            let (old, new) = (list_to_fields(old)?, list_to_fields(new)?);
             if old.len() != new.len() {
                 return None;
             }
@@ -75,20 +75,20 @@ fn within(old: &Json, new: &Json, depth: u8) -> Option<Json> {
         }
         _ => return None,
     };
-    Json::from_value(&between(&old, &new, depth)).ok()
+    Json::from_value(&diff_fields(&old, &new, depth)).ok()
 }
 
-fn opens(json: &Json) -> Option<u8> {
+fn first_byte(json: &Json) -> Option<u8> {
     json.text().bytes().next()
 }
 
 /// A list as an object whose keys are the places.
-fn items(json: &Json) -> Option<Fields> {
+fn list_to_fields(json: &Json) -> Option<Fields> {
     let items: Vec<Json> = json.parse_as().ok()?;
     Some(items.into_iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect())
 }
 
-fn applied(to: &Fields, patch: &Fields, depth: u8) -> Option<Fields> {
+fn apply_fields(to: &Fields, patch: &Fields, depth: u8) -> Option<Fields> {
     let known = patch.iter().all(|(key, _)| matches!(key, "set" | "drop" | "in"));
     if !known || patch.is_empty() {
         return None;
@@ -101,7 +101,7 @@ fn applied(to: &Fields, patch: &Fields, depth: u8) -> Option<Fields> {
         to.remove(key);
     }
     for (key, patch) in &inside {
-        let patched = to.raw(key).and_then(|old| applied_within(old, patch, depth));
+        let patched = to.raw(key).and_then(|old| apply_values(old, patch, depth));
         if let Some(patched) = patched {
             to.insert(key, patched);
         }
@@ -110,14 +110,14 @@ fn applied(to: &Fields, patch: &Fields, depth: u8) -> Option<Fields> {
     Some(to)
 }
 
-fn applied_within(old: &Json, patch: &Json, depth: u8) -> Option<Json> {
+fn apply_values(old: &Json, patch: &Json, depth: u8) -> Option<Json> {
     let depth = depth.checked_sub(1)?;
     let patch: Fields = patch.parse_as().ok()?;
-    match opens(old)? {
-        b'{' => Json::from_value(&applied(&old.parse_as().ok()?, &patch, depth)?).ok(),
+    match first_byte(old)? {
+        b'{' => Json::from_value(&apply_fields(&old.parse_as().ok()?, &patch, depth)?).ok(),
         b'[' => {
-            let list = items(old)?;
-            let patched = applied(&list, &patch, depth)?;
+            let list = list_to_fields(old)?;
+            let patched = apply_fields(&list, &patch, depth)?;
             let items: Vec<&Json> = patched.iter().map(|(_, item)| item).collect();
             (items.len() == list.len()).then(|| Json::from_value(&items).ok())?
         }

@@ -1,9 +1,9 @@
 //! The quick ways for deltas, of which nearly every stream is made: no trees, and nothing copied that
 //! can be borrowed. What they do not take is left to [`event`](super::event), which gives the same.
 
-use super::KEPT;
-use super::track::{Track, path_of};
-use crate::stream::{Frames, Sink};
+use super::KEPT_FIELD;
+use super::track::{OpenReplies, path_of};
+use crate::stream::{Frames, EventSink};
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str) -> Result<Fields> {
 
 /// A delta of Java's. A field that is null, or none of these, makes it somebody else's business.
 #[derive(Default)]
-struct Read<'a> {
+struct JavaDelta<'a> {
     word: Cow<'a, str>,
     id: Option<Cow<'a, str>>,
     created_at: Option<Cow<'a, str>>,
@@ -37,22 +37,22 @@ struct Read<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Read<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JavaDelta<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
-            type Value = Read<'de>;
+            type Value = JavaDelta<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a delta")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut delta = Read::default();
-                while let Some(Text(key)) = map.next_key()? {
+                let mut delta = JavaDelta::default();
+                while let Some(CowStr(key)) = map.next_key()? {
                     if key == "metadata" {
                         delta.metadata = Some(map.next_value()?);
                         continue;
                     }
-                    let Text(value) = map.next_value()?;
+                    let CowStr(value) = map.next_value()?;
                     match &*key {
                         "type" if is_delta(&value) => delta.word = value,
                         "id" => delta.id = Some(value),
@@ -81,9 +81,9 @@ fn is_delta(word: &str) -> bool {
 }
 
 /// A string, borrowed where it has no escapes.
-struct Text<'a>(Cow<'a, str>);
+struct CowStr<'a>(Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for CowStr<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextVisitor;
         impl<'de> Visitor<'de> for TextVisitor {
@@ -98,26 +98,26 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
                 Ok(Cow::Owned(text.to_owned()))
             }
         }
-        deserializer.deserialize_str(TextVisitor).map(Text)
+        deserializer.deserialize_str(TextVisitor).map(CowStr)
     }
 }
 
 /// The metadata of an event of ours that Java can hold, apart from its place in the log.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Carried {
-    turnwire: Patch<Places>,
+struct CarriedMetadata {
+    turnwire: SetPatch<SeqPatch>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Patch<T> {
+struct SetPatch<T> {
     set: T,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Places {
+struct SeqPatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seq: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ struct Places {
 /// patches have.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ids<'a> {
+struct IdPatch<'a> {
     #[serde(borrow, default, rename = "blockId", skip_serializing_if = "Option::is_none")]
     block: Option<Cow<'a, str>>,
     #[serde(borrow, default, rename = "replyId", skip_serializing_if = "Option::is_none")]
@@ -136,26 +136,26 @@ struct Ids<'a> {
 }
 
 /// Reads a delta; false where it is none, or not a plain one.
-pub(super) fn read(text: &str, track: &Track, out: &mut Sink<'_>) -> bool {
-    let Ok(java) = serde_json::from_str::<Read<'_>>(text) else { return false };
-    event_of(java, track).map(out).is_some()
+pub(super) fn read_delta(text: &str, track: &OpenReplies, out: &mut EventSink<'_>) -> bool {
+    let Ok(java) = serde_json::from_str::<JavaDelta<'_>>(text) else { return false };
+    to_event(java, track).map(out).is_some()
 }
 
-fn event_of<'a>(java: Read<'a>, track: &'a Track) -> Option<Event<'a>> {
-    let Read { word, id, created_at, reply_id: own, block_id, call, tool, delta, source, .. } =
+fn to_event<'a>(java: JavaDelta<'a>, track: &'a OpenReplies) -> Option<Event<'a>> {
+    let JavaDelta { word, id, created_at, reply_id: own, block_id, call, tool, delta, source, .. } =
         java;
     let is_said = |text: &Option<Cow<'_, str>>| text.as_deref() != Some("");
     if own.is_empty() || !is_said(&id) || !is_said(&created_at) {
         return None;
     }
     let places = match java.metadata {
-        Some(metadata) => serde_json::from_str::<Carried>(metadata.get()).ok()?.turnwire.set,
-        None => Places::default(),
+        Some(metadata) => serde_json::from_str::<CarriedMetadata>(metadata.get()).ok()?.turnwire.set,
+        None => SeqPatch::default(),
     };
     let path = source.as_deref();
-    let outer = track.outer(path, &own);
+    let outer = track.outer_reply_id(path, &own);
     let step_of = (*outer != *own).then(|| outer.into_owned());
-    let mut ids = Ids::default();
+    let mut ids = IdPatch::default();
     let delta = delta?;
     let kind: EventKind<'a> = match (&*word, block_id, call, tool) {
         ("TEXT_BLOCK_DELTA" | "THINKING_BLOCK_DELTA", Some(block), None, None) => {
@@ -192,7 +192,7 @@ fn event_of<'a>(java: Read<'a>, track: &'a Track) -> Option<Event<'a>> {
     };
     let mut event = Event::new(reply_id, kind);
     if ids.block.is_some() || ids.reply.is_some() {
-        event.rest.insert(KEPT, Json::from_value(&Patch { set: ids }).ok()?);
+        event.rest.insert(KEPT_FIELD, Json::from_value(&SetPatch { set: ids }).ok()?);
     }
     event.id = id.unwrap_or_default();
     event.created_at = created_at.unwrap_or_default();
@@ -210,7 +210,7 @@ fn event_of<'a>(java: Read<'a>, track: &'a Track) -> Option<Event<'a>> {
 /// A delta as Java writes it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'e> {
+struct WrittenDelta<'e> {
     r#type: &'e str,
     #[serde(skip_serializing_if = "str::is_empty")]
     id: &'e str,
@@ -227,15 +227,15 @@ struct Written<'e> {
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'e str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Carried>,
+    metadata: Option<CarriedMetadata>,
 }
 
 /// Writes a delta; false where it is none, or not a plain one.
-pub(super) fn write(event: &Event<'_>, track: &Track, out: &mut Frames) -> bool {
-    written(event, track, out).is_some()
+pub(super) fn write_delta(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> bool {
+    try_write(event, track, out).is_some()
 }
 
-fn written(event: &Event<'_>, track: &Track, out: &mut Frames) -> Option<()> {
+fn try_write(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> Option<()> {
     let (block, call, delta) = match &event.kind {
         EventKind::TextBlockDelta(event) => (Some(&*event.block_id), None, &*event.delta),
         EventKind::ThinkingBlockDelta(event) => (Some(&*event.block_id), None, &*event.delta),
@@ -252,15 +252,15 @@ fn written(event: &Event<'_>, track: &Track, out: &mut Frames) -> Option<()> {
     if !is_plain {
         return None;
     }
-    let ids = match (event.rest.len(), event.rest.raw(KEPT)) {
-        (0, _) => Ids::default(),
-        (1, Some(kept)) => serde_json::from_str::<Patch<Ids<'_>>>(kept.text()).ok()?.set,
+    let ids = match (event.rest.len(), event.rest.raw(KEPT_FIELD)) {
+        (0, _) => IdPatch::default(),
+        (1, Some(kept)) => serde_json::from_str::<SetPatch<IdPatch<'_>>>(kept.text()).ok()?.set,
         _ => return None,
     };
     let path = path_of(event);
     let own = ids.reply.as_deref().unwrap_or(&event.reply_id);
     // Each of them only where it says something.
-    let comes_back = track.outer(path, own) == event.reply_id
+    let comes_back = track.outer_reply_id(path, own) == event.reply_id
         && ids.reply.as_ref().is_none_or(|own| *own != event.reply_id && !own.is_empty())
         && match (block, &ids.block) {
             (Some(block), Some(raw)) => *raw != block && track.block_id(path, own, raw) == block,
@@ -270,11 +270,11 @@ fn written(event: &Event<'_>, track: &Track, out: &mut Frames) -> Option<()> {
     if !comes_back || (event.rest.len() == 1 && ids.reply.is_none() && ids.block.is_none()) {
         return None;
     }
-    let places = Places { seq: event.seq, seq_from: event.seq_from };
+    let places = SeqPatch { seq: event.seq, seq_from: event.seq_from };
     let has_place = places.seq.is_some() || places.seq_from.is_some();
     out.push(
         "",
-        &Written {
+        &WrittenDelta {
             r#type: event.kind.type_name(),
             id: &event.id,
             created_at: &event.created_at,
@@ -284,7 +284,7 @@ fn written(event: &Event<'_>, track: &Track, out: &mut Frames) -> Option<()> {
             tool_call_name: call.and_then(|call| track.tool_name(path, call)),
             delta,
             source: path,
-            metadata: has_place.then_some(Carried { turnwire: Patch { set: places } }),
+            metadata: has_place.then_some(CarriedMetadata { turnwire: SetPatch { set: places } }),
         },
     );
     Some(())
@@ -296,8 +296,8 @@ mod tests {
     use super::*;
     use turnwire_testkit::{check_property, pick, values};
 
-    fn open(rng: &mut fastrand::Rng) -> Track {
-        let mut track = Track::within(rng.bool().then_some("r"));
+    fn open(rng: &mut fastrand::Rng) -> OpenReplies {
+        let mut track = OpenReplies::within(rng.bool().then_some("r"));
         for line in [
             r#"{"type":"MODEL_CALL_START","reply_id":"r"}"#,
             r#"{"type":"MODEL_CALL_START","reply_id":"r"}"#,
@@ -305,7 +305,7 @@ mod tests {
             r#"{"type":"REPLY_START","reply_id":"s","agent_path":"main/sub"}"#,
         ] {
             if rng.bool() {
-                track.event(&Event::from_json(line).unwrap());
+                track.apply_event(&Event::from_json(line).unwrap());
             }
         }
         track
@@ -355,7 +355,7 @@ mod tests {
             }
             let text = serde_json::to_string(&java).unwrap();
             let mut quick = None;
-            read(&text, &track, &mut |event| quick = Some(event.into_owned()));
+            read_delta(&text, &track, &mut |event| quick = Some(event.into_owned()));
             let slow = event::decode(java, &track);
             if let Some(quick) = &quick {
                 assert_eq!(Some(quick), slow.as_ref().ok(), "{text}");
@@ -372,9 +372,9 @@ mod tests {
         });
     }
 
-    fn same_when_written(event: &Event<'_>, track: &Track) {
+    fn same_when_written(event: &Event<'_>, track: &OpenReplies) {
         let mut frames = Frames::default();
-        if write(event, track, &mut frames) {
+        if write_delta(event, track, &mut frames) {
             let (_, text) = frames.iter().next().unwrap();
             let slow = event::encode(event, track);
             assert_eq!(parse(text).unwrap(), slow, "{}", event.to_json());
@@ -383,11 +383,11 @@ mod tests {
 
     #[test]
     fn a_plain_delta_is_taken() {
-        let track = Track::within(Some("r"));
+        let track = OpenReplies::within(Some("r"));
         let line = r#"{"type":"TEXT_BLOCK_DELTA","id":"e","createdAt":"t","replyId":"m","blockId":"text","delta":"hi","type":"TEXT_BLOCK_DELTA"}"#;
         let mut frames = Frames::default();
-        let taken = read(line, &track, &mut |event| {
-            assert!(write(&event, &track, &mut frames));
+        let taken = read_delta(line, &track, &mut |event| {
+            assert!(write_delta(&event, &track, &mut frames));
         });
         assert!(taken);
         assert_eq!(frames.len(), 1);

@@ -6,10 +6,10 @@
 mod shape;
 
 use super::block::{call_to_java, confirm_to_java, result_to_java};
-use super::track::{Track, path_of};
-use super::{KEPT, carry};
+use super::track::{OpenReplies, path_of};
+use super::{KEPT_FIELD, carry};
 use crate::stream::Frames;
-use shape::{Data, Patch, Straight, Usage, Value};
+use shape::{Data, Patch, JavaEvent, Usage, Value};
 use turnwire_core::event::{Chunk, ConfirmResult, ModelCallEnd, ReplyEnd, ToolResultDataDelta};
 use turnwire_core::{
     Event, EventKind, FinishedReason, Json, Payload, PermissionRule, ReplyError, ToolCall,
@@ -17,38 +17,38 @@ use turnwire_core::{
 };
 
 /// Writes an event; false where this way cannot tell what Java makes of it.
-pub(super) fn write(event: &Event<'_>, track: &Track, out: &mut Frames) -> bool {
-    straight(event, track).map(|java| out.push("", &java)).is_some()
+pub(super) fn write_event(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> bool {
+    to_java_event(event, track).map(|java| out.push("", &java)).is_some()
 }
 
 /// Java's event, and what it carries.
-fn straight<'e>(event: &'e Event<'_>, track: &'e Track) -> Option<Straight<'e>> {
+fn to_java_event<'e>(event: &'e Event<'_>, track: &'e OpenReplies) -> Option<JavaEvent<'e>> {
     let agent = event.agent.as_deref();
     let is_plain = !event.reply_id.is_empty()
-        && event.rest.raw(KEPT).is_none()
-        && event.metadata.raw(carry::KEY).is_none()
+        && event.rest.raw(KEPT_FIELD).is_none()
+        && event.metadata.raw(carry::PATCH_KEY).is_none()
         && agent
             .is_none_or(|agent| agent.agent_path.is_some() || agent.parent_tool_call_id.is_some());
     if !is_plain {
         return None;
     }
-    let mut java = Straight {
+    let mut java = JavaEvent {
         java: Vec::with_capacity(10),
         metadata: Some(&event.metadata),
         carried: Patch::default(),
     };
-    java.text("type", word(&event.kind));
-    java.known("id", &event.id);
-    java.known("createdAt", &event.created_at);
-    if is_ours(&event.kind) {
-        java.put("name", Value::Word(event.kind.type_name().to_lowercase()));
-        java.put("value", Value::Event(event));
+    java.insert_text("type", java_type(&event.kind));
+    java.insert_known("id", &event.id);
+    java.insert_known("createdAt", &event.created_at);
+    if is_custom(&event.kind) {
+        java.insert("name", Value::Word(event.kind.type_name().to_lowercase()));
+        java.insert("value", Value::Event(event));
         // It is inside the value.
         java.metadata = None;
         return Some(java);
     }
-    java.kind(event, track)?;
-    java.some("source", path_of(event));
+    java.set_kind(event, track)?;
+    java.insert_some("source", path_of(event));
     let carried = &mut java.carried;
     carried.set_some(
         "parent_tool_call_id",
@@ -63,46 +63,46 @@ fn straight<'e>(event: &'e Event<'_>, track: &'e Track) -> Option<Straight<'e>> 
 }
 
 /// The type that Java has for it.
-fn word<'e>(kind: &'e EventKind<'_>) -> &'e str {
+fn java_type<'e>(kind: &'e EventKind<'_>) -> &'e str {
     match kind {
         EventKind::ReplyStart(_) => "AGENT_START",
         EventKind::ReplyEnd(_) => "AGENT_END",
-        kind if is_ours(kind) => "CUSTOM",
+        kind if is_custom(kind) => "CUSTOM",
         kind => kind.type_name(),
     }
 }
 
 /// Those that are custom events there.
-fn is_ours(kind: &EventKind<'_>) -> bool {
+fn is_custom(kind: &EventKind<'_>) -> bool {
     matches!(kind, EventKind::UserInterrupt(_) | EventKind::Block(_) | EventKind::Unknown(_))
 }
 
-impl<'e> Straight<'e> {
+impl<'e> JavaEvent<'e> {
     /// What is in Java's fields, and what is not.
-    fn kind(&mut self, event: &'e Event<'_>, track: &'e Track) -> Option<()> {
+    fn set_kind(&mut self, event: &'e Event<'_>, track: &'e OpenReplies) -> Option<()> {
         let path = path_of(event);
-        let open = track.reply(path);
+        let open = track.find_reply(path);
         if let EventKind::Custom(custom) = &event.kind {
-            self.text("name", &custom.name);
-            return self.custom(&custom.value.0, event, open.map(|open| &*open.reply_id));
+            self.insert_text("name", &custom.name);
+            return self.set_custom(&custom.value.0, event, open.map(|open| &*open.reply_id));
         }
-        self.text("replyId", &event.reply_id);
+        self.insert_text("replyId", &event.reply_id);
         match &event.kind {
             EventKind::ReplyStart(start) => {
-                self.known("sessionId", &start.session_id);
-                self.known("name", &start.name);
-                self.text("role", start.role.as_str());
+                self.insert_known("sessionId", &start.session_id);
+                self.insert_known("name", &start.name);
+                self.insert_text("role", start.role.as_str());
                 return Some(());
             }
             EventKind::ReplyEnd(end) => {
                 let open = open.filter(|open| open.reply_id == event.reply_id);
-                if open.is_some_and(|open| open.ending.is_some()) {
+                if open.is_some_and(|open| open.agent_result.is_some()) {
                     return None;
                 }
-                self.reply_end(end, open.map_or("", |open| &open.session_id));
+                self.set_reply_end(end, open.map_or("", |open| &open.session_id));
                 return Some(());
             }
-            _ if track.outer(path, &event.reply_id) != event.reply_id => return None,
+            _ if track.outer_reply_id(path, &event.reply_id) != event.reply_id => return None,
             _ => {}
         }
         let is_same = |id: &str| track.block_id(path, &event.reply_id, id) == id;
@@ -110,102 +110,102 @@ impl<'e> Straight<'e> {
             EventKind::ModelCallStart(start) => {
                 self.carried.set_known("model_name", &start.model_name);
             }
-            EventKind::ModelCallEnd(end) => self.model_call_end(end),
+            EventKind::ModelCallEnd(end) => self.set_model_call_end(end),
             EventKind::ExceedMaxIters(exceed) => self.carried.set_known("name", &exceed.name),
             EventKind::TextBlockStart(start) if is_same(&start.block_id) => {
-                self.text("blockId", &start.block_id);
+                self.insert_text("blockId", &start.block_id);
             }
             EventKind::TextBlockDelta(delta) if is_same(&delta.block_id) => {
-                self.text("blockId", &delta.block_id);
-                self.text("delta", &delta.delta);
+                self.insert_text("blockId", &delta.block_id);
+                self.insert_text("delta", &delta.delta);
             }
             EventKind::TextBlockEnd(end) if is_same(&end.block_id) => {
-                self.text("blockId", &end.block_id);
+                self.insert_text("blockId", &end.block_id);
                 self.carried.set_some("text", end.text.as_deref());
                 self.carried.set_fields("extra", &end.extra);
             }
             EventKind::ThinkingBlockStart(start) if is_same(&start.block_id) => {
-                self.text("blockId", &start.block_id);
+                self.insert_text("blockId", &start.block_id);
             }
             EventKind::ThinkingBlockDelta(delta) if is_same(&delta.block_id) => {
-                self.text("blockId", &delta.block_id);
-                self.text("delta", &delta.delta);
+                self.insert_text("blockId", &delta.block_id);
+                self.insert_text("delta", &delta.delta);
             }
             EventKind::ThinkingBlockEnd(end) if is_same(&end.block_id) => {
-                self.text("blockId", &end.block_id);
+                self.insert_text("blockId", &end.block_id);
                 self.carried.set_fields("extra", &end.extra);
             }
             EventKind::DataBlockStart(start) => {
-                self.text("blockId", &start.block_id);
+                self.insert_text("blockId", &start.block_id);
                 self.carried.set_some("media_type", start.media_type.as_deref());
                 self.carried.set_some("name", start.name.as_deref());
             }
             EventKind::DataBlockDelta(delta) => {
-                self.text("blockId", &delta.block_id);
+                self.insert_text("blockId", &delta.block_id);
                 self.carried.set_some("media_type", delta.media_type.as_deref());
-                self.chunk(&delta.chunk);
+                self.set_chunk(&delta.chunk);
             }
             EventKind::DataBlockEnd(end) => {
-                self.text("blockId", &end.block_id);
+                self.insert_text("blockId", &end.block_id);
                 self.carried.set_fields("extra", &end.extra);
             }
             EventKind::Hint(hint) => {
-                self.text("blockId", &hint.block_id);
-                self.some("hintSource", hint.source.as_deref());
-                self.hint(&hint.hint);
+                self.insert_text("blockId", &hint.block_id);
+                self.insert_some("hintSource", hint.source.as_deref());
+                self.set_hint(&hint.hint);
             }
-            _ => return self.tool(event, track),
+            _ => return self.set_tool(event, track),
         }
         Some(())
     }
 
-    fn tool(&mut self, event: &'e Event<'_>, track: &'e Track) -> Option<()> {
+    fn set_tool(&mut self, event: &'e Event<'_>, track: &'e OpenReplies) -> Option<()> {
         let path = path_of(event);
         match &event.kind {
             EventKind::ToolCallStart(start) => {
-                self.call(&start.tool_call_id, Some(&start.tool_call_name));
+                self.set_call(&start.tool_call_id, Some(&start.tool_call_name));
             }
             EventKind::ToolCallDelta(delta) => {
-                self.call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
-                self.text("delta", &delta.delta);
+                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.insert_text("delta", &delta.delta);
             }
             EventKind::ToolCallEnd(end) => {
-                self.call(&end.tool_call_id, track.tool_name(path, &end.tool_call_id));
+                self.set_call(&end.tool_call_id, track.tool_name(path, &end.tool_call_id));
                 self.carried.set_fields("extra", &end.extra);
             }
             EventKind::ToolResultStart(start) => {
-                self.call(&start.tool_call_id, Some(&start.tool_call_name));
+                self.set_call(&start.tool_call_id, Some(&start.tool_call_name));
             }
             EventKind::ToolResultTextDelta(delta) => {
-                self.call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
-                self.text("delta", &delta.delta);
+                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.insert_text("delta", &delta.delta);
             }
             EventKind::ToolResultDataDelta(delta) if event.rest.raw("name").is_none() => {
-                self.call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
-                self.data(delta);
+                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.set_data(delta);
             }
             EventKind::ToolResultEnd(end) => {
-                self.call(&end.tool_call_id, track.tool_name(path, &end.tool_call_id));
+                self.set_call(&end.tool_call_id, track.tool_name(path, &end.tool_call_id));
                 let known = Some(end.state.as_str()).filter(|_| end.state.is_known());
-                self.text("state", known.unwrap_or(RUNNING));
+                self.insert_text("state", known.unwrap_or(RUNNING));
                 if known.is_none() {
                     self.carried.set("state", Value::Text(end.state.as_str()));
                 }
             }
-            EventKind::RequireUserConfirm(ask) => self.calls(&ask.tool_calls)?,
-            EventKind::RequireExternalExecution(ask) => self.calls(&ask.tool_calls)?,
+            EventKind::RequireUserConfirm(ask) => self.set_calls(&ask.tool_calls)?,
+            EventKind::RequireExternalExecution(ask) => self.set_calls(&ask.tool_calls)?,
             EventKind::UserConfirmResult(answer) => {
                 let answers = &answer.confirm_results;
-                self.put(
+                self.insert(
                     "confirmResults",
                     Value::List(answers.iter().map(confirm_to_java).collect()),
                 );
-                self.carried.patch_list("confirm_results", answers.iter().map(of_answer))?;
+                self.carried.patch_list("confirm_results", answers.iter().map(answer_patch))?;
             }
             EventKind::ExternalExecutionResult(answer) => {
                 let results = &answer.execution_results;
-                self.put("toolResults", Value::List(results.iter().map(result_to_java).collect()));
-                self.carried.patch_list("execution_results", results.iter().map(of_result))?;
+                self.insert("toolResults", Value::List(results.iter().map(result_to_java).collect()));
+                self.carried.patch_list("execution_results", results.iter().map(result_patch))?;
             }
             _ => return None,
         }
@@ -213,7 +213,7 @@ impl<'e> Straight<'e> {
     }
 
     /// Java wants an object, and an event of ours would be taken for what it is.
-    fn custom(
+    fn set_custom(
         &mut self,
         value: &'e Json,
         event: &'e Event<'_>,
@@ -223,9 +223,9 @@ impl<'e> Straight<'e> {
             return None;
         }
         if value.text().starts_with('{') {
-            self.put("value", Value::Json(value));
+            self.insert("value", Value::Json(value));
         } else {
-            self.put("value", Value::Nothing {});
+            self.insert("value", Value::Nothing {});
             self.carried.set("value", Value::Json(value));
         }
         if reply_id != Some(&event.reply_id) {
@@ -234,28 +234,28 @@ impl<'e> Straight<'e> {
         Some(())
     }
 
-    fn reply_end(&mut self, end: &'e ReplyEnd, session_id: &str) {
+    fn set_reply_end(&mut self, end: &'e ReplyEnd, session_id: &str) {
         if end.session_id != session_id {
             self.carried.set("session_id", Value::Text(&end.session_id));
         }
-        self.ending(&end.finished_reason, end.error.as_ref());
+        self.set_ending(&end.finished_reason, end.error.as_ref());
         let output = end.structured_output.as_ref();
         self.carried.set.extend(output.map(|output| ("structured_output", Value::Json(output))));
         self.carried.set_fields("message_metadata", &end.message_metadata);
     }
 
-    fn ending(&mut self, reason: &'e FinishedReason, error: Option<&'e ReplyError>) {
+    fn set_ending(&mut self, reason: &'e FinishedReason, error: Option<&'e ReplyError>) {
         if *reason != FinishedReason::default() {
             self.carried.set("finished_reason", Value::Text(reason.as_str()));
         }
         self.carried.set.extend(error.map(|error| ("error", Value::Failure(error))));
     }
 
-    fn model_call_end(&mut self, end: &'e ModelCallEnd) {
+    fn set_model_call_end(&mut self, end: &'e ModelCallEnd) {
         let usage = &end.usage;
         let (input, output, cached) =
             (usage.input_tokens, usage.output_tokens, usage.cache_input_tokens);
-        self.put("usage", Value::Usage(Usage::of(input, output, cached)));
+        self.insert("usage", Value::Usage(Usage::from_counts(input, output, cached)));
         for (key, count) in
             [("input_tokens", input), ("output_tokens", output), ("cache_input_tokens", cached)]
         {
@@ -268,55 +268,55 @@ impl<'e> Straight<'e> {
         if made != 0 {
             self.carried.set("cache_creation_input_tokens", Value::Int(made));
         }
-        self.ending(&end.finished_reason, end.error.as_ref());
+        self.set_ending(&end.finished_reason, end.error.as_ref());
         if !end.discard.is_empty() {
             self.carried.set("discard", Value::Texts(&end.discard));
         }
     }
 
-    fn chunk(&mut self, chunk: &'e Chunk<'_>) {
+    fn set_chunk(&mut self, chunk: &'e Chunk<'_>) {
         match chunk {
-            Chunk::Data(data) => self.text("delta", data),
+            Chunk::Data(data) => self.insert_text("delta", data),
             Chunk::Url(url) => {
-                self.text("delta", "");
+                self.insert_text("delta", "");
                 self.carried.set("data", Value::Null);
                 self.carried.set("url", Value::Text(url));
             }
         }
     }
 
-    fn hint(&mut self, hint: &'e Payload) {
+    fn set_hint(&mut self, hint: &'e Payload) {
         match hint {
-            Payload::Text(text) => self.text("hint", text),
+            Payload::Text(text) => self.insert_text("hint", text),
             Payload::Parts(_) => {
-                self.put("hint", Value::Word(hint.text("\n")));
+                self.insert("hint", Value::Word(hint.text("\n")));
                 self.carried.set("hint", Value::Payload(hint));
             }
         }
     }
 
-    fn call(&mut self, call: &'e str, name: Option<&'e str>) {
-        self.text("toolCallId", call);
-        self.some("toolCallName", name);
+    fn set_call(&mut self, call: &'e str, name: Option<&'e str>) {
+        self.insert_text("toolCallId", call);
+        self.insert_some("toolCallName", name);
     }
 
-    fn data(&mut self, delta: &'e ToolResultDataDelta<'_>) {
-        self.put("data", Value::Data(Data(delta)));
+    fn set_data(&mut self, delta: &'e ToolResultDataDelta<'_>) {
+        self.insert("data", Value::Data(Data(delta)));
         // Java's bytes always say what they are.
         if delta.media_type.is_none() && matches!(delta.chunk, Chunk::Data(_)) {
             self.carried.drop = Some("media_type");
         }
     }
 
-    fn calls(&mut self, calls: &'e [ToolCall]) -> Option<()> {
-        self.put("toolCalls", Value::List(calls.iter().map(call_to_java).collect()));
-        self.carried.patch_list("tool_calls", calls.iter().map(of_call))
+    fn set_calls(&mut self, calls: &'e [ToolCall]) -> Option<()> {
+        self.insert("toolCalls", Value::List(calls.iter().map(call_to_java).collect()));
+        self.carried.patch_list("tool_calls", calls.iter().map(call_patch))
     }
 }
 
 const RUNNING: &str = "running";
 
-fn of_call(call: &ToolCall) -> Option<Patch<'_>> {
+fn call_patch(call: &ToolCall) -> Option<Patch<'_>> {
     // Java has one too, and it may be that of another kind.
     if call.rest.raw("metadata").is_some() {
         return None;
@@ -334,18 +334,18 @@ fn of_call(call: &ToolCall) -> Option<Patch<'_>> {
     Some(patch)
 }
 
-fn of_answer(answer: &ConfirmResult) -> Option<Patch<'_>> {
+fn answer_patch(answer: &ConfirmResult) -> Option<Patch<'_>> {
     let is_javas = |rule: &PermissionRule| rule.behavior.is_known() && rule.rest.is_empty();
     if !answer.rules.iter().flatten().all(is_javas) {
         return None;
     }
     let mut patch = Patch::default();
-    patch.patch("tool_call", of_call(&answer.tool_call)?);
+    patch.patch("tool_call", call_patch(&answer.tool_call)?);
     patch.set_all(&answer.rest);
     Some(patch)
 }
 
-fn of_result(result: &ToolResult) -> Option<Patch<'_>> {
+fn result_patch(result: &ToolResult) -> Option<Patch<'_>> {
     // Java's output is a list, and its metadata has no null.
     let Payload::Text(_) = &result.output else { return None };
     if result.metadata.iter().any(|(_, value)| value.is_null()) {
@@ -372,17 +372,17 @@ mod tests {
     #[test]
     fn the_straight_way_gives_what_the_slow_one_gives() {
         check_property("the_straight_way_gives_what_the_slow_one_gives", 2000, |rng| {
-            let mut track = Track::default();
+            let mut track = OpenReplies::default();
             let mut events = turnwire_testkit::random_reply(rng, "r").events;
             events.extend((0..8).map(|_| values::event(rng)));
             for event in &events {
                 let mut frames = Frames::default();
-                if write(event, &track, &mut frames) {
+                if write_event(event, &track, &mut frames) {
                     let (_, text) = frames.iter().next().unwrap();
                     let slow = event::encode(event, &track);
                     assert_eq!(parse(text).unwrap(), slow, "{}", event.to_json());
                 }
-                track.event(event);
+                track.apply_event(event);
             }
         });
     }
@@ -390,12 +390,12 @@ mod tests {
     #[test]
     fn nearly_every_event_of_ours_goes_the_straight_way() {
         let mut rng = turnwire_testkit::Rng::with_seed(1);
-        let mut track = Track::default();
+        let mut track = OpenReplies::default();
         let (mut taken, mut all) = (0, 0);
         for event in (0..300).flat_map(|_| turnwire_testkit::random_reply(&mut rng, "r").events) {
             all += 1;
-            taken += usize::from(write(&event, &track, &mut Frames::default()));
-            track.event(&event);
+            taken += usize::from(write_event(&event, &track, &mut Frames::default()));
+            track.apply_event(&event);
         }
         assert!(taken * 100 > all * 97, "{taken} of {all}");
     }

@@ -4,9 +4,9 @@
 //! only beside an approval that was granted, or beside none; a denial only beside one that was not.
 //! So an answer that never came as an event is filled in before the output that follows from it.
 
-use super::chunk::{Chunk, ours};
-use super::part::json_of;
-use super::tool::{Output, input_json, output};
+use super::chunk::{Chunk, own_metadata};
+use super::part::to_json;
+use super::tool::{Output, input_json, tool_output};
 use crate::stream::Frames;
 use std::collections::HashMap;
 use turnwire_core::event::ConfirmResult;
@@ -14,22 +14,22 @@ use turnwire_core::{Event, EventKind, Fields, Json, Msg, ToolResult, ToolResultS
 
 /// Previews of an output come at the first delta, from here on, and then at each doubling: what is
 /// sent stays within a factor of what there is.
-const FIRST_PREVIEWS: usize = 64;
+const FIRST_PREVIEW_BYTES: usize = 64;
 /// What a part of an output costs beyond its bytes.
 const PART_COST: usize = 200;
 /// The reply inside which the result of one call is put together.
-const RESULT: &str = "result";
+const RESULT_REPLY_ID: &str = "result";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Approval {
     None,
-    Asked,
+    Requested,
     Answered(bool),
 }
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-struct Call {
+struct CallState {
     id: String,
     name: String,
     /// Who calls, where that is a sub-agent.
@@ -38,9 +38,9 @@ struct Call {
     /// What a provider added to the call.
     extra: Fields,
     /// Whether the input is complete.
-    is_closed: bool,
+    is_input_complete: bool,
     /// Whether the part shows an error, or a preview, that another state would not go with.
-    is_marked: bool,
+    shows_output: bool,
     approval: Approval,
     /// Whether the client executes it.
     is_external: bool,
@@ -50,14 +50,14 @@ struct Call {
     next_preview: usize,
     is_done: bool,
     /// The chunks since the input was complete, as long as the step may be written again.
-    sent: Vec<String>,
+    recorded: Vec<String>,
     ends_in_preview: bool,
 }
 
 /// The calls of a reply.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    list: Vec<Call>,
+    list: Vec<CallState>,
     by_id: HashMap<String, usize>,
     /// The first call of the current step. The client finds the input of a call only there.
     step: usize,
@@ -72,11 +72,11 @@ impl Calls {
     }
 
     /// The current step stays as it is.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle_step(&mut self) {
         self.is_recording = false;
         for call in self.list.iter_mut().skip(self.step) {
-            call.sent = Vec::new();
-            call.forget();
+            call.recorded = Vec::new();
+            call.drop_input();
         }
     }
 
@@ -88,7 +88,7 @@ impl Calls {
     pub(super) fn discard(&mut self, id: &str) {
         let at = self.by_id.remove(id);
         if let Some(call) = at.and_then(|at| self.list.get_mut(at)) {
-            (call.is_closed, call.is_done) = (true, true);
+            (call.is_input_complete, call.is_done) = (true, true);
         }
     }
 
@@ -101,7 +101,7 @@ impl Calls {
         self.by_id
             .values()
             .filter_map(|&at| self.list.get(at))
-            .any(|call| !call.is_done && (call.approval == Approval::Asked || call.is_external))
+            .any(|call| !call.is_done && (call.approval == Approval::Requested || call.is_external))
     }
 
     /// Whether there are calls without an output.
@@ -112,21 +112,21 @@ impl Calls {
     fn add(&mut self, id: &str, name: &str) -> usize {
         let at = self.list.len();
         self.by_id.insert(id.to_owned(), at);
-        self.list.push(Call {
+        self.list.push(CallState {
             id: id.to_owned(),
             name: name.to_owned(),
             title: None,
             input: String::new(),
             extra: Fields::default(),
-            is_closed: false,
-            is_marked: false,
+            is_input_complete: false,
+            shows_output: false,
             approval: Approval::None,
             is_external: false,
             result: None,
             size: 0,
             next_preview: 1,
             is_done: false,
-            sent: Vec::new(),
+            recorded: Vec::new(),
             ends_in_preview: false,
         });
         at
@@ -134,19 +134,19 @@ impl Calls {
 
     /// The call, if it has no output yet; whether it is in the current step, and whether that may be
     /// written again.
-    fn open(&mut self, id: &str) -> Option<(&mut Call, Place)> {
+    fn open_call(&mut self, id: &str) -> Option<(&mut CallState, StepPosition)> {
         let at = *self.by_id.get(id)?;
-        let place = self.place(at);
+        let place = self.position(at);
         self.list.get_mut(at).filter(|call| !call.is_done).map(|call| (call, place))
     }
 
-    fn place(&self, at: usize) -> Place {
+    fn position(&self, at: usize) -> StepPosition {
         let in_step = at >= self.step;
-        Place { in_step, is_recording: in_step && self.is_recording }
+        StepPosition { in_step, is_recording: in_step && self.is_recording }
     }
 
     /// A call begins. Returns its number, unless it is there already.
-    pub(super) fn start(&mut self, id: &str, name: &str, out: &mut Frames) -> Option<usize> {
+    pub(super) fn start_call(&mut self, id: &str, name: &str, out: &mut Frames) -> Option<usize> {
         if self.has(id) {
             return None;
         }
@@ -158,7 +158,7 @@ impl Calls {
     }
 
     /// A call that is whole from the beginning. Returns its number, unless it is there already.
-    pub(super) fn whole(
+    pub(super) fn add_whole_call(
         &mut self,
         id: &str,
         name: &str,
@@ -170,7 +170,7 @@ impl Calls {
             return None;
         }
         let at = self.add(id, name);
-        let place = self.place(at);
+        let place = self.position(at);
         let call = self.list.get_mut(at)?;
         input.clone_into(&mut call.input);
         call.title = title.map(str::to_owned);
@@ -178,18 +178,18 @@ impl Calls {
         Some(at)
     }
 
-    pub(super) fn delta(&mut self, id: &str, delta: &str, out: &mut Frames) {
-        let Some((call, place)) = self.open(id) else { return };
-        if call.is_closed || !place.in_step || delta.is_empty() {
+    pub(super) fn input_delta(&mut self, id: &str, delta: &str, out: &mut Frames) {
+        let Some((call, place)) = self.open_call(id) else { return };
+        if call.is_input_complete || !place.in_step || delta.is_empty() {
             return;
         }
         call.input.push_str(delta);
         out.push("", &Chunk::ToolInputDelta { tool_call_id: id, input_text_delta: delta });
     }
 
-    pub(super) fn end(&mut self, id: &str, extra: &Fields, out: &mut Frames) {
-        let Some((call, place)) = self.open(id) else { return };
-        if !call.is_closed {
+    pub(super) fn end_input(&mut self, id: &str, extra: &Fields, out: &mut Frames) {
+        let Some((call, place)) = self.open_call(id) else { return };
+        if !call.is_input_complete {
             call.extra = extra.clone();
             call.close_input(place, out);
         }
@@ -198,8 +198,8 @@ impl Calls {
     /// Completes the inputs that are open: their step, or the response, ends.
     pub(super) fn close_inputs(&mut self, out: &mut Frames) {
         for at in self.step..self.list.len() {
-            let place = self.place(at);
-            if let Some(call) = self.list.get_mut(at).filter(|call| !call.is_closed) {
+            let place = self.position(at);
+            if let Some(call) = self.list.get_mut(at).filter(|call| !call.is_input_complete) {
                 call.close_input(place, out);
             }
         }
@@ -208,32 +208,32 @@ impl Calls {
     /// Calls wait for a person. Those beside them that have no output yet are shown as approved: the
     /// client sends an answer by itself only when no call of the step is left without one, and these
     /// may have to wait for it.
-    pub(super) fn ask<'i>(&mut self, ids: impl Iterator<Item = &'i str>, out: &mut Frames) {
+    pub(super) fn request_approvals<'i>(&mut self, ids: impl Iterator<Item = &'i str>, out: &mut Frames) {
         let mut is_asked = false;
         for id in ids {
-            let Some((call, place)) = self.open(id) else { continue };
+            let Some((call, place)) = self.open_call(id) else { continue };
             call.close_input(place, out);
-            call.request(false, place, out);
+            call.write_approval_request(false, place, out);
             is_asked = true;
         }
         if !is_asked {
             return;
         }
         for at in self.step..self.list.len() {
-            let place = self.place(at);
+            let place = self.position(at);
             let Some(call) = self.list.get_mut(at) else { continue };
-            let is_beside = call.is_closed && !call.is_done && !call.is_external;
+            let is_beside = call.is_input_complete && !call.is_done && !call.is_external;
             if is_beside && call.approval == Approval::None {
-                call.request(true, place, out);
-                call.respond(true, None, place, out);
+                call.write_approval_request(true, place, out);
+                call.write_approval_response(true, None, place, out);
             }
         }
     }
 
     /// A person has answered.
-    pub(super) fn answer(&mut self, answer: &ConfirmResult, out: &mut Frames) {
-        let Some((call, place)) = self.open(&answer.tool_call.id) else { return };
-        if call.approval != Approval::Asked {
+    pub(super) fn apply_approval(&mut self, answer: &ConfirmResult, out: &mut Frames) {
+        let Some((call, place)) = self.open_call(&answer.tool_call.id) else { return };
+        if call.approval != Approval::Requested {
             return;
         }
         let input = &answer.tool_call.input;
@@ -244,19 +244,19 @@ impl Calls {
             }
         }
         let reason: Option<String> = answer.rest.get("reason").ok().flatten();
-        call.respond(answer.confirmed, reason.as_deref(), place, out);
+        call.write_approval_response(answer.confirmed, reason.as_deref(), place, out);
     }
 
     /// The client is to execute a call.
-    pub(super) fn hand_out(&mut self, id: &str, out: &mut Frames) {
-        let Some((call, place)) = self.open(id) else { return };
+    pub(super) fn request_execution(&mut self, id: &str, out: &mut Frames) {
+        let Some((call, place)) = self.open_call(id) else { return };
         call.close_input(place, out);
         call.is_external = true;
         match call.approval {
             Approval::None if place.in_step => call.write_input(place, out),
             // An approved call cannot go back to a state without approval.
-            Approval::Answered(true) => call.respond(true, None, place, out),
-            Approval::None | Approval::Asked | Approval::Answered(false) => {}
+            Approval::Answered(true) => call.write_approval_response(true, None, place, out),
+            Approval::None | Approval::Requested | Approval::Answered(false) => {}
         }
     }
 
@@ -269,12 +269,12 @@ impl Calls {
         event: &Event<'_>,
         out: &mut Frames,
     ) -> Option<usize> {
-        let added = self.whole(id, name, "", None, out);
-        let (call, place) = self.open(id)?;
+        let added = self.add_whole_call(id, name, "", None, out);
+        let (call, place) = self.open_call(id)?;
         call.close_input(place, out);
         if call.result.is_none() {
-            let mut result = Box::new(Msg::reply(RESULT, ""));
-            apply(&mut result, event);
+            let mut result = Box::new(Msg::reply(RESULT_REPLY_ID, ""));
+            apply_event(&mut result, event);
             call.result = Some(result);
         }
         added
@@ -282,9 +282,9 @@ impl Calls {
 
     /// A result goes on.
     pub(super) fn result_delta(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
-        let Some((call, place)) = self.open(id) else { return };
+        let Some((call, place)) = self.open_call(id) else { return };
         let Some(result) = &mut call.result else { return };
-        apply(result, event);
+        apply_event(result, event);
         call.size += match &event.kind {
             EventKind::ToolResultTextDelta(delta) => delta.delta.len(),
             EventKind::ToolResultDataDelta(delta) => {
@@ -296,41 +296,41 @@ impl Calls {
         };
         let may_show = matches!(call.approval, Approval::None | Approval::Answered(true));
         if may_show && call.size >= call.next_preview {
-            call.next_preview = (2 * call.size).max(FIRST_PREVIEWS);
-            call.preview(place, out);
+            call.next_preview = (2 * call.size).max(FIRST_PREVIEW_BYTES);
+            call.write_preview(place, out);
         }
     }
 
     /// A result is complete.
     pub(super) fn result_end(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
-        let Some((call, _)) = self.open(id) else { return };
+        let Some((call, _)) = self.open_call(id) else { return };
         let Some(mut msg) = call.result.take() else { return };
-        apply(&mut msg, event);
+        apply_event(&mut msg, event);
         if let Some(result) = msg.first::<ToolResult>() {
-            self.finish(id, result, out);
+            self.finish_call(id, result, out);
         }
     }
 
     /// What came of a call that was executed elsewhere; a result that runs is left to its deltas.
-    pub(super) fn external(&mut self, result: &ToolResult, out: &mut Frames) {
-        let Some((call, _)) = self.open(&result.id) else { return };
+    pub(super) fn execution_result(&mut self, result: &ToolResult, out: &mut Frames) {
+        let Some((call, _)) = self.open_call(&result.id) else { return };
         if call.result.is_none() {
-            self.finish(&result.id, result, out);
+            self.finish_call(&result.id, result, out);
         }
     }
 
-    pub(super) fn finish(&mut self, id: &str, result: &ToolResult, out: &mut Frames) {
-        let Some((call, place)) = self.open(id) else { return };
+    pub(super) fn finish_call(&mut self, id: &str, result: &ToolResult, out: &mut Frames) {
+        let Some((call, place)) = self.open_call(id) else { return };
         call.close_input(place, out);
         call.write_output(result, place, out);
     }
 
     /// The reply ends. Where it was cut short, whatever has no output gets an error; otherwise only
     /// what would keep the client waiting.
-    pub(super) fn close(&mut self, is_cut: bool, out: &mut Frames) {
+    pub(super) fn close_calls(&mut self, is_cut: bool, out: &mut Frames) {
         self.close_inputs(out);
         for at in 0..self.list.len() {
-            let place = self.place(at);
+            let place = self.position(at);
             let Some(call) = self.list.get_mut(at).filter(|call| !call.is_done) else { continue };
             let msg = call.result.take();
             let mut result = match msg.as_deref().and_then(Msg::first::<ToolResult>) {
@@ -349,23 +349,23 @@ impl Calls {
     }
 
     /// Writes a call of the current step once more.
-    pub(super) fn rewrite(&self, at: usize, out: &mut Frames) {
+    pub(super) fn rewrite_call(&self, at: usize, out: &mut Frames) {
         let Some(call) = self.list.get(at) else { return };
-        if !call.is_closed {
+        if !call.is_input_complete {
             call.write_start(out);
             if !call.input.is_empty() {
                 let (id, input) = (call.id.as_str(), call.input.as_str());
                 out.push("", &Chunk::ToolInputDelta { tool_call_id: id, input_text_delta: input });
             }
         }
-        for chunk in &call.sent {
+        for chunk in &call.recorded {
             out.push_text("", chunk);
         }
     }
 }
 
 /// Applies an event to the result of one call, whatever reply it is of.
-fn apply(result: &mut Msg, event: &Event<'_>) {
+fn apply_event(result: &mut Msg, event: &Event<'_>) {
     // Borrowed where that can be: a delta is copied only once, into the result.
     let kind = match &event.kind {
         EventKind::ToolResultTextDelta(delta) => turnwire_core::event::ToolResultTextDelta {
@@ -375,7 +375,7 @@ fn apply(result: &mut Msg, event: &Event<'_>) {
         .into(),
         kind => kind.clone(),
     };
-    let mut own = Event::new(RESULT, kind);
+    let mut own = Event::new(RESULT_REPLY_ID, kind);
     own.created_at = (&*event.created_at).into();
     own.metadata = event.metadata.clone();
     // What does not fit is left out, as in the message.
@@ -383,19 +383,19 @@ fn apply(result: &mut Msg, event: &Event<'_>) {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct StepPosition {
     in_step: bool,
     is_recording: bool,
 }
 
-impl Call {
-    fn send(&mut self, chunk: String, place: Place, out: &mut Frames) {
+impl CallState {
+    fn push_chunk(&mut self, chunk: String, place: StepPosition, out: &mut Frames) {
         out.push_text("", &chunk);
         if std::mem::take(&mut self.ends_in_preview) {
-            self.sent.pop();
+            self.recorded.pop();
         }
         if place.is_recording {
-            self.sent.push(chunk);
+            self.recorded.push(chunk);
         }
     }
 
@@ -413,14 +413,14 @@ impl Call {
     }
 
     /// The input is complete.
-    fn close_input(&mut self, place: Place, out: &mut Frames) {
-        if std::mem::replace(&mut self.is_closed, true) {
+    fn close_input(&mut self, place: StepPosition, out: &mut Frames) {
+        if std::mem::replace(&mut self.is_input_complete, true) {
             return;
         }
         if input_json(&self.input).is_some() {
             return self.write_input(place, out);
         }
-        self.is_marked = true;
+        self.shows_output = true;
         let chunk = Chunk::ToolInputError {
             tool_call_id: &self.id,
             tool_name: &self.name,
@@ -428,13 +428,13 @@ impl Call {
             provider_executed: !self.is_external,
             dynamic: true,
             error_text: "The input is not JSON.",
-            provider_metadata: ours(&self.extra),
+            provider_metadata: own_metadata(&self.extra),
         };
-        self.send(chunk.text(), place, out);
+        self.push_chunk(chunk.to_json(), place, out);
     }
 
-    fn write_input(&mut self, place: Place, out: &mut Frames) {
-        self.is_marked = false;
+    fn write_input(&mut self, place: StepPosition, out: &mut Frames) {
+        self.shows_output = false;
         let json = input_json(&self.input).unwrap_or_else(|| Json::from(self.input.as_str()));
         let chunk = Chunk::ToolInputAvailable {
             tool_call_id: &self.id,
@@ -443,26 +443,26 @@ impl Call {
             provider_executed: !self.is_external,
             dynamic: true,
             title: self.title.as_deref(),
-            provider_metadata: ours(&self.extra),
+            provider_metadata: own_metadata(&self.extra),
         };
-        self.send(chunk.text(), place, out);
+        self.push_chunk(chunk.to_json(), place, out);
     }
 
-    fn request(&mut self, is_automatic: bool, place: Place, out: &mut Frames) {
-        if self.is_marked && place.in_step {
+    fn write_approval_request(&mut self, is_automatic: bool, place: StepPosition, out: &mut Frames) {
+        if self.shows_output && place.in_step {
             self.write_input(place, out);
         }
-        self.approval = Approval::Asked;
+        self.approval = Approval::Requested;
         // The id of the call is as good as any, and stable.
         let chunk = Chunk::ToolApprovalRequest {
             approval_id: &self.id,
             tool_call_id: &self.id,
             is_automatic,
         };
-        self.send(chunk.text(), place, out);
+        self.push_chunk(chunk.to_json(), place, out);
     }
 
-    fn respond(&mut self, approved: bool, reason: Option<&str>, place: Place, out: &mut Frames) {
+    fn write_approval_response(&mut self, approved: bool, reason: Option<&str>, place: StepPosition, out: &mut Frames) {
         self.approval = Approval::Answered(approved);
         let chunk = Chunk::ToolApprovalResponse {
             approval_id: &self.id,
@@ -470,60 +470,60 @@ impl Call {
             reason,
             provider_executed: self.is_external.then_some(false),
         };
-        self.send(chunk.text(), place, out);
+        self.push_chunk(chunk.to_json(), place, out);
     }
 
-    fn preview(&mut self, place: Place, out: &mut Frames) {
+    fn write_preview(&mut self, place: StepPosition, out: &mut Frames) {
         let result = self.result.as_deref().and_then(Msg::first::<ToolResult>);
         let Some(result) = result else { return };
         let chunk = Chunk::ToolOutputAvailable {
             tool_call_id: &self.id,
-            output: output(result),
+            output: tool_output(result),
             dynamic: true,
             preliminary: true,
             provider_metadata: None,
         }
-        .text();
-        self.is_marked = true;
-        self.send(chunk, place, out);
+        .to_json();
+        self.shows_output = true;
+        self.push_chunk(chunk, place, out);
         self.ends_in_preview = place.is_recording;
     }
 
-    fn write_output(&mut self, result: &ToolResult, place: Place, out: &mut Frames) {
+    fn write_output(&mut self, result: &ToolResult, place: StepPosition, out: &mut Frames) {
         let failed = matches!(result.state, ToolResultState::Error | ToolResultState::Interrupted);
         let is_denied = result.state == ToolResultState::Denied;
         let was_not_allowed =
-            matches!(self.approval, Approval::Asked | Approval::Answered(false)) && failed;
+            matches!(self.approval, Approval::Requested | Approval::Answered(false)) && failed;
         // A preview stands in the way of a denial, and goes only inside its step.
-        let can_deny = !self.is_marked || place.in_step;
+        let can_deny = !self.shows_output || place.in_step;
         if can_deny && (is_denied || was_not_allowed) {
-            self.deny(&result.output.text("\n"), place, out);
+            self.write_denial(&result.output.text("\n"), place, out);
         } else {
-            if matches!(self.approval, Approval::Asked | Approval::Answered(false)) {
-                self.respond(true, None, place, out);
+            if matches!(self.approval, Approval::Requested | Approval::Answered(false)) {
+                self.write_approval_response(true, None, place, out);
             }
             let chunk = self.output_chunk(result, failed || is_denied);
-            self.send(chunk, place, out);
+            self.push_chunk(chunk, place, out);
         }
         self.is_done = true;
         self.result = None;
         if !place.is_recording {
-            self.forget();
+            self.drop_input();
         }
     }
 
-    fn deny(&mut self, reason: &str, place: Place, out: &mut Frames) {
-        if self.is_marked && place.in_step {
+    fn write_denial(&mut self, reason: &str, place: StepPosition, out: &mut Frames) {
+        if self.shows_output && place.in_step {
             self.write_input(place, out);
         }
         if self.approval != Approval::Answered(false) {
             if self.approval == Approval::None {
-                self.request(true, place, out);
+                self.write_approval_request(true, place, out);
             }
             let reason = Some(reason).filter(|reason| !reason.is_empty());
-            self.respond(false, reason, place, out);
+            self.write_approval_response(false, reason, place, out);
         }
-        self.send(Chunk::ToolOutputDenied { tool_call_id: &self.id }.text(), place, out);
+        self.push_chunk(Chunk::ToolOutputDenied { tool_call_id: &self.id }.to_json(), place, out);
     }
 
     fn output_chunk(&self, result: &ToolResult, failed: bool) -> String {
@@ -533,7 +533,7 @@ impl Call {
             rest.insert("state", result.state.as_str());
         }
         if !result.metadata.is_empty() {
-            rest.insert("metadata", json_of(&result.metadata));
+            rest.insert("metadata", to_json(&result.metadata));
         }
         if failed {
             let text = result.output.text("\n");
@@ -542,11 +542,11 @@ impl Call {
                 tool_call_id: &self.id,
                 error_text: text,
                 dynamic: true,
-                provider_metadata: ours(&rest),
+                provider_metadata: own_metadata(&rest),
             }
-            .text();
+            .to_json();
         }
-        let output = output(result);
+        let output = tool_output(result);
         if matches!(output, Output::Parts(_)) {
             rest.insert("parts", true);
         }
@@ -555,13 +555,13 @@ impl Call {
             output,
             dynamic: true,
             preliminary: false,
-            provider_metadata: ours(&rest),
+            provider_metadata: own_metadata(&rest),
         }
-        .text()
+        .to_json()
     }
 
     /// A call with an output needs its input no more.
-    fn forget(&mut self) {
+    fn drop_input(&mut self) {
         if self.is_done {
             self.input = String::new();
             self.extra = Fields::default();

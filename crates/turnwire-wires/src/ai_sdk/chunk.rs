@@ -6,13 +6,13 @@ use turnwire_core::{Fields, Json};
 
 /// What is ours, under the key that is ours.
 #[derive(Debug, Serialize)]
-pub(super) struct Ours<T> {
+pub(super) struct OwnMetadata<T> {
     pub turnwire: T,
 }
 
 /// What is ours, where there is something to say.
-pub(super) fn ours(fields: &Fields) -> Option<Ours<&Fields>> {
-    (!fields.is_empty()).then_some(Ours { turnwire: fields })
+pub(super) fn own_metadata(fields: &Fields) -> Option<OwnMetadata<&Fields>> {
+    (!fields.is_empty()).then_some(OwnMetadata { turnwire: fields })
 }
 
 #[derive(Debug, Serialize)]
@@ -37,7 +37,7 @@ pub(super) enum Chunk<'a> {
     TextEnd {
         id: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        provider_metadata: Option<Ours<&'a Fields>>,
+        provider_metadata: Option<OwnMetadata<&'a Fields>>,
     },
     ReasoningStart {
         id: &'a str,
@@ -49,7 +49,7 @@ pub(super) enum Chunk<'a> {
     ReasoningEnd {
         id: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        provider_metadata: Option<Ours<&'a Fields>>,
+        provider_metadata: Option<OwnMetadata<&'a Fields>>,
     },
     ToolInputStart {
         tool_call_id: &'a str,
@@ -72,7 +72,7 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        provider_metadata: Option<Ours<&'a Fields>>,
+        provider_metadata: Option<OwnMetadata<&'a Fields>>,
     },
     ToolInputError {
         tool_call_id: &'a str,
@@ -82,7 +82,7 @@ pub(super) enum Chunk<'a> {
         dynamic: bool,
         error_text: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        provider_metadata: Option<Ours<&'a Fields>>,
+        provider_metadata: Option<OwnMetadata<&'a Fields>>,
     },
     ToolApprovalRequest {
         approval_id: &'a str,
@@ -106,14 +106,14 @@ pub(super) enum Chunk<'a> {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         preliminary: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
-        provider_metadata: Option<Ours<&'a Fields>>,
+        provider_metadata: Option<OwnMetadata<&'a Fields>>,
     },
     ToolOutputError {
         tool_call_id: &'a str,
         error_text: &'a str,
         dynamic: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
-        provider_metadata: Option<Ours<&'a Fields>>,
+        provider_metadata: Option<OwnMetadata<&'a Fields>>,
     },
     ToolOutputDenied {
         tool_call_id: &'a str,
@@ -161,7 +161,7 @@ pub(super) struct Subagent<'a> {
 }
 
 impl Chunk<'_> {
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_json(&self) -> String {
         // A map with string keys: nothing that can fail.
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -7,8 +7,8 @@
 
 use super::calls::Calls;
 use super::chunk::{Chunk, Custom};
-use super::part::{self, add_ours, fields_of, json_of, take_ours};
-use super::step::{End, Item, Kind, Step, plain};
+use super::part::{self, add_own_metadata, to_fields, to_json, take_own_metadata};
+use super::step::{TextEnd, StepItem, TextKind, Step, without_own_fields};
 use super::subagents::Subagents;
 use crate::provider::item;
 use crate::stream::{Encode, Frames};
@@ -23,21 +23,21 @@ use turnwire_core::{
 };
 
 /// The reply inside which one data block is put together.
-const DATA: &str = "data";
+const DATA_REPLY_ID: &str = "data";
 
 /// Events into chunks.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
-    turn: Option<Turn>,
+    reply: Option<ReplyWriter>,
     subagents: Subagents,
 }
 
 /// The reply that is written.
 #[derive(Debug, Default)]
-struct Turn {
+struct ReplyWriter {
     id: String,
     /// What the message's metadata are from its start.
-    about: Fields,
+    start_metadata: Fields,
     is_named: bool,
     is_over: bool,
     /// Whether a response has begun and not ended.
@@ -48,12 +48,12 @@ struct Turn {
     data: HashMap<String, (usize, Msg)>,
     data_count: usize,
     /// How many texts came whole and without an id.
-    nameless: usize,
+    generated_ids: usize,
     usage: Option<TokenCounts>,
 }
 
 impl Encode for Encoder {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         if matches!(event.kind, EventKind::Reset(_)) {
             // Everything comes again, in a response of its own.
             self.end(out);
@@ -61,10 +61,10 @@ impl Encode for Encoder {
             return;
         }
         if event.is_from_sub_agent() || self.subagents.has(&event.reply_id) {
-            return self.subagent(event, out);
+            return self.subagent_event(event, out);
         }
         if !event.kind.is_part_of_reply() {
-            if let (EventKind::Custom(custom), Some(turn)) = (&event.kind, &self.turn)
+            if let (EventKind::Custom(custom), Some(turn)) = (&event.kind, &self.reply)
                 && turn.is_open
             {
                 // It changes no message, so it is shown and not kept.
@@ -74,21 +74,21 @@ impl Encode for Encoder {
             return;
         }
         if !event.reply_id.is_empty() && self.is_current(event, out) {
-            let Some(turn) = &mut self.turn else { return };
+            let Some(turn) = &mut self.reply else { return };
             if let EventKind::ReplyEnd(end) = &event.kind {
                 turn.show_subagents(&mut self.subagents, out);
                 turn.reply_end(end, event, &self.subagents, out);
                 self.subagents.clear();
             } else {
-                turn.event(event, &self.subagents, out);
+                turn.write_event(event, &self.subagents, out);
             }
         }
     }
 
     fn end(&mut self, out: &mut Frames) {
-        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.is_open) {
+        if let Some(turn) = self.reply.as_mut().filter(|turn| turn.is_open) {
             turn.show_subagents(&mut self.subagents, out);
-            turn.break_off(&self.subagents, out);
+            turn.end_response(&self.subagents, out);
         }
     }
 }
@@ -97,14 +97,14 @@ impl Encoder {
     /// Whether the event is for the reply that is written. A new reply takes the place of one that
     /// is over, or of one that it cuts short; whatever else is for another reply is left out.
     fn is_current(&mut self, event: &Event<'_>, out: &mut Frames) -> bool {
-        match &mut self.turn {
+        match &mut self.reply {
             Some(turn) if turn.id == event.reply_id => return !turn.is_over,
             Some(turn) if !turn.is_over => {
                 if !matches!(event.kind, EventKind::ReplyStart(_)) {
                     return false;
                 }
                 if turn.is_open {
-                    turn.break_off(&self.subagents, out);
+                    turn.end_response(&self.subagents, out);
                 }
             }
             _ => {}
@@ -113,18 +113,18 @@ impl Encoder {
         if !event.created_at.is_empty() {
             about.insert("created_at", &*event.created_at);
         }
-        self.turn = Some(Turn { id: event.reply_id.to_string(), about, ..Turn::default() });
+        self.reply = Some(ReplyWriter { id: event.reply_id.to_string(), start_metadata: about, ..ReplyWriter::default() });
         true
     }
 
     /// A sub-agent's event. What it waits for becomes a call of the main message too: only there can
     /// the client answer.
-    fn subagent(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn subagent_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         if event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
             return;
         }
-        let is_due = self.subagents.take(event);
-        let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over) else { return };
+        let is_due = self.subagents.apply_event(event);
+        let Some(turn) = self.reply.as_mut().filter(|turn| !turn.is_over) else { return };
         let reply_id = &*event.reply_id;
         if is_due {
             turn.show_subagent(reply_id, &mut self.subagents, out);
@@ -139,32 +139,32 @@ impl Encoder {
         match &event.kind {
             EventKind::RequireUserConfirm(ask) => {
                 let ids = of(&ask.tool_calls, ToolCallState::Asking);
-                turn.surface(reply_id, &ids, subagents, out);
-                turn.calls.ask(ids.iter().map(String::as_str), out);
+                turn.show_subagent_calls(reply_id, &ids, subagents, out);
+                turn.calls.request_approvals(ids.iter().map(String::as_str), out);
             }
             EventKind::RequireExternalExecution(ask) => {
                 let ids = of(&ask.tool_calls, ToolCallState::Submitted);
-                turn.surface(reply_id, &ids, subagents, out);
+                turn.show_subagent_calls(reply_id, &ids, subagents, out);
                 for id in &ids {
-                    turn.calls.hand_out(id, out);
+                    turn.calls.request_execution(id, out);
                 }
             }
             EventKind::UserConfirmResult(answer) => {
-                turn.open(out);
+                turn.begin_response(out);
                 for one in &answer.confirm_results {
-                    turn.calls.answer(one, out);
+                    turn.calls.apply_approval(one, out);
                 }
             }
             EventKind::ExternalExecutionResult(answer) => {
-                turn.open(out);
+                turn.begin_response(out);
                 for one in &answer.execution_results {
-                    turn.calls.external(one, out);
+                    turn.calls.execution_result(one, out);
                 }
             }
             EventKind::ToolResultEnd(end) if turn.calls.has(&end.tool_call_id) => {
                 if let Some(result) = subagents.result(reply_id, &end.tool_call_id) {
-                    turn.open(out);
-                    turn.calls.finish(&end.tool_call_id, result, out);
+                    turn.begin_response(out);
+                    turn.calls.finish_call(&end.tool_call_id, result, out);
                 }
             }
             _ => {}
@@ -172,19 +172,19 @@ impl Encoder {
     }
 }
 
-impl Turn {
-    fn event(&mut self, event: &Event<'_>, subagents: &Subagents, out: &mut Frames) {
+impl ReplyWriter {
+    fn write_event(&mut self, event: &Event<'_>, subagents: &Subagents, out: &mut Frames) {
         match &event.kind {
             EventKind::TextBlockDelta(delta) => {
-                self.text_delta(Kind::Text, &delta.block_id, &delta.delta, out);
+                self.text_delta(TextKind::Text, &delta.block_id, &delta.delta, out);
             }
             EventKind::ThinkingBlockDelta(delta) => {
-                self.text_delta(Kind::Reasoning, &delta.block_id, &delta.delta, out);
+                self.text_delta(TextKind::Reasoning, &delta.block_id, &delta.delta, out);
             }
             EventKind::ToolCallDelta(delta) => {
                 if self.calls.has(&delta.tool_call_id) {
-                    self.open(out);
-                    self.calls.delta(&delta.tool_call_id, &delta.delta, out);
+                    self.begin_response(out);
+                    self.calls.input_delta(&delta.tool_call_id, &delta.delta, out);
                 }
             }
             EventKind::ToolResultTextDelta(delta) => {
@@ -193,49 +193,49 @@ impl Turn {
             EventKind::ToolResultDataDelta(delta) => {
                 self.result_delta(&delta.tool_call_id, event, out);
             }
-            EventKind::TextBlockStart(start) => self.text_start(Kind::Text, &start.block_id, out),
+            EventKind::TextBlockStart(start) => self.text_start(TextKind::Text, &start.block_id, out),
             EventKind::ThinkingBlockStart(start) => {
-                self.text_start(Kind::Reasoning, &start.block_id, out);
+                self.text_start(TextKind::Reasoning, &start.block_id, out);
             }
             EventKind::TextBlockEnd(end) => {
-                let end_of = End { replaced: end.text.as_deref(), extra: &end.extra };
-                self.text_end(Kind::Text, &end.block_id, end_of, out);
+                let end_of = TextEnd { replaced: end.text.as_deref(), extra: &end.extra };
+                self.text_end(TextKind::Text, &end.block_id, end_of, out);
             }
             EventKind::ThinkingBlockEnd(end) => {
-                let end_of = End { replaced: None, extra: &end.extra };
-                self.text_end(Kind::Reasoning, &end.block_id, end_of, out);
+                let end_of = TextEnd { replaced: None, extra: &end.extra };
+                self.text_end(TextKind::Reasoning, &end.block_id, end_of, out);
             }
             EventKind::ReplyStart(start) => self.reply_start(start, out),
             EventKind::ModelCallStart(_) => {
-                self.open(out);
+                self.begin_response(out);
                 if self.step.is_empty() {
                     // A step in which nothing is left is as good as a new one.
-                    self.step.unsettle();
+                    self.step.resume_recording();
                     self.calls.begin_step();
                 } else {
                     self.close_step(subagents, out);
                 }
             }
             EventKind::ModelCallEnd(end) => self.model_call_end(end, subagents, out),
-            EventKind::DataBlockStart(start) => self.data(&start.block_id, event, out),
-            EventKind::DataBlockDelta(delta) => self.data(&delta.block_id, event, out),
-            EventKind::DataBlockEnd(end) => self.data(&end.block_id, event, out),
-            EventKind::Hint(hint) => self.hint(hint, event, out),
-            EventKind::Block(whole) => self.block(&whole.block, out),
-            _ => self.tool_event(event, out),
+            EventKind::DataBlockStart(start) => self.data_event(&start.block_id, event, out),
+            EventKind::DataBlockDelta(delta) => self.data_event(&delta.block_id, event, out),
+            EventKind::DataBlockEnd(end) => self.data_event(&end.block_id, event, out),
+            EventKind::Hint(hint) => self.write_hint(hint, event, out),
+            EventKind::Block(whole) => self.whole_block(&whole.block, out),
+            _ => self.write_tool_event(event, out),
         }
     }
 
-    fn tool_event(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn write_tool_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         match &event.kind {
             EventKind::ToolCallStart(start) => {
                 self.begin_step(out);
-                let at = self.calls.start(&start.tool_call_id, &start.tool_call_name, out);
+                let at = self.calls.start_call(&start.tool_call_id, &start.tool_call_name, out);
                 self.step.add_call(at);
             }
             EventKind::ToolCallEnd(end) if self.calls.has(&end.tool_call_id) => {
-                self.open(out);
-                self.calls.end(&end.tool_call_id, &plain(&end.extra), out);
+                self.begin_response(out);
+                self.calls.end_input(&end.tool_call_id, &without_own_fields(&end.extra), out);
             }
             EventKind::ToolResultStart(start) => {
                 self.begin_step(out);
@@ -244,29 +244,29 @@ impl Turn {
                 self.step.add_call(at);
             }
             EventKind::ToolResultEnd(end) if self.calls.has(&end.tool_call_id) => {
-                self.open(out);
+                self.begin_response(out);
                 self.calls.result_end(&end.tool_call_id, event, out);
             }
             EventKind::RequireUserConfirm(RequireUserConfirm { tool_calls }) => {
-                self.open(out);
-                self.calls.ask(tool_calls.iter().map(|call| call.id.as_str()), out);
+                self.begin_response(out);
+                self.calls.request_approvals(tool_calls.iter().map(|call| call.id.as_str()), out);
             }
             EventKind::RequireExternalExecution(RequireExternalExecution { tool_calls }) => {
-                self.open(out);
+                self.begin_response(out);
                 for call in tool_calls {
-                    self.calls.hand_out(&call.id, out);
+                    self.calls.request_execution(&call.id, out);
                 }
             }
             EventKind::UserConfirmResult(answer) => {
-                self.open(out);
+                self.begin_response(out);
                 for one in &answer.confirm_results {
-                    self.calls.answer(one, out);
+                    self.calls.apply_approval(one, out);
                 }
             }
             EventKind::ExternalExecutionResult(answer) => {
-                self.open(out);
+                self.begin_response(out);
                 for one in &answer.execution_results {
-                    self.calls.external(one, out);
+                    self.calls.execution_result(one, out);
                 }
             }
             _ => {}
@@ -274,20 +274,20 @@ impl Turn {
     }
 
     /// Begins a response, if none is open.
-    fn open(&mut self, out: &mut Frames) {
+    fn begin_response(&mut self, out: &mut Frames) {
         if std::mem::replace(&mut self.is_open, true) {
             return;
         }
         let mut metadata = Fields::default();
-        if !self.about.is_empty() {
-            metadata.insert(part::OURS, json_of(&self.about));
+        if !self.start_metadata.is_empty() {
+            metadata.insert(part::METADATA_KEY, to_json(&self.start_metadata));
         }
         out.push("", &Chunk::Start { message_id: &self.id, message_metadata: &metadata });
     }
 
     /// Begins a step, if none is open. One that goes on after a pause is not said again.
     fn begin_step(&mut self, out: &mut Frames) {
-        self.open(out);
+        self.begin_response(out);
         if self.step.begin() {
             self.calls.begin_step();
             out.push("", &Chunk::StartStep);
@@ -297,7 +297,7 @@ impl Turn {
     fn close_step(&mut self, subagents: &Subagents, out: &mut Frames) {
         self.step.close_texts(out);
         self.calls.close_inputs(out);
-        self.settle(subagents, out);
+        self.settle_step(subagents, out);
         self.step.finish(out);
         self.step.clear();
     }
@@ -305,14 +305,14 @@ impl Turn {
     fn reply_start(&mut self, start: &ReplyStart, out: &mut Frames) {
         let was_open = self.is_open;
         if !std::mem::replace(&mut self.is_named, true) && !start.name.is_empty() {
-            self.about.insert("name", start.name.as_str());
+            self.start_metadata.insert("name", start.name.as_str());
             if was_open {
                 let about: Fields = [("name", start.name.as_str())].into_iter().collect();
-                let metadata = [(part::OURS, json_of(&about))].into_iter().collect();
+                let metadata = [(part::METADATA_KEY, to_json(&about))].into_iter().collect();
                 out.push("", &Chunk::MessageMetadata { message_metadata: &metadata });
             }
         }
-        self.open(out);
+        self.begin_response(out);
     }
 
     fn model_call_end(&mut self, end: &ModelCallEnd, subagents: &Subagents, out: &mut Frames) {
@@ -328,40 +328,40 @@ impl Turn {
                 self.data.remove(id);
             }
         }
-        self.settle(subagents, out);
+        self.settle_step(subagents, out);
     }
 
     /// Writes the current step again, where something in it was taken back.
-    fn settle(&mut self, subagents: &Subagents, out: &mut Frames) {
-        if self.step.is_wrong() {
-            self.open(out);
+    fn settle_step(&mut self, subagents: &Subagents, out: &mut Frames) {
+        if self.step.needs_rewrite() {
+            self.begin_response(out);
         }
         self.step.settle(&mut self.calls, subagents, out);
     }
 
-    fn text_start(&mut self, kind: Kind, id: &str, out: &mut Frames) {
+    fn text_start(&mut self, kind: TextKind, id: &str, out: &mut Frames) {
         self.begin_step(out);
         self.step.text_start(kind, id, out);
     }
 
-    fn text_delta(&mut self, kind: Kind, id: &str, delta: &str, out: &mut Frames) {
-        if !delta.is_empty() && self.has_text(kind, id, out) {
+    fn text_delta(&mut self, kind: TextKind, id: &str, delta: &str, out: &mut Frames) {
+        if !delta.is_empty() && self.ensure_text(kind, id, out) {
             self.step.text_delta(kind, id, delta, out);
         }
     }
 
-    fn text_end(&mut self, kind: Kind, id: &str, end: End<'_>, out: &mut Frames) {
-        if self.has_text(kind, id, out) {
+    fn text_end(&mut self, kind: TextKind, id: &str, end: TextEnd<'_>, out: &mut Frames) {
+        if self.ensure_text(kind, id, out) {
             self.step.text_end(kind, id, end, out);
         }
     }
 
     /// Whether the current step has a text; one that was carried over begins there again.
-    fn has_text(&mut self, kind: Kind, id: &str, out: &mut Frames) -> bool {
+    fn ensure_text(&mut self, kind: TextKind, id: &str, out: &mut Frames) -> bool {
         if self.step.has_text(kind, id) {
             return true;
         }
-        let goes_on = self.step.carries(kind, id);
+        let goes_on = self.step.take_carried(kind, id);
         if goes_on {
             self.text_start(kind, id, out);
         }
@@ -370,33 +370,33 @@ impl Turn {
 
     fn result_delta(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
         if self.calls.has(id) {
-            self.open(out);
+            self.begin_response(out);
             self.calls.result_delta(id, event, out);
         }
     }
 
     /// A data block: a client takes a file only whole.
-    fn data(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
+    fn data_event(&mut self, id: &str, event: &Event<'_>, out: &mut Frames) {
         if matches!(event.kind, EventKind::DataBlockStart(_)) {
             let count = self.data_count;
             self.data_count += 1;
-            self.data.entry(id.to_owned()).or_insert_with(|| (count, Msg::reply(DATA, "")));
+            self.data.entry(id.to_owned()).or_insert_with(|| (count, Msg::reply(DATA_REPLY_ID, "")));
         }
         let Some((_, msg)) = self.data.get_mut(id) else { return };
-        let mut own = Event::new(DATA, event.kind.clone());
+        let mut own = Event::new(DATA_REPLY_ID, event.kind.clone());
         own.created_at = (&*event.created_at).into();
         // What does not fit is left out, as in the message.
         let _ = msg.append_event_tolerant(&own);
         if matches!(event.kind, EventKind::DataBlockEnd(_))
             && let Some((_, msg)) = self.data.remove(id)
         {
-            self.file(&msg, out);
+            self.write_file(&msg, out);
         }
     }
 
-    fn file(&mut self, msg: &Msg, out: &mut Frames) {
+    fn write_file(&mut self, msg: &Msg, out: &mut Frames) {
         if let Some(block) = msg.first::<DataBlock>() {
-            self.part(&block.id, &file_chunk(block), out);
+            self.write_part(&block.id, &file_chunk(block), out);
         }
     }
 
@@ -406,12 +406,12 @@ impl Turn {
         open.sort_by_key(|(count, _)| *count);
         for (_, mut msg) in open {
             // The end of a reply ends its data.
-            let _ = msg.append_event_tolerant(&Event::new(DATA, ReplyEnd::default()));
-            self.file(&msg, out);
+            let _ = msg.append_event_tolerant(&Event::new(DATA_REPLY_ID, ReplyEnd::default()));
+            self.write_file(&msg, out);
         }
     }
 
-    fn hint(&mut self, hint: &Hint, event: &Event<'_>, out: &mut Frames) {
+    fn write_hint(&mut self, hint: &Hint, event: &Event<'_>, out: &mut Frames) {
         let block = HintBlock {
             id: hint.block_id.clone(),
             hint: hint.hint.clone(),
@@ -420,84 +420,84 @@ impl Turn {
             finished_at: Some(event.created_at.to_string()),
             rest: Fields::default(),
         };
-        let part = part::write(&block.into());
-        self.part(&hint.block_id, &part, out);
+        let part = part::write_block(&block.into());
+        self.write_part(&hint.block_id, &part, out);
     }
 
-    fn part(&mut self, id: &str, part: &Fields, out: &mut Frames) {
+    fn write_part(&mut self, id: &str, part: &Fields, out: &mut Frames) {
         self.begin_step(out);
-        let chunk = json_of(part);
+        let chunk = to_json(part);
         out.push_text("", chunk.text());
-        self.step.add(Item::Part(id.to_owned(), chunk.text().to_owned()));
+        self.step.add(StepItem::Part(id.to_owned(), chunk.text().to_owned()));
     }
 
     /// A block that comes whole.
-    fn block(&mut self, block: &ContentBlock, out: &mut Frames) {
+    fn whole_block(&mut self, block: &ContentBlock, out: &mut Frames) {
         match block {
             ContentBlock::Text(text) => {
-                self.whole_text(Kind::Text, &text.id, &text.text, &text.rest, out);
+                self.whole_text(TextKind::Text, &text.id, &text.text, &text.rest, out);
             }
             ContentBlock::Thinking(text) => {
-                self.whole_text(Kind::Reasoning, &text.id, &text.thinking, &text.rest, out);
+                self.whole_text(TextKind::Reasoning, &text.id, &text.thinking, &text.rest, out);
             }
-            ContentBlock::Data(data) => self.part(&data.id, &file_chunk(data), out),
+            ContentBlock::Data(data) => self.write_part(&data.id, &file_chunk(data), out),
             ContentBlock::ToolCall(call) => {
                 self.begin_step(out);
-                let at = self.calls.whole(&call.id, &call.name, &call.input, None, out);
+                let at = self.calls.add_whole_call(&call.id, &call.name, &call.input, None, out);
                 self.step.add_call(at);
                 match call.state {
-                    ToolCallState::Asking => self.calls.ask([call.id.as_str()].into_iter(), out),
-                    ToolCallState::Submitted => self.calls.hand_out(&call.id, out),
+                    ToolCallState::Asking => self.calls.request_approvals([call.id.as_str()].into_iter(), out),
+                    ToolCallState::Submitted => self.calls.request_execution(&call.id, out),
                     _ => {}
                 }
             }
             ContentBlock::ToolResult(result) => {
                 self.begin_step(out);
-                let at = self.calls.whole(&result.id, &result.name, "", None, out);
+                let at = self.calls.add_whole_call(&result.id, &result.name, "", None, out);
                 self.step.add_call(at);
-                self.calls.external(result, out);
+                self.calls.execution_result(result, out);
             }
             ContentBlock::Other(fields) => {
                 let part = match item(super::NAME, fields) {
                     Some(part) if is_chunk(&part) => part,
-                    _ => part::whole(fields),
+                    _ => part::block_part(fields),
                 };
-                self.part(block.id(), &part, out);
+                self.write_part(block.id(), &part, out);
             }
-            block => self.part(block.id(), &part::write(block), out),
+            block => self.write_part(block.id(), &part::write_block(block), out),
         }
     }
 
-    fn whole_text(&mut self, kind: Kind, id: &str, text: &str, extra: &Fields, out: &mut Frames) {
+    fn whole_text(&mut self, kind: TextKind, id: &str, text: &str, extra: &Fields, out: &mut Frames) {
         // Several blocks may have no id; here each needs one.
         let own;
         let id = if id.is_empty() {
-            self.nameless += 1;
-            own = format!("{}-{}", self.id, self.nameless);
+            self.generated_ids += 1;
+            own = format!("{}-{}", self.id, self.generated_ids);
             &*own
         } else {
             id
         };
         self.text_start(kind, id, out);
         self.text_delta(kind, id, text, out);
-        self.text_end(kind, id, End { replaced: None, extra }, out);
+        self.text_end(kind, id, TextEnd { replaced: None, extra }, out);
     }
 
     /// Puts calls of a sub-agent into the main message.
-    fn surface(&mut self, reply_id: &str, ids: &[String], subagents: &Subagents, out: &mut Frames) {
+    fn show_subagent_calls(&mut self, reply_id: &str, ids: &[String], subagents: &Subagents, out: &mut Frames) {
         for id in ids {
             let Some(call) = subagents.call(reply_id, id) else { continue };
             self.begin_step(out);
             let title = subagents.path(reply_id);
-            let at = self.calls.whole(&call.id, &call.name, &call.input, title, out);
+            let at = self.calls.add_whole_call(&call.id, &call.name, &call.input, title, out);
             self.step.add_call(at);
         }
     }
 
     fn show_subagent(&mut self, reply_id: &str, subagents: &mut Subagents, out: &mut Frames) {
         self.begin_step(out);
-        if subagents.show(reply_id, out) {
-            self.step.add(Item::Subagent(reply_id.to_owned()));
+        if subagents.show_message(reply_id, out) {
+            self.step.add(StepItem::Subagent(reply_id.to_owned()));
         }
     }
 
@@ -514,32 +514,32 @@ impl Turn {
         subagents: &Subagents,
         out: &mut Frames,
     ) {
-        self.open(out);
+        self.begin_response(out);
         self.flush_data(out);
         let is_interrupted =
             matches!(end.finished_reason, FinishedReason::Interrupted | FinishedReason::Truncated);
         let failed = end.finished_reason == FinishedReason::Error || end.error.is_some();
         let is_cut = is_interrupted || failed;
-        self.calls.close(is_cut, out);
+        self.calls.close_calls(is_cut, out);
         let has_open_calls = self.calls.is_any_open();
         self.close_step(subagents, out);
-        let mut ours = self.usage();
+        let mut ours = self.usage_metadata();
         if !event.created_at.is_empty() {
             ours.insert("finished_at", &*event.created_at);
         }
         ours.insert("finished_reason", end.finished_reason.as_str());
         if let Some(error) = &end.error {
-            ours.insert("error", json_of(error));
+            ours.insert("error", to_json(error));
         }
         if let Some(output) = &end.structured_output {
             ours.insert("structured_output", output.clone());
         }
         let mut metadata = end.message_metadata.clone();
-        if let Some(clash) = metadata.remove(part::OURS) {
-            let clash: Fields = [(part::OURS, clash)].into_iter().collect();
-            ours.insert("metadata", json_of(&clash));
+        if let Some(clash) = metadata.remove(part::METADATA_KEY) {
+            let clash: Fields = [(part::METADATA_KEY, clash)].into_iter().collect();
+            ours.insert("metadata", to_json(&clash));
         }
-        metadata.insert(part::OURS, json_of(&ours));
+        metadata.insert(part::METADATA_KEY, to_json(&ours));
         if failed {
             let text = end.error.as_ref().map_or("", |error| &error.message);
             let text = if text.is_empty() { "The reply failed." } else { text };
@@ -565,20 +565,20 @@ impl Turn {
     }
 
     /// The response ends, the reply does not: it waits for the client, or it broke off.
-    fn break_off(&mut self, subagents: &Subagents, out: &mut Frames) {
+    fn end_response(&mut self, subagents: &Subagents, out: &mut Frames) {
         let is_waiting = self.calls.is_waiting();
         self.step.close_texts(out);
         if is_waiting {
             self.calls.close_inputs(out);
         } else {
-            self.calls.close(true, out);
+            self.calls.close_calls(true, out);
         }
-        self.settle(subagents, out);
+        self.settle_step(subagents, out);
         self.step.finish(out);
         let mut metadata = Fields::default();
-        let ours = self.usage();
+        let ours = self.usage_metadata();
         if !ours.is_empty() {
-            metadata.insert(part::OURS, json_of(&ours));
+            metadata.insert(part::METADATA_KEY, to_json(&ours));
         }
         let finish_reason = if is_waiting {
             "tool-calls"
@@ -591,7 +591,7 @@ impl Turn {
     }
 
     /// The tokens so far, as a message has them.
-    fn usage(&self) -> Fields {
+    fn usage_metadata(&self) -> Fields {
         let mut ours = Fields::default();
         if let Some(sum) = self.usage {
             let usage = turnwire_core::Usage {
@@ -601,7 +601,7 @@ impl Turn {
                 cache_creation_input_tokens: sum.cache_creation_input_tokens,
                 rest: Fields::default(),
             };
-            ours.insert("usage", json_of(&fields_of(&usage)));
+            ours.insert("usage", to_json(&to_fields(&usage)));
         }
         ours
     }
@@ -609,11 +609,11 @@ impl Turn {
 
 /// A file. The chunk has no field for its name, so that goes beside it.
 fn file_chunk(block: &DataBlock) -> Fields {
-    let mut part = part::write(&block.clone().into());
+    let mut part = part::write_block(&block.clone().into());
     if let Some(name) = part.remove("filename") {
-        let mut ours = take_ours(&mut part, "providerMetadata");
+        let mut ours = take_own_metadata(&mut part, "providerMetadata");
         ours.insert("name", name);
-        add_ours(&mut part, "providerMetadata", &ours);
+        add_own_metadata(&mut part, "providerMetadata", &ours);
     }
     part
 }

@@ -3,7 +3,7 @@
 //! A message of the role `tool` is an assistant's there. What their messages have no field for is in
 //! `metadata.turnwire`, by the names that it has in ours.
 
-use super::part::{self, OURS, THEIRS, fields_of, json_of, take_object, without_null};
+use super::part::{self, METADATA_KEY, KEPT_FIELD, to_fields, to_json, take_object, without_null};
 use super::tool;
 use crate::turnwire::read_messages;
 use std::collections::HashMap;
@@ -11,19 +11,19 @@ use turnwire_core::block::BlockType;
 use turnwire_core::{ContentBlock, Error, ErrorKind, Fields, Json, Msg, Result, Role, ToolResult};
 
 /// Writes messages; each of ours is one of theirs.
-pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
-    messages.iter().map(|msg| json_of(&write(msg))).collect()
+pub(super) fn encode_messages(messages: &[Msg]) -> Vec<Json> {
+    messages.iter().map(|msg| to_json(&write_message(msg))).collect()
 }
 
 /// Reads a list of messages, or a single one.
-pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
-    read_messages(text, |text| read(&Json::parse(text)?))
+pub(super) fn decode_messages(text: &str) -> Result<Vec<Msg>> {
+    read_messages(text, |text| read_message(&Json::parse(text)?))
 }
 
 /// One message as they have it.
-pub(super) fn write(msg: &Msg) -> Fields {
+pub(super) fn write_message(msg: &Msg) -> Fields {
     let mut ours =
-        without_null(fields_of(msg), &["usage", "finished_at", "finished_reason", "error"]);
+        without_null(to_fields(msg), &["usage", "finished_at", "finished_reason", "error"]);
     for known in ["id", "role", "content", "metadata"] {
         ours.remove(known);
     }
@@ -36,42 +36,42 @@ pub(super) fn write(msg: &Msg) -> Fields {
     if msg.role() == Role::Tool {
         ours.insert("role", Role::Tool.as_str());
     }
-    let theirs = take_object(&mut ours, THEIRS).unwrap_or_default();
-    let mut parts = parts(msg);
+    let theirs = take_object(&mut ours, KEPT_FIELD).unwrap_or_default();
+    let mut parts = write_parts(msg);
     // Theirs refuses a message without parts, unless it is an assistant's.
     if parts.is_empty() && matches!(msg.role(), Role::User | Role::System) {
-        parts.push(part::write(&"".into()));
+        parts.push(part::write_block(&"".into()));
         ours.insert("no_content", true);
     }
     let mut metadata = msg.metadata().clone();
-    if let Some(clash) = metadata.remove(OURS) {
-        let clash: Fields = [(OURS, clash)].into_iter().collect();
-        ours.insert("metadata", json_of(&clash));
+    if let Some(clash) = metadata.remove(METADATA_KEY) {
+        let clash: Fields = [(METADATA_KEY, clash)].into_iter().collect();
+        ours.insert("metadata", to_json(&clash));
     }
     if !ours.is_empty() {
-        metadata.insert(OURS, json_of(&ours));
+        metadata.insert(METADATA_KEY, to_json(&ours));
     }
     let mut message = Fields::default();
     message.insert("id", msg.id());
     let role = if msg.role() == Role::Tool { Role::Assistant } else { msg.role() };
     message.insert("role", role.as_str());
     if !metadata.is_empty() {
-        message.insert("metadata", json_of(&metadata));
+        message.insert("metadata", to_json(&metadata));
     }
-    message.insert("parts", json_of(&parts));
+    message.insert("parts", to_json(&parts));
     message.extend(&theirs);
     message
 }
 
 /// The parts: a result joins its call, and a step begins with what follows results, as in a stream.
-fn parts(msg: &Msg) -> Vec<Fields> {
-    let pairs = pairs(msg.content());
+fn write_parts(msg: &Msg) -> Vec<Fields> {
+    let pairs = pair_results(msg.content());
     let mut parts = Vec::new();
     let mut begins_step = msg.role() == Role::Assistant;
     for (at, block) in msg.content().iter().enumerate() {
         if let ContentBlock::ToolResult(result) = block {
             if !pairs.contains_key(&at) {
-                parts.push(tool::write(None, Some((result, None))));
+                parts.push(tool::write_tool_part(None, Some((result, None))));
             }
             begins_step = msg.role() == Role::Assistant;
             continue;
@@ -87,16 +87,16 @@ fn parts(msg: &Msg) -> Vec<Fields> {
                     };
                     Some((result, (place != at + 1).then_some(place)))
                 });
-                tool::write(Some(call), result)
+                tool::write_tool_part(Some(call), result)
             }
-            block => part::write(block),
+            block => part::write_block(block),
         });
     }
     parts
 }
 
 /// The places of calls and results that belong to each other, both ways.
-fn pairs(content: &[ContentBlock]) -> HashMap<usize, usize> {
+fn pair_results(content: &[ContentBlock]) -> HashMap<usize, usize> {
     let mut places: HashMap<&str, (Vec<usize>, Vec<usize>)> = HashMap::new();
     for (at, block) in content.iter().enumerate() {
         match block {
@@ -113,7 +113,7 @@ fn pairs(content: &[ContentBlock]) -> HashMap<usize, usize> {
 }
 
 /// Reads one message.
-pub(super) fn read(json: &Json) -> Result<Msg> {
+pub(super) fn read_message(json: &Json) -> Result<Msg> {
     let not_a_message = |message: &str| Error::new(ErrorKind::NotAMessage, message);
     let mut message: Fields =
         json.parse_as().map_err(|_| not_a_message("a message is an object with `role` and `parts`"))?;
@@ -130,11 +130,11 @@ pub(super) fn read(json: &Json) -> Result<Msg> {
         None => return Err(not_a_message("`parts` is missing")),
     };
     let mut metadata = take_object(&mut message, "metadata").unwrap_or_default();
-    let mut ours = take_object(&mut metadata, OURS).unwrap_or_default();
+    let mut ours = take_object(&mut metadata, METADATA_KEY).unwrap_or_default();
     if let Some(clash) = take_object(&mut ours, "metadata") {
         metadata.extend(&clash);
     }
-    let mut content = blocks(role, parts)?;
+    let mut content = read_blocks(role, parts)?;
     if ours.remove("no_content").is_some() && content == ["".into()] {
         content.clear();
     }
@@ -145,16 +145,16 @@ pub(super) fn read(json: &Json) -> Result<Msg> {
     let role = if is_tool && content.iter().all(fits) { Role::Tool } else { role };
     ours.insert("id", id);
     ours.insert("role", role.as_str());
-    ours.insert("metadata", json_of(&metadata));
-    ours.insert("content", json_of(&content));
+    ours.insert("metadata", to_json(&metadata));
+    ours.insert("content", to_json(&content));
     let theirs = without_null(message, &["metadata"]);
     if !theirs.is_empty() {
-        ours.insert(THEIRS, json_of(&theirs));
+        ours.insert(KEPT_FIELD, to_json(&theirs));
     }
-    Msg::from_json(json_of(&ours).text())
+    Msg::from_json(to_json(&ours).text())
 }
 
-fn blocks(role: Role, parts: Vec<Fields>) -> Result<Vec<ContentBlock>> {
+fn read_blocks(role: Role, parts: Vec<Fields>) -> Result<Vec<ContentBlock>> {
     let mut content = Vec::new();
     let mut placed: Vec<(usize, ToolResult)> = Vec::new();
     for (at, fields) in parts.into_iter().enumerate() {
@@ -163,15 +163,15 @@ fn blocks(role: Role, parts: Vec<Fields>) -> Result<Vec<ContentBlock>> {
             continue;
         }
         // What a message of this role cannot hold here stays what it is there.
-        if tool::is_tool(&fields) && role == Role::Assistant {
-            let read = tool::read(fields).map_err(|error| error.at(format!("parts[{at}]")))?;
-            tool::blocks(read, &mut content, &mut placed);
-        } else if tool::is_tool(&fields) {
-            content.push(part::unread(fields));
+        if tool::is_tool_part(&fields) && role == Role::Assistant {
+            let read = tool::read_tool_part(fields).map_err(|error| error.at(format!("parts[{at}]")))?;
+            tool::push_blocks(read, &mut content, &mut placed);
+        } else if tool::is_tool_part(&fields) {
+            content.push(part::keep_part(fields));
         } else {
             let block =
-                part::read(fields.clone()).map_err(|error| error.at(format!("parts[{at}]")))?;
-            content.push(if may_hold(role, &block) { block } else { part::unread(fields) });
+                part::read_part(fields.clone()).map_err(|error| error.at(format!("parts[{at}]")))?;
+            content.push(if may_hold(role, &block) { block } else { part::keep_part(fields) });
         }
     }
     placed.sort_by_key(|(at, _)| *at);

@@ -53,7 +53,7 @@ pub enum Trigger {
 
 /// A message of the assistant's that the client goes on with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Continued {
+pub struct ContinuedMessage {
     /// Its id, which is the reply's.
     pub id: String,
     /// The calls of its last step that have come to no end there, or to one that the client gave.
@@ -62,7 +62,7 @@ pub struct Continued {
 
 /// What a reply waits for.
 #[derive(Debug, Clone, Copy)]
-pub struct Pending<'a> {
+pub struct PendingReply<'a> {
     /// The reply.
     pub reply_id: &'a str,
     /// Calls that wait for a person.
@@ -75,32 +75,32 @@ impl ChatRequest {
     /// Reads a request.
     pub fn parse(text: &str) -> Result<Self> {
         let json = Json::parse(text)?;
-        let mut rest: Fields = json.parse_as().map_err(|_| bad("a chat request is an object"))?;
-        let chat_id = rest.take("id").map_err(|_| bad("`id` is no string"))?;
-        let messages = rest.remove("messages").ok_or_else(|| bad("`messages` is missing"))?;
+        let mut rest: Fields = json.parse_as().map_err(|_| bad_request("a chat request is an object"))?;
+        let chat_id = rest.take("id").map_err(|_| bad_request("`id` is no string"))?;
+        let messages = rest.remove("messages").ok_or_else(|| bad_request("`messages` is missing"))?;
         let trigger: Option<String> =
-            rest.take("trigger").map_err(|_| bad("`trigger` is no string"))?;
+            rest.take("trigger").map_err(|_| bad_request("`trigger` is no string"))?;
         let trigger = match trigger.as_deref() {
             None | Some("submit-message") => Trigger::Submit,
             Some("regenerate-message") => Trigger::Regenerate,
             Some(other) => {
-                return Err(bad(format!(
+                return Err(bad_request(format!(
                     "`trigger` is `{other}`; it is submit-message or regenerate-message"
                 )));
             }
         };
         Ok(Self {
-            chat_id: chat_id.ok_or_else(|| bad("`id`, which names the chat, is missing"))?,
+            chat_id: chat_id.ok_or_else(|| bad_request("`id`, which names the chat, is missing"))?,
             trigger,
-            message_id: rest.take("messageId").map_err(|_| bad("`messageId` is no string"))?,
-            messages: messages.parse_as().map_err(|_| bad("`messages` is no list"))?,
+            message_id: rest.take("messageId").map_err(|_| bad_request("`messageId` is no string"))?,
+            messages: messages.parse_as().map_err(|_| bad_request("`messages` is no list"))?,
             rest,
         })
     }
 
     /// The history as the client has it.
     pub fn history(&self) -> Result<Vec<Msg>> {
-        self.messages.iter().enumerate().map(|(at, json)| read(at, json)).collect()
+        self.messages.iter().enumerate().map(|(at, json)| read_message(at, json)).collect()
     }
 
     /// The user messages behind the last of another role that the session does not know. What lies
@@ -108,11 +108,11 @@ impl ChatRequest {
     pub fn new_messages(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<Msg>> {
         let mut new = Vec::new();
         for (at, json) in self.messages.iter().enumerate().rev() {
-            let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
+            let head: MessageHead = json.parse_as().map_err(|_| not_a_message(at))?;
             if head.role != "user" || is_known(&head.id) {
                 break;
             }
-            new.push(read(at, json)?);
+            new.push(read_message(at, json)?);
         }
         new.reverse();
         Ok(new)
@@ -120,10 +120,10 @@ impl ChatRequest {
 
     /// The ids of the user messages behind the last of another role, the last one first. Whether they
     /// are new the session knows.
-    pub fn last_asked(&self) -> Result<Vec<String>> {
+    pub fn trailing_user_ids(&self) -> Result<Vec<String>> {
         let mut ids = Vec::new();
         for (at, json) in self.messages.iter().enumerate().rev() {
-            let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
+            let head: MessageHead = json.parse_as().map_err(|_| not_a_message(at))?;
             if head.role != "user" {
                 break;
             }
@@ -133,16 +133,16 @@ impl ChatRequest {
     }
 
     /// The message that the client goes on with: the one that it names, or else the last.
-    pub fn continued(&self) -> Result<Option<Continued>> {
+    pub fn continued_message(&self) -> Result<Option<ContinuedMessage>> {
         if self.trigger == Trigger::Regenerate {
             return Ok(None);
         }
         for (at, json) in self.messages.iter().enumerate().rev() {
-            let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
+            let head: MessageHead = json.parse_as().map_err(|_| not_a_message(at))?;
             let is_last = at + 1 == self.messages.len();
             let is_named = self.message_id.as_deref() == Some(&*head.id);
             if head.role == "assistant" && (is_last || is_named) {
-                return Ok(Some(Continued { calls: head.unfinished(), id: head.id }));
+                return Ok(Some(ContinuedMessage { calls: head.unfinished_calls(), id: head.id }));
             }
             if self.message_id.is_none() {
                 break;
@@ -152,31 +152,31 @@ impl ChatRequest {
     }
 
     /// The user message that the client has changed, and behind which it has forgotten everything.
-    pub fn edited(&self, is_known: impl Fn(&str) -> bool) -> Result<Option<Msg>> {
+    pub fn edited_message(&self, is_known: impl Fn(&str) -> bool) -> Result<Option<Msg>> {
         let (Trigger::Submit, Some(id)) = (self.trigger, &self.message_id) else { return Ok(None) };
         let Some((at, json)) = self.messages.iter().enumerate().next_back() else {
             return Ok(None);
         };
-        let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
+        let head: MessageHead = json.parse_as().map_err(|_| not_a_message(at))?;
         let is_edited = head.role == "user" && head.id == *id && is_known(id);
-        is_edited.then(|| read(at, json)).transpose()
+        is_edited.then(|| read_message(at, json)).transpose()
     }
 
     /// What the client answers to what is pending: one event for each reply and kind of answer. An
     /// approval may have changed the input of its call.
-    pub fn answers(&self, pending: &[Pending<'_>]) -> Result<Vec<Event<'static>>> {
+    pub fn answers(&self, pending: &[PendingReply<'_>]) -> Result<Vec<Event<'static>>> {
         let parts = self.tool_parts()?;
         let mut events = Vec::new();
         for pending in pending {
             let part = |call: &ToolCall| parts.get(call.id.as_str());
             let mut confirm_results = Vec::new();
             for call in pending.confirm {
-                let answer = part(call).map(|part| confirmed(call, part)).transpose()?;
+                let answer = part(call).map(|part| read_confirmation(call, part)).transpose()?;
                 confirm_results.extend(answer.flatten());
             }
             let mut execution_results = Vec::new();
             for call in pending.external {
-                let result = part(call).map(|part| executed(call, part)).transpose()?;
+                let result = part(call).map(|part| read_execution_result(call, part)).transpose()?;
                 execution_results.extend(result.flatten());
             }
             let reply_id = pending.reply_id.to_owned();
@@ -194,11 +194,11 @@ impl ChatRequest {
     fn tool_parts(&self) -> Result<HashMap<String, Fields>> {
         let mut found = HashMap::new();
         for (at, json) in self.messages.iter().enumerate() {
-            let head: Head = json.parse_as().map_err(|_| not_a_message(at))?;
+            let head: MessageHead = json.parse_as().map_err(|_| not_a_message(at))?;
             if head.role != "assistant" {
                 continue;
             }
-            for part in head.parts.into_iter().filter(tool::is_tool) {
+            for part in head.parts.into_iter().filter(tool::is_tool_part) {
                 if let Ok(Some(id)) = part.get("toolCallId") {
                     found.insert(id, part);
                 }
@@ -210,7 +210,7 @@ impl ChatRequest {
 
 /// As much of a message as is needed to tell what it is.
 #[derive(serde::Deserialize)]
-struct Head {
+struct MessageHead {
     #[serde(default)]
     id: String,
     role: String,
@@ -218,12 +218,12 @@ struct Head {
     parts: Vec<Fields>,
 }
 
-impl Head {
+impl MessageHead {
     /// The calls of the last step that the stream may still say something about.
-    fn unfinished(&self) -> Vec<String> {
+    fn unfinished_calls(&self) -> Vec<String> {
         let is_step = |part: &&Fields| part.raw("type") == Some(&Json::from("step-start"));
         let step = self.parts.rsplit(|part| is_step(&part)).next().unwrap_or_default();
-        let tools = step.iter().filter(|part| tool::is_tool(part)).filter(|part| {
+        let tools = step.iter().filter(|part| tool::is_tool_part(part)).filter(|part| {
             let state: String = part.get("state").ok().flatten().unwrap_or_default();
             let is_here = part.raw("providerExecuted") == Some(&Json::from(true));
             !is_here || !state.starts_with("output-")
@@ -233,29 +233,29 @@ impl Head {
 }
 
 #[cold]
-fn bad(message: impl Into<String>) -> Error {
+fn bad_request(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::NotARequest, message)
 }
 
 #[cold]
 fn not_a_message(at: usize) -> Error {
-    bad("it is no message with `id`, `role` and `parts`").at(format!("messages[{at}]"))
+    bad_request("it is no message with `id`, `role` and `parts`").at(format!("messages[{at}]"))
 }
 
-fn read(at: usize, json: &Json) -> Result<Msg> {
-    message::read(json).map_err(|error| {
+fn read_message(at: usize, json: &Json) -> Result<Msg> {
+    message::read_message(json).map_err(|error| {
         // The sentence says what is wrong; the kind says with what.
-        bad(error.to_string()).at(format!("messages[{at}]"))
+        bad_request(error.to_string()).at(format!("messages[{at}]"))
     })
 }
 
 /// What a person answered, if anything.
-fn confirmed(call: &ToolCall, part: &Fields) -> Result<Option<ConfirmResult>> {
+fn read_confirmation(call: &ToolCall, part: &Fields) -> Result<Option<ConfirmResult>> {
     let state: String = part.get("state").ok().flatten().unwrap_or_default();
     if state != "approval-responded" && state != "output-denied" {
         return Ok(None);
     }
-    let wrong = || bad(format!("the approval of the call {} has no `approved`", call.id));
+    let wrong = || bad_request(format!("the approval of the call {} has no `approved`", call.id));
     let approval: Fields = part.get("approval").map_err(|_| wrong())?.ok_or_else(wrong)?;
     let confirmed: bool = approval.get("approved").map_err(|_| wrong())?.ok_or_else(wrong)?;
     let mut tool_call = call.clone();
@@ -279,24 +279,24 @@ fn is_edited(asked: &str, given: &Json) -> bool {
         // What is no JSON was sent as a string.
         return given.parse_as::<String>().is_ok_and(|given| given != asked);
     };
-    json.parse_as::<Value>().is_ok_and(|asked| !is_same(&asked, &given))
+    json.parse_as::<Value>().is_ok_and(|asked| !is_same_json(&asked, &given))
 }
 
-fn is_same(a: &Value, b: &Value) -> bool {
+fn is_same_json(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
         (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same_json(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same_json(a, b)))
         }
         (a, b) => a == b,
     }
 }
 
 /// What came of a call that the client executes, if it is there yet.
-fn executed(call: &ToolCall, part: &Fields) -> Result<Option<ToolResult>> {
+fn read_execution_result(call: &ToolCall, part: &Fields) -> Result<Option<ToolResult>> {
     let state: String = part.get("state").ok().flatten().unwrap_or_default();
     let preliminary: Option<bool> = part.get("preliminary").ok().flatten();
     let result = match state.as_str() {
@@ -309,7 +309,7 @@ fn executed(call: &ToolCall, part: &Fields) -> Result<Option<ToolResult>> {
         "output-error" => {
             let text: Option<String> = part
                 .get("errorText")
-                .map_err(|_| bad(format!("`errorText` of the call {} is no string", call.id)))?;
+                .map_err(|_| bad_request(format!("`errorText` of the call {} is no string", call.id)))?;
             ToolResult::error(call.id.as_str(), text.unwrap_or_default())
         }
         "output-denied" => ToolResult {

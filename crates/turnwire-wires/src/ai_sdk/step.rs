@@ -5,32 +5,32 @@
 //! nothing is kept: it can be taken back, but what stands beside it cannot be while it stays.
 
 use super::calls::Calls;
-use super::chunk::{Chunk, ours};
+use super::chunk::{Chunk, own_metadata};
 use super::subagents::Subagents;
 use crate::stream::Frames;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::Fields;
 
 /// How many bytes of text are kept of a step.
-const KEPT: usize = 256 << 10;
+const MAX_RECORDED_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum TextKind {
     Text,
     Reasoning,
 }
 
 /// What is said at the end of a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct End<'a> {
+pub(super) struct TextEnd<'a> {
     /// The whole text, where it is not what was sent.
     pub replaced: Option<&'a str>,
     pub extra: &'a Fields,
 }
 
 #[derive(Debug)]
-pub(super) enum Item {
-    Text(Text),
+pub(super) enum StepItem {
+    Text(TextState),
     Call(usize),
     /// A part that is one chunk, with the id of its block.
     Part(String, String),
@@ -38,11 +38,11 @@ pub(super) enum Item {
 }
 
 #[derive(Debug)]
-pub(super) struct Text {
-    kind: Kind,
+pub(super) struct TextState {
+    kind: TextKind,
     id: String,
     /// What was sent, as long as the step may be written again; `None` where it is too long for that.
-    sent: Option<String>,
+    recorded: Option<String>,
     is_open: bool,
     extra: Fields,
 }
@@ -56,14 +56,14 @@ pub(super) struct Step {
     /// Whether it can no longer be written again, so that nothing is kept for that.
     is_settled: bool,
     /// Whether it has to be written again: something in it was taken back.
-    is_wrong: bool,
-    items: Vec<Item>,
+    needs_rewrite: bool,
+    items: Vec<StepItem>,
     texts: HashMap<String, usize>,
     reasonings: HashMap<String, usize>,
     /// How many bytes of text are kept.
-    kept: usize,
+    recorded_bytes: usize,
     /// Texts that go on although their part had to be closed.
-    carried: HashSet<(Kind, String)>,
+    carried: HashSet<(TextKind, String)>,
 }
 
 impl Step {
@@ -80,11 +80,11 @@ impl Step {
         self.items.is_empty()
     }
 
-    pub(super) fn is_wrong(&self) -> bool {
-        self.is_wrong
+    pub(super) fn needs_rewrite(&self) -> bool {
+        self.needs_rewrite
     }
 
-    pub(super) fn unsettle(&mut self) {
+    pub(super) fn resume_recording(&mut self) {
         self.is_settled = false;
     }
 
@@ -100,85 +100,85 @@ impl Step {
         *self = Self { carried: std::mem::take(&mut self.carried), ..Self::default() };
     }
 
-    pub(super) fn add(&mut self, mut item: Item) {
+    pub(super) fn add(&mut self, mut item: StepItem) {
         if self.is_settled {
-            item.forget();
+            item.drop_recording();
         }
         self.items.push(item);
     }
 
     pub(super) fn add_call(&mut self, at: Option<usize>) {
-        self.items.extend(at.map(Item::Call));
+        self.items.extend(at.map(StepItem::Call));
     }
 
-    fn ids(&mut self, kind: Kind) -> &mut HashMap<String, usize> {
+    fn text_ids(&mut self, kind: TextKind) -> &mut HashMap<String, usize> {
         match kind {
-            Kind::Text => &mut self.texts,
-            Kind::Reasoning => &mut self.reasonings,
+            TextKind::Text => &mut self.texts,
+            TextKind::Reasoning => &mut self.reasonings,
         }
     }
 
-    pub(super) fn has_text(&self, kind: Kind, id: &str) -> bool {
+    pub(super) fn has_text(&self, kind: TextKind, id: &str) -> bool {
         match kind {
-            Kind::Text => self.texts.contains_key(id),
-            Kind::Reasoning => self.reasonings.contains_key(id),
+            TextKind::Text => self.texts.contains_key(id),
+            TextKind::Reasoning => self.reasonings.contains_key(id),
         }
     }
 
     /// Whether a text of an earlier step, or response, goes on.
-    pub(super) fn carries(&mut self, kind: Kind, id: &str) -> bool {
+    pub(super) fn take_carried(&mut self, kind: TextKind, id: &str) -> bool {
         !self.carried.is_empty() && self.carried.remove(&(kind, id.to_owned()))
     }
 
-    pub(super) fn text_start(&mut self, kind: Kind, id: &str, out: &mut Frames) {
+    pub(super) fn text_start(&mut self, kind: TextKind, id: &str, out: &mut Frames) {
         if self.has_text(kind, id) {
             return;
         }
         let at = self.items.len();
-        self.ids(kind).insert(id.to_owned(), at);
-        let text = Text {
+        self.text_ids(kind).insert(id.to_owned(), at);
+        let text = TextState {
             kind,
             id: id.to_owned(),
-            sent: Some(String::new()),
+            recorded: Some(String::new()),
             is_open: true,
             extra: Fields::default(),
         };
         text.write_start(out);
-        self.items.push(Item::Text(text));
+        self.items.push(StepItem::Text(text));
     }
 
-    fn open_text(&mut self, kind: Kind, id: &str) -> Option<&mut Text> {
-        let at = *self.ids(kind).get(id)?;
+    fn open_text(&mut self, kind: TextKind, id: &str) -> Option<&mut TextState> {
+        let at = *self.text_ids(kind).get(id)?;
         match self.items.get_mut(at) {
-            Some(Item::Text(text)) if text.is_open => Some(text),
+            Some(StepItem::Text(text)) if text.is_open => Some(text),
             _ => None,
         }
     }
 
-    pub(super) fn text_delta(&mut self, kind: Kind, id: &str, delta: &str, out: &mut Frames) {
-        let (keeps, kept) = (!self.is_settled, self.kept);
+    pub(super) fn text_delta(&mut self, kind: TextKind, id: &str, delta: &str, out: &mut Frames) {
+        let (keeps, kept) = (!self.is_settled, self.recorded_bytes);
         let Some(text) = self.open_text(kind, id) else { return };
         out.push("", &kind.delta(id, delta));
-        if keeps && let Some(sent) = &mut text.sent {
+        if keeps && let Some(sent) = &mut text.recorded {
             let own = sent.len();
-            if kept + delta.len() > KEPT {
-                text.sent = None;
-                self.kept -= own;
+            if kept + delta.len() > MAX_RECORDED_BYTES {
+                text.recorded = None;
+                self.recorded_bytes -= own;
             } else {
                 sent.push_str(delta);
-                self.kept += delta.len();
+                self.recorded_bytes += delta.len();
             }
         }
     }
 
-    pub(super) fn text_end(&mut self, kind: Kind, id: &str, end: End<'_>, out: &mut Frames) {
+    pub(super) fn text_end(&mut self, kind: TextKind, id: &str, end: TextEnd<'_>, out: &mut Frames) {
         let is_settled = self.is_settled;
         let Some(text) = self.open_text(kind, id) else { return };
         text.is_open = false;
-        text.extra = plain(end.extra);
+        text.extra = without_own_fields(end.extra);
         let mut is_wrong = false;
         if let Some(replaced) = end.replaced {
-            match &mut text.sent {
+            match &mut text.recorded {
                 Some(sent) if !is_settled => {
                     is_wrong = sent != replaced;
                     replaced.clone_into(sent);
@@ -188,18 +188,18 @@ impl Step {
             }
         }
         text.write_end(out);
-        self.is_wrong |= is_wrong;
+        self.needs_rewrite |= is_wrong;
     }
 
     /// Closes the texts that are open. They may go on as parts of their own.
     pub(super) fn close_texts(&mut self, out: &mut Frames) {
         for item in &mut self.items {
-            let Item::Text(text) = item else { continue };
+            let StepItem::Text(text) = item else { continue };
             if std::mem::take(&mut text.is_open) {
                 text.write_end(out);
                 match text.kind {
-                    Kind::Text => self.texts.remove(&text.id),
-                    Kind::Reasoning => self.reasonings.remove(&text.id),
+                    TextKind::Text => self.texts.remove(&text.id),
+                    TextKind::Reasoning => self.reasonings.remove(&text.id),
                 };
                 self.carried.insert((text.kind, text.id.clone()));
             }
@@ -214,22 +214,22 @@ impl Step {
         let before = self.items.len();
         let ids: HashSet<&str> = ids.iter().map(String::as_str).collect();
         self.items.retain(|item| match item {
-            Item::Text(text) => !ids.contains(&*text.id),
-            Item::Call(at) => !calls.id(*at).is_some_and(|id| ids.contains(id)),
-            Item::Part(id, _) => !ids.contains(&**id),
-            Item::Subagent(_) => true,
+            StepItem::Text(text) => !ids.contains(&*text.id),
+            StepItem::Call(at) => !calls.id(*at).is_some_and(|id| ids.contains(id)),
+            StepItem::Part(id, _) => !ids.contains(&**id),
+            StepItem::Subagent(_) => true,
         });
         if self.items.len() == before {
             return false;
         }
-        self.is_wrong = true;
+        self.needs_rewrite = true;
         self.texts.clear();
         self.reasonings.clear();
         for (at, item) in self.items.iter().enumerate() {
-            let Item::Text(text) = item else { continue };
+            let StepItem::Text(text) = item else { continue };
             match text.kind {
-                Kind::Text => self.texts.insert(text.id.clone(), at),
-                Kind::Reasoning => self.reasonings.insert(text.id.clone(), at),
+                TextKind::Text => self.texts.insert(text.id.clone(), at),
+                TextKind::Reasoning => self.reasonings.insert(text.id.clone(), at),
             };
         }
         true
@@ -238,40 +238,40 @@ impl Step {
     /// Writes the step again, where something in it was taken back; at most once, since nothing is
     /// kept beyond this.
     pub(super) fn settle(&mut self, calls: &mut Calls, subagents: &Subagents, out: &mut Frames) {
-        if std::mem::take(&mut self.is_wrong) && self.items.iter().all(Item::is_kept) {
+        if std::mem::take(&mut self.needs_rewrite) && self.items.iter().all(StepItem::is_recorded) {
             out.push("", &Chunk::ResetStep);
             for item in &self.items {
                 match item {
-                    Item::Text(text) => text.rewrite(out),
-                    Item::Call(at) => calls.rewrite(*at, out),
-                    Item::Part(_, chunk) => out.push_text("", chunk),
-                    Item::Subagent(id) => subagents.write(id, out),
+                    StepItem::Text(text) => text.rewrite(out),
+                    StepItem::Call(at) => calls.rewrite_call(*at, out),
+                    StepItem::Part(_, chunk) => out.push_text("", chunk),
+                    StepItem::Subagent(id) => subagents.write_message(id, out),
                 }
             }
         }
         self.is_settled = true;
-        calls.settle();
-        self.items.iter_mut().for_each(Item::forget);
+        calls.settle_step();
+        self.items.iter_mut().for_each(StepItem::drop_recording);
     }
 }
 
-impl Item {
+impl StepItem {
     /// Whether it can be written again.
-    fn is_kept(&self) -> bool {
-        !matches!(self, Self::Text(Text { sent: None, .. }))
+    fn is_recorded(&self) -> bool {
+        !matches!(self, Self::Text(TextState { recorded: None, .. }))
     }
 
     /// Lets go of what is kept for writing it again.
-    fn forget(&mut self) {
+    fn drop_recording(&mut self) {
         match self {
-            Self::Text(text) => text.sent = None,
+            Self::Text(text) => text.recorded = None,
             Self::Part(_, chunk) => *chunk = String::new(),
             Self::Call(_) | Self::Subagent(_) => {}
         }
     }
 }
 
-impl Kind {
+impl TextKind {
     fn delta<'a>(self, id: &'a str, delta: &'a str) -> Chunk<'a> {
         match self {
             Self::Text => Chunk::TextDelta { id, delta },
@@ -280,26 +280,26 @@ impl Kind {
     }
 }
 
-impl Text {
+impl TextState {
     fn write_start(&self, out: &mut Frames) {
         let id = &self.id;
         match self.kind {
-            Kind::Text => out.push("", &Chunk::TextStart { id }),
-            Kind::Reasoning => out.push("", &Chunk::ReasoningStart { id }),
+            TextKind::Text => out.push("", &Chunk::TextStart { id }),
+            TextKind::Reasoning => out.push("", &Chunk::ReasoningStart { id }),
         }
     }
 
     fn write_end(&self, out: &mut Frames) {
-        let (id, provider_metadata) = (&self.id, ours(&self.extra));
+        let (id, provider_metadata) = (&self.id, own_metadata(&self.extra));
         match self.kind {
-            Kind::Text => out.push("", &Chunk::TextEnd { id, provider_metadata }),
-            Kind::Reasoning => out.push("", &Chunk::ReasoningEnd { id, provider_metadata }),
+            TextKind::Text => out.push("", &Chunk::TextEnd { id, provider_metadata }),
+            TextKind::Reasoning => out.push("", &Chunk::ReasoningEnd { id, provider_metadata }),
         }
     }
 
     fn rewrite(&self, out: &mut Frames) {
         self.write_start(out);
-        if let Some(sent) = self.sent.as_ref().filter(|sent| !sent.is_empty()) {
+        if let Some(sent) = self.recorded.as_ref().filter(|sent| !sent.is_empty()) {
             out.push("", &self.kind.delta(&self.id, sent));
         }
         if !self.is_open {
@@ -309,7 +309,7 @@ impl Text {
 }
 
 /// What a block may take over from what was said at its end.
-pub(super) fn plain(extra: &Fields) -> Fields {
+pub(super) fn without_own_fields(extra: &Fields) -> Fields {
     let mut plain = extra.clone();
     for own in ["type", "id", "text", "thinking", "created_at", "finished_at", "name", "input"] {
         plain.remove(own);

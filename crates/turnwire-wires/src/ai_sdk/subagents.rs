@@ -13,18 +13,18 @@ const BLOCK_COST: usize = 400;
 
 #[derive(Debug, Default)]
 pub(super) struct Subagents {
-    by_reply: HashMap<String, Sub>,
+    by_reply: HashMap<String, SubagentState>,
     /// The replies in the order of their first events.
     order: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Sub {
+struct SubagentState {
     agent: SubAgent,
     msg: Msg,
     size: usize,
     /// The size at which it is shown next: the sizes double, so what is sent stays linear.
-    next: usize,
+    next_size: usize,
     is_changed: bool,
     is_shown: bool,
 }
@@ -39,47 +39,47 @@ impl Subagents {
     }
 
     /// Takes a sub-agent's event. Whether it is to be shown now.
-    pub(super) fn take(&mut self, event: &Event<'_>) -> bool {
+    pub(super) fn apply_event(&mut self, event: &Event<'_>) -> bool {
         let id = &*event.reply_id;
         if !self.by_reply.contains_key(id) {
             self.order.push(id.to_owned());
             let agent = event.agent.as_deref().cloned().unwrap_or_default();
             let msg = Msg::reply(id, "");
-            let sub = Sub { agent, msg, size: 0, next: 1, is_changed: false, is_shown: false };
+            let sub = SubagentState { agent, msg, size: 0, next_size: 1, is_changed: false, is_shown: false };
             self.by_reply.insert(id.to_owned(), sub);
         }
         let Some(sub) = self.by_reply.get_mut(id) else { return false };
         // What does not fit is left out, as in the message.
         let _ = sub.msg.append_event_tolerant(event);
         sub.is_changed = true;
-        sub.size += cost(&event.kind);
+        sub.size += event_size(&event.kind);
         let is_turn = matches!(
             event.kind,
             EventKind::ReplyEnd(_)
                 | EventKind::RequireUserConfirm(_)
                 | EventKind::RequireExternalExecution(_)
         );
-        is_turn || sub.size >= sub.next
+        is_turn || sub.size >= sub.next_size
     }
 
     /// Shows a sub-agent's message as it stands. Whether that is the first time.
-    pub(super) fn show(&mut self, reply_id: &str, out: &mut Frames) -> bool {
-        self.write(reply_id, out);
+    pub(super) fn show_message(&mut self, reply_id: &str, out: &mut Frames) -> bool {
+        self.write_message(reply_id, out);
         let Some(sub) = self.by_reply.get_mut(reply_id) else { return false };
         sub.is_changed = false;
-        sub.next = sub.size.saturating_mul(2);
+        sub.next_size = sub.size.saturating_mul(2);
         !std::mem::replace(&mut sub.is_shown, true)
     }
 
     /// Writes a sub-agent's message as it stands.
-    pub(super) fn write(&self, reply_id: &str, out: &mut Frames) {
+    pub(super) fn write_message(&self, reply_id: &str, out: &mut Frames) {
         let Some(sub) = self.by_reply.get(reply_id) else { return };
         let chunk = Chunk::DataSubagent {
             id: reply_id,
             data: Subagent {
                 agent_path: sub.agent.agent_path.as_deref(),
                 parent_tool_call_id: sub.agent.parent_tool_call_id.as_deref(),
-                message: &message::write(&sub.msg),
+                message: &message::write_message(&sub.msg),
             },
         };
         out.push("", &chunk);
@@ -105,7 +105,7 @@ impl Subagents {
     }
 }
 
-fn cost(kind: &EventKind<'_>) -> usize {
+fn event_size(kind: &EventKind<'_>) -> usize {
     match kind {
         EventKind::TextBlockDelta(event) => event.delta.len(),
         EventKind::ThinkingBlockDelta(event) => event.delta.len(),

@@ -1,6 +1,6 @@
 //! Tool parts: one of theirs is a call of ours with its result.
 
-use super::part::{THEIRS, add_ours, fields_of, json_of, take_object, take_ours, without_null};
+use super::part::{KEPT_FIELD, add_own_metadata, to_fields, to_json, take_object, take_own_metadata, without_null};
 use serde::Serialize;
 use serde_json::Value;
 use turnwire_core::{
@@ -9,8 +9,8 @@ use turnwire_core::{
 };
 
 /// What a result's metadata say where its text is JSON, so that a client gets it as such.
-const MEDIA_TYPE: &str = "media_type";
-const JSON: &str = "application/json";
+const MEDIA_TYPE_KEY: &str = "media_type";
+const JSON_MEDIA_TYPE: &str = "application/json";
 
 /// What a client gets as a tool's output: a string where it is one text, otherwise the parts.
 #[derive(Debug, Serialize)]
@@ -22,9 +22,9 @@ pub(super) enum Output<'a> {
 }
 
 /// The output of a result.
-pub(super) fn output(result: &ToolResult) -> Output<'_> {
+pub(super) fn tool_output(result: &ToolResult) -> Output<'_> {
     match &result.output {
-        Payload::Text(text) if says_json(&result.metadata) => match Json::parse(text) {
+        Payload::Text(text) if is_json_result(&result.metadata) => match Json::parse(text) {
             // A string would be taken for plain text.
             Ok(json) if json.text() == text && !text.starts_with('"') => Output::Json(json),
             _ => Output::Text(text),
@@ -38,8 +38,8 @@ pub(super) fn output(result: &ToolResult) -> Output<'_> {
     }
 }
 
-fn says_json(metadata: &Fields) -> bool {
-    metadata.raw(MEDIA_TYPE) == Some(&Json::from(JSON))
+fn is_json_result(metadata: &Fields) -> bool {
+    metadata.raw(MEDIA_TYPE_KEY) == Some(&Json::from(JSON_MEDIA_TYPE))
 }
 
 /// What a client said that a tool gave.
@@ -47,7 +47,7 @@ pub(super) fn payload_of(output: &Json, metadata: &mut Fields) -> Payload {
     if let Ok(text) = output.parse_as::<String>() {
         return Payload::Text(text);
     }
-    metadata.insert(MEDIA_TYPE, JSON);
+    metadata.insert(MEDIA_TYPE_KEY, JSON_MEDIA_TYPE);
     Payload::Text(output.text().to_owned())
 }
 
@@ -58,10 +58,10 @@ pub(super) fn input_json(input: &str) -> Option<Json> {
 }
 
 /// A result, and where it stands in its message, where that is not behind its call.
-pub(super) type Placed<'a> = (&'a ToolResult, Option<usize>);
+pub(super) type PlacedResult<'a> = (&'a ToolResult, Option<usize>);
 
 /// Writes a call, a result, or both as one part.
-pub(super) fn write(call: Option<&ToolCall>, result: Option<Placed<'_>>) -> Fields {
+pub(super) fn write_tool_part(call: Option<&ToolCall>, result: Option<PlacedResult<'_>>) -> Fields {
     let mut part = Fields::default();
     part.insert("type", "dynamic-tool");
     let (id, name) = match (call, result) {
@@ -74,18 +74,18 @@ pub(super) fn write(call: Option<&ToolCall>, result: Option<Placed<'_>>) -> Fiel
     let mut ours = Fields::default();
     let mut theirs = Fields::default();
     if let Some(call) = call {
-        ours = without_null(fields_of(call), &["finished_at"]);
+        ours = without_null(to_fields(call), &["finished_at"]);
         for known in ["type", "id", "name", "input"] {
             ours.remove(known);
         }
         if call.suggested_rules.is_empty() {
             ours.remove("suggested_rules");
         }
-        theirs = take_object(&mut ours, THEIRS).unwrap_or_default();
+        theirs = take_object(&mut ours, KEPT_FIELD).unwrap_or_default();
     } else {
         ours.insert("no_call", true);
     }
-    let state = state_of(call, result.map(|(result, _)| result));
+    let state = part_state(call, result.map(|(result, _)| result));
     part.insert("state", state);
     write_input(call, state, &mut part, &mut ours);
     // The client is to execute only what is handed to it.
@@ -93,7 +93,7 @@ pub(super) fn write(call: Option<&ToolCall>, result: Option<Placed<'_>>) -> Fiel
     part.insert("providerExecuted", is_here);
     let said = |key: &str, ours: &Fields| ours.raw(key).cloned();
     if said("state", &ours)
-        == Some(json_of(&read_state(state, is_here, approval(id, state).as_ref())))
+        == Some(to_json(&call_state(state, is_here, expected_approval(id, state).as_ref())))
     {
         ours.remove("state");
     }
@@ -104,16 +104,16 @@ pub(super) fn write(call: Option<&ToolCall>, result: Option<Placed<'_>>) -> Fiel
             rest.insert("at", at);
         }
         if call.is_none() {
-            theirs = take_object(&mut rest, THEIRS).unwrap_or_default();
+            theirs = take_object(&mut rest, KEPT_FIELD).unwrap_or_default();
         }
         // A denied part has no place for what is said about its result.
         if state == "output-denied" {
-            ours.insert("result", json_of(&rest));
+            ours.insert("result", to_json(&rest));
         } else {
             about_result = rest;
         }
     }
-    if let Some(mut approval) = approval(id, state) {
+    if let Some(mut approval) = expected_approval(id, state) {
         if let Some((result, _)) = result
             && let Payload::Text(text) = &result.output
             && state == "output-denied"
@@ -121,19 +121,19 @@ pub(super) fn write(call: Option<&ToolCall>, result: Option<Placed<'_>>) -> Fiel
         {
             approval.insert("reason", text.as_str());
         }
-        part.insert("approval", json_of(&approval));
+        part.insert("approval", to_json(&approval));
     }
     let is_static = theirs.raw("type").is_some();
     part.extend(&theirs);
     if is_static {
         part.remove("toolName");
     }
-    add_ours(&mut part, "callProviderMetadata", &ours);
-    add_ours(&mut part, "resultProviderMetadata", &about_result);
+    add_own_metadata(&mut part, "callProviderMetadata", &ours);
+    add_own_metadata(&mut part, "resultProviderMetadata", &about_result);
     part
 }
 
-fn state_of(call: Option<&ToolCall>, result: Option<&ToolResult>) -> &'static str {
+fn part_state(call: Option<&ToolCall>, result: Option<&ToolResult>) -> &'static str {
     match result.map(|result| &result.state) {
         Some(ToolResultState::Error | ToolResultState::Interrupted) => "output-error",
         Some(ToolResultState::Denied) => "output-denied",
@@ -154,7 +154,7 @@ fn is_json(input: &str) -> bool {
 }
 
 /// The approval that a state needs.
-fn approval(id: &str, state: &str) -> Option<Fields> {
+fn expected_approval(id: &str, state: &str) -> Option<Fields> {
     let approved = match state {
         "approval-requested" => None,
         "approval-responded" => Some(true),
@@ -189,7 +189,7 @@ fn write_input(call: Option<&ToolCall>, state: &str, part: &mut Fields, ours: &m
 
 /// Writes what the tool gave, and returns what the part has no field for.
 fn write_result(result: &ToolResult, name: &str, state: &str, part: &mut Fields) -> Fields {
-    let mut rest = without_null(fields_of(result), &["finished_at"]);
+    let mut rest = without_null(to_fields(result), &["finished_at"]);
     for known in ["type", "id", "output"] {
         rest.remove(known);
     }
@@ -200,7 +200,7 @@ fn write_result(result: &ToolResult, name: &str, state: &str, part: &mut Fields)
     if result.state == result_state(state, is_running) {
         rest.remove("state");
     }
-    let output = output(result);
+    let output = tool_output(result);
     if result.metadata.is_empty()
         || (matches!(output, Output::Json(_)) && result.metadata.len() == 1)
     {
@@ -209,13 +209,13 @@ fn write_result(result: &ToolResult, name: &str, state: &str, part: &mut Fields)
     let text = result.output.text("\n");
     match (state, &result.output) {
         ("output-available", payload) => {
-            part.insert("output", json_of(&output));
+            part.insert("output", to_json(&output));
             if is_running {
                 part.insert("preliminary", true);
             }
             match (payload, output) {
                 (Payload::Parts(_), Output::Parts(_)) => rest.insert("parts", true),
-                (Payload::Parts(parts), _) => rest.insert("part", only_part(parts)),
+                (Payload::Parts(parts), _) => rest.insert("part", only_part_rest(parts)),
                 (Payload::Text(_), _) => {}
             }
         }
@@ -224,23 +224,23 @@ fn write_result(result: &ToolResult, name: &str, state: &str, part: &mut Fields)
             match payload {
                 Payload::Text(_) => {}
                 Payload::Parts(parts) if matches!(parts.as_slice(), [Part::Text(_)] | []) => {
-                    rest.insert("part", only_part(parts));
+                    rest.insert("part", only_part_rest(parts));
                 }
-                payload @ Payload::Parts(_) => rest.insert("output", json_of(payload)),
+                payload @ Payload::Parts(_) => rest.insert("output", to_json(payload)),
             }
         }
         (_, Payload::Text(_)) => {}
-        (_, payload) => rest.insert("output", json_of(payload)),
+        (_, payload) => rest.insert("output", to_json(payload)),
     }
     rest
 }
 
 /// What the only part of an output has besides its text; null where there is no part at all.
-fn only_part(parts: &[Part]) -> Json {
+fn only_part_rest(parts: &[Part]) -> Json {
     let Some(only) = parts.first() else { return Json::from(Value::Null) };
-    let mut rest = without_null(fields_of(only), &["finished_at"]);
+    let mut rest = without_null(to_fields(only), &["finished_at"]);
     rest.remove("text");
-    json_of(&rest)
+    to_json(&rest)
 }
 
 fn result_state(state: &str, preliminary: bool) -> ToolResultState {
@@ -252,7 +252,7 @@ fn result_state(state: &str, preliminary: bool) -> ToolResultState {
     }
 }
 
-fn read_state(state: &str, is_here: bool, approval: Option<&Fields>) -> ToolCallState {
+fn call_state(state: &str, is_here: bool, approval: Option<&Fields>) -> ToolCallState {
     let approved = approval.and_then(|approval| approval.raw("approved"));
     match state {
         "approval-requested" => ToolCallState::Asking,
@@ -264,31 +264,31 @@ fn read_state(state: &str, is_here: bool, approval: Option<&Fields>) -> ToolCall
 }
 
 /// Whether a part is a tool's.
-pub(super) fn is_tool(part: &Fields) -> bool {
+pub(super) fn is_tool_part(part: &Fields) -> bool {
     let word: String = part.get("type").ok().flatten().unwrap_or_default();
     word == "dynamic-tool" || word.starts_with("tool-")
 }
 
 /// What a tool part says: the call, the result, and where that stands.
 #[derive(Debug, Default)]
-pub(super) struct Read {
+pub(super) struct ToolPart {
     pub call: Option<ToolCall>,
     pub result: Option<ToolResult>,
     pub at: Option<usize>,
 }
 
 /// Reads a tool part.
-pub(super) fn read(mut part: Fields) -> Result<Read> {
+pub(super) fn read_tool_part(mut part: Fields) -> Result<ToolPart> {
     let word: String = part.need("type")?;
     let (id, state): (String, String) = (part.need("toolCallId")?, part.need("state")?);
     let name = match word.strip_prefix("tool-") {
         Some(name) => name.to_owned(),
         None => part.need("toolName")?,
     };
-    let mut ours = take_ours(&mut part, "callProviderMetadata");
+    let mut ours = take_own_metadata(&mut part, "callProviderMetadata");
     let mut rest = match take_object(&mut ours, "result") {
         Some(rest) => rest,
-        None => take_ours(&mut part, "resultProviderMetadata"),
+        None => take_own_metadata(&mut part, "resultProviderMetadata"),
     };
     let no_call = ours.take::<bool>("no_call")? == Some(true);
     let input = read_input(&mut part, &mut ours)?;
@@ -306,17 +306,17 @@ pub(super) fn read(mut part: Fields) -> Result<Read> {
         }
     };
     let is_here = part.take::<bool>("providerExecuted").ok().flatten();
-    let derived = read_state(&state, is_here != Some(false), approval.as_ref());
-    let theirs = theirs(part, &word, (&id, &state), is_here, approval);
+    let derived = call_state(&state, is_here != Some(false), approval.as_ref());
+    let theirs = unknown_fields(part, &word, (&id, &state), is_here, approval);
     let (result, at) = result.map_or((None, None), |(result, at)| (Some(result), at));
     if no_call {
         let result = result.map(|mut result| {
             if !theirs.is_empty() {
-                result.rest.insert(THEIRS, json_of(&theirs));
+                result.rest.insert(KEPT_FIELD, to_json(&theirs));
             }
             result
         });
-        return Ok(Read { call: None, result, at });
+        return Ok(ToolPart { call: None, result, at });
     }
     for (key, value) in [("type", "tool_call"), ("id", &id), ("name", &name), ("input", &input)] {
         ours.insert(key, value);
@@ -325,9 +325,9 @@ pub(super) fn read(mut part: Fields) -> Result<Read> {
         ours.insert("state", derived.as_str());
     }
     if !theirs.is_empty() {
-        ours.insert(THEIRS, json_of(&theirs));
+        ours.insert(KEPT_FIELD, to_json(&theirs));
     }
-    Ok(Read { call: Some(json_of(&ours).parse_as()?), result, at })
+    Ok(ToolPart { call: Some(to_json(&ours).parse_as()?), result, at })
 }
 
 fn read_input(part: &mut Fields, ours: &mut Fields) -> Result<String> {
@@ -372,7 +372,7 @@ fn read_result(
         (None, Some(only), Payload::Text(text)) => {
             let mut block: Fields = only.parse_as()?;
             block.insert("text", text);
-            Payload::Parts(vec![json_of(&block).parse_as()?])
+            Payload::Parts(vec![to_json(&block).parse_as()?])
         }
         (None, _, payload) => payload,
     };
@@ -385,13 +385,13 @@ fn read_result(
     if rest.raw("state").is_none() {
         rest.insert("state", result_state(state, preliminary).as_str());
     }
-    rest.insert("output", json_of(&payload));
-    rest.insert("metadata", json_of(&metadata.unwrap_or_default()));
-    json_of(&rest).parse_as()
+    rest.insert("output", to_json(&payload));
+    rest.insert("metadata", to_json(&metadata.unwrap_or_default()));
+    to_json(&rest).parse_as()
 }
 
 /// What we would not write by ourselves.
-fn theirs(
+fn unknown_fields(
     mut part: Fields,
     word: &str,
     (id, state): (&str, &str),
@@ -412,16 +412,16 @@ fn theirs(
         if state == "output-denied" {
             plain.remove("reason");
         }
-        if Some(plain) != approval(id, state) {
-            part.insert("approval", json_of(&said));
+        if Some(plain) != expected_approval(id, state) {
+            part.insert("approval", to_json(&said));
         }
     }
     part
 }
 
 /// The blocks in the order that they had.
-pub(super) fn blocks(
-    read: Read,
+pub(super) fn push_blocks(
+    read: ToolPart,
     content: &mut Vec<ContentBlock>,
     placed: &mut Vec<(usize, ToolResult)>,
 ) {

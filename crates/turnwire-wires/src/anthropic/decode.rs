@@ -4,7 +4,7 @@ use super::NAME;
 use super::content::{REDACTED, read_data};
 use super::frame::{Delta, FRAMES, Frame, Message, Number, Object, Problem, Rest, Usage, Word};
 use crate::provider::{About, Call, Kind};
-use crate::stream::{self, Decode, Sink};
+use crate::stream::{self, Decode, EventSink};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashSet};
 use turnwire_core::event::{Chunk, Custom, CustomValue, TokenCounts};
@@ -54,7 +54,7 @@ struct Item {
 }
 
 impl Decoding {
-    pub(super) fn new(decoding: &stream::Decoding) -> Self {
+    pub(super) fn new(decoding: &stream::DecoderOptions) -> Self {
         Self {
             call: Call::new(NAME, decoding),
             message: String::new(),
@@ -66,7 +66,7 @@ impl Decoding {
 }
 
 impl Decode for Decoding {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // Other providers' word; here it says nothing.
         if text == "[DONE]" {
             return Ok(());
@@ -82,7 +82,7 @@ impl Decode for Decoding {
         self.other_frame(&frame, text, out)
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) -> Result<()> {
+    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         self.close_blocks(out);
         if !self.call.has_stopped() {
             // Only `message_stop` says that nothing is missing, whatever the reason was to be.
@@ -92,17 +92,17 @@ impl Decode for Decoding {
         Ok(())
     }
 
-    fn reply_of(&self, _: &str) -> Option<String> {
+    fn find_reply_id(&self, _: &str) -> Option<String> {
         self.call.has_begun().then(|| self.call.reply_id().to_owned())
     }
 
-    fn notices_the_end(&self) -> bool {
+    fn reports_truncation(&self) -> bool {
         true
     }
 }
 
 impl Decoding {
-    fn other_frame(&mut self, frame: &Frame<'_>, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn other_frame(&mut self, frame: &Frame<'_>, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let rest: Rest<'_> = loose(text);
         match &*frame.r#type.0 {
             "message_start" => {
@@ -140,7 +140,7 @@ impl Decoding {
     }
 
     /// A frame of a later version, as it is.
-    fn unknown(&self, text: &str, out: &mut Sink<'_>) {
+    fn unknown(&self, text: &str, out: &mut EventSink<'_>) {
         if let Ok(value) = Json::parse(text) {
             self.call.emit(Custom { name: NAME.to_owned(), value: CustomValue(value) }, out);
         }
@@ -161,7 +161,7 @@ impl Decoding {
         index.0.and_then(|index| u64::try_from(index).ok()).unwrap_or(self.last)
     }
 
-    fn message_start(&mut self, message: &Message<'_>, out: &mut Sink<'_>) {
+    fn message_start(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
         let goes_on = self.call.has_begun() && !self.call.has_stopped();
         if goes_on && (message.id.0.is_empty() || message.id.0 == self.message) {
             // The same start again.
@@ -189,7 +189,7 @@ impl Decoding {
         self.note("container", message.container);
     }
 
-    fn message_delta(&mut self, frame: &Rest<'_>, out: &mut Sink<'_>) {
+    fn message_delta(&mut self, frame: &Rest<'_>, out: &mut EventSink<'_>) {
         self.call.begin(About::default(), out);
         let delta = &frame.delta.0;
         self.usage(frame.usage);
@@ -232,7 +232,7 @@ impl Decoding {
         }
     }
 
-    fn error(&mut self, frame: &Rest<'_>, out: &mut Sink<'_>) {
+    fn error(&mut self, frame: &Rest<'_>, out: &mut EventSink<'_>) {
         let raw = frame.error.map_or("", RawValue::get);
         let problem: Problem<'_> = loose(raw);
         let mut message = problem.message.0.into_owned();
@@ -254,7 +254,7 @@ impl Decoding {
 
 /// Blocks.
 impl Decoding {
-    fn block_start(&mut self, key: u64, raw: Option<&RawValue>, out: &mut Sink<'_>) {
+    fn block_start(&mut self, key: u64, raw: Option<&RawValue>, out: &mut EventSink<'_>) {
         self.call.begin(About::default(), out);
         self.block_stop(key, out);
         self.last = key;
@@ -306,7 +306,7 @@ impl Decoding {
         self.blocks.insert(key, block);
     }
 
-    fn begin_block(&mut self, key: u64, kind: Kind, text: &str, out: &mut Sink<'_>) {
+    fn begin_block(&mut self, key: u64, kind: Kind, text: &str, out: &mut EventSink<'_>) {
         self.call.start(key, kind, "", "", out);
         self.call.delta(key, text, out);
     }
@@ -324,7 +324,7 @@ impl Decoding {
     }
 
     #[inline]
-    fn block_delta(&mut self, frame: &Frame<'_>, text: &str, out: &mut Sink<'_>) {
+    fn block_delta(&mut self, frame: &Frame<'_>, text: &str, out: &mut EventSink<'_>) {
         let key = self.key(frame.index);
         let delta = &frame.delta.0;
         if delta.r#type.0 == "text_delta" && self.call.delta_of(key, Kind::Text, &delta.text.0, out)
@@ -334,7 +334,7 @@ impl Decoding {
         self.other_delta(key, delta, text, out);
     }
 
-    fn other_delta(&mut self, key: u64, delta: &Delta<'_>, text: &str, out: &mut Sink<'_>) {
+    fn other_delta(&mut self, key: u64, delta: &Delta<'_>, text: &str, out: &mut EventSink<'_>) {
         if !self.blocks.contains_key(&key) {
             self.missed_start(key, &delta.r#type.0, out);
         }
@@ -370,7 +370,7 @@ impl Decoding {
     }
 
     /// A delta for a block whose start was never seen: what the block is can be told from it.
-    fn missed_start(&mut self, key: u64, delta: &str, out: &mut Sink<'_>) {
+    fn missed_start(&mut self, key: u64, delta: &str, out: &mut EventSink<'_>) {
         let block = match delta {
             "text_delta" | "citations_delta" => r#"{"type":"text"}"#,
             "thinking_delta" | "signature_delta" => r#"{"type":"thinking"}"#,
@@ -381,7 +381,7 @@ impl Decoding {
         self.block_start(key, raw, out);
     }
 
-    fn block_stop(&mut self, key: u64, out: &mut Sink<'_>) {
+    fn block_stop(&mut self, key: u64, out: &mut EventSink<'_>) {
         match self.blocks.remove(&key) {
             Some(Block::Text { citations, mut extra }) => {
                 if !citations.is_empty()
@@ -403,7 +403,7 @@ impl Decoding {
         }
     }
 
-    fn item(&mut self, item: Fields, out: &mut Sink<'_>) {
+    fn item(&mut self, item: Fields, out: &mut EventSink<'_>) {
         if let Some(block) = read_data(&item) {
             return self.data(&block, out);
         }
@@ -415,7 +415,7 @@ impl Decoding {
         }
     }
 
-    fn data(&mut self, block: &DataBlock, out: &mut Sink<'_>) {
+    fn data(&mut self, block: &DataBlock, out: &mut EventSink<'_>) {
         let chunk = match &block.source {
             Source::Base64(source) => Chunk::Data(source.data.as_str().into()),
             Source::Url(source) => Chunk::Url(source.url.as_str().into()),
@@ -425,7 +425,7 @@ impl Decoding {
     }
 
     /// Ends every open block, in the order of their indexes.
-    fn close_blocks(&mut self, out: &mut Sink<'_>) {
+    fn close_blocks(&mut self, out: &mut EventSink<'_>) {
         let mut keys: Vec<u64> = self.blocks.keys().copied().collect();
         keys.sort_unstable();
         for key in keys {

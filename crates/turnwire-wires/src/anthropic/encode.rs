@@ -38,7 +38,7 @@ struct Turn {
 }
 
 impl Encoding {
-    pub(super) fn new(encoding: &stream::Encoding) -> Self {
+    pub(super) fn new(encoding: &stream::EncoderOptions) -> Self {
         Self {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
@@ -49,7 +49,7 @@ impl Encoding {
 }
 
 impl Encode for Encoding {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         // What a sub-agent does is a tool of the agent's to the client.
         if event.is_from_sub_agent() {
             return;

@@ -16,7 +16,7 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
-use super::request::bad;
+use super::request::bad_request;
 use super::words::{input_object, input_text};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -74,7 +74,7 @@ pub enum Verdict {
 
 /// What is asked: the delta of an `approval_request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Asked {
+pub struct ApprovalDetails {
     /// The calls.
     pub action_requests: Vec<ActionRequest>,
     /// One for each call.
@@ -119,19 +119,19 @@ impl Approval {
             let Some(call) = call else {
                 let which =
                     decision.tool_use_id.clone().unwrap_or_else(|| format!("decisions[{at}]"));
-                return Err(bad(format!("approval of {which}: no such call waits for an answer")));
+                return Err(bad_request(format!("approval of {which}: no such call waits for an answer")));
             };
             if !seen.insert(&call.id) {
-                return Err(bad(format!("approval of {}: it is answered twice", call.id)));
+                return Err(bad_request(format!("approval of {}: it is answered twice", call.id)));
             }
-            Ok(decision.answer(call))
+            Ok(decision.to_confirmation(call))
         });
         Ok(UserConfirmResult { confirm_results: answers.collect::<Result<_>>()? })
     }
 }
 
 impl Decision {
-    fn answer(&self, call: &ToolCall) -> ConfirmResult {
+    fn to_confirmation(&self, call: &ToolCall) -> ConfirmResult {
         self.to_result(&call.id, &call.name)
     }
 
@@ -153,7 +153,7 @@ impl Decision {
     }
 
     /// Reads a decision, or says what it is not.
-    pub(super) fn read(json: &Json) -> Result<Self, &'static str> {
+    pub(super) fn from_json(json: &Json) -> Result<Self, &'static str> {
         let fields: Fields = json.parse_as().map_err(|_| "an object")?;
         let text = |field: &str| fields.get::<String>(field).map_err(|_| "a decision");
         let verdict = match text("type")?.as_deref() {
@@ -214,9 +214,9 @@ impl Serialize for ApprovalKey {
     }
 }
 
-impl Asked {
+impl ApprovalDetails {
     /// The question about these calls.
-    pub fn of<'c>(calls: impl IntoIterator<Item = &'c ToolCall>, timeout_seconds: u64) -> Self {
+    pub fn new<'c>(calls: impl IntoIterator<Item = &'c ToolCall>, timeout_seconds: u64) -> Self {
         let (action_requests, review_configs) = calls
             .into_iter()
             .map(|call| {

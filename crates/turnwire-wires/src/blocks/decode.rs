@@ -1,9 +1,9 @@
 //! Frames into events.
 
-use super::VERBATIM;
-use super::inbox::Inbox;
-use super::words::{error_type, finished_reason, iso, ms_of};
-use crate::stream::{Decode, Decoding, Sink};
+use super::VERBATIM_PREFIX;
+use super::inbox::BlockDecoder;
+use super::words::{error_type, finished_reason, to_timestamp, to_ms};
+use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -19,26 +19,26 @@ use turnwire_core::{
 pub(super) struct Decoder {
     /// What the first turn's reply is called, if not as its message.
     reply_id: Option<String>,
-    turns: HashMap<String, Turn>,
+    turns: HashMap<String, TurnDecoder>,
     /// The turn that frames without a `message_id` belong to.
     current: String,
-    begun: u64,
+    turn_count: u64,
 }
 
 /// A turn that goes on.
-pub(super) struct Turn {
-    nth: u64,
-    pub inbox: Inbox,
+pub(super) struct TurnDecoder {
+    order: u64,
+    pub blocks: BlockDecoder,
     session_id: String,
     started: Option<i64>,
     stopped: bool,
     error: Option<ReplyError>,
-    end: Option<End>,
+    end: Option<MessageEnd>,
 }
 
 /// What a `message_delta` says.
 #[derive(Default)]
-struct End {
+struct MessageEnd {
     reason: FinishedReason,
     usage: Option<Usage>,
     structured_output: Option<Json>,
@@ -49,11 +49,11 @@ struct End {
 #[derive(Deserialize)]
 struct Frame<'a> {
     #[serde(borrow)]
-    r#type: Str<'a>,
+    r#type: CowStr<'a>,
     #[serde(default)]
     index: Option<u64>,
     #[serde(borrow, default)]
-    message_id: Option<Str<'a>>,
+    message_id: Option<CowStr<'a>>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
@@ -66,19 +66,19 @@ struct Frame<'a> {
 #[derive(Deserialize)]
 struct Delta<'a> {
     #[serde(borrow, default)]
-    r#type: Option<Str<'a>>,
+    r#type: Option<CowStr<'a>>,
     #[serde(borrow, default)]
-    text: Option<Str<'a>>,
+    text: Option<CowStr<'a>>,
     #[serde(borrow, default)]
-    thinking: Option<Str<'a>>,
+    thinking: Option<CowStr<'a>>,
     #[serde(borrow, default)]
     extras: Option<&'a RawValue>,
 }
 
 /// Text that is borrowed where it can be, also inside an option.
-struct Str<'a>(Cow<'a, str>);
+struct CowStr<'a>(Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for CowStr<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> serde::de::Visitor<'de> for Visitor {
@@ -93,70 +93,70 @@ impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
                 Ok(Cow::Owned(text.to_owned()))
             }
         }
-        deserializer.deserialize_str(Visitor).map(Str)
+        deserializer.deserialize_str(Visitor).map(CowStr)
     }
 }
 
 impl Decoder {
-    pub(super) fn new(decoding: &Decoding) -> Self {
+    pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
             reply_id: decoding.reply_id.clone(),
             turns: HashMap::new(),
             current: String::new(),
-            begun: 0,
+            turn_count: 0,
         }
     }
 
     /// The turn of a frame. One whose start was never seen begins here.
-    fn turn(&mut self, message_id: Option<&str>) -> &mut Turn {
+    fn turn(&mut self, message_id: Option<&str>) -> &mut TurnDecoder {
         if let Some(id) = message_id
             && id != self.current
         {
             id.clone_into(&mut self.current);
         }
-        let Self { reply_id, turns, current, begun } = self;
+        let Self { reply_id, turns, current, turn_count: begun } = self;
         turns.entry(current.clone()).or_insert_with(|| {
             *begun += 1;
             // A turn that has no id still needs one.
             let own = if current.is_empty() { format!("turn-{begun}") } else { current.clone() };
-            Turn::new(*begun, &reply_id.take().unwrap_or(own))
+            TurnDecoder::new(*begun, &reply_id.take().unwrap_or(own))
         })
     }
 
-    fn known(&mut self, message_id: Option<&str>) -> Option<&mut Turn> {
+    fn find_turn(&mut self, message_id: Option<&str>) -> Option<&mut TurnDecoder> {
         self.turns.get_mut(message_id.unwrap_or(&self.current))
     }
 
-    fn message_start(&mut self, text: &str, id: Option<&str>, out: &mut Sink<'_>) {
-        let fields = object(text);
+    fn message_start(&mut self, text: &str, id: Option<&str>, out: &mut EventSink<'_>) {
+        let fields = parse_fields(text);
         let turn = self.turn(Some(id.unwrap_or_default()));
-        turn.session_id = word(&fields, "session_id");
-        turn.started = fields.get::<f64>("timestamp").ok().flatten().and_then(ms_of);
+        turn.session_id = string_field(&fields, "session_id");
+        turn.started = fields.get::<f64>("timestamp").ok().flatten().and_then(to_ms);
         let role = fields.get::<Role>("role").ok().flatten().unwrap_or_default();
         let session_id = turn.session_id.clone();
-        let start = ReplyStart { session_id, name: word(&fields, "sender"), role };
-        let mut event = Event::new(turn.inbox.reply_id(), start);
-        event.created_at = iso(turn.started).into();
+        let start = ReplyStart { session_id, name: string_field(&fields, "sender"), role };
+        let mut event = Event::new(turn.blocks.reply_id(), start);
+        event.created_at = to_timestamp(turn.started).into();
         out(event);
     }
 
     /// The text of a block that is open: what most frames are.
-    fn plain_delta(&mut self, frame: &Frame<'_>, id: Option<&str>, out: &mut Sink<'_>) -> bool {
+    fn plain_delta(&mut self, frame: &Frame<'_>, id: Option<&str>, out: &mut EventSink<'_>) -> bool {
         let (Some(index), Some(delta)) = (frame.index, &frame.delta) else { return false };
-        let Some(turn) = self.known(id).filter(|_| delta.extras.is_none()) else { return false };
+        let Some(turn) = self.find_turn(id).filter(|_| delta.extras.is_none()) else { return false };
         match delta.r#type.as_ref().map(|word| &*word.0) {
-            Some("text_delta") => turn.inbox.text(index, text_of(delta.text.as_ref()), out),
+            Some("text_delta") => turn.blocks.text_delta(index, str_or_empty(delta.text.as_ref()), out),
             Some("thinking_delta") => {
-                turn.inbox.thinking(index, text_of(delta.thinking.as_ref()), out)
+                turn.blocks.thinking_delta(index, str_or_empty(delta.thinking.as_ref()), out)
             }
             _ => false,
         }
     }
 
     /// A delta that is not the plain text of a block that is open.
-    fn other_delta(&mut self, text: &str, frame: &Frame<'_>, out: &mut Sink<'_>) -> bool {
+    fn other_delta(&mut self, text: &str, frame: &Frame<'_>, out: &mut EventSink<'_>) -> bool {
         let id = frame.message_id.as_ref().map(|id| &*id.0);
-        let Some(turn) = self.known(id) else { return false };
+        let Some(turn) = self.find_turn(id) else { return false };
         let Some(index) = frame.index else { return false };
         let Some(delta) = &frame.delta else { return false };
         if let Some(extras) = delta.extras
@@ -167,46 +167,46 @@ impl Decoder {
         if delta.r#type.is_some() {
             return false;
         }
-        let fields = object(text).get::<Fields>("delta").ok().flatten().unwrap_or_default();
-        turn.inbox.delta(index, &fields, out)
+        let fields = parse_fields(text).get::<Fields>("delta").ok().flatten().unwrap_or_default();
+        turn.blocks.other_delta(index, &fields, out)
     }
 
-    fn message_stop(&mut self, text: &str, id: Option<&str>, out: &mut Sink<'_>) {
+    fn message_stop(&mut self, text: &str, id: Option<&str>, out: &mut EventSink<'_>) {
         let key = id.unwrap_or(&self.current);
         let Some(mut turn) = self.turns.remove(key) else { return };
-        let took = object(text).get::<i64>("duration_ms").ok().flatten();
+        let took = parse_fields(text).get::<i64>("duration_ms").ok().flatten();
         let ended = turn.started.zip(took).map(|(start, took)| start.saturating_add(took));
         let end = turn.end.take().unwrap_or_default();
         turn.finish(end, ended, out);
     }
 
     /// A frame that is no event of ours, kept as it came.
-    fn verbatim(&self, word: &str, text: &str, id: Option<&str>, out: &mut Sink<'_>) {
+    fn keep_verbatim(&self, word: &str, text: &str, id: Option<&str>, out: &mut EventSink<'_>) {
         let Ok(frame) = Json::parse(text) else { return };
-        let custom = Custom { name: format!("{VERBATIM}{word}"), value: CustomValue(frame) };
+        let custom = Custom { name: format!("{VERBATIM_PREFIX}{word}"), value: CustomValue(frame) };
         let reply_id = id.map(|id| match self.turns.get(id) {
-            Some(turn) => turn.inbox.reply_id(),
+            Some(turn) => turn.blocks.reply_id(),
             None => id,
         });
         out(Event::new(reply_id.unwrap_or_default(), custom));
     }
 
-    fn custom(&self, text: &str, id: Option<&str>, out: &mut Sink<'_>) -> bool {
-        let fields = object(text);
+    fn custom(&self, text: &str, id: Option<&str>, out: &mut EventSink<'_>) -> bool {
+        let fields = parse_fields(text);
         let Ok(Some(name)) = fields.get::<String>("name") else { return false };
         let value = fields.raw("value").cloned().map(CustomValue).unwrap_or_default();
         let turn = id.and_then(|id| self.turns.get(id));
-        let reply_id = turn.map(|turn| turn.inbox.reply_id()).or(id).unwrap_or_default();
+        let reply_id = turn.map(|turn| turn.blocks.reply_id()).or(id).unwrap_or_default();
         out(Event::new(reply_id, Custom { name, value }));
         true
     }
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let frame: Frame<'_> = match serde_json::from_str(text) {
             Ok(frame) => frame,
-            Err(_) => return self.odd_frame(text, out),
+            Err(_) => return self.keep_odd_frame(text, out),
         };
         if frame.again.is_some_and(|again| again.get() == "true") {
             return Ok(());
@@ -218,22 +218,22 @@ impl Decode for Decoder {
             }
             "content_block_start" => match (frame.index, frame.content_block) {
                 (Some(index), Some(block)) => {
-                    let fields = object(block.get());
-                    self.turn(id).inbox.start(index, &fields, out);
+                    let fields = parse_fields(block.get());
+                    self.turn(id).blocks.block_start(index, &fields, out);
                     true
                 }
                 _ => false,
             },
-            "content_block_stop" => match (frame.index, self.known(id)) {
+            "content_block_stop" => match (frame.index, self.find_turn(id)) {
                 (Some(index), Some(turn)) => {
-                    turn.inbox.stop(index, out);
+                    turn.blocks.block_stop(index, out);
                     true
                 }
                 _ => false,
             },
-            "content_block_discard" => match (frame.index, self.known(id)) {
+            "content_block_discard" => match (frame.index, self.find_turn(id)) {
                 (Some(index), Some(turn)) => {
-                    turn.inbox.discard(index, out);
+                    turn.blocks.discard(index, out);
                     true
                 }
                 _ => false,
@@ -242,9 +242,9 @@ impl Decode for Decoder {
                 self.message_start(text, id, out);
                 true
             }
-            "message_delta" => match self.known(id) {
+            "message_delta" => match self.find_turn(id) {
                 Some(turn) => {
-                    turn.end = Some(End::read(&object(text)));
+                    turn.end = Some(MessageEnd::read(&parse_fields(text)));
                     true
                 }
                 None => false,
@@ -255,7 +255,7 @@ impl Decode for Decoder {
             }
             "custom" => self.custom(text, id, out),
             "event" => {
-                match object(text).raw("event").map(|event| Event::from_json(event.text())) {
+                match parse_fields(text).raw("event").map(|event| Event::from_json(event.text())) {
                     Some(Ok(event)) => {
                         out(event);
                         true
@@ -263,34 +263,34 @@ impl Decode for Decoder {
                     _ => false,
                 }
             }
-            "message" => entry(text, out),
+            "message" => history_entry(text, out),
             // What the server says beside the turns.
             "connected" | "auth_ok" | "subscribed" | "accepted" | "pong" => true,
             _ => false,
         };
         if !done {
-            self.verbatim(&frame.r#type.0, text, id, out);
+            self.keep_verbatim(&frame.r#type.0, text, id, out);
         }
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) -> Result<()> {
-        let mut turns: Vec<Turn> = self.turns.drain().map(|(_, turn)| turn).collect();
-        turns.sort_by_key(|turn| turn.nth);
+    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
+        let mut turns: Vec<TurnDecoder> = self.turns.drain().map(|(_, turn)| turn).collect();
+        turns.sort_by_key(|turn| turn.order);
         for turn in turns {
             let reason = FinishedReason::Truncated;
-            turn.finish(End { reason, ..End::default() }, None, out);
+            turn.finish(MessageEnd { reason, ..MessageEnd::default() }, None, out);
         }
         Ok(())
     }
 
-    fn reply_of(&self, text: &str) -> Option<String> {
-        let id = object(text).get::<String>("message_id").ok().flatten();
+    fn find_reply_id(&self, text: &str) -> Option<String> {
+        let id = parse_fields(text).get::<String>("message_id").ok().flatten();
         let turn = self.turns.get(id.as_deref().unwrap_or(&self.current));
-        turn.map(|turn| turn.inbox.reply_id().to_owned()).or(id)
+        turn.map(|turn| turn.blocks.reply_id().to_owned()).or(id)
     }
 
-    fn notices_the_end(&self) -> bool {
+    fn reports_truncation(&self) -> bool {
         true
     }
 }
@@ -298,23 +298,23 @@ impl Decode for Decoder {
 impl Decoder {
     /// A frame with a field that is not what it should be: kept as it came, if it is a frame at all.
     #[cold]
-    fn odd_frame(&self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn keep_odd_frame(&self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let json = Json::parse(text)?;
         let fields = json.parse_as::<Fields>().unwrap_or_default();
         let Ok(Some(word)) = fields.get::<String>("type") else {
             return Err(Error::new(ErrorKind::NotAnEvent, "a frame is an object with a `type`"));
         };
         let id = fields.get::<String>("message_id").ok().flatten();
-        self.verbatim(&word, text, id.as_deref(), out);
+        self.keep_verbatim(&word, text, id.as_deref(), out);
         Ok(())
     }
 }
 
-impl Turn {
+impl TurnDecoder {
     fn new(nth: u64, reply_id: &str) -> Self {
         Self {
-            nth,
-            inbox: Inbox::new(reply_id),
+            order: nth,
+            blocks: BlockDecoder::new(reply_id),
             session_id: String::new(),
             started: None,
             stopped: false,
@@ -324,28 +324,28 @@ impl Turn {
     }
 
     /// A delta with extras: the block tells how the turn ends, and is none of its own.
-    fn terminal(&mut self, index: u64, extras: &RawValue, out: &mut Sink<'_>) -> bool {
-        let extras = object(extras.get());
-        match word(&extras, "block_subtype").as_str() {
+    fn terminal(&mut self, index: u64, extras: &RawValue, out: &mut EventSink<'_>) -> bool {
+        let extras = parse_fields(extras.get());
+        match string_field(&extras, "block_subtype").as_str() {
             "user_stopped" => self.stopped = true,
             "error" => {
                 let mut details =
                     extras.get::<Fields>("details").ok().flatten().unwrap_or_default();
                 let message = details.take::<String>("error").ok().flatten();
                 self.error = Some(ReplyError {
-                    r#type: error_type(&word(&extras, "code")),
+                    r#type: error_type(&string_field(&extras, "code")),
                     message: message.unwrap_or_default(),
                     rest: details,
                 });
             }
             _ => return false,
         }
-        self.inbox.terminal(index, out);
+        self.blocks.terminal(index, out);
         true
     }
 
     /// The end of the turn, and before it of its sub-agents.
-    fn finish(mut self, end: End, at: Option<i64>, out: &mut Sink<'_>) {
+    fn finish(mut self, end: MessageEnd, at: Option<i64>, out: &mut EventSink<'_>) {
         // A turn that was cut off before it said so may still have said why.
         let is_open = matches!(end.reason, FinishedReason::Completed | FinishedReason::Truncated);
         let finished_reason = match end.reason {
@@ -353,10 +353,10 @@ impl Turn {
             _ if is_open && self.stopped => FinishedReason::Interrupted,
             reason => reason,
         };
-        let at = iso(at);
-        self.inbox.close(&finished_reason, &at, out);
+        let at = to_timestamp(at);
+        self.blocks.close(&finished_reason, &at, out);
         let mut put = |kind: turnwire_core::EventKind<'_>| {
-            let mut event = Event::new(self.inbox.reply_id(), kind);
+            let mut event = Event::new(self.blocks.reply_id(), kind);
             event.created_at = at.as_str().into();
             out(event);
         };
@@ -381,11 +381,11 @@ impl Turn {
     }
 }
 
-impl End {
+impl MessageEnd {
     fn read(frame: &Fields) -> Self {
         let delta = frame.get::<Fields>("delta").ok().flatten().unwrap_or_default();
         Self {
-            reason: finished_reason(&word(&delta, "stop_reason")),
+            reason: finished_reason(&string_field(&delta, "stop_reason")),
             usage: frame.get("usage").ok().flatten(),
             structured_output: delta
                 .raw("structured_output")
@@ -396,15 +396,15 @@ impl End {
     }
 }
 
-fn text_of<'t>(text: Option<&'t Str<'_>>) -> &'t str {
+fn str_or_empty<'t>(text: Option<&'t CowStr<'_>>) -> &'t str {
     text.map_or("", |text| &text.0)
 }
 
 /// An entry of the history that came along the stream.
-fn entry(text: &str, out: &mut Sink<'_>) -> bool {
-    let fields = object(text);
+fn history_entry(text: &str, out: &mut EventSink<'_>) -> bool {
+    let fields = parse_fields(text);
     let Some(message) = fields.raw("message") else { return false };
-    let Ok(messages) = super::message::decode(message.text()) else { return false };
+    let Ok(messages) = super::message::decode_messages(message.text()) else { return false };
     for message in messages {
         out(Event::new("", Message { message: Box::new(message) }));
     }
@@ -412,10 +412,10 @@ fn entry(text: &str, out: &mut Sink<'_>) -> bool {
 }
 
 /// The fields of a text that is an object, or none.
-fn object(text: &str) -> Fields {
+fn parse_fields(text: &str) -> Fields {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-fn word(fields: &Fields, key: &str) -> String {
+fn string_field(fields: &Fields, key: &str) -> String {
     fields.get(key).ok().flatten().unwrap_or_default()
 }

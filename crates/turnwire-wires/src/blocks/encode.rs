@@ -1,10 +1,10 @@
 //! Events into frames.
 
-use super::frames::{Last, Turn, Who};
-use super::reply::Reply;
-use super::words::{FAILED, FAILED_FOR_NOW, USER_STOPPED, can_retry, code, mode_of};
-use super::{FILES, VERBATIM, message};
-use crate::stream::{DisplayMode, Encode, Encoding, Frames};
+use super::frames::{Finality, TurnWriter, BlockOwner};
+use super::reply::ReplyEncoder;
+use super::words::{FAILED, FAILED_FOR_NOW, USER_STOPPED, can_retry, error_code, parse_mode};
+use super::{FILE_PROCESSING, VERBATIM_PREFIX, message};
+use crate::stream::{DisplayMode, Encode, EncoderOptions, Frames};
 use serde::Serialize;
 use std::collections::HashMap;
 use turnwire_core::event::{Custom, ReplyEnd, ReplyStart};
@@ -16,21 +16,21 @@ pub(super) struct Encoder {
     session_id: Option<String>,
     mode: DisplayMode,
     /// What the last message of the user says. It counts for all turns that answer it.
-    said_mode: Option<DisplayMode>,
-    turns: HashMap<String, Open>,
+    user_mode: Option<DisplayMode>,
+    turns: HashMap<String, OpenTurn>,
     /// The turn that began last and goes on: sub-agents work for it.
     current: Option<String>,
     /// The turn that ended last: nothing of it is written any more.
-    ended: Option<String>,
+    last_ended: Option<String>,
     /// What was said about the files of a turn that has not begun.
     files: Option<Fields>,
 }
 
 /// A turn that goes on: its own reply, and those of its sub-agents.
-struct Open {
-    turn: Turn,
-    own: Reply,
-    subs: HashMap<String, Reply>,
+struct OpenTurn {
+    turn: TurnWriter,
+    own: ReplyEncoder,
+    subs: HashMap<String, ReplyEncoder>,
 }
 
 #[derive(Serialize)]
@@ -91,7 +91,7 @@ struct MessageFrame<'a> {
 }
 
 impl Encoder {
-    pub(super) fn new(encoding: &Encoding) -> Self {
+    pub(super) fn new(encoding: &EncoderOptions) -> Self {
         Self {
             session_id: encoding.session_id.clone(),
             mode: encoding.display_mode,
@@ -100,19 +100,19 @@ impl Encoder {
     }
 
     /// Begins the turn of an event, unless it has begun, or has ended.
-    fn turn(&mut self, event: &Event<'_>, out: &mut Frames) -> Option<&mut Open> {
+    fn turn(&mut self, event: &Event<'_>, out: &mut Frames) -> Option<&mut OpenTurn> {
         let id = &*event.reply_id;
-        if id.is_empty() || self.ended.as_deref() == Some(id) {
+        if id.is_empty() || self.last_ended.as_deref() == Some(id) {
             return None;
         }
         if !self.turns.contains_key(id) {
-            let (start, none) = (start_of(event), ReplyStart::default());
+            let (start, none) = (as_reply_start(event), ReplyStart::default());
             let start = start.unwrap_or(&none);
             let session = self.session_id.as_deref().unwrap_or(&start.session_id);
-            let mode = self.said_mode.unwrap_or(self.mode);
-            let mut turn = Turn::new(id, session, mode, &event.created_at);
+            let mode = self.user_mode.unwrap_or(self.mode);
+            let mut turn = TurnWriter::new(id, session, mode, &event.created_at);
             turn.message_start(&start.name, start.role, out);
-            let mut open = Open { turn, own: Reply::new(Who::default()), subs: HashMap::default() };
+            let mut open = OpenTurn { turn, own: ReplyEncoder::new(BlockOwner::default()), subs: HashMap::default() };
             if let Some(files) = self.files.take() {
                 open.files(&files, out);
             }
@@ -130,18 +130,18 @@ impl Encoder {
         if self.current.as_deref() == Some(id) {
             self.current = None;
         }
-        self.ended = Some(id.to_owned());
+        self.last_ended = Some(id.to_owned());
     }
 
     /// An event of a sub-agent. Outside a turn there is no place for it.
-    fn sub(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn subagent_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         let Some(open) = self.current.as_ref().and_then(|id| self.turns.get_mut(id)) else {
             return;
         };
         if event.reply_id.is_empty() {
             return;
         }
-        let Open { turn, subs, .. } = open;
+        let OpenTurn { turn, subs, .. } = open;
         if let EventKind::ReplyEnd(_) = &event.kind {
             if let Some(mut reply) = subs.remove(&*event.reply_id) {
                 reply.close(turn, out);
@@ -149,22 +149,22 @@ impl Encoder {
             return;
         }
         if !subs.contains_key(&*event.reply_id) {
-            subs.insert(event.reply_id.to_string(), Reply::new(who(event)));
+            subs.insert(event.reply_id.to_string(), ReplyEncoder::new(block_owner(event)));
         }
         if let Some(reply) = subs.get_mut(&*event.reply_id) {
-            reply.event(turn, event, out);
+            reply.encode_event(turn, event, out);
         }
     }
 
-    fn custom(&mut self, event: &Event<'_>, custom: &Custom, out: &mut Frames) {
+    fn custom_event(&mut self, event: &Event<'_>, custom: &Custom, out: &mut Frames) {
         let value = &custom.value.0;
-        if let Some(word) = custom.name.strip_prefix(VERBATIM)
+        if let Some(word) = custom.name.strip_prefix(VERBATIM_PREFIX)
             && let Ok(frame) = value.parse_as::<Fields>()
             && frame.get::<String>("type").is_ok_and(|known| known.as_deref() == Some(word))
         {
             return out.push_text("", value.text());
         }
-        if custom.name == FILES
+        if custom.name == FILE_PROCESSING
             && let Ok(fields) = value.parse_as::<Fields>()
         {
             return self.file_event(event, &fields, out);
@@ -194,18 +194,18 @@ impl Encoder {
     fn message(&mut self, msg: &Msg, out: &mut Frames) {
         if msg.role() == Role::User {
             let word = msg.metadata().get::<String>("display_mode").ok().flatten();
-            self.said_mode = word.and_then(|word| mode_of(&word));
+            self.user_mode = word.and_then(|word| parse_mode(&word));
         }
-        for message in &message::encode(std::slice::from_ref(msg)) {
+        for message in &message::encode_messages(std::slice::from_ref(msg)) {
             out.push("", &MessageFrame { r#type: "message", message });
         }
     }
 }
 
 impl Encode for Encoder {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         match &event.kind {
-            EventKind::Custom(custom) => self.custom(event, custom, out),
+            EventKind::Custom(custom) => self.custom_event(event, custom, out),
             EventKind::Message(message) => self.message(&message.message, out),
             EventKind::Supersede(_) | EventKind::Reset(_) | EventKind::Unknown(_) => {
                 out.push("", &EventFrame { r#type: "event", event });
@@ -215,18 +215,18 @@ impl Encode for Encoder {
                     *self = Self { session_id, mode, ..Self::default() };
                 }
             }
-            _ if event.is_from_sub_agent() => self.sub(event, out),
+            _ if event.is_from_sub_agent() => self.subagent_event(event, out),
             EventKind::ReplyEnd(end) => self.end_turn(event, end, out),
             _ => {
                 if let Some(open) = self.turn(event, out) {
-                    open.own.event(&mut open.turn, event, out);
+                    open.own.encode_event(&mut open.turn, event, out);
                 }
             }
         }
     }
 }
 
-impl Open {
+impl OpenTurn {
     fn files(&mut self, fields: &Fields, out: &mut Frames) {
         const BUSY: &str = "processing";
         let status = fields.get::<String>("status").ok().flatten();
@@ -235,34 +235,34 @@ impl Open {
         let is_new = self.turn.file.is_none();
         let index = self.turn.file.unwrap_or_else(|| {
             let files = fields.raw("files");
-            self.turn.start(&FileStart { r#type: FILES, status: BUSY, files }, out)
+            self.turn.block_start(&FileStart { r#type: FILE_PROCESSING, status: BUSY, files }, out)
         });
         self.turn.file = Some(index);
         if !is_new || status != BUSY || message.is_some() {
-            self.turn.delta(index, &FileDelta { status, message }, out);
+            self.turn.block_delta(index, &FileDelta { status, message }, out);
         }
         if status != BUSY {
             self.turn.file = None;
-            self.turn.stop(index, Last::Silent, out);
+            self.turn.block_stop(index, Finality::NotText, out);
         }
     }
 
     fn end(&mut self, end: &ReplyEnd, at: &str, out: &mut Frames) {
         let Self { turn, own, subs } = self;
-        let mut left: Vec<(String, Reply)> = subs.drain().collect();
+        let mut left: Vec<(String, ReplyEncoder)> = subs.drain().collect();
         left.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (_, mut reply) in left {
             reply.close(turn, out);
         }
         own.close(turn, out);
         if let Some(index) = turn.file.take() {
-            turn.stop(index, Last::Silent, out);
+            turn.block_stop(index, Finality::NotText, out);
         }
         let cut =
             matches!(end.finished_reason, FinishedReason::Interrupted | FinishedReason::Error);
-        turn.release(!cut, out);
+        turn.decide_final(!cut, out);
         if end.finished_reason == FinishedReason::Interrupted {
-            terminal(turn, USER_STOPPED, Extras::UserStopped, out);
+            write_terminal(turn, USER_STOPPED, Extras::UserStopped, out);
         }
         if end.finished_reason == FinishedReason::Error || end.error.is_some() {
             let known = end.error.clone();
@@ -270,9 +270,9 @@ impl Open {
             let kind = known.unwrap_or_default().r#type;
             let can_retry = can_retry(&kind);
             let text = if can_retry { FAILED_FOR_NOW } else { FAILED };
-            let code = code(&kind);
+            let code = error_code(&kind);
             let extras = Extras::Error { code, can_retry, error_type: "terminal", details };
-            terminal(turn, text, extras, out);
+            write_terminal(turn, text, extras, out);
         }
         turn.message_end(end, at, out);
     }
@@ -284,7 +284,7 @@ fn details(error: &ReplyError) -> Fields {
     details
 }
 
-fn terminal(turn: &mut Turn, text: &'static str, extras: Extras<'_>, out: &mut Frames) {
+fn write_terminal(turn: &mut TurnWriter, text: &'static str, extras: Extras<'_>, out: &mut Frames) {
     let block = TextStart {
         r#type: "text",
         text: "",
@@ -292,26 +292,26 @@ fn terminal(turn: &mut Turn, text: &'static str, extras: Extras<'_>, out: &mut F
         parent_tool_use_id: None,
         is_part: false,
     };
-    let index = turn.start(&block, out);
-    turn.delta(index, &TerminalDelta { r#type: "text_delta", text, extras }, out);
-    turn.stop(index, Last::Silent, out);
+    let index = turn.block_start(&block, out);
+    turn.block_delta(index, &TerminalDelta { r#type: "text_delta", text, extras }, out);
+    turn.block_stop(index, Finality::NotText, out);
 }
 
-fn start_of<'e>(event: &'e Event<'_>) -> Option<&'e ReplyStart> {
+fn as_reply_start<'e>(event: &'e Event<'_>) -> Option<&'e ReplyStart> {
     match &event.kind {
         EventKind::ReplyStart(start) => Some(start),
         _ => None,
     }
 }
 
-fn who(event: &Event<'_>) -> Who {
+fn block_owner(event: &Event<'_>) -> BlockOwner {
     let agent = event.agent.as_ref();
     let path = agent.and_then(|agent| agent.agent_path.as_deref());
     let name = path.and_then(|path| path.rsplit('/').next());
-    let name = name.or_else(|| start_of(event).map(|start| start.name.as_str()));
-    Who {
+    let name = name.or_else(|| as_reply_start(event).map(|start| start.name.as_str()));
+    BlockOwner {
         subagent: name.filter(|name| !name.is_empty()).map(str::to_owned),
         parent_tool_use_id: agent.and_then(|agent| agent.parent_tool_call_id.clone()),
-        is_sub: true,
+        is_subagent: true,
     }
 }

@@ -1,7 +1,7 @@
 //! The frames of a turn, and the order in which its blocks are closed.
 
 use super::approval::ApprovalKey;
-use super::words::{mode_word, seconds, stop_reason, unix_ms, usage_json};
+use super::words::{mode_name, to_seconds, stop_reason, unix_ms, usage_json};
 use crate::stream::{DisplayMode, Frames};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -10,15 +10,15 @@ use turnwire_core::{Fields, Json, Role, Usage};
 
 /// Whose a block is: nothing for the agent that the turn belongs to.
 #[derive(Debug, Default, Clone, Serialize)]
-pub(super) struct Who {
+pub(super) struct BlockOwner {
     pub subagent: Option<String>,
     pub parent_tool_use_id: Option<String>,
     #[serde(skip)]
-    pub is_sub: bool,
+    pub is_subagent: bool,
 }
 
 /// One turn's envelope.
-pub(super) struct Turn {
+pub(super) struct TurnWriter {
     pub message_id: String,
     pub session_id: String,
     pub mode: DisplayMode,
@@ -32,26 +32,26 @@ pub(super) struct Turn {
     sender: String,
     role: Role,
     /// What was written, by its index: it may have to be written again.
-    written: Vec<Written>,
+    written: Vec<WrittenBlock>,
     /// How often it still may be.
-    chances: u32,
+    rewrites_left: u32,
     /// The blocks that have ended for the client, in that order.
-    ended: Vec<(u64, Option<bool>)>,
+    stopped: Vec<(u64, Option<bool>)>,
     /// Blocks that have ended, but of which it is not yet known whether a tool call follows. Those
     /// behind them wait too: clients put blocks in the order of their stops.
-    held: Vec<(u64, Last)>,
+    undecided: Vec<(u64, Finality)>,
     usage: Option<Usage>,
 }
 
 /// How often one turn is written anew: whoever takes something back all the time does not have
 /// everybody's lines filled with it.
-const CHANCES: u32 = 16;
+const MAX_REWRITES: u32 = 16;
 
 /// A block as the client has it.
 #[derive(Default)]
-struct Written {
+struct WrittenBlock {
     /// It does not count any more.
-    gone: bool,
+    discarded: bool,
     block: Option<Json>,
     text: String,
     thinking: String,
@@ -60,13 +60,13 @@ struct Written {
 
 /// What the stop of a block says about its being the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Last {
+pub(super) enum Finality {
     /// Nothing: it is no text.
-    Silent,
+    NotText,
     /// It is not.
-    No,
+    NotFinal,
     /// That depends on what comes.
-    Open,
+    Undecided,
 }
 
 #[derive(Serialize)]
@@ -153,7 +153,7 @@ struct MessageStop<'a> {
     message_id: &'a str,
 }
 
-impl Turn {
+impl TurnWriter {
     /// A turn that began at this time.
     pub(super) fn new(message_id: &str, session_id: &str, mode: DisplayMode, at: &str) -> Self {
         Self {
@@ -167,9 +167,9 @@ impl Turn {
             sender: String::new(),
             role: Role::default(),
             written: Vec::new(),
-            chances: CHANCES,
-            ended: Vec::new(),
-            held: Vec::new(),
+            rewrites_left: MAX_REWRITES,
+            stopped: Vec::new(),
+            undecided: Vec::new(),
             usage: None,
         }
     }
@@ -184,8 +184,8 @@ impl Turn {
         let frame = MessageStart {
             r#type: "message_start",
             session_id: &self.session_id,
-            timestamp: seconds(self.started),
-            display_mode: mode_word(self.mode),
+            timestamp: to_seconds(self.started),
+            display_mode: mode_name(self.mode),
             is_new_session_from_share: false,
             sender: &self.sender,
             role: Some(self.role).filter(|role| *role != Role::Assistant),
@@ -196,11 +196,11 @@ impl Turn {
     }
 
     /// Begins a block, and says at which index.
-    pub(super) fn start<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
+    pub(super) fn block_start<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
         let index = self.written.len() as u64;
         let block = Json::from_value(block).ok();
         self.write_start(index, block.as_ref(), false, out);
-        self.written.push(Written { block, ..Written::default() });
+        self.written.push(WrittenBlock { block, ..WrittenBlock::default() });
         index
     }
 
@@ -211,23 +211,23 @@ impl Turn {
     }
 
     /// More of a block that is not text.
-    pub(super) fn delta<T: Serialize>(&mut self, index: u64, delta: &T, out: &mut Frames) {
+    pub(super) fn block_delta<T: Serialize>(&mut self, index: u64, delta: &T, out: &mut Frames) {
         self.write_delta(index, delta, false, out);
-        if let (Some(written), Ok(delta)) = (at(&mut self.written, index), Json::from_value(delta)) {
+        if let (Some(written), Ok(delta)) = (written_block(&mut self.written, index), Json::from_value(delta)) {
             written.deltas.push(delta);
         }
     }
 
-    pub(super) fn text(&mut self, index: u64, text: &str, out: &mut Frames) {
+    pub(super) fn text_delta(&mut self, index: u64, text: &str, out: &mut Frames) {
         self.write_delta(index, &TextDelta { r#type: "text_delta", text }, false, out);
-        if let Some(written) = at(&mut self.written, index) {
+        if let Some(written) = written_block(&mut self.written, index) {
             written.text.push_str(text);
         }
     }
 
-    pub(super) fn thinking(&mut self, index: u64, thinking: &str, out: &mut Frames) {
+    pub(super) fn thinking_delta(&mut self, index: u64, thinking: &str, out: &mut Frames) {
         self.write_delta(index, &ThinkingDelta { r#type: "thinking_delta", thinking }, false, out);
-        if let Some(written) = at(&mut self.written, index) {
+        if let Some(written) = written_block(&mut self.written, index) {
             written.thinking.push_str(thinking);
         }
     }
@@ -239,35 +239,35 @@ impl Turn {
     }
 
     /// Ends a block, now or once it is known whether it is the last.
-    pub(super) fn stop(&mut self, index: u64, last: Last, out: &mut Frames) {
-        if last == Last::Open || !self.held.is_empty() {
-            self.held.push((index, last));
+    pub(super) fn block_stop(&mut self, index: u64, last: Finality, out: &mut Frames) {
+        if last == Finality::Undecided || !self.undecided.is_empty() {
+            self.undecided.push((index, last));
         } else {
             self.write_stop(index, last, false, out);
         }
     }
 
     /// A block that carries everything in its start.
-    pub(super) fn whole<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
-        let index = self.start(block, out);
-        self.stop(index, Last::Silent, out);
+    pub(super) fn whole_block<T: Serialize>(&mut self, block: &T, out: &mut Frames) -> u64 {
+        let index = self.block_start(block, out);
+        self.block_stop(index, Finality::NotText, out);
         index
     }
 
     /// It is known now whether a tool call follows: what waited for that ends.
-    pub(super) fn release(&mut self, is_final: bool, out: &mut Frames) {
-        for (index, last) in std::mem::take(&mut self.held) {
+    pub(super) fn decide_final(&mut self, is_final: bool, out: &mut Frames) {
+        for (index, last) in std::mem::take(&mut self.undecided) {
             self.write_stop(index, last, is_final, out);
         }
     }
 
-    fn write_stop(&mut self, index: u64, last: Last, is_final: bool, out: &mut Frames) {
+    fn write_stop(&mut self, index: u64, last: Finality, is_final: bool, out: &mut Frames) {
         let is_final = match last {
-            Last::Silent => None,
-            Last::No => Some(false),
-            Last::Open => Some(is_final),
+            Finality::NotText => None,
+            Finality::NotFinal => Some(false),
+            Finality::Undecided => Some(is_final),
         };
-        self.ended.push((index, is_final));
+        self.stopped.push((index, is_final));
         self.push_stop("content_block_stop", index, is_final, false, out);
     }
 
@@ -284,9 +284,9 @@ impl Turn {
     }
 
     /// A block that another stands for now.
-    pub(super) fn replaced(&mut self, index: u64) {
-        if let Some(written) = at(&mut self.written, index) {
-            *written = Written { gone: true, ..Written::default() };
+    pub(super) fn mark_replaced(&mut self, index: u64) {
+        if let Some(written) = written_block(&mut self.written, index) {
+            *written = WrittenBlock { discarded: true, ..WrittenBlock::default() };
         }
     }
 
@@ -295,38 +295,38 @@ impl Turn {
     /// no other way to take something out of what a client shows.
     pub(super) fn discard(&mut self, indexes: &[u64], out: &mut Frames) {
         let gone: HashSet<u64> = indexes.iter().copied().collect();
-        self.held.retain(|(held, _)| !gone.contains(held));
+        self.undecided.retain(|(held, _)| !gone.contains(held));
         for &index in indexes {
-            self.replaced(index);
+            self.mark_replaced(index);
             self.push_stop("content_block_discard", index, None, false, out);
         }
-        let had_ended = self.ended.len();
-        self.ended.retain(|(index, _)| !gone.contains(index));
-        if self.ended.len() < had_ended && self.chances > 0 {
-            self.chances -= 1;
-            self.write_again(out);
+        let had_ended = self.stopped.len();
+        self.stopped.retain(|(index, _)| !gone.contains(index));
+        if self.stopped.len() < had_ended && self.rewrites_left > 0 {
+            self.rewrites_left -= 1;
+            self.rewrite_turn(out);
         }
     }
 
     /// Everything that counts once more, in the order in which it ended.
-    fn write_again(&self, out: &mut Frames) {
+    fn rewrite_turn(&self, out: &mut Frames) {
         self.write_message_start(true, out);
-        let ended: HashSet<u64> = self.ended.iter().map(|(index, _)| *index).collect();
-        for (index, is_final) in &self.ended {
-            self.write_block_again(*index, out);
+        let ended: HashSet<u64> = self.stopped.iter().map(|(index, _)| *index).collect();
+        for (index, is_final) in &self.stopped {
+            self.rewrite_block(*index, out);
             self.push_stop("content_block_stop", *index, *is_final, true, out);
         }
         for index in (0..self.written.len() as u64).filter(|index| !ended.contains(index)) {
-            self.write_block_again(index, out);
+            self.rewrite_block(index, out);
         }
     }
 
-    fn write_block_again(&self, index: u64, out: &mut Frames) {
+    fn rewrite_block(&self, index: u64, out: &mut Frames) {
         let place = usize::try_from(index).ok();
         let written = place.and_then(|place| self.written.get(place));
-        let Some(written) = written.filter(|written| !written.gone) else { return };
+        let Some(written) = written.filter(|written| !written.discarded) else { return };
         self.write_start(index, written.block.as_ref(), true, out);
-        let Written { text, thinking, deltas, .. } = written;
+        let WrittenBlock { text, thinking, deltas, .. } = written;
         if !text.is_empty() {
             self.write_delta(index, &TextDelta { r#type: "text_delta", text }, true, out);
         }
@@ -343,7 +343,7 @@ impl Turn {
         ApprovalKey { session_id: self.session_id.clone(), count }
     }
 
-    pub(super) fn add(&mut self, counts: TokenCounts) {
+    pub(super) fn add_usage(&mut self, counts: TokenCounts) {
         let usage = self.usage.get_or_insert_default();
         let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
         add(&mut usage.input_tokens, counts.input_tokens);
@@ -371,6 +371,6 @@ impl Turn {
     }
 }
 
-fn at(written: &mut [Written], index: u64) -> Option<&mut Written> {
+fn written_block(written: &mut [WrittenBlock], index: u64) -> Option<&mut WrittenBlock> {
     written.get_mut(usize::try_from(index).ok()?)
 }

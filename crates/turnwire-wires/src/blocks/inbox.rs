@@ -2,9 +2,9 @@
 
 use super::approval::Decision;
 use super::words::{data_block, input_text};
-use super::{EXTERNAL, FILES, WRAPPED};
+use super::{EXTERNAL_EXECUTION, FILE_PROCESSING, WRAPPED_BLOCK};
 use crate::provider::other_block;
-use crate::stream::Sink;
+use crate::stream::EventSink;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::block::DataKind;
 use turnwire_core::event::{
@@ -20,65 +20,65 @@ use turnwire_core::{
 };
 
 /// What a turn has open, and whose it is.
-pub(super) struct Inbox {
-    owners: Owners,
-    open: HashMap<u64, Open>,
+pub(super) struct BlockDecoder {
+    owners: ReplyOwners,
+    open: HashMap<u64, OpenBlock>,
     /// A text block that may yet turn out to tell how the turn ends.
-    unsure: Option<u64>,
+    undecided_text: Option<u64>,
     /// Every block by its index, in case it is taken back.
-    ids: HashMap<u64, (Owner, String)>,
+    ids: HashMap<u64, (OwnerIndex, String)>,
     /// Calls without a result: their place and their name.
     calls: HashMap<String, (u64, String)>,
     /// The calls of the last question, in its order.
-    asked: Vec<String>,
+    asked_calls: Vec<String>,
 }
 
 /// The turn's own reply, or one of its sub-agents'.
-type Owner = Option<usize>;
+type OwnerIndex = Option<usize>;
 
-struct Owners {
+struct ReplyOwners {
     reply_id: String,
-    subs: Vec<Sub>,
+    subs: Vec<SubagentReply>,
     /// By name and call.
-    places: HashMap<(String, String), usize>,
+    positions: HashMap<(String, String), usize>,
 }
 
-struct Sub {
+struct SubagentReply {
     reply_id: String,
     agent: SubAgent,
 }
 
-enum Open {
+enum OpenBlock {
     Text {
-        owner: Owner,
+        owner: OwnerIndex,
         id: String,
         begun: bool,
         initial: String,
     },
     /// A text that stands for another of the same id.
-    Instead {
-        owner: Owner,
+    Replacement {
+        owner: OwnerIndex,
         id: String,
         text: String,
     },
     Thinking {
-        owner: Owner,
+        owner: OwnerIndex,
         id: String,
         initial: String,
     },
     Approval {
-        owner: Owner,
+        owner: OwnerIndex,
         key: Option<Json>,
     },
     Files,
 }
 
-impl Owners {
-    fn put<'e>(&'e self, owner: Owner, kind: impl Into<EventKind<'e>>, out: &mut Sink<'_>) {
+impl ReplyOwners {
+    fn emit<'e>(&'e self, owner: OwnerIndex, kind: impl Into<EventKind<'e>>, out: &mut EventSink<'_>) {
         out(self.event(owner, kind));
     }
 
-    fn event<'e>(&'e self, owner: Owner, kind: impl Into<EventKind<'e>>) -> Event<'e> {
+    fn event<'e>(&'e self, owner: OwnerIndex, kind: impl Into<EventKind<'e>>) -> Event<'e> {
         match owner.and_then(|at| self.subs.get(at)) {
             Some(sub) => {
                 let mut event = Event::new(sub.reply_id.as_str(), kind);
@@ -90,14 +90,14 @@ impl Owners {
     }
 
     /// Whose a block is. A sub-agent's reply begins with its first block.
-    fn of(&mut self, fields: &Fields, out: &mut Sink<'_>) -> Owner {
-        let said = |key| word(fields, key).filter(|word| !word.is_empty());
+    fn find_or_add_owner(&mut self, fields: &Fields, out: &mut EventSink<'_>) -> OwnerIndex {
+        let said = |key| string_field(fields, key).filter(|word| !word.is_empty());
         let (name, parent) = (said("subagent"), said("parent_tool_use_id"));
         if name.is_none() && parent.is_none() {
             return None;
         }
         let key = (name.clone().unwrap_or_default(), parent.clone().unwrap_or_default());
-        if let Some(at) = self.places.get(&key) {
+        if let Some(at) = self.positions.get(&key) {
             return Some(*at);
         }
         let known = self.subs.iter().any(|sub| sub.agent.parent_tool_call_id == parent);
@@ -109,24 +109,24 @@ impl Owners {
         };
         let agent_path = (!name.is_empty()).then(|| format!("main/{name}"));
         let agent = SubAgent { agent_path, parent_tool_call_id: parent };
-        self.subs.push(Sub { reply_id, agent });
-        self.places.insert(key, at);
+        self.subs.push(SubagentReply { reply_id, agent });
+        self.positions.insert(key, at);
         let start = ReplyStart { session_id: String::new(), name, role: Role::Assistant };
-        self.put(Some(at), start, out);
+        self.emit(Some(at), start, out);
         Some(at)
     }
 }
 
-impl Inbox {
+impl BlockDecoder {
     pub(super) fn new(reply_id: &str) -> Self {
         let reply_id = reply_id.to_owned();
         Self {
-            owners: Owners { reply_id, subs: Vec::new(), places: HashMap::new() },
+            owners: ReplyOwners { reply_id, subs: Vec::new(), positions: HashMap::new() },
             open: HashMap::new(),
-            unsure: None,
+            undecided_text: None,
             ids: HashMap::new(),
             calls: HashMap::new(),
-            asked: Vec::new(),
+            asked_calls: Vec::new(),
         }
     }
 
@@ -135,21 +135,21 @@ impl Inbox {
     }
 
     /// More of a text.
-    pub(super) fn text(&mut self, index: u64, text: &str, out: &mut Sink<'_>) -> bool {
-        let Self { owners, open, unsure, .. } = self;
+    pub(super) fn text_delta(&mut self, index: u64, text: &str, out: &mut EventSink<'_>) -> bool {
+        let Self { owners, open, undecided_text: unsure, .. } = self;
         match open.get_mut(&index) {
-            Some(Open::Text { owner, id, begun, initial }) => {
+            Some(OpenBlock::Text { owner, id, begun, initial }) => {
                 if !*begun {
                     *begun = true;
                     *unsure = None;
                     initial.clear();
-                    owners.put(*owner, TextBlockStart { block_id: id.as_str().into() }, out);
+                    owners.emit(*owner, TextBlockStart { block_id: id.as_str().into() }, out);
                 }
                 let (block_id, delta) = (id.as_str().into(), text.into());
-                owners.put(*owner, TextBlockDelta { block_id, delta }, out);
+                owners.emit(*owner, TextBlockDelta { block_id, delta }, out);
                 true
             }
-            Some(Open::Instead { text: whole, .. }) => {
+            Some(OpenBlock::Replacement { text: whole, .. }) => {
                 whole.push_str(text);
                 true
             }
@@ -158,25 +158,25 @@ impl Inbox {
     }
 
     /// More of a thinking block.
-    pub(super) fn thinking(&mut self, index: u64, text: &str, out: &mut Sink<'_>) -> bool {
-        let Some(Open::Thinking { owner, id, initial }) = self.open.get_mut(&index) else {
+    pub(super) fn thinking_delta(&mut self, index: u64, text: &str, out: &mut EventSink<'_>) -> bool {
+        let Some(OpenBlock::Thinking { owner, id, initial }) = self.open.get_mut(&index) else {
             return false;
         };
         initial.clear();
         let (block_id, delta) = (id.as_str().into(), text.into());
-        self.owners.put(*owner, ThinkingBlockDelta { block_id, delta }, out);
+        self.owners.emit(*owner, ThinkingBlockDelta { block_id, delta }, out);
         true
     }
 
     /// A delta of a block that is neither text nor thinking.
-    pub(super) fn delta(&mut self, index: u64, delta: &Fields, out: &mut Sink<'_>) -> bool {
+    pub(super) fn other_delta(&mut self, index: u64, delta: &Fields, out: &mut EventSink<'_>) -> bool {
         match self.open.get(&index) {
-            Some(Open::Approval { owner, key }) => {
+            Some(OpenBlock::Approval { owner, key }) => {
                 let (owner, key) = (*owner, key.clone());
-                self.ask(owner, key, delta, out)
+                self.approval_request(owner, key, delta, out)
             }
-            Some(Open::Files) => {
-                self.files(delta, out);
+            Some(OpenBlock::Files) => {
+                self.file_processing(delta, out);
                 true
             }
             _ => false,
@@ -184,145 +184,145 @@ impl Inbox {
     }
 
     /// A block begins; many are whole with that.
-    pub(super) fn start(&mut self, index: u64, block: &Fields, out: &mut Sink<'_>) {
-        self.begin(out);
-        let owner = self.owners.of(block, out);
-        let given = word(block, "id").or_else(|| word(block, "tool_use_id"));
+    pub(super) fn block_start(&mut self, index: u64, block: &Fields, out: &mut EventSink<'_>) {
+        self.begin_undecided_text(out);
+        let owner = self.owners.find_or_add_owner(block, out);
+        let given = string_field(block, "id").or_else(|| string_field(block, "tool_use_id"));
         let id = given.filter(|id| !id.is_empty());
         let id = id.unwrap_or_else(|| format!("{}-{index}", self.owners.reply_id));
-        let initial = |key: &str| word(block, key).unwrap_or_default();
-        let kind = word(block, "type").unwrap_or_default();
+        let initial = |key: &str| string_field(block, key).unwrap_or_default();
+        let kind = string_field(block, "type").unwrap_or_default();
         self.ids.insert(index, (owner, id.clone()));
         match kind.as_str() {
             "text" => {
                 let old = block.get::<u64>("replaces").ok().flatten();
                 let old = old.and_then(|old| self.open.remove(&old));
-                let open = if let Some(Open::Text { owner, id, .. }) = old {
-                    Open::Instead { owner, id, text: String::new() }
+                let open = if let Some(OpenBlock::Text { owner, id, .. }) = old {
+                    OpenBlock::Replacement { owner, id, text: String::new() }
                 } else {
-                    self.unsure = Some(index);
-                    Open::Text { owner, id, begun: false, initial: initial("text") }
+                    self.undecided_text = Some(index);
+                    OpenBlock::Text { owner, id, begun: false, initial: initial("text") }
                 };
                 self.open.insert(index, open);
             }
             "thinking" => {
                 let block_id = id.as_str().into();
-                self.owners.put(owner, ThinkingBlockStart { block_id }, out);
+                self.owners.emit(owner, ThinkingBlockStart { block_id }, out);
                 let initial = initial("thinking");
-                self.open.insert(index, Open::Thinking { owner, id, initial });
+                self.open.insert(index, OpenBlock::Thinking { owner, id, initial });
             }
-            "tool_use" => self.call(owner, index, &id, block, out),
-            "tool_result" => self.result(owner, &id, block, out),
+            "tool_use" => self.tool_use(owner, index, &id, block, out),
+            "tool_result" => self.tool_result(owner, &id, block, out),
             "approval_request" => {
                 let key = block.raw("approval_key").cloned();
                 // Some put the question into the start.
-                if !self.ask(owner, key.clone(), block, out) {
-                    self.open.insert(index, Open::Approval { owner, key });
+                if !self.approval_request(owner, key.clone(), block, out) {
+                    self.open.insert(index, OpenBlock::Approval { owner, key });
                 }
             }
-            "approval_result" => self.answer(owner, block, out),
+            "approval_result" => self.approval_result(owner, block, out),
             "attachment" => self.attachment(owner, &id, block, out),
             "hint" => {
                 let hint = block.get::<Payload>("hint").ok().flatten().unwrap_or_default();
-                let hint = Hint { block_id: id, source: word(block, "source"), hint };
-                self.owners.put(owner, hint, out);
+                let hint = Hint { block_id: id, source: string_field(block, "source"), hint };
+                self.owners.emit(owner, hint, out);
             }
-            FILES => {
-                self.open.insert(index, Open::Files);
-                self.files(block, out);
+            FILE_PROCESSING => {
+                self.open.insert(index, OpenBlock::Files);
+                self.file_processing(block, out);
             }
-            EXTERNAL => {
+            EXTERNAL_EXECUTION => {
                 let listed = block.get::<Vec<Fields>>("tool_calls").ok().flatten();
-                let tool_calls = self.listed(listed.unwrap_or_default(), &[]);
-                self.owners.put(owner, RequireExternalExecution { tool_calls }, out);
+                let tool_calls = self.read_calls(listed.unwrap_or_default(), &[]);
+                self.owners.emit(owner, RequireExternalExecution { tool_calls }, out);
             }
-            WRAPPED if block.raw("block").is_some() => {
+            WRAPPED_BLOCK if block.raw("block").is_some() => {
                 let inner = block.get::<Fields>("block").ok().flatten().unwrap_or_default();
                 let block = Box::new(other_block(inner));
-                self.owners.put(owner, Block { block }, out);
+                self.owners.emit(owner, Block { block }, out);
             }
             _ => {
                 let mut other = block.clone();
                 other.remove("subagent");
                 other.remove("parent_tool_use_id");
                 let block = Box::new(other_block(other));
-                self.owners.put(owner, Block { block }, out);
+                self.owners.emit(owner, Block { block }, out);
             }
         }
     }
 
     /// A text of which nothing has come is one after all.
-    fn begin(&mut self, out: &mut Sink<'_>) {
-        let Some(index) = self.unsure.take() else { return };
-        if let Some(Open::Text { owner, id, begun, .. }) = self.open.get_mut(&index) {
+    fn begin_undecided_text(&mut self, out: &mut EventSink<'_>) {
+        let Some(index) = self.undecided_text.take() else { return };
+        if let Some(OpenBlock::Text { owner, id, begun, .. }) = self.open.get_mut(&index) {
             *begun = true;
-            self.owners.put(*owner, TextBlockStart { block_id: id.as_str().into() }, out);
+            self.owners.emit(*owner, TextBlockStart { block_id: id.as_str().into() }, out);
         }
     }
 
-    pub(super) fn stop(&mut self, index: u64, out: &mut Sink<'_>) {
-        if self.unsure == Some(index) {
-            self.begin(out);
+    pub(super) fn block_stop(&mut self, index: u64, out: &mut EventSink<'_>) {
+        if self.undecided_text == Some(index) {
+            self.begin_undecided_text(out);
         }
         let Some(open) = self.open.remove(&index) else { return };
-        self.end(open, out);
+        self.end_block(open, out);
     }
 
-    fn end(&self, open: Open, out: &mut Sink<'_>) {
+    fn end_block(&self, open: OpenBlock, out: &mut EventSink<'_>) {
         let extra = Fields::default();
         match open {
-            Open::Text { owner, id, initial, .. } => {
+            OpenBlock::Text { owner, id, initial, .. } => {
                 if !initial.is_empty() {
                     let (block_id, delta) = (id.as_str().into(), initial.into());
-                    self.owners.put(owner, TextBlockDelta { block_id, delta }, out);
+                    self.owners.emit(owner, TextBlockDelta { block_id, delta }, out);
                 }
-                self.owners.put(
+                self.owners.emit(
                     owner,
                     TextBlockEnd { block_id: id.into(), text: None, extra },
                     out,
                 );
             }
-            Open::Instead { owner, id, text } => {
+            OpenBlock::Replacement { owner, id, text } => {
                 let text = Some(text.into());
-                self.owners.put(owner, TextBlockEnd { block_id: id.into(), text, extra }, out);
+                self.owners.emit(owner, TextBlockEnd { block_id: id.into(), text, extra }, out);
             }
-            Open::Thinking { owner, id, initial } => {
+            OpenBlock::Thinking { owner, id, initial } => {
                 if !initial.is_empty() {
                     let (block_id, delta) = (id.as_str().into(), initial.into());
-                    self.owners.put(owner, ThinkingBlockDelta { block_id, delta }, out);
+                    self.owners.emit(owner, ThinkingBlockDelta { block_id, delta }, out);
                 }
-                self.owners.put(owner, ThinkingBlockEnd { block_id: id.into(), extra }, out);
+                self.owners.emit(owner, ThinkingBlockEnd { block_id: id.into(), extra }, out);
             }
-            Open::Approval { .. } | Open::Files => {}
+            OpenBlock::Approval { .. } | OpenBlock::Files => {}
         }
     }
 
     /// The block tells how the turn ends. If it looked like a text until now, it stays one.
-    pub(super) fn terminal(&mut self, index: u64, out: &mut Sink<'_>) {
-        if self.unsure == Some(index) {
-            self.unsure = None;
+    pub(super) fn terminal(&mut self, index: u64, out: &mut EventSink<'_>) {
+        if self.undecided_text == Some(index) {
+            self.undecided_text = None;
             self.open.remove(&index);
         } else if let Some(open) = self.open.remove(&index) {
-            self.end(open, out);
+            self.end_block(open, out);
         }
     }
 
-    pub(super) fn discard(&mut self, index: u64, out: &mut Sink<'_>) {
-        self.begin(out);
+    pub(super) fn discard(&mut self, index: u64, out: &mut EventSink<'_>) {
+        self.begin_undecided_text(out);
         self.open.remove(&index);
         if let Some((owner, id)) = self.ids.remove(&index) {
             let end = ModelCallEnd { discard: vec![id], ..ModelCallEnd::default() };
-            self.owners.put(owner, end, out);
+            self.owners.emit(owner, end, out);
         }
     }
 
     /// Closes what is open, and the replies of the sub-agents.
-    pub(super) fn close(&mut self, reason: &FinishedReason, at: &str, out: &mut Sink<'_>) {
-        self.begin(out);
-        let mut open: Vec<(u64, Open)> = self.open.drain().collect();
+    pub(super) fn close(&mut self, reason: &FinishedReason, at: &str, out: &mut EventSink<'_>) {
+        self.begin_undecided_text(out);
+        let mut open: Vec<(u64, OpenBlock)> = self.open.drain().collect();
         open.sort_by_key(|(index, _)| *index);
         for (_, open) in open {
-            self.end(open, out);
+            self.end_block(open, out);
         }
         for sub in 0..self.owners.subs.len() {
             let end = ReplyEnd { finished_reason: reason.clone(), ..ReplyEnd::default() };
@@ -332,36 +332,36 @@ impl Inbox {
         }
     }
 
-    fn call(&mut self, owner: Owner, index: u64, id: &str, block: &Fields, out: &mut Sink<'_>) {
-        let name = word(block, "name").unwrap_or_default();
+    fn tool_use(&mut self, owner: OwnerIndex, index: u64, id: &str, block: &Fields, out: &mut EventSink<'_>) {
+        let name = string_field(block, "name").unwrap_or_default();
         self.calls.insert(id.to_owned(), (index, name.clone()));
         let tool_call_id = || id.to_owned().into();
-        let (extra, tool_call_name) = (title(block, &name), name.into());
+        let (extra, tool_call_name) = (title_metadata(block, &name), name.into());
         let owners = &self.owners;
-        owners.put(owner, ToolCallStart { tool_call_id: tool_call_id(), tool_call_name }, out);
+        owners.emit(owner, ToolCallStart { tool_call_id: tool_call_id(), tool_call_name }, out);
         if let Some(input) = block.raw("input").filter(|input| !input.is_null()) {
             let delta = input_text(input).into();
-            owners.put(owner, ToolCallDelta { tool_call_id: tool_call_id(), delta }, out);
+            owners.emit(owner, ToolCallDelta { tool_call_id: tool_call_id(), delta }, out);
         }
-        owners.put(owner, ToolCallEnd { tool_call_id: tool_call_id(), extra }, out);
+        owners.emit(owner, ToolCallEnd { tool_call_id: tool_call_id(), extra }, out);
     }
 
-    fn result(&mut self, owner: Owner, id: &str, block: &Fields, out: &mut Sink<'_>) {
-        let id = word(block, "tool_use_id").unwrap_or_else(|| id.to_owned());
+    fn tool_result(&mut self, owner: OwnerIndex, id: &str, block: &Fields, out: &mut EventSink<'_>) {
+        let id = string_field(block, "tool_use_id").unwrap_or_else(|| id.to_owned());
         self.calls.remove(&id);
         let tool_call_id = || id.clone().into();
-        let tool_call_name = word(block, "name").unwrap_or_default().into();
+        let tool_call_name = string_field(block, "name").unwrap_or_default().into();
         let owners = &self.owners;
-        owners.put(owner, ToolResultStart { tool_call_id: tool_call_id(), tool_call_name }, out);
+        owners.emit(owner, ToolResultStart { tool_call_id: tool_call_id(), tool_call_name }, out);
         let text = match block.raw("content") {
             Some(json) if !json.is_null() => json.parse_as().unwrap_or_else(|_| json.text().to_owned()),
             _ => String::new(),
         };
         if !text.is_empty() {
             let delta = ToolResultTextDelta { tool_call_id: tool_call_id(), delta: text.into() };
-            owners.put(owner, delta, out);
+            owners.emit(owner, delta, out);
         }
-        let status = word(block, "status").unwrap_or_else(|| "success".to_owned());
+        let status = string_field(block, "status").unwrap_or_else(|| "success".to_owned());
         let state = ToolResultState::from(status.as_str());
         let mut end = owners.event(owner, ToolResultEnd { tool_call_id: tool_call_id(), state });
         if let Some(artifact) = block.raw("artifact").filter(|artifact| !artifact.is_null()) {
@@ -370,11 +370,11 @@ impl Inbox {
         out(end);
     }
 
-    fn ask(&mut self, owner: Owner, key: Option<Json>, from: &Fields, out: &mut Sink<'_>) -> bool {
+    fn approval_request(&mut self, owner: OwnerIndex, key: Option<Json>, from: &Fields, out: &mut EventSink<'_>) -> bool {
         let Ok(Some(actions)) = from.get::<Vec<Fields>>("action_requests") else { return false };
         let configs = from.get::<Vec<Fields>>("review_configs").ok().flatten().unwrap_or_default();
-        let tool_calls = self.listed(actions, &configs);
-        self.asked = tool_calls.iter().map(|call| call.id.clone()).collect();
+        let tool_calls = self.read_calls(actions, &configs);
+        self.asked_calls = tool_calls.iter().map(|call| call.id.clone()).collect();
         let mut event = self.owners.event(owner, RequireUserConfirm { tool_calls });
         if let Some(key) = key {
             event.metadata.insert("approval_key", key);
@@ -387,12 +387,12 @@ impl Inbox {
     }
 
     /// The calls that a block lists. One without an id is the first of that name that waits.
-    fn listed(&self, actions: Vec<Fields>, configs: &[Fields]) -> Vec<ToolCall> {
+    fn read_calls(&self, actions: Vec<Fields>, configs: &[Fields]) -> Vec<ToolCall> {
         let mut taken: HashSet<String> = HashSet::new();
         let mut calls = Vec::new();
         for (at, action) in actions.into_iter().enumerate() {
-            let name = word(&action, "name").unwrap_or_default();
-            let id = word(&action, "tool_use_id").or_else(|| {
+            let name = string_field(&action, "name").unwrap_or_default();
+            let id = string_field(&action, "tool_use_id").or_else(|| {
                 let waiting = self
                     .calls
                     .iter()
@@ -410,19 +410,19 @@ impl Inbox {
         calls
     }
 
-    fn answer(&mut self, owner: Owner, block: &Fields, out: &mut Sink<'_>) {
+    fn approval_result(&mut self, owner: OwnerIndex, block: &Fields, out: &mut EventSink<'_>) {
         let decisions = block.get::<Vec<Json>>("decisions").ok().flatten().unwrap_or_default();
         let results = decisions.iter().enumerate().filter_map(|(at, json)| {
-            let decision = Decision::read(json).ok()?;
-            let id = decision.tool_use_id.as_ref().or_else(|| self.asked.get(at))?;
+            let decision = Decision::from_json(json).ok()?;
+            let id = decision.tool_use_id.as_ref().or_else(|| self.asked_calls.get(at))?;
             let name = self.calls.get(id).map_or("", |(_, name)| name);
             Some(decision.to_result(id, name))
         });
         let confirm_results = results.collect();
-        self.owners.put(owner, UserConfirmResult { confirm_results }, out);
+        self.owners.emit(owner, UserConfirmResult { confirm_results }, out);
     }
 
-    fn attachment(&self, owner: Owner, id: &str, block: &Fields, out: &mut Sink<'_>) {
+    fn attachment(&self, owner: OwnerIndex, id: &str, block: &Fields, out: &mut EventSink<'_>) {
         let mut data = data_block(block);
         id.clone_into(&mut data.id);
         let chunk = match (&data.source, data.kind) {
@@ -430,7 +430,7 @@ impl Inbox {
             (Source::Url(source), DataKind::Data) => Chunk::Url(source.url.as_str().into()),
             _ => {
                 let block = Box::new(ContentBlock::Data(data));
-                return self.owners.put(owner, Block { block }, out);
+                return self.owners.emit(owner, Block { block }, out);
             }
         };
         let media_type = || data.media_type().map(str::to_owned);
@@ -439,27 +439,27 @@ impl Inbox {
         let delta = DataBlockDelta { block_id: block_id(), media_type: media_type(), chunk };
         let end = DataBlockEnd { block_id: block_id(), extra: Fields::default() };
         for kind in [EventKind::from(start), delta.into(), end.into()] {
-            self.owners.put(owner, kind, out);
+            self.owners.emit(owner, kind, out);
         }
     }
 
-    fn files(&self, from: &Fields, out: &mut Sink<'_>) {
+    fn file_processing(&self, from: &Fields, out: &mut EventSink<'_>) {
         let keys = ["status", "files", "message"];
         let kept = keys
             .into_iter()
             .filter_map(|key| Some((key, from.raw(key).filter(|json| !json.is_null())?.clone())));
         let value = Json::from_value(&kept.collect::<Fields>()).map(CustomValue).unwrap_or_default();
-        self.owners.put(None, Custom { name: FILES.to_owned(), value }, out);
+        self.owners.emit(None, Custom { name: FILE_PROCESSING.to_owned(), value }, out);
     }
 }
 
 /// A friendly name that is more than the tool's name.
-fn title(block: &Fields, name: &str) -> Fields {
+fn title_metadata(block: &Fields, name: &str) -> Fields {
     let title =
-        word(block, "tool_content_message").filter(|title| title != name && !title.is_empty());
+        string_field(block, "tool_content_message").filter(|title| title != name && !title.is_empty());
     title.map(|title| ("title", title)).into_iter().collect()
 }
 
-fn word(fields: &Fields, key: &str) -> Option<String> {
+fn string_field(fields: &Fields, key: &str) -> Option<String> {
     fields.get::<String>(key).ok().flatten()
 }

@@ -5,10 +5,10 @@
 //! as a whole stands in its first entry.
 
 use super::words::{
-    USER_STOPPED, attachment, code, data_block, error_type, finished_reason, input_object,
-    input_text, iso, mode_of, ms_of, seconds, status, stop_reason, unix_ms,
+    USER_STOPPED, attachment, error_code, data_block, error_type, finished_reason, input_object,
+    input_text, to_timestamp, parse_mode, to_ms, to_seconds, result_status, stop_reason, unix_ms,
 };
-use super::{RESERVED, WRAPPED};
+use super::{RESERVED_BLOCK_TYPES, WRAPPED_BLOCK};
 use crate::provider::other_block;
 use crate::stream::DisplayMode;
 use turnwire_core::{
@@ -17,11 +17,11 @@ use turnwire_core::{
     ToolResult, ToolResultState, Usage,
 };
 
-const STOPPED: &str = "terminal_user_stopped";
-const FAILED: &str = "terminal_error";
+const TERMINAL_USER_STOPPED: &str = "terminal_user_stopped";
+const TERMINAL_ERROR: &str = "terminal_error";
 
 /// Writes messages. Those of the system are left out: a client never sees them.
-pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
+pub(super) fn encode_messages(messages: &[Msg]) -> Vec<Json> {
     HistoryEncoder::default().encode(messages)
 }
 
@@ -42,21 +42,21 @@ impl HistoryEncoder {
                 Role::System => {}
                 Role::User => {
                     let word = msg.metadata().get::<String>("display_mode").ok().flatten();
-                    self.mode = word.and_then(|word| mode_of(&word)).unwrap_or_default();
-                    let mut entry = head(msg);
-                    let blocks = msg.content().iter().filter_map(|block| written(block, None));
-                    put_list(&mut entry, "content", &blocks.collect::<Vec<_>>());
+                    self.mode = word.and_then(|word| parse_mode(&word)).unwrap_or_default();
+                    let mut entry = entry_head(msg);
+                    let blocks = msg.content().iter().filter_map(|block| write_block(block, None));
+                    insert_list(&mut entry, "content", &blocks.collect::<Vec<_>>());
                     entries.push(entry);
                 }
-                Role::Assistant => reply(msg, self.mode, &mut entries),
+                Role::Assistant => write_reply(msg, self.mode, &mut entries),
                 Role::Tool => {
                     let from = entries.len();
                     entries.extend(msg.content().iter().map(|block| tool_entry(msg.id(), block)));
                     if entries.len() == from {
-                        entries.push(again("tool", msg.id()));
+                        entries.push(continued_entry("tool", msg.id()));
                     }
                     if let Some(first) = entries.get_mut(from) {
-                        first.extend(&head(msg));
+                        first.extend(&entry_head(msg));
                     }
                 }
             }
@@ -78,25 +78,25 @@ impl HistoryEncoder {
 }
 
 /// What an entry says about its whole message.
-fn head(msg: &Msg) -> Fields {
-    let mut head = again(msg.role().as_str(), msg.id());
+fn entry_head(msg: &Msg) -> Fields {
+    let mut head = continued_entry(msg.role().as_str(), msg.id());
     if !msg.name().is_empty() {
         head.insert("sender", msg.name());
     }
     if let Some(ms) = unix_ms(msg.created_at()) {
-        head.insert("timestamp", seconds(Some(ms)));
+        head.insert("timestamp", to_seconds(Some(ms)));
     }
     if let Some(reason) = msg.finished_reason() {
         head.insert("stop_reason", stop_reason(reason));
     }
-    put(&mut head, "error", msg.error());
-    put(&mut head, "usage", msg.usage());
-    put(&mut head, "structured_output", msg.structured_output());
-    put(&mut head, "metadata", Some(msg.metadata()).filter(|metadata| !metadata.is_empty()));
+    insert_some(&mut head, "error", msg.error());
+    insert_some(&mut head, "usage", msg.usage());
+    insert_some(&mut head, "structured_output", msg.structured_output());
+    insert_some(&mut head, "metadata", Some(msg.metadata()).filter(|metadata| !metadata.is_empty()));
     head
 }
 
-fn again(role: &str, id: &str) -> Fields {
+fn continued_entry(role: &str, id: &str) -> Fields {
     let mut entry = Fields::default();
     entry.insert("role", role);
     if !id.is_empty() {
@@ -105,19 +105,19 @@ fn again(role: &str, id: &str) -> Fields {
     entry
 }
 
-fn put<T: serde::Serialize>(fields: &mut Fields, key: &str, value: Option<&T>) {
+fn insert_some<T: serde::Serialize>(fields: &mut Fields, key: &str, value: Option<&T>) {
     if let Some(json) = value.and_then(|value| Json::from_value(value).ok()) {
         fields.insert(key, json);
     }
 }
 
-fn put_list(fields: &mut Fields, key: &str, list: &[Fields]) {
-    put(fields, key, Some(&list));
+fn insert_list(fields: &mut Fields, key: &str, list: &[Fields]) {
+    insert_some(fields, key, Some(&list));
 }
 
 /// The entries of a reply.
-fn reply(msg: &Msg, mode: DisplayMode, entries: &mut Vec<Fields>) {
-    let mut open = Entry { fields: head(msg), ..Entry::default() };
+fn write_reply(msg: &Msg, mode: DisplayMode, entries: &mut Vec<Fields>) {
+    let mut open = OpenEntry { fields: entry_head(msg), ..OpenEntry::default() };
     let last_call =
         msg.content().iter().rposition(|block| matches!(block, ContentBlock::ToolCall(_)));
     let cut =
@@ -133,24 +133,24 @@ fn reply(msg: &Msg, mode: DisplayMode, entries: &mut Vec<Fields>) {
             continue;
         }
         let is_final = !cut && last_call.is_none_or(|call| call < at);
-        open.content.extend(written(block, Some(is_final)));
+        open.content.extend(write_block(block, Some(is_final)));
         if let ContentBlock::ToolCall(call) = block {
-            open.calls.push(listed(call));
+            open.calls.push(call_entry(call));
         }
     }
-    open.content.extend(terminals(msg));
+    open.content.extend(terminal_blocks(msg));
     entries.extend(open.take(msg.id()));
 }
 
 /// An entry of an assistant's that is being filled.
 #[derive(Default)]
-struct Entry {
+struct OpenEntry {
     fields: Fields,
     content: Vec<Fields>,
     calls: Vec<Fields>,
 }
 
-impl Entry {
+impl OpenEntry {
     /// The entry, and an empty one in its place. Only the first may be empty: it has the head.
     fn take(&mut self, id: &str) -> Option<Fields> {
         let entry = std::mem::take(self);
@@ -158,47 +158,47 @@ impl Entry {
         if entry.content.is_empty() && !is_first {
             return None;
         }
-        let mut fields = if is_first { entry.fields } else { again("assistant", id) };
-        put_list(&mut fields, "content", &entry.content);
+        let mut fields = if is_first { entry.fields } else { continued_entry("assistant", id) };
+        insert_list(&mut fields, "content", &entry.content);
         if !entry.calls.is_empty() {
-            put_list(&mut fields, "tool_calls", &entry.calls);
+            insert_list(&mut fields, "tool_calls", &entry.calls);
         }
         Some(fields)
     }
 }
 
 /// The blocks that tell a person how a reply ended.
-fn terminals(msg: &Msg) -> impl Iterator<Item = Fields> {
+fn terminal_blocks(msg: &Msg) -> impl Iterator<Item = Fields> {
     let stopped = (msg.finished_reason() == Some(&FinishedReason::Interrupted))
-        .then(|| Fields::from_iter([("type", STOPPED), ("text", USER_STOPPED)]));
+        .then(|| Fields::from_iter([("type", TERMINAL_USER_STOPPED), ("text", USER_STOPPED)]));
     let failed = msg.error().map(|error| {
-        let mut fields = Fields::from_iter([("type", FAILED), ("text", error.message.as_str())]);
+        let mut fields = Fields::from_iter([("type", TERMINAL_ERROR), ("text", error.message.as_str())]);
         let mut extras = Fields::default();
         extras.insert("block_subtype", "error");
-        extras.insert("code", code(&error.r#type));
-        put(&mut fields, "extras", Some(&extras));
+        extras.insert("code", error_code(&error.r#type));
+        insert_some(&mut fields, "extras", Some(&extras));
         fields
     });
     stopped.into_iter().chain(failed)
 }
 
 /// A call in the list beside the blocks.
-fn listed(call: &ToolCall) -> Fields {
+fn call_entry(call: &ToolCall) -> Fields {
     let mut fields = Fields::default();
     fields.insert("id", call.id.as_str());
     fields.insert("name", call.name.as_str());
-    fields.insert("tool_content_message", title(call));
+    fields.insert("tool_content_message", call_title(call));
     fields.insert("args", input_object(&call.input));
     fields
 }
 
-fn title(call: &ToolCall) -> String {
+fn call_title(call: &ToolCall) -> String {
     let title = call.rest.get::<String>("title").ok().flatten();
     title.filter(|title| !title.is_empty()).unwrap_or_else(|| call.name.clone())
 }
 
 /// A block as it stands in an entry.
-fn written(block: &ContentBlock, is_final: Option<bool>) -> Option<Fields> {
+fn write_block(block: &ContentBlock, is_final: Option<bool>) -> Option<Fields> {
     let mut fields = Fields::default();
     let mut typed = |word: &str, id: &str| {
         fields.insert("type", word);
@@ -221,27 +221,27 @@ fn written(block: &ContentBlock, is_final: Option<bool>) -> Option<Fields> {
         ContentBlock::Data(block) => return Some(attachment(block)),
         ContentBlock::Hint(block) => {
             typed("hint", &block.id);
-            put(&mut fields, "hint", Some(&block.hint));
+            insert_some(&mut fields, "hint", Some(&block.hint));
             fields.insert("source", block.source.clone());
         }
         ContentBlock::ToolCall(call) => {
             typed("tool_use", &call.id);
             fields.insert("name", call.name.as_str());
             fields.insert("tool_use_id", call.id.as_str());
-            fields.insert("tool_content_message", title(call));
+            fields.insert("tool_content_message", call_title(call));
             fields.insert("input", input_object(&call.input));
             fields.insert("state", call.state.as_str());
             if !call.suggested_rules.is_empty() {
-                put(&mut fields, "suggested_rules", Some(&call.suggested_rules));
+                insert_some(&mut fields, "suggested_rules", Some(&call.suggested_rules));
             }
         }
         ContentBlock::Other(other) => {
             let word = other.get::<String>("type").ok().flatten().unwrap_or_default();
-            if !RESERVED.contains(&word.as_str()) {
+            if !RESERVED_BLOCK_TYPES.contains(&word.as_str()) {
                 return Some(other.clone());
             }
-            fields.insert("type", WRAPPED);
-            put(&mut fields, "block", Some(other));
+            fields.insert("type", WRAPPED_BLOCK);
+            insert_some(&mut fields, "block", Some(other));
         }
         // A result is an entry of its own.
         _ => return None,
@@ -251,27 +251,27 @@ fn written(block: &ContentBlock, is_final: Option<bool>) -> Option<Fields> {
 
 /// A result as an entry. What else a message of results may hold stands in a list.
 fn tool_entry(id: &str, block: &ContentBlock) -> Fields {
-    let mut entry = again("tool", id);
+    let mut entry = continued_entry("tool", id);
     if let ContentBlock::ToolResult(result) = block {
         entry.insert("tool_use_id", result.id.as_str());
         entry.insert("name", result.name.as_str());
-        entry.insert("status", status(&result.state));
+        entry.insert("status", result_status(&result.state));
         entry.insert("content", result.output.text(""));
         let none = || Json::from(serde_json::Value::Null);
         entry.insert("artifact", result.metadata.raw("artifact").cloned().unwrap_or_else(none));
     } else {
-        put_list(&mut entry, "content", written(block, None).as_slice());
+        insert_list(&mut entry, "content", write_block(block, None).as_slice());
     }
     entry
 }
 
 /// Reads entries: a list, a single one, or the whole answer that they stand in.
-pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
+pub(super) fn decode_messages(text: &str) -> Result<Vec<Msg>> {
     let json = Json::parse(text)?;
     let entries: Vec<Fields> = if json.text().starts_with('[') {
-        json.parse_as().map_err(|_| not_one("entries are objects"))?
+        json.parse_as().map_err(|_| not_a_history("entries are objects"))?
     } else {
-        let fields: Fields = json.parse_as().map_err(|_| not_one("an entry is an object"))?;
+        let fields: Fields = json.parse_as().map_err(|_| not_a_history("an entry is an object"))?;
         match fields.get::<Vec<Fields>>("messages") {
             Ok(Some(entries)) => entries,
             _ => vec![fields],
@@ -279,32 +279,32 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     };
     let mut messages: Vec<Msg> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
-        read(entry, &mut messages).map_err(|error| error.at(format!("[{at}]")))?;
+        read_entry(entry, &mut messages).map_err(|error| error.at(format!("[{at}]")))?;
     }
     Ok(messages)
 }
 
-fn not_one(message: &str) -> Error {
+fn not_a_history(message: &str) -> Error {
     Error::new(ErrorKind::NotAMessage, message)
 }
 
-fn word(fields: &Fields, key: &str) -> Option<String> {
+fn string_field(fields: &Fields, key: &str) -> Option<String> {
     fields.get::<String>(key).ok().flatten()
 }
 
 /// Reads one entry: a new message, or more of the last.
-fn read(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
-    let role = match word(entry, "role").as_deref() {
+fn read_entry(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
+    let role = match string_field(entry, "role").as_deref() {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
         Some("tool") => Role::Tool,
-        _ => return Err(not_one("`role` is one of user, assistant, tool")),
+        _ => return Err(not_a_history("`role` is one of user, assistant, tool")),
     };
-    let id = word(entry, "id").unwrap_or_default();
-    let mut end = End::default();
-    let content = if role == Role::Tool { tool_blocks(entry) } else { blocks(entry, &mut end)? };
+    let id = string_field(entry, "id").unwrap_or_default();
+    let mut end = ReplyEnding::default();
+    let content = if role == Role::Tool { read_tool_blocks(entry) } else { read_blocks(entry, &mut end)? };
     if let Some(last) = messages.last_mut()
-        && goes_on(last, role, &id)
+        && continues_message(last, role, &id)
     {
         let content = [last.content(), &content].concat();
         let mut builder = last.to_builder().content(content);
@@ -316,15 +316,15 @@ fn read(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
         return Ok(());
     }
     let mut builder = Msg::builder(role).id(id).content(content);
-    if let Some(sender) = word(entry, "sender") {
+    if let Some(sender) = string_field(entry, "sender") {
         builder = builder.name(sender);
     }
     if let Ok(Some(seconds)) = entry.get::<f64>("timestamp") {
-        builder = builder.created_at(iso(ms_of(seconds)));
+        builder = builder.created_at(to_timestamp(to_ms(seconds)));
     }
-    let reason = word(entry, "stop_reason").map(|word| finished_reason(&word));
+    let reason = string_field(entry, "stop_reason").map(|word| finished_reason(&word));
     let error = entry.get::<ReplyError>("error").ok().flatten();
-    let said = End { reason, error };
+    let said = ReplyEnding { reason, error };
     builder = if said.is_known() { said } else { end }.set(builder);
     if let Ok(Some(usage)) = entry.get::<Usage>("usage") {
         builder = builder.usage(usage);
@@ -340,7 +340,7 @@ fn read(entry: &Fields, messages: &mut Vec<Msg>) -> Result<()> {
 }
 
 /// Whether an entry is more of the message before it.
-fn goes_on(last: &Msg, role: Role, id: &str) -> bool {
+fn continues_message(last: &Msg, role: Role, id: &str) -> bool {
     match (last.role(), role) {
         (Role::Assistant, Role::Tool) => last.id() == id || id.is_empty(),
         (Role::Assistant, Role::Assistant) | (Role::Tool, Role::Tool) => {
@@ -352,12 +352,12 @@ fn goes_on(last: &Msg, role: Role, id: &str) -> bool {
 
 /// What the blocks at the end of an entry say about how its turn ended.
 #[derive(Default)]
-struct End {
+struct ReplyEnding {
     reason: Option<FinishedReason>,
     error: Option<ReplyError>,
 }
 
-impl End {
+impl ReplyEnding {
     fn is_known(&self) -> bool {
         self.reason.is_some() || self.error.is_some()
     }
@@ -373,18 +373,18 @@ impl End {
     }
 }
 
-fn blocks(entry: &Fields, end: &mut End) -> Result<Vec<ContentBlock>> {
+fn read_blocks(entry: &Fields, end: &mut ReplyEnding) -> Result<Vec<ContentBlock>> {
     let mut content: Vec<ContentBlock> = Vec::new();
-    if let Some(text) = word(entry, "content") {
+    if let Some(text) = string_field(entry, "content") {
         content.extend((!text.is_empty()).then(|| ContentBlock::from(text)));
     } else {
         let list = entry.get::<Vec<Fields>>("content");
-        let list = list.map_err(|_| not_one("`content` is a string or a list of blocks"))?;
-        content.extend(list.unwrap_or_default().iter().filter_map(|fields| block(fields, end)));
+        let list = list.map_err(|_| not_a_history("`content` is a string or a list of blocks"))?;
+        content.extend(list.unwrap_or_default().iter().filter_map(|fields| read_block(fields, end)));
     }
     // Calls that stand only in the list beside the blocks.
     for fields in entry.get::<Vec<Fields>>("tool_calls").ok().flatten().unwrap_or_default() {
-        let call = call(&fields);
+        let call = read_call(&fields);
         let known = content.iter().any(|block| match block {
             ContentBlock::ToolCall(known) => known.id == call.id,
             _ => false,
@@ -396,8 +396,8 @@ fn blocks(entry: &Fields, end: &mut End) -> Result<Vec<ContentBlock>> {
     Ok(content)
 }
 
-fn block(fields: &Fields, end: &mut End) -> Option<ContentBlock> {
-    let text = |key: &str| word(fields, key).unwrap_or_default();
+fn read_block(fields: &Fields, end: &mut ReplyEnding) -> Option<ContentBlock> {
+    let text = |key: &str| string_field(fields, key).unwrap_or_default();
     let id = text("id");
     Some(match text("type").as_str() {
         "text" => TextBlock { id, text: text("text"), ..TextBlock::default() }.into(),
@@ -408,32 +408,32 @@ fn block(fields: &Fields, end: &mut End) -> Option<ContentBlock> {
         "hint" => HintBlock {
             id,
             hint: fields.get::<Payload>("hint").ok().flatten().unwrap_or_default(),
-            source: word(fields, "source"),
+            source: string_field(fields, "source"),
             ..HintBlock::default()
         }
         .into(),
-        "tool_use" => call(fields).into(),
-        STOPPED => {
+        "tool_use" => read_call(fields).into(),
+        TERMINAL_USER_STOPPED => {
             end.reason = Some(FinishedReason::Interrupted);
             return None;
         }
-        FAILED => {
+        TERMINAL_ERROR => {
             end.reason = Some(FinishedReason::Error);
             let extras = fields.get::<Fields>("extras").ok().flatten().unwrap_or_default();
-            let kind = word(&extras, "code").map(|code| error_type(&code)).unwrap_or_default();
+            let kind = string_field(&extras, "code").map(|code| error_type(&code)).unwrap_or_default();
             let message = text("text");
             end.error = Some(ReplyError { r#type: kind, message, ..ReplyError::default() });
             return None;
         }
-        WRAPPED if fields.raw("block").is_some() => {
+        WRAPPED_BLOCK if fields.raw("block").is_some() => {
             other_block(fields.get::<Fields>("block").ok().flatten()?)
         }
         _ => other_block(fields.clone()),
     })
 }
 
-fn call(fields: &Fields) -> ToolCall {
-    let text = |key: &str| word(fields, key);
+fn read_call(fields: &Fields) -> ToolCall {
+    let text = |key: &str| string_field(fields, key);
     let id = text("id").or_else(|| text("tool_use_id")).unwrap_or_default();
     let name = text("name").unwrap_or_default();
     let input = fields.raw("input").or_else(|| fields.raw("args"));
@@ -448,18 +448,18 @@ fn call(fields: &Fields) -> ToolCall {
     call
 }
 
-fn tool_blocks(entry: &Fields) -> Vec<ContentBlock> {
-    let Some(id) = word(entry, "tool_use_id") else {
+fn read_tool_blocks(entry: &Fields) -> Vec<ContentBlock> {
+    let Some(id) = string_field(entry, "tool_use_id") else {
         let list = entry.get::<Vec<Fields>>("content").ok().flatten().unwrap_or_default();
-        return list.iter().filter_map(|fields| block(fields, &mut End::default())).collect();
+        return list.iter().filter_map(|fields| read_block(fields, &mut ReplyEnding::default())).collect();
     };
     let text = match entry.raw("content") {
         Some(json) if !json.is_null() => json.parse_as().unwrap_or_else(|_| json.text().to_owned()),
         _ => String::new(),
     };
     let mut result = ToolResult::success(id, text);
-    result.name = word(entry, "name").unwrap_or_default();
-    if let Some(status) = word(entry, "status") {
+    result.name = string_field(entry, "name").unwrap_or_default();
+    if let Some(status) = string_field(entry, "status") {
         result.state = ToolResultState::from(status.as_str());
     }
     if let Some(artifact) = entry.raw("artifact").filter(|artifact| !artifact.is_null()) {

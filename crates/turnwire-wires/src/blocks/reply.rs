@@ -2,13 +2,13 @@
 
 mod tools;
 
-use super::frames::{Last, Turn, Who};
+use super::frames::{Finality, TurnWriter, BlockOwner};
 use super::words::attachment;
-use super::{RESERVED, WRAPPED};
+use super::{RESERVED_BLOCK_TYPES, WRAPPED_BLOCK};
 use crate::stream::{DisplayMode, Frames};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
-use tools::{Call, Output, title_in};
+use tools::{Call, OpenResult, find_title};
 use turnwire_core::event::{Hint, ModelCallEnd, TextBlockEnd, UserInterrupt};
 use turnwire_core::{
     ContentBlock, DataBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg,
@@ -16,22 +16,22 @@ use turnwire_core::{
 };
 
 /// What a reply has open, and what must be known of what it had.
-pub(super) struct Reply {
-    who: Who,
-    texts: HashMap<String, Text>,
+pub(super) struct ReplyEncoder {
+    who: BlockOwner,
+    texts: HashMap<String, OpenText>,
     /// Thinking that is not shown has no index.
     thoughts: HashMap<String, Option<u64>>,
     data: HashMap<String, (u64, Msg)>,
     calls: HashMap<String, Call>,
     /// `None`: it is over.
-    results: HashMap<String, Option<Output>>,
+    results: HashMap<String, Option<OpenResult>>,
     /// The blocks of this model call, which its end may take back.
     recent: Vec<(String, u64)>,
     /// How many have begun: the order in which what is left open is closed.
-    begun: u64,
+    started: u64,
 }
 
-struct Text {
+struct OpenText {
     index: u64,
     is_empty: bool,
 }
@@ -43,7 +43,7 @@ struct TextStart<'a> {
     id: &'a str,
     text: &'static str,
     #[serde(flatten)]
-    who: &'a Who,
+    who: &'a BlockOwner,
     is_part: bool,
     /// The block that this one stands for: its text was not what the deltas gave.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ struct ThinkingStart<'a> {
     id: &'a str,
     thinking: &'static str,
     #[serde(flatten)]
-    who: &'a Who,
+    who: &'a BlockOwner,
 }
 
 #[derive(Serialize)]
@@ -65,11 +65,11 @@ struct Wrapped<'a, T> {
     r#type: &'static str,
     block: &'a T,
     #[serde(flatten)]
-    who: &'a Who,
+    who: &'a BlockOwner,
 }
 
-impl Reply {
-    pub(super) fn new(who: Who) -> Self {
+impl ReplyEncoder {
+    pub(super) fn new(who: BlockOwner) -> Self {
         Self {
             who,
             texts: HashMap::new(),
@@ -78,18 +78,18 @@ impl Reply {
             calls: HashMap::new(),
             results: HashMap::new(),
             recent: Vec::new(),
-            begun: 0,
+            started: 0,
         }
     }
 
-    pub(super) fn event(&mut self, turn: &mut Turn, event: &Event<'_>, out: &mut Frames) {
+    pub(super) fn encode_event(&mut self, turn: &mut TurnWriter, event: &Event<'_>, out: &mut Frames) {
         match &event.kind {
             EventKind::TextBlockDelta(delta) => {
                 self.text_delta(turn, &delta.block_id, &delta.delta, out);
             }
             EventKind::ThinkingBlockDelta(delta) => {
                 if let Some(Some(index)) = self.thoughts.get(&*delta.block_id) {
-                    turn.thinking(*index, &delta.delta, out);
+                    turn.thinking_delta(*index, &delta.delta, out);
                 }
             }
             EventKind::ToolCallDelta(delta) => {
@@ -100,12 +100,12 @@ impl Reply {
             }
             EventKind::ToolResultTextDelta(delta) => {
                 if let Some(Some(output)) = self.results.get_mut(&*delta.tool_call_id) {
-                    output.push(&delta.delta);
+                    output.push_text(&delta.delta);
                 }
             }
             EventKind::ModelCallStart(_) => {
                 self.recent.clear();
-                self.decide(turn, false, out);
+                self.decide_final(turn, false, out);
                 turn.calls_made = false;
             }
             EventKind::ModelCallEnd(end) => self.model_call_end(turn, end, out),
@@ -114,28 +114,28 @@ impl Reply {
             EventKind::ThinkingBlockStart(start) => self.thinking_start(turn, &start.block_id, out),
             EventKind::ThinkingBlockEnd(end) => {
                 if let Some(Some(index)) = self.thoughts.remove(&*end.block_id) {
-                    turn.stop(index, Last::Silent, out);
+                    turn.block_stop(index, Finality::NotText, out);
                 }
             }
             EventKind::DataBlockStart(start) => self.data_start(&start.block_id, event),
             EventKind::DataBlockDelta(delta) => {
                 if let Some((_, msg)) = self.data.get_mut(&*delta.block_id) {
-                    let _ = msg.append_event_tolerant(&bare(event));
+                    let _ = msg.append_event_tolerant(&without_identity(event));
                 }
             }
             EventKind::DataBlockEnd(end) => {
                 if let Some((_, mut msg)) = self.data.remove(&*end.block_id) {
-                    let _ = msg.append_event_tolerant(&bare(event));
-                    self.data_block(turn, &msg, out);
+                    let _ = msg.append_event_tolerant(&without_identity(event));
+                    self.write_data_block(turn, &msg, out);
                 }
             }
-            EventKind::Hint(hint) => self.hint(turn, hint, out),
-            EventKind::Block(block) => self.block(turn, &block.block, out),
+            EventKind::Hint(hint) => self.write_hint(turn, hint, out),
+            EventKind::Block(block) => self.whole_block(turn, &block.block, out),
             EventKind::ToolCallStart(start) => {
                 self.call_start(turn, &start.tool_call_id, &start.tool_call_name, event, out);
             }
             EventKind::ToolCallEnd(end) => {
-                let title = title_in(&end.extra).or_else(|| title_in(&event.metadata));
+                let title = find_title(&end.extra).or_else(|| find_title(&event.metadata));
                 self.call_end(turn, &end.tool_call_id, title, out);
             }
             EventKind::ToolResultStart(start) => {
@@ -145,14 +145,14 @@ impl Reply {
                 let artifact = event.metadata.raw("artifact");
                 self.result_end(turn, &end.tool_call_id, &end.state, artifact, out);
             }
-            EventKind::RequireUserConfirm(ask) => self.ask(turn, event, ask, out),
-            EventKind::UserConfirmResult(answer) => self.answer(turn, answer, out),
+            EventKind::RequireUserConfirm(ask) => self.request_approval(turn, event, ask, out),
+            EventKind::UserConfirmResult(answer) => self.confirm_results(turn, answer, out),
             EventKind::RequireExternalExecution(ask) => {
-                self.external(turn, &ask.tool_calls, out);
+                self.request_execution(turn, &ask.tool_calls, out);
             }
             EventKind::ExternalExecutionResult(answer) => {
                 for result in &answer.execution_results {
-                    self.external_result(turn, result, out);
+                    self.execution_result(turn, result, out);
                 }
             }
             // Starts and ends are the turn's; the others have no block in this protocol.
@@ -161,27 +161,27 @@ impl Reply {
     }
 
     /// Closes what is open, in the order in which it began.
-    pub(super) fn close(&mut self, turn: &mut Turn, out: &mut Frames) {
-        let last = self.last(turn);
+    pub(super) fn close(&mut self, turn: &mut TurnWriter, out: &mut Frames) {
+        let last = self.finality(turn);
         let texts = self.texts.drain().map(|(_, text)| (text.index, last));
-        let thoughts = self.thoughts.drain().filter_map(|(_, index)| Some((index?, Last::Silent)));
-        let mut stops: Vec<(u64, Last)> = texts.chain(thoughts).collect();
+        let thoughts = self.thoughts.drain().filter_map(|(_, index)| Some((index?, Finality::NotText)));
+        let mut stops: Vec<(u64, Finality)> = texts.chain(thoughts).collect();
         stops.sort_by_key(|(index, _)| *index);
         for (index, last) in stops {
-            turn.stop(index, last, out);
+            turn.block_stop(index, last, out);
         }
         let mut data: Vec<(u64, Msg)> = self.data.drain().map(|(_, data)| data).collect();
         data.sort_by_key(|(nth, _)| *nth);
         for (_, msg) in data {
-            self.data_block(turn, &msg, out);
+            self.write_data_block(turn, &msg, out);
         }
         let open = self.calls.iter().filter(|(_, call)| call.input.is_some());
-        let mut calls: Vec<(u64, String)> = open.map(|(id, call)| (call.nth, id.clone())).collect();
+        let mut calls: Vec<(u64, String)> = open.map(|(id, call)| (call.order, id.clone())).collect();
         calls.sort();
         for (_, id) in calls {
             self.call_end(turn, &id, None, out);
         }
-        let open = self.results.iter().filter_map(|(id, output)| Some((output.as_ref()?.nth, id)));
+        let open = self.results.iter().filter_map(|(id, output)| Some((output.as_ref()?.order, id)));
         let mut results: Vec<(u64, String)> = open.map(|(nth, id)| (nth, id.clone())).collect();
         results.sort();
         for (_, id) in results {
@@ -189,24 +189,24 @@ impl Reply {
         }
     }
 
-    fn nth(&mut self) -> u64 {
-        self.begun += 1;
-        self.begun
+    fn next_order(&mut self) -> u64 {
+        self.started += 1;
+        self.started
     }
 
     /// What the stop of a text says. A sub-agent's is never the answer.
-    fn last(&self, turn: &Turn) -> Last {
-        if self.who.is_sub || turn.calls_made { Last::No } else { Last::Open }
+    fn finality(&self, turn: &TurnWriter) -> Finality {
+        if self.who.is_subagent || turn.calls_made { Finality::NotFinal } else { Finality::Undecided }
     }
 
     /// Whether a tool call follows is known, if this is the turn's own reply.
-    fn decide(&self, turn: &mut Turn, is_final: bool, out: &mut Frames) {
-        if !self.who.is_sub {
-            turn.release(is_final, out);
+    fn decide_final(&self, turn: &mut TurnWriter, is_final: bool, out: &mut Frames) {
+        if !self.who.is_subagent {
+            turn.decide_final(is_final, out);
         }
     }
 
-    fn model_call_end(&mut self, turn: &mut Turn, end: &ModelCallEnd, out: &mut Frames) {
+    fn model_call_end(&mut self, turn: &mut TurnWriter, end: &ModelCallEnd, out: &mut Frames) {
         if !end.discard.is_empty() {
             self.discard(turn, &end.discard, out);
         }
@@ -216,13 +216,13 @@ impl Reply {
             }
             _ => !turn.calls_made,
         };
-        self.decide(turn, is_final, out);
-        if !self.who.is_sub {
-            turn.add(end.usage);
+        self.decide_final(turn, is_final, out);
+        if !self.who.is_subagent {
+            turn.add_usage(end.usage);
         }
     }
 
-    fn discard(&mut self, turn: &mut Turn, ids: &[String], out: &mut Frames) {
+    fn discard(&mut self, turn: &mut TurnWriter, ids: &[String], out: &mut Frames) {
         for id in ids {
             self.texts.remove(id);
             self.thoughts.remove(id);
@@ -236,90 +236,90 @@ impl Reply {
         turn.discard(&gone, out);
     }
 
-    fn wrote(&mut self, id: &str, index: u64) {
+    fn record_block(&mut self, id: &str, index: u64) {
         self.recent.push((id.to_owned(), index));
     }
 
-    fn text_start(&mut self, turn: &mut Turn, id: &str, out: &mut Frames) {
+    fn text_start(&mut self, turn: &mut TurnWriter, id: &str, out: &mut Frames) {
         if !self.texts.contains_key(id) {
-            self.new_text(turn, id, None, out);
+            self.write_text_start(turn, id, None, out);
         }
     }
 
-    fn new_text(&mut self, turn: &mut Turn, id: &str, replaces: Option<u64>, out: &mut Frames) {
+    fn write_text_start(&mut self, turn: &mut TurnWriter, id: &str, replaces: Option<u64>, out: &mut Frames) {
         let block =
             TextStart { r#type: "text", id, text: "", who: &self.who, is_part: false, replaces };
-        let index = turn.start(&block, out);
-        self.texts.insert(id.to_owned(), Text { index, is_empty: true });
-        self.wrote(id, index);
+        let index = turn.block_start(&block, out);
+        self.texts.insert(id.to_owned(), OpenText { index, is_empty: true });
+        self.record_block(id, index);
     }
 
-    fn text_delta(&mut self, turn: &mut Turn, id: &str, text: &str, out: &mut Frames) {
+    fn text_delta(&mut self, turn: &mut TurnWriter, id: &str, text: &str, out: &mut Frames) {
         let Some(block) = self.texts.get_mut(id) else { return };
         if !text.is_empty() {
             block.is_empty = false;
-            turn.text(block.index, text, out);
+            turn.text_delta(block.index, text, out);
         }
     }
 
-    fn text_end(&mut self, turn: &mut Turn, end: &TextBlockEnd<'_>, out: &mut Frames) {
+    fn text_end(&mut self, turn: &mut TurnWriter, end: &TextBlockEnd<'_>, out: &mut Frames) {
         let id = &*end.block_id;
         let Some(block) = self.texts.get(id) else { return };
         if let Some(text) = &end.text {
             // What was sent cannot be changed. The block is begun anew; the first never ends.
             if !block.is_empty {
                 let old = block.index;
-                turn.replaced(old);
-                self.new_text(turn, id, Some(old), out);
+                turn.mark_replaced(old);
+                self.write_text_start(turn, id, Some(old), out);
             }
             self.text_delta(turn, id, text, out);
         }
         if let Some(block) = self.texts.remove(id) {
-            let last = self.last(turn);
-            turn.stop(block.index, last, out);
+            let last = self.finality(turn);
+            turn.block_stop(block.index, last, out);
         }
     }
 
-    fn thinking_start(&mut self, turn: &mut Turn, id: &str, out: &mut Frames) {
+    fn thinking_start(&mut self, turn: &mut TurnWriter, id: &str, out: &mut Frames) {
         if self.thoughts.contains_key(id) {
             return;
         }
         let index = (turn.mode == DisplayMode::Agent).then(|| {
             let block = ThinkingStart { r#type: "thinking", id, thinking: "", who: &self.who };
-            turn.start(&block, out)
+            turn.block_start(&block, out)
         });
         self.thoughts.insert(id.to_owned(), index);
         if let Some(index) = index {
-            self.wrote(id, index);
+            self.record_block(id, index);
         }
     }
 
     fn data_start(&mut self, id: &str, event: &Event<'_>) {
         if !self.data.contains_key(id) {
-            let nth = self.nth();
+            let nth = self.next_order();
             let mut msg = Msg::reply(event.reply_id.to_string(), "");
-            let _ = msg.append_event_tolerant(&bare(event));
+            let _ = msg.append_event_tolerant(&without_identity(event));
             self.data.insert(id.to_owned(), (nth, msg));
         }
     }
 
-    fn data_block(&mut self, turn: &mut Turn, msg: &Msg, out: &mut Frames) {
+    fn write_data_block(&mut self, turn: &mut TurnWriter, msg: &Msg, out: &mut Frames) {
         if let Some(block) = msg.first::<DataBlock>() {
-            let index = self.fields(turn, attachment(block), out);
-            self.wrote(&block.id, index);
+            let index = self.write_fields(turn, attachment(block), out);
+            self.record_block(&block.id, index);
         }
     }
 
     /// A block that is its fields.
-    fn fields(&self, turn: &mut Turn, mut fields: Fields, out: &mut Frames) -> u64 {
-        if self.who.is_sub {
+    fn write_fields(&self, turn: &mut TurnWriter, mut fields: Fields, out: &mut Frames) -> u64 {
+        if self.who.is_subagent {
             fields.insert("subagent", self.who.subagent.clone());
             fields.insert("parent_tool_use_id", self.who.parent_tool_use_id.clone());
         }
-        turn.whole(&fields, out)
+        turn.whole_block(&fields, out)
     }
 
-    fn hint(&mut self, turn: &mut Turn, hint: &Hint, out: &mut Frames) {
+    fn write_hint(&mut self, turn: &mut TurnWriter, hint: &Hint, out: &mut Frames) {
         if turn.mode == DisplayMode::Chat {
             return;
         }
@@ -330,12 +330,12 @@ impl Reply {
             fields.insert("hint", payload);
         }
         fields.insert("source", hint.source.clone());
-        let index = self.fields(turn, fields, out);
-        self.wrote(&hint.block_id, index);
+        let index = self.write_fields(turn, fields, out);
+        self.record_block(&hint.block_id, index);
     }
 
     /// A block that comes whole.
-    fn block(&mut self, turn: &mut Turn, block: &ContentBlock, out: &mut Frames) {
+    fn whole_block(&mut self, turn: &mut TurnWriter, block: &ContentBlock, out: &mut Frames) {
         let id = block.id();
         match block {
             ContentBlock::Text(block) => {
@@ -351,17 +351,17 @@ impl Reply {
             ContentBlock::Thinking(block) => {
                 self.thinking_start(turn, id, out);
                 if let Some(Some(index)) = self.thoughts.remove(id) {
-                    turn.thinking(index, &block.thinking, out);
-                    turn.stop(index, Last::Silent, out);
+                    turn.thinking_delta(index, &block.thinking, out);
+                    turn.block_stop(index, Finality::NotText, out);
                 }
             }
             ContentBlock::Data(block) => {
-                let index = self.fields(turn, attachment(block), out);
-                self.wrote(id, index);
+                let index = self.write_fields(turn, attachment(block), out);
+                self.record_block(id, index);
             }
             ContentBlock::Hint(HintBlock { id, source, hint, .. }) => {
                 let (block_id, source, hint) = (id.clone(), source.clone(), hint.clone());
-                self.hint(turn, &Hint { block_id, source, hint }, out);
+                self.write_hint(turn, &Hint { block_id, source, hint }, out);
             }
             ContentBlock::ToolCall(call) => {
                 let event = Event::new("", UserInterrupt {});
@@ -369,19 +369,19 @@ impl Reply {
                 if let Some(Some(input)) = self.calls.get_mut(id).map(|call| call.input.as_mut()) {
                     input.push_str(&call.input);
                 }
-                self.call_end(turn, id, title_in(&call.rest), out);
+                self.call_end(turn, id, find_title(&call.rest), out);
             }
-            ContentBlock::ToolResult(result) => self.external_result(turn, result, out),
+            ContentBlock::ToolResult(result) => self.execution_result(turn, result, out),
             ContentBlock::Other(fields) => {
                 let word = fields.get::<String>("type").ok().flatten().unwrap_or_default();
                 let hides =
                     fields.raw("subagent").is_some() || fields.raw("parent_tool_use_id").is_some();
-                let index = if RESERVED.contains(&word.as_str()) || hides {
-                    turn.whole(&Wrapped { r#type: WRAPPED, block: fields, who: &self.who }, out)
+                let index = if RESERVED_BLOCK_TYPES.contains(&word.as_str()) || hides {
+                    turn.whole_block(&Wrapped { r#type: WRAPPED_BLOCK, block: fields, who: &self.who }, out)
                 } else {
-                    self.fields(turn, fields.clone(), out)
+                    self.write_fields(turn, fields.clone(), out)
                 };
-                self.wrote(id, index);
+                self.record_block(id, index);
             }
             _ => {}
         }
@@ -389,6 +389,6 @@ impl Reply {
 }
 
 /// The event without what makes it known again: nothing here comes twice.
-fn bare<'e>(event: &Event<'e>) -> Event<'e> {
+fn without_identity<'e>(event: &Event<'e>) -> Event<'e> {
     Event::new(event.reply_id.clone(), event.kind.clone())
 }

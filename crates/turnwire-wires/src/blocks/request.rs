@@ -14,20 +14,20 @@
 //! assert_eq!(error.to_string(), "NotARequest: subscribe has no `session_id`");
 //! ```
 
-use super::approval::{Approval, ApprovalKey, Asked, Decision};
+use super::approval::{Approval, ApprovalKey, ApprovalDetails, Decision};
 use super::message::HistoryEncoder;
-use super::words::{mode_of, mode_word, source};
+use super::words::{parse_mode, mode_name, source};
 use crate::stream::DisplayMode;
 use serde::{Serialize, Serializer};
 use turnwire_core::{DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Result};
 
 /// A command, and the id that its answer repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Incoming {
+pub struct IncomingCommand {
     /// What the client calls it. Also of a command that cannot be read, where it has one.
     pub id: Option<Json>,
     /// Its `type`, known or not.
-    pub word: Option<String>,
+    pub command_type: Option<String>,
     /// The command, or why it is none.
     pub command: Result<Command>,
 }
@@ -87,7 +87,7 @@ pub struct ContentUrl {
 /// What the server answers outside a turn, or says by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Answer {
+pub enum ServerAnswer {
     /// The socket is open.
     Connected,
     /// The client is known.
@@ -97,7 +97,7 @@ pub enum Answer {
         /// Of which session.
         session_id: String,
         /// Whether a turn goes on.
-        status: Subscription,
+        status: SubscriptionStatus,
     },
     /// The message is in the log, and its turn begins.
     Accepted {
@@ -127,7 +127,7 @@ pub enum Answer {
     },
 }
 
-impl Answer {
+impl ServerAnswer {
     /// Something cannot be done.
     pub fn error(code: impl Into<String>, message: impl Into<String>) -> Self {
         let (code, message) = (code.into(), message.into());
@@ -138,7 +138,7 @@ impl Answer {
 /// Whether a turn goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Subscription {
+pub enum SubscriptionStatus {
     /// It does.
     Running,
     /// It does not.
@@ -147,10 +147,10 @@ pub enum Subscription {
 
 /// An answer, with the id of the command that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reply {
+pub struct AnswerFrame {
     /// The answer.
     #[serde(flatten)]
-    pub answer: Answer,
+    pub answer: ServerAnswer,
     /// What the client called its command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Json>,
@@ -206,47 +206,47 @@ pub struct PendingApproval {
     pub reply_id: String,
     /// What is asked.
     #[serde(flatten)]
-    pub asked: Asked,
+    pub request: ApprovalDetails,
 }
 
 const COMMANDS: &[&str] = &["auth", "subscribe", "chat", "approval", "stop", "ping"];
 
-impl Incoming {
+impl IncomingCommand {
     /// Reads a frame of a client's.
     pub fn from_json(text: &str) -> Self {
-        let fields = match read(text) {
+        let fields = match parse_fields(text) {
             Ok(fields) => fields,
-            Err(error) => return Self { id: None, word: None, command: Err(error) },
+            Err(error) => return Self { id: None, command_type: None, command: Err(error) },
         };
         let id = fields.raw("id").filter(|id| !id.is_null()).cloned();
         let word = fields.get::<String>("type").ok().flatten();
-        Self { id, word, command: command(&fields) }
+        Self { id, command_type: word, command: read_command(&fields) }
     }
 }
 
 impl Command {
     /// Reads a command.
     pub fn from_json(text: &str) -> Result<Self> {
-        command(&read(text)?)
+        read_command(&parse_fields(text)?)
     }
 }
 
-fn read(text: &str) -> Result<Fields> {
+fn parse_fields(text: &str) -> Result<Fields> {
     let json = Json::parse(text)?;
-    json.parse_as().map_err(|_| bad("a command is a JSON object with a `type`"))
+    json.parse_as().map_err(|_| bad_request("a command is a JSON object with a `type`"))
 }
 
-fn command(fields: &Fields) -> Result<Command> {
+fn read_command(fields: &Fields) -> Result<Command> {
     let known = || COMMANDS.join(", ");
     let Some(word) = fields.get::<String>("type").ok().flatten() else {
-        return Err(bad(format!("a command has a `type`; it is one of {}", known())));
+        return Err(bad_request(format!("a command has a `type`; it is one of {}", known())));
     };
-    let from = Reading { word: &word, fields };
+    let from = CommandFields { word: &word, fields };
     Ok(match word.as_str() {
         "auth" => Command::Auth { token: from.need("token")? },
         "subscribe" => Command::Subscribe {
             session_id: from.need("session_id")?,
-            last_event_id: from.token()?,
+            last_event_id: from.resume_token()?,
         },
         "chat" => Command::Chat(from.chat()?),
         "approval" => Command::Approval(from.approval()?),
@@ -255,34 +255,34 @@ fn command(fields: &Fields) -> Result<Command> {
         _ => {
             let word: String = word.chars().take(64).collect();
             let message = format!("`{word}` is no command; it is one of {}", known());
-            return Err(bad(message));
+            return Err(bad_request(message));
         }
     })
 }
 
-pub(super) fn bad(message: impl Into<String>) -> Error {
+pub(super) fn bad_request(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::NotARequest, message)
 }
 
 /// A command's fields, with its name for the errors.
-struct Reading<'a> {
+struct CommandFields<'a> {
     word: &'a str,
     fields: &'a Fields,
 }
 
-impl Reading<'_> {
+impl CommandFields<'_> {
     fn text(&self, field: &str) -> Result<Option<String>> {
         let read = self.fields.get::<String>(field);
-        read.map_err(|_| bad(format!("`{field}` of {} is not a string", self.word)))
+        read.map_err(|_| bad_request(format!("`{field}` of {} is not a string", self.word)))
     }
 
     fn need(&self, field: &str) -> Result<String> {
         let text = self.text(field)?.filter(|text| !text.is_empty());
-        text.ok_or_else(|| bad(format!("{} has no `{field}`", self.word)))
+        text.ok_or_else(|| bad_request(format!("{} has no `{field}`", self.word)))
     }
 
     /// A token is a string, but one that is a bare number may come as such.
-    fn token(&self) -> Result<Option<String>> {
+    fn resume_token(&self) -> Result<Option<String>> {
         if let Ok(Some(number)) = self.fields.get::<u64>("last_event_id") {
             return Ok(Some(number.to_string()));
         }
@@ -291,7 +291,7 @@ impl Reading<'_> {
 
     fn list(&self, field: &str) -> Result<Vec<Json>> {
         let list = self.fields.get::<Vec<Json>>(field);
-        let list = list.map_err(|_| bad(format!("`{field}` of {} is not a list", self.word)))?;
+        let list = list.map_err(|_| bad_request(format!("`{field}` of {} is not a list", self.word)))?;
         Ok(list.unwrap_or_default())
     }
 
@@ -300,30 +300,30 @@ impl Reading<'_> {
         let content_urls: Vec<ContentUrl> = urls
             .iter()
             .enumerate()
-            .map(|(at, json)| content_url(json).ok_or_else(|| self.at("content_urls", at, "a URL")))
+            .map(|(at, json)| read_content_url(json).ok_or_else(|| self.item_error("content_urls", at, "a URL")))
             .collect::<Result<_>>()?;
         let message = self.text("message")?.unwrap_or_default();
         if message.trim().is_empty() && content_urls.is_empty() {
-            return Err(bad("chat has no `message`"));
+            return Err(bad_request("chat has no `message`"));
         }
         let display_mode = match self.text("display_mode")? {
             None => None,
-            Some(word) => Some(mode_of(&word).ok_or_else(|| {
-                bad(format!("`display_mode` of chat is agent or chat, not `{word}`"))
+            Some(word) => Some(parse_mode(&word).ok_or_else(|| {
+                bad_request(format!("`display_mode` of chat is agent or chat, not `{word}`"))
             })?),
         };
         let session_id = self.text("session_id")?.filter(|id| !id.is_empty());
         Ok(Chat { session_id, message, content_urls, display_mode })
     }
 
-    fn at(&self, field: &str, at: usize, what: &str) -> Error {
-        bad(format!("`{field}[{at}]` of {} is not {what}", self.word))
+    fn item_error(&self, field: &str, at: usize, what: &str) -> Error {
+        bad_request(format!("`{field}[{at}]` of {} is not {what}", self.word))
     }
 
     fn approval(&self) -> Result<Approval> {
         let key = self.need("approval_key")?;
         let approval_key = ApprovalKey::parse(&key).ok_or_else(|| {
-            bad(format!("`approval_key` of approval is SESSION_COUNT, not `{key}`"))
+            bad_request(format!("`approval_key` of approval is SESSION_COUNT, not `{key}`"))
         })?;
         // A client of several sessions names it; the key says it too.
         let session_id = match self.text("session_id")? {
@@ -331,21 +331,21 @@ impl Reading<'_> {
             _ => approval_key.session_id.clone(),
         };
         if session_id != approval_key.session_id {
-            return Err(bad("`approval_key` of approval is another session's"));
+            return Err(bad_request("`approval_key` of approval is another session's"));
         }
         let list = self.list("decisions")?;
         if list.is_empty() {
-            return Err(bad("approval has no `decisions`"));
+            return Err(bad_request("approval has no `decisions`"));
         }
         let read = |(at, json): (usize, &Json)| {
-            Decision::read(json).map_err(|what| self.at("decisions", at, what))
+            Decision::from_json(json).map_err(|what| self.item_error("decisions", at, what))
         };
         let decisions = list.iter().enumerate().map(read).collect::<Result<_>>()?;
         Ok(Approval { session_id, approval_key, decisions })
     }
 }
 
-fn content_url(json: &Json) -> Option<ContentUrl> {
+fn read_content_url(json: &Json) -> Option<ContentUrl> {
     let content = if let Ok(url) = json.parse_as::<String>() {
         ContentUrl { url, ..ContentUrl::default() }
     } else {
@@ -366,12 +366,12 @@ impl Chat {
         });
         let msg = Msg::user("user", words.into_iter().chain(files).collect::<Vec<_>>());
         let Some(mode) = self.display_mode else { return msg };
-        let marked = msg.to_builder().metadata("display_mode", mode_word(mode)).build();
+        let marked = msg.to_builder().metadata("display_mode", mode_name(mode)).build();
         marked.unwrap_or(msg)
     }
 }
 
-impl Reply {
+impl AnswerFrame {
     /// The frame.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -381,14 +381,14 @@ impl Reply {
 impl History {
     /// The history of a session that does nothing at the moment. The mode is that of its last user
     /// message.
-    pub fn of(session_id: impl Into<String>, messages: &[Msg]) -> Self {
+    pub fn from_messages(session_id: impl Into<String>, messages: &[Msg]) -> Self {
         let mut encoder = HistoryEncoder::default();
         let messages = encoder.encode(messages);
-        Self { messages, ..Self::around(session_id, &encoder) }
+        Self { messages, ..Self::from_encoder(session_id, &encoder) }
     }
 
     /// The same without its messages, which were written already.
-    pub fn around(session_id: impl Into<String>, written: &HistoryEncoder) -> Self {
+    pub fn from_encoder(session_id: impl Into<String>, written: &HistoryEncoder) -> Self {
         Self {
             session_id: session_id.into(),
             message_count: written.count(),
@@ -403,7 +403,7 @@ impl History {
     }
 
     /// What stands before and behind the messages in the response, for one that is written in parts.
-    pub fn parts(&self) -> (String, String) {
+    pub fn split_around_messages(&self) -> (String, String) {
         const MESSAGES: &str = "\"messages\":[";
         let mut json = Self { messages: Vec::new(), ..self.clone() }.to_json();
         // A quote within a text is escaped, so this is the field.
@@ -420,5 +420,5 @@ impl History {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over like this")]
 fn write_mode<S: Serializer>(mode: &DisplayMode, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(mode_word(*mode))
+    serializer.serialize_str(mode_name(*mode))
 }

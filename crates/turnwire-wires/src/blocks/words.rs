@@ -23,14 +23,14 @@ pub const RESULT_CHARACTERS: usize = 500;
 /// How long a person has to answer, unless the question says otherwise.
 pub const APPROVAL_SECONDS: u64 = 300;
 
-pub(super) const fn mode_word(mode: DisplayMode) -> &'static str {
+pub(super) const fn mode_name(mode: DisplayMode) -> &'static str {
     match mode {
         DisplayMode::Agent => "agent",
         DisplayMode::Chat => "chat",
     }
 }
 
-pub(super) fn mode_of(word: &str) -> Option<DisplayMode> {
+pub(super) fn parse_mode(word: &str) -> Option<DisplayMode> {
     match word {
         "agent" => Some(DisplayMode::Agent),
         "chat" => Some(DisplayMode::Chat),
@@ -39,7 +39,7 @@ pub(super) fn mode_of(word: &str) -> Option<DisplayMode> {
 }
 
 /// The `code` of an error, with the kinds of ours beside it.
-const CODES: &[(&str, ErrorType)] = &[
+const ERROR_CODES: &[(&str, ErrorType)] = &[
     ("AUTHENTICATION", ErrorType::Authentication),
     ("PERMISSION", ErrorType::Permission),
     ("RATE_LIMIT", ErrorType::RateLimit),
@@ -51,15 +51,15 @@ const CODES: &[(&str, ErrorType)] = &[
     ("UNKNOWN", ErrorType::Unknown),
 ];
 
-pub(super) fn code(kind: &ErrorType) -> &str {
-    match CODES.iter().find(|(_, known)| known == kind) {
+pub(super) fn error_code(kind: &ErrorType) -> &str {
+    match ERROR_CODES.iter().find(|(_, known)| known == kind) {
         Some((code, _)) => code,
         None => kind.as_str(),
     }
 }
 
 pub(super) fn error_type(code: &str) -> ErrorType {
-    match CODES.iter().find(|(known, _)| *known == code) {
+    match ERROR_CODES.iter().find(|(known, _)| *known == code) {
         Some((_, kind)) => kind.clone(),
         None => ErrorType::from(code),
     }
@@ -88,7 +88,7 @@ pub(super) fn finished_reason(word: &str) -> FinishedReason {
 
 /// Only these two are known: what was interrupted or denied is an error, what goes on in the
 /// background is none.
-pub(super) fn status(state: &ToolResultState) -> &'static str {
+pub(super) fn result_status(state: &ToolResultState) -> &'static str {
     match state {
         ToolResultState::Success | ToolResultState::Running => "success",
         ToolResultState::Error
@@ -143,18 +143,18 @@ pub(super) fn unix_ms(text: &str) -> Option<i64> {
 
 /// The protocol's `timestamp`: seconds since 1970. Not known is 0.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of any real date fit")]
-pub(super) fn seconds(ms: Option<i64>) -> f64 {
+pub(super) fn to_seconds(ms: Option<i64>) -> f64 {
     ms.unwrap_or_default() as f64 / 1000.0
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a date that does not fit is none")]
-pub(super) fn ms_of(seconds: f64) -> Option<i64> {
+pub(super) fn to_ms(seconds: f64) -> Option<i64> {
     let ms = (seconds * 1000.0).round();
     (ms.is_finite() && ms > 0.0).then_some(ms as i64)
 }
 
 /// A time as it stands in an event; empty where it is not known.
-pub(super) fn iso(ms: Option<i64>) -> String {
+pub(super) fn to_timestamp(ms: Option<i64>) -> String {
     let stamp = ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
     stamp.map(|stamp| format!("{stamp:.3}")).unwrap_or_default()
 }
@@ -219,7 +219,7 @@ pub(super) fn data_block(fields: &Fields) -> DataBlock {
 
 /// Where bytes are, or the bytes themselves where they are in the URL.
 pub(super) fn source(url: &str, media_type: Option<String>) -> Source {
-    match base64_of(url, media_type.as_deref()) {
+    match data_url_base64(url, media_type.as_deref()) {
         Some((found, data)) => Source::Base64(Base64Source {
             data: data.to_owned(),
             media_type: media_type.or(found),
@@ -230,7 +230,7 @@ pub(super) fn source(url: &str, media_type: Option<String>) -> Source {
 }
 
 /// The media type and the base64 inside a `data:` URL.
-fn base64_of<'u>(url: &'u str, media_type: Option<&str>) -> Option<(Option<String>, &'u str)> {
+fn data_url_base64<'u>(url: &'u str, media_type: Option<&str>) -> Option<(Option<String>, &'u str)> {
     let rest = url.strip_prefix("data:")?;
     let told = media_type.and_then(|word| rest.strip_prefix(word)?.strip_prefix(";base64,"));
     if let Some(data) = told {
@@ -246,11 +246,11 @@ mod tests {
 
     #[test]
     fn every_code_stands_for_one_kind_of_error() {
-        for (code_word, kind) in CODES {
-            assert_eq!((code(kind), &error_type(code_word)), (*code_word, kind));
+        for (code_word, kind) in ERROR_CODES {
+            assert_eq!((error_code(kind), &error_type(code_word)), (*code_word, kind));
         }
         assert_eq!(error_type("TOOL_LIMIT"), ErrorType::Other("TOOL_LIMIT".into()));
-        assert_eq!(code(&ErrorType::Other("TOOL_LIMIT".into())), "TOOL_LIMIT");
+        assert_eq!(error_code(&ErrorType::Other("TOOL_LIMIT".into())), "TOOL_LIMIT");
     }
 
     #[test]
@@ -271,8 +271,8 @@ mod tests {
         assert_eq!(unix_ms("2024-03-09T16:00:00.123456"), ms);
         assert_eq!(unix_ms("2024-03-09 16:00:00.123"), ms);
         assert_eq!(unix_ms("yesterday"), None);
-        assert_eq!(iso(ms), "2024-03-09T16:00:00.123Z");
-        assert_eq!(ms_of(seconds(ms)), ms);
-        assert_eq!(ms_of(seconds(None)), None);
+        assert_eq!(to_timestamp(ms), "2024-03-09T16:00:00.123Z");
+        assert_eq!(to_ms(to_seconds(ms)), ms);
+        assert_eq!(to_ms(to_seconds(None)), None);
     }
 }

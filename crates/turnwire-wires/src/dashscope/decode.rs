@@ -8,7 +8,7 @@ use super::diff::{Mode, Said};
 use super::message::{Called, Content, Message, Part};
 use crate::provider::talk::{self, say};
 use crate::provider::{About, Call, Ids, Kind, Segment, Think, frame, loose};
-use crate::stream::{Decode, Decoding, Sink};
+use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -102,7 +102,7 @@ struct Details {
 }
 
 impl Decoder {
-    pub(super) fn new(decoding: &Decoding) -> Self {
+    pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
             call: Call::new(NAME, decoding),
             ids: Ids::default(),
@@ -115,7 +115,7 @@ impl Decoder {
         }
     }
 
-    fn output(&mut self, output: &Output<'_>, out: &mut Sink<'_>) {
+    fn output(&mut self, output: &Output<'_>, out: &mut EventSink<'_>) {
         if let Some(info) = output.search_info.and_then(|info| Json::parse(info.get()).ok()) {
             self.call.notes.insert("search_info", info);
         }
@@ -134,7 +134,7 @@ impl Decoder {
         }
     }
 
-    fn message(&mut self, message: &Message<'_>, out: &mut Sink<'_>) {
+    fn message(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
         let Self { call, mode, thinking, .. } = self;
         thinking.frame(mode, message.reasoning_content.as_deref().unwrap_or_default(), |new| {
             say(call, Segment::Thinking(new), out);
@@ -150,7 +150,7 @@ impl Decoder {
     }
 
     /// The answer goes on, or is repeated and goes on.
-    fn answer(&mut self, text: &str, out: &mut Sink<'_>) {
+    fn answer(&mut self, text: &str, out: &mut EventSink<'_>) {
         if text.is_empty() {
             return;
         }
@@ -160,7 +160,7 @@ impl Decoder {
         said.frame(mode, text, |new| answer(call, think, new, out));
     }
 
-    fn parts(&mut self, parts: &[Part<'_>], out: &mut Sink<'_>) {
+    fn parts(&mut self, parts: &[Part<'_>], out: &mut EventSink<'_>) {
         let mut texts = parts.iter().filter_map(|part| part.text.as_deref());
         match (texts.next(), texts.next()) {
             (Some(first), Some(second)) => {
@@ -185,7 +185,7 @@ impl Decoder {
         }
     }
 
-    fn other(&mut self, part: &Part<'_>, out: &mut Sink<'_>) {
+    fn other(&mut self, part: &Part<'_>, out: &mut EventSink<'_>) {
         self.close_text(out);
         let mut text = String::new();
         let Some(media) = part.media(&mut text) else {
@@ -201,7 +201,7 @@ impl Decoder {
         self.call.data("", Some(media_type), chunk, Fields::default(), out);
     }
 
-    fn called(&mut self, called: &Called<'_>, at: i64, out: &mut Sink<'_>) {
+    fn called(&mut self, called: &Called<'_>, at: i64, out: &mut EventSink<'_>) {
         let id = called.id.as_deref().unwrap_or_default();
         let function = called.function.as_ref();
         let name = function.and_then(|function| function.name.as_deref()).unwrap_or_default();
@@ -234,7 +234,7 @@ impl Decoder {
     }
 
     /// Ends the answer and the reasoning as far as they have come.
-    fn close_text(&mut self, out: &mut Sink<'_>) {
+    fn close_text(&mut self, out: &mut EventSink<'_>) {
         let Self { call, mode, text, thinking, think, .. } = self;
         thinking.flush(*mode, |new| say(call, Segment::Thinking(new), out));
         text.flush(*mode, |new| answer(call, think, new, out));
@@ -269,7 +269,7 @@ impl Decoder {
         }
     }
 
-    fn fail(&mut self, code: &str, message: &str, out: &mut Sink<'_>) {
+    fn fail(&mut self, code: &str, message: &str, out: &mut EventSink<'_>) {
         self.close_text(out);
         self.end_calls(out);
         self.call.notes.insert("code", code);
@@ -320,7 +320,7 @@ impl Decoder {
         self.call.fail(error, out);
     }
 
-    fn end_calls(&mut self, out: &mut Sink<'_>) {
+    fn end_calls(&mut self, out: &mut EventSink<'_>) {
         let mut calls: Vec<OpenCall> = self.calls.drain().map(|(_, open)| open).collect();
         calls.sort_by_key(|open| open.key);
         for mut open in calls {
@@ -330,7 +330,7 @@ impl Decoder {
 }
 
 impl OpenCall {
-    fn end(&mut self, call: &mut Call, mode: Mode, out: &mut Sink<'_>) {
+    fn end(&mut self, call: &mut Call, mode: Mode, out: &mut EventSink<'_>) {
         let key = self.key;
         self.input.flush(mode, |new| {
             call.delta(key, new, out);
@@ -340,12 +340,12 @@ impl OpenCall {
 }
 
 /// The answer, with what is thinking in it told apart.
-fn answer(call: &mut Call, think: &mut Think, new: &str, out: &mut Sink<'_>) {
+fn answer(call: &mut Call, think: &mut Think, new: &str, out: &mut EventSink<'_>) {
     think.feed(new, |segment| say(call, segment, out));
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // DashScope has no last word, but what stands between may add one.
         if self.call.has_ended() || text == "[DONE]" {
             return Ok(());
@@ -373,7 +373,7 @@ impl Decode for Decoder {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) -> Result<()> {
+    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         if self.call.has_ended() {
             return Ok(());
         }
@@ -386,12 +386,12 @@ impl Decode for Decoder {
         Ok(())
     }
 
-    fn reply_of(&self, _: &str) -> Option<String> {
+    fn find_reply_id(&self, _: &str) -> Option<String> {
         let id = self.call.reply_id();
         (!id.is_empty()).then(|| id.to_owned())
     }
 
-    fn notices_the_end(&self) -> bool {
+    fn reports_truncation(&self) -> bool {
         true
     }
 }

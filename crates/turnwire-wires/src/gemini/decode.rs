@@ -9,7 +9,7 @@ use super::args::{Args, Piece, path};
 use super::part::{self, FunctionCall, Part};
 use crate::provider::talk::{self, say};
 use crate::provider::{About, Call, Ids, Kind, Segment, frame, loose};
-use crate::stream::{Decode, Decoding, Sink};
+use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -123,7 +123,7 @@ struct Failure<'a> {
 }
 
 impl Decoder {
-    pub(super) fn new(decoding: &Decoding) -> Self {
+    pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
             call: Call::new(NAME, decoding),
             ids: Ids::default(),
@@ -134,7 +134,7 @@ impl Decoder {
         }
     }
 
-    fn one(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn one(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         let frame: Frame<'_> = frame(text)?;
         if !self.call.has_begun() {
             let created = frame.create_time.as_deref().and_then(|at| at.parse().ok());
@@ -169,7 +169,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn candidate(&mut self, candidate: &mut Candidate<'_>, out: &mut Sink<'_>) {
+    fn candidate(&mut self, candidate: &mut Candidate<'_>, out: &mut EventSink<'_>) {
         for part in candidate.content.iter_mut().flat_map(|content| &mut content.parts) {
             self.part(part, out);
         }
@@ -188,7 +188,7 @@ impl Decoder {
         }
     }
 
-    fn part(&mut self, part: &mut Part<'_>, out: &mut Sink<'_>) {
+    fn part(&mut self, part: &mut Part<'_>, out: &mut EventSink<'_>) {
         if let Some(call) = part.function_call.take() {
             return self.function_call(&call, part, out);
         }
@@ -230,7 +230,7 @@ impl Decoder {
         }
     }
 
-    fn function_call(&mut self, call: &FunctionCall<'_>, part: &Part<'_>, out: &mut Sink<'_>) {
+    fn function_call(&mut self, call: &FunctionCall<'_>, part: &Part<'_>, out: &mut EventSink<'_>) {
         let name = call.name.as_deref().unwrap_or_default();
         let goes_on = self.partial.is_some() && name.is_empty();
         if !goes_on {
@@ -278,7 +278,7 @@ impl Decoder {
     }
 
     /// Ends the call whose arguments come piece by piece: they are complete.
-    fn end_partial(&mut self, out: &mut Sink<'_>) {
+    fn end_partial(&mut self, out: &mut EventSink<'_>) {
         if let Some(partial) = self.partial.take() {
             let mut rest = String::new();
             partial.args.finish(&mut rest);
@@ -288,7 +288,7 @@ impl Decoder {
     }
 
     /// Ends it as it is: the rest never came.
-    fn break_off(&mut self, out: &mut Sink<'_>) {
+    fn break_off(&mut self, out: &mut EventSink<'_>) {
         if let Some(partial) = self.partial.take() {
             self.call.close(CALL, partial.extra, out);
         }
@@ -365,7 +365,7 @@ impl Decoder {
         });
     }
 
-    fn fail(&mut self, error: &str, out: &mut Sink<'_>) {
+    fn fail(&mut self, error: &str, out: &mut EventSink<'_>) {
         self.break_off(out);
         let failure: Failure<'_> = serde_json::from_str(error).unwrap_or_default();
         let status = failure.status.as_deref().unwrap_or_default();
@@ -398,7 +398,7 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // Gemini has no last word, but what stands between may add one.
         if self.call.has_ended() || text == "[DONE]" {
             return Ok(());
@@ -412,7 +412,7 @@ impl Decode for Decoder {
         self.one(text, out)
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) -> Result<()> {
+    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         if self.call.has_ended() {
             return Ok(());
         }
@@ -429,12 +429,12 @@ impl Decode for Decoder {
         Ok(())
     }
 
-    fn reply_of(&self, _: &str) -> Option<String> {
+    fn find_reply_id(&self, _: &str) -> Option<String> {
         let id = self.call.reply_id();
         (!id.is_empty()).then(|| id.to_owned())
     }
 
-    fn notices_the_end(&self) -> bool {
+    fn reports_truncation(&self) -> bool {
         true
     }
 }

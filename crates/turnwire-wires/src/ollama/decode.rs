@@ -4,7 +4,7 @@ use super::NAME;
 use super::message::Message;
 use crate::provider::talk::{self, say};
 use crate::provider::{About, Call, Ids, Kind, Segment, Think, frame, loose};
-use crate::stream::{Decode, Decoding, Sink};
+use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -46,11 +46,11 @@ struct Line<'a> {
 }
 
 impl Decoder {
-    pub(super) fn new(decoding: &Decoding) -> Self {
+    pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self { call: Call::new(NAME, decoding), ids: Ids::default(), think: Think::default() }
     }
 
-    fn said(&mut self, thinking: Option<&str>, text: Option<&str>, out: &mut Sink<'_>) {
+    fn said(&mut self, thinking: Option<&str>, text: Option<&str>, out: &mut EventSink<'_>) {
         let Self { call, think, .. } = self;
         if let Some(thinking) = thinking.filter(|text| !text.is_empty()) {
             say(call, Segment::Thinking(thinking), out);
@@ -60,7 +60,7 @@ impl Decoder {
         }
     }
 
-    fn message(&mut self, message: &Message<'_>, out: &mut Sink<'_>) {
+    fn message(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
         self.said(message.thinking.as_deref(), message.content.as_deref(), out);
         if message.images.is_some() {
             for image in message.images() {
@@ -82,13 +82,13 @@ impl Decoder {
         }
     }
 
-    fn close_text(&mut self, out: &mut Sink<'_>) {
+    fn close_text(&mut self, out: &mut EventSink<'_>) {
         let Self { call, think, .. } = self;
         think.end(|segment| say(call, segment, out));
         talk::close(call, out);
     }
 
-    fn done(&mut self, word: Option<&str>, out: &mut Sink<'_>) {
+    fn done(&mut self, word: Option<&str>, out: &mut EventSink<'_>) {
         self.close_text(out);
         if let Some(word) = word {
             self.call.notes.insert("done_reason", word);
@@ -102,7 +102,7 @@ impl Decoder {
     }
 
     /// An error is a sentence; what kind it is can only be read from it.
-    fn fail(&mut self, error: &str, out: &mut Sink<'_>) {
+    fn fail(&mut self, error: &str, out: &mut EventSink<'_>) {
         #[derive(Deserialize)]
         struct Failure {
             message: String,
@@ -129,7 +129,7 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         if self.call.has_ended() || text == "[DONE]" {
             return Ok(());
         }
@@ -165,7 +165,7 @@ impl Decode for Decoder {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) -> Result<()> {
+    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         if self.call.has_ended() {
             return Ok(());
         }
@@ -174,12 +174,12 @@ impl Decode for Decoder {
         Ok(())
     }
 
-    fn reply_of(&self, _: &str) -> Option<String> {
+    fn find_reply_id(&self, _: &str) -> Option<String> {
         let id = self.call.reply_id();
         (!id.is_empty()).then(|| id.to_owned())
     }
 
-    fn notices_the_end(&self) -> bool {
+    fn reports_truncation(&self) -> bool {
         true
     }
 }

@@ -4,7 +4,7 @@
 use super::chunk::{Audio, CallPiece, Detail};
 use super::loose::{Object, Word};
 use crate::provider::{Call, Kind};
-use crate::stream::Sink;
+use crate::stream::EventSink;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ impl Blocks {
         }
     }
 
-    pub(super) fn text(&mut self, piece: &str, out: &mut Sink<'_>) {
+    pub(super) fn text(&mut self, piece: &str, out: &mut EventSink<'_>) {
         if self.open != Open::Text {
             self.close(out);
             self.call.start(TEXT, Kind::Text, "", "", out);
@@ -102,7 +102,7 @@ impl Blocks {
         self.call.delta(TEXT, piece, out);
     }
 
-    pub(super) fn thinking(&mut self, piece: &str, origin: Origin, out: &mut Sink<'_>) {
+    pub(super) fn thinking(&mut self, piece: &str, origin: Origin, out: &mut EventSink<'_>) {
         if piece.is_empty() {
             return;
         }
@@ -112,7 +112,7 @@ impl Blocks {
         self.call.delta(THINKING, piece, out);
     }
 
-    fn begin_thinking(&mut self, origin: Origin, out: &mut Sink<'_>) {
+    fn begin_thinking(&mut self, origin: Origin, out: &mut EventSink<'_>) {
         self.close(out);
         self.call.start(THINKING, Kind::Thinking, "", "", out);
         self.open = Open::Thinking(origin);
@@ -120,7 +120,7 @@ impl Blocks {
 
     /// OpenRouter's list of reasoning; whether there was text in it. Each of its entries is a block
     /// of its own, so that it can be sent back as it was.
-    pub(super) fn details(&mut self, raw: &RawValue, out: &mut Sink<'_>) -> bool {
+    pub(super) fn details(&mut self, raw: &RawValue, out: &mut EventSink<'_>) -> bool {
         let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else { return false };
         let mut any = false;
         for raw in list {
@@ -157,7 +157,7 @@ impl Blocks {
     }
 
     /// Ends the text or the thinking that is open.
-    pub(super) fn close(&mut self, out: &mut Sink<'_>) {
+    pub(super) fn close(&mut self, out: &mut EventSink<'_>) {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => {}
             Open::Text => {
@@ -220,13 +220,13 @@ impl Blocks {
     }
 
     /// A part that only the provider knows.
-    pub(super) fn item(&mut self, item: Fields, out: &mut Sink<'_>) {
+    pub(super) fn item(&mut self, item: Fields, out: &mut EventSink<'_>) {
         self.close(out);
         self.call.item(item, out);
     }
 
     /// A picture.
-    pub(super) fn image(&mut self, url: &str, out: &mut Sink<'_>) {
+    pub(super) fn image(&mut self, url: &str, out: &mut EventSink<'_>) {
         if url.is_empty() {
             return;
         }
@@ -239,7 +239,7 @@ impl Blocks {
     }
 
     /// Sound. What is said in it is text.
-    pub(super) fn audio(&mut self, audio: &Audio<'_>, out: &mut Sink<'_>) {
+    pub(super) fn audio(&mut self, audio: &Audio<'_>, out: &mut EventSink<'_>) {
         if self.audio_id.is_empty() {
             self.audio_id = audio.id.0.clone().into_owned();
         }
@@ -255,7 +255,7 @@ impl Blocks {
     }
 
     /// A fragment of a call, or a whole one.
-    pub(super) fn call_piece(&mut self, piece: &CallPiece<'_>, out: &mut Sink<'_>) {
+    pub(super) fn call_piece(&mut self, piece: &CallPiece<'_>, out: &mut EventSink<'_>) {
         let none = Word::default();
         let (name, input) = match (&piece.function.0, &piece.custom.0) {
             (_, Some(custom)) => (&custom.name, Cow::Borrowed(&*custom.input.0)),
@@ -308,7 +308,7 @@ impl Blocks {
         at
     }
 
-    fn begin_call(&mut self, at: usize, out: &mut Sink<'_>) {
+    fn begin_call(&mut self, at: usize, out: &mut EventSink<'_>) {
         self.close(out);
         let Some(slot) = self.calls.get_mut(at) else { return };
         slot.begun = true;
@@ -323,7 +323,7 @@ impl Blocks {
     }
 
     /// Ends all blocks, in the order in which they began.
-    pub(super) fn close_all(&mut self, out: &mut Sink<'_>) {
+    pub(super) fn close_all(&mut self, out: &mut EventSink<'_>) {
         self.close(out);
         if self.call.is_open(AUDIO) {
             let mut extra = Fields::default();

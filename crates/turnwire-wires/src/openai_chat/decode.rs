@@ -5,7 +5,7 @@ use super::chunk::{CallPiece, Choice, Chunk, Content, Delta, Groq, Part, object,
 use super::failure;
 use super::loose::{Int, Object};
 use crate::provider::{About, Call, Segment, Think};
-use crate::stream::{Decode, Decoding, Sink};
+use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde_json::value::RawValue;
 use turnwire_core::event::{Custom, CustomValue};
 use turnwire_core::{Error, ErrorKind, Fields, FinishedReason, Json, ReplyError, Result};
@@ -20,7 +20,7 @@ pub(super) struct ChatDecoder {
 }
 
 impl ChatDecoder {
-    pub(super) fn new(decoding: &Decoding) -> Self {
+    pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
             blocks: Blocks::new(Call::new(super::NAME, decoding)),
             think: Think::default(),
@@ -31,7 +31,7 @@ impl ChatDecoder {
 }
 
 impl Decode for ChatDecoder {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         if self.blocks.call.has_ended() {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl Decode for ChatDecoder {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) -> Result<()> {
+    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         if !self.blocks.call.has_ended() {
             self.close(out);
             self.blocks.call.end(out);
@@ -61,11 +61,11 @@ impl Decode for ChatDecoder {
         Ok(())
     }
 
-    fn reply_of(&self, _text: &str) -> Option<String> {
+    fn find_reply_id(&self, _text: &str) -> Option<String> {
         Some(self.blocks.call.reply_id().to_owned()).filter(|id| !id.is_empty())
     }
 
-    fn notices_the_end(&self) -> bool {
+    fn reports_truncation(&self) -> bool {
         true
     }
 }
@@ -87,7 +87,7 @@ fn unreadable(text: &str, error: &serde_json::Error) -> Error {
 }
 
 impl ChatDecoder {
-    fn chunk(&mut self, text: &str, chunk: &Chunk<'_>, out: &mut Sink<'_>) {
+    fn chunk(&mut self, text: &str, chunk: &Chunk<'_>, out: &mut EventSink<'_>) {
         let groq: Groq<'_> = object(chunk.x_groq).unwrap_or_default();
         let failed = chunk.error.or(groq.error);
         let is_error = chunk.is_error();
@@ -119,7 +119,7 @@ impl ChatDecoder {
     }
 
     /// A frame without anything that we know: kept as it is.
-    fn unknown(&mut self, text: &str, out: &mut Sink<'_>) {
+    fn unknown(&mut self, text: &str, out: &mut EventSink<'_>) {
         if let Ok(frame) = Json::parse(text) {
             let custom = Custom { name: super::NAME.to_owned(), value: CustomValue(frame) };
             self.blocks.call.emit(custom, out);
@@ -147,7 +147,7 @@ impl ChatDecoder {
         }
     }
 
-    fn choice(&mut self, choice: &Choice<'_>, out: &mut Sink<'_>) {
+    fn choice(&mut self, choice: &Choice<'_>, out: &mut EventSink<'_>) {
         if let Some(delta) = &choice.delta.0 {
             self.delta = true;
             self.delta(delta, out);
@@ -165,7 +165,7 @@ impl ChatDecoder {
         }
     }
 
-    fn delta(&mut self, delta: &Delta<'_>, out: &mut Sink<'_>) {
+    fn delta(&mut self, delta: &Delta<'_>, out: &mut EventSink<'_>) {
         self.reasoning(delta, out);
         match &delta.content {
             Content::None => {}
@@ -212,7 +212,7 @@ impl ChatDecoder {
     }
 
     /// The same reasoning may be in two fields, or in three.
-    fn reasoning(&mut self, delta: &Delta<'_>, out: &mut Sink<'_>) {
+    fn reasoning(&mut self, delta: &Delta<'_>, out: &mut EventSink<'_>) {
         if let Some(raw) = delta.reasoning_details.filter(|raw| raw.get() != "[]") {
             self.settle(out);
             if self.blocks.details(raw, out) {
@@ -230,7 +230,7 @@ impl ChatDecoder {
         }
     }
 
-    fn text(&mut self, piece: &str, out: &mut Sink<'_>) {
+    fn text(&mut self, piece: &str, out: &mut EventSink<'_>) {
         let Self { blocks, think, .. } = self;
         if !piece.is_empty() {
             think.feed(piece, |segment| put(blocks, segment, out));
@@ -238,13 +238,13 @@ impl ChatDecoder {
     }
 
     /// Releases what may have been the beginning of a tag: something else comes now.
-    fn settle(&mut self, out: &mut Sink<'_>) {
+    fn settle(&mut self, out: &mut EventSink<'_>) {
         let Self { blocks, think, .. } = self;
         think.end(|segment| put(blocks, segment, out));
     }
 
     /// A part of a content that is a list.
-    fn part(&mut self, raw: &RawValue, out: &mut Sink<'_>) {
+    fn part(&mut self, raw: &RawValue, out: &mut EventSink<'_>) {
         let Some(part) = object::<Part<'_>>(Some(raw)) else {
             if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
                 self.text(&text, out);
@@ -314,7 +314,7 @@ impl ChatDecoder {
         call.reason = Some(reason);
     }
 
-    fn fail(&mut self, raw: &RawValue, out: &mut Sink<'_>) {
+    fn fail(&mut self, raw: &RawValue, out: &mut EventSink<'_>) {
         let (error, reason) = failure::read(raw);
         if let Ok(json) = Json::parse(raw.get()) {
             self.blocks.call.notes.insert("error", json);
@@ -327,7 +327,7 @@ impl ChatDecoder {
     }
 
     /// Closes everything, whatever comes then.
-    fn close(&mut self, out: &mut Sink<'_>) {
+    fn close(&mut self, out: &mut EventSink<'_>) {
         if !self.blocks.call.has_begun() {
             return;
         }
@@ -340,7 +340,7 @@ impl ChatDecoder {
     }
 }
 
-fn put(blocks: &mut Blocks, segment: Segment<'_>, out: &mut Sink<'_>) {
+fn put(blocks: &mut Blocks, segment: Segment<'_>, out: &mut EventSink<'_>) {
     match segment {
         Segment::Text(text) => blocks.text(text, out),
         Segment::Thinking(text) => blocks.thinking(text, Origin::Tags, out),

@@ -5,7 +5,7 @@
 //! served itself never is, for the client would try to execute it.
 
 use super::failure::Failure;
-use crate::stream::{Encode, Encoding, Frames};
+use crate::stream::{Encode, EncoderOptions, Frames};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{ModelCallEnd, ReplyEnd, TokenCounts};
@@ -56,7 +56,7 @@ enum State {
 }
 
 impl ChatEncoder {
-    pub(super) fn new(encoding: &Encoding) -> Self {
+    pub(super) fn new(encoding: &EncoderOptions) -> Self {
         Self {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
@@ -67,7 +67,7 @@ impl ChatEncoder {
 }
 
 impl Encode for ChatEncoder {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         if let EventKind::Custom(custom) = &event.kind
             && custom.name == super::NAME
             && !event.is_from_sub_agent()

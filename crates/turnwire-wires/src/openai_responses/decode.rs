@@ -10,7 +10,7 @@ use super::item::{self, Item, Place};
 use super::read::{self, Int, Raw, Text};
 use super::{NAME, error};
 use crate::provider::{About, Call, Kind};
-use crate::stream::{Decode, Decoding, Sink};
+use crate::stream::{Decode, DecoderOptions, EventSink};
 use frame::{Cached, Frame, Incomplete, Response, Usage};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -105,7 +105,7 @@ fn key(index: u64, slot: Slot, at: u64) -> u64 {
 }
 
 impl Responses {
-    pub(super) fn new(decoding: &Decoding) -> Self {
+    pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
             call: Call::new(NAME, decoding),
             started: false,
@@ -152,7 +152,7 @@ impl Responses {
     }
 
     #[inline]
-    fn delta(&mut self, index: u64, slot: Slot, at: Int, delta: &str, out: &mut Sink<'_>) {
+    fn delta(&mut self, index: u64, slot: Slot, at: Int, delta: &str, out: &mut EventSink<'_>) {
         let at = at.index().unwrap_or(0);
         let key = key(index, slot, at);
         if !self.parts.contains_key(&key) && !self.open(index, slot, at, out) {
@@ -167,7 +167,7 @@ impl Responses {
     }
 
     /// Begins a block of text or thinking; whether it could.
-    fn open(&mut self, index: u64, slot: Slot, at: u64, out: &mut Sink<'_>) -> bool {
+    fn open(&mut self, index: u64, slot: Slot, at: u64, out: &mut EventSink<'_>) -> bool {
         let kind = match slot {
             Slot::Text => Kind::Text,
             Slot::Summary | Slot::Thinking => Kind::Thinking,
@@ -214,7 +214,7 @@ impl Responses {
         kind: Kind,
         id: &str,
         name: &str,
-        out: &mut Sink<'_>,
+        out: &mut EventSink<'_>,
     ) {
         self.call.begin(About::default(), out);
         let id = if id.is_empty() { self.call.new_id() } else { id.to_owned() };
@@ -234,7 +234,7 @@ impl Responses {
     }
 
     /// Takes the whole text of a block: what of it is new is handed on.
-    fn settle(&mut self, key: u64, whole: &str, out: &mut Sink<'_>) {
+    fn settle(&mut self, key: u64, whole: &str, out: &mut EventSink<'_>) {
         let Some(part) = self.parts.get_mut(&key) else { return };
         if part.closed || whole.is_empty() {
             return;
@@ -249,7 +249,7 @@ impl Responses {
         }
     }
 
-    fn close(&mut self, key: u64, extra: Fields, out: &mut Sink<'_>) {
+    fn close(&mut self, key: u64, extra: Fields, out: &mut EventSink<'_>) {
         if let Some(part) = self.parts.get_mut(&key)
             && !part.closed
         {
@@ -259,7 +259,7 @@ impl Responses {
         }
     }
 
-    fn part_event(&mut self, frame: &Frame<'_>, out: &mut Sink<'_>) {
+    fn part_event(&mut self, frame: &Frame<'_>, out: &mut EventSink<'_>) {
         let Some(raw) = frame.part else { return };
         let (index, part) = (self.index(frame), item::part(raw));
         let slot = match &*part.r#type {
@@ -280,7 +280,7 @@ impl Responses {
         self.settle(key(index, slot, at), text, out);
     }
 
-    fn added(&mut self, frame: &Frame<'_>, out: &mut Sink<'_>) {
+    fn added(&mut self, frame: &Frame<'_>, out: &mut EventSink<'_>) {
         let Some(raw) = frame.item else { return };
         let item: Item<'_> = read::of(raw);
         let index = self.place_of(frame.output_index.index().unwrap_or(self.next), &item, true);
@@ -307,7 +307,7 @@ impl Responses {
         }
     }
 
-    fn start_call(&mut self, index: u64, item: &Item<'_>, out: &mut Sink<'_>) {
+    fn start_call(&mut self, index: u64, item: &Item<'_>, out: &mut EventSink<'_>) {
         self.calls += 1;
         let given = if item.call_id.is_empty() { &item.id } else { &item.call_id };
         let mut id = given.to_string();
@@ -319,7 +319,7 @@ impl Responses {
         self.start(index, key(index, Slot::Call, 0), Kind::Call, &id, &item.name, out);
     }
 
-    fn done(&mut self, index: u64, raw: &RawValue, out: &mut Sink<'_>) {
+    fn done(&mut self, index: u64, raw: &RawValue, out: &mut EventSink<'_>) {
         let item: Item<'_> = read::of(raw);
         self.call.begin(About::default(), out);
         self.see(index);
@@ -372,7 +372,7 @@ impl Responses {
 
     /// What began as a call ends as something else: the provider has served it itself, as Perplexity
     /// does with its searches.
-    fn take_call_back(&mut self, index: u64, out: &mut Sink<'_>) {
+    fn take_call_back(&mut self, index: u64, out: &mut EventSink<'_>) {
         let key = key(index, Slot::Call, 0);
         if self.parts.remove(&key).is_none() {
             return;
@@ -385,7 +385,7 @@ impl Responses {
         }
     }
 
-    fn message_done(&mut self, index: u64, item: &Item<'_>, raw: &RawValue, out: &mut Sink<'_>) {
+    fn message_done(&mut self, index: u64, item: &Item<'_>, raw: &RawValue, out: &mut EventSink<'_>) {
         for (at, part) in (0..).zip(item.parts()) {
             let read = item::part(part);
             self.refused |= &*read.r#type == "refusal";
@@ -411,7 +411,7 @@ impl Responses {
         }
     }
 
-    fn reasoning_done(&mut self, index: u64, item: &Item<'_>, raw: &RawValue, out: &mut Sink<'_>) {
+    fn reasoning_done(&mut self, index: u64, item: &Item<'_>, raw: &RawValue, out: &mut EventSink<'_>) {
         let (mut summaries, mut contents) = (0, 0);
         for (place, part) in item::reasoning_parts(item) {
             let (slot, count) = match place {
@@ -436,7 +436,7 @@ impl Responses {
         item: &Item<'_>,
         image: Text<'_>,
         raw: &RawValue,
-        out: &mut Sink<'_>,
+        out: &mut EventSink<'_>,
     ) {
         let kind = item.image_type(&image);
         let mut id = self.block_id(index, 0);
@@ -452,7 +452,7 @@ impl Responses {
 
     /// An item, or a part of one, that only the provider knows. Two blocks cannot have one id, and
     /// items can do without.
-    fn keep(&mut self, mut item: Fields, out: &mut Sink<'_>) {
+    fn keep(&mut self, mut item: Fields, out: &mut EventSink<'_>) {
         let id: Option<String> = item.get("id").unwrap_or_default();
         if id.is_some_and(|id| !self.kept.insert(id)) {
             item.remove("id");
@@ -465,7 +465,7 @@ impl Responses {
     }
 
     /// Ends blocks of an item that its end did not mention.
-    fn close_rest(&mut self, index: u64, raw: &RawValue, out: &mut Sink<'_>) {
+    fn close_rest(&mut self, index: u64, raw: &RawValue, out: &mut EventSink<'_>) {
         let parts = self.items.get(&index).map(|seen| seen.parts.clone()).unwrap_or_default();
         for key in parts {
             if self.parts.get(&key).is_some_and(|part| !part.closed) {
@@ -474,7 +474,7 @@ impl Responses {
         }
     }
 
-    fn begin(&mut self, response: &Response<'_>, out: &mut Sink<'_>) {
+    fn begin(&mut self, response: &Response<'_>, out: &mut EventSink<'_>) {
         self.started = true;
         let about = About {
             id: &response.id,
@@ -502,7 +502,7 @@ impl Responses {
         }
     }
 
-    fn finish(&mut self, response: &Response<'_>, word: &str, out: &mut Sink<'_>) {
+    fn finish(&mut self, response: &Response<'_>, word: &str, out: &mut EventSink<'_>) {
         // There is no event of its own for it.
         let word = if &*response.status == "cancelled" { "cancelled" } else { word };
         self.begin(response, out);
@@ -553,7 +553,7 @@ impl Responses {
 
     /// The final response may have items that were never streamed, or never ended. Its places are
     /// not always those of the stream, and its ids may be new: an item is known by either.
-    fn final_items(&mut self, response: &Response<'_>, out: &mut Sink<'_>) {
+    fn final_items(&mut self, response: &Response<'_>, out: &mut EventSink<'_>) {
         for (at, raw) in (0..).zip(item::list(response.output)) {
             let item: Item<'_> = read::of(raw);
             let named = names(&item).find_map(|name| self.names.get(&name).copied());
@@ -569,7 +569,7 @@ impl Responses {
         }
     }
 
-    fn close_parts(&mut self, out: &mut Sink<'_>) {
+    fn close_parts(&mut self, out: &mut EventSink<'_>) {
         let mut open: Vec<u64> = self
             .parts
             .iter()
@@ -582,12 +582,12 @@ impl Responses {
         }
     }
 
-    fn fail(&mut self, text: &str, out: &mut Sink<'_>) {
+    fn fail(&mut self, text: &str, out: &mut EventSink<'_>) {
         self.close_parts(out);
         self.call.fail(error::read(text), out);
     }
 
-    fn terminal(&mut self, raw: Raw<'_>, word: &str, out: &mut Sink<'_>) {
+    fn terminal(&mut self, raw: Raw<'_>, word: &str, out: &mut EventSink<'_>) {
         let response: Response<'_> = read::maybe(raw);
         self.finish(&response, word, out);
     }
@@ -605,7 +605,7 @@ fn is_call(item: &Item<'_>) -> bool {
 }
 
 impl Decode for Responses {
-    fn frame(&mut self, text: &str, out: &mut Sink<'_>) -> Result<()> {
+    fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // Nothing counts behind the end; and this wire has no last word, but some send one.
         if self.call.has_ended() || text == "[DONE]" {
             return Ok(());
@@ -710,24 +710,24 @@ impl Decode for Responses {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) -> Result<()> {
+    fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         self.close_parts(out);
         self.call.end(out);
         Ok(())
     }
 
-    fn reply_of(&self, _: &str) -> Option<String> {
+    fn find_reply_id(&self, _: &str) -> Option<String> {
         self.call.has_begun().then(|| self.call.reply_id().to_owned())
     }
 
-    fn notices_the_end(&self) -> bool {
+    fn reports_truncation(&self) -> bool {
         true
     }
 }
 
 impl Responses {
     /// A response that was not streamed.
-    fn whole(&mut self, text: &str, out: &mut Sink<'_>) {
+    fn whole(&mut self, text: &str, out: &mut EventSink<'_>) {
         let response: Response<'_> = serde_json::from_str(text).unwrap_or_default();
         let word = if response.status.is_empty() { "completed" } else { &response.status };
         let word = word.to_owned();

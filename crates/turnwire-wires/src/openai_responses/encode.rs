@@ -5,7 +5,7 @@ mod shape;
 
 use super::{NAME, error, item};
 use crate::provider;
-use crate::stream::{Encode, Encoding, Frames};
+use crate::stream::{Encode, EncoderOptions, Frames};
 use block::{Block, Kind, State};
 use shape::{Failure, Incomplete, Part, Response};
 use std::collections::HashMap;
@@ -70,7 +70,7 @@ enum Family {
 }
 
 impl Responses {
-    pub(super) fn new(encoding: &Encoding) -> Self {
+    pub(super) fn new(encoding: &EncoderOptions) -> Self {
         Self {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
@@ -112,7 +112,7 @@ impl Responses {
 }
 
 impl Encode for Responses {
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         let Some(turn) = self.turn(event, out) else { return };
         match &event.kind {
             EventKind::ReplyEnd(end) => self.finish(end, out),

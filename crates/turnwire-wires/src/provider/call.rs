@@ -1,6 +1,6 @@
 //! One model call as events: its start, its blocks, and its end whatever happens.
 
-use crate::stream::{Decoding, Scope, Sink};
+use crate::stream::{DecoderOptions, StreamScope, EventSink};
 use std::collections::{BTreeMap, HashSet};
 use turnwire_core::event::{
     Block, Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, ModelCallEnd, ModelCallStart,
@@ -15,7 +15,7 @@ use turnwire_core::{
 /// else, closes what is open, and ends exactly once: as the provider said, or as truncated.
 pub(crate) struct Call {
     wire: &'static str,
-    scope: Scope,
+    scope: StreamScope,
     reply_id: String,
     prefix: String,
     begun: bool,
@@ -73,7 +73,7 @@ struct Open {
 }
 
 impl Call {
-    pub(crate) fn new(wire: &'static str, decoding: &Decoding) -> Self {
+    pub(crate) fn new(wire: &'static str, decoding: &DecoderOptions) -> Self {
         Self {
             wire,
             scope: decoding.scope,
@@ -111,7 +111,7 @@ impl Call {
 
     /// Hands on the start. Only the first one counts: ids may change in mid-stream. Behind
     /// [`stop`](Self::stop) it is the start of the next model call of the same reply.
-    pub(crate) fn begin(&mut self, about: About<'_>, out: &mut Sink<'_>) {
+    pub(crate) fn begin(&mut self, about: About<'_>, out: &mut EventSink<'_>) {
         if self.calling || self.ended {
             return;
         }
@@ -132,7 +132,7 @@ impl Call {
             self.notes.insert("id", about.id);
         }
         let at = time(about.created);
-        if self.scope == Scope::Reply && !self.begun {
+        if self.scope == StreamScope::Reply && !self.begun {
             let mut event = Event::new(self.reply_id.as_str(), ReplyStart::default());
             event.created_at = at.as_str().into();
             out(event);
@@ -145,7 +145,7 @@ impl Call {
     }
 
     /// Hands on any event of the reply.
-    pub(crate) fn emit<'e>(&'e self, kind: impl Into<EventKind<'e>>, out: &mut Sink<'_>) {
+    pub(crate) fn emit<'e>(&'e self, kind: impl Into<EventKind<'e>>, out: &mut EventSink<'_>) {
         if !self.ended {
             out(Event::new(self.reply_id.as_str(), kind));
         }
@@ -171,7 +171,7 @@ impl Call {
 
     /// Begins a block. `key` is what the provider calls it while it is open, `id` its id for good
     /// (empty: a new one), `name` the tool's for a call.
-    pub(crate) fn start(&mut self, key: u64, kind: Kind, id: &str, name: &str, out: &mut Sink<'_>) {
+    pub(crate) fn start(&mut self, key: u64, kind: Kind, id: &str, name: &str, out: &mut EventSink<'_>) {
         self.close(key, Fields::default(), out);
         let id = match kind {
             _ if id.is_empty() => self.new_id(),
@@ -198,21 +198,21 @@ impl Call {
     }
 
     /// Goes on with an open block; whether there is one.
-    pub(crate) fn delta(&self, key: u64, delta: &str, out: &mut Sink<'_>) -> bool {
+    pub(crate) fn delta(&self, key: u64, delta: &str, out: &mut EventSink<'_>) -> bool {
         let Some(open) = self.open.get(&key) else { return false };
         self.grow(open, delta, out);
         true
     }
 
     /// Goes on with an open block of this kind; whether there is one.
-    pub(crate) fn delta_of(&self, key: u64, kind: Kind, delta: &str, out: &mut Sink<'_>) -> bool {
+    pub(crate) fn delta_of(&self, key: u64, kind: Kind, delta: &str, out: &mut EventSink<'_>) -> bool {
         let Some(open) = self.open.get(&key).filter(|open| open.kind == kind) else { return false };
         self.grow(open, delta, out);
         true
     }
 
     #[inline]
-    fn grow(&self, open: &Open, delta: &str, out: &mut Sink<'_>) {
+    fn grow(&self, open: &Open, delta: &str, out: &mut EventSink<'_>) {
         if delta.is_empty() {
             return;
         }
@@ -230,7 +230,7 @@ impl Call {
     }
 
     /// Ends a block, if it is open. `extra` becomes fields of the block.
-    pub(crate) fn close(&mut self, key: u64, extra: Fields, out: &mut Sink<'_>) {
+    pub(crate) fn close(&mut self, key: u64, extra: Fields, out: &mut EventSink<'_>) {
         self.close_with(key, None, extra, out);
     }
 
@@ -240,7 +240,7 @@ impl Call {
         key: u64,
         whole: Option<&str>,
         extra: Fields,
-        out: &mut Sink<'_>,
+        out: &mut EventSink<'_>,
     ) {
         if let Some(open) = self.open.remove(&key) {
             self.end_block(&open, whole, extra, out);
@@ -248,7 +248,7 @@ impl Call {
     }
 
     /// Ends every open block, in the order in which they began.
-    pub(crate) fn close_all(&mut self, out: &mut Sink<'_>) {
+    pub(crate) fn close_all(&mut self, out: &mut EventSink<'_>) {
         let mut open: Vec<Open> = std::mem::take(&mut self.open).into_values().collect();
         open.sort_by_key(|open| open.place);
         for open in open {
@@ -256,7 +256,7 @@ impl Call {
         }
     }
 
-    fn end_block(&self, open: &Open, whole: Option<&str>, extra: Fields, out: &mut Sink<'_>) {
+    fn end_block(&self, open: &Open, whole: Option<&str>, extra: Fields, out: &mut EventSink<'_>) {
         let id = open.id.as_str().into();
         match open.kind {
             Kind::Text => {
@@ -276,7 +276,7 @@ impl Call {
         media_type: Option<&str>,
         chunk: Chunk<'_>,
         extra: Fields,
-        out: &mut Sink<'_>,
+        out: &mut EventSink<'_>,
     ) {
         let id = if id.is_empty() { self.new_id() } else { id.to_owned() };
         self.count += 1;
@@ -291,16 +291,16 @@ impl Call {
     }
 
     /// An item that only the provider knows, verbatim.
-    pub(crate) fn item(&mut self, item: Fields, out: &mut Sink<'_>) {
+    pub(crate) fn item(&mut self, item: Fields, out: &mut EventSink<'_>) {
         self.block(super::item_block(self.wire, item), out);
     }
 
     /// The same, where a block of the item's id was there before.
-    pub(crate) fn item_again(&mut self, item: &Fields, out: &mut Sink<'_>) {
+    pub(crate) fn item_again(&mut self, item: &Fields, out: &mut EventSink<'_>) {
         self.block(super::wrapped_item_block(self.wire, item), out);
     }
 
-    fn block(&mut self, block: ContentBlock, out: &mut Sink<'_>) {
+    fn block(&mut self, block: ContentBlock, out: &mut EventSink<'_>) {
         self.count += 1;
         if !block.id().is_empty() {
             self.made.push(block.id().to_owned());
@@ -309,7 +309,7 @@ impl Call {
     }
 
     /// The provider says that it failed: that is the last event of the call.
-    pub(crate) fn fail(&mut self, error: ReplyError, out: &mut Sink<'_>) {
+    pub(crate) fn fail(&mut self, error: ReplyError, out: &mut EventSink<'_>) {
         self.reason = Some(FinishedReason::Error);
         self.error = Some(error);
         self.finish(out);
@@ -317,7 +317,7 @@ impl Call {
 
     /// The provider says that this call is done: closes what is open, and hands on the end of the
     /// call. The reply goes on: with another call, or with [`end`](Self::end).
-    pub(crate) fn stop(&mut self, out: &mut Sink<'_>) {
+    pub(crate) fn stop(&mut self, out: &mut EventSink<'_>) {
         if self.ended || !self.calling {
             return;
         }
@@ -341,7 +341,7 @@ impl Call {
 
     /// The provider has begun its answer anew: ends the call, and takes back all that came of it. What
     /// it took was never said.
-    pub(crate) fn abandon(&mut self, out: &mut Sink<'_>) {
+    pub(crate) fn abandon(&mut self, out: &mut EventSink<'_>) {
         self.close_all(out);
         self.usage = TokenCounts::default();
         self.reason = Some(FinishedReason::Truncated);
@@ -356,7 +356,7 @@ impl Call {
 
     /// The provider says that it is done: closes what is open, and hands on the end. A reason that
     /// was never given is `completed`.
-    pub(crate) fn finish(&mut self, out: &mut Sink<'_>) {
+    pub(crate) fn finish(&mut self, out: &mut EventSink<'_>) {
         if self.ended {
             return;
         }
@@ -364,7 +364,7 @@ impl Call {
             self.begin(About::default(), out);
         }
         self.stop(out);
-        if self.scope == Scope::Reply {
+        if self.scope == StreamScope::Reply {
             let end = ReplyEnd {
                 finished_reason: self.reason.clone().unwrap_or_default(),
                 error: self.error.clone(),
@@ -377,7 +377,7 @@ impl Call {
     }
 
     /// There are no more bytes. A stream that never said why it ended was cut off.
-    pub(crate) fn end(&mut self, out: &mut Sink<'_>) {
+    pub(crate) fn end(&mut self, out: &mut EventSink<'_>) {
         if self.reason.is_none() && !self.ended {
             self.reason = Some(FinishedReason::Truncated);
             self.error = Some(ReplyError {

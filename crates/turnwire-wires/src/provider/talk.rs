@@ -1,7 +1,7 @@
 //! A model that says and thinks one thing at a time.
 
 use super::{Call, Kind, Segment};
-use crate::stream::Sink;
+use crate::stream::EventSink;
 use turnwire_core::Fields;
 
 /// What the open text, and the open thinking, are called.
@@ -9,7 +9,7 @@ pub(crate) const TEXT: u64 = 0;
 pub(crate) const THINKING: u64 = 1;
 
 /// Goes on with the text, or with the thinking; the other one has ended.
-pub(crate) fn say(call: &mut Call, segment: Segment<'_>, out: &mut Sink<'_>) {
+pub(crate) fn say(call: &mut Call, segment: Segment<'_>, out: &mut EventSink<'_>) {
     let (key, other, kind, text) = match segment {
         Segment::Text(text) => (TEXT, THINKING, Kind::Text, text),
         Segment::Thinking(text) => (THINKING, TEXT, Kind::Thinking, text),
@@ -22,7 +22,7 @@ pub(crate) fn say(call: &mut Call, segment: Segment<'_>, out: &mut Sink<'_>) {
 }
 
 /// Something else comes: both have ended.
-pub(crate) fn close(call: &mut Call, out: &mut Sink<'_>) {
+pub(crate) fn close(call: &mut Call, out: &mut EventSink<'_>) {
     call.close(TEXT, Fields::default(), out);
     call.close(THINKING, Fields::default(), out);
 }

@@ -10,31 +10,31 @@ pub(crate) fn read_event(text: &str) -> Result<Event<'_>> {
     match Event::from_json(text) {
         Ok(event) => match &event.kind {
             // AG-UI has a `RUN_STARTED` too: without a reply it stays what we do not know.
-            EventKind::Unknown(word) if todays_type(word).is_some() => {
-                Ok(translated(text).unwrap_or(event))
+            EventKind::Unknown(word) if current_type(word).is_some() => {
+                Ok(translate_event(text).unwrap_or(event))
             }
             _ => Ok(event),
         },
-        Err(error) => translated_instead(text, error),
+        Err(error) => translate_or(text, error),
     }
 }
 
 #[cold]
-fn translated_instead(text: &str, error: Error) -> Result<Event<'_>> {
+fn translate_or(text: &str, error: Error) -> Result<Event<'_>> {
     if error.kind() == ErrorKind::NotJson {
         return Err(error);
     }
-    translated(text).ok_or(error)
+    translate_event(text).ok_or(error)
 }
 
 /// The reply that a line names, although it is no event.
-pub(crate) fn reply_id(text: &str) -> Option<String> {
+pub(crate) fn find_reply_id(text: &str) -> Option<String> {
     let fields: Fields = serde_json::from_str(text).ok()?;
     let named = |key| fields.get::<String>(key).ok().flatten();
     named("reply_id").or_else(|| named("replyId"))
 }
 
-fn todays_type(older: &str) -> Option<&'static str> {
+fn current_type(older: &str) -> Option<&'static str> {
     Some(match older {
         "RUN_STARTED" => "REPLY_START",
         "RUN_FINISHED" => "REPLY_END",
@@ -48,7 +48,7 @@ fn todays_type(older: &str) -> Option<&'static str> {
     })
 }
 
-fn todays_name(older: &str) -> &str {
+fn current_name(older: &str) -> &str {
     match older {
         "createdAt" => "created_at",
         "finishedAt" => "finished_at",
@@ -73,28 +73,28 @@ fn todays_name(older: &str) -> &str {
 }
 
 /// How deep names are looked for: a source in an output in a result in a list in an event.
-const DEPTH: u8 = 8;
+const MAX_DEPTH: u8 = 8;
 
-fn translated(text: &str) -> Option<Event<'static>> {
+fn translate_event(text: &str) -> Option<Event<'static>> {
     let mut fields: Fields = serde_json::from_str(text).ok()?;
     let word: String = fields.get("type").ok()??;
-    if let Some(today) = todays_type(&word) {
+    if let Some(today) = current_type(&word) {
         fields.insert("type", today);
     }
-    let renamed = Json::from_value(&with_todays_names(&fields, DEPTH)).ok()?;
+    let renamed = Json::from_value(&rename_fields(&fields, MAX_DEPTH)).ok()?;
     let event = Event::from_json(renamed.text()).ok()?;
     event.kind.is_known().then(|| event.into_owned())
 }
 
-fn with_todays_names(fields: &Fields, depth: u8) -> Fields {
+fn rename_fields(fields: &Fields, depth: u8) -> Fields {
     let mut renamed = Fields::default();
     for (key, value) in fields {
-        let name = todays_name(key);
+        let name = current_name(key);
         // Of two, the one with the name of today.
         if name != key && fields.raw(name).is_some() {
             renamed.insert(key, value.clone());
         } else {
-            renamed.insert(name, inside(name, value, depth));
+            renamed.insert(name, rename_inside(name, value, depth));
         }
     }
     renamed
@@ -102,7 +102,7 @@ fn with_todays_names(fields: &Fields, depth: u8) -> Fields {
 
 /// The same within blocks. What an application wrote (metadata, a tool's input) is not ours to
 /// rename.
-fn inside(name: &str, value: &Json, depth: u8) -> Json {
+fn rename_inside(name: &str, value: &Json, depth: u8) -> Json {
     let holds_names = matches!(
         name,
         "tool_calls"
@@ -116,9 +116,9 @@ fn inside(name: &str, value: &Json, depth: u8) -> Json {
     );
     let Some(depth) = depth.checked_sub(1).filter(|_| holds_names) else { return value.clone() };
     let renamed = match value.text().as_bytes().first() {
-        Some(b'{') => value.parse_as().and_then(|fields| Json::from_value(&with_todays_names(&fields, depth))),
+        Some(b'{') => value.parse_as().and_then(|fields| Json::from_value(&rename_fields(&fields, depth))),
         Some(b'[') => value.parse_as::<Vec<Json>>().and_then(|items| {
-            Json::from_value(&items.iter().map(|item| inside(name, item, depth)).collect::<Vec<_>>())
+            Json::from_value(&items.iter().map(|item| rename_inside(name, item, depth)).collect::<Vec<_>>())
         }),
         _ => return value.clone(),
     };

@@ -3,13 +3,13 @@
 use crate::{encoder, event, events, input};
 use serde_json::{Value, json};
 use turnwire_core::{Event, Msg};
-use turnwire_wires::ag_ui::Difference;
-use turnwire_wires::{Encode, Encoding, Frames, Wire};
+use turnwire_wires::ag_ui::HistoryDifference;
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
-fn taken(encoder: &mut dyn Encode, events: &[Event<'_>]) -> Vec<Value> {
+fn encode_all(encoder: &mut dyn Encode, events: &[Event<'_>]) -> Vec<Value> {
     let mut frames = Frames::default();
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     read(&frames)
 }
@@ -22,7 +22,7 @@ fn types(frames: &[Value]) -> Vec<&str> {
     frames.iter().map(|frame| frame["type"].as_str().unwrap()).collect()
 }
 
-fn asks() -> Vec<Event<'static>> {
+fn asking_events() -> Vec<Event<'static>> {
     events(vec![
         json!({"type": "REPLY_START", "name": "friday"}),
         json!({"type": "TOOL_CALL_START", "tool_call_id": "c", "tool_call_name": "trade"}),
@@ -36,9 +36,9 @@ fn asks() -> Vec<Event<'static>> {
 #[test]
 fn behind_a_pause_the_next_request_has_the_run() {
     let mut encoder = encoder(Some("mine"));
-    taken(&mut *encoder, &asks());
+    encode_all(&mut *encoder, &asking_events());
     encoder.end(&mut Frames::default());
-    let frames = taken(
+    let frames = encode_all(
         &mut *encoder,
         &events(vec![
             json!({"type": "USER_CONFIRM_RESULT", "confirm_results": [{"confirmed": true,
@@ -55,17 +55,17 @@ fn behind_a_pause_the_next_request_has_the_run() {
 #[test]
 fn what_is_left_unanswered_is_asked_again_at_the_end() {
     let mut encoder = encoder(Some("mine"));
-    let mut both = asks();
+    let mut both = asking_events();
     let two = json!([
         {"type": "tool_call", "id": "c", "name": "trade", "input": "{}"},
         {"type": "tool_call", "id": "d", "name": "mail", "input": "{}"}]);
     both.pop();
     both.push(event(json!({"type": "REQUIRE_USER_CONFIRM", "tool_calls": two})));
-    taken(&mut *encoder, &both);
+    encode_all(&mut *encoder, &both);
     encoder.end(&mut Frames::default());
     let answer = json!({"type": "USER_CONFIRM_RESULT", "confirm_results": [{"confirmed": true,
         "tool_call": {"type": "tool_call", "id": "c", "name": "trade", "input": "{}"}}]});
-    taken(&mut *encoder, &events(vec![answer]));
+    encode_all(&mut *encoder, &events(vec![answer]));
     let mut frames = Frames::default();
     encoder.end(&mut frames);
     let frames = read(&frames);
@@ -103,7 +103,7 @@ fn behind_a_message_that_nobody_answers_the_run_waits_for_an_answer_or_the_end()
     assert_eq!(types(&ended), ["RUN_FINISHED"]);
     assert_eq!(ended[0]["outcome"]["type"], "success");
 
-    let answered = taken(
+    let answered = encode_all(
         &mut *coming(),
         &events(vec![
             json!({"type": "REPLY_START", "name": "friday"}),
@@ -119,7 +119,7 @@ fn behind_a_message_that_nobody_answers_the_run_waits_for_an_answer_or_the_end()
 #[test]
 fn who_has_gaps_forgets_first() {
     let encoding =
-        Encoding { run_id: Some("mine".to_owned()), forget: true, ..Encoding::default() };
+        EncoderOptions { run_id: Some("mine".to_owned()), resets_client: true, ..EncoderOptions::default() };
     let mut encoder = Wire::named("ag-ui").unwrap().encoder(&encoding).unwrap();
     let mut frames = Frames::default();
     encoder.resume(&conversation(), &mut frames);
@@ -156,20 +156,20 @@ fn a_client_is_compared_with_how_it_stands() {
         let input = input(&json!({"threadId": "t", "runId": "n", "messages": messages}));
         input.compare(&conversation())
     };
-    assert_eq!(compare(&all), Difference::None, "reasoning does not count");
-    assert_eq!(compare(&all[..2]), Difference::Behind);
-    assert_eq!(compare(&[]), Difference::Behind);
-    assert_eq!(compare(&[all[0].clone(), all[4].clone()]), Difference::Gaps);
+    assert_eq!(compare(&all), HistoryDifference::None, "reasoning does not count");
+    assert_eq!(compare(&all[..2]), HistoryDifference::Behind);
+    assert_eq!(compare(&[]), HistoryDifference::Behind);
+    assert_eq!(compare(&[all[0].clone(), all[4].clone()]), HistoryDifference::Gaps);
     let changed = |at: usize, key: &str, value: Value| {
         let mut messages = all[..=at].to_vec();
         messages[at][key] = value;
         compare(&messages)
     };
-    assert_eq!(changed(3, "content", json!("Do")), Difference::Behind, "half of it");
-    assert_eq!(changed(2, "content", json!("so")), Difference::Behind);
-    assert_eq!(changed(1, "toolCalls", json!([])), Difference::Behind);
-    assert_eq!(changed(3, "role", json!("user")), Difference::Behind);
+    assert_eq!(changed(3, "content", json!("Do")), HistoryDifference::Behind, "half of it");
+    assert_eq!(changed(2, "content", json!("so")), HistoryDifference::Behind);
+    assert_eq!(changed(1, "toolCalls", json!([])), HistoryDifference::Behind);
+    assert_eq!(changed(3, "role", json!("user")), HistoryDifference::Behind);
     let mut own = all.to_vec();
     own.insert(0, json!({"id": "s", "role": "system", "content": "Obey."}));
-    assert_eq!(compare(&own), Difference::None, "what is the client's alone does not count");
+    assert_eq!(compare(&own), HistoryDifference::None, "what is the client's alone does not count");
 }

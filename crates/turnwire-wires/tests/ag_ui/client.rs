@@ -40,7 +40,7 @@ impl Client {
         self.running
     }
 
-    pub fn take(&mut self, frame: &str) {
+    pub fn apply_frame(&mut self, frame: &str) {
         let frame: Value = serde_json::from_str(frame).unwrap();
         let fields = frame.as_object().unwrap();
         assert!(!fields.values().any(Value::is_null), "null is no absence: {frame}");
@@ -85,7 +85,7 @@ impl Client {
         self.closed.clear();
         let Some(messages) = frame["input"]["messages"].as_array() else { return };
         for message in messages {
-            if self.at(text(message, "id")).is_none() {
+            if self.find_message(text(message, "id")).is_none() {
                 self.messages.push(message.clone());
             }
         }
@@ -122,12 +122,12 @@ impl Client {
         self.running = false;
     }
 
-    fn at(&self, id: &str) -> Option<usize> {
+    fn find_message(&self, id: &str) -> Option<usize> {
         self.messages.iter().position(|message| message["id"] == id)
     }
 
     /// The place of the message that holds a call.
-    fn holder(&self, call: &str) -> Option<usize> {
+    fn find_call(&self, call: &str) -> Option<usize> {
         self.messages.iter().position(|message| {
             let calls = message["toolCalls"].as_array();
             calls.is_some_and(|calls| calls.iter().any(|made| made["id"] == call))
@@ -135,8 +135,8 @@ impl Client {
     }
 
     /// The message of this id, made where there is none.
-    fn made(&mut self, frame: &Value, message: Value) -> usize {
-        let at = self.at(text(frame, "messageId")).unwrap_or_else(|| {
+    fn find_or_add(&mut self, frame: &Value, message: Value) -> usize {
+        let at = self.find_message(text(frame, "messageId")).unwrap_or_else(|| {
             self.messages.push(message);
             self.messages.len() - 1
         });
@@ -148,7 +148,7 @@ impl Client {
     }
 
     fn append(&mut self, frame: &Value) {
-        let at = self.at(text(frame, "messageId")).unwrap();
+        let at = self.find_message(text(frame, "messageId")).unwrap();
         let whole = format!("{}{}", text(&self.messages[at], "content"), text(frame, "delta"));
         self.messages[at]["content"] = whole.into();
     }
@@ -163,7 +163,7 @@ impl Client {
                 if let Some(name) = frame.get("name") {
                     message["name"] = name.clone();
                 }
-                let at = self.made(frame, message);
+                let at = self.find_or_add(frame, message);
                 assert_eq!(self.messages[at]["role"], "assistant", "{frame}");
             }
             "TEXT_MESSAGE_CONTENT" => {
@@ -175,7 +175,7 @@ impl Client {
             "REASONING_MESSAGE_START" => {
                 assert!(self.spans.contains(&id()) && self.thoughts.insert(id()), "{frame}");
                 assert_eq!(frame["role"], "reasoning");
-                self.made(frame, json!({"id": id(), "role": "reasoning", "content": ""}));
+                self.find_or_add(frame, json!({"id": id(), "role": "reasoning", "content": ""}));
             }
             "REASONING_MESSAGE_CONTENT" => {
                 assert!(self.thoughts.contains(&id()), "{frame}");
@@ -187,7 +187,7 @@ impl Client {
             }
             "REASONING_ENCRYPTED_VALUE" => {
                 assert_eq!(frame["subtype"], "message");
-                let at = self.at(text(frame, "entityId")).unwrap();
+                let at = self.find_message(text(frame, "entityId")).unwrap();
                 self.messages[at]["encryptedValue"] = frame["encryptedValue"].clone();
             }
             "TOOL_CALL_START" => {
@@ -196,7 +196,7 @@ impl Client {
             }
             "TOOL_CALL_ARGS" => {
                 assert!(self.calls.contains(&call()), "{frame}");
-                let at = self.holder(&call()).unwrap();
+                let at = self.find_call(&call()).unwrap();
                 let made = &mut self.messages[at]["toolCalls"][0]["function"];
                 made["arguments"] =
                     format!("{}{}", text(made, "arguments"), text(frame, "delta")).into();
@@ -212,7 +212,7 @@ impl Client {
                     message["subagentRunId"] = sub.clone();
                 }
                 merge(&mut message, frame);
-                match self.at(&id()) {
+                match self.find_message(&id()) {
                     Some(at) => self.messages[at] = message,
                     None => self.messages.push(message),
                 }
@@ -223,13 +223,13 @@ impl Client {
     }
 
     fn call_start(&mut self, call: &str, frame: &Value) {
-        if let Some(at) = self.holder(call) {
+        if let Some(at) = self.find_call(call) {
             let made = &self.messages[at]["toolCalls"][0];
             assert_eq!(made["function"]["name"], frame["toolCallName"], "{frame}");
             return;
         }
         let id = frame["parentMessageId"].as_str().unwrap_or(call);
-        assert!(self.at(id).is_none(), "{frame}");
+        assert!(self.find_message(id).is_none(), "{frame}");
         let mut made = json!({"id": call, "type": "function",
             "function": {"name": frame["toolCallName"], "arguments": ""}});
         merge(&mut made, frame);
@@ -242,7 +242,7 @@ impl Client {
 
     fn result(&mut self, frame: &Value) {
         let (id, call) = (text(frame, "messageId"), text(frame, "toolCallId"));
-        assert!(self.at(id).is_none(), "twice: {frame}");
+        assert!(self.find_message(id).is_none(), "twice: {frame}");
         assert!(frame["content"].is_string() || frame["content"].is_array(), "{frame}");
         let mut message =
             json!({"id": id, "toolCallId": call, "role": "tool", "content": frame["content"]});
@@ -250,7 +250,7 @@ impl Client {
             message["subagentRunId"] = sub.clone();
         }
         merge(&mut message, frame);
-        let Some(holder) = self.holder(call) else { return self.messages.push(message) };
+        let Some(holder) = self.find_call(call) else { return self.messages.push(message) };
         let mut at = holder + 1;
         while self.messages.get(at).is_some_and(|message| message["role"] == "tool") {
             at += 1;

@@ -19,12 +19,12 @@ use turnwire_core::{
     coalesce,
 };
 use turnwire_testkit::{Rng, check_property, one_in, reply, stream, values};
-use turnwire_wires::ag_ui::{RunInput, Waiting, ends_run};
-use turnwire_wires::{Encode, Encoding, Frames, Wire};
+use turnwire_wires::ag_ui::{RunInput, PendingReply, ends_run};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 fn encoder(run_id: Option<&str>) -> Box<dyn Encode> {
     let run_id = run_id.map(str::to_owned);
-    let encoding = Encoding { session_id: Some("t".to_owned()), run_id, ..Encoding::default() };
+    let encoding = EncoderOptions { session_id: Some("t".to_owned()), run_id, ..EncoderOptions::default() };
     Wire::named("ag-ui").unwrap().encoder(&encoding).unwrap()
 }
 
@@ -42,13 +42,13 @@ fn frames(values: Vec<Value>) -> Vec<String> {
     let mut encoder = encoder(None);
     let mut frames = Frames::default();
     for event in events(values) {
-        encoder.event(&event, &mut frames);
+        encoder.encode(&event, &mut frames);
     }
     encoder.end(&mut frames);
     let texts: Vec<String> = frames.iter().map(|(_, text)| text.to_owned()).collect();
     let mut client = Client::default();
     for text in &texts {
-        client.take(text);
+        client.apply_frame(text);
     }
     assert!(!client.is_running());
     texts
@@ -223,16 +223,16 @@ fn is_end(event: &Event<'_>) -> bool {
 
 fn take_all(client: &mut Client, frames: &mut Frames) {
     for (_, text) in frames.iter() {
-        client.take(text);
+        client.apply_frame(text);
     }
     frames.clear();
 }
 
 /// What a client makes of these events, from the encoder as it stands.
-fn played(encoder: &mut dyn Encode, events: &[Event<'_>], client: &mut Client) {
+fn play_events(encoder: &mut dyn Encode, events: &[Event<'_>], client: &mut Client) {
     let mut frames = Frames::default();
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
         take_all(client, &mut frames);
     }
     encoder.end(&mut frames);
@@ -245,7 +245,7 @@ fn every_turn_keeps_the_rules_wherever_it_breaks_off() {
     check_property("every_turn_keeps_the_rules_wherever_it_breaks_off", 700, |rng| {
         let events = turn(rng);
         let events = &events[..rng.usize(..=events.len())];
-        played(&mut *encoder(Some("run")), events, &mut Client::default());
+        play_events(&mut *encoder(Some("run")), events, &mut Client::default());
     });
 }
 
@@ -278,7 +278,7 @@ fn the_rules_hold_for_events_that_nobody_should_send() {
             if matches!(event.kind, EventKind::ToolCallStart(_) | EventKind::Block(_)) {
                 continue;
             }
-            encoder.event(&event, &mut frames);
+            encoder.encode(&event, &mut frames);
             take_all(&mut client, &mut frames);
         }
         encoder.end(&mut frames);
@@ -294,7 +294,7 @@ fn who_comes_late_ends_with_what_an_early_one_has() {
         let question = Msg::builder(Role::User).id("u").text("hi").build().unwrap();
         let asked = vec![json!({"id": "u", "role": "user", "content": "hi"})];
         let mut early = Client::with(asked.clone());
-        played(&mut *encoder(Some("run")), &events, &mut early);
+        play_events(&mut *encoder(Some("run")), &events, &mut early);
 
         let (before, after) = events.split_at(rng.usize(..=events.len()));
         let mut encoder = encoder(Some("run"));
@@ -305,7 +305,7 @@ fn who_comes_late_ends_with_what_an_early_one_has() {
         }
         // The same, merged.
         for event in coalesce(before.to_vec()) {
-            encoder.event(&event, &mut frames);
+            encoder.encode(&event, &mut frames);
         }
         frames.clear();
         let messages: Vec<Msg> = std::iter::once(question).chain(folder.into_messages()).collect();
@@ -315,7 +315,7 @@ fn who_comes_late_ends_with_what_an_early_one_has() {
             take_all(&mut late, &mut frames);
         }
         let after: Vec<Event<'_>> = coalesce(after.to_vec()).collect();
-        played(&mut *encoder, &after, &mut late);
+        play_events(&mut *encoder, &after, &mut late);
         for (late, early) in late.messages.iter().zip(&early.messages) {
             assert_eq!(late, early);
         }
@@ -329,11 +329,11 @@ fn law_5_the_bytes_grow_with_the_deltas_alone() {
         let mut encoder = encoder(None);
         let mut frames = Frames::default();
         let mut longest = 0;
-        encoder.event(&event(json!({"type": "TEXT_BLOCK_START", "block_id": "b"})), &mut frames);
+        encoder.encode(&event(json!({"type": "TEXT_BLOCK_START", "block_id": "b"})), &mut frames);
         let delta = event(json!({"type": "TEXT_BLOCK_DELTA", "block_id": "b", "delta": "x"}));
         for _ in 0..deltas {
             frames.clear();
-            encoder.event(&delta, &mut frames);
+            encoder.encode(&delta, &mut frames);
             longest = longest.max(frames.iter().map(|(_, text)| text.len()).sum());
         }
         longest
@@ -352,7 +352,7 @@ fn a_client_that_comes_while_a_person_is_waited_for_is_asked_too() {
     ]);
     let mut msg = Msg::reply("r", "");
     for event in &asked {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
         msg.append_event(event).unwrap();
     }
     frames.clear();
@@ -376,7 +376,7 @@ fn a_client_that_comes_after_the_end_is_told_how_it_ended() {
         let mut frames = Frames::default();
         let mut msg = Msg::reply("r", "");
         for event in &done {
-            encoder.event(event, &mut frames);
+            encoder.encode(event, &mut frames);
             msg.append_event(event).unwrap();
         }
         frames.clear();
@@ -388,7 +388,7 @@ fn a_client_that_comes_after_the_end_is_told_how_it_ended() {
 }
 
 /// The words of the frames, without what is in them.
-fn words(frames: &[String]) -> Vec<String> {
+fn frame_types(frames: &[String]) -> Vec<String> {
     let values = frames.iter().map(|frame| serde_json::from_str::<Value>(frame).unwrap());
     let word = |frame: Value| match frame["outcome"]["type"].as_str() {
         Some(outcome) => format!("RUN_FINISHED {outcome}"),
@@ -409,7 +409,7 @@ fn a_reply_that_is_stopped_while_it_waits_is_cancelled_in_one_more_run() {
         json!({"type": "REPLY_END", "finished_reason": "interrupted"}),
     ]);
     assert_eq!(
-        words(&frames),
+        frame_types(&frames),
         [
             "RUN_STARTED",
             "TOOL_CALL_START",
@@ -450,7 +450,7 @@ fn results_of_the_client_and_of_the_agent_keep_their_places() {
         json!({"type": "REPLY_END"}),
     ]);
     let mut early = Client::default();
-    played(&mut *encoder(None), &told, &mut early);
+    play_events(&mut *encoder(None), &told, &mut early);
     let ids = |client: &Client| -> Vec<Value> {
         client.messages.iter().map(|message| message["id"].clone()).collect()
     };
@@ -461,7 +461,7 @@ fn results_of_the_client_and_of_the_agent_keep_their_places() {
     let mut frames = Frames::default();
     let mut msg = Msg::reply("r", "");
     for event in &told {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
         msg.append_event(event).unwrap();
     }
     frames.clear();
@@ -555,8 +555,8 @@ fn answers_become_events_of_the_replies_that_wait() {
     let confirm = ["yes", "edit", "no", "off", "open"].map(call);
     let agent = SubAgent { agent_path: Some("main/sub".to_owned()), parent_tool_call_id: None };
     let waiting = [
-        Waiting { reply_id: "r", agent: None, confirm: &confirm, external: &[] },
-        Waiting { reply_id: "s", agent: Some(&agent), confirm: &[], external: &[call("e")] },
+        PendingReply { reply_id: "r", agent: None, confirm: &confirm, external: &[] },
+        PendingReply { reply_id: "s", agent: Some(&agent), confirm: &[], external: &[call("e")] },
     ];
     let answers = input.answers(&waiting).unwrap();
     assert_eq!(answers.unknown, ["gone"]);
@@ -594,7 +594,7 @@ fn an_answer_that_says_nothing_is_refused() {
         let input = input(&json!({"threadId": "t", "runId": "n", "messages": [],
             "resume": [{"interruptId": "c", "status": "resolved", "payload": payload}]}));
         let confirm = [ToolCall::new("c", "tool", "")];
-        let waiting = Waiting { reply_id: "r", agent: None, confirm: &confirm, external: &[] };
+        let waiting = PendingReply { reply_id: "r", agent: None, confirm: &confirm, external: &[] };
         let error = input.answers(&[waiting]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotARequest);
         assert!(error.to_string().contains(why), "{error}");
@@ -667,7 +667,7 @@ fn messages_that_are_not_ours_are_read_too() {
 fn client_of(frames: &[String]) -> Client {
     let mut client = Client::default();
     for frame in frames {
-        client.take(frame);
+        client.apply_frame(frame);
     }
     client
 }

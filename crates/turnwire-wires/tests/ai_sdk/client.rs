@@ -43,7 +43,7 @@ impl Client {
     /// Takes the chunks of one response.
     pub fn response(&mut self, chunks: &[Value]) {
         self.chunks(chunks);
-        self.parts.iter().for_each(valid);
+        self.parts.iter().for_each(assert_valid);
     }
 
     /// Takes the chunks of one response that may leave parts in a state of no sense.
@@ -238,7 +238,7 @@ impl Open {
 }
 
 /// What `validateUIMessages` asks of a part.
-fn valid(part: &Value) {
+fn assert_valid(part: &Value) {
     let Some(state) = part.get("state").and_then(Value::as_str) else { return };
     if part["type"] != "dynamic-tool" {
         assert_eq!(state, "done", "{part}");

@@ -22,10 +22,10 @@ use turnwire_core::{
     coalesce,
 };
 use turnwire_testkit::{check_property, one_in, pick, reply, stream, values};
-use turnwire_wires::{Encode, Encoding, Frames, Wire};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 fn encoder() -> Box<dyn Encode> {
-    Wire::named("ai-sdk").unwrap().encoder(&Encoding::default()).unwrap()
+    Wire::named("ai-sdk").unwrap().encoder(&EncoderOptions::default()).unwrap()
 }
 
 fn texts(frames: &Frames) -> Vec<String> {
@@ -40,7 +40,7 @@ fn chunks(frames: &Frames) -> Vec<Value> {
 fn response(encoder: &mut dyn Encode, events: &[Event<'_>]) -> Frames {
     let mut frames = Frames::default();
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     encoder.end(&mut frames);
     frames
@@ -336,16 +336,16 @@ fn several_turns_are_several_responses() {
     for id in ["r1", "r2"] {
         let mut event = events(&[END]).remove(0);
         event.reply_id = id.into();
-        encoder.event(&event, &mut frames);
+        encoder.encode(&event, &mut frames);
         // Nothing comes behind the end of a reply.
-        encoder.event(&Event::new(id, ReplyStart::default()), &mut frames);
+        encoder.encode(&Event::new(id, ReplyStart::default()), &mut frames);
     }
     let ids: Vec<Value> = chunks(&frames).iter().map(|chunk| chunk["messageId"].clone()).collect();
     assert_eq!(ids, [json!("r1"), Value::Null, json!("r2"), Value::Null]);
 }
 
 /// The texts and calls of a message, as the client has to have them.
-fn told_by(message: &Msg) -> Vec<Value> {
+fn expected_parts(message: &Msg) -> Vec<Value> {
     let told = message.content().iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(json!(["text", block.text])),
         ContentBlock::Thinking(block) => Some(json!(["reasoning", block.thinking])),
@@ -378,7 +378,7 @@ fn outcome(message: &Msg, id: &str) -> Value {
     }
 }
 
-fn told_to(client: &Client, message: &Msg) -> Vec<Value> {
+fn client_parts(client: &Client, message: &Msg) -> Vec<Value> {
     let told = client.parts.iter().filter_map(|part| match part["type"].as_str()? {
         word @ ("text" | "reasoning") => Some(json!([word, part["text"]])),
         "dynamic-tool" => {
@@ -399,7 +399,7 @@ fn a_client_has_the_texts_and_calls_of_the_message() {
     check_property("a_client_has_the_texts_and_calls_of_the_message", 1000, |rng| {
         let made = random_reply(rng, "r");
         if made.events.iter().any(|event| event.kind.is_part_of_reply()) {
-            assert_eq!(told_to(&client(&made.events), &made.message), told_by(&made.message));
+            assert_eq!(client_parts(&client(&made.events), &made.message), expected_parts(&made.message));
         }
     });
 }
@@ -479,7 +479,7 @@ fn bytes_for(deltas: usize) -> usize {
     let mut frames = Frames::default();
     let mut bytes = 0;
     let mut send = |event: Event<'_>| {
-        encoder.event(&event, &mut frames);
+        encoder.encode(&event, &mut frames);
         bytes += frames.iter().map(|(_, text)| text.len()).sum::<usize>();
         frames.clear();
     };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnwire_core::{Event, EventKind, ToolCall, ToolResultState};
-use turnwire_wires::ai_sdk::{ChatRequest, Pending, Trigger};
+use turnwire_wires::ai_sdk::{ChatRequest, PendingReply, Trigger};
 
 fn user(id: &str) -> Value {
     json!({"id": id, "role": "user", "parts": [{"type": "text", "text": id}]})
@@ -23,7 +23,7 @@ fn answers(part: &Value, input: &str, external: bool) -> Vec<Event<'static>> {
     let calls = [ToolCall::new("c", "f", input)];
     let (confirm, external): (&[ToolCall], &[ToolCall]) =
         if external { (&[], &calls) } else { (&calls, &[]) };
-    let pending = [Pending { reply_id: "r", confirm, external }];
+    let pending = [PendingReply { reply_id: "r", confirm, external }];
     request(&json!([user("m"), tool("c", part)])).answers(&pending).unwrap()
 }
 
@@ -53,8 +53,8 @@ fn the_trigger_and_what_the_application_adds_are_kept() {
 fn a_message_that_was_changed_is_told_apart_from_a_new_one() {
     let text = json!({"id": "chat", "messages": [user("m1")], "messageId": "m1"});
     let request = ChatRequest::parse(&text.to_string()).unwrap();
-    assert_eq!(request.edited(|id| id == "m1").unwrap().unwrap().id(), "m1");
-    assert_eq!(request.edited(|_| false).unwrap(), None);
+    assert_eq!(request.edited_message(|id| id == "m1").unwrap().unwrap().id(), "m1");
+    assert_eq!(request.edited_message(|_| false).unwrap(), None);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn what_is_wrong_with_a_request_is_named() {
     );
     let part = json!({"state": "approval-responded", "approval": {"id": "c"}});
     let calls = [ToolCall::new("c", "f", "{}")];
-    let pending = [Pending { reply_id: "r", confirm: &calls, external: &[] }];
+    let pending = [PendingReply { reply_id: "r", confirm: &calls, external: &[] }];
     assert_eq!(
         request(&json!([tool("c", &part)])).answers(&pending).unwrap_err().to_string(),
         "NotARequest: the approval of the call c has no `approved`"
@@ -159,7 +159,7 @@ fn named(messages: &Value, message_id: &str) -> ChatRequest {
 #[test]
 fn a_client_goes_on_with_the_message_that_it_names_or_with_the_last() {
     let waiting = tool("c", &json!({"state": "approval-responded"}));
-    let continued = |request: ChatRequest| request.continued().unwrap().map(|it| it.id);
+    let continued = |request: ChatRequest| request.continued_message().unwrap().map(|it| it.id);
     assert_eq!(continued(request(&json!([user("m"), waiting]))).as_deref(), Some("r"));
     assert_eq!(continued(request(&json!([waiting, user("m")]))), None);
     assert_eq!(continued(named(&json!([waiting, user("m")]), "r")).as_deref(), Some("r"));
@@ -182,7 +182,7 @@ fn of_a_message_that_goes_on_only_the_calls_of_its_last_step_count() {
         {"type": "text", "text": "x"},
     ]);
     let message = json!({"id": "r", "role": "assistant", "parts": parts});
-    let continued = request(&json!([message])).continued().unwrap().unwrap();
+    let continued = request(&json!([message])).continued_message().unwrap().unwrap();
     assert_eq!(continued.calls, ["answered", "asked", "given"]);
 }
 
@@ -190,5 +190,5 @@ fn of_a_message_that_goes_on_only_the_calls_of_its_last_step_count() {
 fn what_was_asked_last_is_named_from_the_end() {
     let reply = json!({"id": "r", "role": "assistant", "parts": []});
     let request = request(&json!([user("m1"), reply, user("m2"), user("m3")]));
-    assert_eq!(request.last_asked().unwrap(), ["m3", "m2"]);
+    assert_eq!(request.trailing_user_ids().unwrap(), ["m3", "m2"]);
 }

@@ -5,19 +5,19 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 
 /// What a block looks like to whoever draws it.
-pub type Shown = Map<String, Value>;
+pub type ShownBlock = Map<String, Value>;
 
 /// A client that keeps open blocks aside, and shows a block once it has ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct React {
-    pub blocks: Vec<Shown>,
+    pub blocks: Vec<ShownBlock>,
     pub is_streaming: bool,
-    open: HashMap<u64, (Shown, String)>,
+    open: HashMap<u64, (ShownBlock, String)>,
     tools: HashMap<String, usize>,
 }
 
 impl React {
-    pub fn take(&mut self, frame: &str) {
+    pub fn apply_frame(&mut self, frame: &str) {
         let frame: Value = serde_json::from_str(frame).unwrap();
         let index = frame["index"].as_u64().unwrap_or(u64::MAX);
         match frame["type"].as_str().unwrap() {
@@ -91,17 +91,17 @@ impl React {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Flutter {
     pub is_streaming: bool,
-    ended: Vec<Shown>,
-    open: BTreeMap<u64, Shown>,
+    ended: Vec<ShownBlock>,
+    open: BTreeMap<u64, ShownBlock>,
     tools: HashMap<String, usize>,
 }
 
 impl Flutter {
-    pub fn blocks(&self) -> Vec<Shown> {
+    pub fn blocks(&self) -> Vec<ShownBlock> {
         self.ended.iter().chain(self.open.values()).cloned().collect()
     }
 
-    pub fn take(&mut self, frame: &str) {
+    pub fn apply_frame(&mut self, frame: &str) {
         let frame: Value = serde_json::from_str(frame).unwrap();
         let index = frame["index"].as_u64().unwrap_or(u64::MAX);
         match frame["type"].as_str().unwrap() {
@@ -113,7 +113,7 @@ impl Flutter {
             }
             "content_block_delta" => {
                 if let Some(block) = self.open.get_mut(&index) {
-                    grow(block, &frame["delta"]);
+                    apply_delta(block, &frame["delta"]);
                 }
             }
             "content_block_stop" => self.stop(index),
@@ -143,8 +143,8 @@ impl Flutter {
     }
 }
 
-fn grow(block: &mut Shown, delta: &Value) {
-    let append = |block: &mut Shown, key: &str| {
+fn apply_delta(block: &mut ShownBlock, delta: &Value) {
+    let append = |block: &mut ShownBlock, key: &str| {
         let old = block.get(key).and_then(Value::as_str).unwrap_or_default();
         let text = old.to_owned() + delta[key].as_str().unwrap_or_default();
         block.insert(key.to_owned(), text.into());
@@ -170,11 +170,11 @@ fn grow(block: &mut Shown, delta: &Value) {
 }
 
 /// What a person sees, a line for each block.
-pub fn lines(blocks: &[Shown]) -> Vec<String> {
+pub fn lines(blocks: &[ShownBlock]) -> Vec<String> {
     blocks.iter().map(line).collect()
 }
 
-fn line(block: &Shown) -> String {
+fn line(block: &ShownBlock) -> String {
     let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
     let by = match text("subagent") {
         "" => String::new(),

@@ -3,8 +3,8 @@
 use serde_json::json;
 use turnwire_core::{ErrorKind, Json, Msg, ToolCall};
 use turnwire_wires::blocks::{
-    Answer, Approval, ApprovalKey, Asked, Chat, Command, ContentUrl, Decision, History, Incoming,
-    PendingApproval, Reply, Status, Subscription, Verdict,
+    ServerAnswer, Approval, ApprovalKey, ApprovalDetails, Chat, Command, ContentUrl, Decision, History, IncomingCommand,
+    PendingApproval, AnswerFrame, Status, SubscriptionStatus, Verdict,
 };
 use turnwire_wires::stream::DisplayMode;
 
@@ -176,22 +176,22 @@ fn a_bad_command_is_named_with_its_field() {
 
 #[test]
 fn an_answer_repeats_the_id_of_its_command_also_of_a_bad_one() {
-    let id = |text: &str| Incoming::from_json(text).id;
-    let bad = Incoming::from_json(r#"{"type":"shout","id":"c7"}"#);
+    let id = |text: &str| IncomingCommand::from_json(text).id;
+    let bad = IncomingCommand::from_json(r#"{"type":"shout","id":"c7"}"#);
     assert!(bad.command.is_err());
-    let error = Answer::error("BAD_REQUEST", "what?");
+    let error = ServerAnswer::error("BAD_REQUEST", "what?");
     for (answer, id, json) in [
-        (Answer::Connected, None, r#"{"type":"connected"}"#),
-        (Answer::AuthOk, id(r#"{"id":1}"#), r#"{"type":"auth_ok","id":1}"#),
+        (ServerAnswer::Connected, None, r#"{"type":"connected"}"#),
+        (ServerAnswer::AuthOk, id(r#"{"id":1}"#), r#"{"type":"auth_ok","id":1}"#),
         (
-            Answer::Subscribed { session_id: "s".to_owned(), status: Subscription::Running },
+            ServerAnswer::Subscribed { session_id: "s".to_owned(), status: SubscriptionStatus::Running },
             None,
             r#"{"type":"subscribed","session_id":"s","status":"running"}"#,
         ),
-        (Answer::Pong, None, r#"{"type":"pong"}"#),
+        (ServerAnswer::Pong, None, r#"{"type":"pong"}"#),
         (error, bad.id, r#"{"type":"error","code":"BAD_REQUEST","message":"what?","id":"c7"}"#),
     ] {
-        assert_eq!(Reply { answer, id }.to_json(), json);
+        assert_eq!(AnswerFrame { answer, id }.to_json(), json);
     }
 }
 
@@ -214,10 +214,10 @@ fn the_history_has_its_envelope() {
         pending_approval: Some(PendingApproval {
             approval_key: ApprovalKey::parse("s_1").unwrap(),
             reply_id: "m1".to_owned(),
-            asked: Asked::of([&call], 60),
+            request: ApprovalDetails::new([&call], 60),
         }),
         last_event_id: Some("e1.7".to_owned()),
-        ..History::of("s", &messages)
+        ..History::from_messages("s", &messages)
     };
     let json: serde_json::Value = serde_json::from_str(&history.to_json()).unwrap();
     let expected = json!({"session_id": "s", "messages": [{"role": "user", "sender": "ann",

@@ -1,17 +1,17 @@
 //! Frames in.
 
-use crate::make::{call, end, events, frames, model, result, rich, start, text, thinking};
+use crate::make::{call, end, events, frames, model, result, full_turn, start, text, thinking};
 use serde_json::json;
 use turnwire_core::{
     ContentBlock, ErrorKind, Event, EventKind, FinishedReason, Folder, Msg, TextBlock, ToolCall,
     ToolResult,
 };
-use turnwire_wires::{Decoding, Wire};
+use turnwire_wires::{DecoderOptions, Wire};
 
 fn decode(frames: &[impl AsRef<str>]) -> Vec<Event<'static>> {
     let lines: Vec<&str> = frames.iter().map(AsRef::as_ref).collect();
-    let decoder = Wire::named("blocks").unwrap().decoder(&Decoding::default()).unwrap();
-    decoder.all(lines.join("\n").as_bytes()).unwrap()
+    let decoder = Wire::named("blocks").unwrap().decoder(&DecoderOptions::default()).unwrap();
+    decoder.decode_all(lines.join("\n").as_bytes()).unwrap()
 }
 
 fn fold(events: &[Event<'_>]) -> Vec<Msg> {
@@ -58,14 +58,14 @@ fn the_documents_own_example_reads_as_one_reply() {
 
 #[test]
 fn a_decoded_turn_is_written_again_as_it_was() {
-    let written = frames(&rich());
+    let written = frames(&full_turn());
     let again = frames(&decode(&written));
     assert_eq!(again, written);
 }
 
 #[test]
 fn a_rich_turn_folds_to_the_same_content() {
-    let all = fold(&decode(&frames(&rich())));
+    let all = fold(&decode(&frames(&full_turn())));
     let (own, sub) = (&all[0], &all[1]);
     assert_eq!(own.id(), "m1");
     assert_eq!(own.error().unwrap().message, "slow down");
@@ -109,7 +109,7 @@ fn a_stream_that_breaks_off_anywhere_is_never_completed() {
 
 #[test]
 fn a_failed_turn_that_breaks_off_has_still_failed() {
-    let all = frames(&rich());
+    let all = frames(&full_turn());
     for cut in 1..all.len() {
         for msg in fold(&decode(&all[..cut])) {
             let reason = msg.finished_reason().unwrap();
@@ -170,7 +170,7 @@ fn unknown_frames_and_odd_fields_come_back_as_they_came() {
 
 #[test]
 fn what_is_no_frame_is_an_error_and_the_stream_goes_on() {
-    let mut decoder = Wire::named("blocks").unwrap().decoder(&Decoding::default()).unwrap();
+    let mut decoder = Wire::named("blocks").unwrap().decoder(&DecoderOptions::default()).unwrap();
     let mut seen = Vec::new();
     let body = "{\"type\":\"message_start\",\"message_id\":\"m\"}\n{\"type\":\n[1]\n{}\n{\"type\":\"message_stop\",\"message_id\":\"m\"}\n";
     let mut each = |decoded: turnwire_wires::Decoded<'_>| {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnwire_core::{Event, Seq};
 use turnwire_wires::stream::DisplayMode;
-use turnwire_wires::{Encode, Encoding, Frames, Wire};
+use turnwire_wires::{Encode, EncoderOptions, Frames, Wire};
 
 /// The events of these values: of the reply `m1`, ten milliseconds apart, numbered.
 pub fn events(values: impl IntoIterator<Item = Value>) -> Vec<Event<'static>> {
@@ -89,7 +89,7 @@ pub fn answer(id: &str, confirmed: bool, input: &str) -> Vec<Value> {
 }
 
 /// The same values as a sub-agent's.
-pub fn by_sub(name: &str, parent: &str, values: Vec<Value>) -> Vec<Value> {
+pub fn of_subagent(name: &str, parent: &str, values: Vec<Value>) -> Vec<Value> {
     let mark = |mut value: Value| {
         let fields = value.as_object_mut().unwrap();
         fields.insert("reply_id".to_owned(), format!("sub-{name}").into());
@@ -102,7 +102,7 @@ pub fn by_sub(name: &str, parent: &str, values: Vec<Value>) -> Vec<Value> {
 
 pub fn encoder(display_mode: DisplayMode) -> Box<dyn Encode> {
     let wire = Wire::named("blocks").unwrap();
-    wire.encoder(&Encoding { display_mode, ..Encoding::default() }).unwrap()
+    wire.encoder(&EncoderOptions { display_mode, ..EncoderOptions::default() }).unwrap()
 }
 
 /// The frames of each event.
@@ -110,7 +110,7 @@ pub fn frames_of(encoder: &mut dyn Encode, events: &[Event<'_>]) -> Vec<Vec<Stri
     let mut each = Vec::new();
     for event in events {
         let mut frames = Frames::default();
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
         each.push(frames.iter().map(|(_, text)| text.to_owned()).collect());
     }
     each
@@ -122,7 +122,7 @@ pub fn frames(events: &[Event<'_>]) -> Vec<String> {
 }
 
 /// A turn with everything in it.
-pub fn rich() -> Vec<Event<'static>> {
+pub fn full_turn() -> Vec<Event<'static>> {
     let file =
         |value: Value| vec![json!({"type": "CUSTOM", "name": "file_processing", "value": value})];
     let mut last = end("error");
@@ -140,7 +140,7 @@ pub fn rich() -> Vec<Event<'static>> {
             ask("t", "execute_trade", "{\"quantity\":100}"),
             answer("t", true, "{\"quantity\":10}"),
             start(),
-            by_sub("broker", "t", [start(), text("b", &["Selling."]), end("completed")].concat()),
+            of_subagent("broker", "t", [start(), text("b", &["Selling."]), end("completed")].concat()),
             result("t", "execute_trade", &["sold"], "success"),
             vec![json!({"type": "BLOCK", "block": {"type": "x_map", "id": "x", "at": [1, 2]}})],
             vec![json!({"type": "BLOCK", "block": {"type": "tool_use", "id": "y", "at": [1, 2]}})],

@@ -2,7 +2,7 @@
 
 use crate::clients::{Flutter, React, lines};
 use crate::make::{
-    answer, ask, by_sub, call, encoder, end, events, frames, frames_of, model, model_end, result,
+    answer, ask, of_subagent, call, encoder, end, events, frames, frames_of, model, model_end, result,
     start, text, thinking,
 };
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ use turnwire_core::Event;
 use turnwire_wires::stream::DisplayMode;
 
 /// What both clients show at the end, which must be the same.
-fn shown(frames: &[String]) -> Vec<String> {
+fn shown_blocks(frames: &[String]) -> Vec<String> {
     let (mut react, mut flutter) = (React::default(), Flutter::default());
     for frame in frames {
-        react.take(frame);
-        flutter.take(frame);
+        react.apply_frame(frame);
+        flutter.apply_frame(frame);
     }
     let seen = lines(&react.blocks);
     assert_eq!(lines(&flutter.blocks()), seen, "{frames:#?}");
@@ -22,8 +22,8 @@ fn shown(frames: &[String]) -> Vec<String> {
     seen
 }
 
-fn show(values: &[Vec<Value>]) -> Vec<String> {
-    shown(&frames(&events(values.concat())))
+fn show_values(values: &[Vec<Value>]) -> Vec<String> {
+    shown_blocks(&frames(&events(values.concat())))
 }
 
 fn parsed(frames: &[String]) -> Vec<Value> {
@@ -31,7 +31,7 @@ fn parsed(frames: &[String]) -> Vec<Value> {
 }
 
 /// The price question of the document, with a tool between thinking and answer.
-fn priced() -> Vec<Event<'static>> {
+fn price_question() -> Vec<Event<'static>> {
     events(
         [
             start(),
@@ -51,7 +51,7 @@ fn priced() -> Vec<Event<'static>> {
 
 #[test]
 fn a_whole_turn_is_written_as_the_document_shows_it() {
-    let frames = parsed(&frames(&priced()));
+    let frames = parsed(&frames(&price_question()));
     let none = Value::Null;
     let m = "m1";
     let expected = [
@@ -93,7 +93,7 @@ fn a_whole_turn_is_written_as_the_document_shows_it() {
 #[test]
 fn clients_show_thinking_the_call_with_its_result_and_the_answer() {
     assert_eq!(
-        shown(&frames(&priced())),
+        shown_blocks(&frames(&price_question())),
         [
             "thinks Look up the price first.",
             "calls search_stock{\"symbol\":\"VNM\"} gives VNM: 82,000",
@@ -104,9 +104,9 @@ fn clients_show_thinking_the_call_with_its_result_and_the_answer() {
 
 #[test]
 fn chat_mode_leaves_thinking_out_and_counts_on_without_it() {
-    let frames = frames_of(&mut *encoder(DisplayMode::Chat), &priced()).concat();
+    let frames = frames_of(&mut *encoder(DisplayMode::Chat), &price_question()).concat();
     assert!(frames[0].contains(r#""display_mode":"chat""#));
-    let lines = shown(&frames);
+    let lines = shown_blocks(&frames);
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("calls search_stock") && lines[1].starts_with("says VNM"));
     let started =
@@ -132,7 +132,7 @@ fn the_turns_own_message_says_which_mode_it_is_in() {
         ]
         .concat(),
     );
-    let mut next = priced();
+    let mut next = price_question();
     for event in &mut next {
         event.reply_id = "m2".into();
     }
@@ -149,7 +149,7 @@ fn the_turns_own_message_says_which_mode_it_is_in() {
 
 #[test]
 fn parallel_tools_each_get_their_own_result() {
-    let seen = show(&[
+    let seen = show_values(&[
         start(),
         model(),
         call("a", "one", &["{}"]),
@@ -236,7 +236,7 @@ fn a_text_before_a_tool_call_is_not_final_and_all_texts_behind_the_last_are() {
         [(0, no), (1, none.clone()), (2, none.clone()), (3, yes.clone()), (4, none), (5, yes)]
     );
     assert_eq!(
-        shown(&frames),
+        shown_blocks(&frames),
         ["says I will look.", "calls one{} gives x", "says First.", "thinks and", "says Second."]
     );
 }
@@ -258,7 +258,7 @@ fn approval_asks_behind_the_call_and_tells_what_was_decided() {
         ),
         (false, "", "denied", " fails ok", r#"{"tool_use_id":"t","type":"reject"}"#),
     ] {
-        let seen = show(&[
+        let seen = show_values(&[
             start(),
             model(),
             call("t", "execute_trade", &[input]),
@@ -328,7 +328,7 @@ fn a_late_question_about_a_finished_call_and_a_second_answer_are_not_written() {
 
 #[test]
 fn a_stopped_turn_ends_with_a_block_that_says_so() {
-    let seen = show(&[
+    let seen = show_values(&[
         start(),
         vec![json!({"type": "TEXT_BLOCK_START", "block_id": "b"})],
         vec![json!({"type": "TEXT_BLOCK_DELTA", "block_id": "b", "delta": "I was ab"})],
@@ -359,7 +359,7 @@ fn a_failed_turn_says_what_went_wrong_and_whether_to_try_again() {
         last[0]["error"] = json!({"type": kind, "message": "no luck"});
         let frames = frames(&events([start(), text("b", &["I tr"]), last].concat()));
         assert_eq!(
-            shown(&frames),
+            shown_blocks(&frames),
             ["says I tr".to_owned(), format!("{words} {code:?} {can_retry}")]
         );
         let extras = parsed(&frames).iter().find_map(|frame| frame["delta"].get("extras").cloned());
@@ -379,10 +379,10 @@ fn a_text_that_is_cut_off_is_not_final() {
 
 #[test]
 fn a_sub_agents_blocks_are_the_turns_and_say_whose_they_are() {
-    let seen = show(&[
+    let seen = show_values(&[
         start(),
         call("t", "research", &["{}"]),
-        by_sub(
+        of_subagent(
             "researcher",
             "t",
             [
@@ -401,7 +401,7 @@ fn a_sub_agents_blocks_are_the_turns_and_say_whose_they_are() {
         text("b", &["Thanks."]),
         end("completed"),
         // Too late for this turn.
-        by_sub("researcher", "t", text("c", &["Hello?"])),
+        of_subagent("researcher", "t", text("c", &["Hello?"])),
     ]);
     assert_eq!(
         seen,
@@ -421,7 +421,7 @@ fn a_sub_agents_text_is_never_the_final_one() {
         [
             start(),
             call("t", "research", &[]),
-            by_sub("r", "t", [text("b", &["Here."]), model_end(), end("completed")].concat()),
+            of_subagent("r", "t", [text("b", &["Here."]), model_end(), end("completed")].concat()),
         ]
         .concat(),
     ));
@@ -445,7 +445,7 @@ fn files_are_the_first_block_also_when_they_are_read_before_the_turn() {
         let frames = frames(&events(values));
         let mut react = React::default();
         for frame in &frames {
-            react.take(frame);
+            react.apply_frame(frame);
         }
         assert_eq!(lines(&react.blocks), ["file_processing", "says Read."]);
         let block = Value::Object(react.blocks[0].clone());
@@ -460,12 +460,12 @@ fn files_are_the_first_block_also_when_they_are_read_before_the_turn() {
 fn a_text_that_its_end_corrects_is_shown_as_corrected() {
     let mut spoken = text("b", &["I was going to say"]);
     spoken[2]["text"] = json!("I was");
-    assert_eq!(show(&[start(), spoken, end("completed")]), ["says I was"]);
+    assert_eq!(show_values(&[start(), spoken, end("completed")]), ["says I was"]);
 }
 
 #[test]
 fn what_a_model_call_takes_back_is_not_shown() {
-    let seen = show(&[
+    let seen = show_values(&[
         start(),
         model(),
         text("b1", &["Hel"]),
@@ -481,7 +481,7 @@ fn what_a_model_call_takes_back_is_not_shown() {
 
 #[test]
 fn bytes_are_shown_as_a_url_to_themselves() {
-    let seen = show(&[
+    let seen = show_values(&[
         start(),
         text("b", &["Look:"]),
         vec![
@@ -538,7 +538,7 @@ fn taking_back_many_blocks_costs_no_more_each() {
 }
 
 /// A model call that thinks, is broken off by a crash while it speaks, and is made again.
-fn made_again() -> Vec<Value> {
+fn repeated_model_call() -> Vec<Value> {
     let mut values = start();
     values.extend(model());
     values.extend(call("t1", "look", &["{}"]));
@@ -559,11 +559,11 @@ fn made_again() -> Vec<Value> {
 
 #[test]
 fn what_had_ended_and_is_taken_back_is_gone_for_a_client_that_does_not_know_of_it() {
-    let written = frames(&events(made_again()));
+    let written = frames(&events(repeated_model_call()));
     let (mut react, mut flutter) = (React::default(), Flutter::default());
     for frame in &written {
-        react.take(frame);
-        flutter.take(frame);
+        react.apply_frame(frame);
+        flutter.apply_frame(frame);
     }
     let wanted = ["calls look{} gives seen", "thinks aha", "says Hello"];
     assert_eq!(lines(&react.blocks), wanted);

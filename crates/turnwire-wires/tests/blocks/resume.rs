@@ -1,20 +1,20 @@
 //! Clients that come back in the middle.
 
 use crate::clients::{Flutter, React};
-use crate::make::{encoder, frames_of, rich};
+use crate::make::{encoder, frames_of, full_turn};
 use turnwire_core::{Event, coalesce};
 use turnwire_testkit::{Rng, check_property, stream};
 use turnwire_wires::stream::DisplayMode;
 
 /// A client that has seen the frames of the first events, and gets the others from an encoder that
 /// has seen the same in silence.
-fn come_back(events: &[Event<'static>], at: usize, merged: bool) -> (React, Flutter) {
+fn resume_at(events: &[Event<'static>], at: usize, merged: bool) -> (React, Flutter) {
     let (seen, missed) = events.split_at(at);
     let (mut react, mut flutter) = (React::default(), Flutter::default());
     let mut show = |frames: Vec<Vec<String>>| {
         for frame in frames.concat() {
-            react.take(&frame);
-            flutter.take(&frame);
+            react.apply_frame(&frame);
+            flutter.apply_frame(&frame);
         }
     };
     show(frames_of(&mut *encoder(DisplayMode::Agent), seen));
@@ -37,9 +37,9 @@ fn reply(rng: &mut Rng) -> Vec<Event<'static>> {
 fn a_client_that_comes_back_anywhere_ends_with_the_same_blocks() {
     check_property("a_client_that_comes_back_anywhere", 60, |rng| {
         let events = reply(rng);
-        let whole = come_back(&events, events.len(), false);
+        let whole = resume_at(&events, events.len(), false);
         for at in 0..events.len() {
-            assert_eq!(come_back(&events, at, false), whole, "from {at}");
+            assert_eq!(resume_at(&events, at, false), whole, "from {at}");
         }
     });
 }
@@ -48,20 +48,20 @@ fn a_client_that_comes_back_anywhere_ends_with_the_same_blocks() {
 fn a_client_that_gets_merged_deltas_ends_with_the_same_blocks() {
     check_property("a_client_that_gets_merged_deltas", 60, |rng| {
         let events = reply(rng);
-        let whole = come_back(&events, events.len(), false);
+        let whole = resume_at(&events, events.len(), false);
         for at in 0..events.len() {
-            assert_eq!(come_back(&events, at, true), whole, "from {at}");
+            assert_eq!(resume_at(&events, at, true), whole, "from {at}");
         }
     });
 }
 
 #[test]
 fn a_client_that_comes_back_between_question_and_answer_keeps_what_it_has() {
-    let events = rich();
-    let whole = come_back(&events, events.len(), false);
+    let events = full_turn();
+    let whole = resume_at(&events, events.len(), false);
     for at in 0..events.len() {
         for merged in [false, true] {
-            assert_eq!(come_back(&events, at, merged), whole, "from {at}");
+            assert_eq!(resume_at(&events, at, merged), whole, "from {at}");
         }
     }
 }

@@ -7,7 +7,7 @@ mod without;
 
 use turnwire_core::{Event, Folder, Msg, coalesce};
 use turnwire_testkit::{Rng, check_property, stream, values};
-use turnwire_wires::{Decoding, Encoding, Frames, Loss, Wire, sse};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Loss, Wire, sse};
 
 /// The stream of these events on a wire.
 fn encoded(wire: &Wire, events: &[Event<'_>]) -> String {
@@ -15,8 +15,8 @@ fn encoded(wire: &Wire, events: &[Event<'_>]) -> String {
 }
 
 fn decoded(wire: &Wire, body: &str) -> Vec<Event<'static>> {
-    let decoder = wire.decoder(&Decoding::default()).unwrap();
-    decoder.all(body.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}\n{body}", wire.name))
+    let decoder = wire.decoder(&DecoderOptions::default()).unwrap();
+    decoder.decode_all(body.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}\n{body}", wire.name))
 }
 
 fn folded(wire: &Wire, events: &[Event<'_>]) -> Vec<Msg> {
@@ -65,8 +65,8 @@ fn reply_survives(rng: &mut Rng, wire: &Wire) {
     let losses = wire.stream_losses;
     let seen = || encoded(wire, &events);
     assert_eq!(
-        without::all(losses, &back),
-        without::all(losses, &there),
+        without::remove_all(losses, &back),
+        without::remove_all(losses, &there),
         "{}:\n{}",
         wire.name,
         seen()
@@ -98,8 +98,8 @@ fn law_6_same_on_every_wire_for_messages() {
         for wire in Wire::all().filter(|wire| wire.has_messages()) {
             let (list, again) = messages_there_and_back(wire, &messages);
             let losses = wire.message_losses;
-            let expected = without::all(losses, &messages);
-            assert_eq!(without::all(losses, &again), expected, "{}:\n{list}", wire.name);
+            let expected = without::remove_all(losses, &messages);
+            assert_eq!(without::remove_all(losses, &again), expected, "{}:\n{list}", wire.name);
         }
     });
 }
@@ -142,14 +142,14 @@ fn frames(wire: &Wire, before: &[Event<'_>], events: &[Event<'_>]) -> String {
 }
 
 fn frames_of(wire: &Wire, before: &[Event<'_>], events: &[Event<'_>], to_the_end: bool) -> String {
-    let mut encoder = wire.encoder(&Encoding { usage: true, ..Encoding::default() }).unwrap();
+    let mut encoder = wire.encoder(&EncoderOptions { usage: true, ..EncoderOptions::default() }).unwrap();
     let (mut frames, mut body) = (Frames::default(), String::new());
     for event in before {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     frames.clear();
     for event in events {
-        encoder.event(event, &mut frames);
+        encoder.encode(event, &mut frames);
     }
     if to_the_end {
         encoder.end(&mut frames);
@@ -166,34 +166,34 @@ fn law_6_every_listed_loss_is_one() {
     for wire in Wire::all() {
         // What is lost on a wire that only goes out can be seen with its own clients alone.
         if wire.can_decode() && wire.can_encode() {
-            let mut unproven = Unproven::new(wire.stream_losses);
+            let mut unproven = UnprovenLosses::new(wire.stream_losses);
             for _ in 0..TRIES {
                 if unproven.left.is_empty() {
                     break;
                 }
                 let (there, back) = there_and_back(wire, &reply_for(&mut rng, wire));
-                unproven.look_at(&there, &back);
+                unproven.check_case(&there, &back);
                 let any = turnwire_testkit::random_reply(&mut rng, "r").events;
                 let (there, back) = there_and_back(wire, &any);
-                unproven.look_at_order(&there, &back);
+                unproven.check_order(&there, &back);
             }
-            let special = specials().map(|events| there_and_back(wire, &events));
+            let special = special_replies().map(|events| there_and_back(wire, &events));
             for (there, back) in special {
-                unproven.look_at(&there, &back);
+                unproven.check_case(&there, &back);
             }
-            claims.extend(unproven.claims(wire, "stream"));
+            claims.extend(unproven.unproven_claims(wire, "stream"));
         }
         if wire.has_messages() {
-            let mut unproven = Unproven::new(wire.message_losses);
+            let mut unproven = UnprovenLosses::new(wire.message_losses);
             for _ in 0..TRIES {
                 if unproven.left.is_empty() {
                     break;
                 }
                 let there = messages(&mut rng);
                 let (_, back) = messages_there_and_back(wire, &there);
-                unproven.look_at(&there, &back);
+                unproven.check_case(&there, &back);
             }
-            claims.extend(unproven.claims(wire, "messages"));
+            claims.extend(unproven.unproven_claims(wire, "messages"));
         }
     }
     assert!(claims.is_empty(), "{}", claims.join("\n"));
@@ -202,7 +202,7 @@ fn law_6_every_listed_loss_is_one() {
 const TRIES: usize = 1000;
 
 /// Replies that no random one is like: a long result, an end that nobody knows, tags, a sub-agent.
-fn specials() -> [Vec<Event<'static>>; 4] {
+fn special_replies() -> [Vec<Event<'static>>; 4] {
     let long = "long ".repeat(200);
     [
         vec![
@@ -238,12 +238,12 @@ fn specials() -> [Vec<Event<'static>>; 4] {
 }
 
 /// Losses that no case has shown yet.
-struct Unproven {
+struct UnprovenLosses {
     all: Vec<Loss>,
     left: Vec<Loss>,
 }
 
-impl Unproven {
+impl UnprovenLosses {
     fn new(losses: &[Loss]) -> Self {
         let mut all = losses.to_vec();
         all.sort();
@@ -253,22 +253,22 @@ impl Unproven {
     }
 
     /// A case that the wire can carry but for its losses: without one of them it differs.
-    fn look_at(&mut self, there: &[Msg], back: &[Msg]) {
+    fn check_case(&mut self, there: &[Msg], back: &[Msg]) {
         let Self { all, left } = self;
         left.retain(|loss| {
             let others: Vec<Loss> = all.iter().copied().filter(|other| other != loss).collect();
-            without::all(&others, there) == without::all(&others, back)
+            without::remove_all(&others, there) == without::remove_all(&others, back)
         });
     }
 
     /// Any case at all: it differs, although every loss is taken out, because of how its events came.
-    fn look_at_order(&mut self, there: &[Msg], back: &[Msg]) {
-        if without::all(&self.all, there) != without::all(&self.all, back) {
+    fn check_order(&mut self, there: &[Msg], back: &[Msg]) {
+        if without::remove_all(&self.all, there) != without::remove_all(&self.all, back) {
             self.left.retain(|loss| !matches!(loss, Loss::Interleaving | Loss::Corrections));
         }
     }
 
-    fn claims(&self, wire: &Wire, of: &str) -> Option<String> {
+    fn unproven_claims(&self, wire: &Wire, of: &str) -> Option<String> {
         let left = &self.left;
         (!left.is_empty()).then(|| format!("{}: its {of} lose no {left:?}", wire.name))
     }

@@ -12,7 +12,7 @@ use turnwire_wires::request::media_type;
 
 /// All of a message, to take things out of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plain {
+pub struct PlainMessage {
     id: String,
     name: String,
     role: Role,
@@ -27,7 +27,7 @@ pub struct Plain {
     rest: Fields,
 }
 
-impl From<&Msg> for Plain {
+impl From<&Msg> for PlainMessage {
     fn from(msg: &Msg) -> Self {
         Self {
             id: msg.id().to_owned(),
@@ -48,23 +48,23 @@ impl From<&Msg> for Plain {
 
 /// The messages without any of these. Losses are taken out in the order of their declaration, those
 /// inside messages first: a message that is empty without what it loses is an empty one.
-pub fn all(losses: &[Loss], messages: &[Msg]) -> Vec<Plain> {
+pub fn remove_all(losses: &[Loss], messages: &[Msg]) -> Vec<PlainMessage> {
     let (mut between, mut inside): (Vec<Loss>, Vec<Loss>) =
-        losses.iter().partition(|loss| is_between(**loss));
+        losses.iter().partition(|loss| is_between_messages(**loss));
     inside.sort();
     between.sort_by_key(|loss| (*loss != Loss::EmptyMessages, *loss));
-    let mut messages: Vec<Plain> = messages.iter().map(Plain::from).collect();
+    let mut messages: Vec<PlainMessage> = messages.iter().map(PlainMessage::from).collect();
     // What stood between two blocks may be gone, or elsewhere, once messages were joined.
     let again = [Loss::EmptyBlocks, Loss::BlockOrder, Loss::JoinedText, Loss::BlockBoundaries];
     let again = again.into_iter().filter(|loss| losses.contains(loss));
     for loss in inside.into_iter().chain(between).chain(again) {
-        one(loss, &mut messages);
+        remove_loss(loss, &mut messages);
     }
     messages
 }
 
 /// Whether a loss is one of whole messages.
-fn is_between(loss: Loss) -> bool {
+fn is_between_messages(loss: Loss) -> bool {
     matches!(
         loss,
         Loss::SystemMessages
@@ -75,7 +75,7 @@ fn is_between(loss: Loss) -> bool {
     )
 }
 
-fn one(loss: Loss, messages: &mut Vec<Plain>) {
+fn remove_loss(loss: Loss, messages: &mut Vec<PlainMessage>) {
     match loss {
         Loss::SystemMessages => messages.retain(|msg| msg.role != Role::System),
         Loss::ToolMessages => join(messages, Role::Tool),
@@ -83,30 +83,30 @@ fn one(loss: Loss, messages: &mut Vec<Plain>) {
         Loss::AdjacentReplies => join(messages, Role::Assistant),
         // Only the first message is the turn's own.
         Loss::SubAgents => messages.truncate(1),
-        _ => messages.iter_mut().for_each(|msg| in_message(loss, msg)),
+        _ => messages.iter_mut().for_each(|msg| remove_in_message(loss, msg)),
     }
 }
 
 /// Appends the content of such messages to the assistant's before them. Where there is none, results
 /// are a reply by themselves.
-fn join(messages: &mut Vec<Plain>, follows: Role) {
-    let mut joined: Vec<Plain> = Vec::new();
+fn join(messages: &mut Vec<PlainMessage>, follows: Role) {
+    let mut joined: Vec<PlainMessage> = Vec::new();
     for msg in messages.drain(..) {
         match joined.last_mut() {
             Some(last) if last.role == Role::Assistant && msg.role == follows => {
                 last.content.extend(msg.content);
             }
-            _ if msg.role == follows => joined.push(Plain { role: Role::Assistant, ..msg }),
+            _ if msg.role == follows => joined.push(PlainMessage { role: Role::Assistant, ..msg }),
             _ => joined.push(msg),
         }
     }
     *messages = joined;
 }
 
-fn in_message(loss: Loss, msg: &mut Plain) {
+fn remove_in_message(loss: Loss, msg: &mut PlainMessage) {
     let completed = Some(FinishedReason::Completed);
     let has_calls =
-        |msg: &Plain| has(&msg.content, |block| matches!(block, ContentBlock::ToolCall(_)));
+        |msg: &PlainMessage| has(&msg.content, |block| matches!(block, ContentBlock::ToolCall(_)));
     match loss {
         Loss::MessageIds => msg.id.clear(),
         Loss::Times => {
@@ -157,10 +157,10 @@ fn in_message(loss: Loss, msg: &mut Plain) {
         }
         _ => {}
     }
-    in_blocks(loss, &mut msg.content);
+    remove_in_blocks(loss, &mut msg.content);
 }
 
-fn is_unfinished(msg: &Plain) -> bool {
+fn is_unfinished(msg: &PlainMessage) -> bool {
     matches!(msg.finished_reason, None | Some(FinishedReason::Truncated))
 }
 
@@ -168,7 +168,7 @@ fn has(content: &[ContentBlock], is: impl Fn(&ContentBlock) -> bool) -> bool {
     content.iter().any(is)
 }
 
-fn in_blocks(loss: Loss, content: &mut Vec<ContentBlock>) {
+fn remove_in_blocks(loss: Loss, content: &mut Vec<ContentBlock>) {
     match loss {
         Loss::EmptyBlocks => {
             content.retain(|block| !is_empty(block));
@@ -207,7 +207,7 @@ fn in_blocks(loss: Loss, content: &mut Vec<ContentBlock>) {
         Loss::CallOrder => {
             content.sort_by_key(|block| matches!(block, ContentBlock::ToolCall(_)));
         }
-        _ => content.iter_mut().for_each(|block| in_block(loss, block)),
+        _ => content.iter_mut().for_each(|block| remove_in_block(loss, block)),
     }
 }
 
@@ -290,7 +290,7 @@ fn is_document(block: &DataBlock) -> bool {
 fn merge_neighbours(content: &mut Vec<ContentBlock>) {
     let mut merged: Vec<ContentBlock> = Vec::new();
     for block in content.drain(..) {
-        if !merged.last_mut().is_some_and(|last| goes_on(last, &block)) {
+        if !merged.last_mut().is_some_and(|last| append_text(last, &block)) {
             merged.push(block);
         }
     }
@@ -304,7 +304,7 @@ fn join_steps(content: &mut Vec<ContentBlock>) {
     for block in content.drain(..) {
         let mut before = joined.iter_mut().skip(step).rev();
         let same = before.find(|last| last.block_type() == block.block_type());
-        if !same.is_some_and(|last| goes_on(last, &block)) {
+        if !same.is_some_and(|last| append_text(last, &block)) {
             joined.push(block);
         }
         if let Some(ContentBlock::ToolResult(_)) = joined.last() {
@@ -315,7 +315,7 @@ fn join_steps(content: &mut Vec<ContentBlock>) {
 }
 
 /// Appends a text to a text, or thinking to thinking; whether that is what they are.
-fn goes_on(last: &mut ContentBlock, next: &ContentBlock) -> bool {
+fn append_text(last: &mut ContentBlock, next: &ContentBlock) -> bool {
     match (last, next) {
         (ContentBlock::Text(last), ContentBlock::Text(next)) => last.text.push_str(&next.text),
         (ContentBlock::Thinking(last), ContentBlock::Thinking(next)) => {
@@ -339,32 +339,32 @@ fn sort_steps(content: &mut [ContentBlock]) {
     }
 }
 
-fn in_block(loss: Loss, block: &mut ContentBlock) {
+fn remove_in_block(loss: Loss, block: &mut ContentBlock) {
     match block {
-        ContentBlock::Text(block) => text(loss, block),
-        ContentBlock::Thinking(block) => thinking(loss, block),
-        ContentBlock::Data(block) => data(loss, block),
+        ContentBlock::Text(block) => remove_in_text(loss, block),
+        ContentBlock::Thinking(block) => remove_in_thinking(loss, block),
+        ContentBlock::Data(block) => remove_in_data(loss, block),
         ContentBlock::Hint(block) => {
             match loss {
                 Loss::BlockIds => block.id.clear(),
                 Loss::UnknownFields => block.rest = Fields::default(),
-                Loss::Times => timeless(&mut block.created_at, &mut block.finished_at),
+                Loss::Times => clear_times(&mut block.created_at, &mut block.finished_at),
                 _ => {}
             }
-            payload(loss, &mut block.hint);
+            remove_in_payload(loss, &mut block.hint);
         }
-        ContentBlock::ToolCall(block) => call(loss, block),
-        ContentBlock::ToolResult(block) => result(loss, block),
+        ContentBlock::ToolCall(block) => remove_in_call(loss, block),
+        ContentBlock::ToolResult(block) => remove_in_result(loss, block),
         _ => {}
     }
 }
 
-fn timeless(created_at: &mut String, finished_at: &mut Option<String>) {
+fn clear_times(created_at: &mut String, finished_at: &mut Option<String>) {
     created_at.clear();
     *finished_at = None;
 }
 
-fn thinking(loss: Loss, block: &mut ThinkingBlock) {
+fn remove_in_thinking(loss: Loss, block: &mut ThinkingBlock) {
     match loss {
         Loss::BlockIds => block.id.clear(),
         Loss::ThinkingExtras => block.rest = Fields::default(),
@@ -372,25 +372,25 @@ fn thinking(loss: Loss, block: &mut ThinkingBlock) {
             let signature = block.rest.remove("signature").filter(|json| json.text() != "\"\"");
             block.rest = signature.map(|json| ("signature", json)).into_iter().collect();
         }
-        Loss::Times => timeless(&mut block.created_at, &mut block.finished_at),
+        Loss::Times => clear_times(&mut block.created_at, &mut block.finished_at),
         _ => {}
     }
 }
 
-fn call(loss: Loss, call: &mut ToolCall) {
+fn remove_in_call(loss: Loss, call: &mut ToolCall) {
     match loss {
         Loss::CallStates => call.state = ToolCallState::Pending,
         Loss::SuggestedRules => call.suggested_rules.clear(),
         Loss::UnknownFields => call.rest = Fields::default(),
         Loss::EmptyInput if call.input.trim_ascii().is_empty() => "{}".clone_into(&mut call.input),
-        Loss::InputText => call.input = as_value(&call.input),
-        Loss::Times => timeless(&mut call.created_at, &mut call.finished_at),
+        Loss::InputText => call.input = normalize_input(&call.input),
+        Loss::Times => clear_times(&mut call.created_at, &mut call.finished_at),
         _ => {}
     }
 }
 
 /// What an input says, in whatever way it was written; what says nothing is `{}`.
-fn as_value(input: &str) -> String {
+fn normalize_input(input: &str) -> String {
     if input.trim().is_empty() {
         return "{}".to_owned();
     }
@@ -398,7 +398,7 @@ fn as_value(input: &str) -> String {
         .map_or_else(|_| input.to_owned(), |value| value.to_string())
 }
 
-fn result(loss: Loss, block: &mut ToolResult) {
+fn remove_in_result(loss: Loss, block: &mut ToolResult) {
     match loss {
         Loss::ResultNames => block.name.clear(),
         Loss::AllResultStates => block.state = ToolResultState::Success,
@@ -409,7 +409,7 @@ fn result(loss: Loss, block: &mut ToolResult) {
             }
         }
         Loss::ResultMetadata => block.metadata = Fields::default(),
-        Loss::ResultParts => one_text(&mut block.output),
+        Loss::ResultParts => join_text(&mut block.output),
         Loss::LongResults => {
             if let Payload::Text(text) = &mut block.output {
                 *text = text.chars().take(500).collect();
@@ -421,14 +421,14 @@ fn result(loss: Loss, block: &mut ToolResult) {
             }
         }
         Loss::UnknownFields => block.rest = Fields::default(),
-        Loss::Times => timeless(&mut block.created_at, &mut block.finished_at),
+        Loss::Times => clear_times(&mut block.created_at, &mut block.finished_at),
         _ => {}
     }
-    payload(loss, &mut block.output);
+    remove_in_payload(loss, &mut block.output);
 }
 
 /// All text of an output as one, in front of whatever else is left in it.
-fn one_text(output: &mut Payload) {
+fn join_text(output: &mut Payload) {
     let text = output.text("");
     let others = match std::mem::take(output) {
         Payload::Parts(parts) => parts,
@@ -439,27 +439,27 @@ fn one_text(output: &mut Payload) {
     *output = if parts.len() == 1 { Payload::Text(text) } else { Payload::Parts(parts) };
 }
 
-fn payload(loss: Loss, payload: &mut Payload) {
+fn remove_in_payload(loss: Loss, payload: &mut Payload) {
     let Payload::Parts(parts) = payload else { return };
     for part in parts {
         match part {
-            Part::Text(block) => text(loss, block),
-            Part::Data(block) => data(loss, block),
+            Part::Text(block) => remove_in_text(loss, block),
+            Part::Data(block) => remove_in_data(loss, block),
             _ => {}
         }
     }
 }
 
-fn text(loss: Loss, block: &mut TextBlock) {
+fn remove_in_text(loss: Loss, block: &mut TextBlock) {
     match loss {
         Loss::BlockIds => block.id.clear(),
         Loss::UnknownFields => block.rest = Fields::default(),
-        Loss::Times => timeless(&mut block.created_at, &mut block.finished_at),
+        Loss::Times => clear_times(&mut block.created_at, &mut block.finished_at),
         _ => {}
     }
 }
 
-fn data(loss: Loss, block: &mut DataBlock) {
+fn remove_in_data(loss: Loss, block: &mut DataBlock) {
     match loss {
         Loss::BlockIds => block.id.clear(),
         Loss::DataNames => {
@@ -479,7 +479,7 @@ fn data(loss: Loss, block: &mut DataBlock) {
                 Source::Other(_) => {}
             }
         }
-        Loss::Times => timeless(&mut block.created_at, &mut block.finished_at),
+        Loss::Times => clear_times(&mut block.created_at, &mut block.finished_at),
         _ => {}
     }
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use turnwire_core::{FinishedReason, Folder, Msg, TextBlock, ThinkingBlock, ToolCall};
 use turnwire_testkit::{Rng, check_property};
-use turnwire_wires::{Decoded, Decoding, Wire};
+use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 /// What a recording must become.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -151,7 +151,7 @@ fn cut<'b>(rng: &mut Rng, body: &'b [u8]) -> Vec<&'b [u8]> {
 
 /// The one message that the pieces fold to, without any problem.
 fn fold(wire: &str, pieces: &[&[u8]], name: &str) -> Msg {
-    let mut decoder = Wire::named(wire).unwrap().decoder(&Decoding::default()).unwrap();
+    let mut decoder = Wire::named(wire).unwrap().decoder(&DecoderOptions::default()).unwrap();
     let mut folder = Folder::default();
     let mut each = |decoded: Decoded<'_>| match decoded.event {
         Ok(event) => {

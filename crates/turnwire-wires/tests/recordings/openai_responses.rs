@@ -3,7 +3,7 @@
 use crate::harness::{self, Expected, Provider};
 use serde_json::Value;
 use turnwire_core::{ContentBlock, Event, Folder, Msg, ToolCall};
-use turnwire_wires::{Decoding, Encoding, Frames, Wire, sse};
+use turnwire_wires::{DecoderOptions, EncoderOptions, Frames, Wire, sse};
 
 #[test]
 fn recordings_become_what_their_trees_say() {
@@ -104,10 +104,10 @@ fn recordings_survive_being_written_again() {
             continue;
         }
         let first = events(&std::fs::read(&path).unwrap());
-        let mut encoder = wire().encoder(&Encoding::default()).unwrap();
+        let mut encoder = wire().encoder(&EncoderOptions::default()).unwrap();
         let (mut frames, mut body) = (Frames::default(), String::new());
         for event in &first {
-            encoder.event(event, &mut frames);
+            encoder.encode(event, &mut frames);
         }
         sse::write(&frames, None, &mut body);
         assert_eq!(kept(&fold(&first)), kept(&fold(&events(body.as_bytes()))), "{name}");
@@ -119,7 +119,7 @@ fn wire() -> &'static Wire {
 }
 
 fn events(body: &[u8]) -> Vec<Event<'static>> {
-    wire().decoder(&Decoding::default()).unwrap().all(body).unwrap()
+    wire().decoder(&DecoderOptions::default()).unwrap().decode_all(body).unwrap()
 }
 
 fn fold(events: &[Event<'_>]) -> Msg {

@@ -11,12 +11,12 @@ use std::{env, fs};
 use turnwire_wires::Wire;
 
 fn providers() -> impl Iterator<Item = &'static Wire> {
-    Wire::all().filter(|wire| wire.can_request())
+    Wire::all().filter(|wire| wire.can_request_model())
 }
 
 fn bodies(wire: &Wire) -> Map<String, Value> {
     let body = |conversation: &conversations::Conversation| {
-        let body = wire.request(&conversation.request()).unwrap().unwrap();
+        let body = wire.model_request(&conversation.request()).unwrap().unwrap();
         (conversation.name.to_owned(), body.parse_as().unwrap())
     };
     conversations::all().iter().map(body).collect()

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use turnwire_core::{Event, EventKind, Folder, Msg};
-use turnwire_wires::{Decoded, Decoding, Wire};
+use turnwire_wires::{Decoded, DecoderOptions, Wire};
 
 /// What a stream became.
-pub struct Read {
+pub struct DecodedStream {
     pub events: Vec<Event<'static>>,
     /// The frames that could not be read.
     pub errors: Vec<String>,
@@ -13,8 +13,8 @@ pub struct Read {
 }
 
 /// Reads frames, one per line, and folds them strictly.
-pub fn read(wire: &str, frames: &[&str]) -> Read {
-    let mut decoder = Wire::named(wire).unwrap().decoder(&Decoding::default()).unwrap();
+pub fn read_stream(wire: &str, frames: &[&str]) -> DecodedStream {
+    let mut decoder = Wire::named(wire).unwrap().decoder(&DecoderOptions::default()).unwrap();
     let (mut events, mut errors, mut folder) = (Vec::new(), Vec::new(), Folder::default());
     let mut each = |decoded: Decoded<'_>| match decoded.event {
         Ok(event) => {
@@ -28,10 +28,10 @@ pub fn read(wire: &str, frames: &[&str]) -> Read {
     }
     decoder.end(&mut each);
     let message = folder.into_messages().next().unwrap_or_default();
-    Read { events, errors, message }
+    DecodedStream { events, errors, message }
 }
 
-impl Read {
+impl DecodedStream {
     /// The blocks, without what no provider says.
     pub fn blocks(&self) -> Value {
         let mut blocks = serde_json::to_value(self.message.content()).unwrap();

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use turnwire_core::{Event, EventKind, Seq};
-use turnwire_wires::body::Body;
+use turnwire_wires::body::FrameReader;
 
 /// A server says something at least every 15 seconds, unless it is told otherwise.
 const SILENCE: Duration = Duration::from_secs(75);
@@ -145,7 +145,7 @@ struct Watcher {
 /// An answer that goes on.
 struct Stream {
     body: Incoming,
-    frames: Body,
+    frames: FrameReader,
     ready: std::collections::VecDeque<String>,
 }
 
@@ -192,7 +192,7 @@ impl Watcher {
         let ask = Ask { method: Method::GET, path: &path, headers: &headers, body: Bytes::new() };
         let (head, body) = self.place.send(ask).await?.into_parts();
         if head.status.is_success() {
-            return Ok(Stream { body, frames: Body::default(), ready: <_>::default() });
+            return Ok(Stream { body, frames: FrameReader::default(), ready: <_>::default() });
         }
         let bytes = body.collect().await.map(http_body_util::Collected::to_bytes);
         Err(Trouble::of(head.status.as_u16(), &bytes.unwrap_or_default()))

@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn every_wire_that_can_ask_a_model_has_a_provider() {
-        for wire in Wire::all().filter(|wire| wire.can_request() && wire.can_decode()) {
+        for wire in Wire::all().filter(|wire| wire.can_request_model() && wire.can_decode()) {
             assert!(find(&format!("{}:m", wire.name)).is_ok(), "{}", wire.name);
         }
         assert_eq!(find("openai:m").unwrap().1.name, "openai-chat");

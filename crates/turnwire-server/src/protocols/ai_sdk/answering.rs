@@ -12,7 +12,7 @@ use axum::response::Response;
 use turnwire_core::{Event, EventKind, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::Lines;
-use turnwire_wires::ai_sdk::{ChatRequest, Continued, Pending};
+use turnwire_wires::ai_sdk::{ChatRequest, ContinuedMessage, PendingReply};
 
 /// How much of the log is read at a time.
 const CHUNK: usize = 256 * 1024;
@@ -23,7 +23,7 @@ impl Chat<'_> {
     pub(super) async fn go_on(
         &self,
         request: &ChatRequest,
-        continued: &Continued,
+        continued: &ContinuedMessage,
     ) -> ApiResult<Response> {
         let snapshot = self.session.snapshot().await?;
         let Some(reply) = own(&snapshot) else { return Err(self.too_late(continued).await?) };
@@ -33,9 +33,9 @@ impl Chat<'_> {
             return Err(busy());
         }
         let waiting = snapshot.pending();
-        let pending: Vec<Pending<'_>> = waiting
+        let pending: Vec<PendingReply<'_>> = waiting
             .iter()
-            .map(|one| Pending {
+            .map(|one| PendingReply {
                 reply_id: &one.reply_id,
                 confirm: &one.confirm,
                 external: &one.external,
@@ -76,7 +76,7 @@ impl Chat<'_> {
     }
 
     /// What to say when no reply is open.
-    async fn too_late(&self, continued: &Continued) -> ApiResult<ApiError> {
+    async fn too_late(&self, continued: &ContinuedMessage) -> ApiResult<ApiError> {
         let is_known = self.session.message(&continued.id).await?.is_some();
         if !is_known || continued.calls.is_empty() {
             return Ok(nothing_new());

@@ -30,20 +30,20 @@ use standing::{response_in, standing};
 use std::sync::Arc;
 use turnwire_core::Event;
 use turnwire_core::event::UserInterrupt;
-use turnwire_wires::{Encoding, Wire};
+use turnwire_wires::{EncoderOptions, Wire};
 
 fn wire() -> ApiResult<&'static Wire> {
     Wire::named("openai-responses").ok_or_else(|| ApiError::internal("a wire is missing"))
 }
 
 /// What the encoder of a response is told.
-fn encoding(found: &Found) -> Encoding {
-    Encoding {
+fn encoding(found: &Found) -> EncoderOptions {
+    EncoderOptions {
         session_id: Some(found.session.id().to_owned()),
         model: Some(found.session.agent().to_owned()),
         id: Some(found.name.to_string()),
         wants_json: found.wants_json,
-        ..Encoding::default()
+        ..EncoderOptions::default()
     }
 }
 

@@ -15,7 +15,7 @@ use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError};
 use turnwire_log::store::SessionKey;
 use turnwire_wires::blocks::Chat;
-use turnwire_wires::{Encode, Encoding, Frames};
+use turnwire_wires::{Encode, EncoderOptions, Frames};
 
 /// In which turn the files are shown.
 pub(super) struct Place<'a> {
@@ -73,10 +73,10 @@ impl Desk {
 
     /// Shows that files are looked at.
     async fn show(&self, chat: &Chat, place: &Place<'_>, begun: &Value) -> ApiResult<Shown> {
-        let encoding = Encoding {
+        let encoding = EncoderOptions {
             session_id: Some(place.key.id.to_string()),
             display_mode: chat.display_mode.unwrap_or_default(),
-            ..Encoding::default()
+            ..EncoderOptions::default()
         };
         let encoder = self.wire.encoder(&encoding).map_err(ApiError::internal)?;
         let mut shown = Shown { encoder, frames: Frames::default() };
@@ -120,7 +120,7 @@ impl Desk {
         shown.frames.clear();
         for kind in kinds {
             let event = Event::new(place.reply_id.to_owned(), kind).stamped(&SystemStamp);
-            shown.encoder.event(&event, &mut shown.frames);
+            shown.encoder.encode(&event, &mut shown.frames);
         }
         for (_, frame) in shown.frames.iter() {
             let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(frame) else {

@@ -42,7 +42,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    pub(super) fn of(input: i64, output: i64, cached: i64) -> Self {
+    pub(super) fn from_counts(input: i64, output: i64, cached: i64) -> Self {
         let int = |count: i64| i32::try_from(count.max(0)).unwrap_or(i32::MAX);
         Self {
             input: int(input),
@@ -183,13 +183,13 @@ impl Serialize for Patch<'_> {
 }
 
 /// An event of Java's.
-pub(super) struct Straight<'e> {
+pub(super) struct JavaEvent<'e> {
     pub(super) java: Vec<(&'static str, Value<'e>)>,
     pub(super) metadata: Option<&'e Fields>,
     pub(super) carried: Patch<'e>,
 }
 
-impl Serialize for Straight<'_> {
+impl Serialize for JavaEvent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (key, value) in &self.java {
@@ -202,7 +202,7 @@ impl Serialize for Straight<'_> {
     }
 }
 
-struct Metadata<'a>(&'a Straight<'a>);
+struct Metadata<'a>(&'a JavaEvent<'a>);
 
 impl Serialize for Metadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -211,26 +211,26 @@ impl Serialize for Metadata<'_> {
             map.serialize_entry(key, value)?;
         }
         if !self.0.carried.is_empty() {
-            map.serialize_entry(carry::KEY, &self.0.carried)?;
+            map.serialize_entry(carry::PATCH_KEY, &self.0.carried)?;
         }
         map.end()
     }
 }
 
-impl<'e> Straight<'e> {
-    pub(super) fn put(&mut self, key: &'static str, value: Value<'e>) {
+impl<'e> JavaEvent<'e> {
+    pub(super) fn insert(&mut self, key: &'static str, value: Value<'e>) {
         self.java.push((key, value));
     }
 
-    pub(super) fn text(&mut self, key: &'static str, text: &'e str) {
-        self.put(key, Value::Text(text));
+    pub(super) fn insert_text(&mut self, key: &'static str, text: &'e str) {
+        self.insert(key, Value::Text(text));
     }
 
-    pub(super) fn some(&mut self, key: &'static str, text: Option<&'e str>) {
+    pub(super) fn insert_some(&mut self, key: &'static str, text: Option<&'e str>) {
         self.java.extend(text.map(|text| (key, Value::Text(text))));
     }
 
-    pub(super) fn known(&mut self, key: &'static str, text: &'e str) {
-        self.some(key, Some(text).filter(|text| !text.is_empty()));
+    pub(super) fn insert_known(&mut self, key: &'static str, text: &'e str) {
+        self.insert_some(key, Some(text).filter(|text| !text.is_empty()));
     }
 }

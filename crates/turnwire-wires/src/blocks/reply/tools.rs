@@ -1,10 +1,10 @@
 //! A reply's tool calls on their way out, their results, and whoever they wait for.
 
-use super::super::EXTERNAL;
-use super::super::approval::{ActionRequest, ApprovalKey, Asked, Decision, Verdict};
-use super::super::frames::{Last, Turn, Who};
-use super::super::words::{APPROVAL_SECONDS, RESULT_CHARACTERS, fingerprint, input_object, status};
-use super::Reply;
+use super::super::EXTERNAL_EXECUTION;
+use super::super::approval::{ActionRequest, ApprovalKey, ApprovalDetails, Decision, Verdict};
+use super::super::frames::{Finality, TurnWriter, BlockOwner};
+use super::super::words::{APPROVAL_SECONDS, RESULT_CHARACTERS, fingerprint, input_object, result_status};
+use super::ReplyEncoder;
 use crate::stream::Frames;
 use serde::Serialize;
 use turnwire_core::event::{ConfirmResult, RequireUserConfirm, UserConfirmResult};
@@ -12,33 +12,33 @@ use turnwire_core::{Event, Fields, Json, Seq, ToolCall, ToolResult, ToolResultSt
 
 /// A call: its input only while that comes in.
 pub(super) struct Call {
-    pub(super) nth: u64,
+    pub(super) order: u64,
     name: String,
     title: Option<String>,
     pub(super) input: Option<String>,
-    print: u64,
+    input_fingerprint: u64,
     state: CallState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallState {
-    Going,
+    Running,
     /// Asking, and in which question.
     Asking(u64),
-    Over,
+    Finished,
 }
 
 /// A result that comes in: no more of it than is written.
-pub(super) struct Output {
-    pub(super) nth: u64,
+pub(super) struct OpenResult {
+    pub(super) order: u64,
     name: String,
     text: String,
     /// How many characters may still come.
-    room: usize,
+    characters_left: usize,
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
+struct ToolUseStart<'a> {
     r#type: &'static str,
     id: &'a str,
     name: &'a str,
@@ -46,7 +46,7 @@ struct Called<'a> {
     tool_content_message: &'a str,
     input: &'a Json,
     #[serde(flatten)]
-    who: &'a Who,
+    who: &'a BlockOwner,
 }
 
 #[derive(Serialize)]
@@ -58,7 +58,7 @@ struct ResultStart<'a> {
     content: &'a str,
     artifact: Option<&'a Json>,
     #[serde(flatten)]
-    who: &'a Who,
+    who: &'a BlockOwner,
 }
 
 #[derive(Serialize)]
@@ -67,7 +67,7 @@ struct ApprovalStart<'a> {
     approval_key: ApprovalKey,
     reply_id: &'a str,
     #[serde(flatten)]
-    who: &'a Who,
+    who: &'a BlockOwner,
 }
 
 #[derive(Serialize)]
@@ -76,40 +76,40 @@ struct ApprovalResult<'a> {
     approval_key: ApprovalKey,
     decisions: Vec<Decision>,
     #[serde(flatten)]
-    who: &'a Who,
+    who: &'a BlockOwner,
 }
 
 #[derive(Serialize)]
-struct External<'a> {
+struct ExternalCalls<'a> {
     r#type: &'static str,
     tool_calls: Vec<ActionRequest>,
     #[serde(flatten)]
-    who: &'a Who,
+    who: &'a BlockOwner,
 }
 
-impl Reply {
+impl ReplyEncoder {
     pub(super) fn call_start(
         &mut self,
-        turn: &mut Turn,
+        turn: &mut TurnWriter,
         id: &str,
         name: &str,
         event: &Event<'_>,
         out: &mut Frames,
     ) {
-        self.decide(turn, false, out);
-        if !self.who.is_sub {
+        self.decide_final(turn, false, out);
+        if !self.who.is_subagent {
             turn.calls_made = true;
         }
         if self.calls.contains_key(id) {
             return;
         }
         let call = Call {
-            nth: self.nth(),
+            order: self.next_order(),
             name: name.to_owned(),
-            title: title_in(&event.metadata),
+            title: find_title(&event.metadata),
             input: Some(String::new()),
-            print: 0,
-            state: CallState::Going,
+            input_fingerprint: 0,
+            state: CallState::Running,
         };
         self.calls.insert(id.to_owned(), call);
     }
@@ -117,7 +117,7 @@ impl Reply {
     /// Writes the call, now that its input is complete, or taken for complete.
     pub(super) fn call_end(
         &mut self,
-        turn: &mut Turn,
+        turn: &mut TurnWriter,
         id: &str,
         title: Option<String>,
         out: &mut Frames,
@@ -125,9 +125,9 @@ impl Reply {
         let Some(call) = self.calls.get_mut(id) else { return };
         let Some(input) = call.input.take() else { return };
         let input = input_object(&input);
-        call.print = fingerprint(&input);
+        call.input_fingerprint = fingerprint(&input);
         let title = title.or_else(|| call.title.take());
-        let block = Called {
+        let block = ToolUseStart {
             r#type: "tool_use",
             id,
             name: &call.name,
@@ -136,31 +136,31 @@ impl Reply {
             input: &input,
             who: &self.who,
         };
-        let index = turn.whole(&block, out);
-        self.wrote(id, index);
+        let index = turn.whole_block(&block, out);
+        self.record_block(id, index);
     }
 
-    pub(super) fn result_start(&mut self, turn: &mut Turn, id: &str, name: &str, out: &mut Frames) {
-        self.decide(turn, false, out);
-        if !self.who.is_sub {
+    pub(super) fn result_start(&mut self, turn: &mut TurnWriter, id: &str, name: &str, out: &mut Frames) {
+        self.decide_final(turn, false, out);
+        if !self.who.is_subagent {
             turn.calls_made = false;
         }
         self.call_end(turn, id, None, out);
         if self.results.contains_key(id) {
             return;
         }
-        let output = Output {
-            nth: self.nth(),
+        let output = OpenResult {
+            order: self.next_order(),
             name: name.to_owned(),
             text: String::new(),
-            room: RESULT_CHARACTERS,
+            characters_left: RESULT_CHARACTERS,
         };
         self.results.insert(id.to_owned(), Some(output));
     }
 
     pub(super) fn result_end(
         &mut self,
-        turn: &mut Turn,
+        turn: &mut TurnWriter,
         id: &str,
         state: &ToolResultState,
         artifact: Option<&Json>,
@@ -168,36 +168,36 @@ impl Reply {
     ) {
         let Some(output) = self.results.get_mut(id).and_then(Option::take) else { return };
         if let Some(call) = self.calls.get_mut(id) {
-            call.state = CallState::Over;
+            call.state = CallState::Finished;
         }
         let block = ResultStart {
             r#type: "tool_result",
             tool_use_id: id,
             name: &output.name,
-            status: status(state),
+            status: result_status(state),
             content: &output.text,
             artifact,
             who: &self.who,
         };
-        let index = turn.whole(&block, out);
-        self.wrote(id, index);
+        let index = turn.whole_block(&block, out);
+        self.record_block(id, index);
     }
 
-    pub(super) fn ask(
+    pub(super) fn request_approval(
         &mut self,
-        turn: &mut Turn,
+        turn: &mut TurnWriter,
         event: &Event<'_>,
         ask: &RequireUserConfirm,
         out: &mut Frames,
     ) {
-        self.decide(turn, false, out);
+        self.decide_final(turn, false, out);
         let open: Vec<&ToolCall> =
             ask.tool_calls.iter().filter(|call| self.is_open(&call.id)).collect();
         if open.is_empty() {
             return;
         }
         turn.approvals += 1;
-        let count = event.seq.map_or_else(|| told(event).unwrap_or(turn.approvals), Seq::get);
+        let count = event.seq.map_or_else(|| question_count(event).unwrap_or(turn.approvals), Seq::get);
         for asked in &open {
             self.call_end(turn, &asked.id, None, out);
             if let Some(call) = self.calls.get_mut(&asked.id) {
@@ -205,7 +205,7 @@ impl Reply {
             }
         }
         let seconds = event.metadata.get::<u64>("timeout_seconds").ok().flatten();
-        let asked = Asked::of(open, seconds.unwrap_or(APPROVAL_SECONDS));
+        let asked = ApprovalDetails::new(open, seconds.unwrap_or(APPROVAL_SECONDS));
         let approval_key = turn.approval_key(count);
         let who = &self.who;
         let block = ApprovalStart {
@@ -214,65 +214,65 @@ impl Reply {
             reply_id: &event.reply_id,
             who,
         };
-        let index = turn.start(&block, out);
-        turn.delta(index, &asked, out);
-        turn.stop(index, Last::Silent, out);
+        let index = turn.block_start(&block, out);
+        turn.block_delta(index, &asked, out);
+        turn.block_stop(index, Finality::NotText, out);
     }
 
     fn is_open(&self, id: &str) -> bool {
-        self.calls.get(id).is_some_and(|call| call.state != CallState::Over)
+        self.calls.get(id).is_some_and(|call| call.state != CallState::Finished)
     }
 
-    pub(super) fn answer(&mut self, turn: &mut Turn, answer: &UserConfirmResult, out: &mut Frames) {
+    pub(super) fn confirm_results(&mut self, turn: &mut TurnWriter, answer: &UserConfirmResult, out: &mut Frames) {
         let mut key = None;
         let mut decisions = Vec::new();
         for result in &answer.confirm_results {
             let Some(call) = self.calls.get_mut(&result.tool_call.id) else { continue };
             let CallState::Asking(count) = call.state else { continue };
             key.get_or_insert(count);
-            call.state = if result.confirmed { CallState::Going } else { CallState::Over };
-            decisions.push(decided(result, call.print));
+            call.state = if result.confirmed { CallState::Running } else { CallState::Finished };
+            decisions.push(to_decision(result, call.input_fingerprint));
         }
         if let Some(count) = key {
             let approval_key = turn.approval_key(count);
             let who = &self.who;
-            turn.whole(
+            turn.whole_block(
                 &ApprovalResult { r#type: "approval_result", approval_key, decisions, who },
                 out,
             );
         }
     }
 
-    pub(super) fn external(&mut self, turn: &mut Turn, asked: &[ToolCall], out: &mut Frames) {
-        self.decide(turn, false, out);
+    pub(super) fn request_execution(&mut self, turn: &mut TurnWriter, asked: &[ToolCall], out: &mut Frames) {
+        self.decide_final(turn, false, out);
         let open: Vec<&ToolCall> = asked.iter().filter(|call| self.is_open(&call.id)).collect();
         for call in &open {
             self.call_end(turn, &call.id, None, out);
         }
         if !open.is_empty() {
             let tool_calls = open.into_iter().map(Into::into).collect();
-            turn.whole(&External { r#type: EXTERNAL, tool_calls, who: &self.who }, out);
+            turn.whole_block(&ExternalCalls { r#type: EXTERNAL_EXECUTION, tool_calls, who: &self.who }, out);
         }
     }
 
     /// A result that comes whole. One that is running is left to its own events.
-    pub(super) fn external_result(
+    pub(super) fn execution_result(
         &mut self,
-        turn: &mut Turn,
+        turn: &mut TurnWriter,
         result: &ToolResult,
         out: &mut Frames,
     ) {
         match self.results.get(&result.id) {
             Some(Some(_)) => {
                 if let Some(call) = self.calls.get_mut(&result.id) {
-                    call.state = CallState::Over;
+                    call.state = CallState::Finished;
                 }
             }
             Some(None) => {}
             None => {
                 self.result_start(turn, &result.id, &result.name, out);
                 if let Some(Some(output)) = self.results.get_mut(&result.id) {
-                    output.push(&result.output.text(""));
+                    output.push_text(&result.output.text(""));
                 }
                 let artifact = result.metadata.raw("artifact");
                 self.result_end(turn, &result.id, &result.state, artifact, out);
@@ -281,19 +281,19 @@ impl Reply {
     }
 }
 
-impl Output {
-    pub(super) fn push(&mut self, text: &str) {
-        if self.room == 0 {
+impl OpenResult {
+    pub(super) fn push_text(&mut self, text: &str) {
+        if self.characters_left == 0 {
             return;
         }
-        for character in text.chars().take(self.room) {
+        for character in text.chars().take(self.characters_left) {
             self.text.push(character);
-            self.room -= 1;
+            self.characters_left -= 1;
         }
     }
 }
 
-fn decided(result: &ConfirmResult, print: u64) -> Decision {
+fn to_decision(result: &ConfirmResult, print: u64) -> Decision {
     let input = &result.tool_call.input;
     let args = (!input.is_empty()).then(|| input_object(input));
     let verdict = match args.filter(|args| fingerprint(args) != print) {
@@ -306,12 +306,12 @@ fn decided(result: &ConfirmResult, print: u64) -> Decision {
 }
 
 /// The count in the key that a question had in the stream that it was read from.
-fn told(event: &Event<'_>) -> Option<u64> {
+fn question_count(event: &Event<'_>) -> Option<u64> {
     let key = event.metadata.get::<String>("approval_key").ok().flatten()?;
     Some(ApprovalKey::parse(&key)?.count)
 }
 
 /// A tool's title is what the protocol shows as its friendly name.
-pub(super) fn title_in(fields: &Fields) -> Option<String> {
+pub(super) fn find_title(fields: &Fields) -> Option<String> {
     fields.get::<String>("title").ok().flatten().filter(|title| !title.is_empty())
 }

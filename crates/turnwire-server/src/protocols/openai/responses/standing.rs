@@ -71,7 +71,7 @@ impl Reading<'_> {
             // Only the last frame counts.
             self.told |= !self.frames.is_empty();
             self.frames.clear();
-            self.encode.event(&event, &mut self.frames);
+            self.encode.encode(&event, &mut self.frames);
             self.told |= !self.frames.is_empty();
             let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
             if is_end && event.reply_id == self.found.name.reply {
