@@ -5,13 +5,13 @@
 use turnwire_agent::Agent;
 use turnwire_agent::model::script::{Line, Script};
 use turnwire_core::Msg;
-use turnwire_wires::request::Agents;
+use turnwire_wires::request::SpeakerFormat;
 
 fn debater(name: &str, words: &[&str]) -> Agent {
     Agent::builder(name)
         .model(Script::new(words.iter().map(|text| vec![Line::text(text)])))
         .system(format!("You are {name}. Argue your side in one sentence."))
-        .among(Agents::History)
+        .among(SpeakerFormat::HistoryTags)
         .build()
 }
 

@@ -36,7 +36,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json, ModelCalls, Msg, ToolCallState};
-use turnwire_wires::request::Agents;
+use turnwire_wires::request::SpeakerFormat;
 
 /// How many model calls one reply may take, where nobody says so.
 pub const MAX_ITERATIONS: u32 = 10;
@@ -345,7 +345,7 @@ impl Builder {
 
     /// Several agents speak in its conversations; the model is told who said what.
     #[must_use]
-    pub fn among(mut self, agents: Agents) -> Self {
+    pub fn among(mut self, agents: SpeakerFormat) -> Self {
         self.core.tuning.agents = agents;
         self
     }

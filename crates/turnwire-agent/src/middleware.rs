@@ -47,7 +47,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::{Event, EventKind, HintBlock, Msg, ToolCall};
-use turnwire_wires::request::{Output, Tool as ModelTool, ToolChoice};
+use turnwire_wires::request::{OutputFormat, ToolDefinition as ModelTool, ToolChoice};
 
 /// What a model is about to be asked.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ pub struct Request {
     /// Whether it has to.
     pub tool_choice: ToolChoice,
     /// The form that the answer must have, for a model with a mode for that.
-    pub output: Option<Output>,
+    pub output: Option<OutputFormat>,
     /// How it is to answer.
     pub tuning: Tuning,
 }

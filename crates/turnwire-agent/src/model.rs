@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::{ErrorType, Event, Fields, Msg, ReplyError};
-use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
+use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 
 /// What the metadata of a `MODEL_CALL_END` call the model that was asked, as `WIRE:MODEL`.
 pub const MODEL: &str = "model";
@@ -32,11 +32,11 @@ pub struct Ask<'a> {
     /// The conversation, the reply so far included.
     pub messages: &'a [Msg],
     /// The tools that it may call.
-    pub tools: &'a [Tool],
+    pub tools: &'a [ToolDefinition],
     /// Whether it has to.
     pub tool_choice: &'a ToolChoice,
     /// The form that the answer must have.
-    pub output: Option<&'a Output>,
+    pub output: Option<&'a OutputFormat>,
     /// What wins over the model's own settings in this call.
     pub tuning: &'a Tuning,
 }
@@ -49,7 +49,7 @@ pub struct Tuning {
     /// The most tokens that it may write.
     pub max_tokens: Option<u32>,
     /// Whether several agents speak in the conversation, and how they are told apart.
-    pub agents: Agents,
+    pub agents: SpeakerFormat,
     /// Whatever else the provider takes, by its own names.
     pub extra: Fields,
 }

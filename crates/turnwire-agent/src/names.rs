@@ -8,7 +8,7 @@ use crate::model::{Answer, Ask, Model, ModelError};
 use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, EventKind, Msg};
-use turnwire_wires::request::{Tool, ToolChoice};
+use turnwire_wires::request::{ToolDefinition, ToolChoice};
 
 /// The longest name that every provider takes.
 const LONGEST: usize = 64;
@@ -20,7 +20,7 @@ pub(crate) async fn ask(model: &dyn Model, ask: Ask<'_>) -> Result<Answer, Model
         return model.ask(ask).await;
     }
     let messages: Vec<Msg> = ask.messages.iter().map(|msg| names.in_message(msg)).collect();
-    let tools: Vec<Tool> = ask.tools.iter().map(|tool| names.in_tool(tool)).collect();
+    let tools: Vec<ToolDefinition> = ask.tools.iter().map(|tool| names.in_tool(tool)).collect();
     let tool_choice = match ask.tool_choice {
         ToolChoice::Tool(name) => ToolChoice::Tool(names.told(name).to_owned()),
         other => other.clone(),
@@ -50,7 +50,7 @@ struct Names {
 
 impl Names {
     /// No two tools get one name, and none gets that of another.
-    fn of(tools: &[Tool]) -> Self {
+    fn of(tools: &[ToolDefinition]) -> Self {
         let mut told = HashMap::new();
         if tools.iter().all(|tool| is_fine(&tool.name)) {
             return Self { told };
@@ -78,8 +78,8 @@ impl Names {
         self.told.get(own).map_or(own, String::as_str)
     }
 
-    fn in_tool(&self, tool: &Tool) -> Tool {
-        Tool { name: self.told(&tool.name).to_owned(), ..tool.clone() }
+    fn in_tool(&self, tool: &ToolDefinition) -> ToolDefinition {
+        ToolDefinition { name: self.told(&tool.name).to_owned(), ..tool.clone() }
     }
 
     fn in_message(&self, msg: &Msg) -> Msg {
@@ -141,12 +141,12 @@ mod tests {
     use super::*;
 
     fn told(names: &[&str]) -> Vec<String> {
-        let tool = |name: &&str| Tool {
+        let tool = |name: &&str| ToolDefinition {
             name: (*name).to_owned(),
             description: String::new(),
-            input: serde_json::Map::new().into(),
+            input_schema: serde_json::Map::new().into(),
         };
-        let tools: Vec<Tool> = names.iter().map(tool).collect();
+        let tools: Vec<ToolDefinition> = names.iter().map(tool).collect();
         let all = Names::of(&tools);
         tools.iter().map(|tool| all.told(&tool.name).to_owned()).collect()
     }

@@ -30,7 +30,7 @@ use turnwire_core::event::{TextBlockDelta, TextBlockEnd, TextBlockStart};
 use turnwire_core::{
     ContentBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg, TextBlock,
 };
-use turnwire_wires::request::{Output, Tool};
+use turnwire_wires::request::{OutputFormat, ToolDefinition};
 
 /// The source of the hint by which a model is told that its answer does not fit.
 pub const SOURCE: &str = "structured_output";
@@ -48,7 +48,7 @@ pub(crate) type Check = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
 /// needed only while an answer is checked.
 #[derive(Clone)]
 pub struct Shape {
-    output: Output,
+    output: OutputFormat,
     schema: Json,
     check: Option<Check>,
 }
@@ -68,7 +68,7 @@ impl Shape {
     }
 
     fn of_valid(schema: &Json) -> Self {
-        let output = Output { name: NAME.to_owned(), schema: as_object(schema) };
+        let output = OutputFormat { name: NAME.to_owned(), schema: as_object(schema) };
         Self { output, schema: schema.clone(), check: None }
     }
 
@@ -78,18 +78,18 @@ impl Shape {
     }
 
     /// What a provider is told.
-    pub fn output(&self) -> &Output {
+    pub fn output(&self) -> &OutputFormat {
         &self.output
     }
 
     /// The tool that a model is made to call which has no mode of its own.
-    pub(crate) fn tool(&self, others: &[Tool]) -> Tool {
+    pub(crate) fn tool(&self, others: &[ToolDefinition]) -> ToolDefinition {
         let mut name = NAME.to_owned();
         while others.iter().any(|tool| tool.name == name) {
             name.push('_');
         }
         let description = "Gives the final answer. Call it once, when everything else is done.";
-        Tool { name, description: description.to_owned(), input: self.output.schema.clone() }
+        ToolDefinition { name, description: description.to_owned(), input_schema: self.output.schema.clone() }
     }
 
     /// What a reply has answered last, if it has this form; otherwise why not. This blocks while the answer

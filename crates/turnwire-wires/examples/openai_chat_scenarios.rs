@@ -19,35 +19,35 @@ use turnwire_wires::{EncoderOptions, Frames, Wire, sse};
 const REPLY: &str = "chatcmpl-1";
 
 fn main() {
-    for (name, turn, expected) in whole().into_iter().chain(cut_short()) {
+    for (name, turn, expected) in complete_scenarios().into_iter().chain(cut_scenarios()) {
         println!("{}", json!({"name": name, "body": turn.body(), "expected": expected}));
     }
 }
 
 /// A name, a turn, and what the client must end with.
-type Scenario = (&'static str, Turn, Value);
+type Scenario = (&'static str, ReplyBuilder, Value);
 
 /// Turns that come to their end.
-fn whole() -> Vec<Scenario> {
+fn complete_scenarios() -> Vec<Scenario> {
     let weather = r#"{"city":"Paris"}"#;
     let call =
         |id: &str, name: &str, input: &str| json!({"id": id, "name": name, "arguments": input});
     vec![
         (
             "plain text",
-            Turn::new().text(&["Hello, ", "wörld", " 🙂\n\u{2028}\"quoted\""]).completed(),
+            ReplyBuilder::new().text(&["Hello, ", "wörld", " 🙂\n\u{2028}\"quoted\""]).completed(),
             json!({"content": "Hello, wörld 🙂\n\u{2028}\"quoted\"", "finish_reason": "stop",
                 "usage": [10, 5, 15]}),
         ),
         (
             "thinking",
-            Turn::new().thinking(&["Let me ", "think."]).text(&["4"]).completed(),
+            ReplyBuilder::new().thinking(&["Let me ", "think."]).text(&["4"]).completed(),
             json!({"reasoning": "Let me think.", "content": "4", "finish_reason": "stop",
                 "usage": [10, 5, 15]}),
         ),
         (
             "a tool of the client's",
-            Turn::new()
+            ReplyBuilder::new()
                 .text(&["Let me see."])
                 .call("call_1", "weather", &["{\"city\"", ":\"Paris\"}"])
                 .outside(&["call_1"]),
@@ -56,7 +56,7 @@ fn whole() -> Vec<Scenario> {
         ),
         (
             "parallel tools of the client's",
-            Turn::new()
+            ReplyBuilder::new()
                 .call("call_1", "weather", &[weather])
                 .call("call_2", "time", &[])
                 .outside(&["call_1", "call_2"]),
@@ -65,7 +65,7 @@ fn whole() -> Vec<Scenario> {
         ),
         (
             "tools that the agent serves",
-            Turn::new()
+            ReplyBuilder::new()
                 .text(&["Let me see. "])
                 .call("call_1", "weather", &[weather])
                 .call("call_2", "browser", &["{}"])
@@ -78,7 +78,7 @@ fn whole() -> Vec<Scenario> {
         ),
         (
             "served and open tools in one turn",
-            Turn::new()
+            ReplyBuilder::new()
                 .call("call_1", "weather", &[weather])
                 .result("call_1")
                 .call("call_2", "open_page", &["{}"])
@@ -88,7 +88,7 @@ fn whole() -> Vec<Scenario> {
         ),
         (
             "structured output",
-            Turn::new().end(ReplyEnd {
+            ReplyBuilder::new().end(ReplyEnd {
                 structured_output: Some(Json::from(json!({"answer": 4}))),
                 ..ReplyEnd::default()
             }),
@@ -96,34 +96,34 @@ fn whole() -> Vec<Scenario> {
         ),
         (
             "nothing at all",
-            Turn::new().completed(),
+            ReplyBuilder::new().completed(),
             json!({"content": "", "finish_reason": "stop", "usage": [10, 5, 15]}),
         ),
     ]
 }
 
 /// Turns that do not.
-fn cut_short() -> Vec<Scenario> {
+fn cut_scenarios() -> Vec<Scenario> {
     vec![
         (
             "interruption",
-            Turn::new().text(&["On and"]).ended(FinishedReason::Interrupted),
+            ReplyBuilder::new().text(&["On and"]).ended(FinishedReason::Interrupted),
             json!({"content": "On and", "finish_reason": "stop", "usage": [10, 5, 15]}),
         ),
         (
             "length",
-            Turn::new().text(&["On and on"]).ended(FinishedReason::Length),
+            ReplyBuilder::new().text(&["On and on"]).ended(FinishedReason::Length),
             json!({"content": "On and on", "finish_reason": "length", "usage": [10, 5, 15]}),
         ),
         (
             "refusal",
-            Turn::new().text(&["I cannot."]).ended(FinishedReason::Refusal),
+            ReplyBuilder::new().text(&["I cannot."]).ended(FinishedReason::Refusal),
             json!({"content": "I cannot.", "finish_reason": "content_filter",
                 "usage": [10, 5, 15]}),
         ),
         (
             "error",
-            Turn::new().text(&["On a"]).end(ReplyEnd {
+            ReplyBuilder::new().text(&["On a"]).end(ReplyEnd {
                 finished_reason: FinishedReason::Error,
                 error: Some(ReplyError {
                     r#type: ErrorType::RateLimit,
@@ -136,7 +136,7 @@ fn cut_short() -> Vec<Scenario> {
         ),
         (
             "a turn that breaks off",
-            Turn::new().text(&["On a"]),
+            ReplyBuilder::new().text(&["On a"]),
             json!({"content": "On a",
                 "error": ["the reply broke off before its end", "server_error", "connection"]}),
         ),
@@ -144,12 +144,12 @@ fn cut_short() -> Vec<Scenario> {
 }
 
 /// The events of a turn.
-struct Turn {
+struct ReplyBuilder {
     events: Vec<Event<'static>>,
     blocks: u32,
 }
 
-impl Turn {
+impl ReplyBuilder {
     fn new() -> Self {
         let turn = Self { events: Vec::new(), blocks: 0 };
         let mut turn = turn.add(ReplyStart { name: "friday".to_owned(), ..ReplyStart::default() });

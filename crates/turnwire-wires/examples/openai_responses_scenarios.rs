@@ -50,9 +50,9 @@ fn body(events: &[Event<'_>]) -> Result<String, Box<dyn std::error::Error>> {
 
 /// Collects the events of a reply.
 #[derive(Default)]
-struct Reply(Vec<Event<'static>>);
+struct ReplyBuilder(Vec<Event<'static>>);
 
-impl Reply {
+impl ReplyBuilder {
     fn new() -> Self {
         let mut reply = Self::default();
         reply.add(ReplyStart {
@@ -140,7 +140,7 @@ fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario {
             name: "text",
-            events: Reply::new()
+            events: ReplyBuilder::new()
                 .text("b1", &["Hel", "lo, ", "wörld 🙂", "\n\"quoted\" \\ "])
                 .model_end(done.clone())
                 .end(done.clone()),
@@ -148,7 +148,7 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "thinking",
-            events: Reply::new()
+            events: ReplyBuilder::new()
                 .thinking("t1", &["Let me ", "see."])
                 .text("b1", &["It is ", "42."])
                 .model_end(done.clone())
@@ -157,7 +157,7 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "tool",
-            events: Reply::new()
+            events: ReplyBuilder::new()
                 .text("b1", &["One moment."])
                 .call("call_1", "open_page", &["{\"url\":", "\"https://example.com\"}"])
                 .model_end(calls.clone())
@@ -199,7 +199,7 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "error",
-            events: Reply::new()
+            events: ReplyBuilder::new()
                 .text("b1", &["Well, "])
                 .model_end(FinishedReason::Error)
                 .add(ReplyEnd {
@@ -221,7 +221,7 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "interruption",
-            events: Reply::new()
+            events: ReplyBuilder::new()
                 .add(TextBlockStart { block_id: "b1".into() })
                 .add(TextBlockDelta { block_id: "b1".into(), delta: "I was".into() })
                 .model_end(FinishedReason::Interrupted)
@@ -230,7 +230,7 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "length",
-            events: Reply::new()
+            events: ReplyBuilder::new()
                 .text("b1", &["Once upon"])
                 .model_end(FinishedReason::Length)
                 .end(FinishedReason::Length),
@@ -276,7 +276,7 @@ fn scenarios() -> Vec<Scenario> {
 }
 
 fn parallel() -> Vec<Event<'static>> {
-    let mut reply = Reply::new();
+    let mut reply = ReplyBuilder::new();
     let start = |id: &'static str, name: &'static str| ToolCallStart {
         tool_call_id: id.into(),
         tool_call_name: name.into(),
@@ -300,7 +300,7 @@ fn parallel() -> Vec<Event<'static>> {
 }
 
 fn served() -> Vec<Event<'static>> {
-    Reply::new()
+    ReplyBuilder::new()
         .text("b1", &["Let me ", "look."])
         .call("call_1", "get_weather", &["{\"city\":", "\"Rome\"}"])
         .call("call_2", "get_time", &["{}"])
@@ -314,7 +314,7 @@ fn served() -> Vec<Event<'static>> {
 }
 
 fn served_and_external() -> Vec<Event<'static>> {
-    let mut reply = Reply::new();
+    let mut reply = ReplyBuilder::new();
     reply
         .call("call_1", "get_weather", &["{}"])
         .call("call_2", "open_page", &["{}"])
@@ -331,7 +331,7 @@ fn served_and_external() -> Vec<Event<'static>> {
 }
 
 fn structured(as_text: bool) -> Vec<Event<'static>> {
-    let mut reply = Reply::new();
+    let mut reply = ReplyBuilder::new();
     if as_text {
         reply.text("b1", &["{\"city\": \"Rome\",", " \"days\": 3}"]);
     }
@@ -351,7 +351,7 @@ fn image() -> Vec<Event<'static>> {
         media_type: Some("image/png".into()),
         chunk: Chunk::Data(data.into()),
     };
-    Reply::new()
+    ReplyBuilder::new()
         .text("b1", &["Here it is."])
         .add(DataBlockStart {
             block_id: "d1".into(),
@@ -366,7 +366,7 @@ fn image() -> Vec<Event<'static>> {
 }
 
 fn unknown() -> Vec<Event<'static>> {
-    let mut reply = Reply::new();
+    let mut reply = ReplyBuilder::new();
     let mut inner = Event::new("reply-2", TextBlockStart { block_id: "x".into() });
     inner.agent = Some(Box::new(SubAgent {
         agent_path: Some("main/researcher".into()),

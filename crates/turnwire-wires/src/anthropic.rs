@@ -46,7 +46,7 @@ use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured;
 
 pub use asked::read as read_request;
-pub use whole::WholeMessage;
+pub use whole::MessageCollector;
 
 const NAME: &str = "anthropic";
 
@@ -107,9 +107,9 @@ pub(crate) static WIRE: Wire = Wire {
     ],
     // A client of this protocol has no way to come back.
     resume: ResumeMode::Replay,
-    decode: Some(|decoding| Box::new(decode::Decoding::new(decoding))),
-    encode: Some(|encoding| structured::wrap_encoder(encoding, encode::Encoding::new(encoding))),
+    decode: Some(|decoding| Box::new(decode::AnthropicDecoder::new(decoding))),
+    encode: Some(|encoding| structured::wrap_encoder(encoding, encode::AnthropicEncoder::new(encoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(|request| Ok(request::body(request))),
+    model_request: Some(|request| Ok(request::build_body(request))),
     ..Wire::EMPTY
 };

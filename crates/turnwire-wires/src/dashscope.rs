@@ -61,8 +61,8 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultData,
         Loss::ResultParts,
     ],
-    decode: Some(|decoding| Box::new(decode::Decoder::new(decoding))),
+    decode: Some(|decoding| Box::new(decode::DashscopeDecoder::new(decoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(|request| Ok(request::body(request))),
+    model_request: Some(|request| Ok(request::build_body(request))),
     ..Wire::EMPTY
 };

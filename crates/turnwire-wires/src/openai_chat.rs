@@ -40,7 +40,7 @@ use crate::registry::{MessageCodec, ResumeMode, Wire};
 use crate::structured;
 
 pub use asked::read as read_request;
-pub use whole::Completion;
+pub use whole::CompletionCollector;
 
 const NAME: &str = "openai-chat";
 
@@ -107,18 +107,18 @@ pub(crate) static WIRE: Wire = Wire {
     decode: Some(|decoding| Box::new(decode::ChatDecoder::new(decoding))),
     encode: Some(|encoding| structured::wrap_encoder(encoding, encode::ChatEncoder::new(encoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(request::body),
+    model_request: Some(request::build_body),
     ..Wire::EMPTY
 };
 
 /// The input of a call as the protocol's readers expect it: no input at all is `{}`.
-fn arguments(input: &str) -> &str {
+fn input_or_empty_object(input: &str) -> &str {
     if input.trim_ascii().is_empty() { "{}" } else { input }
 }
 
 /// A time as seconds since 1970; 0 where it is not known, or no time. A time without a zone is taken
 /// to be in UTC.
-fn seconds(at: &str) -> i64 {
+fn unix_seconds(at: &str) -> i64 {
     let stamp = at.parse::<jiff::Timestamp>();
     let plain = || at.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
     match stamp {

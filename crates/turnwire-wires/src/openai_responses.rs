@@ -109,9 +109,9 @@ pub(crate) static WIRE: Wire = Wire {
         Loss::ResultMetadata,
     ],
     resume: ResumeMode::Tail,
-    decode: Some(|decoding| Box::new(decode::Responses::new(decoding))),
-    encode: Some(|encoding| Box::new(encode::Responses::new(encoding))),
+    decode: Some(|decoding| Box::new(decode::ResponsesDecoder::new(decoding))),
+    encode: Some(|encoding| Box::new(encode::ResponsesEncoder::new(encoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(request::body),
+    model_request: Some(request::build_body),
     ..Wire::EMPTY
 };

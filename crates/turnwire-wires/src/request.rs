@@ -18,27 +18,27 @@ mod models;
 mod schema;
 mod turns;
 
-pub(crate) use calls::{CallIds, arguments, arguments_text, call_name, input, is_plain};
+pub(crate) use calls::{CallIds, input_to_object, input_to_object_text, sanitize_call_name, object_to_input, is_name_char};
 pub(crate) use media::{
-    IMAGES_TAKEN, NO_PIXELS, SVG, as_text, is_text, ready, seen_type, takes_image, usual_type,
+    ACCEPTED_IMAGES_ONLY, RASTER_IMAGES_ONLY, SVG, read_text_file, is_text, normalize_data, sniff_image_type, openai_accepts_image, default_media_type,
 };
-pub use media::{left_out, media_type};
-pub(crate) use models::takes_temperature;
-pub(crate) use schema::{is_strict, parameters};
-pub use turns::{Answer, Given, Said, Turn, turns};
+pub use media::{describe_omitted_data, media_type};
+pub(crate) use models::accepts_temperature;
+pub(crate) use schema::{is_strict_schema, input_schema};
+pub use turns::{CallOutcome, UserPart, AssistantPart, PromptMessage, build_prompt};
 
 use turnwire_core::{Fields, Json, Msg};
 
 /// What a conversation begins with that begins with the model, for a provider that wants a user's
 /// turn first.
-pub(crate) const OPENING: &str = "(The conversation begins with your words.)";
+pub(crate) const FIRST_USER_TEXT: &str = "(The conversation begins with your words.)";
 
 /// What a conversation ends with that ends with the model's words, for a provider that wants a
 /// user's turn last.
-pub(crate) const CLOSING: &str = "(Go on.)";
+pub(crate) const LAST_USER_TEXT: &str = "(Go on.)";
 
 /// What the user says in a conversation in which nobody has said anything: none is refused.
-pub(crate) const NOTHING: &str = "(Begin.)";
+pub(crate) const ONLY_USER_TEXT: &str = "(Begin.)";
 
 /// What a model is asked.
 #[derive(Debug, Clone, Default)]
@@ -48,17 +48,17 @@ pub struct Request<'a> {
     /// The conversation so far. Metadata of messages never reaches a provider.
     pub messages: &'a [Msg],
     /// The tools that it may call.
-    pub tools: &'a [Tool],
+    pub tools: &'a [ToolDefinition],
     /// Whether it has to.
     pub tool_choice: ToolChoice,
     /// The form that the answer must have.
-    pub output: Option<&'a Output>,
+    pub output: Option<&'a OutputFormat>,
     /// The most tokens that it may write. A provider that needs a number gets 4096 without it.
     pub max_tokens: Option<u32>,
     /// How much chance there is in the answer. Models that refuse to be told are not told.
     pub temperature: Option<f64>,
     /// Whether several agents speak in this conversation, and how they are told apart.
-    pub agents: Agents,
+    pub speaker_format: SpeakerFormat,
     /// Whether the answer comes as a stream.
     pub stream: bool,
     /// Whatever else this provider takes, by its own names. It wins over everything above.
@@ -67,13 +67,13 @@ pub struct Request<'a> {
 
 /// A tool that a model may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tool {
+pub struct ToolDefinition {
     /// Its name.
     pub name: String,
     /// What it does, for the model.
     pub description: String,
     /// The JSON Schema of its input.
-    pub input: Json,
+    pub input_schema: Json,
 }
 
 /// Whether a model has to call a tool.
@@ -92,7 +92,7 @@ pub enum ToolChoice {
 
 /// The form that an answer must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
+pub struct OutputFormat {
     /// A name for it; letters, digits, `_` and `-`.
     pub name: String,
     /// Its JSON Schema.
@@ -101,34 +101,34 @@ pub struct Output {
 
 /// How several agents in one conversation are told apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Agents {
+pub enum SpeakerFormat {
     /// There is one.
     #[default]
-    One,
+    SingleAgent,
     /// Messages without tools become one user turn: lines `NAME: text` inside `<history>` tags.
-    History,
+    HistoryTags,
     /// The older form: each message without tools becomes a user turn `[NAME]: text`.
-    Named,
+    NamePrefix,
 }
 
 /// An object, as JSON.
-pub(crate) fn object(fields: &Fields) -> Json {
+pub(crate) fn to_json_object(fields: &Fields) -> Json {
     // Text keys and values that are JSON always give JSON.
     Json::from_value(fields).unwrap_or_else(|_| serde_json::Map::new().into())
 }
 
 /// A list, as JSON.
-pub(crate) fn list(items: &[Json]) -> Json {
+pub(crate) fn to_json_list(items: &[Json]) -> Json {
     Json::from_value(items).unwrap_or_else(|_| Vec::<serde_json::Value>::new().into())
 }
 
 /// A body with whatever else the provider takes: `extra` wins. Objects that both have are merged,
 /// so that one more option does not take the others away.
-pub(crate) fn with_extra(mut body: Fields, extra: &Fields) -> Fields {
+pub(crate) fn merge_extra(mut body: Fields, extra: &Fields) -> Fields {
     for (key, value) in extra {
         let both = body.raw(key).and_then(|old| old.parse_as::<Fields>().ok().zip(value.parse_as().ok()));
         match both {
-            Some((old, new)) => body.insert(key, object(&with_extra(old, &new))),
+            Some((old, new)) => body.insert(key, to_json_object(&merge_extra(old, &new))),
             None => body.insert(key, value.clone()),
         }
     }

@@ -42,7 +42,7 @@ fn message(frames: &[Value]) -> Msg {
 }
 
 /// The frames between a start and an end.
-fn framed(blocks: Vec<Value>, stop_reason: &str) -> Vec<Value> {
+fn wrap_in_message(blocks: Vec<Value>, stop_reason: &str) -> Vec<Value> {
     let mut frames = vec![start("msg_1")];
     frames.extend(blocks);
     frames.push(stop(stop_reason));
@@ -101,7 +101,7 @@ fn model_call_end(events: &[Event<'_>]) -> (Value, FinishedReason) {
 #[test]
 fn a_plain_answer_is_one_reply_with_one_model_call() {
     let blocks = vec![block(0, json!({"type": "text", "text": ""})), text(0, "Hi"), end(0)];
-    let events = events(&framed(blocks, "end_turn"));
+    let events = events(&wrap_in_message(blocks, "end_turn"));
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.type_name()).collect();
     assert_eq!(
         kinds,
@@ -135,7 +135,7 @@ fn every_stop_reason_has_a_word_of_ours() {
         ("tool_use", FinishedReason::ToolCalls),
         ("refusal", FinishedReason::Refusal),
     ] {
-        let events = events(&framed(Vec::new(), theirs));
+        let events = events(&wrap_in_message(Vec::new(), theirs));
         let (notes, reason) = model_call_end(&events);
         assert_eq!(reason, ours, "{theirs}");
         assert_eq!(notes["anthropic"]["stop_reason"], theirs);
@@ -172,7 +172,7 @@ fn what_else_the_end_says_is_in_the_notes() {
 fn thinking_keeps_its_signature_and_may_be_nothing_but_one() {
     let thinking = |text: &str| json!({"type": "thinking_delta", "thinking": text});
     let signature = |text: &str| json!({"type": "signature_delta", "signature": text});
-    let msg = message(&framed(
+    let msg = message(&wrap_in_message(
         vec![
             block(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
             delta(0, thinking("Hm")),
@@ -204,7 +204,7 @@ fn thinking_keeps_its_signature_and_may_be_nothing_but_one() {
 #[test]
 fn citations_become_a_field_of_their_text() {
     let citation = json!({"type": "char_location", "cited_text": "x", "document_index": 0});
-    let msg = message(&framed(
+    let msg = message(&wrap_in_message(
         vec![
             block(0, json!({"citations": [], "type": "text", "text": "", "later": 1})),
             text(0, "So it is."),
@@ -222,17 +222,17 @@ fn calls(msg: &Msg) -> Vec<(&str, &str, &str)> {
     msg.blocks::<ToolCall>().map(|call| (&*call.id, &*call.name, &*call.input)).collect()
 }
 
-fn partial(index: u64, text: &str) -> Value {
+fn partial_json(index: u64, text: &str) -> Value {
     delta(index, json!({"type": "input_json_delta", "partial_json": text}))
 }
 
 #[test]
 fn a_tool_without_arguments_gets_an_empty_object() {
     let tool = |id: &str| json!({"type": "tool_use", "id": id, "name": "list", "input": {}});
-    let msg = message(&framed(
+    let msg = message(&wrap_in_message(
         vec![
             block(0, tool("a")),
-            partial(0, ""),
+            partial_json(0, ""),
             end(0),
             block(1, tool("b")),
             end(1),
@@ -247,8 +247,8 @@ fn a_tool_without_arguments_gets_an_empty_object() {
 #[test]
 fn arguments_are_kept_as_they_were_written_also_when_they_were_cut_off() {
     let tool = json!({"type": "tool_use", "id": "a", "name": "t", "input": {}});
-    let frames = vec![block(0, tool), partial(0, "{\"a\": "), partial(0, "1e400, \"b"), end(0)];
-    let msg = message(&framed(frames, "max_tokens"));
+    let frames = vec![block(0, tool), partial_json(0, "{\"a\": "), partial_json(0, "1e400, \"b"), end(0)];
+    let msg = message(&wrap_in_message(frames, "max_tokens"));
     assert_eq!(calls(&msg), [("a", "t", "{\"a\": 1e400, \"b")]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Length));
 }
@@ -259,8 +259,8 @@ fn arguments_in_the_start_count_unless_others_follow() {
         json!({"type": "tool_use", "id": id, "name": "roll", "input": {"player": 1},
             "caller": {"type": "direct"}})
     };
-    let msg = message(&framed(
-        vec![block(0, tool("a")), end(0), block(1, tool("b")), partial(1, "{\"x\":1}"), end(1)],
+    let msg = message(&wrap_in_message(
+        vec![block(0, tool("a")), end(0), block(1, tool("b")), partial_json(1, "{\"x\":1}"), end(1)],
         "tool_use",
     ));
     assert_eq!(calls(&msg), [("a", "roll", "{\"player\":1}"), ("b", "roll", "{\"x\":1}")]);
@@ -273,7 +273,7 @@ fn a_call_whose_id_is_missing_or_taken_gets_one_of_its_own() {
     let tool = |id: &str| json!({"type": "tool_use", "id": id, "name": "t", "input": {}});
     let frames =
         vec![block(0, tool("a")), end(0), block(1, tool("a")), end(1), block(2, tool("")), end(2)];
-    let msg = message(&framed(frames, "tool_use"));
+    let msg = message(&wrap_in_message(frames, "tool_use"));
     let ids: Vec<&str> = calls(&msg).into_iter().map(|(id, _, _)| id).collect();
     assert_eq!(ids, ["a", "a-2", "msg_1-2"]);
 }
@@ -296,11 +296,11 @@ fn server_tools_and_unknown_blocks_stay_as_they_are_in_their_place() {
         json!({"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"n": 1.10}]});
     let fallback = json!({"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}});
     let server = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
-    let msg = message(&framed(
+    let msg = message(&wrap_in_message(
         vec![
             block(0, server),
-            partial(0, "{\"query\":"),
-            partial(0, "\"x\"}"),
+            partial_json(0, "{\"query\":"),
+            partial_json(0, "\"x\"}"),
             end(0),
             block(1, json!({"type": "text", "text": "between"})),
             end(1),
@@ -342,7 +342,7 @@ fn an_item_that_looks_like_a_block_of_ours_or_comes_twice_is_wrapped() {
         block(3, json!({"x": 1})),
         end(3),
     ];
-    let msg = message(&framed(frames, "end_turn"));
+    let msg = message(&wrap_in_message(frames, "end_turn"));
     let wrapped = |item: Value| json!({"type": "provider_item", "provider_item": item});
     assert_eq!(
         items(&msg),
@@ -355,7 +355,7 @@ fn an_image_and_a_document_become_data() {
     let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAEC"}});
     let file = json!({"type": "document", "source": {"type": "file", "file_id": "f"}});
     let msg =
-        message(&framed(vec![block(0, image), end(0), block(1, file.clone()), end(1)], "end_turn"));
+        message(&wrap_in_message(vec![block(0, image), end(0), block(1, file.clone()), end(1)], "end_turn"));
     let data = msg.first::<turnwire_core::DataBlock>().unwrap();
     assert_eq!(data.media_type(), Some("image/png"));
     assert_eq!(data.decoded().unwrap().unwrap(), [0, 1, 2]);
@@ -364,7 +364,7 @@ fn an_image_and_a_document_become_data() {
 
 #[test]
 fn the_same_start_again_changes_nothing() {
-    let mut frames = framed(
+    let mut frames = wrap_in_message(
         vec![block(0, json!({"type": "text", "text": ""})), text(0, "a"), text(0, "b"), end(0)],
         "end_turn",
     );
@@ -383,13 +383,13 @@ fn a_message_spliced_into_another_takes_its_place() {
         text(0, "one"),
         end(0),
         block(2, tool("a")),
-        partial(2, "{\"v\":\"Spa"),
+        partial_json(2, "{\"v\":\"Spa"),
         start("second"),
         block(0, json!({"type": "text", "text": ""})),
         text(0, "two"),
         end(0),
         block(1, tool("b")),
-        partial(1, "{}"),
+        partial_json(1, "{}"),
         end(1),
         stop("tool_use"),
         json!({"type": "message_stop"}),
@@ -414,7 +414,7 @@ fn messages_one_after_the_other_are_the_model_calls_of_one_reply() {
     let whole = json!({"type": "message_start", "message": {
         "id": "msg_2", "content": [{"type": "tool_use", "id": "b", "name": "t", "input": {"x": 1}}],
         "stop_reason": "tool_use", "usage": {"input_tokens": 0, "output_tokens": 0}}});
-    let mut frames = framed(
+    let mut frames = wrap_in_message(
         vec![block(0, json!({"type": "text", "text": ""})), text(0, "one"), end(0)],
         "tool_use",
     );
@@ -429,7 +429,7 @@ fn messages_one_after_the_other_are_the_model_calls_of_one_reply() {
 
 #[test]
 fn nothing_but_a_message_counts_behind_the_end_of_one() {
-    let mut frames = framed(Vec::new(), "end_turn");
+    let mut frames = wrap_in_message(Vec::new(), "end_turn");
     let once = events(&frames);
     frames.extend([
         text(0, "late"),
@@ -508,7 +508,7 @@ fn every_error_has_a_type_of_ours_also_without_a_message_before_it() {
 fn a_stream_without_its_end_was_cut_off_although_it_had_a_reason() {
     for cut in 0..3 {
         let blocks = vec![block(0, json!({"type": "text", "text": ""})), text(0, "Hi")];
-        let mut frames = framed(blocks, "end_turn");
+        let mut frames = wrap_in_message(blocks, "end_turn");
         frames.truncate(frames.len() - 1 - cut);
         let msg = message(&frames);
         assert_eq!(msg.finished_reason(), Some(&FinishedReason::Truncated));
@@ -522,9 +522,9 @@ fn a_cut_off_stream_keeps_what_it_had_of_a_call_and_of_an_item() {
     let msg = message(&[
         start("m"),
         block(0, json!({"type": "server_tool_use", "id": "s", "name": "n", "input": {}})),
-        partial(0, "{\"q"),
+        partial_json(0, "{\"q"),
         block(1, json!({"type": "tool_use", "id": "a", "name": "t", "input": {}})),
-        partial(1, "{\"q"),
+        partial_json(1, "{\"q"),
     ]);
     assert_eq!(items(&msg)[0]["input"], "{\"q");
     assert_eq!(calls(&msg), [("a", "t", "{\"q")]);
@@ -537,7 +537,7 @@ fn a_stream_that_begins_after_its_first_event_is_read_all_the_same() {
         text(3, "way"),
         end(3),
         delta(4, json!({"type": "thinking_delta", "thinking": "hm"})),
-        partial(5, "{}"),
+        partial_json(5, "{}"),
         stop("end_turn"),
         json!({"type": "message_stop"}),
     ]);
@@ -646,7 +646,7 @@ fn a_model_call_of_another_reply_has_no_start_and_no_end_of_a_reply() {
         scope: StreamScope::ModelCall,
         ..DecoderOptions::default()
     };
-    let frames = framed(
+    let frames = wrap_in_message(
         vec![block(0, json!({"type": "text", "text": ""})), text(0, "Hi"), end(0)],
         "end_turn",
     );

@@ -12,7 +12,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
+use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 use turnwire_wires::{Request, Wire};
 
 fn body(request: &Request<'_>) -> Value {
@@ -52,14 +52,14 @@ fn a_plain_question() {
 fn everything_that_can_be_asked_for() {
     let history = [Msg::user("", "Hi!")];
     let tools = [
-        Tool {
+        ToolDefinition {
             name: "get_weather".to_owned(),
             description: "The weather.".to_owned(),
-            input: json_of(&json!({"type": "object", "properties": {}})),
+            input_schema: json_of(&json!({"type": "object", "properties": {}})),
         },
-        Tool { name: "b".to_owned(), description: String::new(), input: json_of(&json!({})) },
+        ToolDefinition { name: "b".to_owned(), description: String::new(), input_schema: json_of(&json!({})) },
     ];
-    let output = Output { name: "plan".to_owned(), schema: json_of(&json!({"type": "object"})) };
+    let output = OutputFormat { name: "plan".to_owned(), schema: json_of(&json!({"type": "object"})) };
     let mut extra = Fields::default();
     extra.insert("thinking", json!({"type": "adaptive"}));
     extra.insert("max_tokens", 7);
@@ -338,11 +338,11 @@ fn several_agents_become_a_history_or_have_their_names_in_front() {
         Msg::user("ann", "And you?"),
     ];
     let asked = |agents| {
-        let request = Request { model: "m", messages: &history, agents, ..Request::default() };
+        let request = Request { model: "m", messages: &history, speaker_format: agents, ..Request::default() };
         body(&request)["messages"].take()
     };
     assert_eq!(
-        asked(Agents::History),
+        asked(SpeakerFormat::HistoryTags),
         json!([{"role": "user", "content": [text(
             "# Conversation History\n\
              The content between <history></history> tags contains your conversation history\n\
@@ -350,7 +350,7 @@ fn several_agents_become_a_history_or_have_their_names_in_front() {
         )]}])
     );
     assert_eq!(
-        asked(Agents::Named),
+        asked(SpeakerFormat::NamePrefix),
         json!([{"role": "user", "content": [
             text("[A]: View A"), text("[B]: View B"), text("[ann]: And you?"),
         ]}])
@@ -363,8 +363,8 @@ const MARK: &str = "never-for-a-provider";
 fn metadata_never_reaches_a_provider() {
     check_property("metadata_never_reaches_a_provider", 500, |rng| {
         let history: Vec<Msg> = (0..4).map(|_| marked(&values::message(rng))).collect();
-        for agents in [Agents::One, Agents::History, Agents::Named] {
-            let request = Request { model: "m", messages: &history, agents, ..Request::default() };
+        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
+            let request = Request { model: "m", messages: &history, speaker_format: agents, ..Request::default() };
             let body = body(&request).to_string();
             assert!(!body.contains(MARK), "{body}");
         }
@@ -429,7 +429,7 @@ fn an_images_bytes_count_and_only_https_is_fetched() {
 #[test]
 fn one_more_option_does_not_take_the_others_away() {
     let history = [Msg::user("", "Hi!")];
-    let output = Output { name: "x".to_owned(), schema: json_of(&json!({"type": "string"})) };
+    let output = OutputFormat { name: "x".to_owned(), schema: json_of(&json!({"type": "string"})) };
     let extra = [("output_config", json!({"effort": "low"}))].into_iter().collect();
     let request =
         Request { messages: &history, output: Some(&output), extra, ..Request::default() };

@@ -12,7 +12,7 @@ use asks::{answer_form, asked, body, crashed, hinted, team, thinking, tool_round
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, DataBlock, Fields, Json, Msg, ToolCall, ToolResult};
 use turnwire_wires::Request;
-use turnwire_wires::request::{Agents, ToolChoice};
+use turnwire_wires::request::{SpeakerFormat, ToolChoice};
 
 const WIRE: &str = "dashscope";
 
@@ -170,14 +170,14 @@ fn reasoning_and_items_go_back() {
 fn several_agents_become_a_history_or_named_turns() {
     let team = team();
     let ask = |agents| {
-        let request = Request { model: "m", messages: &team, agents, ..Request::default() };
+        let request = Request { model: "m", messages: &team, speaker_format: agents, ..Request::default() };
         body(WIRE, &request)["input"]["messages"].clone()
     };
     let system = json!({"role": "system", "content": "Be brief."});
     let called =
         json!({"role": "assistant", "content": "", "tool_calls": [call(0, "c1", "f", "{}")]});
     assert_eq!(
-        ask(Agents::History),
+        ask(SpeakerFormat::HistoryTags),
         json!([
             system,
             user(
@@ -189,7 +189,7 @@ fn several_agents_become_a_history_or_named_turns() {
         ])
     );
     assert_eq!(
-        ask(Agents::Named),
+        ask(SpeakerFormat::NamePrefix),
         json!([
             system,
             user("[ann]: Who is right?"),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Msg, Source, TextBlock, ToolCall, ToolResult,
 };
-use turnwire_wires::request::{Agents, ToolChoice};
+use turnwire_wires::request::{SpeakerFormat, ToolChoice};
 use turnwire_wires::{Request, Wire};
 
 const WIRE: &str = "gemini";
@@ -201,7 +201,7 @@ fn gemini_3_is_told_that_a_call_of_another_model_has_no_signature() {
 fn several_agents_become_a_history_or_named_turns() {
     let messages = team();
     let ask = |agents| {
-        let request = Request { model: "m", messages: &messages, agents, ..Request::default() };
+        let request = Request { model: "m", messages: &messages, speaker_format: agents, ..Request::default() };
         body(WIRE, &request)["contents"].clone()
     };
     let call = json!({"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "f", "args": {}}}]});
@@ -209,7 +209,7 @@ fn several_agents_become_a_history_or_named_turns() {
         {"functionResponse": {"id": "c1", "name": "f", "response": {"output": "ok"}}},
     ]});
     assert_eq!(
-        ask(Agents::History),
+        ask(SpeakerFormat::HistoryTags),
         json!([
             user(
                 "# Conversation History\nThe content between <history></history> tags contains your conversation history\n<history>\nann: Who is right?\nbob: I am.\n</history>"
@@ -220,7 +220,7 @@ fn several_agents_become_a_history_or_named_turns() {
         ])
     );
     assert_eq!(
-        ask(Agents::Named),
+        ask(SpeakerFormat::NamePrefix),
         json!([
             user("[ann]: Who is right?"),
             user("[bob]: I am."),

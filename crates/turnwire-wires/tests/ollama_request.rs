@@ -12,7 +12,7 @@ use asks::{answer_form, asked, body, crashed, hinted, team, thinking, tool_round
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, DataBlock, Fields, Json, Msg, ToolCall, ToolResult};
 use turnwire_wires::Request;
-use turnwire_wires::request::{Agents, ToolChoice};
+use turnwire_wires::request::{SpeakerFormat, ToolChoice};
 
 const WIRE: &str = "ollama";
 
@@ -150,14 +150,14 @@ fn thinking_goes_back_and_items_of_others_do_not() {
 fn several_agents_become_a_history_or_named_turns() {
     let team = team();
     let ask = |agents| {
-        let request = Request { model: "m", messages: &team, agents, ..Request::default() };
+        let request = Request { model: "m", messages: &team, speaker_format: agents, ..Request::default() };
         body(WIRE, &request)["messages"].clone()
     };
     let system = json!({"role": "system", "content": "Be brief."});
     let called =
         json!({"role": "assistant", "content": "", "tool_calls": [call("c1", "f", &json!({}))]});
     assert_eq!(
-        ask(Agents::History),
+        ask(SpeakerFormat::HistoryTags),
         json!([
             system,
             user(
@@ -169,7 +169,7 @@ fn several_agents_become_a_history_or_named_turns() {
         ])
     );
     assert_eq!(
-        ask(Agents::Named),
+        ask(SpeakerFormat::NamePrefix),
         json!([
             system,
             user("[ann]: Who is right?"),
@@ -220,7 +220,7 @@ fn tools_form_and_limits_have_their_places() {
 #[test]
 fn the_choice_of_tools_decides_what_is_offered() {
     let messages = [Msg::user("ann", "Hi")];
-    let tools = [weather(), turnwire_wires::request::Tool { name: "other".into(), ..weather() }];
+    let tools = [weather(), turnwire_wires::request::ToolDefinition { name: "other".into(), ..weather() }];
     for (choice, offered) in [
         (ToolChoice::Auto, 2),
         (ToolChoice::Required, 2),

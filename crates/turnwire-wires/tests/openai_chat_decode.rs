@@ -17,14 +17,14 @@ fn body(frames: &[Value]) -> String {
         .collect()
 }
 
-fn events_of(decoding: &DecoderOptions, body: &str) -> Vec<Event<'static>> {
+fn decode(decoding: &DecoderOptions, body: &str) -> Vec<Event<'static>> {
     let wire = Wire::named("openai-chat").unwrap();
     wire.decoder(decoding).unwrap().decode_all(body.as_bytes()).unwrap()
 }
 
 fn fold_body(body: &str) -> Msg {
     let mut folder = Folder::default();
-    for event in events_of(&DecoderOptions::default(), body) {
+    for event in decode(&DecoderOptions::default(), body) {
         folder.push(&event).unwrap_or_else(|error| panic!("{error}: {}", event.to_json()));
     }
     let mut messages = folder.into_messages();
@@ -48,7 +48,7 @@ fn finish(reason: &str) -> Value {
 }
 
 /// What the blocks say, in order.
-fn said(msg: &Msg) -> Vec<String> {
+fn block_texts(msg: &Msg) -> Vec<String> {
     let say = |block: &ContentBlock| match block {
         ContentBlock::Text(block) => format!("text {}", block.text),
         ContentBlock::Thinking(block) => format!("thinking {}", block.thinking),
@@ -71,7 +71,7 @@ fn the_same_reasoning_in_two_fields_counts_once() {
         delta(json!({"content": "Yes"})),
         finish("stop"),
     ]);
-    assert_eq!(said(&msg), ["thinking Hm.", "text Yes"]);
+    assert_eq!(block_texts(&msg), ["thinking Hm.", "text Yes"]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn each_entry_of_reasoning_details_is_a_block_that_keeps_what_has_to_be_sent_bac
         delta(json!({"content": "Done", "reasoning_details": []})),
         finish("stop"),
     ]);
-    assert_eq!(said(&msg), ["thinking Let me", "thinking short", "thinking ", "text Done"]);
+    assert_eq!(block_texts(&msg), ["thinking Let me", "thinking short", "thinking ", "text Done"]);
     let kept: Vec<Value> = msg
         .blocks::<ThinkingBlock>()
         .map(|block| block.rest.get("reasoning_details").unwrap().unwrap())
@@ -105,14 +105,14 @@ fn each_entry_of_reasoning_details_is_a_block_that_keeps_what_has_to_be_sent_bac
 fn reasoning_that_is_in_the_details_too_counts_once() {
     let entry = json!([{"type": "reasoning.text", "text": "Hm", "index": 0}]);
     let msg = fold(&[delta(json!({"reasoning": "Hm", "reasoning_details": entry}))]);
-    assert_eq!(said(&msg), ["thinking Hm"]);
+    assert_eq!(block_texts(&msg), ["thinking Hm"]);
 }
 
 #[test]
 fn think_tags_cut_across_chunks_are_thinking() {
     let pieces = ["\n<th", "ink>pl", "an</", "think>", "a <", "b"];
     let msg = fold(&pieces.map(|piece| delta(json!({"content": piece}))));
-    assert_eq!(said(&msg), ["thinking plan", "text a <b"]);
+    assert_eq!(block_texts(&msg), ["thinking plan", "text a <b"]);
 }
 
 #[test]
@@ -122,13 +122,13 @@ fn text_that_may_be_a_tag_is_released_before_a_call_begins_and_at_the_end() {
         call(json!({"index": 0, "id": "1", "function": {"name": "f", "arguments": "{}"}})),
         delta(json!({"content": "or <thi"})),
     ]);
-    assert_eq!(said(&msg), ["text is a <", "call 1 f {}", "text or <thi"]);
+    assert_eq!(block_texts(&msg), ["text is a <", "call 1 f {}", "text or <thi"]);
 }
 
 #[test]
 fn a_tag_that_never_closes_makes_the_rest_thinking() {
     let msg = fold_body(&body(&[delta(json!({"content": "<think>on and on</thi"}))]));
-    assert_eq!(said(&msg), ["thinking on and on</thi"]);
+    assert_eq!(block_texts(&msg), ["thinking on and on</thi"]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Truncated));
 }
 
@@ -142,7 +142,7 @@ fn content_may_be_a_list_of_parts_and_unknown_ones_are_kept() {
         delta(json!({"content": [{"type": "text", "text": "As "}, "said"]})),
         delta(json!({"content": [reference, {"type": "text", "text": "."}]})),
     ]);
-    assert_eq!(said(&msg), ["thinking 2", "text As said", "other ", "text ."]);
+    assert_eq!(block_texts(&msg), ["thinking 2", "text As said", "other ", "text ."]);
     let ContentBlock::Other(item) = msg.content().get(2).unwrap() else { panic!() };
     assert_eq!(
         item.parse_as::<Value>().unwrap(),
@@ -153,7 +153,7 @@ fn content_may_be_a_list_of_parts_and_unknown_ones_are_kept() {
 #[test]
 fn a_refusal_in_its_own_field_is_text_and_the_reason() {
     let msg = fold(&[delta(json!({"content": null, "refusal": "I can't."})), finish("stop")]);
-    assert_eq!(said(&msg), ["text I can't."]);
+    assert_eq!(block_texts(&msg), ["text I can't."]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Refusal));
     let msg = fold(&[delta(json!({"refusal": "No."}))]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Refusal));
@@ -169,7 +169,7 @@ fn ids_and_names_that_are_repeated_or_empty_in_later_fragments_change_nothing() 
         call(json!({"index": 0, "id": null, "function": {"name": null, "arguments": "}"}})),
         call(json!({"index": 0, "function": null})),
     ]);
-    assert_eq!(said(&msg), [r#"call a f {"x":1}"#]);
+    assert_eq!(block_texts(&msg), [r#"call a f {"x":1}"#]);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn parallel_calls_grow_at_the_same_time() {
         piece(1, "]"),
         finish("tool_calls"),
     ]);
-    assert_eq!(said(&msg), ["call a f [1]", "call b g [2]"]);
+    assert_eq!(block_texts(&msg), ["call a f [1]", "call b g [2]"]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::ToolCalls));
 }
 
@@ -201,7 +201,7 @@ fn calls_without_an_index_are_told_apart_by_their_ids() {
         call(json!({"id": "c", "function": {"name": "h", "arguments": "["}})),
         call(json!({"function": {"arguments": "4]"}})),
     ]);
-    assert_eq!(said(&msg), ["call a f [1,3]", "call b f [2]", "call c h [4]"]);
+    assert_eq!(block_texts(&msg), ["call a f [1,3]", "call b f [2]", "call c h [4]"]);
 }
 
 #[test]
@@ -209,14 +209,14 @@ fn calls_that_all_have_the_index_0_are_told_apart_by_their_ids() {
     let whole =
         |id: &str| json!({"index": 0, "id": id, "function": {"name": "f", "arguments": "{}"}});
     let msg = fold(&[call(whole("a")), call(whole("b"))]);
-    assert_eq!(said(&msg), ["call a f {}", "call b f {}"]);
+    assert_eq!(block_texts(&msg), ["call a f {}", "call b f {}"]);
 }
 
 #[test]
 fn two_calls_of_one_id_get_two_ids() {
     let whole = |index: u8| json!({"index": index, "id": "a", "function": {"name": "f"}});
     let msg = fold(&[call(whole(0)), call(whole(1))]);
-    assert_eq!(said(&msg), ["call a f ", "call a-2 f "]);
+    assert_eq!(block_texts(&msg), ["call a f ", "call a-2 f "]);
 }
 
 #[test]
@@ -228,14 +228,14 @@ fn a_call_without_an_id_gets_one_and_a_name_may_come_late() {
         call(json!({"index": 1, "function": {"arguments": "{}"}})),
         call(json!({"index": 2, "id": "c"})),
     ]);
-    assert_eq!(said(&msg), ["call c-0 f {}", "call b g {}", "call c  "]);
+    assert_eq!(block_texts(&msg), ["call c-0 f {}", "call b g {}", "call c  "]);
 }
 
 #[test]
 fn arguments_may_be_the_json_itself() {
     let function = json!({"name": "f", "arguments": {"city": "Paris", "n": [1]}});
     let msg = fold(&[call(json!({"index": 0, "id": "a", "function": function}))]);
-    assert_eq!(said(&msg), [r#"call a f {"city":"Paris","n":[1]}"#]);
+    assert_eq!(block_texts(&msg), [r#"call a f {"city":"Paris","n":[1]}"#]);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn the_older_function_call_is_a_call() {
         delta(json!({"function_call": {"arguments": ":1}"}})),
         finish("function_call"),
     ]);
-    assert_eq!(said(&msg), [r#"call c-0 f {"a":1}"#]);
+    assert_eq!(block_texts(&msg), [r#"call c-0 f {"a":1}"#]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::ToolCalls));
 }
 
@@ -258,7 +258,7 @@ fn text_behind_a_call_is_a_new_block_and_the_call_goes_on() {
         call(json!({"index": 0, "function": {"arguments": "]"}})),
         delta(json!({"content": "!"})),
     ]);
-    assert_eq!(said(&msg), ["text one", "call a f []", "text two!"]);
+    assert_eq!(block_texts(&msg), ["text one", "call a f []", "text two!"]);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn arguments_that_the_limit_cut_off_are_kept_as_they_are() {
     let function = json!({"name": "f", "arguments": "{\"city\": \"Par"});
     let msg =
         fold(&[call(json!({"index": 0, "id": "a", "function": function})), finish("tool_calls")]);
-    assert_eq!(said(&msg), ["call a f {\"city\": \"Par"]);
+    assert_eq!(block_texts(&msg), ["call a f {\"city\": \"Par"]);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn what_has_to_go_back_with_a_call_stays_with_it() {
         call(json!({"index": 1, "id": "b", "custom": {"name": "sh", "input": "ls -"}})),
         call(json!({"index": 1, "custom": {"input": "l"}})),
     ]);
-    assert_eq!(said(&msg), ["call a f ", "call b sh ls -l"]);
+    assert_eq!(block_texts(&msg), ["call a f ", "call b sh ls -l"]);
     let rest: Vec<Value> = msg.blocks::<ToolCall>().map(|call| call.rest.parse_as().unwrap()).collect();
     assert_eq!(rest, [json!({"extra_content": google}), json!({"custom": true})]);
 }
@@ -290,7 +290,7 @@ fn a_delta_counts_and_not_the_cumulative_message_beside_it() {
     };
     let last =
         json!({"id": "c", "choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]});
-    assert_eq!(said(&fold(&[chunk("Hel", "Hel"), chunk("lo", "Hello"), last])), ["text Hello"]);
+    assert_eq!(block_texts(&fold(&[chunk("Hel", "Hel"), chunk("lo", "Hello"), last])), ["text Hello"]);
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn an_answer_that_is_no_stream_is_read_too() {
                 {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 4},
     })]));
-    assert_eq!(said(&msg), ["text Well", "call a f {}"]);
+    assert_eq!(block_texts(&msg), ["text Well", "call a f {}"]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::ToolCalls));
 }
 
@@ -313,7 +313,7 @@ fn the_older_completions_have_their_text_in_the_choice() {
             "choices": [{"index": 0, "text": text, "logprobs": null, "finish_reason": reason}]})
     };
     let msg = fold(&[chunk("Hel", None), chunk("lo", None), chunk("", Some("stop"))]);
-    assert_eq!(said(&msg), ["text Hello"]);
+    assert_eq!(block_texts(&msg), ["text Hello"]);
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn an_error_ends_the_call_whatever_its_form() {
         let before = [delta(json!({"content": "par"})), finish("stop")];
         let behind = delta(json!({"content": "never"}));
         let msg = fold(&[&before[..], &[frame.clone(), behind]].concat());
-        assert_eq!(said(&msg), ["text par"], "{frame}");
+        assert_eq!(block_texts(&msg), ["text par"], "{frame}");
         assert_eq!(msg.finished_reason(), Some(&FinishedReason::Error), "{frame}");
         let error = msg.error().unwrap();
         assert_eq!((&error.r#type, &*error.message), (&kind, message), "{frame}");
@@ -403,7 +403,7 @@ fn a_code_that_says_success_is_no_error() {
 
 #[test]
 fn an_error_may_be_all_that_comes() {
-    let events = events_of(&DecoderOptions::default(), r#"{"error":{"message":"no","code":401}}"#);
+    let events = decode(&DecoderOptions::default(), r#"{"error":{"message":"no","code":401}}"#);
     let types: Vec<&str> = events.iter().map(|event| event.kind.type_name()).collect();
     assert_eq!(types, ["REPLY_START", "MODEL_CALL_START", "MODEL_CALL_END", "REPLY_END"]);
 }
@@ -436,7 +436,7 @@ fn each_word_for_an_end_has_its_reason_and_stays_in_the_notes() {
         ("insufficient_system_resource", Error),
         ("tired", Completed),
     ] {
-        let events = events_of(&DecoderOptions::default(), &body(&[finish(word)]));
+        let events = decode(&DecoderOptions::default(), &body(&[finish(word)]));
         let end = events.iter().find(|event| matches!(event.kind, EventKind::ModelCallEnd(_)));
         let end = end.unwrap();
         let EventKind::ModelCallEnd(call) = &end.kind else { panic!() };
@@ -456,7 +456,7 @@ fn a_reason_may_come_twice_and_content_behind_it() {
         finish("length"),
         json!({"id": "c", "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": ""}]}),
     ]);
-    assert_eq!(said(&msg), ["text ab"]);
+    assert_eq!(block_texts(&msg), ["text ab"]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Length));
 }
 
@@ -470,7 +470,7 @@ fn only_the_first_of_several_choices_becomes_the_reply() {
     };
     let other = json!({"id": "c", "choices": [{"index": 1, "delta": {"content": "z"}}]});
     let msg = fold(&[other, two("a", "x"), two("b", "y"), finish("stop")]);
-    assert_eq!(said(&msg), ["text ab"]);
+    assert_eq!(block_texts(&msg), ["text ab"]);
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Completed));
 }
 
@@ -506,7 +506,7 @@ fn pictures_and_sound_that_a_model_made_are_data() {
         delta(json!({"audio": {"data": "C"}})),
         delta(json!({"audio": {"expires_at": 9}})),
     ]);
-    assert_eq!(said(&msg), ["text See", "data c-1", "text Hi", "data c-3"]);
+    assert_eq!(block_texts(&msg), ["text See", "data c-1", "text Hi", "data c-3"]);
     let data: Vec<&DataBlock> = msg.blocks().collect();
     assert_eq!(
         data.iter().map(|block| block.media_type()).collect::<Vec<_>>(),
@@ -521,7 +521,7 @@ fn a_frame_that_nobody_knows_survives() {
     let first = json!({"choices": [], "id": "", "prompt_filter_results": [{"prompt_index": 0}]});
     let later = json!({"type": "heartbeat"});
     let frames = [first.clone(), delta(json!({"content": "x"})), later.clone(), finish("stop")];
-    let events = events_of(&DecoderOptions::default(), &body(&frames));
+    let events = decode(&DecoderOptions::default(), &body(&frames));
     let customs: Vec<Value> = events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -555,7 +555,7 @@ fn a_frame_that_cannot_be_read_is_told_and_the_stream_goes_on() {
         problems,
         [(2, ErrorKind::NotJson, reply.clone()), (3, ErrorKind::NotAnEvent, reply)]
     );
-    assert_eq!(said(&folder.into_messages().next().unwrap()), ["text ab"]);
+    assert_eq!(block_texts(&folder.into_messages().next().unwrap()), ["text ab"]);
 }
 
 #[test]
@@ -570,14 +570,14 @@ fn fields_of_a_wrong_type_fail_nothing() {
         json!({"choices": [{"delta": "y"}]}),
         delta(json!({"tool_calls": [1, {"index": "a", "id": 5, "function": "f"}]})),
     ]);
-    assert_eq!(said(&msg), ["text x", "call reply-1  "]);
+    assert_eq!(block_texts(&msg), ["text x", "call reply-1  "]);
 }
 
 #[test]
 fn ids_that_change_in_mid_stream_change_nothing() {
     let chunk = |id: &str, text: &str| json!({"id": id, "choices": [{"delta": {"content": text}}]});
     let msg = fold(&[chunk("one", "a"), chunk("two", "b"), chunk("", "c")]);
-    assert_eq!((msg.id(), said(&msg)), ("one", vec!["text abc".to_owned()]));
+    assert_eq!((msg.id(), block_texts(&msg)), ("one", vec!["text abc".to_owned()]));
 }
 
 #[test]
@@ -590,7 +590,7 @@ fn a_model_call_of_another_reply_has_its_ids_and_no_ends_of_its_own() {
     };
     let first = json!({"id": "c", "model": "m", "created": 1_770_000_000,
         "choices": [{"delta": {"content": "x"}}]});
-    let events = events_of(&decoding, &body(&[first, finish("stop")]));
+    let events = decode(&decoding, &body(&[first, finish("stop")]));
     let lines: Vec<Value> =
         events.iter().map(|event| serde_json::from_str(&event.to_json()).unwrap()).collect();
     let types: Vec<&Value> = lines.iter().map(|line| line.get("type").unwrap()).collect();

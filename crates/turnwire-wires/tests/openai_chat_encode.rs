@@ -378,14 +378,14 @@ fn nothing_that_comes_out_of_turn_breaks_the_stream() {
         event.reply_id = "r2".into();
     }
     let events = [
-        vec![completed_of("r0"), start(), start(), late.clone(), nobody.clone(), message, unknown],
+        vec![completed_reply("r0"), start(), start(), late.clone(), nobody.clone(), message, unknown],
         result("nobody's"),
         text("b", &["a"]),
         vec![start()],
         vec![event(Block { block: Box::new(TextBlock::new("b").into()) }), completed()],
         vec![late, completed(), nobody],
         next,
-        vec![completed_of("r2")],
+        vec![completed_reply("r2")],
     ]
     .concat();
     let stop = || json!(["stop", null]);
@@ -405,7 +405,7 @@ fn nothing_that_comes_out_of_turn_breaks_the_stream() {
     );
 }
 
-fn completed_of(reply: &'static str) -> Event<'static> {
+fn completed_reply(reply: &'static str) -> Event<'static> {
     Event::new(reply, ReplyEnd::default())
 }
 

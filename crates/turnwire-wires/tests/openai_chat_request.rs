@@ -8,7 +8,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
+use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 use turnwire_wires::{DecoderOptions, Request, Wire};
 
 fn wire() -> &'static Wire {
@@ -271,18 +271,18 @@ fn several_agents_are_told_apart() {
         Msg::assistant("A", "View A"),
         Msg::assistant("B", "View B"),
     ];
-    let ask = |agents: Agents| {
-        let request = Request { model: "m", messages: &conversation, agents, ..Request::default() };
+    let ask = |agents: SpeakerFormat| {
+        let request = Request { model: "m", messages: &conversation, speaker_format: agents, ..Request::default() };
         body(&request).get("messages").unwrap().clone()
     };
     let system = json!({"role": "system", "content": "You are B."});
     assert_eq!(
-        ask(Agents::Named),
+        ask(SpeakerFormat::NamePrefix),
         json!([system, {"role": "user", "content": "[A]: View A"},
             {"role": "user", "content": "[B]: View B"}])
     );
     assert_eq!(
-        ask(Agents::History),
+        ask(SpeakerFormat::HistoryTags),
         json!([system, {"role": "user", "content": "# Conversation History\n\
             The content between <history></history> tags contains your conversation history\n\
             <history>\nA: View A\nB: View B\n</history>"}])
@@ -293,11 +293,11 @@ fn several_agents_are_told_apart() {
 fn tools_choice_output_and_the_rest_have_their_fields() {
     let input =
         Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#).unwrap();
-    let tools = [Tool { name: "f".into(), description: "Does f".into(), input: input.clone() }];
+    let tools = [ToolDefinition { name: "f".into(), description: "Does f".into(), input_schema: input.clone() }];
     let closed = Json::parse(
         r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#,
     );
-    let output = Output { name: "out".into(), schema: closed.unwrap() };
+    let output = OutputFormat { name: "out".into(), schema: closed.unwrap() };
     let mut extra = Fields::default();
     extra.insert("seed", 7);
     extra.insert("temperature", 1);
@@ -310,7 +310,7 @@ fn tools_choice_output_and_the_rest_have_their_fields() {
         output: Some(&output),
         max_tokens: Some(9),
         temperature: Some(0.5),
-        agents: Agents::One,
+        speaker_format: SpeakerFormat::SingleAgent,
         stream: true,
         extra,
     };
@@ -338,7 +338,7 @@ fn tools_choice_output_and_the_rest_have_their_fields() {
         let request = Request { tool_choice: choice, ..request.clone() };
         assert_eq!(body(&request).get("tool_choice"), Some(&word));
     }
-    let open = Output { name: "out".into(), schema: input };
+    let open = OutputFormat { name: "out".into(), schema: input };
     let request = Request {
         model: "qwen3",
         output: Some(&open),
@@ -384,10 +384,10 @@ fn metadata_never_reaches_the_provider() {
                 marked.structured_output(json!({SECRET: 1})).build().unwrap()
             })
             .collect();
-        for agents in [Agents::One, Agents::History, Agents::Named] {
+        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
             for model in ["m", "deepseek-chat"] {
                 let request =
-                    Request { model, messages: &conversation, agents, ..Request::default() };
+                    Request { model, messages: &conversation, speaker_format: agents, ..Request::default() };
                 let body = wire().model_request(&request).unwrap().unwrap();
                 assert!(!body.text().contains(SECRET), "{}", body.text());
             }

@@ -13,7 +13,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
+use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 use turnwire_wires::{Request, Wire};
 
 fn wire() -> &'static Wire {
@@ -53,8 +53,8 @@ fn a_whole_request() {
     let schema =
         Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#).unwrap();
     let tools =
-        [Tool { name: "weather".into(), description: "Tells.".into(), input: schema.clone() }];
-    let form = Output {
+        [ToolDefinition { name: "weather".into(), description: "Tells.".into(), input_schema: schema.clone() }];
+    let form = OutputFormat {
         name: "trip".into(),
         schema: Json::parse(
             r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#,
@@ -108,7 +108,7 @@ fn a_whole_request() {
         })
     );
     // This schema leaves room, so the model cannot be held to it.
-    let loose = Output { name: "x".into(), schema };
+    let loose = OutputFormat { name: "x".into(), schema };
     let request = Request { model: "gpt-5", output: Some(&loose), ..Request::default() };
     assert_eq!(body(&request)["text"]["format"]["strict"], false);
 }
@@ -129,10 +129,10 @@ fn only_models_that_may_reason_are_asked_for_encrypted_reasoning() {
         assert_eq!(body["store"], false);
     }
     for (choice, word) in [(ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
-        let tool = Tool {
+        let tool = ToolDefinition {
             name: "f".into(),
             description: String::new(),
-            input: Json::parse("{}").unwrap(),
+            input_schema: Json::parse("{}").unwrap(),
         };
         let request = Request { tool_choice: choice, ..Request::default() };
         // Without tools there is nothing to choose from.
@@ -334,7 +334,7 @@ fn several_agents_speak_in_the_form_that_was_chosen() {
         Msg::assistant("friday", vec![ContentBlock::from(ToolCall::new("a", "f", "{}"))]),
     ];
     let input = |agents| {
-        body(&Request { messages: &messages, agents, ..Request::default() })["input"].clone()
+        body(&Request { messages: &messages, speaker_format: agents, ..Request::default() })["input"].clone()
     };
     let calls = [
         call("a", "f", "{}"),
@@ -343,9 +343,9 @@ fn several_agents_speak_in_the_form_that_was_chosen() {
     let [first, second] = calls;
     let history = "# Conversation History\nThe content between <history></history> tags contains your conversation \
         history\n<history>\nann: Hi!\nbob: Hello.\n</history>";
-    assert_eq!(input(Agents::History), json!([user(history), first, second]));
+    assert_eq!(input(SpeakerFormat::HistoryTags), json!([user(history), first, second]));
     assert_eq!(
-        input(Agents::Named),
+        input(SpeakerFormat::NamePrefix),
         json!([user("[ann]: Hi!"), user("[bob]: Hello."), first, second])
     );
 }
@@ -374,9 +374,9 @@ fn metadata_never_reaches_the_provider() {
                 marked.id(MARK).rest(rest).structured_output(json!({"m": MARK})).build().unwrap()
             })
             .collect();
-        for agents in [Agents::One, Agents::History, Agents::Named] {
+        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
             let body =
-                body(&Request { messages: &messages, agents, ..Request::default() }).to_string();
+                body(&Request { messages: &messages, speaker_format: agents, ..Request::default() }).to_string();
             assert!(!body.contains(MARK), "{body}");
         }
     });
@@ -452,7 +452,7 @@ fn an_item_without_a_type_is_read_again_as_it_was_written() {
 
 #[test]
 fn one_more_option_does_not_take_the_others_away() {
-    let output = Output { name: "x".into(), schema: Json::parse("{}").unwrap() };
+    let output = OutputFormat { name: "x".into(), schema: Json::parse("{}").unwrap() };
     let extra = [("text", json!({"verbosity": "low"}))].into_iter().collect();
     let request = Request { output: Some(&output), extra, ..Request::default() };
     assert_eq!(

@@ -5,7 +5,7 @@ use turnwire_core::{
     ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{Agents, Given, Said, Turn, turns};
+use turnwire_wires::request::{SpeakerFormat, UserPart, AssistantPart, PromptMessage, build_prompt};
 
 fn call(id: &str) -> ContentBlock {
     ToolCall::new(id, "tool", "{}").into()
@@ -20,32 +20,32 @@ fn assistant(content: Vec<ContentBlock>) -> Msg {
 }
 
 /// The turns in short: who, and what.
-fn short(messages: &[Msg], agents: Agents) -> Vec<String> {
-    turns(messages, agents).iter().map(shown).collect()
+fn short_prompt(messages: &[Msg], agents: SpeakerFormat) -> Vec<String> {
+    build_prompt(messages, agents).iter().map(show_message).collect()
 }
 
-fn shown(turn: &Turn<'_>) -> String {
+fn show_message(turn: &PromptMessage<'_>) -> String {
     match turn {
-        Turn::System(text) => format!("system {text}"),
-        Turn::User(parts) => {
+        PromptMessage::System(text) => format!("system {text}"),
+        PromptMessage::User(parts) => {
             let parts = parts.iter().map(|part| match part {
-                Given::Text(text) => text.to_string(),
-                Given::Data(_) => "(data)".to_owned(),
-                Given::Item(_) => "(item)".to_owned(),
+                UserPart::Text(text) => text.to_string(),
+                UserPart::Data(_) => "(data)".to_owned(),
+                UserPart::Item(_) => "(item)".to_owned(),
             });
             format!("user {}", parts.collect::<Vec<_>>().join(" | "))
         }
-        Turn::Assistant(said) => {
+        PromptMessage::Assistant(said) => {
             let said = said.iter().map(|said| match said {
-                Said::Text(block) => block.text.clone(),
-                Said::Thinking(_) => "(thinking)".to_owned(),
-                Said::Data(_) => "(data)".to_owned(),
-                Said::Call(call) => format!("({})", call.id),
-                Said::Item(_) => "(item)".to_owned(),
+                AssistantPart::Text(block) => block.text.clone(),
+                AssistantPart::Thinking(_) => "(thinking)".to_owned(),
+                AssistantPart::Data(_) => "(data)".to_owned(),
+                AssistantPart::ToolCall(call) => format!("({})", call.id),
+                AssistantPart::Item(_) => "(item)".to_owned(),
             });
             format!("assistant {}", said.collect::<Vec<_>>().join(" | "))
         }
-        Turn::Results(answers) => {
+        PromptMessage::ToolResults(answers) => {
             let answers = answers.iter().map(|answer| {
                 let failed = if answer.is_error() { " failed" } else { "" };
                 format!("{}{failed}: {}", answer.call.id, answer.text())
@@ -71,7 +71,7 @@ fn a_reply_with_two_rounds_is_five_turns() {
         ]),
     ];
     assert_eq!(
-        short(&messages, Agents::One),
+        short_prompt(&messages, SpeakerFormat::SingleAgent),
         [
             "system be brief",
             "user go",
@@ -90,7 +90,7 @@ fn a_result_in_a_message_of_its_own_answers_its_call() {
         assistant(vec!["so".into()]),
     ];
     assert_eq!(
-        short(&messages, Agents::One),
+        short_prompt(&messages, SpeakerFormat::SingleAgent),
         ["assistant (a)", "results a failed: no", "assistant so"]
     );
 }
@@ -104,7 +104,7 @@ fn a_call_without_a_result_was_interrupted_and_a_result_without_a_call_is_left_o
         Msg::user("", "and now?"),
     ];
     assert_eq!(
-        short(&messages, Agents::One),
+        short_prompt(&messages, SpeakerFormat::SingleAgent),
         [
             "assistant (a) | (b)",
             "results a failed: The call was interrupted before it gave a result. | b failed: The call was denied.",
@@ -117,7 +117,7 @@ fn a_call_without_a_result_was_interrupted_and_a_result_without_a_call_is_left_o
 fn calls_that_share_an_id_take_their_results_in_order() {
     let messages = [assistant(vec![call("a"), result("a", "1"), call("a"), result("a", "2")])];
     assert_eq!(
-        short(&messages, Agents::One),
+        short_prompt(&messages, SpeakerFormat::SingleAgent),
         ["assistant (a)", "results a: 1", "assistant (a)", "results a: 2"]
     );
 }
@@ -132,7 +132,7 @@ fn a_hint_ends_the_models_turn_and_is_a_users() {
         "two".into(),
     ])];
     assert_eq!(
-        short(&messages, Agents::One),
+        short_prompt(&messages, SpeakerFormat::SingleAgent),
         ["assistant one | (a)", "results a: 1", "user the build is green", "assistant two"]
     );
 }
@@ -145,7 +145,7 @@ fn what_is_empty_is_left_out() {
         assistant(Vec::new()),
         Msg::system("", ""),
     ];
-    assert_eq!(short(&messages, Agents::One), Vec::<String>::new());
+    assert_eq!(short_prompt(&messages, SpeakerFormat::SingleAgent), Vec::<String>::new());
 }
 
 fn team() -> [Msg; 5] {
@@ -162,7 +162,7 @@ fn team() -> [Msg; 5] {
 #[test]
 fn several_agents_become_a_history_and_runs_with_tools_stay() {
     assert_eq!(
-        short(&team(), Agents::History),
+        short_prompt(&team(), SpeakerFormat::HistoryTags),
         [
             "system moderate",
             "user # Conversation History\n\
@@ -179,7 +179,7 @@ fn several_agents_become_a_history_and_runs_with_tools_stay() {
 #[test]
 fn several_agents_in_the_older_form() {
     assert_eq!(
-        short(&team(), Agents::Named),
+        short_prompt(&team(), SpeakerFormat::NamePrefix),
         [
             "system moderate",
             "user [ann]: tea or coffee?",
@@ -196,22 +196,22 @@ fn several_agents_in_the_older_form() {
 fn every_call_gets_exactly_one_answer_right_behind_it() {
     check_property("every_call_gets_exactly_one_answer_right_behind_it", 2000, |rng| {
         let messages: Vec<Msg> = (0..rng.usize(..5)).map(|_| values::message(rng)).collect();
-        for agents in [Agents::One, Agents::History, Agents::Named] {
-            let turns = turns(&messages, agents);
+        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
+            let turns = build_prompt(&messages, agents);
             let mut asked: Vec<&str> = Vec::new();
             for turn in &turns {
                 match turn {
-                    Turn::Results(answers) => {
+                    PromptMessage::ToolResults(answers) => {
                         let ids: Vec<&str> = answers.iter().map(|it| it.call.id.as_str()).collect();
                         assert_eq!(ids, std::mem::take(&mut asked));
                         assert!(answers.iter().all(|answer| !answer.text().is_empty()));
                     }
                     turn => {
                         assert!(asked.is_empty(), "{asked:?} have no answer before {turn:?}");
-                        if let Turn::Assistant(said) = turn {
+                        if let PromptMessage::Assistant(said) = turn {
                             assert!(!said.is_empty());
                             asked.extend(said.iter().filter_map(|said| match said {
-                                Said::Call(call) => Some(call.id.as_str()),
+                                AssistantPart::ToolCall(call) => Some(call.id.as_str()),
                                 _ => None,
                             }));
                         }

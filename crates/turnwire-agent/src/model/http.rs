@@ -113,7 +113,7 @@ impl HttpModel {
             output: ask.output,
             max_tokens: tuning.max_tokens.or(set.max_tokens),
             temperature: tuning.temperature.or(set.temperature),
-            agents: tuning.agents,
+            speaker_format: tuning.agents,
             stream: true,
             extra,
         };

@@ -8,7 +8,7 @@ use crate::replier::{Halt, Turn};
 use futures_util::StreamExt;
 use turnwire_core::event::{Hint, ModelCallEnd, ModelCallStart, TokenCounts};
 use turnwire_core::{EventKind, Fields, Msg, Payload};
-use turnwire_wires::request::{Tool, ToolChoice};
+use turnwire_wires::request::{ToolDefinition, ToolChoice};
 
 const INSTRUCTIONS: &str = "You sum up a conversation for the assistant that goes on with it. Keep \
 what was asked for, what was decided, facts, names, numbers, and what is still to be done. Leave out \
@@ -17,13 +17,13 @@ greetings and detours. Write nothing but the summary.";
 impl Run<'_> {
     /// Sums up the oldest part of the conversation where it is too long for the model. What the
     /// model would be sent then is smaller; the log has everything, and the summary as well.
-    pub(super) async fn compact(&mut self, tools: &[Tool]) -> Result<(), Halt> {
+    pub(super) async fn compact(&mut self, tools: &[ToolDefinition]) -> Result<(), Halt> {
         let Some(window) = self.core.window else { return Ok(()) };
         let window = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
         let told: usize = self.messages().iter().map(|msg| size(msg.content())).sum();
         let tools = tools
             .iter()
-            .map(|tool| tool.name.len() + tool.description.len() + tool.input.text().len());
+            .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.text().len());
         if told + tools.sum::<usize>() <= window {
             return Ok(());
         }

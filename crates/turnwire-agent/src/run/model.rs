@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use std::pin::pin;
 use turnwire_core::event::{ModelCallEnd, ModelCallStart};
 use turnwire_core::{ErrorType, Event, FinishedReason, Msg};
-use turnwire_wires::request::{Tool, ToolChoice};
+use turnwire_wires::request::{ToolDefinition, ToolChoice};
 
 /// How many events wait for a commit at the most: then the model has to wait.
 const MOST: usize = 4096;
@@ -39,7 +39,7 @@ impl Run<'_> {
     /// What the model is about to be asked, and what covers the tool for the answer.
     async fn request(&mut self, tools: Tools) -> Result<(Request, Option<Veil>), Halt> {
         self.hints_of_middleware().await?;
-        let mut specs: Vec<Tool> = match tools {
+        let mut specs: Vec<ToolDefinition> = match tools {
             Tools::All => self.tools(),
             Tools::None => Vec::new(),
         };
@@ -208,12 +208,12 @@ impl Run<'_> {
         system.map(|system| Msg::system("system", system)).into_iter().chain(said).collect()
     }
 
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<ToolDefinition> {
         let own = self.core.tools.iter().map(|tool| tool.spec());
-        let tool = |spec: &crate::tool::ToolSpec| Tool {
+        let tool = |spec: &crate::tool::ToolSpec| ToolDefinition {
             name: spec.name.clone(),
             description: spec.description.clone(),
-            input: spec.input.clone(),
+            input_schema: spec.input.clone(),
         };
         own.chain(&self.offered).map(tool).collect()
     }

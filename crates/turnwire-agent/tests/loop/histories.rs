@@ -11,7 +11,7 @@ use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::Line;
 use turnwire_agent::tool::{Out, ToolError, function, streaming};
 use turnwire_core::{ErrorType, Event, FinishedReason, Json, ModelCalls, Msg, ToolResult};
-use turnwire_wires::request::Tool;
+use turnwire_wires::request::ToolDefinition;
 use turnwire_wires::{Request, Wire};
 
 #[derive(Deserialize, JsonSchema)]
@@ -96,7 +96,7 @@ async fn a_reply_cut_off_anywhere_can_be_sent_to_every_provider() {
 fn body(wire: &Wire, messages: &[Msg]) -> Value {
     let empty = || Json::parse(r#"{"type":"object","properties":{}}"#).unwrap();
     let tool =
-        |name: &str| Tool { name: name.to_owned(), description: String::new(), input: empty() };
+        |name: &str| ToolDefinition { name: name.to_owned(), description: String::new(), input_schema: empty() };
     let tools = ["look", "asks", "open_page"].map(tool);
     let request = Request { model: "m", messages, tools: &tools, ..Request::default() };
     wire.model_request(&request).unwrap().unwrap().parse_as().unwrap()

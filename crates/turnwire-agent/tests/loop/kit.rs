@@ -8,7 +8,7 @@ use turnwire_agent::model::script::{Line, Script};
 use turnwire_agent::model::{Answer, Ask, Model, ModelError, Tuning};
 use turnwire_agent::{Agent, Halt};
 use turnwire_core::{EventKind, ModelCalls, Msg, Role, ToolResult, ToolResultState};
-use turnwire_wires::request::{Output, ToolChoice};
+use turnwire_wires::request::{OutputFormat, ToolChoice};
 
 /// What a model was asked.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub struct Asked {
     pub messages: Vec<Msg>,
     pub tools: Vec<String>,
     pub tool_choice: ToolChoice,
-    pub output: Option<Output>,
+    pub output: Option<OutputFormat>,
     pub tuning: Tuning,
 }
 

@@ -12,7 +12,7 @@ use turnwire_agent::model::http::{HttpModel, HttpModelBuilder, Key};
 use turnwire_agent::model::{Answer, Ask, Model, ModelError, Tuning};
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_core::{Event, EventKind, FinishedReason, Msg, TextBlock, ThinkingBlock, ToolCall};
-use turnwire_wires::request::{Output, Tool, ToolChoice};
+use turnwire_wires::request::{OutputFormat, ToolDefinition, ToolChoice};
 
 pub const REPLY: &str = "reply";
 
@@ -204,14 +204,14 @@ async fn the_request_has_what_was_asked_and_what_was_set() {
     let model = at("openai", &fake).max_tokens(8).temperature(0.5).extra(extra).build().unwrap();
     let messages = [Msg::system("", "Be brief."), Msg::user("ann", "Plan!")];
     let schema = turnwire_core::Json::parse(r#"{"type":"object","properties":{}}"#).unwrap();
-    let tool = Tool { name: "t".into(), description: "d".into(), input: schema.clone() };
+    let tool = ToolDefinition { name: "t".into(), description: "d".into(), input_schema: schema.clone() };
     let ask = Ask {
         reply_id: REPLY,
         block_prefix: "p-",
         messages: &messages,
         tools: &[tool],
         tool_choice: &ToolChoice::Tool("t".to_owned()),
-        output: Some(&Output { name: "plan".to_owned(), schema }),
+        output: Some(&OutputFormat { name: "plan".to_owned(), schema }),
         tuning: &Tuning { max_tokens: Some(9), ..Tuning::default() },
     };
     drop(model.ask(ask).await.unwrap());

@@ -398,7 +398,7 @@ fn offer(input: &RunInput) -> Offer {
     let tools = input.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),
         description: tool.description.clone(),
-        input: Some(tool.input.clone()),
+        input: Some(tool.input_schema.clone()),
     });
     let context: Vec<String> = input
         .context

@@ -9,13 +9,13 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
-use turnwire_wires::anthropic::{WholeMessage, read_request};
+use turnwire_wires::anthropic::{MessageCollector, read_request};
 
 const MANNER: Manner = Manner {
     wire: "anthropic",
     prefix: "msg_",
     read: read_request,
-    whole: || Box::<WholeMessage>::default(),
+    whole: || Box::<MessageCollector>::default(),
 };
 
 /// Answers what the user says, or goes on with the results of calls.

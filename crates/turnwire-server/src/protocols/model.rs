@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use std::sync::Arc;
 use turnwire_core::{Event, EventKind};
 use turnwire_log::Session;
-use turnwire_wires::model::{Asked, Failed, Whole};
+use turnwire_wires::model::{ClientRequest, ErrorResponse, ResponseCollector};
 use turnwire_wires::{EncoderOptions, Wire};
 
 /// The longest key that is taken.
@@ -33,9 +33,9 @@ pub(crate) struct Manner {
     /// What the ids of its answers begin with.
     pub(crate) prefix: &'static str,
     /// Reads what the client asks.
-    pub(crate) read: fn(&str) -> turnwire_core::Result<Asked>,
+    pub(crate) read: fn(&str) -> turnwire_core::Result<ClientRequest>,
     /// Puts an answer together that is no stream.
-    pub(crate) whole: fn() -> Box<dyn Whole>,
+    pub(crate) whole: fn() -> Box<dyn ResponseCollector>,
 }
 
 /// A request.
@@ -74,7 +74,7 @@ pub(crate) async fn answer(request: Request, manner: &Manner) -> ApiResult<Respo
     // The answer may take minutes, and little of this is needed for it.
     let (app, caller) = (Arc::clone(&request.app), request.caller.clone());
     drop(request);
-    let asked = Asked { said: Vec::new(), results: Vec::new(), ..asked };
+    let asked = ClientRequest { user_messages: Vec::new(), results: Vec::new(), ..asked };
     let mut response = tell(&app, &caller, &asked, &turn, manner).await?;
     if turn.replayed {
         let replayed = HeaderName::from_static("idempotency-replayed");
@@ -97,7 +97,7 @@ fn known_model(app: &App, model: &str) -> ApiResult<()> {
 async fn tell(
     app: &App,
     caller: &Caller,
-    asked: &Asked,
+    asked: &ClientRequest,
     turn: &Turn,
     manner: &Manner,
 ) -> ApiResult<Response> {
@@ -112,7 +112,7 @@ async fn tell(
         encoding: EncoderOptions {
             model: Some(asked.model.clone()),
             id: Some(id),
-            usage: asked.usage || !asked.stream,
+            usage: asked.include_usage || !asked.stream,
             wants_json: asked.output_schema.is_some(),
             ..EncoderOptions::default()
         },
@@ -133,9 +133,9 @@ async fn tell(
 }
 
 /// The answer when all of it is there.
-async fn in_one_piece(follow: Follow, mut whole: Box<dyn Whole>) -> ApiResult<Response> {
+async fn in_one_piece(follow: Follow, mut whole: Box<dyn ResponseCollector>) -> ApiResult<Response> {
     let session = Arc::clone(follow.session());
-    let done = follow.collect(|_, text| whole.frame(text)).await;
+    let done = follow.collect(|_, text| whole.push_frame(text)).await;
     let ended = done.map_err(|error| match error {
         turnwire_log::Error::NoSession | turnwire_log::Error::Trimmed(_) => error.into(),
         other => ApiError::unavailable("the answer broke off; the reply itself goes on")
@@ -147,9 +147,9 @@ async fn in_one_piece(follow: Follow, mut whole: Box<dyn Whole>) -> ApiResult<Re
         Ended::Expired => return Err(expired()),
         Ended::Stopped => return Err(unfinished(session.id())),
     }
-    let (status, body) = match whole.end() {
+    let (status, body) = match whole.finish() {
         Ok(body) => (StatusCode::OK, body),
-        Err(Failed { status, body }) => {
+        Err(ErrorResponse { status, body }) => {
             (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
         }
     };

@@ -23,7 +23,7 @@ use turnwire_agent::{Offer, is_random_id};
 use turnwire_core::{HintBlock, Msg, Part, Payload, Role, ToolCall, ToolResult};
 use turnwire_log::store::MessageQuery;
 use turnwire_log::{Session, Snapshot};
-use turnwire_wires::model::{Claimed, without_space};
+use turnwire_wires::model::{ClaimedHistory, strip_whitespace};
 
 /// How many messages before a reply are compared.
 const MESSAGES: usize = 1024;
@@ -37,7 +37,7 @@ pub(crate) async fn find_waiting(
     caller: &Caller,
     agent: &str,
     results: &[&str],
-    claimed: &Claimed,
+    claimed: &ClaimedHistory,
 ) -> ApiResult<Vec<Candidate>> {
     let mut waiting: Vec<Candidate> = Vec::new();
     if results.is_empty() {
@@ -59,7 +59,7 @@ pub(crate) async fn find_waiting(
     let are_random = results.iter().all(|id| is_random_id(id));
     for (session, snapshot) in waiting {
         let Some(user) = user_words(caller, &session, &snapshot).await? else { continue };
-        if user == claimed.user && is_same_reply(&snapshot, claimed) {
+        if user == claimed.user_text && is_same_reply(&snapshot, claimed) {
             same.push((session, snapshot));
         } else if are_random && has_same_names(&snapshot, claimed) {
             by_id.push((session, snapshot));
@@ -86,7 +86,7 @@ async fn user_words(
         let msg = Msg::from_json(text).map_err(ApiError::internal)?;
         if msg.role() == Role::User {
             asked_by = Offer::of(&msg).asked_by;
-            words.extend(msg.text("").iter().map(|text| without_space(text)));
+            words.extend(msg.text("").iter().map(|text| strip_whitespace(text)));
         }
     }
     // What the user said beside earlier results is a part of the reply.
@@ -99,12 +99,12 @@ async fn user_words(
 }
 
 /// Whether what the client says of the reply is what the log has.
-fn is_same_reply(snapshot: &Snapshot, claimed: &Claimed) -> bool {
+fn is_same_reply(snapshot: &Snapshot, claimed: &ClaimedHistory) -> bool {
     let said: String = snapshot
         .open
         .iter()
         .filter_map(|reply| reply.msg().text(""))
-        .map(|text| without_space(&text))
+        .map(|text| strip_whitespace(&text))
         .collect();
     let same_call = |call: &ToolCall| {
         find_call(snapshot, &call.id)
@@ -116,12 +116,12 @@ fn is_same_reply(snapshot: &Snapshot, claimed: &Claimed) -> bool {
             own.is_none_or(|own| words_of(&own.output) == words_of(&result.output))
         })
     };
-    claimed.texts.iter().all(|text| said.contains(text.as_str()))
+    claimed.assistant_texts.iter().all(|text| said.contains(text.as_str()))
         && claimed.calls.iter().all(same_call)
         && claimed.results.iter().all(same_result)
 }
 
-fn has_same_names(snapshot: &Snapshot, claimed: &Claimed) -> bool {
+fn has_same_names(snapshot: &Snapshot, claimed: &ClaimedHistory) -> bool {
     claimed
         .calls
         .iter()
@@ -144,7 +144,7 @@ fn is_same_input(one: &str, other: &str) -> bool {
     };
     match (read(one), read(other)) {
         (Some(one), Some(other)) => is_same_json(&one, &other),
-        _ => without_space(one) == without_space(other),
+        _ => strip_whitespace(one) == strip_whitespace(other),
     }
 }
 
@@ -169,10 +169,10 @@ fn is_same_json(one: &Value, other: &Value) -> bool {
 
 fn words_of(payload: &Payload) -> String {
     match payload {
-        Payload::Text(text) => without_space(text),
+        Payload::Text(text) => strip_whitespace(text),
         Payload::Parts(parts) => {
             let text = |part: &Part| match part {
-                Part::Text(block) => Some(without_space(&block.text)),
+                Part::Text(block) => Some(strip_whitespace(&block.text)),
                 _ => None,
             };
             parts.iter().filter_map(text).collect()

@@ -71,14 +71,14 @@ pub fn child(way: &str, wire: &str, kind: &str, count: usize) -> Result<()> {
         let deltas: Vec<_> = (0..WORDS.len()).map(|at| delta("r", kind, "b", word(at))).collect();
         deltas.iter().cycle().take(count).for_each(&mut take);
     }
-    if let Some(kib) = own_peak() {
+    if let Some(kib) = read_peak_memory() {
         println!("{kib}");
     }
     Ok(())
 }
 
 /// This process's own peak, in KiB, as Linux tells it.
-fn own_peak() -> Option<u64> {
+fn read_peak_memory() -> Option<u64> {
     let status = BufReader::new(File::open("/proc/self/status").ok()?);
     let line = status
         .lines()

@@ -6,7 +6,7 @@
 
 use super::frame::{ACTIVITY_TYPES, DISCARDED, METADATA_KEY};
 use super::message::{MESSAGE_ID, to_json};
-use crate::provider::other_block;
+use crate::provider::unknown_block;
 use std::collections::HashMap;
 use turnwire_core::{
     ContentBlock, DataBlock, Error, ErrorKind, Fields, Json, Msg, Part, Payload, Result, Role,
@@ -356,7 +356,7 @@ fn read_activity(
         [("type", "activity"), ("id", id), ("activityType", &word)].into_iter().collect();
     whole.insert("content", content);
     whole.extend(&unknown_fields(fields, metadata));
-    Ok(vec![other_block(whole)])
+    Ok(vec![unknown_block(whole)])
 }
 
 /// What a user or a system prompt says: a string, or parts.
@@ -450,7 +450,7 @@ fn read_part(mut fields: Fields) -> Result<ContentBlock> {
             }
             read_data(fields, source, metadata)
         }
-        _ => Ok(other_block(fields)),
+        _ => Ok(unknown_block(fields)),
     }
 }
 

@@ -6,7 +6,7 @@
 use super::frame::METADATA_KEY;
 use super::message::{MESSAGE_ID, streamed_messages};
 use super::read::read_message_list;
-use crate::request::Tool;
+use crate::request::ToolDefinition;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, SubAgent, UserConfirmResult};
@@ -27,7 +27,7 @@ pub struct RunInput {
     /// The protocol that the client speaks.
     pub protocol_version: Option<String>,
     /// The client's own tools: calls of them are executed there.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<ToolDefinition>,
     /// What the application wants the agent to know.
     pub context: Vec<Context>,
     /// The state that the client shares with the agent.
@@ -383,12 +383,12 @@ impl Answer {
     }
 }
 
-fn read_tool(mut fields: Fields) -> Result<Tool> {
+fn read_tool(mut fields: Fields) -> Result<ToolDefinition> {
     let input: Option<Json> = take_field(&mut fields, "parameters")?;
-    Ok(Tool {
+    Ok(ToolDefinition {
         name: require_id(&mut fields, "name")?,
         description: take_field(&mut fields, "description")?.unwrap_or_default(),
-        input: input.unwrap_or_else(|| json!({ "type": "object" }).into()),
+        input_schema: input.unwrap_or_else(|| json!({ "type": "object" }).into()),
     })
 }
 

@@ -10,7 +10,7 @@ use super::chunk::{Chunk, Custom};
 use super::part::{self, add_own_metadata, to_fields, to_json, take_own_metadata};
 use super::step::{TextEnd, StepItem, TextKind, Step, without_own_fields};
 use super::subagents::Subagents;
-use crate::provider::item;
+use crate::provider::block_to_item;
 use crate::stream::{Encode, Frames};
 use std::collections::HashMap;
 use turnwire_core::event::{
@@ -458,7 +458,7 @@ impl ReplyWriter {
                 self.calls.execution_result(result, out);
             }
             ContentBlock::Other(fields) => {
-                let part = match item(super::NAME, fields) {
+                let part = match block_to_item(super::NAME, fields) {
                     Some(part) if is_chunk(&part) => part,
                     _ => part::block_part(fields),
                 };

@@ -4,7 +4,7 @@
 //! block has no field for is kept in the block's field `ai_sdk`. So both come back as they were.
 
 use super::NAME;
-use crate::provider::{item, item_block};
+use crate::provider::{block_to_item, item_to_block};
 use turnwire_core::block::{BlockType, DataBlock, Source};
 use turnwire_core::{
     ContentBlock, Error, ErrorKind, Fields, Json, Result, TextBlock, ThinkingBlock,
@@ -75,7 +75,7 @@ pub(super) fn write_block(block: &ContentBlock) -> Fields {
             data.remove("type");
             data_part("data-hint", &block.id, &data)
         }
-        ContentBlock::Other(block) => match item(NAME, block) {
+        ContentBlock::Other(block) => match block_to_item(NAME, block) {
             Some(mut part) if part.raw("type") == Some(&Json::from(WRAPPED_PART)) => {
                 take_object(&mut part, "part").unwrap_or_default()
             }
@@ -255,11 +255,11 @@ fn unknown_part(word: &str, rest: &Fields) -> ContentBlock {
 pub(super) fn keep_part(whole: Fields) -> ContentBlock {
     let word: String = whole.get("type").ok().flatten().unwrap_or_default();
     if !is_block_type(&word) && word != WRAPPED_PART {
-        return item_block(NAME, whole);
+        return item_to_block(NAME, whole);
     }
     let mut block = new_part(WRAPPED_PART);
     block.insert("part", to_json(&whole));
-    item_block(NAME, block)
+    item_to_block(NAME, block)
 }
 
 fn is_block_type(word: &str) -> bool {

@@ -1,88 +1,88 @@
 //! What a client of the Messages API posts.
 
 use super::message;
-use crate::model::{Asked, AskedTool, field, wrong};
+use crate::model::{ClientRequest, ClientToolDefinition, take_field, invalid_request};
 use turnwire_core::{Fields, Json, Result};
 
 /// Reads a request. Of its messages only the user's and the results of calls are taken.
-pub fn read(text: &str) -> Result<Asked> {
+pub fn read(text: &str) -> Result<ClientRequest> {
     let mut fields: Fields =
-        Json::parse(text)?.parse_as().map_err(|_| wrong("a request is a JSON object"))?;
-    let mut asked = Asked {
-        model: field(&mut fields, "model")?.unwrap_or_default(),
-        stream: field(&mut fields, "stream")?.unwrap_or_default(),
+        Json::parse(text)?.parse_as().map_err(|_| invalid_request("a request is a JSON object"))?;
+    let mut asked = ClientRequest {
+        model: take_field(&mut fields, "model")?.unwrap_or_default(),
+        stream: take_field(&mut fields, "stream")?.unwrap_or_default(),
         // Its stream always has them.
-        usage: true,
-        ..Asked::default()
+        include_usage: true,
+        ..ClientRequest::default()
     };
     for name in ["mcp_servers", "container"] {
-        if fields.remove(name).is_some_and(|value| !is_nothing(&value)) {
-            return Err(wrong(format!("`{name}` is for Anthropic's own servers")));
+        if fields.remove(name).is_some_and(|value| !is_null_or_empty(&value)) {
+            return Err(invalid_request(format!("`{name}` is for Anthropic's own servers")));
         }
     }
     if let Some(system) = fields.remove("system").filter(|system| !system.is_null()) {
         let mut as_message = Fields::default();
         as_message.insert("role", "system");
         as_message.insert("content", system);
-        take(&mut asked, &as_message).map_err(|error| error.at("system"))?;
+        add_messages(&mut asked, &as_message).map_err(|error| error.at("system"))?;
     }
-    for tool in field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
+    for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
         asked.tools.push(read_tool(tool)?);
     }
     asked.output_schema = output_schema(&mut fields)?;
-    let messages: Option<Vec<Fields>> = field(&mut fields, "messages")?;
-    let messages = messages.ok_or_else(|| wrong("`messages` is missing"))?;
+    let messages: Option<Vec<Fields>> = take_field(&mut fields, "messages")?;
+    let messages = messages.ok_or_else(|| invalid_request("`messages` is missing"))?;
     for (at, message) in messages.into_iter().enumerate() {
         // Nobody can put words into the assistant's mouth: what it says there is only compared.
         if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
-            asked.assistant(message::decode(Json::from_value(&message)?.text()));
+            asked.add_claimed_reply(message::decode(Json::from_value(&message)?.text()));
         } else {
-            take(&mut asked, &message).map_err(|error| error.at(format!("messages[{at}]")))?;
+            add_messages(&mut asked, &message).map_err(|error| error.at(format!("messages[{at}]")))?;
         }
     }
     asked.extra = fields;
-    asked.checked()
+    asked.validate()
 }
 
-fn is_nothing(value: &Json) -> bool {
+fn is_null_or_empty(value: &Json) -> bool {
     value.is_null() || value.text() == "[]"
 }
 
-fn take(asked: &mut Asked, message: &Fields) -> Result<()> {
+fn add_messages(asked: &mut ClientRequest, message: &Fields) -> Result<()> {
     for msg in message::decode(Json::from_value(message)?.text())? {
-        asked.take(msg);
+        asked.add_message(msg);
     }
     Ok(())
 }
 
-fn read_tool(mut tool: Fields) -> Result<AskedTool> {
-    let kind: Option<String> = field(&mut tool, "type")?;
+fn read_tool(mut tool: Fields) -> Result<ClientToolDefinition> {
+    let kind: Option<String> = take_field(&mut tool, "type")?;
     if let Some(kind) = kind.filter(|kind| kind != "custom") {
-        return Err(wrong(format!(
+        return Err(invalid_request(format!(
             "a tool of the type `{kind}` is Anthropic's own; describe it with an `input_schema`"
         )));
     }
-    let name: Option<String> = field(&mut tool, "name")?;
-    Ok(AskedTool {
-        name: name.filter(|name| !name.is_empty()).ok_or_else(|| wrong("a tool has no `name`"))?,
-        description: field(&mut tool, "description")?.unwrap_or_default(),
-        input: tool.remove("input_schema").filter(|schema| !schema.is_null()),
+    let name: Option<String> = take_field(&mut tool, "name")?;
+    Ok(ClientToolDefinition {
+        name: name.filter(|name| !name.is_empty()).ok_or_else(|| invalid_request("a tool has no `name`"))?,
+        description: take_field(&mut tool, "description")?.unwrap_or_default(),
+        input_schema: tool.remove("input_schema").filter(|schema| !schema.is_null()),
     })
 }
 
 /// The schema of `output_config.format`, or of `output_format` as it was called before.
 fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
-    let mut format: Option<Fields> = field(fields, "output_format")?;
-    if let Some(mut config) = field::<Fields>(fields, "output_config")? {
-        format = field(&mut config, "format")?.or(format);
+    let mut format: Option<Fields> = take_field(fields, "output_format")?;
+    if let Some(mut config) = take_field::<Fields>(fields, "output_config")? {
+        format = take_field(&mut config, "format")?.or(format);
         if !config.is_empty() {
             fields.insert("output_config", Json::from_value(&config)?);
         }
     }
     let Some(mut format) = format else { return Ok(None) };
-    match field::<String>(&mut format, "type")?.as_deref() {
+    match take_field::<String>(&mut format, "type")?.as_deref() {
         Some("json_schema") => Ok(format.remove("schema")),
-        _ => Err(wrong("the format of the output is none that we know: it is `json_schema`")),
+        _ => Err(invalid_request("the format of the output is none that we know: it is `json_schema`")),
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn ask(more: &serde_json::Value) -> Result<Asked> {
+    fn request_with(more: &serde_json::Value) -> Result<ClientRequest> {
         let mut body = json!({"model": "a", "messages": [{"role": "user", "content": "Hi!"}]});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         read(&body.to_string())
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_the_client_says_that_the_assistant_said_is_not_taken() {
-        let asked = ask(&json!({"messages": [
+        let asked = request_with(&json!({"messages": [
             {"role": "user", "content": "One."},
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c0", "name": "t", "input": {}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c0", "content": "old"}]},
@@ -110,7 +110,7 @@ mod tests {
             ]},
         ]}))
         .unwrap();
-        let texts: Vec<_> = asked.said.iter().filter_map(|msg| msg.text("")).collect();
+        let texts: Vec<_> = asked.user_messages.iter().filter_map(|msg| msg.text("")).collect();
         assert_eq!(texts, ["One.", "Two."]);
         assert_eq!(asked.new_messages().len(), 1);
         let results: Vec<_> =
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_goes_with_a_request_is_kept() {
-        let asked = ask(&json!({
+        let asked = request_with(&json!({
             "stream": true, "max_tokens": 9, "temperature": 0.5,
             "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}],
             "tools": [{"name": "open_page", "description": "Opens.", "input_schema": {"type": "object"}}],
@@ -155,7 +155,7 @@ mod tests {
             (json!({"output_format": {"type": "yaml"}}), "json_schema"),
             (json!({"stream": "yes"}), "`stream`"),
         ] {
-            let error = ask(&more).unwrap_err().to_string();
+            let error = request_with(&more).unwrap_err().to_string();
             assert!(error.contains(why), "{error} has no {why}");
         }
         assert!(read("[]").is_err() && read("{").is_err() && read("").is_err());

@@ -2,17 +2,17 @@
 
 use super::NAME;
 use crate::provider;
-use crate::request::{is_text, media_type, seen_type};
+use crate::request::{is_text, media_type, sniff_image_type};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Part, Payload, Source, TextBlock, ThinkingBlock,
     ToolCall, ToolResult, ToolResultState,
 };
 
 /// The field of a thinking block that has redacted thinking.
-pub(super) const REDACTED: &str = "redacted_thinking_data";
+pub(super) const REDACTED_FIELD: &str = "redacted_thinking_data";
 
 /// The field that an input is put into which is no JSON object: Anthropic takes nothing else.
-const RAW_INPUT: &str = "raw_input";
+const RAW_INPUT_FIELD: &str = "raw_input";
 
 /// What a text block of Anthropic's has beside its text that has to be sent back.
 const TEXT_FIELDS: &[&str] = &["citations"];
@@ -23,27 +23,27 @@ const CALL_FIELDS: &[&str] = &["caller", "toolset_name"];
 /// The images that Anthropic takes.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-pub(super) fn object<const N: usize>(entries: [(&str, Json); N]) -> Fields {
+pub(super) fn fields_from<const N: usize>(entries: [(&str, Json); N]) -> Fields {
     entries.into_iter().collect()
 }
 
-pub(super) fn json(fields: &Fields) -> Json {
+pub(super) fn to_json(fields: &Fields) -> Json {
     Json::from_value(fields).unwrap_or_else(|_| Json::from(serde_json::Map::new()))
 }
 
 pub(super) fn plain_text(text: &str) -> Fields {
-    object([("type", "text".into()), ("text", text.into())])
+    fields_from([("type", "text".into()), ("text", text.into())])
 }
 
-pub(super) fn text(block: &TextBlock) -> Fields {
+pub(super) fn write_text(block: &TextBlock) -> Fields {
     let mut fields = plain_text(&block.text);
-    keep(TEXT_FIELDS, &block.rest, &mut fields);
+    copy_fields(TEXT_FIELDS, &block.rest, &mut fields);
     fields
 }
 
 /// Takes over the fields of these names. Others may be another provider's, and Anthropic refuses
 /// what it does not know.
-fn keep(names: &[&str], from: &Fields, into: &mut Fields) {
+fn copy_fields(names: &[&str], from: &Fields, into: &mut Fields) {
     for &name in names {
         if let Some(value) = from.raw(name).filter(|value| !value.is_null()) {
             into.insert(name, value.clone());
@@ -52,13 +52,13 @@ fn keep(names: &[&str], from: &Fields, into: &mut Fields) {
 }
 
 /// Thinking that Anthropic takes back: with its signature, or redacted.
-pub(super) fn thinking(block: &ThinkingBlock) -> Option<Fields> {
-    if let Some(data) = redacted(&block.rest) {
-        return Some(object([("type", "redacted_thinking".into()), ("data", data.into())]));
+pub(super) fn write_thinking(block: &ThinkingBlock) -> Option<Fields> {
+    if let Some(data) = redacted_data(&block.rest) {
+        return Some(fields_from([("type", "redacted_thinking".into()), ("data", data.into())]));
     }
     let signature: String = block.rest.get("signature").ok()??;
     (!signature.is_empty()).then(|| {
-        object([
+        fields_from([
             ("type", "thinking".into()),
             ("thinking", block.thinking.as_str().into()),
             ("signature", signature.into()),
@@ -67,79 +67,79 @@ pub(super) fn thinking(block: &ThinkingBlock) -> Option<Fields> {
 }
 
 /// The bytes of redacted thinking.
-pub(super) fn redacted(rest: &Fields) -> Option<String> {
-    rest.get(REDACTED).ok()?
+pub(super) fn redacted_data(rest: &Fields) -> Option<String> {
+    rest.get(REDACTED_FIELD).ok()?
 }
 
-pub(super) fn call(call: &ToolCall, id: &str) -> Fields {
-    let mut fields = object([
+pub(super) fn write_call(call: &ToolCall, id: &str) -> Fields {
+    let mut fields = fields_from([
         ("type", "tool_use".into()),
         ("id", id.into()),
         ("name", call.name.as_str().into()),
-        ("input", input(&call.input)),
+        ("input", input_to_json(&call.input)),
     ]);
-    keep(CALL_FIELDS, &call.rest, &mut fields);
+    copy_fields(CALL_FIELDS, &call.rest, &mut fields);
     fields
 }
 
 /// The fields of a call that are sent along with it.
 pub(super) fn call_extra(rest: &Fields) -> Fields {
     let mut fields = Fields::default();
-    keep(CALL_FIELDS, rest, &mut fields);
+    copy_fields(CALL_FIELDS, rest, &mut fields);
     fields
 }
 
 /// An input as the object that Anthropic wants: arguments that were cut off, or are no object, are
 /// put into one.
-pub(super) fn input(text: &str) -> Json {
+pub(super) fn input_to_json(text: &str) -> Json {
     if text.trim().is_empty() {
         return Json::from(serde_json::Map::new());
     }
     match (serde_json::from_str::<Fields>(text), Json::parse(text)) {
-        (Ok(fields), Ok(json)) if raw_input(&fields).is_none() => json,
-        _ => json(&object([(RAW_INPUT, text.into())])),
+        (Ok(fields), Ok(json)) if unwrap_raw_input(&fields).is_none() => json,
+        _ => to_json(&fields_from([(RAW_INPUT_FIELD, text.into())])),
     }
 }
 
 /// What [`input`] made an object of.
-fn raw_input(fields: &Fields) -> Option<String> {
-    if fields.len() == 1 { fields.get(RAW_INPUT).ok()? } else { None }
+fn unwrap_raw_input(fields: &Fields) -> Option<String> {
+    if fields.len() == 1 { fields.get(RAW_INPUT_FIELD).ok()? } else { None }
 }
 
 fn input_text(input: &Json) -> String {
-    let raw = serde_json::from_str(input.text()).ok().and_then(|fields| raw_input(&fields));
+    let raw = serde_json::from_str(input.text()).ok().and_then(|fields| unwrap_raw_input(&fields));
     raw.unwrap_or_else(|| input.text().to_owned())
 }
 
 /// An image or a document, where Anthropic takes it.
-pub(super) fn data(block: &DataBlock) -> Option<Fields> {
+pub(super) fn write_data(block: &DataBlock) -> Option<Fields> {
     let media = media_type(block).unwrap_or_default();
     match &block.source {
         Source::Base64(source) => {
             if let Some(image) = image_type(media, &source.data) {
-                let source = bytes(image, &source.data);
-                return Some(object([("type", "image".into()), ("source", source)]));
+                let source = base64_source(image, &source.data);
+                return Some(fields_from([("type", "image".into()), ("source", source)]));
             }
             if media == "application/pdf" {
-                return Some(document(block, bytes(media, &source.data)));
+                return Some(document(block, base64_source(media, &source.data)));
             }
             if !is_text(media) {
                 return None;
             }
             let text = String::from_utf8(block.decoded()?.ok()?).ok()?;
-            let source = object([
+            let source = fields_from([
                 ("type", "text".into()),
                 ("media_type", "text/plain".into()),
                 ("data", text.into()),
             ]);
-            Some(document(block, json(&source)))
+            Some(document(block, to_json(&source)))
         }
-        Source::Url(source) if is_web(&source.url) => {
-            let from = json(&object([("type", "url".into()), ("url", source.url.as_str().into())]));
+        Source::Url(source) if is_fetchable(&source.url) => {
+            let from = to_json(&fields_from([("type", "url".into()), ("url", source.url.as_str().into())]));
             match media {
                 "application/pdf" => Some(document(block, from)),
                 _ if media.starts_with("image/") => {
-                    Some(object([("type", "image".into()), ("source", from)]))
+                    Some(fields_from([("type", "image".into()), ("source", from)]))
                 }
                 _ => None,
             }
@@ -149,7 +149,7 @@ pub(super) fn data(block: &DataBlock) -> Option<Fields> {
 }
 
 /// Anthropic fetches nothing else.
-fn is_web(url: &str) -> bool {
+fn is_fetchable(url: &str) -> bool {
     url.starts_with("https://")
 }
 
@@ -159,7 +159,7 @@ fn image_type<'a>(media: &'a str, data: &str) -> Option<&'a str> {
     if !media.starts_with("image/") {
         return None;
     }
-    if let Some(seen) = seen_type(data) {
+    if let Some(seen) = sniff_image_type(data) {
         return Some(seen);
     }
     match media {
@@ -168,12 +168,12 @@ fn image_type<'a>(media: &'a str, data: &str) -> Option<&'a str> {
     }
 }
 
-fn bytes(media: &str, data: &str) -> Json {
-    json(&object([("type", "base64".into()), ("media_type", media.into()), ("data", data.into())]))
+fn base64_source(media: &str, data: &str) -> Json {
+    to_json(&fields_from([("type", "base64".into()), ("media_type", media.into()), ("data", data.into())]))
 }
 
 fn document(block: &DataBlock, source: Json) -> Fields {
-    let mut fields = object([("type", "document".into()), ("source", source)]);
+    let mut fields = fields_from([("type", "document".into()), ("source", source)]);
     if let Some(name) = block.name.as_deref().filter(|name| !name.is_empty()) {
         fields.insert("title", name);
     }
@@ -212,24 +212,24 @@ pub(super) fn read_data(fields: &Fields) -> Option<DataBlock> {
 
 /// The text and data of a result, as far as Anthropic takes it. `left_out` says what stands in place
 /// of what it does not take.
-pub(super) fn parts(parts: &[Part], left_out: impl Fn(&DataBlock) -> Option<Fields>) -> Vec<Json> {
+pub(super) fn write_parts(parts: &[Part], left_out: impl Fn(&DataBlock) -> Option<Fields>) -> Vec<Json> {
     let blocks = parts.iter().filter_map(|part| match part {
         Part::Text(block) if block.text.is_empty() => None,
-        Part::Text(block) => Some(text(block)),
-        Part::Data(block) => data(block).or_else(|| left_out(block)),
-        Part::Other(item) => provider::item(NAME, item),
+        Part::Text(block) => Some(write_text(block)),
+        Part::Data(block) => write_data(block).or_else(|| left_out(block)),
+        Part::Other(item) => provider::block_to_item(NAME, item),
         _ => None,
     });
-    blocks.map(|fields| json(&fields)).collect()
+    blocks.map(|fields| to_json(&fields)).collect()
 }
 
-pub(super) fn list(items: &[Json]) -> Json {
+pub(super) fn to_json_list(items: &[Json]) -> Json {
     Json::from_value(items).unwrap_or_else(|_| Json::from(Vec::<String>::new()))
 }
 
-pub(super) fn result(id: &str, content: Json, is_error: bool) -> Fields {
+pub(super) fn write_result(id: &str, content: Json, is_error: bool) -> Fields {
     let mut fields =
-        object([("type", "tool_result".into()), ("tool_use_id", id.into()), ("content", content)]);
+        fields_from([("type", "tool_result".into()), ("tool_use_id", id.into()), ("content", content)]);
     if is_error {
         fields.insert("is_error", true);
     }
@@ -237,8 +237,8 @@ pub(super) fn result(id: &str, content: Json, is_error: bool) -> Fields {
 }
 
 /// Reads a content block. What we have no block for is kept verbatim.
-pub(super) fn read(fields: Fields) -> ContentBlock {
-    read_known(&fields).unwrap_or_else(|| provider::item_block(NAME, fields))
+pub(super) fn read_block(fields: Fields) -> ContentBlock {
+    read_known(&fields).unwrap_or_else(|| provider::item_to_block(NAME, fields))
 }
 
 fn read_known(fields: &Fields) -> Option<ContentBlock> {
@@ -254,7 +254,7 @@ fn read_known(fields: &Fields) -> Option<ContentBlock> {
         .into(),
         "redacted_thinking" => {
             let data: String = rest.need("data").ok()?;
-            rest.insert(REDACTED, data);
+            rest.insert(REDACTED_FIELD, data);
             ThinkingBlock { rest, ..ThinkingBlock::default() }.into()
         }
         "tool_use" => ToolCall {
@@ -271,7 +271,7 @@ fn read_known(fields: &Fields) -> Option<ContentBlock> {
                 id: rest.need("tool_use_id").ok()?,
                 output: rest
                     .remove("content")
-                    .map_or_else(|| Some(Payload::default()), |content| payload(&content))?,
+                    .map_or_else(|| Some(Payload::default()), |content| read_payload(&content))?,
                 state: if is_error { ToolResultState::Error } else { ToolResultState::Success },
                 rest,
                 ..ToolResult::default()
@@ -283,12 +283,12 @@ fn read_known(fields: &Fields) -> Option<ContentBlock> {
 }
 
 /// What a result holds: a string, or blocks.
-fn payload(content: &Json) -> Option<Payload> {
+fn read_payload(content: &Json) -> Option<Payload> {
     if let Ok(text) = content.parse_as::<String>() {
         return Some(Payload::Text(text));
     }
     let blocks: Vec<Fields> = if content.is_null() { Vec::new() } else { content.parse_as().ok()? };
-    let parts = blocks.into_iter().map(|fields| match read(fields) {
+    let parts = blocks.into_iter().map(|fields| match read_block(fields) {
         ContentBlock::Text(block) => Some(Part::Text(block)),
         ContentBlock::Data(block) => Some(Part::Data(block)),
         ContentBlock::Other(item) => Some(Part::Other(item)),

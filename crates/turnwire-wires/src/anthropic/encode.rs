@@ -7,133 +7,133 @@
 mod queue;
 
 use super::NAME;
-use super::frame::FRAMES;
+use super::frame::KNOWN_FRAMES;
 use crate::stream::{self, Encode, Frames};
-use queue::{Queue, Slot};
+use queue::{BlockQueue, QueuedContent};
 use serde::Serialize;
 use turnwire_core::event::{Custom, TokenCounts};
 use turnwire_core::{
     ContentBlock, ErrorType, Event, EventKind, Fields, FinishedReason, Json, ReplyError,
 };
 
-pub(super) struct Encoding {
+pub(super) struct AnthropicEncoder {
     model: Option<String>,
     /// What the message is called; otherwise it has the reply's id.
     id: Option<String>,
-    turn: Option<Turn>,
+    message: Option<OpenMessage>,
     /// The reply that has ended: nothing comes after that.
-    ended: String,
+    ended_reply: String,
 }
 
 /// The message that is being written.
-struct Turn {
+struct OpenMessage {
     reply_id: String,
     /// What the message is called.
-    called: String,
+    message_id: String,
     begun: bool,
-    queue: Queue,
+    queue: BlockQueue,
     usage: TokenCounts,
     /// How the last model call ended.
     reason: FinishedReason,
 }
 
-impl Encoding {
+impl AnthropicEncoder {
     pub(super) fn new(encoding: &stream::EncoderOptions) -> Self {
         Self {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
-            turn: None,
-            ended: String::new(),
+            message: None,
+            ended_reply: String::new(),
         }
     }
 }
 
-impl Encode for Encoding {
+impl Encode for AnthropicEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         // What a sub-agent does is a tool of the agent's to the client.
         if event.is_from_sub_agent() {
             return;
         }
         if let EventKind::Custom(custom) = &event.kind {
-            return own_frame(custom, out);
+            return write_custom_frame(custom, out);
         }
         if !event.kind.is_part_of_reply() {
             return;
         }
         let called = self.id.as_deref();
-        let Some(turn) = turn_of(&mut self.turn, &self.ended, called, event, out) else { return };
+        let Some(turn) = message_for_event(&mut self.message, &self.ended_reply, called, event, out) else { return };
         if !turn.begun {
             turn.begin(&event.kind, self.model.as_deref(), out);
         }
         if let EventKind::ReplyEnd(end) = &event.kind {
             turn.finish(&end.finished_reason, end.error.as_ref(), out);
-            self.ended = event.reply_id.to_string();
-            self.turn = None;
+            self.ended_reply = event.reply_id.to_string();
+            self.message = None;
         } else {
-            turn.event(event, out);
+            turn.push_event(event, out);
         }
     }
 
     fn end(&mut self, out: &mut Frames) {
-        leave(&mut self.turn, out);
+        end_unfinished(&mut self.message, out);
     }
 }
 
 /// The turn that an event belongs to, if it is part of one. A reply may begin while the last one has
 /// no end; otherwise an event of another reply is none of ours.
-fn turn_of<'t>(
-    turn: &'t mut Option<Turn>,
+fn message_for_event<'t>(
+    turn: &'t mut Option<OpenMessage>,
     ended: &str,
     called: Option<&str>,
     event: &Event<'_>,
     out: &mut Frames,
-) -> Option<&'t mut Turn> {
+) -> Option<&'t mut OpenMessage> {
     let id = &*event.reply_id;
     let begins = matches!(event.kind, EventKind::ReplyStart(_));
     if turn.as_ref().is_none_or(|turn| begins && turn.reply_id != id) {
         if id.is_empty() || ended == id {
             return None;
         }
-        leave(turn, out);
-        *turn = Some(Turn::new(id, called));
+        end_unfinished(turn, out);
+        *turn = Some(OpenMessage::new(id, called));
     }
     turn.as_mut().filter(|turn| turn.reply_id == id)
 }
 
 /// There is no more of a turn that has no end.
-fn leave(turn: &mut Option<Turn>, out: &mut Frames) {
+fn end_unfinished(turn: &mut Option<OpenMessage>, out: &mut Frames) {
     let Some(mut turn) = turn.take() else { return };
-    turn.begin_now("", out);
+    turn.write_message_start("", out);
     turn.queue.flush(out);
     if turn.queue.has_calls() {
         // It waits for the client.
-        turn.stop("tool_use", out);
+        turn.write_stop("tool_use", out);
     } else {
         // It was cut off, and that is what its missing end says.
-        turn.tell(None, out);
+        turn.write_message_delta(None, out);
     }
 }
 
 /// A frame that came on this wire and that we do not know, as it came.
-fn own_frame(custom: &Custom, out: &mut Frames) {
+fn write_custom_frame(custom: &Custom, out: &mut Frames) {
     if custom.name != NAME {
         return;
     }
     let word = custom.value.0.parse_as::<Fields>().and_then(|fields| fields.get::<String>("type"));
     if let Ok(Some(word)) = word
-        && !FRAMES.contains(&word.as_str())
+        && !KNOWN_FRAMES.contains(&word.as_str())
     {
         out.push_text("", custom.value.0.text());
     }
 }
 
-impl Turn {
+impl OpenMessage {
     fn new(reply_id: &str, called: Option<&str>) -> Self {
         Self {
             reply_id: reply_id.to_owned(),
-            called: called.unwrap_or(reply_id).to_owned(),
+            message_id: called.unwrap_or(reply_id).to_owned(),
             begun: false,
-            queue: Queue::default(),
+            queue: BlockQueue::default(),
             usage: TokenCounts::default(),
             reason: FinishedReason::default(),
         }
@@ -142,14 +142,14 @@ impl Turn {
     /// Writes the start, once the model is known or something has to be written.
     fn begin(&mut self, kind: &EventKind<'_>, model: Option<&str>, out: &mut Frames) {
         match (model, kind) {
-            (Some(model), _) => self.begin_now(model, out),
-            (None, EventKind::ModelCallStart(start)) => self.begin_now(&start.model_name, out),
+            (Some(model), _) => self.write_message_start(model, out),
+            (None, EventKind::ModelCallStart(start)) => self.write_message_start(&start.model_name, out),
             (None, EventKind::ReplyStart(_)) => {}
-            (None, _) => self.begin_now("", out),
+            (None, _) => self.write_message_start("", out),
         }
     }
 
-    fn begin_now(&mut self, model: &str, out: &mut Frames) {
+    fn write_message_start(&mut self, model: &str, out: &mut Frames) {
         if self.begun {
             return;
         }
@@ -157,8 +157,8 @@ impl Turn {
         out.push(
             "message_start",
             &Frame::MessageStart {
-                message: Start {
-                    id: &self.called,
+                message: StartMessage {
+                    id: &self.message_id,
                     r#type: "message",
                     role: "assistant",
                     model,
@@ -171,45 +171,45 @@ impl Turn {
         );
     }
 
-    fn event(&mut self, event: &Event<'_>, out: &mut Frames) {
+    fn push_event(&mut self, event: &Event<'_>, out: &mut Frames) {
         let queue = &mut self.queue;
         match &event.kind {
-            EventKind::TextBlockDelta(delta) => queue.text(&delta.block_id, &delta.delta, out),
-            EventKind::ThinkingBlockDelta(delta) => queue.text(&delta.block_id, &delta.delta, out),
-            EventKind::ToolCallDelta(delta) => queue.text(&delta.tool_call_id, &delta.delta, out),
-            EventKind::TextBlockStart(start) => queue.start(&start.block_id, Slot::Text, out),
+            EventKind::TextBlockDelta(delta) => queue.push_text(&delta.block_id, &delta.delta, out),
+            EventKind::ThinkingBlockDelta(delta) => queue.push_text(&delta.block_id, &delta.delta, out),
+            EventKind::ToolCallDelta(delta) => queue.push_text(&delta.tool_call_id, &delta.delta, out),
+            EventKind::TextBlockStart(start) => queue.start_block(&start.block_id, QueuedContent::Text, out),
             EventKind::ThinkingBlockStart(start) => {
-                queue.start(&start.block_id, Slot::Thinking, out);
+                queue.start_block(&start.block_id, QueuedContent::Thinking, out);
             }
             EventKind::ToolCallStart(start) => {
                 let name = start.tool_call_name.to_string();
-                queue.start(&start.tool_call_id, Slot::call(name), out);
+                queue.start_block(&start.tool_call_id, QueuedContent::tool_call(name), out);
             }
             EventKind::DataBlockStart(start) => {
-                queue.start(&start.block_id, Slot::data(event), out);
+                queue.start_block(&start.block_id, QueuedContent::from_data_event(event), out);
             }
-            EventKind::DataBlockDelta(delta) => queue.data(&delta.block_id, event),
+            EventKind::DataBlockDelta(delta) => queue.fold_data(&delta.block_id, event),
             EventKind::TextBlockEnd(end) => {
-                queue.end(&end.block_id, end.text.as_deref(), &end.extra, out);
+                queue.end_block(&end.block_id, end.text.as_deref(), &end.extra, out);
             }
-            EventKind::ThinkingBlockEnd(end) => queue.end(&end.block_id, None, &end.extra, out),
-            EventKind::ToolCallEnd(end) => queue.end(&end.tool_call_id, None, &end.extra, out),
+            EventKind::ThinkingBlockEnd(end) => queue.end_block(&end.block_id, None, &end.extra, out),
+            EventKind::ToolCallEnd(end) => queue.end_block(&end.tool_call_id, None, &end.extra, out),
             EventKind::DataBlockEnd(end) => {
-                queue.data(&end.block_id, event);
-                queue.end(&end.block_id, None, &Fields::default(), out);
+                queue.fold_data(&end.block_id, event);
+                queue.end_block(&end.block_id, None, &Fields::default(), out);
             }
-            EventKind::ToolResultStart(start) => queue.served(&start.tool_call_id, out),
+            EventKind::ToolResultStart(start) => queue.mark_served(&start.tool_call_id, out),
             EventKind::ExternalExecutionResult(results) => {
                 for result in &results.execution_results {
-                    queue.served(&result.id, out);
+                    queue.mark_served(&result.id, out);
                 }
             }
             EventKind::RequireUserConfirm(asked) => {
-                asked.tool_calls.iter().for_each(|call| queue.asks(&call.id));
+                asked.tool_calls.iter().for_each(|call| queue.mark_asking(&call.id));
             }
             EventKind::UserConfirmResult(answers) => {
                 for answer in answers.confirm_results.iter().filter(|answer| answer.confirmed) {
-                    queue.edited(&answer.tool_call.id, &answer.tool_call.input);
+                    queue.apply_edit(&answer.tool_call.id, &answer.tool_call.input);
                 }
             }
             EventKind::Block(block) => self.whole_block(event, &block.block, out),
@@ -217,9 +217,9 @@ impl Turn {
             EventKind::ModelCallStart(_) => queue.flush(out),
             EventKind::ModelCallEnd(end) => {
                 // Nobody may execute a call that was taken back.
-                end.discard.iter().for_each(|id| queue.served(id, out));
-                queue.close(out);
-                add(&mut self.usage, end.usage);
+                end.discard.iter().for_each(|id| queue.mark_served(id, out));
+                queue.close_blocks(out);
+                add_token_counts(&mut self.usage, end.usage);
                 self.reason = end.finished_reason.clone();
             }
             _ => {}
@@ -230,22 +230,22 @@ impl Turn {
         let queue = &mut self.queue;
         match block {
             ContentBlock::Text(block) => {
-                queue.whole(&block.id, Slot::Text, &block.text, &block.rest, out);
+                queue.push_whole(&block.id, QueuedContent::Text, &block.text, &block.rest, out);
             }
             ContentBlock::Thinking(block) => {
-                queue.whole(&block.id, Slot::Thinking, &block.thinking, &block.rest, out);
+                queue.push_whole(&block.id, QueuedContent::Thinking, &block.thinking, &block.rest, out);
             }
             ContentBlock::Data(block) => {
-                queue.whole(&block.id, Slot::data(event), "", &Fields::default(), out);
+                queue.push_whole(&block.id, QueuedContent::from_data_event(event), "", &Fields::default(), out);
             }
             ContentBlock::ToolCall(call) => {
-                let slot = Slot::call(call.name.clone());
-                queue.whole(&call.id, slot, &call.input, &call.rest, out);
+                let slot = QueuedContent::tool_call(call.name.clone());
+                queue.push_whole(&call.id, slot, &call.input, &call.rest, out);
             }
-            ContentBlock::ToolResult(result) => queue.served(&result.id, out),
+            ContentBlock::ToolResult(result) => queue.mark_served(&result.id, out),
             ContentBlock::Other(item) => {
-                if let Some(item) = crate::provider::item(NAME, item) {
-                    queue.whole(block.id(), Slot::Item(item), "", &Fields::default(), out);
+                if let Some(item) = crate::provider::block_to_item(NAME, item) {
+                    queue.push_whole(block.id(), QueuedContent::Item(item), "", &Fields::default(), out);
                 }
             }
             _ => {}
@@ -255,8 +255,8 @@ impl Turn {
     fn finish(&mut self, reason: &FinishedReason, error: Option<&ReplyError>, out: &mut Frames) {
         self.queue.flush(out);
         if error.is_some() || *reason == FinishedReason::Error {
-            self.tell(None, out);
-            return out.push("error", &Frame::Error { error: Problem::of(error) });
+            self.write_message_delta(None, out);
+            return out.push("error", &Frame::Error { error: ErrorBody::from_reply_error(error) });
         }
         // The agent is done; why its model stopped says more.
         let reason = if *reason == FinishedReason::Completed { &self.reason } else { reason };
@@ -268,22 +268,22 @@ impl Turn {
             FinishedReason::ExceedMaxIters => "pause_turn",
             _ => "end_turn",
         };
-        self.stop(word, out);
+        self.write_stop(word, out);
     }
 
-    fn stop(&self, stop_reason: &'static str, out: &mut Frames) {
-        self.tell(Some(stop_reason), out);
+    fn write_stop(&self, stop_reason: &'static str, out: &mut Frames) {
+        self.write_message_delta(Some(stop_reason), out);
         out.push("message_stop", &Frame::MessageStop {});
     }
 
     /// Tells why the message ends, and the tokens that it took.
-    fn tell(&self, stop_reason: Option<&'static str>, out: &mut Frames) {
-        let delta = Stop { stop_reason, stop_sequence: None };
+    fn write_message_delta(&self, stop_reason: Option<&'static str>, out: &mut Frames) {
+        let delta = StopDelta { stop_reason, stop_sequence: None };
         out.push("message_delta", &Frame::MessageDelta { delta, usage: self.usage.into() });
     }
 }
 
-fn add(sum: &mut TokenCounts, more: TokenCounts) {
+fn add_token_counts(sum: &mut TokenCounts, more: TokenCounts) {
     let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
     add(&mut sum.input_tokens, more.input_tokens);
     add(&mut sum.output_tokens, more.output_tokens);
@@ -294,12 +294,12 @@ fn add(sum: &mut TokenCounts, more: TokenCounts) {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Frame<'a> {
-    MessageStart { message: Start<'a> },
+    MessageStart { message: StartMessage<'a> },
     ContentBlockStart { index: u64, content_block: Json },
     ContentBlockStop { index: u64 },
-    MessageDelta { delta: Stop, usage: Usage },
+    MessageDelta { delta: StopDelta, usage: Usage },
     MessageStop {},
-    Error { error: Problem<'a> },
+    Error { error: ErrorBody<'a> },
 }
 
 /// A block goes on.
@@ -326,7 +326,7 @@ enum Delta<'a> {
 }
 
 #[derive(Serialize)]
-struct Start<'a> {
+struct StartMessage<'a> {
     id: &'a str,
     r#type: &'static str,
     role: &'static str,
@@ -338,7 +338,7 @@ struct Start<'a> {
 }
 
 #[derive(Serialize)]
-struct Stop {
+struct StopDelta {
     stop_reason: Option<&'static str>,
     stop_sequence: Option<()>,
 }
@@ -367,13 +367,13 @@ impl From<TokenCounts> for Usage {
 }
 
 #[derive(Serialize)]
-struct Problem<'a> {
+struct ErrorBody<'a> {
     r#type: &'static str,
     message: &'a str,
 }
 
-impl<'a> Problem<'a> {
-    fn of(error: Option<&'a ReplyError>) -> Self {
+impl<'a> ErrorBody<'a> {
+    fn from_reply_error(error: Option<&'a ReplyError>) -> Self {
         let Some(error) = error else {
             return Self { r#type: "api_error", message: "The reply failed." };
         };

@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// The types of frames that we know.
-pub(super) const FRAMES: [&str; 9] = [
+pub(super) const KNOWN_FRAMES: [&str; 9] = [
     "message_start",
     "content_block_start",
     "content_block_delta",
@@ -45,7 +45,7 @@ pub(super) struct Delta<'a> {
 
 /// The fields of the other frames.
 #[derive(Default, serde::Deserialize)]
-pub(super) struct Rest<'a> {
+pub(super) struct OtherFields<'a> {
     #[serde(borrow, default)]
     pub content_block: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -116,7 +116,7 @@ pub(super) struct Usage {
 
 /// What went wrong.
 #[derive(Default, serde::Deserialize)]
-pub(super) struct Problem<'a> {
+pub(super) struct ErrorFields<'a> {
     #[serde(borrow, default)]
     pub r#type: Word<'a>,
     #[serde(borrow, default)]

@@ -2,8 +2,8 @@
 //! model said, and between it user messages with the results.
 
 use super::NAME;
-use super::content::{self, json, object};
-use super::decode::{count, reason};
+use super::content::{self, to_json, fields_from};
+use super::decode::{update_token_counts, parse_stop_reason};
 use crate::provider;
 use turnwire_core::event::TokenCounts;
 use turnwire_core::{
@@ -16,35 +16,35 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     for msg in messages {
         let mut run: (&'static str, Vec<Json>) = ("", Vec::new());
         for block in msg.content() {
-            let Some((role, fields)) = block_of(msg.role(), block) else { continue };
+            let Some((role, fields)) = encode_block(msg.role(), block) else { continue };
             if run.0 != role {
-                written.extend(message(&run));
+                written.extend(encode_message(&run));
                 run = (role, Vec::new());
             }
-            run.1.push(json(&fields));
+            run.1.push(to_json(&fields));
         }
-        written.extend(message(&run));
+        written.extend(encode_message(&run));
     }
     written
 }
 
-fn message((role, blocks): &(&'static str, Vec<Json>)) -> Option<Json> {
+fn encode_message((role, blocks): &(&'static str, Vec<Json>)) -> Option<Json> {
     if blocks.is_empty() {
         return None;
     }
-    Some(json(&object([("role", (*role).into()), ("content", content::list(blocks))])))
+    Some(to_json(&fields_from([("role", (*role).into()), ("content", content::to_json_list(blocks))])))
 }
 
 /// A block, and the role in which Anthropic has it.
-fn block_of(role: Role, block: &ContentBlock) -> Option<(&'static str, Fields)> {
+fn encode_block(role: Role, block: &ContentBlock) -> Option<(&'static str, Fields)> {
     let fields = match block {
         ContentBlock::Text(block) if block.text.is_empty() => return None,
-        ContentBlock::Text(block) => content::text(block),
-        ContentBlock::Thinking(block) => content::thinking(block)?,
-        ContentBlock::Data(block) => content::data(block)?,
-        ContentBlock::ToolCall(call) => content::call(call, &call.id),
-        ContentBlock::ToolResult(block) => return Some(("user", result(block))),
-        ContentBlock::Other(item) => provider::item(NAME, item)?,
+        ContentBlock::Text(block) => content::write_text(block),
+        ContentBlock::Thinking(block) => content::write_thinking(block)?,
+        ContentBlock::Data(block) => content::write_data(block)?,
+        ContentBlock::ToolCall(call) => content::write_call(call, &call.id),
+        ContentBlock::ToolResult(block) => return Some(("user", encode_result(block))),
+        ContentBlock::Other(item) => provider::block_to_item(NAME, item)?,
         // A hint is the agent's own; in a request it is a user's turn.
         _ => return None,
     };
@@ -56,67 +56,67 @@ fn block_of(role: Role, block: &ContentBlock) -> Option<(&'static str, Fields)> 
     Some((role, fields))
 }
 
-fn result(block: &ToolResult) -> Fields {
+fn encode_result(block: &ToolResult) -> Fields {
     let content = match &block.output {
         Payload::Text(text) => text.as_str().into(),
-        Payload::Parts(parts) => content::list(&content::parts(parts, |_| None)),
+        Payload::Parts(parts) => content::to_json_list(&content::write_parts(parts, |_| None)),
     };
     let is_fine = matches!(block.state, ToolResultState::Success | ToolResultState::Running);
-    content::result(&block.id, content, !is_fine)
+    content::write_result(&block.id, content, !is_fine)
 }
 
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     let json = Json::parse(text)?;
     let list: Vec<Fields> =
         if json.text().starts_with('[') { json.parse_as()? } else { vec![json.parse_as()?] };
-    let mut reader = Reader::default();
+    let mut reader = MessageReader::default();
     for (at, fields) in list.into_iter().enumerate() {
-        reader.message(fields).map_err(|error| error.at(format!("[{at}]")))?;
+        reader.read_message(fields).map_err(|error| error.at(format!("[{at}]")))?;
     }
-    reader.close()?;
+    reader.end_reply()?;
     Ok(reader.messages)
 }
 
 /// Reads messages. Consecutive ones of the model, and the results between, are one reply of ours.
 #[derive(Default)]
-struct Reader {
+struct MessageReader {
     messages: Vec<Msg>,
     /// The reply that may go on: what is known of it, and its blocks.
     reply: Option<(MsgBuilder, Vec<ContentBlock>)>,
 }
 
-impl Reader {
-    fn message(&mut self, mut fields: Fields) -> Result<()> {
-        let role = role(&mut fields)?;
+impl MessageReader {
+    fn read_message(&mut self, mut fields: Fields) -> Result<()> {
+        let role = take_role(&mut fields)?;
         let blocks = match fields.remove("content") {
             None => Vec::new(),
             Some(json) if json.is_null() => Vec::new(),
             Some(json) if json.text().starts_with('"') => vec![json.parse_as::<String>()?.into()],
-            Some(json) => json.parse_as::<Vec<Fields>>()?.into_iter().map(content::read).collect(),
+            Some(json) => json.parse_as::<Vec<Fields>>()?.into_iter().map(content::read_block).collect(),
         };
         if role == Role::Assistant {
-            self.reply(&mut fields).extend(blocks);
+            self.reply_content(&mut fields).extend(blocks);
             return Ok(());
         }
         let (results, blocks): (Vec<_>, Vec<_>) =
             blocks.into_iter().partition(|block| matches!(block, ContentBlock::ToolResult(_)));
         if !results.is_empty() {
-            self.reply(&mut Fields::default()).extend(results);
+            self.reply_content(&mut Fields::default()).extend(results);
         }
         if !blocks.is_empty() {
-            self.close()?;
+            self.end_reply()?;
             self.messages.push(Msg::builder(role).content(blocks).build()?);
         }
         Ok(())
     }
 
     /// The blocks of the reply that may go on. Only its first message says what it is.
-    fn reply(&mut self, fields: &mut Fields) -> &mut Vec<ContentBlock> {
-        let (_, content) = self.reply.get_or_insert_with(|| (answered(fields), Vec::new()));
+    fn reply_content(&mut self, fields: &mut Fields) -> &mut Vec<ContentBlock> {
+        let (_, content) = self.reply.get_or_insert_with(|| (reply_builder(fields), Vec::new()));
         content
     }
 
-    fn close(&mut self) -> Result<()> {
+    fn end_reply(&mut self) -> Result<()> {
         if let Some((msg, content)) = self.reply.take() {
             self.messages.push(msg.content(content).build()?);
         }
@@ -124,7 +124,7 @@ impl Reader {
     }
 }
 
-fn role(fields: &mut Fields) -> Result<Role> {
+fn take_role(fields: &mut Fields) -> Result<Role> {
     let word: Option<String> = fields.take("role")?;
     match word.as_deref() {
         Some("user") => Ok(Role::User),
@@ -139,17 +139,17 @@ fn role(fields: &mut Fields) -> Result<Role> {
 }
 
 /// What a turn of the model says of itself where it is an answer: its id, its end, its tokens.
-fn answered(fields: &mut Fields) -> MsgBuilder {
+fn reply_builder(fields: &mut Fields) -> MsgBuilder {
     let mut msg = Msg::builder(Role::Assistant);
     if let Ok(Some(id)) = fields.take::<String>("id") {
         msg = msg.id(id);
     }
     if let Ok(Some(word)) = fields.take::<String>("stop_reason") {
-        msg = msg.finished_reason(reason(&word));
+        msg = msg.finished_reason(parse_stop_reason(&word));
     }
     if let Some(counted) = fields.remove("usage").filter(|counted| !counted.is_null()) {
         let mut counts = TokenCounts::default();
-        count(counted.text(), &mut counts);
+        update_token_counts(counted.text(), &mut counts);
         msg = msg.usage(Usage {
             input_tokens: counts.input_tokens,
             output_tokens: counts.output_tokens,

@@ -1,79 +1,79 @@
 //! What a model is asked, as the body of a request.
 
-use super::content::{self, json, object, plain_text};
+use super::content::{self, to_json, fields_from, plain_text};
 use super::{NAME, schema};
 use crate::provider;
 use crate::request::{
-    Answer, CLOSING, CallIds, Given, NOTHING, OPENING, Request, Said, Tool, ToolChoice, Turn,
-    call_name, is_plain, left_out, parameters, ready, takes_temperature, turns, with_extra,
+    CallOutcome, LAST_USER_TEXT, CallIds, UserPart, ONLY_USER_TEXT, FIRST_USER_TEXT, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
+    sanitize_call_name, is_name_char, describe_omitted_data, input_schema, normalize_data, accepts_temperature, build_prompt, merge_extra,
 };
 use std::collections::HashSet;
 use turnwire_core::{DataBlock, Fields, Json, Part};
 
 /// Anthropic wants a limit.
-const MAX_TOKENS: u32 = 4096;
+const DEFAULT_MAX_TOKENS: u32 = 4096;
 
 /// The most characters that Anthropic takes as a name.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_LENGTH: usize = 128;
 
-pub(super) fn body(request: &Request<'_>) -> Json {
+pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut system: Vec<String> = Vec::new();
     let mut messages = Messages::default();
-    let mut calls = Calls { ids: CallIds::new(usize::MAX, is_plain), tools: request.tools };
-    for turn in turns(request.messages, request.agents) {
+    let mut calls = ReplyWriter { ids: CallIds::new(usize::MAX, is_name_char), tools: request.tools };
+    for turn in build_prompt(request.messages, request.speaker_format) {
         match turn {
-            Turn::System(text) if text.trim().is_empty() => {}
-            Turn::System(text) => system.push(text),
-            Turn::User(parts) => messages.add("user", parts.iter().filter_map(given)),
-            Turn::Assistant(parts) => {
-                let blocks = parts.iter().filter_map(|part| calls.said(part));
-                messages.add("assistant", blocks);
+            PromptMessage::System(text) if text.trim().is_empty() => {}
+            PromptMessage::System(text) => system.push(text),
+            PromptMessage::User(parts) => messages.push("user", parts.iter().filter_map(user_block)),
+            PromptMessage::Assistant(parts) => {
+                let blocks = parts.iter().filter_map(|part| calls.assistant_block(part));
+                messages.push("assistant", blocks);
             }
-            Turn::Results(answers) => messages.add("user", calls.answers(&answers)),
+            PromptMessage::ToolResults(answers) => messages.push("user", calls.result_blocks(&answers)),
         }
     }
-    let mut body = object([
+    let mut body = fields_from([
         ("model", request.model.into()),
-        ("max_tokens", request.max_tokens.unwrap_or(MAX_TOKENS).into()),
+        ("max_tokens", request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS).into()),
     ]);
     if !system.is_empty() {
         body.insert("system", system.join("\n\n"));
     }
-    body.insert("messages", messages.list());
+    body.insert("messages", messages.into_json());
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
-            let mut fields = object([("name", tool.name.as_str().into())]);
+            let mut fields = fields_from([("name", tool.name.as_str().into())]);
             if !tool.description.is_empty() {
                 fields.insert("description", tool.description.as_str());
             }
-            fields.insert("input_schema", parameters(tool));
-            json(&fields)
+            fields.insert("input_schema", input_schema(tool));
+            to_json(&fields)
         });
-        body.insert("tools", content::list(&tools.collect::<Vec<_>>()));
-        body.insert("tool_choice", json(&tool_choice(&request.tool_choice)));
+        body.insert("tools", content::to_json_list(&tools.collect::<Vec<_>>()));
+        body.insert("tool_choice", to_json(&tool_choice(&request.tool_choice)));
     }
     if let Some(output) = request.output {
         let format =
-            object([("type", "json_schema".into()), ("schema", schema::closed(&output.schema))]);
-        body.insert("output_config", json(&object([("format", json(&format))])));
+            fields_from([("type", "json_schema".into()), ("schema", schema::close_schema(&output.schema))]);
+        body.insert("output_config", to_json(&fields_from([("format", to_json(&format))])));
     }
     if let Some(temperature) = request.temperature
-        && takes_temperature(request.model, temperature)
+        && accepts_temperature(request.model, temperature)
     {
         body.insert("temperature", temperature);
     }
     if request.stream {
         body.insert("stream", true);
     }
-    json(&with_extra(body, &request.extra))
+    to_json(&merge_extra(body, &request.extra))
 }
 
 fn tool_choice(choice: &ToolChoice) -> Fields {
     match choice {
-        ToolChoice::Auto => object([("type", "auto".into())]),
-        ToolChoice::None => object([("type", "none".into())]),
-        ToolChoice::Required => object([("type", "any".into())]),
-        ToolChoice::Tool(name) => object([("type", "tool".into()), ("name", name.as_str().into())]),
+        ToolChoice::Auto => fields_from([("type", "auto".into())]),
+        ToolChoice::None => fields_from([("type", "none".into())]),
+        ToolChoice::Required => fields_from([("type", "any".into())]),
+        ToolChoice::Tool(name) => fields_from([("type", "tool".into()), ("name", name.as_str().into())]),
     }
 }
 
@@ -83,7 +83,7 @@ fn tool_choice(choice: &ToolChoice) -> Fields {
 struct Messages(Vec<(&'static str, Vec<Fields>)>);
 
 impl Messages {
-    fn add(&mut self, role: &'static str, blocks: impl IntoIterator<Item = Fields>) {
+    fn push(&mut self, role: &'static str, blocks: impl IntoIterator<Item = Fields>) {
         let mut blocks = blocks.into_iter().filter(|block| !is_blank(block)).peekable();
         if blocks.peek().is_none() {
             return;
@@ -94,27 +94,27 @@ impl Messages {
         }
     }
 
-    fn list(self) -> Json {
+    fn into_json(self) -> Json {
         let mut turns = Self::default();
         for (role, blocks) in self.without_orphans().0 {
-            turns.add(role, whole(role, blocks));
+            turns.push(role, without_trailing_thinking(role, blocks));
         }
         if turns.0.first().is_some_and(|(role, _)| *role == "assistant") {
-            turns.0.insert(0, ("user", vec![plain_text(OPENING)]));
+            turns.0.insert(0, ("user", vec![plain_text(FIRST_USER_TEXT)]));
         }
         match turns.0.last() {
-            None => turns.add("user", [plain_text(NOTHING)]),
+            None => turns.push("user", [plain_text(ONLY_USER_TEXT)]),
             // An item of its own that comes last is one that it paused at, and goes on from.
-            Some(("assistant", blocks)) if blocks.last().is_some_and(|block| is(block, "text")) => {
-                turns.add("user", [plain_text(CLOSING)]);
+            Some(("assistant", blocks)) if blocks.last().is_some_and(|block| has_type(block, "text")) => {
+                turns.push("user", [plain_text(LAST_USER_TEXT)]);
             }
             Some(_) => {}
         }
         let messages = turns.0.iter().map(|(role, blocks)| {
-            let blocks: Vec<Json> = blocks.iter().map(json).collect();
-            json(&object([("role", (*role).into()), ("content", content::list(&blocks))]))
+            let blocks: Vec<Json> = blocks.iter().map(to_json).collect();
+            to_json(&fields_from([("role", (*role).into()), ("content", content::to_json_list(&blocks))]))
         });
-        content::list(&messages.collect::<Vec<_>>())
+        content::to_json_list(&messages.collect::<Vec<_>>())
     }
 
     /// Without the calls of Anthropic's own tools that have no result, and the results that have no
@@ -122,14 +122,14 @@ impl Messages {
     /// result is still to come.
     fn without_orphans(mut self) -> Self {
         let blocks = || self.0.iter().flat_map(|(_, blocks)| blocks);
-        let called: HashSet<String> = blocks().filter_map(server_call).collect();
-        let answered: HashSet<String> = blocks().filter_map(server_result).collect();
+        let called: HashSet<String> = blocks().filter_map(server_call_id).collect();
+        let answered: HashSet<String> = blocks().filter_map(server_result_id).collect();
         let is_spoken = |(role, blocks): &(&str, Vec<Fields>)| {
-            *role == "user" && !blocks.iter().all(|block| is(block, "tool_result"))
+            *role == "user" && !blocks.iter().all(|block| has_type(block, "tool_result"))
         };
         let over = self.0.iter().rposition(is_spoken).unwrap_or(0);
         for (at, (_, blocks)) in self.0.iter_mut().enumerate() {
-            blocks.retain(|block| match (server_call(block), server_result(block)) {
+            blocks.retain(|block| match (server_call_id(block), server_result_id(block)) {
                 (Some(id), _) => at > over || answered.contains(&id),
                 (None, Some(id)) => called.contains(&id),
                 (None, None) => true,
@@ -140,96 +140,96 @@ impl Messages {
 }
 
 /// The id of a call of a tool that Anthropic runs itself.
-fn server_call(block: &Fields) -> Option<String> {
-    if is(block, "server_tool_use") || is(block, "mcp_tool_use") { word(block, "id") } else { None }
+fn server_call_id(block: &Fields) -> Option<String> {
+    if has_type(block, "server_tool_use") || has_type(block, "mcp_tool_use") { get_string(block, "id") } else { None }
 }
 
 /// The id of the call that a result of such a tool is for.
-fn server_result(block: &Fields) -> Option<String> {
-    let kind = word(block, "type")?;
-    if kind.ends_with("_tool_result") { word(block, "tool_use_id") } else { None }
+fn server_result_id(block: &Fields) -> Option<String> {
+    let kind = get_string(block, "type")?;
+    if kind.ends_with("_tool_result") { get_string(block, "tool_use_id") } else { None }
 }
 
-fn word(block: &Fields, key: &str) -> Option<String> {
+fn get_string(block: &Fields, key: &str) -> Option<String> {
     block.get(key).ok().flatten()
 }
 
 /// What the model said, up to the last block that is no thinking: thinking that comes last was cut
 /// off, and is refused.
-fn whole(role: &str, mut blocks: Vec<Fields>) -> Vec<Fields> {
-    let is_thinking = |block: &Fields| is(block, "thinking") || is(block, "redacted_thinking");
+fn without_trailing_thinking(role: &str, mut blocks: Vec<Fields>) -> Vec<Fields> {
+    let is_thinking = |block: &Fields| has_type(block, "thinking") || has_type(block, "redacted_thinking");
     while role == "assistant" && blocks.last().is_some_and(is_thinking) {
         blocks.pop();
     }
     blocks
 }
 
-fn is(block: &Fields, kind: &str) -> bool {
+fn has_type(block: &Fields, kind: &str) -> bool {
     block.raw("type").is_some_and(|word| *word == Json::from(kind))
 }
 
 /// Whether a block is a text of nothing but space, which is refused.
 fn is_blank(block: &Fields) -> bool {
-    is(block, "text") && word(block, "text").is_none_or(|text| text.trim().is_empty())
+    has_type(block, "text") && get_string(block, "text").is_none_or(|text| text.trim().is_empty())
 }
 
-fn given(part: &Given<'_>) -> Option<Fields> {
+fn user_block(part: &UserPart<'_>) -> Option<Fields> {
     match part {
-        Given::Text(text) => Some(plain_text(text)),
-        Given::Data(block) => Some(data(block).unwrap_or_else(|line| line)),
-        Given::Item(item) => provider::item(NAME, item),
+        UserPart::Text(text) => Some(plain_text(text)),
+        UserPart::Data(block) => Some(data_block(block).unwrap_or_else(|line| line)),
+        UserPart::Item(item) => provider::block_to_item(NAME, item),
     }
 }
 
 /// An image or a document; otherwise a line that says what was left out.
-fn data(block: &DataBlock) -> Result<Fields, Fields> {
+fn data_block(block: &DataBlock) -> Result<Fields, Fields> {
     let cannot = "the model cannot read it";
-    ready(block)
-        .and_then(|ready| content::data(&ready).ok_or(cannot))
-        .map_err(|why| plain_text(&left_out(block, why)))
+    normalize_data(block)
+        .and_then(|ready| content::write_data(&ready).ok_or(cannot))
+        .map_err(|why| plain_text(&describe_omitted_data(block, why)))
 }
 
 /// What the writing of a reply depends on.
-struct Calls<'a> {
+struct ReplyWriter<'a> {
     ids: CallIds,
-    tools: &'a [Tool],
+    tools: &'a [ToolDefinition],
 }
 
-impl Calls<'_> {
-    fn said(&mut self, part: &Said<'_>) -> Option<Fields> {
+impl ReplyWriter<'_> {
+    fn assistant_block(&mut self, part: &AssistantPart<'_>) -> Option<Fields> {
         match part {
-            Said::Text(block) => Some(content::text(block)),
-            Said::Thinking(block) => content::thinking(block),
-            Said::Data(block) => Some(plain_text(&left_out(block, "it was made by the assistant"))),
-            Said::Call(call) => {
-                let mut fields = content::call(call, &self.ids.call(&call.id));
-                fields.insert("name", &*call_name(&call.name, self.tools, LONGEST_NAME));
+            AssistantPart::Text(block) => Some(content::write_text(block)),
+            AssistantPart::Thinking(block) => content::write_thinking(block),
+            AssistantPart::Data(block) => Some(plain_text(&describe_omitted_data(block, "it was made by the assistant"))),
+            AssistantPart::ToolCall(call) => {
+                let mut fields = content::write_call(call, &self.ids.next_call_id(&call.id));
+                fields.insert("name", &*sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH));
                 Some(fields)
             }
-            Said::Item(item) => provider::item(NAME, item),
+            AssistantPart::Item(item) => provider::block_to_item(NAME, item),
         }
     }
 
     /// The results, and behind them what they could not hold: one that failed holds only text.
-    fn answers(&mut self, answers: &[Answer<'_>]) -> Vec<Fields> {
+    fn result_blocks(&mut self, answers: &[CallOutcome<'_>]) -> Vec<Fields> {
         let mut shown = Vec::new();
         let mut blocks: Vec<Fields> = Vec::new();
         for answer in answers {
-            let id = self.ids.answer();
+            let id = self.ids.next_result_id();
             let has_data = answer.data().next().is_some();
             let content = if has_data && !answer.is_error() {
-                let mut parts = parts(answer.parts());
-                parts.extend(answer.note().map(|note| json(&plain_text(&note))));
-                content::list(&parts)
+                let mut parts = result_parts(answer.parts());
+                parts.extend(answer.running_note().map(|note| to_json(&plain_text(&note))));
+                content::to_json_list(&parts)
             } else {
                 answer.text().into()
             };
             if has_data && answer.is_error() {
                 let (id, name) = (&answer.call.id, &answer.call.name);
                 shown.push(plain_text(&format!("What the call {id} of {name} gave:")));
-                shown.extend(answer.data().map(|block| data(block).unwrap_or_else(|line| line)));
+                shown.extend(answer.data().map(|block| data_block(block).unwrap_or_else(|line| line)));
             }
-            blocks.push(content::result(&id, content, answer.is_error()));
+            blocks.push(content::write_result(&id, content, answer.is_error()));
         }
         blocks.extend(shown);
         blocks
@@ -237,12 +237,12 @@ impl Calls<'_> {
 }
 
 /// The parts of a result.
-fn parts(parts: &[Part]) -> Vec<Json> {
+fn result_parts(parts: &[Part]) -> Vec<Json> {
     let blocks = parts.iter().filter_map(|part| match part {
-        Part::Text(block) => Some(content::text(block)),
-        Part::Data(block) => Some(data(block).unwrap_or_else(|line| line)),
-        Part::Other(item) => provider::item(NAME, item),
+        Part::Text(block) => Some(content::write_text(block)),
+        Part::Data(block) => Some(data_block(block).unwrap_or_else(|line| line)),
+        Part::Other(item) => provider::block_to_item(NAME, item),
         _ => None,
     });
-    blocks.filter(|block| !is_blank(block)).map(|block| json(&block)).collect()
+    blocks.filter(|block| !is_blank(block)).map(|block| to_json(&block)).collect()
 }

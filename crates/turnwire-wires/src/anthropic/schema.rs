@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use turnwire_core::Json;
 
 /// What Anthropic refuses in a schema. The model is told of it instead.
-const REFUSED: [&str; 12] = [
+const UNSUPPORTED_KEYWORDS: [&str; 12] = [
     "minimum",
     "maximum",
     "exclusiveMinimum",
@@ -20,28 +20,28 @@ const REFUSED: [&str; 12] = [
 ];
 
 /// The schema with every object closed, as Anthropic insists, and without what it refuses.
-pub(super) fn closed(schema: &Json) -> Json {
+pub(super) fn close_schema(schema: &Json) -> Json {
     match schema.parse_as::<Value>() {
         Ok(mut tree) => {
-            close(&mut tree);
+            close_objects(&mut tree);
             tree.into()
         }
         Err(_) => schema.clone(),
     }
 }
 
-fn close(schema: &mut Value) {
+fn close_objects(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     for (key, value) in map.iter_mut() {
         match (key.as_str(), value) {
             // A property may have any name.
             ("properties" | "$defs" | "definitions", Value::Object(named)) => {
-                named.values_mut().for_each(close);
+                named.values_mut().for_each(close_objects);
             }
             ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(list)) => {
-                list.iter_mut().for_each(close);
+                list.iter_mut().for_each(close_objects);
             }
-            ("items", value) => close(value),
+            ("items", value) => close_objects(value),
             _ => {}
         }
     }
@@ -51,14 +51,14 @@ fn close(schema: &mut Value) {
     if let Some(list) = map.shift_remove("oneOf") {
         map.entry("anyOf").or_insert(list);
     }
-    say(map);
+    move_to_description(map);
 }
 
 /// Moves what is refused into the description.
-fn say(map: &mut Map<String, Value>) {
+fn move_to_description(map: &mut Map<String, Value>) {
     let is_refused = |key: &str, value: &Value| match key {
         "minItems" => *value != json!(0) && *value != json!(1),
-        key => REFUSED.contains(&key),
+        key => UNSUPPORTED_KEYWORDS.contains(&key),
     };
     let refused = map.iter().filter(|(key, value)| is_refused(key, value));
     let said: Vec<(String, String)> =
@@ -106,6 +106,6 @@ mod tests {
             "$defs": {"a": {"type": "object", "additionalProperties": false}},
             "additionalProperties": false,
         });
-        assert_eq!(closed(&schema.into()).parse_as::<Value>().unwrap(), expected);
+        assert_eq!(close_schema(&schema.into()).parse_as::<Value>().unwrap(), expected);
     }
 }

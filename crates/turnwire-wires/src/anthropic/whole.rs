@@ -1,13 +1,13 @@
 //! The frames of a stream as one message, as its official client puts them together.
 
 use super::content;
-use crate::model::{Failed, Whole};
+use crate::model::{ErrorResponse, ResponseCollector};
 use serde_json::{Map, Value, json};
 use turnwire_core::Json;
 
 /// A message that is put together.
 #[derive(Debug, Default)]
-pub struct WholeMessage {
+pub struct MessageCollector {
     message: Map<String, Value>,
     content: Vec<Value>,
     /// The input of the call that is open, as far as it has come.
@@ -15,8 +15,8 @@ pub struct WholeMessage {
     error: Option<Value>,
 }
 
-impl Whole for WholeMessage {
-    fn frame(&mut self, text: &str) {
+impl ResponseCollector for MessageCollector {
+    fn push_frame(&mut self, text: &str) {
         // What we wrote ourselves can be read.
         let Ok(Value::Object(mut frame)) = serde_json::from_str(text) else { return };
         let mut part = |name: &str| frame.remove(name).unwrap_or_default();
@@ -30,15 +30,15 @@ impl Whole for WholeMessage {
             "content_block_start" => self.content.push(part("content_block")),
             "content_block_delta" => {
                 if let Value::Object(delta) = part("delta") {
-                    self.delta(delta);
+                    self.apply_delta(delta);
                 }
             }
-            "content_block_stop" => self.close(),
+            "content_block_stop" => self.close_block(),
             "message_delta" => {
-                merge(&mut self.message, part("delta"));
+                merge_fields(&mut self.message, part("delta"));
                 let usage = self.message.entry("usage").or_insert_with(|| json!({}));
                 if let Value::Object(usage) = usage {
-                    merge(usage, part("usage"));
+                    merge_fields(usage, part("usage"));
                 }
             }
             "error" => self.error = Some(part("error")),
@@ -46,10 +46,10 @@ impl Whole for WholeMessage {
         }
     }
 
-    fn end(mut self: Box<Self>) -> Result<Json, Failed> {
+    fn finish(mut self: Box<Self>) -> Result<Json, ErrorResponse> {
         if let Some(error) = self.error {
             let kind = error.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-            return Err(Failed::new(&kind, json!({"type": "error", "error": error}).into()));
+            return Err(ErrorResponse::new(&kind, json!({"type": "error", "error": error}).into()));
         }
         self.message.insert("content".to_owned(), self.content.into());
         Ok(Value::from(self.message).into())
@@ -57,47 +57,47 @@ impl Whole for WholeMessage {
 }
 
 /// Takes over what is there.
-fn merge(into: &mut Map<String, Value>, from: Value) {
+fn merge_fields(into: &mut Map<String, Value>, from: Value) {
     if let Value::Object(from) = from {
         into.extend(from.into_iter().filter(|(_, value)| !value.is_null()));
     }
 }
 
-impl WholeMessage {
-    fn delta(&mut self, mut delta: Map<String, Value>) {
+impl MessageCollector {
+    fn apply_delta(&mut self, mut delta: Map<String, Value>) {
         let Some(Value::Object(block)) = self.content.last_mut() else { return };
         let (name, kind) = match delta.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "text_delta" => ("text", Grows::Text),
-            "thinking_delta" => ("thinking", Grows::Text),
-            "signature_delta" => ("signature", Grows::Text),
-            "citations_delta" => ("citations", Grows::List),
-            "input_json_delta" => ("partial_json", Grows::Input),
+            "text_delta" => ("text", DeltaKind::Text),
+            "thinking_delta" => ("thinking", DeltaKind::Text),
+            "signature_delta" => ("signature", DeltaKind::Text),
+            "citations_delta" => ("citations", DeltaKind::List),
+            "input_json_delta" => ("partial_json", DeltaKind::Input),
             _ => return,
         };
         match kind {
-            Grows::Text => match (block.get_mut(name), delta.get(name)) {
+            DeltaKind::Text => match (block.get_mut(name), delta.get(name)) {
                 (Some(Value::String(text)), Some(Value::String(more))) => text.push_str(more),
                 (_, more) => drop(block.insert(name.to_owned(), more.cloned().unwrap_or_default())),
             },
-            Grows::List => {
+            DeltaKind::List => {
                 let more = delta.remove("citation").unwrap_or_default();
                 match block.get_mut(name) {
                     Some(Value::Array(list)) => list.push(more),
                     _ => drop(block.insert(name.to_owned(), vec![more].into())),
                 }
             }
-            Grows::Input => {
+            DeltaKind::Input => {
                 self.input.push_str(delta.get(name).and_then(Value::as_str).unwrap_or_default());
             }
         }
     }
 
     /// A block has ended: the input of a call is whole.
-    fn close(&mut self) {
+    fn close_block(&mut self) {
         let text = std::mem::take(&mut self.input);
         if let Some(Value::Object(block)) = self.content.last_mut()
             && !text.is_empty()
-            && let Ok(input) = content::input(&text).parse_as::<Value>()
+            && let Ok(input) = content::input_to_json(&text).parse_as::<Value>()
         {
             block.insert("input".to_owned(), input);
         }
@@ -105,7 +105,7 @@ impl WholeMessage {
 }
 
 /// How a delta makes a block grow.
-enum Grows {
+enum DeltaKind {
     Text,
     List,
     Input,
@@ -115,12 +115,12 @@ enum Grows {
 mod tests {
     use super::*;
 
-    fn whole(frames: &[Value]) -> Result<Value, Failed> {
-        let mut message = Box::<WholeMessage>::default();
+    fn whole(frames: &[Value]) -> Result<Value, ErrorResponse> {
+        let mut message = Box::<MessageCollector>::default();
         for frame in frames {
-            message.frame(&frame.to_string());
+            message.push_frame(&frame.to_string());
         }
-        message.end().map(|json| json.parse_as().unwrap())
+        message.finish().map(|json| json.parse_as().unwrap())
     }
 
     fn start() -> Value {

@@ -3,7 +3,7 @@
 use super::approval::Decision;
 use super::words::{data_block, input_text};
 use super::{EXTERNAL_EXECUTION, FILE_PROCESSING, WRAPPED_BLOCK};
-use crate::provider::other_block;
+use crate::provider::unknown_block;
 use crate::stream::EventSink;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::block::DataKind;
@@ -238,14 +238,14 @@ impl BlockDecoder {
             }
             WRAPPED_BLOCK if block.raw("block").is_some() => {
                 let inner = block.get::<Fields>("block").ok().flatten().unwrap_or_default();
-                let block = Box::new(other_block(inner));
+                let block = Box::new(unknown_block(inner));
                 self.owners.emit(owner, Block { block }, out);
             }
             _ => {
                 let mut other = block.clone();
                 other.remove("subagent");
                 other.remove("parent_tool_use_id");
-                let block = Box::new(other_block(other));
+                let block = Box::new(unknown_block(other));
                 self.owners.emit(owner, Block { block }, out);
             }
         }

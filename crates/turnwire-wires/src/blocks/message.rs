@@ -9,7 +9,7 @@ use super::words::{
     input_text, to_timestamp, parse_mode, to_ms, to_seconds, result_status, stop_reason, unix_ms,
 };
 use super::{RESERVED_BLOCK_TYPES, WRAPPED_BLOCK};
-use crate::provider::other_block;
+use crate::provider::unknown_block;
 use crate::stream::DisplayMode;
 use turnwire_core::{
     ContentBlock, Error, ErrorKind, Fields, FinishedReason, HintBlock, Json, Msg, MsgBuilder,
@@ -426,9 +426,9 @@ fn read_block(fields: &Fields, end: &mut ReplyEnding) -> Option<ContentBlock> {
             return None;
         }
         WRAPPED_BLOCK if fields.raw("block").is_some() => {
-            other_block(fields.get::<Fields>("block").ok().flatten()?)
+            unknown_block(fields.get::<Fields>("block").ok().flatten()?)
         }
-        _ => other_block(fields.clone()),
+        _ => unknown_block(fields.clone()),
     })
 }
 

@@ -4,10 +4,10 @@
 //! `finish_reason` has come that is not the string `null`.
 
 use super::NAME;
-use super::diff::{Mode, Said};
-use super::message::{Called, Content, Message, Part};
-use crate::provider::talk::{self, say};
-use crate::provider::{About, Call, Ids, Kind, Segment, Think, frame, loose};
+use super::diff::{Mode, CumulativeText};
+use super::message::{CallFields, Content, Message, Part};
+use crate::provider::talk::{self, push_segment};
+use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, ThinkTagParser, parse_frame, loose};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,26 +18,26 @@ use turnwire_core::event::{Chunk, Custom, CustomValue};
 use turnwire_core::{ErrorType, Fields, FinishedReason, Json, ReplyError, Result};
 
 /// What the first call is called while it is open; the others follow.
-const CALLS: u64 = talk::THINKING + 1;
+const FIRST_CALL_KEY: u64 = talk::THINKING_KEY + 1;
 
-pub(super) struct Decoder {
-    call: Call,
-    ids: Ids,
+pub(super) struct DashscopeDecoder {
+    call: ModelCall,
+    ids: UniqueCallIds,
     mode: Mode,
-    text: Said,
-    thinking: Said,
-    think: Think,
+    text: CumulativeText,
+    thinking: CumulativeText,
+    think: ThinkTagParser,
     /// The calls by their index.
     calls: HashMap<i64, OpenCall>,
     /// The parts that are no text, by their hash, as long as frames may repeat them.
-    seen: HashSet<u64>,
+    seen_parts: HashSet<u64>,
 }
 
 struct OpenCall {
     key: u64,
     /// What the provider calls it.
     id: String,
-    input: Said,
+    input: CumulativeText,
 }
 
 #[derive(Deserialize)]
@@ -101,73 +101,73 @@ struct Details {
     cache_creation_input_tokens: Option<i64>,
 }
 
-impl Decoder {
+impl DashscopeDecoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
-            call: Call::new(NAME, decoding),
-            ids: Ids::default(),
+            call: ModelCall::new(NAME, decoding),
+            ids: UniqueCallIds::default(),
             mode: Mode::default(),
-            text: Said::default(),
-            thinking: Said::default(),
-            think: Think::default(),
+            text: CumulativeText::default(),
+            thinking: CumulativeText::default(),
+            think: ThinkTagParser::default(),
             calls: HashMap::new(),
-            seen: HashSet::new(),
+            seen_parts: HashSet::new(),
         }
     }
 
-    fn output(&mut self, output: &Output<'_>, out: &mut EventSink<'_>) {
+    fn read_output(&mut self, output: &Output<'_>, out: &mut EventSink<'_>) {
         if let Some(info) = output.search_info.and_then(|info| Json::parse(info.get()).ok()) {
-            self.call.notes.insert("search_info", info);
+            self.call.metadata.insert("search_info", info);
         }
         let mut reason = output.finish_reason.as_deref();
         match &output.choices {
             Some(choice) => {
                 if let Some(message) = &choice.message {
-                    self.message(message, out);
+                    self.read_message(message, out);
                 }
                 reason = choice.finish_reason.as_deref().or(reason);
             }
-            None => self.answer(output.text.as_deref().unwrap_or_default(), out),
+            None => self.push_answer(output.text.as_deref().unwrap_or_default(), out),
         }
         if let Some(word) = reason {
-            self.finish_reason(word);
+            self.set_finish_reason(word);
         }
     }
 
-    fn message(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
+    fn read_message(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
         let Self { call, mode, thinking, .. } = self;
-        thinking.frame(mode, message.reasoning_content.as_deref().unwrap_or_default(), |new| {
-            say(call, Segment::Thinking(new), out);
+        thinking.push_frame(mode, message.reasoning_content.as_deref().unwrap_or_default(), |new| {
+            push_segment(call, Segment::Thinking(new), out);
         });
         match &message.content {
             Content::None => {}
-            Content::Text(text) => self.answer(text, out),
-            Content::Parts(parts) => self.parts(parts, out),
+            Content::Text(text) => self.push_answer(text, out),
+            Content::Parts(parts) => self.push_parts(parts, out),
         }
         for (at, called) in (0..).zip(&message.tool_calls) {
-            self.called(called, at, out);
+            self.push_call(called, at, out);
         }
     }
 
     /// The answer goes on, or is repeated and goes on.
-    fn answer(&mut self, text: &str, out: &mut EventSink<'_>) {
+    fn push_answer(&mut self, text: &str, out: &mut EventSink<'_>) {
         if text.is_empty() {
             return;
         }
         let Self { call, mode, thinking, .. } = self;
-        thinking.flush(*mode, |new| say(call, Segment::Thinking(new), out));
+        thinking.flush(*mode, |new| push_segment(call, Segment::Thinking(new), out));
         let Self { call, mode, text: said, think, .. } = self;
-        said.frame(mode, text, |new| answer(call, think, new, out));
+        said.push_frame(mode, text, |new| push_answer_text(call, think, new, out));
     }
 
-    fn parts(&mut self, parts: &[Part<'_>], out: &mut EventSink<'_>) {
+    fn push_parts(&mut self, parts: &[Part<'_>], out: &mut EventSink<'_>) {
         let mut texts = parts.iter().filter_map(|part| part.text.as_deref());
         match (texts.next(), texts.next()) {
             (Some(first), Some(second)) => {
                 let all: String = [first, second].into_iter().chain(texts).collect();
-                self.answer(&all, out);
+                self.push_answer(&all, out);
             }
-            (Some(only), None) => self.answer(only, out),
+            (Some(only), None) => self.push_answer(only, out),
             (None, _) => {}
         }
         for part in parts.iter().filter(|part| !part.rest.is_empty()) {
@@ -175,21 +175,21 @@ impl Decoder {
             for (key, value) in &part.rest {
                 (key, value.get()).hash(&mut hasher);
             }
-            let is_new = self.seen.insert(hasher.finish());
+            let is_new = self.seen_parts.insert(hasher.finish());
             if self.mode == Mode::Incremental {
-                self.seen = HashSet::new();
+                self.seen_parts = HashSet::new();
             }
             if is_new || self.mode == Mode::Incremental {
-                self.other(part, out);
+                self.push_media(part, out);
             }
         }
     }
 
-    fn other(&mut self, part: &Part<'_>, out: &mut EventSink<'_>) {
+    fn push_media(&mut self, part: &Part<'_>, out: &mut EventSink<'_>) {
         self.close_text(out);
         let mut text = String::new();
-        let Some(media) = part.media(&mut text) else {
-            return self.call.item(part.item(), out);
+        let Some(media) = part.read_media(&mut text) else {
+            return self.call.emit_item(part.to_item(), out);
         };
         let chunk = if media.is_base64 {
             Chunk::Data(media.value.into())
@@ -198,10 +198,10 @@ impl Decoder {
         };
         let any = format!("{}/*", media.key);
         let media_type = media.mime.unwrap_or(&any);
-        self.call.data("", Some(media_type), chunk, Fields::default(), out);
+        self.call.emit_data_block("", Some(media_type), chunk, Fields::default(), out);
     }
 
-    fn called(&mut self, called: &Called<'_>, at: i64, out: &mut EventSink<'_>) {
+    fn push_call(&mut self, called: &CallFields<'_>, at: i64, out: &mut EventSink<'_>) {
         let id = called.id.as_deref().unwrap_or_default();
         let function = called.function.as_ref();
         let name = function.and_then(|function| function.name.as_deref()).unwrap_or_default();
@@ -215,11 +215,11 @@ impl Decoder {
                 return;
             }
             self.close_text(out);
-            let key = CALLS.saturating_add(self.ids.len());
+            let key = FIRST_CALL_KEY.saturating_add(self.ids.len());
             let own = if id.is_empty() { self.call.new_id() } else { id.to_owned() };
-            let own = self.ids.unique(own);
-            self.call.start(key, Kind::Call, &own, name, out);
-            let open = OpenCall { key, id: id.to_owned(), input: Said::default() };
+            let own = self.ids.make_unique(own);
+            self.call.start_block(key, BlockKind::ToolCall, &own, name, out);
+            let open = OpenCall { key, id: id.to_owned(), input: CumulativeText::default() };
             if let Some(mut before) = self.calls.insert(index, open) {
                 before.end(&mut self.call, self.mode, out);
             }
@@ -227,8 +227,8 @@ impl Decoder {
         let Self { call, mode, calls, .. } = self;
         if let Some(open) = calls.get_mut(&index) {
             let key = open.key;
-            open.input.frame(mode, input, |new| {
-                call.delta(key, new, out);
+            open.input.push_frame(mode, input, |new| {
+                call.push_delta(key, new, out);
             });
         }
     }
@@ -236,18 +236,18 @@ impl Decoder {
     /// Ends the answer and the reasoning as far as they have come.
     fn close_text(&mut self, out: &mut EventSink<'_>) {
         let Self { call, mode, text, thinking, think, .. } = self;
-        thinking.flush(*mode, |new| say(call, Segment::Thinking(new), out));
-        text.flush(*mode, |new| answer(call, think, new, out));
-        think.end(|segment| say(call, segment, out));
-        talk::close(call, out);
+        thinking.flush(*mode, |new| push_segment(call, Segment::Thinking(new), out));
+        text.flush(*mode, |new| push_answer_text(call, think, new, out));
+        think.finish(|segment| push_segment(call, segment, out));
+        talk::close_text_blocks(call, out);
     }
 
-    fn finish_reason(&mut self, word: &str) {
+    fn set_finish_reason(&mut self, word: &str) {
         if matches!(word, "" | "null") {
             return;
         }
-        self.call.notes.insert("finish_reason", word);
-        self.call.reason = Some(match word {
+        self.call.metadata.insert("finish_reason", word);
+        self.call.finished_reason = Some(match word {
             "length" => FinishedReason::Length,
             "tool_calls" => FinishedReason::ToolCalls,
             "content_filter" => FinishedReason::ContentFilter,
@@ -255,7 +255,7 @@ impl Decoder {
         });
     }
 
-    fn usage(&mut self, usage: &Usage) {
+    fn update_usage(&mut self, usage: &Usage) {
         let set = |slot: &mut i64, count: Option<i64>| match count {
             Some(count) if count > 0 => *slot = count,
             _ => {}
@@ -272,7 +272,7 @@ impl Decoder {
     fn fail(&mut self, code: &str, message: &str, out: &mut EventSink<'_>) {
         self.close_text(out);
         self.end_calls(out);
-        self.call.notes.insert("code", code);
+        self.call.metadata.insert("code", code);
         let family = code.split('.').next().unwrap_or(code);
         let r#type = match family {
             "Throttling" | "RateLimit" | "LimitRequests" | "limit_requests"
@@ -313,7 +313,7 @@ impl Decoder {
         };
         let error = ReplyError { r#type, message: message.to_owned(), ..ReplyError::default() };
         if matches!(family, "DataInspectionFailed" | "data_inspection_failed") {
-            self.call.reason = Some(FinishedReason::ContentFilter);
+            self.call.finished_reason = Some(FinishedReason::ContentFilter);
             self.call.error = Some(error);
             return self.call.finish(out);
         }
@@ -330,35 +330,35 @@ impl Decoder {
 }
 
 impl OpenCall {
-    fn end(&mut self, call: &mut Call, mode: Mode, out: &mut EventSink<'_>) {
+    fn end(&mut self, call: &mut ModelCall, mode: Mode, out: &mut EventSink<'_>) {
         let key = self.key;
         self.input.flush(mode, |new| {
-            call.delta(key, new, out);
+            call.push_delta(key, new, out);
         });
-        call.close(key, Fields::default(), out);
+        call.close_block(key, Fields::default(), out);
     }
 }
 
 /// The answer, with what is thinking in it told apart.
-fn answer(call: &mut Call, think: &mut Think, new: &str, out: &mut EventSink<'_>) {
-    think.feed(new, |segment| say(call, segment, out));
+fn push_answer_text(call: &mut ModelCall, think: &mut ThinkTagParser, new: &str, out: &mut EventSink<'_>) {
+    think.feed(new, |segment| push_segment(call, segment, out));
 }
 
-impl Decode for Decoder {
+impl Decode for DashscopeDecoder {
     fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // DashScope has no last word, but what stands between may add one.
         if self.call.has_ended() || text == "[DONE]" {
             return Ok(());
         }
-        let frame: Frame<'_> = frame(text)?;
+        let frame: Frame<'_> = parse_frame(text)?;
         let id = frame.request_id.as_deref().unwrap_or_default();
-        self.call.begin(About { id, ..About::default() }, out);
+        self.call.begin(ModelCallInfo { id, ..ModelCallInfo::default() }, out);
         if let Some(usage) = &frame.usage {
-            self.usage(usage);
+            self.update_usage(usage);
         }
         let is_known = frame.output.is_some() || frame.usage.is_some();
         if let Some(output) = frame.output {
-            self.output(&output, out);
+            self.read_output(&output, out);
         }
         match frame.code.as_deref().filter(|code| !code.is_empty()) {
             Some(code) => {
@@ -379,10 +379,10 @@ impl Decode for Decoder {
         }
         self.close_text(out);
         self.end_calls(out);
-        if self.call.reason == Some(FinishedReason::Completed) && !self.ids.is_empty() {
-            self.call.reason = Some(FinishedReason::ToolCalls);
+        if self.call.finished_reason == Some(FinishedReason::Completed) && !self.ids.is_empty() {
+            self.call.finished_reason = Some(FinishedReason::ToolCalls);
         }
-        self.call.end(out);
+        self.call.end_of_stream(out);
         Ok(())
     }
 

@@ -9,17 +9,17 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     #[default]
-    NotSeen,
+    Unknown,
     Incremental,
     Cumulative,
 }
 
 /// A text of this many bytes is not repeated by accident.
-const SURE: usize = 16;
+const CERTAIN_LENGTH: usize = 16;
 
 /// One text of a stream: the answer, the reasoning, the arguments of a call.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct CumulativeText {
     /// How much of it was passed on.
     len: usize,
     /// The first frame, while the mode is not clear.
@@ -28,17 +28,17 @@ pub(super) struct Said {
     held: String,
 }
 
-impl Said {
+impl CumulativeText {
     /// Takes the text of the next frame, and passes on what is new in it.
-    pub(super) fn frame(&mut self, mode: &mut Mode, text: &str, mut new: impl FnMut(&str)) {
+    pub(super) fn push_frame(&mut self, mode: &mut Mode, text: &str, mut new: impl FnMut(&str)) {
         if text.is_empty() {
             return;
         }
-        if *mode == Mode::NotSeen && self.len > 0 {
+        if *mode == Mode::Unknown && self.len > 0 {
             let before = if self.held.is_empty() { &self.first } else { &self.held };
             if !text.starts_with(before.as_str()) {
                 *mode = Mode::Incremental;
-            } else if before.len() >= SURE || !self.held.is_empty() {
+            } else if before.len() >= CERTAIN_LENGTH || !self.held.is_empty() {
                 *mode = Mode::Cumulative;
             } else {
                 text.clone_into(&mut self.held);
@@ -46,7 +46,7 @@ impl Said {
             }
         }
         match mode {
-            Mode::NotSeen => {
+            Mode::Unknown => {
                 text.clone_into(&mut self.first);
                 self.len = text.len();
                 new(text);
@@ -61,7 +61,7 @@ impl Said {
             }
             Mode::Cumulative => {
                 (self.first, self.held) = (String::new(), String::new());
-                self.rest(text, new);
+                self.pass_rest(text, new);
             }
         }
     }
@@ -72,15 +72,15 @@ impl Said {
         match mode {
             _ if held.is_empty() => {}
             Mode::Incremental => new(&held),
-            Mode::NotSeen | Mode::Cumulative => {
-                self.rest(&held, new);
+            Mode::Unknown | Mode::Cumulative => {
+                self.pass_rest(&held, new);
                 self.first = held;
             }
         }
     }
 
     /// What is behind the part of a text that was passed on before.
-    fn rest(&mut self, text: &str, mut new: impl FnMut(&str)) {
+    fn pass_rest(&mut self, text: &str, mut new: impl FnMut(&str)) {
         if let Some(rest) = text.get(self.len..)
             && !rest.is_empty()
         {
@@ -95,9 +95,9 @@ mod tests {
     use super::*;
 
     fn new(frames: &[&str]) -> (Mode, String) {
-        let (mut mode, mut said, mut all) = (Mode::default(), Said::default(), String::new());
+        let (mut mode, mut said, mut all) = (Mode::default(), CumulativeText::default(), String::new());
         for frame in frames {
-            said.frame(&mut mode, frame, |new| {
+            said.push_frame(&mut mode, frame, |new| {
                 assert!(!new.is_empty());
                 all.push_str(new);
             });
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_never_clear_counts_as_a_repetition() {
-        assert_eq!(new(&["Hi", "Hi!"]), (Mode::NotSeen, "Hi!".to_owned()));
+        assert_eq!(new(&["Hi", "Hi!"]), (Mode::Unknown, "Hi!".to_owned()));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! DashScope's messages and ours.
 
 use super::NAME;
-use super::draft::{Bit, Draft, PART, data, media_key, of_item, result};
+use super::draft::{ContentPart, MessageDraft, PART, data_part, media_key, item_to_part, result_message};
 use crate::provider::loose::{self, Any, Want};
-use crate::provider::{History, item_block};
-use crate::request::{media_type, object};
+use crate::provider::{HistoryReader, item_to_block};
+use crate::request::{media_type, to_json_object};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        let mut draft = Draft::new(role);
+        let mut draft = MessageDraft::new(role);
         let mut is_first = true;
         for block in msg.content() {
             let goes_on = match block {
@@ -35,42 +35,42 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
                 _ => draft.calls.is_empty(),
             } || matches!(block, ContentBlock::ToolCall(_));
             if !goes_on {
-                let done = std::mem::replace(&mut draft, Draft::new(role));
+                let done = std::mem::replace(&mut draft, MessageDraft::new(role));
                 if role == "assistant" && (is_first || !done.is_empty()) {
-                    written.push(message(done));
+                    written.push(draft_to_json(done));
                 }
                 is_first = false;
             }
             match block {
                 ContentBlock::Text(block) if !block.text.is_empty() => {
-                    draft.content.push(Bit::Text(block.text.clone()));
+                    draft.content.push(ContentPart::Text(block.text.clone()));
                 }
                 ContentBlock::Thinking(block) => draft.thinking.clone_from(&block.thinking),
                 ContentBlock::Data(block) => {
                     let key = media_key(media_type(block));
                     let said = block.media_type().unwrap_or_default();
-                    draft.content.extend(key.and_then(|key| data(block, key, said)));
+                    draft.content.extend(key.and_then(|key| data_part(block, key, said)));
                 }
-                ContentBlock::ToolCall(call) => draft.call(&call.id, &call.name, &call.input),
+                ContentBlock::ToolCall(call) => draft.push_call(&call.id, &call.name, &call.input),
                 ContentBlock::ToolResult(block) => {
-                    written.push(result(&block.id, &block.name, &block.output.text("")));
+                    written.push(result_message(&block.id, &block.name, &block.output.text("")));
                 }
-                ContentBlock::Other(item) => draft.content.extend(of_item(item)),
+                ContentBlock::Other(item) => draft.content.extend(item_to_part(item)),
                 _ => {}
             }
         }
         if is_first || !draft.is_empty() {
-            written.push(message(draft));
+            written.push(draft_to_json(draft));
         }
     }
     written
 }
 
-fn message(draft: Draft) -> Json {
+fn draft_to_json(draft: MessageDraft) -> Json {
     if draft.needs_list() || draft.content.len() > 1 {
-        draft.with_list()
+        draft.into_list_message()
     } else {
-        draft.with_text()
+        draft.into_text_message()
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Message<'a> {
     #[serde(default, borrow, deserialize_with = "loose::text")]
     pub reasoning_content: Option<Cow<'a, str>>,
     #[serde(default, borrow, deserialize_with = "loose::list")]
-    pub tool_calls: Vec<Called<'a>>,
+    pub tool_calls: Vec<CallFields<'a>>,
     #[serde(default, borrow, deserialize_with = "loose::text")]
     pub tool_call_id: Option<Cow<'a, str>>,
     #[serde(default, borrow, deserialize_with = "loose::text")]
@@ -92,7 +92,7 @@ pub(super) struct Message<'a> {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Called<'a> {
+pub(super) struct CallFields<'a> {
     #[serde(default, borrow, deserialize_with = "loose::text")]
     pub id: Option<Cow<'a, str>>,
     #[serde(default, deserialize_with = "loose::int")]
@@ -206,7 +206,7 @@ pub(super) struct Media<'a> {
 
 impl Part<'_> {
     /// The media that the part is, if it is nothing else: by `text`, its own string.
-    pub(super) fn media<'s>(&self, text: &'s mut String) -> Option<Media<'s>> {
+    pub(super) fn read_media<'s>(&self, text: &'s mut String) -> Option<Media<'s>> {
         let [(key, value)] = self.rest.as_slice() else { return None };
         let key = ["image", "audio", "video"].into_iter().find(|known| known == key)?;
         *text = serde_json::from_str(value.get()).ok()?;
@@ -221,24 +221,24 @@ impl Part<'_> {
     }
 
     /// What the part has besides text, as an item.
-    pub(super) fn item(&self) -> Fields {
+    pub(super) fn to_item(&self) -> Fields {
         let read = |(key, value): &(String, &RawValue)| {
             Some((key.clone(), Json::parse(value.get()).ok()?))
         };
         let part: Fields = self.rest.iter().filter_map(read).collect();
         let mut item = Fields::default();
         item.insert("type", PART.0);
-        item.insert(PART.1, object(&part));
+        item.insert(PART.1, to_json_object(&part));
         item
     }
 }
 
 /// Reads a list of messages, or a single one.
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
-    History::read(text, read)
+    HistoryReader::read(text, read_message)
 }
 
-fn read(history: &mut History, message: Message<'_>) {
+fn read_message(history: &mut HistoryReader, message: Message<'_>) {
     let mut blocks = Vec::new();
     if let Some(thinking) = message.reasoning_content.filter(|text| !text.is_empty()) {
         blocks.push(ThinkingBlock::new(thinking).into());
@@ -247,40 +247,40 @@ fn read(history: &mut History, message: Message<'_>) {
         Content::None => {}
         Content::Text(text) if text.is_empty() => {}
         Content::Text(text) => blocks.push(ContentBlock::from(text.clone().into_owned())),
-        Content::Parts(parts) => parts.iter().for_each(|part| block(part, &mut blocks)),
+        Content::Parts(parts) => parts.iter().for_each(|part| push_blocks(part, &mut blocks)),
     }
     match message.role.as_deref() {
         Some("assistant") => {
             for call in message.tool_calls {
                 let function = call.function.unwrap_or_default();
                 let name = function.name.unwrap_or_default();
-                let id = history.call(call.id.as_deref(), &name);
+                let id = history.register_call(call.id.as_deref(), &name);
                 let input = function.arguments.unwrap_or_default();
                 blocks.push(ToolCall::new(id, name, input).into());
             }
-            history.reply(blocks);
+            history.push_reply(blocks);
         }
         Some("tool") => {
             let says =
                 |field: &Option<Cow<'_, str>>| field.as_ref().is_some_and(|id| !id.is_empty());
             if blocks.is_empty() && !says(&message.tool_call_id) && !says(&message.name) {
-                return history.one_result(None);
+                return history.push_result(None);
             }
             let (name, id) =
-                history.result(message.tool_call_id.as_deref(), message.name.as_deref());
+                history.match_result(message.tool_call_id.as_deref(), message.name.as_deref());
             let text = blocks.iter().filter_map(|block| match block {
                 ContentBlock::Text(block) => Some(block.text.as_str()),
                 _ => None,
             });
             let text: String = text.collect();
-            history.one_result(Some(ToolResult::success(id, text).named(name)));
+            history.push_result(Some(ToolResult::success(id, text).named(name)));
         }
-        Some("system") => history.push(Role::System, blocks),
-        _ => history.push(Role::User, blocks),
+        Some("system") => history.push_message(Role::System, blocks),
+        _ => history.push_message(Role::User, blocks),
     }
 }
 
-fn block(part: &Part<'_>, blocks: &mut Vec<ContentBlock>) {
+fn push_blocks(part: &Part<'_>, blocks: &mut Vec<ContentBlock>) {
     if let Some(text) = &part.text {
         blocks.push(TextBlock::new(text.clone()).into());
     }
@@ -288,8 +288,8 @@ fn block(part: &Part<'_>, blocks: &mut Vec<ContentBlock>) {
         return;
     }
     let mut text = String::new();
-    let Some(media) = part.media(&mut text) else {
-        blocks.push(item_block(NAME, part.item()));
+    let Some(media) = part.read_media(&mut text) else {
+        blocks.push(item_to_block(NAME, part.to_item()));
         return;
     };
     let (rest, media_type) = (Fields::default(), media.mime.map(str::to_owned));

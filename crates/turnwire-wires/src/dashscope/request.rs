@@ -1,135 +1,135 @@
 //! What a model is asked, as the body of a generation.
 
-use super::draft::{Bit, Draft, data, media_key, of_item, result};
+use super::draft::{ContentPart, MessageDraft, data_part, media_key, item_to_part, result_message};
 use crate::request::{
-    Answer, CallIds, Given, NO_PIXELS, NOTHING, Request, SVG, Said, Tool, ToolChoice, Turn,
-    arguments_text, as_text, call_name, is_strict, left_out, list, media_type, object,
-    parameters as input_of, ready, turns, usual_type, with_extra,
+    CallOutcome, CallIds, UserPart, RASTER_IMAGES_ONLY, ONLY_USER_TEXT, Request, SVG, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
+    input_to_object_text, read_text_file, sanitize_call_name, is_strict_schema, describe_omitted_data, to_json_list, media_type, to_json_object,
+    input_schema as input_of, normalize_data, build_prompt, default_media_type, merge_extra,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
-pub(super) fn body(request: &Request<'_>) -> Json {
+pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut written = Vec::new();
-    let mut calls = Calls { ids: CallIds::new(usize::MAX, |_| true), tools: request.tools };
-    for turn in turns(request.messages, request.agents) {
+    let mut calls = ReplyWriter { ids: CallIds::new(usize::MAX, |_| true), tools: request.tools };
+    for turn in build_prompt(request.messages, request.speaker_format) {
         match turn {
-            Turn::System(text) => {
-                let mut draft = Draft::new("system");
-                draft.content.push(Bit::Text(text));
-                written.push(Written::Draft(draft));
+            PromptMessage::System(text) => {
+                let mut draft = MessageDraft::new("system");
+                draft.content.push(ContentPart::Text(text));
+                written.push(OutgoingMessage::Draft(draft));
             }
-            Turn::User(given) => written.push(Written::Draft(user(&given))),
-            Turn::Assistant(said) => written.push(Written::Draft(calls.assistant(&said))),
-            Turn::Results(answers) => {
-                written.extend(answers.iter().map(|answer| Written::Done(calls.answered(answer))));
-                written.push(Written::Draft(shown(&answers)));
+            PromptMessage::User(given) => written.push(OutgoingMessage::Draft(user_draft(&given))),
+            PromptMessage::Assistant(said) => written.push(OutgoingMessage::Draft(calls.assistant_draft(&said))),
+            PromptMessage::ToolResults(answers) => {
+                written.extend(answers.iter().map(|answer| OutgoingMessage::Done(calls.outcome_message(answer))));
+                written.push(OutgoingMessage::Draft(result_data_draft(&answers)));
             }
         }
     }
-    let is_empty = |written: &Written| matches!(written, Written::Draft(it) if it.is_empty());
+    let is_empty = |written: &OutgoingMessage| matches!(written, OutgoingMessage::Draft(it) if it.is_empty());
     if written.iter().all(is_empty) {
-        written.push(Written::Draft(user(&[Given::Text(NOTHING.into())])));
+        written.push(OutgoingMessage::Draft(user_draft(&[UserPart::Text(ONLY_USER_TEXT.into())])));
     }
     // Multimodal generation takes lists, text generation takes text.
     let lists = written.iter().any(|written| match written {
-        Written::Draft(draft) => draft.needs_list(),
-        Written::Done(_) => false,
+        OutgoingMessage::Draft(draft) => draft.needs_list(),
+        OutgoingMessage::Done(_) => false,
     });
     let messages = written.into_iter().filter_map(|written| match written {
-        Written::Done(message) => Some(message),
-        Written::Draft(draft) if draft.is_empty() => None,
-        Written::Draft(mut draft) if lists => {
+        OutgoingMessage::Done(message) => Some(message),
+        OutgoingMessage::Draft(draft) if draft.is_empty() => None,
+        OutgoingMessage::Draft(mut draft) if lists => {
             // A list with nothing in it is refused.
             if draft.content.is_empty() {
-                draft.content.push(Bit::Text(String::new()));
+                draft.content.push(ContentPart::Text(String::new()));
             }
-            Some(draft.with_list())
+            Some(draft.into_list_message())
         }
-        Written::Draft(draft) => Some(draft.with_text()),
+        OutgoingMessage::Draft(draft) => Some(draft.into_text_message()),
     });
-    let messages = list(&messages.collect::<Vec<_>>());
+    let messages = to_json_list(&messages.collect::<Vec<_>>());
     let mut body = Fields::default();
     body.insert("model", request.model);
-    body.insert("input", object(&[("messages", messages)].into_iter().collect()));
-    body.insert("parameters", object(&parameters(request)));
-    object(&with_extra(body, &request.extra))
+    body.insert("input", to_json_object(&[("messages", messages)].into_iter().collect()));
+    body.insert("parameters", to_json_object(&build_parameters(request)));
+    to_json_object(&merge_extra(body, &request.extra))
 }
 
-enum Written {
-    Draft(Draft),
+enum OutgoingMessage {
+    Draft(MessageDraft),
     Done(Json),
 }
 
-fn user(given: &[Given<'_>]) -> Draft {
-    let mut draft = Draft::new("user");
+fn user_draft(given: &[UserPart<'_>]) -> MessageDraft {
+    let mut draft = MessageDraft::new("user");
     draft.content.extend(given.iter().filter_map(|given| match given {
-        Given::Text(text) => Some(Bit::Text(text.clone().into_owned())),
-        Given::Data(block) => Some(data_bit(block)),
-        Given::Item(item) => of_item(item),
+        UserPart::Text(text) => Some(ContentPart::Text(text.clone().into_owned())),
+        UserPart::Data(block) => Some(data_or_note(block)),
+        UserPart::Item(item) => item_to_part(item),
     }));
     draft
 }
 
 /// The most characters that `DashScope` takes as a name.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// What the writing of a reply depends on.
-struct Calls<'a> {
+struct ReplyWriter<'a> {
     ids: CallIds,
-    tools: &'a [Tool],
+    tools: &'a [ToolDefinition],
 }
 
-impl Calls<'_> {
-    fn assistant(&mut self, said: &[Said<'_>]) -> Draft {
-        let mut draft = Draft::new("assistant");
+impl ReplyWriter<'_> {
+    fn assistant_draft(&mut self, said: &[AssistantPart<'_>]) -> MessageDraft {
+        let mut draft = MessageDraft::new("assistant");
         for said in said {
             match said {
-                Said::Text(block) => draft.content.push(Bit::Text(block.text.clone())),
-                Said::Thinking(block) => draft.thinking.push_str(&block.thinking),
-                Said::Data(block) => draft.content.push(data_bit(block)),
-                Said::Call(call) => {
-                    let name = call_name(&call.name, self.tools, LONGEST_NAME);
+                AssistantPart::Text(block) => draft.content.push(ContentPart::Text(block.text.clone())),
+                AssistantPart::Thinking(block) => draft.thinking.push_str(&block.thinking),
+                AssistantPart::Data(block) => draft.content.push(data_or_note(block)),
+                AssistantPart::ToolCall(call) => {
+                    let name = sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH);
                     // An input that is no JSON is refused.
-                    draft.call(&self.ids.call(&call.id), &name, &arguments_text(&call.input));
+                    draft.push_call(&self.ids.next_call_id(&call.id), &name, &input_to_object_text(&call.input));
                 }
-                Said::Item(item) => draft.content.extend(of_item(item)),
+                AssistantPart::Item(item) => draft.content.extend(item_to_part(item)),
             }
         }
         draft
     }
 
     /// There is no field that says that a call failed, so its text does.
-    fn answered(&mut self, answer: &Answer<'_>) -> Json {
+    fn outcome_message(&mut self, answer: &CallOutcome<'_>) -> Json {
         let failed = if answer.is_error() { "Error: " } else { "" };
-        let name = call_name(&answer.call.name, self.tools, LONGEST_NAME);
-        result(&self.ids.answer(), &name, &format!("{failed}{}", answer.text()))
+        let name = sanitize_call_name(&answer.call.name, self.tools, MAX_NAME_LENGTH);
+        result_message(&self.ids.next_result_id(), &name, &format!("{failed}{}", answer.text()))
     }
 }
 
 /// What the results of one turn hold besides text, behind all of them.
-fn shown(answers: &[Answer<'_>]) -> Draft {
-    let mut draft = Draft::new("user");
+fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
+    let mut draft = MessageDraft::new("user");
     for answer in answers {
         let mut data = answer.data().peekable();
         if data.peek().is_some() {
             let line = format!("What {} ({}) gave:", answer.call.name, answer.call.id);
-            draft.content.push(Bit::Text(line));
+            draft.content.push(ContentPart::Text(line));
         }
-        draft.content.extend(data.map(data_bit));
+        draft.content.extend(data.map(data_or_note));
     }
     draft
 }
 
 /// A part for the data, or a line that says what was left out.
-fn data_bit(block: &DataBlock) -> Bit {
-    let bit = ready(block).and_then(|ready| {
-        if let Some(text) = as_text(&ready) {
-            return Ok(Bit::Text(text));
+fn data_or_note(block: &DataBlock) -> ContentPart {
+    let bit = normalize_data(block).and_then(|ready| {
+        if let Some(text) = read_text_file(&ready) {
+            return Ok(ContentPart::Text(text));
         }
         if media_type(&ready) == Some(SVG) {
-            return Err(NO_PIXELS);
+            return Err(RASTER_IMAGES_ONLY);
         }
-        let kind = usual_type(&ready);
+        let kind = default_media_type(&ready);
         let key = media_key(kind).ok_or("the model takes only images, audio and video")?;
         if let Source::Url(source) = &ready.source {
             let url = url::Url::parse(&source.url);
@@ -138,12 +138,12 @@ fn data_bit(block: &DataBlock) -> Bit {
                 return Err("the model cannot read this address");
             }
         }
-        data(&ready, key, kind.unwrap_or_default()).ok_or("it cannot be read")
+        data_part(&ready, key, kind.unwrap_or_default()).ok_or("it cannot be read")
     });
-    bit.unwrap_or_else(|why| Bit::Text(left_out(block, why)))
+    bit.unwrap_or_else(|why| ContentPart::Text(describe_omitted_data(block, why)))
 }
 
-fn parameters(request: &Request<'_>) -> Fields {
+fn build_parameters(request: &Request<'_>) -> Fields {
     let mut parameters = Fields::default();
     parameters.insert("result_format", "message");
     if request.stream {
@@ -161,9 +161,9 @@ fn parameters(request: &Request<'_>) -> Fields {
             function.insert("name", tool.name.as_str());
             function.insert("description", tool.description.as_str());
             function.insert("parameters", input_of(tool));
-            function_object(&function)
+            function_json(&function)
         });
-        parameters.insert("tools", list(&tools.collect::<Vec<_>>()));
+        parameters.insert("tools", to_json_list(&tools.collect::<Vec<_>>()));
         parameters.insert("tool_choice", tool_choice(request));
     }
     if let Some(output) = request.output {
@@ -171,11 +171,11 @@ fn parameters(request: &Request<'_>) -> Fields {
         schema.insert("name", output.name.as_str());
         schema.insert("schema", output.schema.clone());
         let tree: serde_json::Value = output.schema.parse_as().unwrap_or_default();
-        schema.insert("strict", is_strict(&tree));
+        schema.insert("strict", is_strict_schema(&tree));
         let mut format = Fields::default();
         format.insert("type", "json_schema");
-        format.insert("json_schema", object(&schema));
-        parameters.insert("response_format", object(&format));
+        format.insert("json_schema", to_json_object(&schema));
+        parameters.insert("response_format", to_json_object(&format));
     }
     parameters
 }
@@ -188,12 +188,12 @@ fn tool_choice(request: &Request<'_>) -> Json {
         (ToolChoice::Required, [tool]) => &tool.name,
         (ToolChoice::Auto | ToolChoice::Required, _) => return "auto".into(),
     };
-    function_object(&[("name", name.as_str())].into_iter().collect())
+    function_json(&[("name", name.as_str())].into_iter().collect())
 }
 
-fn function_object(function: &Fields) -> Json {
+fn function_json(function: &Fields) -> Json {
     let mut whole = Fields::default();
     whole.insert("type", "function");
-    whole.insert("function", object(function));
-    object(&whole)
+    whole.insert("function", to_json_object(function));
+    to_json_object(&whole)
 }

@@ -24,36 +24,36 @@ pub(super) enum Piece<'a> {
 
 /// The JSON of arguments while it is written.
 #[derive(Debug, Default)]
-pub(super) struct Args {
+pub(super) struct ArgsWriter {
     /// The objects and lists that are open, from the outermost.
-    open: Vec<Open>,
+    open: Vec<OpenContainer>,
     /// A string is open, at the very end.
     in_text: bool,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenContainer {
     is_list: bool,
     count: usize,
     /// What the pen is at.
-    at: Step,
+    current: Step,
 }
 
 /// The most places of a list that may be left out.
-const MOST_SKIPPED: usize = 1024;
+const MAX_SKIPPED: usize = 1024;
 
-impl Args {
+impl ArgsWriter {
     /// Whether nothing was written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
     /// Writes the next piece.
-    pub(super) fn piece(&mut self, path: &[Step], piece: Piece<'_>, out: &mut String) {
+    pub(super) fn write_piece(&mut self, path: &[Step], piece: Piece<'_>, out: &mut String) {
         let Some((first, deeper)) = path.split_first() else { return };
         if let Piece::Text(text) = piece
             && self.in_text
-            && self.open.iter().map(|open| &open.at).eq(path)
+            && self.open.iter().map(|open| &open.current).eq(path)
         {
             return escape(text, out);
         }
@@ -61,12 +61,12 @@ impl Args {
         if self.open.is_empty() {
             self.enter(false, first, out);
         } else {
-            let same = self.open.iter().zip(path).take_while(|(open, step)| open.at == **step);
+            let same = self.open.iter().zip(path).take_while(|(open, step)| open.current == **step);
             // The last step leads to the value itself.
             let stay = same.count().min(path.len() - 1).min(self.open.len() - 1);
             self.leave(stay + 1, out);
             if let (Some(open), Some(step)) = (self.open.last_mut(), path.get(stay)) {
-                open.step(step, out);
+                open.move_to(step, out);
             }
         }
         let begun = self.open.len() - 1;
@@ -100,8 +100,8 @@ impl Args {
 
     fn enter(&mut self, is_list: bool, step: &Step, out: &mut String) {
         out.push(if is_list { '[' } else { '{' });
-        let mut open = Open { is_list, count: 0, at: step.clone() };
-        open.step(step, out);
+        let mut open = OpenContainer { is_list, count: 0, current: step.clone() };
+        open.move_to(step, out);
         self.open.push(open);
     }
 
@@ -114,20 +114,20 @@ impl Args {
     }
 }
 
-impl Open {
+impl OpenContainer {
     /// Moves the pen to this step.
-    fn step(&mut self, step: &Step, out: &mut String) {
+    fn move_to(&mut self, step: &Step, out: &mut String) {
         let index = match step {
             Step::Index(index) if self.is_list => *index,
             _ => 0,
         };
-        if index.saturating_sub(self.count) <= MOST_SKIPPED {
+        if index.saturating_sub(self.count) <= MAX_SKIPPED {
             while self.count < index {
-                self.comma(out);
+                self.write_comma(out);
                 out.push_str("null");
             }
         }
-        self.comma(out);
+        self.write_comma(out);
         if !self.is_list {
             out.push('"');
             match step {
@@ -136,10 +136,10 @@ impl Open {
             }
             out.push_str("\":");
         }
-        self.at = step.clone();
+        self.current = step.clone();
     }
 
-    fn comma(&mut self, out: &mut String) {
+    fn write_comma(&mut self, out: &mut String) {
         if self.count > 0 {
             out.push(',');
         }
@@ -154,12 +154,12 @@ fn escape(text: &str, out: &mut String) {
 }
 
 /// The steps of a JSON path such as `$.recipe.steps[0]['a b']`.
-pub(super) fn path(text: &str) -> Vec<Step> {
+pub(super) fn parse_path(text: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut rest = text.strip_prefix('$').unwrap_or(text);
     while !rest.is_empty() {
         let (step, behind) = if let Some(inside) = rest.strip_prefix('[') {
-            bracket(inside)
+            parse_bracket(inside)
         } else {
             let name = rest.strip_prefix('.').unwrap_or(rest);
             let (name, behind) = name.split_at(name.find(['.', '[']).unwrap_or(name.len()));
@@ -172,7 +172,7 @@ pub(super) fn path(text: &str) -> Vec<Step> {
 }
 
 /// A step in brackets, and what is behind it.
-fn bracket(inside: &str) -> (Step, &str) {
+fn parse_bracket(inside: &str) -> (Step, &str) {
     let quote = inside.chars().next().filter(|first| matches!(first, '\'' | '"'));
     let Some(quote) = quote else {
         let (number, behind) = inside.split_once(']').unwrap_or((inside, ""));
@@ -199,10 +199,10 @@ mod tests {
     use super::*;
 
     fn written(pieces: &[(&str, Piece<'_>)]) -> String {
-        let mut args = Args::default();
+        let mut args = ArgsWriter::default();
         let mut out = String::new();
         for (at, piece) in pieces {
-            args.piece(&path(at), *piece, &mut out);
+            args.write_piece(&parse_path(at), *piece, &mut out);
         }
         args.finish(&mut out);
         out
@@ -245,8 +245,8 @@ mod tests {
     #[test]
     fn a_path_may_have_quoted_keys() {
         let expected = [Step::Key("a.b".into()), Step::Index(2), Step::Key("it's".into())];
-        assert_eq!(path(r"$['a.b'][2]['it\'s']"), expected);
-        assert_eq!(path(r#"$["a.b"][2]["it's"]"#), expected);
+        assert_eq!(parse_path(r"$['a.b'][2]['it\'s']"), expected);
+        assert_eq!(parse_path(r#"$["a.b"][2]["it's"]"#), expected);
     }
 
     #[test]

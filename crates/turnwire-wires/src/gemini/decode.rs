@@ -5,10 +5,10 @@
 //! bytes, and complete if a `finishReason` has come.
 
 use super::NAME;
-use super::args::{Args, Piece, path};
+use super::args::{ArgsWriter, Piece, parse_path};
 use super::part::{self, FunctionCall, Part};
-use crate::provider::talk::{self, say};
-use crate::provider::{About, Call, Ids, Kind, Segment, frame, loose};
+use crate::provider::talk::{self, push_segment};
+use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, parse_frame, loose};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,13 +19,13 @@ use turnwire_core::{
 };
 
 /// What the open call is called.
-const CALL: u64 = talk::THINKING + 1;
+const CALL_KEY: u64 = talk::THINKING_KEY + 1;
 
-pub(super) struct Decoder {
-    call: Call,
-    ids: Ids,
+pub(super) struct GeminiDecoder {
+    call: ModelCall,
+    ids: UniqueCallIds,
     /// The call whose arguments come piece by piece.
-    partial: Option<Partial>,
+    partial: Option<PartialCall>,
     /// Tokens written and thought, as far as they are known.
     written: i64,
     thought: i64,
@@ -33,8 +33,8 @@ pub(super) struct Decoder {
 }
 
 #[derive(Default)]
-struct Partial {
-    args: Args,
+struct PartialCall {
+    args: ArgsWriter,
     /// The fields for its block.
     extra: Fields,
 }
@@ -111,7 +111,7 @@ struct PromptFeedback<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Failure<'a> {
+struct ErrorFields<'a> {
     #[serde(default, deserialize_with = "loose::int")]
     code: Option<i64>,
     #[serde(default, borrow, deserialize_with = "loose::text")]
@@ -122,11 +122,11 @@ struct Failure<'a> {
     details: Option<&'a RawValue>,
 }
 
-impl Decoder {
+impl GeminiDecoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
-            call: Call::new(NAME, decoding),
-            ids: Ids::default(),
+            call: ModelCall::new(NAME, decoding),
+            ids: UniqueCallIds::default(),
             partial: None,
             written: 0,
             thought: 0,
@@ -134,11 +134,11 @@ impl Decoder {
         }
     }
 
-    fn one(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        let frame: Frame<'_> = frame(text)?;
+    fn read_frame(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
+        let frame: Frame<'_> = parse_frame(text)?;
         if !self.call.has_begun() {
             let created = frame.create_time.as_deref().and_then(|at| at.parse().ok());
-            let about = About {
+            let about = ModelCallInfo {
                 id: frame.response_id.as_deref().unwrap_or_default(),
                 model: frame.model_version.as_deref().unwrap_or_default(),
                 created: created.map_or(0, jiff::Timestamp::as_second),
@@ -150,13 +150,13 @@ impl Decoder {
             || frame.prompt_feedback.is_some()
             || frame.response_id.is_some();
         if let Some(usage) = &frame.usage_metadata {
-            self.usage(usage);
+            self.update_usage(usage);
         }
         if let Some(feedback) = &frame.prompt_feedback {
-            self.feedback(feedback);
+            self.read_prompt_feedback(feedback);
         }
         if let Some(mut candidate) = frame.candidates {
-            self.candidate(&mut candidate, out);
+            self.read_candidate(&mut candidate, out);
         }
         match frame.error {
             Some(error) => self.fail(error.get(), out),
@@ -169,9 +169,9 @@ impl Decoder {
         Ok(())
     }
 
-    fn candidate(&mut self, candidate: &mut Candidate<'_>, out: &mut EventSink<'_>) {
+    fn read_candidate(&mut self, candidate: &mut Candidate<'_>, out: &mut EventSink<'_>) {
         for part in candidate.content.iter_mut().flat_map(|content| &mut content.parts) {
-            self.part(part, out);
+            self.read_part(part, out);
         }
         let kept = [
             ("grounding_metadata", candidate.grounding_metadata),
@@ -180,17 +180,17 @@ impl Decoder {
         ];
         for (name, value) in kept {
             if let Some(value) = value.and_then(|value| Json::parse(value.get()).ok()) {
-                self.call.notes.insert(name, value);
+                self.call.metadata.insert(name, value);
             }
         }
         if let Some(word) = candidate.finish_reason.as_deref() {
-            self.finish_reason(word, candidate.finish_message.as_deref());
+            self.set_finish_reason(word, candidate.finish_message.as_deref());
         }
     }
 
-    fn part(&mut self, part: &mut Part<'_>, out: &mut EventSink<'_>) {
+    fn read_part(&mut self, part: &mut Part<'_>, out: &mut EventSink<'_>) {
         if let Some(call) = part.function_call.take() {
-            return self.function_call(&call, part, out);
+            return self.read_function_call(&call, part, out);
         }
         let is_plain = !part.has_extra();
         if let Some(text) = &part.text {
@@ -198,21 +198,21 @@ impl Decoder {
                 return;
             }
             self.end_partial(out);
-            let key = if part.thought { talk::THINKING } else { talk::TEXT };
+            let key = if part.thought { talk::THINKING_KEY } else { talk::TEXT_KEY };
             if text.is_empty() && !part.thought && !self.call.is_open(key) {
                 // A signature alone is no text. It goes back as the part that it came in.
-                talk::close(&mut self.call, out);
-                return self.call.item(part::item(part), out);
+                talk::close_text_blocks(&mut self.call, out);
+                return self.call.emit_item(part::part_to_item(part), out);
             }
             let said = if part.thought { Segment::Thinking(text) } else { Segment::Text(text) };
-            say(&mut self.call, said, out);
+            push_segment(&mut self.call, said, out);
             if !is_plain {
-                self.call.close(key, part.extra(), out);
+                self.call.close_block(key, part.extra(), out);
             }
             return;
         }
         self.end_partial(out);
-        talk::close(&mut self.call, out);
+        talk::close_text_blocks(&mut self.call, out);
         match part.data() {
             Some((media_type, chunk)) => {
                 let chunk = match chunk {
@@ -223,14 +223,14 @@ impl Decoder {
                 if part.thought {
                     extra.insert("thought", true);
                 }
-                self.call.data("", media_type, chunk, extra, out);
+                self.call.emit_data_block("", media_type, chunk, extra, out);
             }
             None if part.is_empty() => {}
-            None => self.call.item(part::item(part), out),
+            None => self.call.emit_item(part::part_to_item(part), out),
         }
     }
 
-    fn function_call(&mut self, call: &FunctionCall<'_>, part: &Part<'_>, out: &mut EventSink<'_>) {
+    fn read_function_call(&mut self, call: &FunctionCall<'_>, part: &Part<'_>, out: &mut EventSink<'_>) {
         let name = call.name.as_deref().unwrap_or_default();
         let goes_on = self.partial.is_some() && name.is_empty();
         if !goes_on {
@@ -239,14 +239,14 @@ impl Decoder {
                 // The end of a call that has ended already.
                 return;
             }
-            talk::close(&mut self.call, out);
+            talk::close_text_blocks(&mut self.call, out);
             let id = match call.id.as_deref().unwrap_or_default() {
                 "" => self.call.new_id(),
                 id => id.to_owned(),
             };
-            let id = self.ids.unique(id);
-            self.call.start(CALL, Kind::Call, &id, name, out);
-            self.partial = Some(Partial::default());
+            let id = self.ids.make_unique(id);
+            self.call.start_block(CALL_KEY, BlockKind::ToolCall, &id, name, out);
+            self.partial = Some(PartialCall::default());
         }
         let Some(partial) = &mut self.partial else { return };
         partial.extra.extend(&part.extra());
@@ -258,18 +258,18 @@ impl Decoder {
                 (None, None, None) if arg.null_value => Piece::Whole("null"),
                 (None, None, None) => continue,
             };
-            let steps = path(arg.json_path.as_deref().unwrap_or_default());
-            partial.args.piece(&steps, piece, &mut delta);
+            let steps = parse_path(arg.json_path.as_deref().unwrap_or_default());
+            partial.args.write_piece(&steps, piece, &mut delta);
         }
         match call.args {
             Some(args) if partial.args.is_empty() => {
-                self.call.delta(CALL, args.get(), out);
+                self.call.push_delta(CALL_KEY, args.get(), out);
                 let extra = std::mem::take(&mut partial.extra);
                 self.partial = None;
-                self.call.close(CALL, extra, out);
+                self.call.close_block(CALL_KEY, extra, out);
             }
             _ => {
-                self.call.delta(CALL, &delta, out);
+                self.call.push_delta(CALL_KEY, &delta, out);
                 if !call.will_continue {
                     self.end_partial(out);
                 }
@@ -282,19 +282,19 @@ impl Decoder {
         if let Some(partial) = self.partial.take() {
             let mut rest = String::new();
             partial.args.finish(&mut rest);
-            self.call.delta(CALL, &rest, out);
-            self.call.close(CALL, partial.extra, out);
+            self.call.push_delta(CALL_KEY, &rest, out);
+            self.call.close_block(CALL_KEY, partial.extra, out);
         }
     }
 
     /// Ends it as it is: the rest never came.
-    fn break_off(&mut self, out: &mut EventSink<'_>) {
+    fn close_partial_unfinished(&mut self, out: &mut EventSink<'_>) {
         if let Some(partial) = self.partial.take() {
-            self.call.close(CALL, partial.extra, out);
+            self.call.close_block(CALL_KEY, partial.extra, out);
         }
     }
 
-    fn usage(&mut self, usage: &Usage) {
+    fn update_usage(&mut self, usage: &Usage) {
         let set = |slot: &mut i64, count: Option<i64>| match count {
             Some(count) if count > 0 => *slot = count,
             _ => {}
@@ -307,28 +307,28 @@ impl Decoder {
     }
 
     /// A question that was not answered.
-    fn feedback(&mut self, feedback: &PromptFeedback<'_>) {
+    fn read_prompt_feedback(&mut self, feedback: &PromptFeedback<'_>) {
         let Some(word) = feedback.block_reason.as_deref().filter(|word| !word.is_empty()) else {
             return;
         };
-        self.call.notes.insert("block_reason", word);
+        self.call.metadata.insert("block_reason", word);
         if let Some(message) = feedback.block_reason_message.as_deref() {
-            self.call.notes.insert("block_reason_message", message);
+            self.call.metadata.insert("block_reason_message", message);
         }
-        self.call.reason = Some(FinishedReason::ContentFilter);
+        self.call.finished_reason = Some(FinishedReason::ContentFilter);
     }
 
-    fn finish_reason(&mut self, word: &str, message: Option<&str>) {
+    fn set_finish_reason(&mut self, word: &str, message: Option<&str>) {
         if matches!(word, "" | "FINISH_REASON_UNSPECIFIED") {
             return;
         }
-        self.call.notes.insert("finish_reason", word);
+        self.call.metadata.insert("finish_reason", word);
         if let Some(message) = message {
-            self.call.notes.insert("finish_message", message);
+            self.call.metadata.insert("finish_message", message);
         }
         self.call.error = None;
         self.stopped = false;
-        self.call.reason = Some(match word {
+        self.call.finished_reason = Some(match word {
             "MAX_TOKENS" | "CONTINUATION" => FinishedReason::Length,
             "SAFETY"
             | "RECITATION"
@@ -366,12 +366,12 @@ impl Decoder {
     }
 
     fn fail(&mut self, error: &str, out: &mut EventSink<'_>) {
-        self.break_off(out);
-        let failure: Failure<'_> = serde_json::from_str(error).unwrap_or_default();
+        self.close_partial_unfinished(out);
+        let failure: ErrorFields<'_> = serde_json::from_str(error).unwrap_or_default();
         let status = failure.status.as_deref().unwrap_or_default();
         let details = failure.details.map_or("", RawValue::get);
         if !status.is_empty() {
-            self.call.notes.insert("status", status);
+            self.call.metadata.insert("status", status);
         }
         let r#type = match (status, failure.code.unwrap_or_default()) {
             // A wrong key is an invalid argument there.
@@ -397,7 +397,7 @@ impl Decoder {
     }
 }
 
-impl Decode for Decoder {
+impl Decode for GeminiDecoder {
     fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // Gemini has no last word, but what stands between may add one.
         if self.call.has_ended() || text == "[DONE]" {
@@ -407,9 +407,9 @@ impl Decode for Decoder {
         if text.trim_ascii_start().starts_with('[') {
             let frames: Vec<&RawValue> = serde_json::from_str(text)
                 .map_err(|error| Error::new(ErrorKind::NotJson, error.to_string()))?;
-            return frames.into_iter().try_for_each(|frame| self.one(frame.get(), out));
+            return frames.into_iter().try_for_each(|frame| self.read_frame(frame.get(), out));
         }
-        self.one(text, out)
+        self.read_frame(text, out)
     }
 
     fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
@@ -417,15 +417,15 @@ impl Decode for Decoder {
             return Ok(());
         }
         // Arguments that were cut off stay as they are.
-        match self.call.reason {
+        match self.call.finished_reason {
             Some(FinishedReason::Completed) => self.end_partial(out),
-            _ => self.break_off(out),
+            _ => self.close_partial_unfinished(out),
         }
         // Gemini's word for the end is the same whether tools are to be called or not.
         if self.stopped && !self.ids.is_empty() {
-            self.call.reason = Some(FinishedReason::ToolCalls);
+            self.call.finished_reason = Some(FinishedReason::ToolCalls);
         }
-        self.call.end(out);
+        self.call.end_of_stream(out);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Gemini's `Content` objects and our messages.
 
 use super::part::{self, FunctionResponse, Part};
-use crate::provider::{History, item_block, loose};
-use crate::request::input;
+use crate::provider::{HistoryReader, item_to_block, loose};
+use crate::request::object_to_input;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -19,49 +19,49 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     for msg in messages {
         let blocks = msg.content();
         match msg.role() {
-            Role::System => contents.push(part::content("system", &parts(blocks))),
-            Role::User => contents.push(part::content("user", &parts(blocks))),
+            Role::System => contents.push(part::content_json("system", &parts(blocks))),
+            Role::User => contents.push(part::content_json("user", &parts(blocks))),
             Role::Tool => {
                 // Only an older role tells an empty one from a user's.
                 let role = if blocks.is_empty() { "function" } else { "user" };
-                contents.push(part::content(role, &parts(blocks)));
+                contents.push(part::content_json(role, &parts(blocks)));
             }
-            Role::Assistant => reply(blocks, &mut contents),
+            Role::Assistant => push_reply(blocks, &mut contents),
         }
     }
     contents
 }
 
 /// A reply begins with what the model said, even if that is nothing.
-fn reply(blocks: &[ContentBlock], contents: &mut Vec<Json>) {
+fn push_reply(blocks: &[ContentBlock], contents: &mut Vec<Json>) {
     let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_));
     let mut runs = blocks.chunk_by(|left, right| is_result(left) == is_result(right)).peekable();
     if runs.peek().is_none_or(|run| run.first().is_some_and(is_result)) {
-        contents.push(part::content("model", &[]));
+        contents.push(part::content_json("model", &[]));
     }
     for run in runs {
         let role = if run.first().is_some_and(is_result) { "user" } else { "model" };
-        contents.push(part::content(role, &parts(run)));
+        contents.push(part::content_json(role, &parts(run)));
     }
 }
 
 fn parts(blocks: &[ContentBlock]) -> Vec<Json> {
-    blocks.iter().filter_map(one).collect()
+    blocks.iter().filter_map(block_to_part).collect()
 }
 
-fn one(block: &ContentBlock) -> Option<Json> {
+fn block_to_part(block: &ContentBlock) -> Option<Json> {
     match block {
-        ContentBlock::Text(block) => Some(part::text(&block.text, &block.rest)),
-        ContentBlock::Thinking(block) => Some(part::thinking(block)),
-        ContentBlock::Data(block) => part::data(block, block.media_type()),
-        ContentBlock::ToolCall(call) => Some(part::call(call, &call.name)),
-        ContentBlock::ToolResult(result) => Some(response(result)),
-        ContentBlock::Other(item) => part::of_item(item),
+        ContentBlock::Text(block) => Some(part::text_part(&block.text, &block.rest)),
+        ContentBlock::Thinking(block) => Some(part::thinking_part(block)),
+        ContentBlock::Data(block) => part::data_part(block, block.media_type()),
+        ContentBlock::ToolCall(call) => Some(part::call_part(call, &call.name)),
+        ContentBlock::ToolResult(result) => Some(result_to_part(result)),
+        ContentBlock::Other(item) => part::item_to_part(item),
         _ => None,
     }
 }
 
-fn response(result: &ToolResult) -> Json {
+fn result_to_part(result: &ToolResult) -> Json {
     let key = match result.state {
         ToolResultState::Success | ToolResultState::Running => "output",
         _ => "error",
@@ -71,12 +71,12 @@ fn response(result: &ToolResult) -> Json {
         Payload::Parts(parts) => parts
             .iter()
             .filter_map(|part| match part {
-                Piece::Data(block) => part::data(block, block.media_type()),
+                Piece::Data(block) => part::data_part(block, block.media_type()),
                 _ => None,
             })
             .collect(),
     };
-    part::response(&result.id, &result.name, key, &result.output.text(""), &data)
+    part::response_part(&result.id, &result.name, key, &result.output.text(""), &data)
 }
 
 #[derive(Deserialize)]
@@ -89,48 +89,48 @@ struct Content<'a> {
 
 /// Reads a list of `Content` objects, or a single one.
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
-    History::read(text, read)
+    HistoryReader::read(text, read_content)
 }
 
-fn read(history: &mut History, content: Content<'_>) {
+fn read_content(history: &mut HistoryReader, content: Content<'_>) {
     let is_empty = content.parts.is_empty();
-    let blocks = content.parts.into_iter().filter_map(|part| block(history, &part));
+    let blocks = content.parts.into_iter().filter_map(|part| part_to_block(history, &part));
     let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_));
     match content.role.as_deref() {
         Some("model" | "assistant") => {
             let blocks = blocks.collect();
-            history.reply(blocks);
+            history.push_reply(blocks);
         }
         Some("system") => {
             let blocks = blocks.collect();
-            history.push(Role::System, blocks);
+            history.push_message(Role::System, blocks);
         }
         Some("function" | "tool") => {
             let results = blocks.filter(is_result).collect();
-            history.results(results);
+            history.push_results(results);
         }
         _ => {
             let (results, blocks): (Vec<_>, Vec<_>) = blocks.partition(is_result);
             if !results.is_empty() {
-                history.results(results);
+                history.push_results(results);
             }
             if is_empty || !blocks.is_empty() {
-                history.push(Role::User, blocks);
+                history.push_message(Role::User, blocks);
             }
         }
     }
 }
 
-fn block(history: &mut History, part: &Part<'_>) -> Option<ContentBlock> {
+fn part_to_block(history: &mut HistoryReader, part: &Part<'_>) -> Option<ContentBlock> {
     let rest = part.extra();
     if let Some(call) = &part.function_call {
         let name = call.name.as_deref().unwrap_or_default();
-        let id = history.call(call.id.as_deref(), name);
-        let input = input(call.args.map_or("{}", RawValue::get));
+        let id = history.register_call(call.id.as_deref(), name);
+        let input = object_to_input(call.args.map_or("{}", RawValue::get));
         return Some(ToolCall { rest, ..ToolCall::new(id, name, input) }.into());
     }
     if let Some(response) = &part.function_response {
-        return Some(result(history, response).into());
+        return Some(read_result(history, response).into());
     }
     if let Some(text) = &part.text {
         let text = text.clone().into_owned();
@@ -140,17 +140,17 @@ fn block(history: &mut History, part: &Part<'_>) -> Option<ContentBlock> {
             TextBlock { text, rest, ..TextBlock::default() }.into()
         });
     }
-    match data(part) {
+    match part_to_data(part) {
         Some(block) => Some(block.into()),
         None if part.is_empty() => None,
-        None => Some(item_block(super::NAME, part::item(part))),
+        None => Some(item_to_block(super::NAME, part::part_to_item(part))),
     }
 }
 
-fn result(history: &mut History, response: &FunctionResponse<'_>) -> ToolResult {
-    let (name, id) = history.result(response.id.as_deref(), response.name.as_deref());
-    let (text, state) = outcome(response.response.map_or("{}", RawValue::get));
-    let data: Vec<Piece> = response.parts.iter().filter_map(data).map(Piece::Data).collect();
+fn read_result(history: &mut HistoryReader, response: &FunctionResponse<'_>) -> ToolResult {
+    let (name, id) = history.match_result(response.id.as_deref(), response.name.as_deref());
+    let (text, state) = read_outcome(response.response.map_or("{}", RawValue::get));
+    let data: Vec<Piece> = response.parts.iter().filter_map(part_to_data).map(Piece::Data).collect();
     let output = if data.is_empty() {
         Payload::Text(text)
     } else {
@@ -161,7 +161,7 @@ fn result(history: &mut History, response: &FunctionResponse<'_>) -> ToolResult 
 }
 
 /// What a response says: `output` and `error` are Gemini's own words, anything else is the output.
-fn outcome(response: &str) -> (String, ToolResultState) {
+fn read_outcome(response: &str) -> (String, ToolResultState) {
     let fields: Fields = serde_json::from_str(response).unwrap_or_default();
     let only = (fields.len() == 1).then(|| fields.iter().next()).flatten();
     let (json, state) = match only {
@@ -174,7 +174,7 @@ fn outcome(response: &str) -> (String, ToolResultState) {
     (json.parse_as().unwrap_or_else(|_| json.text().to_owned()), state)
 }
 
-fn data(part: &Part<'_>) -> Option<DataBlock> {
+fn part_to_data(part: &Part<'_>) -> Option<DataBlock> {
     let (media_type, chunk) = part.data()?;
     let (media_type, rest) = (media_type.map(str::to_owned), Fields::default());
     let source = match chunk {

@@ -3,7 +3,7 @@
 use super::NAME;
 use crate::provider;
 use crate::provider::loose::{self, Any, Object};
-use crate::request::{arguments, list, object};
+use crate::request::{input_to_object, to_json_list, to_json_object};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -13,12 +13,12 @@ use turnwire_core::event::Chunk;
 use turnwire_core::{DataBlock, Fields, Json, Source, ThinkingBlock, ToolCall};
 
 /// The field of a block that holds the part's thought signature.
-pub(super) const SIGNATURE: &str = "thought_signature";
+pub(super) const SIGNATURE_FIELD: &str = "thought_signature";
 /// The field of a block that holds what else the part had. Also the type of a block that only
 /// Gemini knows.
-pub(super) const PART: &str = "gemini_part";
+pub(super) const PART_FIELD: &str = "gemini_part";
 /// The field of such a block that holds the part.
-const WHOLE: &str = "part";
+const WHOLE_PART_FIELD: &str = "part";
 
 /// A part on its way in.
 #[derive(Default)]
@@ -114,13 +114,13 @@ impl<'a> Part<'a> {
     pub(super) fn extra(&self) -> Fields {
         let mut extra = Fields::default();
         if let Some(signature) = &self.signature {
-            extra.insert(SIGNATURE, &**signature);
+            extra.insert(SIGNATURE_FIELD, &**signature);
         }
         let rest = self.rest();
         if let Ok(rest) = Json::from_value(&rest)
             && !self.rest.is_empty()
         {
-            extra.insert(PART, rest);
+            extra.insert(PART_FIELD, rest);
         }
         extra
     }
@@ -134,7 +134,7 @@ impl<'a> Part<'a> {
 }
 
 /// A part that only Gemini knows, as an item.
-pub(super) fn item(part: &Part<'_>) -> Fields {
+pub(super) fn part_to_item(part: &Part<'_>) -> Fields {
     let mut whole = Fields::default();
     if let Some(text) = &part.text {
         whole.insert("text", &**text);
@@ -147,39 +147,39 @@ pub(super) fn item(part: &Part<'_>) -> Fields {
         whole.insert("thoughtSignature", &**signature);
     }
     let mut item = Fields::default();
-    item.insert("type", PART);
-    item.insert(WHOLE, object(&whole));
+    item.insert("type", PART_FIELD);
+    item.insert(WHOLE_PART_FIELD, to_json_object(&whole));
     item
 }
 
 /// The part that such an item is, if it came from Gemini.
-pub(super) fn of_item(block: &Fields) -> Option<Json> {
-    provider::item(NAME, block)?.remove(WHOLE)
+pub(super) fn item_to_part(block: &Fields) -> Option<Json> {
+    provider::block_to_item(NAME, block)?.remove(WHOLE_PART_FIELD)
 }
 
 /// A part with these fields, and with what its block kept of the part that it came from.
-fn part(mut fields: Fields, kept: &Fields) -> Json {
-    if let Ok(Some(rest)) = kept.get::<Fields>(PART) {
+fn with_kept_fields(mut fields: Fields, kept: &Fields) -> Json {
+    if let Ok(Some(rest)) = kept.get::<Fields>(PART_FIELD) {
         fields.extend(&rest);
     }
-    if let Ok(Some(signature)) = kept.get::<String>(SIGNATURE) {
+    if let Ok(Some(signature)) = kept.get::<String>(SIGNATURE_FIELD) {
         fields.insert("thoughtSignature", signature);
     }
-    object(&fields)
+    to_json_object(&fields)
 }
 
-pub(super) fn text(text: &str, kept: &Fields) -> Json {
-    part([("text", text)].into_iter().collect(), kept)
+pub(super) fn text_part(text: &str, kept: &Fields) -> Json {
+    with_kept_fields([("text", text)].into_iter().collect(), kept)
 }
 
-pub(super) fn thinking(block: &ThinkingBlock) -> Json {
+pub(super) fn thinking_part(block: &ThinkingBlock) -> Json {
     let mut fields: Fields = [("text", block.thinking.as_str())].into_iter().collect();
     fields.insert("thought", true);
-    part(fields, &block.rest)
+    with_kept_fields(fields, &block.rest)
 }
 
 /// Bytes or a URL; none where they are of a kind that we do not know.
-pub(super) fn data(block: &DataBlock, media_type: Option<&str>) -> Option<Json> {
+pub(super) fn data_part(block: &DataBlock, media_type: Option<&str>) -> Option<Json> {
     let (name, key, value) = match &block.source {
         Source::Base64(source) => ("inlineData", "data", &source.data),
         Source::Url(source) => ("fileData", "fileUri", &source.url),
@@ -190,39 +190,39 @@ pub(super) fn data(block: &DataBlock, media_type: Option<&str>) -> Option<Json> 
         blob.insert("mimeType", media_type);
     }
     blob.insert(key, value.as_str());
-    let mut fields: Fields = [(name, object(&blob))].into_iter().collect();
+    let mut fields: Fields = [(name, to_json_object(&blob))].into_iter().collect();
     if let Ok(Some(true)) = block.rest.get("thought") {
         fields.insert("thought", true);
     }
-    Some(part(fields, &block.rest))
+    Some(with_kept_fields(fields, &block.rest))
 }
 
-pub(super) fn call(call: &ToolCall, name: &str) -> Json {
+pub(super) fn call_part(call: &ToolCall, name: &str) -> Json {
     let mut function = Fields::default();
     function.insert("id", call.id.as_str());
     function.insert("name", name);
-    function.insert("args", arguments(&call.input));
-    part([("functionCall", object(&function))].into_iter().collect(), &call.rest)
+    function.insert("args", input_to_object(&call.input));
+    with_kept_fields([("functionCall", to_json_object(&function))].into_iter().collect(), &call.rest)
 }
 
 /// What came of a call: `key` is `output` or `error`.
-pub(super) fn response(id: &str, name: &str, key: &str, text: &str, parts: &[Json]) -> Json {
+pub(super) fn response_part(id: &str, name: &str, key: &str, text: &str, parts: &[Json]) -> Json {
     let mut function = Fields::default();
     function.insert("id", id);
     function.insert("name", name);
-    function.insert("response", object(&[(key, text)].into_iter().collect()));
+    function.insert("response", to_json_object(&[(key, text)].into_iter().collect()));
     if !parts.is_empty() {
-        function.insert("parts", list(parts));
+        function.insert("parts", to_json_list(parts));
     }
-    object(&[("functionResponse", object(&function))].into_iter().collect())
+    to_json_object(&[("functionResponse", to_json_object(&function))].into_iter().collect())
 }
 
 /// A `Content` of this role.
-pub(super) fn content(role: &str, parts: &[Json]) -> Json {
+pub(super) fn content_json(role: &str, parts: &[Json]) -> Json {
     let mut content = Fields::default();
     content.insert("role", role);
-    content.insert("parts", list(parts));
-    object(&content)
+    content.insert("parts", to_json_list(parts));
+    to_json_object(&content)
 }
 
 #[derive(Deserialize)]

@@ -2,47 +2,47 @@
 
 use super::part;
 use crate::request::{
-    Answer, CLOSING, Given, NOTHING, OPENING, Request, Said, Tool, ToolChoice, Turn, call_name,
-    is_text, left_out, list, object, parameters, ready, turns, usual_type, with_extra,
+    CallOutcome, LAST_USER_TEXT, UserPart, ONLY_USER_TEXT, FIRST_USER_TEXT, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage, sanitize_call_name,
+    is_text, describe_omitted_data, to_json_list, to_json_object, input_schema, normalize_data, build_prompt, default_media_type, merge_extra,
 };
 use std::borrow::Cow;
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
 /// The most characters that Gemini takes as a name.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// What Gemini 3 takes in place of the signature of a call that another model made; otherwise it
 /// refuses the request.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 
-pub(super) fn body(request: &Request<'_>) -> Json {
+pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut system = Vec::new();
     let mut contents = Contents::default();
-    for turn in turns(request.messages, request.agents) {
+    for turn in build_prompt(request.messages, request.speaker_format) {
         let (role, parts) = match turn {
-            Turn::System(text) => {
-                system.push(part::text(&text, &Fields::default()));
+            PromptMessage::System(text) => {
+                system.push(part::text_part(&text, &Fields::default()));
                 continue;
             }
-            Turn::User(given) => ("user", given.iter().filter_map(given_part).collect()),
-            Turn::Assistant(said) => ("model", said_parts(&said, request)),
-            Turn::Results(answers) => ("user", answer_parts(&answers, request.tools)),
+            PromptMessage::User(given) => ("user", given.iter().filter_map(user_part).collect()),
+            PromptMessage::Assistant(said) => ("model", assistant_parts(&said, request)),
+            PromptMessage::ToolResults(answers) => ("user", result_parts(&answers, request.tools)),
         };
-        contents.add(role, parts);
+        contents.push(role, parts);
     }
     let mut body = Fields::default();
     if !system.is_empty() {
-        body.insert("systemInstruction", object(&[("parts", list(&system))].into_iter().collect()));
+        body.insert("systemInstruction", to_json_object(&[("parts", to_json_list(&system))].into_iter().collect()));
     }
-    body.insert("contents", contents.list());
+    body.insert("contents", contents.into_json());
     if !request.tools.is_empty() {
-        tools(request, &mut body);
+        insert_tools(request, &mut body);
     }
     let config = generation_config(request);
     if !config.is_empty() {
-        body.insert("generationConfig", object(&config));
+        body.insert("generationConfig", to_json_object(&config));
     }
-    object(&with_extra(body, &request.extra))
+    to_json_object(&merge_extra(body, &request.extra))
 }
 
 /// The contents in Gemini's form: the model's neighbours are one, or its calls would not come right
@@ -51,7 +51,7 @@ pub(super) fn body(request: &Request<'_>) -> Json {
 struct Contents(Vec<(&'static str, Vec<Json>)>);
 
 impl Contents {
-    fn add(&mut self, role: &'static str, parts: Vec<Json>) {
+    fn push(&mut self, role: &'static str, parts: Vec<Json>) {
         if parts.is_empty() {
             return;
         }
@@ -61,51 +61,51 @@ impl Contents {
         }
     }
 
-    fn list(mut self) -> Json {
-        let line = |text: &str| vec![part::text(text, &Fields::default())];
+    fn into_json(mut self) -> Json {
+        let line = |text: &str| vec![part::text_part(text, &Fields::default())];
         if self.0.first().is_some_and(|(role, _)| *role == "model") {
-            self.0.insert(0, ("user", line(OPENING)));
+            self.0.insert(0, ("user", line(FIRST_USER_TEXT)));
         }
         match self.0.last() {
-            None => self.add("user", line(NOTHING)),
-            Some(("model", _)) => self.add("user", line(CLOSING)),
+            None => self.push("user", line(ONLY_USER_TEXT)),
+            Some(("model", _)) => self.push("user", line(LAST_USER_TEXT)),
             Some(_) => {}
         }
-        let contents = self.0.iter().map(|(role, parts)| part::content(role, parts));
-        list(&contents.collect::<Vec<_>>())
+        let contents = self.0.iter().map(|(role, parts)| part::content_json(role, parts));
+        to_json_list(&contents.collect::<Vec<_>>())
     }
 }
 
-fn given_part(given: &Given<'_>) -> Option<Json> {
+fn user_part(given: &UserPart<'_>) -> Option<Json> {
     match given {
-        Given::Text(text) => Some(part::text(text, &Fields::default())),
-        Given::Data(block) => Some(data_part(block)),
-        Given::Item(item) => part::of_item(item),
+        UserPart::Text(text) => Some(part::text_part(text, &Fields::default())),
+        UserPart::Data(block) => Some(data_or_note(block)),
+        UserPart::Item(item) => part::item_to_part(item),
     }
 }
 
-fn said_parts(said: &[Said<'_>], request: &Request<'_>) -> Vec<Json> {
+fn assistant_parts(said: &[AssistantPart<'_>], request: &Request<'_>) -> Vec<Json> {
     let mut first_call = true;
-    let part = |said: &Said<'_>| match said {
-        Said::Text(block) => Some(part::text(&block.text, &block.rest)),
-        Said::Thinking(block)
-            if block.thinking.is_empty() && block.rest.raw(part::SIGNATURE).is_none() =>
+    let part = |said: &AssistantPart<'_>| match said {
+        AssistantPart::Text(block) => Some(part::text_part(&block.text, &block.rest)),
+        AssistantPart::Thinking(block)
+            if block.thinking.is_empty() && block.rest.raw(part::SIGNATURE_FIELD).is_none() =>
         {
             None
         }
-        Said::Thinking(block) => Some(part::thinking(block)),
-        Said::Data(block) => Some(data_part(block)),
-        Said::Item(item) => part::of_item(item),
-        Said::Call(call) => {
+        AssistantPart::Thinking(block) => Some(part::thinking_part(block)),
+        AssistantPart::Data(block) => Some(data_or_note(block)),
+        AssistantPart::Item(item) => part::item_to_part(item),
+        AssistantPart::ToolCall(call) => {
             let is_first = std::mem::replace(&mut first_call, false);
-            let name = name(&call.name, request.tools);
-            let is_signed = call.rest.raw(part::SIGNATURE).is_some();
+            let name = tool_name(&call.name, request.tools);
+            let is_signed = call.rest.raw(part::SIGNATURE_FIELD).is_some();
             if is_first && !is_signed && wants_signatures(request.model) {
                 let mut call = (*call).clone();
-                call.rest.insert(part::SIGNATURE, NO_SIGNATURE);
-                return Some(part::call(&call, &name));
+                call.rest.insert(part::SIGNATURE_FIELD, SKIP_SIGNATURE);
+                return Some(part::call_part(&call, &name));
             }
-            Some(part::call(call, &name))
+            Some(part::call_part(call, &name))
         }
     };
     said.iter().filter_map(part).collect()
@@ -117,8 +117,8 @@ fn wants_signatures(model: &str) -> bool {
 }
 
 /// A name that Gemini takes: it begins with a letter.
-fn name<'n>(name: &'n str, tools: &[Tool]) -> Cow<'n, str> {
-    let name = call_name(name, tools, LONGEST_NAME);
+fn tool_name<'n>(name: &'n str, tools: &[ToolDefinition]) -> Cow<'n, str> {
+    let name = sanitize_call_name(name, tools, MAX_NAME_LENGTH);
     if name.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
         return format!("_{name}").into();
     }
@@ -126,28 +126,28 @@ fn name<'n>(name: &'n str, tools: &[Tool]) -> Cow<'n, str> {
 }
 
 /// The results of one turn in one turn, and behind them all that they hold besides text.
-fn answer_parts(answers: &[Answer<'_>], tools: &[Tool]) -> Vec<Json> {
-    let mut parts: Vec<Json> = answers.iter().map(|answer| response(answer, tools)).collect();
+fn result_parts(answers: &[CallOutcome<'_>], tools: &[ToolDefinition]) -> Vec<Json> {
+    let mut parts: Vec<Json> = answers.iter().map(|answer| outcome_to_part(answer, tools)).collect();
     for answer in answers {
         let mut data = answer.data().peekable();
         if data.peek().is_some() {
             let line = format!("What {} ({}) gave:", answer.call.name, answer.call.id);
-            parts.push(part::text(&line, &Fields::default()));
+            parts.push(part::text_part(&line, &Fields::default()));
         }
-        parts.extend(data.map(data_part));
+        parts.extend(data.map(data_or_note));
     }
     parts
 }
 
-fn response(answer: &Answer<'_>, tools: &[Tool]) -> Json {
+fn outcome_to_part(answer: &CallOutcome<'_>, tools: &[ToolDefinition]) -> Json {
     let key = if answer.is_error() { "error" } else { "output" };
-    let name = name(&answer.call.name, tools);
-    part::response(&answer.call.id, &name, key, &answer.text(), &[])
+    let name = tool_name(&answer.call.name, tools);
+    part::response_part(&answer.call.id, &name, key, &answer.text(), &[])
 }
 
 /// Bytes, or a URL that Gemini can read; otherwise a line that says what was left out.
-fn data_part(block: &DataBlock) -> Json {
-    let part = ready(block).and_then(|ready| {
+fn data_or_note(block: &DataBlock) -> Json {
+    let part = normalize_data(block).and_then(|ready| {
         let is_web = |url: &str| {
             let url = url::Url::parse(url);
             matches!(url.as_ref().map_or("", url::Url::scheme), "http" | "https" | "gs")
@@ -159,18 +159,18 @@ fn data_part(block: &DataBlock) -> Json {
             }
             Source::Base64(_) | Source::Url(_) => {}
         }
-        let kind = match (usual_type(&ready), &ready.source) {
-            (Some(kind), _) => Some(taken(kind).ok_or("the model cannot read it")?),
+        let kind = match (default_media_type(&ready), &ready.source) {
+            (Some(kind), _) => Some(accepted_type(kind).ok_or("the model cannot read it")?),
             (None, Source::Base64(_)) => return Err("its type is not known"),
             (None, _) => None,
         };
-        part::data(&ready, kind).ok_or("it cannot be read")
+        part::data_part(&ready, kind).ok_or("it cannot be read")
     });
-    part.unwrap_or_else(|why| part::text(&left_out(block, why), &Fields::default()))
+    part.unwrap_or_else(|why| part::text_part(&describe_omitted_data(block, why), &Fields::default()))
 }
 
 /// The type that Gemini is told; none where it takes no such data, and would refuse the request.
-fn taken(kind: &str) -> Option<&str> {
+fn accepted_type(kind: &str) -> Option<&str> {
     const IMAGES: [&str; 5] = ["png", "jpeg", "webp", "heic", "heif"];
     const TEXTS: [&str; 7] = ["plain", "html", "css", "csv", "markdown", "xml", "rtf"];
     match kind.split_once('/')? {
@@ -182,7 +182,7 @@ fn taken(kind: &str) -> Option<&str> {
     }
 }
 
-fn tools(request: &Request<'_>, body: &mut Fields) {
+fn insert_tools(request: &Request<'_>, body: &mut Fields) {
     let declarations: Vec<Json> = request
         .tools
         .iter()
@@ -190,12 +190,12 @@ fn tools(request: &Request<'_>, body: &mut Fields) {
             let mut function = Fields::default();
             function.insert("name", tool.name.as_str());
             function.insert("description", tool.description.as_str());
-            function.insert("parametersJsonSchema", parameters(tool));
-            object(&function)
+            function.insert("parametersJsonSchema", input_schema(tool));
+            to_json_object(&function)
         })
         .collect();
-    let tool = object(&[("functionDeclarations", list(&declarations))].into_iter().collect());
-    body.insert("tools", list(&[tool]));
+    let tool = to_json_object(&[("functionDeclarations", to_json_list(&declarations))].into_iter().collect());
+    body.insert("tools", to_json_list(&[tool]));
     let (mode, names) = match &request.tool_choice {
         ToolChoice::Auto => ("AUTO", None),
         ToolChoice::None => ("NONE", None),
@@ -207,7 +207,7 @@ fn tools(request: &Request<'_>, body: &mut Fields) {
     if let Some(names) = names {
         config.insert("allowedFunctionNames", names);
     }
-    let config = object(&[("functionCallingConfig", object(&config))].into_iter().collect());
+    let config = to_json_object(&[("functionCallingConfig", to_json_object(&config))].into_iter().collect());
     body.insert("toolConfig", config);
 }
 

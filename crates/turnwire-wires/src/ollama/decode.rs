@@ -2,8 +2,8 @@
 
 use super::NAME;
 use super::message::Message;
-use crate::provider::talk::{self, say};
-use crate::provider::{About, Call, Ids, Kind, Segment, Think, frame, loose};
+use crate::provider::talk::{self, push_segment};
+use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, ThinkTagParser, parse_frame, loose};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,12 +12,12 @@ use turnwire_core::event::{Chunk, Custom, CustomValue};
 use turnwire_core::{ErrorType, Fields, FinishedReason, Json, ReplyError, Result};
 
 /// What the open call is called.
-const CALL: u64 = talk::THINKING + 1;
+const CALL_KEY: u64 = talk::THINKING_KEY + 1;
 
-pub(super) struct Decoder {
-    call: Call,
-    ids: Ids,
-    think: Think,
+pub(super) struct OllamaDecoder {
+    call: ModelCall,
+    ids: UniqueCallIds,
+    think: ThinkTagParser,
 }
 
 #[derive(Deserialize)]
@@ -45,28 +45,28 @@ struct Line<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl Decoder {
+impl OllamaDecoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
-        Self { call: Call::new(NAME, decoding), ids: Ids::default(), think: Think::default() }
+        Self { call: ModelCall::new(NAME, decoding), ids: UniqueCallIds::default(), think: ThinkTagParser::default() }
     }
 
-    fn said(&mut self, thinking: Option<&str>, text: Option<&str>, out: &mut EventSink<'_>) {
+    fn push_text(&mut self, thinking: Option<&str>, text: Option<&str>, out: &mut EventSink<'_>) {
         let Self { call, think, .. } = self;
         if let Some(thinking) = thinking.filter(|text| !text.is_empty()) {
-            say(call, Segment::Thinking(thinking), out);
+            push_segment(call, Segment::Thinking(thinking), out);
         }
         if let Some(text) = text {
-            think.feed(text, |segment| say(call, segment, out));
+            think.feed(text, |segment| push_segment(call, segment, out));
         }
     }
 
-    fn message(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
-        self.said(message.thinking.as_deref(), message.content.as_deref(), out);
+    fn read_message(&mut self, message: &Message<'_>, out: &mut EventSink<'_>) {
+        self.push_text(message.thinking.as_deref(), message.content.as_deref(), out);
         if message.images.is_some() {
             for image in message.images() {
                 self.close_text(out);
                 let (media_type, chunk) = (Some("image/*"), Chunk::Data(image.into()));
-                self.call.data("", media_type, chunk, Fields::default(), out);
+                self.call.emit_data_block("", media_type, chunk, Fields::default(), out);
             }
         }
         for called in &message.tool_calls {
@@ -75,25 +75,25 @@ impl Decoder {
                 "" => self.call.new_id(),
                 id => id.to_owned(),
             };
-            let id = self.ids.unique(id);
-            self.call.start(CALL, Kind::Call, &id, called.name(), out);
-            self.call.delta(CALL, &called.arguments(), out);
-            self.call.close(CALL, Fields::default(), out);
+            let id = self.ids.make_unique(id);
+            self.call.start_block(CALL_KEY, BlockKind::ToolCall, &id, called.name(), out);
+            self.call.push_delta(CALL_KEY, &called.arguments(), out);
+            self.call.close_block(CALL_KEY, Fields::default(), out);
         }
     }
 
     fn close_text(&mut self, out: &mut EventSink<'_>) {
         let Self { call, think, .. } = self;
-        think.end(|segment| say(call, segment, out));
-        talk::close(call, out);
+        think.finish(|segment| push_segment(call, segment, out));
+        talk::close_text_blocks(call, out);
     }
 
-    fn done(&mut self, word: Option<&str>, out: &mut EventSink<'_>) {
+    fn finish(&mut self, word: Option<&str>, out: &mut EventSink<'_>) {
         self.close_text(out);
         if let Some(word) = word {
-            self.call.notes.insert("done_reason", word);
+            self.call.metadata.insert("done_reason", word);
         }
-        self.call.reason = Some(match word {
+        self.call.finished_reason = Some(match word {
             Some("length") => FinishedReason::Length,
             _ if !self.ids.is_empty() => FinishedReason::ToolCalls,
             _ => FinishedReason::Completed,
@@ -128,15 +128,15 @@ impl Decoder {
     }
 }
 
-impl Decode for Decoder {
+impl Decode for OllamaDecoder {
     fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         if self.call.has_ended() || text == "[DONE]" {
             return Ok(());
         }
-        let line: Line<'_> = frame(text)?;
+        let line: Line<'_> = parse_frame(text)?;
         if !self.call.has_begun() {
             let created = line.created_at.as_deref().and_then(|at| at.parse().ok());
-            let about = About {
+            let about = ModelCallInfo {
                 id: "",
                 model: line.model.as_deref().unwrap_or_default(),
                 created: created.map_or(0, jiff::Timestamp::as_second),
@@ -150,14 +150,14 @@ impl Decode for Decoder {
         set(&mut self.call.usage.input_tokens, line.prompt_eval_count);
         set(&mut self.call.usage.output_tokens, line.eval_count);
         if let Some(message) = &line.message {
-            self.message(message, out);
+            self.read_message(message, out);
         } else {
-            self.said(line.thinking.as_deref(), line.response.as_deref(), out);
+            self.push_text(line.thinking.as_deref(), line.response.as_deref(), out);
         }
         if let Some(error) = line.error {
             self.fail(error.get(), out);
         } else if line.done {
-            self.done(line.done_reason.as_deref(), out);
+            self.finish(line.done_reason.as_deref(), out);
         } else if line.message.is_none() && line.response.is_none() {
             let value = Json::parse(text).map(CustomValue).unwrap_or_default();
             self.call.emit(Custom { name: NAME.to_owned(), value }, out);
@@ -170,7 +170,7 @@ impl Decode for Decoder {
             return Ok(());
         }
         self.close_text(out);
-        self.call.end(out);
+        self.call.end_of_stream(out);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Ollama's messages and ours.
 
-use crate::provider::{History, loose};
-use crate::request::{arguments, input, list, media_type, object};
+use crate::provider::{HistoryReader, loose};
+use crate::request::{input_to_object, object_to_input, to_json_list, media_type, to_json_object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use turnwire_core::{
 };
 
 /// A message while it is written.
-pub(super) struct Draft {
+pub(super) struct MessageDraft {
     pub role: &'static str,
     pub text: Vec<String>,
     pub thinking: String,
@@ -20,7 +20,7 @@ pub(super) struct Draft {
     calls: Vec<Json>,
 }
 
-impl Draft {
+impl MessageDraft {
     pub(super) fn new(role: &'static str) -> Self {
         let (text, images, calls) = (Vec::new(), Vec::new(), Vec::new());
         Self { role, text, thinking: String::new(), images, calls }
@@ -33,18 +33,18 @@ impl Draft {
             && self.calls.is_empty()
     }
 
-    pub(super) fn call(&mut self, call: &ToolCall) {
+    pub(super) fn push_call(&mut self, call: &ToolCall) {
         let mut function = Fields::default();
         function.insert("name", call.name.as_str());
-        function.insert("arguments", arguments(&call.input));
+        function.insert("arguments", input_to_object(&call.input));
         let mut whole = Fields::default();
         whole.insert("id", call.id.as_str());
-        whole.insert("function", object(&function));
-        self.calls.push(object(&whole));
+        whole.insert("function", to_json_object(&function));
+        self.calls.push(to_json_object(&whole));
     }
 
     /// The message, with its texts as one.
-    pub(super) fn written(self, separator: &str) -> Json {
+    pub(super) fn into_json(self, separator: &str) -> Json {
         let mut message = Fields::default();
         message.insert("role", self.role);
         message.insert("content", self.text.join(separator));
@@ -55,24 +55,24 @@ impl Draft {
             message.insert("images", self.images);
         }
         if !self.calls.is_empty() {
-            message.insert("tool_calls", list(&self.calls));
+            message.insert("tool_calls", to_json_list(&self.calls));
         }
-        object(&message)
+        to_json_object(&message)
     }
 }
 
 /// What came of a call.
-pub(super) fn result(id: &str, name: &str, text: &str) -> Json {
+pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
     let mut message = Fields::default();
     message.insert("role", "tool");
     message.insert("content", text);
     message.insert("tool_name", name);
     message.insert("tool_call_id", id);
-    object(&message)
+    to_json_object(&message)
 }
 
 /// The base64 of an image; of nothing else.
-pub(super) fn image(block: &DataBlock) -> Option<&str> {
+pub(super) fn image_base64(block: &DataBlock) -> Option<&str> {
     match &block.source {
         Source::Base64(source) if media_type(block)?.starts_with("image/") => Some(&source.data),
         _ => None,
@@ -89,7 +89,7 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        let mut draft = Draft::new(role);
+        let mut draft = MessageDraft::new(role);
         // A reply begins with what the model said, even if that is nothing.
         let mut is_first = true;
         for block in msg.content() {
@@ -99,22 +99,22 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
                 }
                 ContentBlock::Thinking(block) => draft.thinking.push_str(&block.thinking),
                 ContentBlock::Data(block) => {
-                    draft.images.extend(image(block).map(str::to_owned));
+                    draft.images.extend(image_base64(block).map(str::to_owned));
                 }
-                ContentBlock::ToolCall(call) => draft.call(call),
+                ContentBlock::ToolCall(call) => draft.push_call(call),
                 ContentBlock::ToolResult(block) => {
-                    let done = std::mem::replace(&mut draft, Draft::new(role));
+                    let done = std::mem::replace(&mut draft, MessageDraft::new(role));
                     if role == "assistant" && (is_first || !done.is_empty()) {
-                        written.push(done.written(""));
+                        written.push(done.into_json(""));
                     }
                     is_first = false;
-                    written.push(result(&block.id, &block.name, &block.output.text("")));
+                    written.push(result_message(&block.id, &block.name, &block.output.text("")));
                 }
                 _ => {}
             }
         }
         if is_first || !draft.is_empty() {
-            written.push(draft.written(""));
+            written.push(draft.into_json(""));
         }
     }
     written
@@ -132,7 +132,7 @@ pub(super) struct Message<'a> {
     #[serde(default, borrow)]
     pub images: Option<&'a RawValue>,
     #[serde(default, borrow, deserialize_with = "loose::list")]
-    pub tool_calls: Vec<Called<'a>>,
+    pub tool_calls: Vec<CallFields<'a>>,
     #[serde(default, borrow, deserialize_with = "loose::text")]
     pub tool_name: Option<Cow<'a, str>>,
     #[serde(default, borrow, deserialize_with = "loose::text")]
@@ -140,7 +140,7 @@ pub(super) struct Message<'a> {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Called<'a> {
+pub(super) struct CallFields<'a> {
     #[serde(default, borrow, deserialize_with = "loose::text")]
     pub id: Option<Cow<'a, str>>,
     #[serde(default, borrow, deserialize_with = "loose::object")]
@@ -155,7 +155,7 @@ struct Function<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-impl Called<'_> {
+impl CallFields<'_> {
     pub(super) fn name(&self) -> &str {
         let name = self.function.as_ref().and_then(|function| function.name.as_deref());
         name.unwrap_or_default()
@@ -182,20 +182,20 @@ impl Message<'_> {
 
 /// Reads a list of messages, or a single one.
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
-    History::read(text, |history, message| read(history, &message))
+    HistoryReader::read(text, |history, message| read_message(history, &message))
 }
 
-fn read(history: &mut History, message: &Message<'_>) {
+fn read_message(history: &mut HistoryReader, message: &Message<'_>) {
     let text = message.content.as_deref().unwrap_or_default();
     let role = message.role.as_deref().unwrap_or_default();
     if role == "tool" {
         let says = |field: &Option<Cow<'_, str>>| field.as_ref().is_some_and(|id| !id.is_empty());
         if text.is_empty() && !says(&message.tool_call_id) && !says(&message.tool_name) {
-            return history.one_result(None);
+            return history.push_result(None);
         }
         let (id, name) = (message.tool_call_id.as_deref(), message.tool_name.as_deref());
-        let (name, id) = history.result(id, name);
-        return history.one_result(Some(ToolResult::success(id, text).named(name)));
+        let (name, id) = history.match_result(id, name);
+        return history.push_result(Some(ToolResult::success(id, text).named(name)));
     }
     let mut blocks = Vec::new();
     if let Some(thinking) = message.thinking.as_deref().filter(|text| !text.is_empty()) {
@@ -214,12 +214,12 @@ fn read(history: &mut History, message: &Message<'_>) {
     match role {
         "assistant" => {
             for call in &message.tool_calls {
-                let id = history.call(call.id.as_deref(), call.name());
-                blocks.push(ToolCall::new(id, call.name(), input(&call.arguments())).into());
+                let id = history.register_call(call.id.as_deref(), call.name());
+                blocks.push(ToolCall::new(id, call.name(), object_to_input(&call.arguments())).into());
             }
-            history.reply(blocks);
+            history.push_reply(blocks);
         }
-        "system" => history.push(Role::System, blocks),
-        _ => history.push(Role::User, blocks),
+        "system" => history.push_message(Role::System, blocks),
+        _ => history.push_message(Role::User, blocks),
     }
 }

@@ -1,39 +1,39 @@
 //! What a model is asked, as the body of `/api/chat`.
 
-use super::message::{Draft, image, result};
+use super::message::{MessageDraft, image_base64, result_message};
 use crate::request::{
-    Answer, Given, NO_PIXELS, Request, SVG, Said, ToolChoice, Turn, as_text, left_out, list,
-    media_type, object, parameters, ready, turns, with_extra,
+    CallOutcome, UserPart, RASTER_IMAGES_ONLY, Request, SVG, AssistantPart, ToolChoice, PromptMessage, read_text_file, describe_omitted_data, to_json_list,
+    media_type, to_json_object, input_schema, normalize_data, build_prompt, merge_extra,
 };
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
-pub(super) fn body(request: &Request<'_>) -> Json {
+pub(super) fn build_body(request: &Request<'_>) -> Json {
     let mut messages = Vec::new();
-    for turn in turns(request.messages, request.agents) {
+    for turn in build_prompt(request.messages, request.speaker_format) {
         let draft = match turn {
-            Turn::System(text) => {
-                let mut draft = Draft::new("system");
+            PromptMessage::System(text) => {
+                let mut draft = MessageDraft::new("system");
                 draft.text.push(text);
                 draft
             }
-            Turn::User(given) => user(&given),
-            Turn::Assistant(said) => assistant(&said),
-            Turn::Results(answers) => {
-                messages.extend(answers.iter().map(answered));
-                shown(&answers)
+            PromptMessage::User(given) => user_draft(&given),
+            PromptMessage::Assistant(said) => assistant_draft(&said),
+            PromptMessage::ToolResults(answers) => {
+                messages.extend(answers.iter().map(outcome_message));
+                result_data_draft(&answers)
             }
         };
         if !draft.is_empty() {
-            messages.push(draft.written("\n"));
+            messages.push(draft.into_json("\n"));
         }
     }
     let mut body = Fields::default();
     body.insert("model", request.model);
-    body.insert("messages", list(&messages));
+    body.insert("messages", to_json_list(&messages));
     body.insert("stream", request.stream);
-    let tools = tools(request);
+    let tools = build_tools(request);
     if !tools.is_empty() {
-        body.insert("tools", list(&tools));
+        body.insert("tools", to_json_list(&tools));
     }
     if let Some(output) = request.output {
         body.insert("format", output.schema.clone());
@@ -46,47 +46,47 @@ pub(super) fn body(request: &Request<'_>) -> Json {
         options.insert("temperature", temperature);
     }
     if !options.is_empty() {
-        body.insert("options", object(&options));
+        body.insert("options", to_json_object(&options));
     }
-    object(&with_extra(body, &request.extra))
+    to_json_object(&merge_extra(body, &request.extra))
 }
 
-fn user(given: &[Given<'_>]) -> Draft {
-    let mut draft = Draft::new("user");
+fn user_draft(given: &[UserPart<'_>]) -> MessageDraft {
+    let mut draft = MessageDraft::new("user");
     for given in given {
         match given {
-            Given::Text(text) => draft.text.push(text.clone().into_owned()),
-            Given::Data(block) => add_data(&mut draft, block),
+            UserPart::Text(text) => draft.text.push(text.clone().into_owned()),
+            UserPart::Data(block) => add_data(&mut draft, block),
             // Ollama has no items of its own.
-            Given::Item(_) => {}
+            UserPart::Item(_) => {}
         }
     }
     draft
 }
 
-fn assistant(said: &[Said<'_>]) -> Draft {
-    let mut draft = Draft::new("assistant");
+fn assistant_draft(said: &[AssistantPart<'_>]) -> MessageDraft {
+    let mut draft = MessageDraft::new("assistant");
     for said in said {
         match said {
-            Said::Text(block) => draft.text.push(block.text.clone()),
-            Said::Thinking(block) => draft.thinking.push_str(&block.thinking),
-            Said::Data(block) => add_data(&mut draft, block),
-            Said::Call(call) => draft.call(call),
-            Said::Item(_) => {}
+            AssistantPart::Text(block) => draft.text.push(block.text.clone()),
+            AssistantPart::Thinking(block) => draft.thinking.push_str(&block.thinking),
+            AssistantPart::Data(block) => add_data(&mut draft, block),
+            AssistantPart::ToolCall(call) => draft.push_call(call),
+            AssistantPart::Item(_) => {}
         }
     }
     draft
 }
 
 /// There is no field that says that a call failed, so its text does.
-fn answered(answer: &Answer<'_>) -> Json {
+fn outcome_message(answer: &CallOutcome<'_>) -> Json {
     let failed = if answer.is_error() { "Error: " } else { "" };
-    result(&answer.call.id, &answer.call.name, &format!("{failed}{}", answer.text()))
+    result_message(&answer.call.id, &answer.call.name, &format!("{failed}{}", answer.text()))
 }
 
 /// What the results of one turn hold besides text, behind all of them.
-fn shown(answers: &[Answer<'_>]) -> Draft {
-    let mut draft = Draft::new("user");
+fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
+    let mut draft = MessageDraft::new("user");
     for answer in answers {
         let mut data = answer.data().peekable();
         if data.peek().is_some() {
@@ -98,10 +98,10 @@ fn shown(answers: &[Answer<'_>]) -> Draft {
 }
 
 /// Adds an image or a text, or a line that says what was left out.
-fn add_data(draft: &mut Draft, block: &DataBlock) {
-    let why = match ready(block) {
-        Ok(ready) if media_type(&ready) == Some(SVG) => NO_PIXELS,
-        Ok(ready) => match (image(&ready), as_text(&ready), &ready.source) {
+fn add_data(draft: &mut MessageDraft, block: &DataBlock) {
+    let why = match normalize_data(block) {
+        Ok(ready) if media_type(&ready) == Some(SVG) => RASTER_IMAGES_ONLY,
+        Ok(ready) => match (image_base64(&ready), read_text_file(&ready), &ready.source) {
             (Some(image), ..) => return draft.images.push(image.to_owned()),
             (None, Some(text), _) => return draft.text.push(text),
             (None, None, Source::Url(_)) => "the model cannot read addresses",
@@ -109,12 +109,12 @@ fn add_data(draft: &mut Draft, block: &DataBlock) {
         },
         Err(why) => why,
     };
-    draft.text.push(left_out(block, why));
+    draft.text.push(describe_omitted_data(block, why));
 }
 
 /// There is no field for the choice: a tool that must not, or alone may, be called is offered that
 /// way.
-fn tools(request: &Request<'_>) -> Vec<Json> {
+fn build_tools(request: &Request<'_>) -> Vec<Json> {
     let offered = request.tools.iter().filter(|tool| match &request.tool_choice {
         ToolChoice::Auto | ToolChoice::Required => true,
         ToolChoice::None => false,
@@ -124,11 +124,11 @@ fn tools(request: &Request<'_>) -> Vec<Json> {
         let mut function = Fields::default();
         function.insert("name", tool.name.as_str());
         function.insert("description", tool.description.as_str());
-        function.insert("parameters", parameters(tool));
+        function.insert("parameters", input_schema(tool));
         let mut whole = Fields::default();
         whole.insert("type", "function");
-        whole.insert("function", object(&function));
-        object(&whole)
+        whole.insert("function", to_json_object(&function));
+        to_json_object(&whole)
     });
     written.collect()
 }

@@ -3,7 +3,7 @@
 
 use super::chunk::{Audio, CallPiece, Detail};
 use super::loose::{Object, Word};
-use crate::provider::{Call, Kind};
+use crate::provider::{ModelCall, BlockKind};
 use crate::stream::EventSink;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use turnwire_core::event::Chunk;
 use turnwire_core::{Fields, Json};
 
-const TEXT: u64 = 0;
-const THINKING: u64 = 1;
-const AUDIO: u64 = 2;
+const TEXT_KEY: u64 = 0;
+const THINKING_KEY: u64 = 1;
+const AUDIO_KEY: u64 = 2;
 /// The first of the calls.
-const CALLS: u64 = 3;
+const FIRST_CALL_KEY: u64 = 3;
 
 /// The field of a thinking block that says in which field of a chunk it came: it goes back in there.
 pub(super) const REASONING_FIELD: &str = "reasoning_field";
@@ -26,7 +26,7 @@ pub(super) const AUDIO_ID: &str = "audio_id";
 
 /// Where thinking came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ThinkingOrigin {
     /// `<think>` tags inside the text.
     Tags,
     /// A field of this name; `content` is Mistral's list of parts.
@@ -36,17 +36,17 @@ pub(super) enum Origin {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenBlock {
     Nothing,
     Text,
-    Thinking(Origin),
+    Thinking(ThinkingOrigin),
 }
 
-pub(super) struct Blocks {
-    pub call: Call,
-    open: Open,
+pub(super) struct StreamBlocks {
+    pub call: ModelCall,
+    open: OpenBlock,
     /// The entry of OpenRouter's list that the open thinking is.
-    detail: Entry,
+    detail: ReasoningDetail,
     /// What the open text refers to.
     annotations: Vec<Json>,
     last_annotations: String,
@@ -54,13 +54,13 @@ pub(super) struct Blocks {
     citations: String,
     search_results: String,
     audio_id: String,
-    calls: Vec<Slot>,
+    calls: Vec<CallSlot>,
     by_index: HashMap<i64, usize>,
     by_id: HashMap<String, usize>,
 }
 
 #[derive(Default)]
-struct Entry {
+struct ReasoningDetail {
     r#type: String,
     index: Option<i64>,
     fields: Fields,
@@ -68,7 +68,7 @@ struct Entry {
 
 /// A call, begun or about to.
 #[derive(Default)]
-struct Slot {
+struct CallSlot {
     /// What the provider calls it.
     id: String,
     name: String,
@@ -76,12 +76,12 @@ struct Slot {
     extra: Fields,
 }
 
-impl Blocks {
-    pub(super) fn new(call: Call) -> Self {
+impl StreamBlocks {
+    pub(super) fn new(call: ModelCall) -> Self {
         Self {
             call,
-            open: Open::Nothing,
-            detail: Entry::default(),
+            open: OpenBlock::Nothing,
+            detail: ReasoningDetail::default(),
             annotations: Vec::new(),
             last_annotations: String::new(),
             citations: String::new(),
@@ -93,34 +93,34 @@ impl Blocks {
         }
     }
 
-    pub(super) fn text(&mut self, piece: &str, out: &mut EventSink<'_>) {
-        if self.open != Open::Text {
-            self.close(out);
-            self.call.start(TEXT, Kind::Text, "", "", out);
-            self.open = Open::Text;
+    pub(super) fn push_text(&mut self, piece: &str, out: &mut EventSink<'_>) {
+        if self.open != OpenBlock::Text {
+            self.close_text_block(out);
+            self.call.start_block(TEXT_KEY, BlockKind::Text, "", "", out);
+            self.open = OpenBlock::Text;
         }
-        self.call.delta(TEXT, piece, out);
+        self.call.push_delta(TEXT_KEY, piece, out);
     }
 
-    pub(super) fn thinking(&mut self, piece: &str, origin: Origin, out: &mut EventSink<'_>) {
+    pub(super) fn push_thinking(&mut self, piece: &str, origin: ThinkingOrigin, out: &mut EventSink<'_>) {
         if piece.is_empty() {
             return;
         }
-        if !matches!(self.open, Open::Thinking(_)) {
+        if !matches!(self.open, OpenBlock::Thinking(_)) {
             self.begin_thinking(origin, out);
         }
-        self.call.delta(THINKING, piece, out);
+        self.call.push_delta(THINKING_KEY, piece, out);
     }
 
-    fn begin_thinking(&mut self, origin: Origin, out: &mut EventSink<'_>) {
-        self.close(out);
-        self.call.start(THINKING, Kind::Thinking, "", "", out);
-        self.open = Open::Thinking(origin);
+    fn begin_thinking(&mut self, origin: ThinkingOrigin, out: &mut EventSink<'_>) {
+        self.close_text_block(out);
+        self.call.start_block(THINKING_KEY, BlockKind::Thinking, "", "", out);
+        self.open = OpenBlock::Thinking(origin);
     }
 
     /// OpenRouter's list of reasoning; whether there was text in it. Each of its entries is a block
     /// of its own, so that it can be sent back as it was.
-    pub(super) fn details(&mut self, raw: &RawValue, out: &mut EventSink<'_>) -> bool {
+    pub(super) fn push_reasoning_details(&mut self, raw: &RawValue, out: &mut EventSink<'_>) -> bool {
         let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else { return false };
         let mut any = false;
         for raw in list {
@@ -130,11 +130,11 @@ impl Blocks {
             };
             let Ok(mut fields) = serde_json::from_str::<Fields>(raw.get()) else { continue };
             let goes_on = matches!(&*detail.r#type.0, "reasoning.text" | "reasoning.summary");
-            let same = self.open == Open::Thinking(Origin::Details)
+            let same = self.open == OpenBlock::Thinking(ThinkingOrigin::Details)
                 && self.detail.r#type == detail.r#type.0
                 && self.detail.index == detail.index.0;
             if !(goes_on && same) {
-                self.begin_thinking(Origin::Details, out);
+                self.begin_thinking(ThinkingOrigin::Details, out);
                 self.detail.r#type = detail.r#type.0.into_owned();
                 self.detail.index = detail.index.0;
             }
@@ -148,41 +148,41 @@ impl Blocks {
             if goes_on {
                 let piece = if detail.text.is_empty() { &detail.summary } else { &detail.text };
                 any |= !piece.is_empty();
-                self.call.delta(THINKING, &piece.0, out);
+                self.call.push_delta(THINKING_KEY, &piece.0, out);
             } else {
-                self.close(out);
+                self.close_text_block(out);
             }
         }
         any
     }
 
     /// Ends the text or the thinking that is open.
-    pub(super) fn close(&mut self, out: &mut EventSink<'_>) {
-        match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Nothing => {}
-            Open::Text => {
-                let extra = self.references();
-                self.call.close(TEXT, extra, out);
+    pub(super) fn close_text_block(&mut self, out: &mut EventSink<'_>) {
+        match std::mem::replace(&mut self.open, OpenBlock::Nothing) {
+            OpenBlock::Nothing => {}
+            OpenBlock::Text => {
+                let extra = self.take_references();
+                self.call.close_block(TEXT_KEY, extra, out);
             }
-            Open::Thinking(origin) => {
+            OpenBlock::Thinking(origin) => {
                 let mut extra = Fields::default();
                 match origin {
-                    Origin::Tags => {}
-                    Origin::Field(name) => extra.insert(REASONING_FIELD, name),
-                    Origin::Details => {
+                    ThinkingOrigin::Tags => {}
+                    ThinkingOrigin::Field(name) => extra.insert(REASONING_FIELD, name),
+                    ThinkingOrigin::Details => {
                         let entry = std::mem::take(&mut self.detail).fields;
                         if let Ok(list) = Json::from_value(&[entry]) {
                             extra.insert(REASONING_DETAILS, list);
                         }
                     }
                 }
-                self.call.close(THINKING, extra, out);
+                self.call.close_block(THINKING_KEY, extra, out);
             }
         }
     }
 
     /// What the text refers to, as fields.
-    fn references(&mut self) -> Fields {
+    fn take_references(&mut self) -> Fields {
         let mut fields = Fields::default();
         let annotations = std::mem::take(&mut self.annotations);
         if !annotations.is_empty()
@@ -200,7 +200,7 @@ impl Blocks {
         fields
     }
 
-    pub(super) fn annotations(&mut self, raw: &RawValue) {
+    pub(super) fn add_annotations(&mut self, raw: &RawValue) {
         // Some repeat what they said before.
         if self.last_annotations == raw.get() {
             return;
@@ -211,7 +211,7 @@ impl Blocks {
         }
     }
 
-    pub(super) fn citations(&mut self, citations: Option<&RawValue>, results: Option<&RawValue>) {
+    pub(super) fn set_citations(&mut self, citations: Option<&RawValue>, results: Option<&RawValue>) {
         for (held, raw) in [(&mut self.citations, citations), (&mut self.search_results, results)] {
             if let Some(raw) = raw.filter(|raw| raw.get() != held && raw.get() != "[]") {
                 raw.get().clone_into(held);
@@ -220,49 +220,49 @@ impl Blocks {
     }
 
     /// A part that only the provider knows.
-    pub(super) fn item(&mut self, item: Fields, out: &mut EventSink<'_>) {
-        self.close(out);
-        self.call.item(item, out);
+    pub(super) fn push_item(&mut self, item: Fields, out: &mut EventSink<'_>) {
+        self.close_text_block(out);
+        self.call.emit_item(item, out);
     }
 
     /// A picture.
-    pub(super) fn image(&mut self, url: &str, out: &mut EventSink<'_>) {
+    pub(super) fn push_image(&mut self, url: &str, out: &mut EventSink<'_>) {
         if url.is_empty() {
             return;
         }
-        self.close(out);
-        let (media_type, chunk) = match super::parts::data_url(url) {
+        self.close_text_block(out);
+        let (media_type, chunk) = match super::parts::parse_data_url(url) {
             Some((media_type, data)) => (media_type, Chunk::Data(data.into())),
             None => (None, Chunk::Url(url.into())),
         };
-        self.call.data("", media_type, chunk, Fields::default(), out);
+        self.call.emit_data_block("", media_type, chunk, Fields::default(), out);
     }
 
     /// Sound. What is said in it is text.
-    pub(super) fn audio(&mut self, audio: &Audio<'_>, out: &mut EventSink<'_>) {
+    pub(super) fn push_audio(&mut self, audio: &Audio<'_>, out: &mut EventSink<'_>) {
         if self.audio_id.is_empty() {
             self.audio_id = audio.id.0.clone().into_owned();
         }
         if !audio.data.is_empty() {
-            if !self.call.is_open(AUDIO) {
-                self.call.start(AUDIO, Kind::Data, "", "audio/*", out);
+            if !self.call.is_open(AUDIO_KEY) {
+                self.call.start_block(AUDIO_KEY, BlockKind::Data, "", "audio/*", out);
             }
-            self.call.delta(AUDIO, &audio.data.0, out);
+            self.call.push_delta(AUDIO_KEY, &audio.data.0, out);
         }
         if !audio.transcript.is_empty() {
-            self.text(&audio.transcript.0, out);
+            self.push_text(&audio.transcript.0, out);
         }
     }
 
     /// A fragment of a call, or a whole one.
-    pub(super) fn call_piece(&mut self, piece: &CallPiece<'_>, out: &mut EventSink<'_>) {
+    pub(super) fn push_call_piece(&mut self, piece: &CallPiece<'_>, out: &mut EventSink<'_>) {
         let none = Word::default();
         let (name, input) = match (&piece.function.0, &piece.custom.0) {
             (_, Some(custom)) => (&custom.name, Cow::Borrowed(&*custom.input.0)),
-            (Some(function), None) => (&function.name, function.arguments.map_or("".into(), input)),
+            (Some(function), None) => (&function.name, function.arguments.map_or("".into(), input_text)),
             (None, None) => (&none, "".into()),
         };
-        let at = self.slot(piece.index.0, &piece.id.0, &name.0);
+        let at = self.find_or_add_call(piece.index.0, &piece.id.0, &name.0);
         let Some(slot) = self.calls.get_mut(at) else { return };
         if slot.id.is_empty() && !slot.begun {
             slot.id = piece.id.0.clone().into_owned();
@@ -283,11 +283,11 @@ impl Blocks {
         if named && !slot.begun {
             self.begin_call(at, out);
         }
-        self.call.delta(CALLS + at as u64, &input, out);
+        self.call.push_delta(FIRST_CALL_KEY + at as u64, &input, out);
     }
 
     /// Which call a fragment is about.
-    fn slot(&mut self, index: Option<i64>, id: &str, name: &str) -> usize {
+    fn find_or_add_call(&mut self, index: Option<i64>, id: &str, name: &str) -> usize {
         let known = match index {
             // Some number all of their calls 0.
             Some(index) => self.by_index.get(&index).copied().filter(|&at| {
@@ -299,7 +299,7 @@ impl Blocks {
             None => None,
         };
         let at = known.unwrap_or_else(|| {
-            self.calls.push(Slot::default());
+            self.calls.push(CallSlot::default());
             self.calls.len() - 1
         });
         if let Some(index) = index {
@@ -309,7 +309,7 @@ impl Blocks {
     }
 
     fn begin_call(&mut self, at: usize, out: &mut EventSink<'_>) {
-        self.close(out);
+        self.close_text_block(out);
         let Some(slot) = self.calls.get_mut(at) else { return };
         slot.begun = true;
         let mut id = slot.id.clone();
@@ -319,18 +319,18 @@ impl Blocks {
         if !id.is_empty() {
             self.by_id.insert(id.clone(), at);
         }
-        self.call.start(CALLS + at as u64, Kind::Call, &id, &slot.name, out);
+        self.call.start_block(FIRST_CALL_KEY + at as u64, BlockKind::ToolCall, &id, &slot.name, out);
     }
 
     /// Ends all blocks, in the order in which they began.
     pub(super) fn close_all(&mut self, out: &mut EventSink<'_>) {
-        self.close(out);
-        if self.call.is_open(AUDIO) {
+        self.close_text_block(out);
+        if self.call.is_open(AUDIO_KEY) {
             let mut extra = Fields::default();
             if !self.audio_id.is_empty() {
                 extra.insert(AUDIO_ID, self.audio_id.as_str());
             }
-            self.call.close(AUDIO, extra, out);
+            self.call.close_block(AUDIO_KEY, extra, out);
         }
         for at in 0..self.calls.len() {
             if self.calls.get(at).is_some_and(|slot| !slot.begun) {
@@ -338,20 +338,20 @@ impl Blocks {
             }
         }
         for (at, slot) in self.calls.drain(..).enumerate() {
-            self.call.close(CALLS + at as u64, slot.extra, out);
+            self.call.close_block(FIRST_CALL_KEY + at as u64, slot.extra, out);
         }
         // What came when there was no text for it.
         let references = std::mem::take(&mut self.annotations);
         if !references.is_empty()
             && let Ok(list) = Json::from_value(&references)
         {
-            self.call.notes.insert("annotations", list);
+            self.call.metadata.insert("annotations", list);
         }
     }
 }
 
 /// A fragment of JSON text; some send the JSON itself.
-fn input(raw: &RawValue) -> Cow<'_, str> {
+fn input_text(raw: &RawValue) -> Cow<'_, str> {
     match serde_json::from_str::<Word<'_>>(raw.get()) {
         Ok(text) if raw.get().starts_with('"') => text.0,
         _ => raw.get().into(),

@@ -233,13 +233,13 @@ struct PromptTokens {
 }
 
 /// An object that is rarely there, or rarely looked at.
-pub(super) fn object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+pub(super) fn parse_object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str::<Object<T>>(raw?.get()).ok()?.0.map(|value| *value)
 }
 
 /// The tokens, or `None` where it says nothing.
-pub(super) fn usage(raw: &RawValue) -> Option<TokenCounts> {
-    let usage: Usage = object(Some(raw))?;
+pub(super) fn parse_usage(raw: &RawValue) -> Option<TokenCounts> {
+    let usage: Usage = parse_object(Some(raw))?;
     let prompt = usage.prompt_tokens_details.0.unwrap_or_default();
     let first = |counts: &[Int]| counts.iter().find_map(|count| count.0).unwrap_or(0);
     let counts = TokenCounts {

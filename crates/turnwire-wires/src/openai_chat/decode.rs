@@ -1,31 +1,31 @@
 //! A stream of chunks into events.
 
-use super::blocks::{Blocks, Origin};
-use super::chunk::{CallPiece, Choice, Chunk, Content, Delta, Groq, Part, object, usage};
+use super::blocks::{StreamBlocks, ThinkingOrigin};
+use super::chunk::{CallPiece, Choice, Chunk, Content, Delta, Groq, Part, parse_object, parse_usage};
 use super::failure;
 use super::loose::{Int, Object};
-use crate::provider::{About, Call, Segment, Think};
+use crate::provider::{ModelCallInfo, ModelCall, Segment, ThinkTagParser};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde_json::value::RawValue;
 use turnwire_core::event::{Custom, CustomValue};
 use turnwire_core::{Error, ErrorKind, Fields, FinishedReason, Json, ReplyError, Result};
 
 pub(super) struct ChatDecoder {
-    blocks: Blocks,
-    think: Think,
+    blocks: StreamBlocks,
+    think: ThinkTagParser,
     /// The model has declined to answer, in a field of its own.
-    refused: bool,
+    is_refusal: bool,
     /// There was a delta: a whole message beside it, or behind it, says nothing new.
-    delta: bool,
+    has_delta: bool,
 }
 
 impl ChatDecoder {
     pub(super) fn new(decoding: &DecoderOptions) -> Self {
         Self {
-            blocks: Blocks::new(Call::new(super::NAME, decoding)),
-            think: Think::default(),
-            refused: false,
-            delta: false,
+            blocks: StreamBlocks::new(ModelCall::new(super::NAME, decoding)),
+            think: ThinkTagParser::default(),
+            is_refusal: false,
+            has_delta: false,
         }
     }
 }
@@ -36,10 +36,10 @@ impl Decode for ChatDecoder {
             return Ok(());
         }
         if text.trim_ascii() == "[DONE]" {
-            if self.refused {
-                self.blocks.call.reason.get_or_insert_default();
+            if self.is_refusal {
+                self.blocks.call.finished_reason.get_or_insert_default();
             }
-            self.close(out);
+            self.close_blocks(out);
             self.blocks.call.finish(out);
             return Ok(());
         }
@@ -49,14 +49,14 @@ impl Decode for ChatDecoder {
         }
         let chunk: Chunk<'_> =
             serde_json::from_str(text).map_err(|error| unreadable(text, &error))?;
-        self.chunk(text, &chunk, out);
+        self.read_chunk(text, &chunk, out);
         Ok(())
     }
 
     fn end(&mut self, out: &mut EventSink<'_>) -> Result<()> {
         if !self.blocks.call.has_ended() {
-            self.close(out);
-            self.blocks.call.end(out);
+            self.close_blocks(out);
+            self.blocks.call.end_of_stream(out);
         }
         Ok(())
     }
@@ -87,15 +87,15 @@ fn unreadable(text: &str, error: &serde_json::Error) -> Error {
 }
 
 impl ChatDecoder {
-    fn chunk(&mut self, text: &str, chunk: &Chunk<'_>, out: &mut EventSink<'_>) {
-        let groq: Groq<'_> = object(chunk.x_groq).unwrap_or_default();
+    fn read_chunk(&mut self, text: &str, chunk: &Chunk<'_>, out: &mut EventSink<'_>) {
+        let groq: Groq<'_> = parse_object(chunk.x_groq).unwrap_or_default();
         let failed = chunk.error.or(groq.error);
         let is_error = chunk.is_error();
         let choice = chunk.choices.first.is_some();
         if !choice && chunk.usage.is_none() && groq.usage.is_none() && failed.is_none() && !is_error
         {
             if !chunk.choices.others {
-                self.unknown(text, out);
+                self.emit_unknown_frame(text, out);
             }
             return;
         }
@@ -103,12 +103,12 @@ impl ChatDecoder {
         let call = &mut self.blocks.call;
         if !call.has_begun() {
             let created = chunk.created.0.unwrap_or(0);
-            call.begin(About { id: &chunk.id.0, model: &chunk.model.0, created }, out);
+            call.begin(ModelCallInfo { id: &chunk.id.0, model: &chunk.model.0, created }, out);
         }
-        self.blocks.citations(chunk.citations, chunk.search_results);
-        self.usage(chunk.usage.or(groq.usage));
+        self.blocks.set_citations(chunk.citations, chunk.search_results);
+        self.update_usage(chunk.usage.or(groq.usage));
         for choice in chunk.choices.first.as_deref().into_iter().chain(&chunk.choices.more) {
-            self.choice(choice, out);
+            self.read_choice(choice, out);
         }
         let mut choices = chunk.choices.first.as_deref().into_iter().chain(&chunk.choices.more);
         if let Some(raw) = failed.or_else(|| choices.find_map(|choice| choice.error)) {
@@ -119,7 +119,7 @@ impl ChatDecoder {
     }
 
     /// A frame without anything that we know: kept as it is.
-    fn unknown(&mut self, text: &str, out: &mut EventSink<'_>) {
+    fn emit_unknown_frame(&mut self, text: &str, out: &mut EventSink<'_>) {
         if let Ok(frame) = Json::parse(text) {
             let custom = Custom { name: super::NAME.to_owned(), value: CustomValue(frame) };
             self.blocks.call.emit(custom, out);
@@ -127,9 +127,9 @@ impl ChatDecoder {
     }
 
     /// The provider's last word on each number counts, unless it says nothing.
-    fn usage(&mut self, raw: Option<&RawValue>) {
+    fn update_usage(&mut self, raw: Option<&RawValue>) {
         let Some(raw) = raw else { return };
-        if let Some(counts) = usage(raw) {
+        if let Some(counts) = parse_usage(raw) {
             let known = &mut self.blocks.call.usage;
             for (known, count) in [
                 (&mut known.input_tokens, counts.input_tokens),
@@ -142,63 +142,63 @@ impl ChatDecoder {
                 }
             }
             if let Ok(json) = Json::parse(raw.get()) {
-                self.blocks.call.notes.insert("usage", json);
+                self.blocks.call.metadata.insert("usage", json);
             }
         }
     }
 
-    fn choice(&mut self, choice: &Choice<'_>, out: &mut EventSink<'_>) {
+    fn read_choice(&mut self, choice: &Choice<'_>, out: &mut EventSink<'_>) {
         if let Some(delta) = &choice.delta.0 {
-            self.delta = true;
-            self.delta(delta, out);
-        } else if !self.delta
-            && let Some(message) = object(choice.message)
+            self.has_delta = true;
+            self.read_delta(delta, out);
+        } else if !self.has_delta
+            && let Some(message) = parse_object(choice.message)
         {
-            self.delta = true;
-            self.delta(&message, out);
+            self.has_delta = true;
+            self.read_delta(&message, out);
         } else if choice.message.is_none() {
-            self.text(&choice.text.0, out);
+            self.push_text(&choice.text.0, out);
         }
-        self.usage(choice.usage);
+        self.update_usage(choice.usage);
         if !choice.finish_reason.is_empty() || !choice.native_finish_reason.is_empty() {
-            self.reason(&choice.finish_reason.0, &choice.native_finish_reason.0);
+            self.set_finish_reason(&choice.finish_reason.0, &choice.native_finish_reason.0);
         }
     }
 
-    fn delta(&mut self, delta: &Delta<'_>, out: &mut EventSink<'_>) {
-        self.reasoning(delta, out);
+    fn read_delta(&mut self, delta: &Delta<'_>, out: &mut EventSink<'_>) {
+        self.read_reasoning(delta, out);
         match &delta.content {
             Content::None => {}
-            Content::Text(text) => self.text(text, out),
+            Content::Text(text) => self.push_text(text, out),
             Content::Parts(parts) => {
                 for raw in parts {
-                    self.part(raw, out);
+                    self.read_part(raw, out);
                 }
             }
         }
         if !delta.refusal.is_empty() {
-            self.refused = true;
-            self.text(&delta.refusal.0, out);
+            self.is_refusal = true;
+            self.push_text(&delta.refusal.0, out);
         }
         if let Some(raw) = delta.annotations {
-            self.blocks.annotations(raw);
+            self.blocks.add_annotations(raw);
         }
-        if let Some(audio) = object(delta.audio) {
-            self.settle(out);
-            self.blocks.audio(&audio, out);
+        if let Some(audio) = parse_object(delta.audio) {
+            self.flush_think_tags(out);
+            self.blocks.push_audio(&audio, out);
         }
         if let Some(raw) = delta.images
             && let Ok(parts) = serde_json::from_str::<Vec<&RawValue>>(raw.get())
         {
             for raw in parts {
-                self.part(raw, out);
+                self.read_part(raw, out);
             }
         }
         for piece in &delta.tool_calls.0 {
-            self.settle(out);
-            self.blocks.call_piece(piece, out);
+            self.flush_think_tags(out);
+            self.blocks.push_call_piece(piece, out);
         }
-        if let Some(function) = object(delta.function_call) {
+        if let Some(function) = parse_object(delta.function_call) {
             // There was only ever one.
             let index = Int(Some(i64::MIN));
             let piece = CallPiece {
@@ -206,16 +206,16 @@ impl ChatDecoder {
                 function: Object(Some(Box::new(function))),
                 ..CallPiece::default()
             };
-            self.settle(out);
-            self.blocks.call_piece(&piece, out);
+            self.flush_think_tags(out);
+            self.blocks.push_call_piece(&piece, out);
         }
     }
 
     /// The same reasoning may be in two fields, or in three.
-    fn reasoning(&mut self, delta: &Delta<'_>, out: &mut EventSink<'_>) {
+    fn read_reasoning(&mut self, delta: &Delta<'_>, out: &mut EventSink<'_>) {
         if let Some(raw) = delta.reasoning_details.filter(|raw| raw.get() != "[]") {
-            self.settle(out);
-            if self.blocks.details(raw, out) {
+            self.flush_think_tags(out);
+            if self.blocks.push_reasoning_details(raw, out) {
                 return;
             }
         }
@@ -225,72 +225,72 @@ impl ChatDecoder {
             ("reasoning_content", &delta.reasoning_content)
         };
         if !piece.is_empty() {
-            self.settle(out);
-            self.blocks.thinking(&piece.0, Origin::Field(name), out);
+            self.flush_think_tags(out);
+            self.blocks.push_thinking(&piece.0, ThinkingOrigin::Field(name), out);
         }
     }
 
-    fn text(&mut self, piece: &str, out: &mut EventSink<'_>) {
+    fn push_text(&mut self, piece: &str, out: &mut EventSink<'_>) {
         let Self { blocks, think, .. } = self;
         if !piece.is_empty() {
-            think.feed(piece, |segment| put(blocks, segment, out));
+            think.feed(piece, |segment| push_segment(blocks, segment, out));
         }
     }
 
     /// Releases what may have been the beginning of a tag: something else comes now.
-    fn settle(&mut self, out: &mut EventSink<'_>) {
+    fn flush_think_tags(&mut self, out: &mut EventSink<'_>) {
         let Self { blocks, think, .. } = self;
-        think.end(|segment| put(blocks, segment, out));
+        think.finish(|segment| push_segment(blocks, segment, out));
     }
 
     /// A part of a content that is a list.
-    fn part(&mut self, raw: &RawValue, out: &mut EventSink<'_>) {
-        let Some(part) = object::<Part<'_>>(Some(raw)) else {
+    fn read_part(&mut self, raw: &RawValue, out: &mut EventSink<'_>) {
+        let Some(part) = parse_object::<Part<'_>>(Some(raw)) else {
             if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
-                self.text(&text, out);
+                self.push_text(&text, out);
             }
             return;
         };
         match &*part.r#type.0 {
-            "text" | "output_text" | "" if !part.text.is_empty() => self.text(&part.text.0, out),
+            "text" | "output_text" | "" if !part.text.is_empty() => self.push_text(&part.text.0, out),
             "text" | "output_text" | "" => {}
             "refusal" => {
-                self.refused = true;
-                self.text(&part.refusal.0, out);
+                self.is_refusal = true;
+                self.push_text(&part.refusal.0, out);
             }
             "thinking" | "reasoning" => {
-                self.settle(out);
-                let origin = Origin::Field("content");
+                self.flush_think_tags(out);
+                let origin = ThinkingOrigin::Field("content");
                 match &part.thinking {
                     Content::None => {}
-                    Content::Text(text) => self.blocks.thinking(text, origin, out),
+                    Content::Text(text) => self.blocks.push_thinking(text, origin, out),
                     Content::Parts(parts) => {
                         for raw in parts {
-                            if let Some(part) = object::<Part<'_>>(Some(raw)) {
-                                self.blocks.thinking(&part.text.0, origin, out);
+                            if let Some(part) = parse_object::<Part<'_>>(Some(raw)) {
+                                self.blocks.push_thinking(&part.text.0, origin, out);
                             }
                         }
                     }
                 }
             }
             "image_url" => {
-                self.settle(out);
-                self.blocks.image(&part.image_url.0, out);
+                self.flush_think_tags(out);
+                self.blocks.push_image(&part.image_url.0, out);
             }
             _ => {
                 if let Ok(item) = serde_json::from_str::<Fields>(raw.get()) {
-                    self.settle(out);
-                    self.blocks.item(item, out);
+                    self.flush_think_tags(out);
+                    self.blocks.push_item(item, out);
                 }
             }
         }
     }
 
-    fn reason(&mut self, word: &str, native: &str) {
+    fn set_finish_reason(&mut self, word: &str, native: &str) {
         let call = &mut self.blocks.call;
         for (key, word) in [("finish_reason", word), ("native_finish_reason", native)] {
             if !word.is_empty() {
-                call.notes.insert(key, word);
+                call.metadata.insert(key, word);
             }
         }
         let reason = match FinishedReason::from(native) {
@@ -300,7 +300,7 @@ impl ChatDecoder {
             | FinishedReason::Refusal
             | FinishedReason::ToolCalls) => native,
             _ if word.is_empty() => return,
-            _ => reason_of(word),
+            _ => parse_finish_reason(word),
         };
         if reason == FinishedReason::Error {
             call.error = Some(ReplyError {
@@ -311,44 +311,44 @@ impl ChatDecoder {
         } else {
             call.error = None;
         }
-        call.reason = Some(reason);
+        call.finished_reason = Some(reason);
     }
 
     fn fail(&mut self, raw: &RawValue, out: &mut EventSink<'_>) {
-        let (error, reason) = failure::read(raw);
+        let (error, reason) = failure::read_error(raw);
         if let Ok(json) = Json::parse(raw.get()) {
-            self.blocks.call.notes.insert("error", json);
+            self.blocks.call.metadata.insert("error", json);
         }
-        self.settle(out);
+        self.flush_think_tags(out);
         self.blocks.close_all(out);
         self.blocks.call.error = Some(error);
-        self.blocks.call.reason = Some(reason);
+        self.blocks.call.finished_reason = Some(reason);
         self.blocks.call.finish(out);
     }
 
     /// Closes everything, whatever comes then.
-    fn close(&mut self, out: &mut EventSink<'_>) {
+    fn close_blocks(&mut self, out: &mut EventSink<'_>) {
         if !self.blocks.call.has_begun() {
             return;
         }
-        self.settle(out);
+        self.flush_think_tags(out);
         self.blocks.close_all(out);
-        let reason = &mut self.blocks.call.reason;
-        if self.refused && *reason == Some(FinishedReason::Completed) {
+        let reason = &mut self.blocks.call.finished_reason;
+        if self.is_refusal && *reason == Some(FinishedReason::Completed) {
             *reason = Some(FinishedReason::Refusal);
         }
     }
 }
 
-fn put(blocks: &mut Blocks, segment: Segment<'_>, out: &mut EventSink<'_>) {
+fn push_segment(blocks: &mut StreamBlocks, segment: Segment<'_>, out: &mut EventSink<'_>) {
     match segment {
-        Segment::Text(text) => blocks.text(text, out),
-        Segment::Thinking(text) => blocks.thinking(text, Origin::Tags, out),
+        Segment::Text(text) => blocks.push_text(text, out),
+        Segment::Thinking(text) => blocks.push_thinking(text, ThinkingOrigin::Tags, out),
     }
 }
 
 /// Why it ended; a word that we do not know is an end like any other.
-fn reason_of(word: &str) -> FinishedReason {
+fn parse_finish_reason(word: &str) -> FinishedReason {
     match word.to_ascii_lowercase().as_str() {
         // Mistral: the context is full.
         "length" | "max_tokens" | "model_length" => FinishedReason::Length,

@@ -4,7 +4,7 @@
 //! to execute is written when the turn ends, or waits, without a result for it; a call that the agent
 //! served itself never is, for the client would try to execute it.
 
-use super::failure::Failure;
+use super::failure::ErrorFrame;
 use crate::stream::{Encode, EncoderOptions, Frames};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -17,13 +17,13 @@ pub(super) struct ChatEncoder {
     model: Option<String>,
     /// What the completion is called; otherwise it has the reply's id.
     id: Option<String>,
-    usage: bool,
-    turn: Turn,
+    include_usage: bool,
+    completion: OpenCompletion,
 }
 
 /// What is known of the reply that is written.
 #[derive(Default)]
-struct Turn {
+struct OpenCompletion {
     id: String,
     state: State,
     created: i64,
@@ -31,15 +31,15 @@ struct Turn {
     /// The beginning of every chunk, up to its delta.
     head: String,
     /// The text and thinking blocks that may grow, and whether they have.
-    open: HashMap<String, bool>,
+    open_blocks: HashMap<String, bool>,
     /// The calls without a result so far, by their ids; and how many there were.
-    calls: HashMap<String, (usize, ToolCall)>,
-    count: usize,
+    client_calls: HashMap<String, (usize, ToolCall)>,
+    call_count: usize,
     /// Calls that nobody has to execute any more.
     served: HashSet<String>,
     usage: TokenCounts,
     /// Whether any text was written.
-    said: bool,
+    has_text: bool,
     annotations: Vec<Json>,
 }
 
@@ -47,7 +47,7 @@ struct Turn {
 enum State {
     /// There is no reply yet.
     #[default]
-    Before,
+    NotStarted,
     /// It has begun; nothing was written.
     Begun,
     /// The first chunk was written.
@@ -60,8 +60,8 @@ impl ChatEncoder {
         Self {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
-            usage: encoding.usage,
-            turn: Turn::default(),
+            include_usage: encoding.usage,
+            completion: OpenCompletion::default(),
         }
     }
 }
@@ -76,18 +76,18 @@ impl Encode for ChatEncoder {
             out.push("", &custom.value.0);
             return;
         }
-        if self.is_ours(event) {
-            self.take(event, out);
+        if self.accepts_event(event) {
+            self.push_event(event, out);
         }
     }
 
     fn end(&mut self, out: &mut Frames) {
-        if !matches!(self.turn.state, State::Begun | State::Open) {
+        if !matches!(self.completion.state, State::Begun | State::Open) {
             return;
         }
         // A turn that waits for the client to execute its calls is over for this protocol. Any other
         // one broke off, and the word behind the stream must not make it a success.
-        let end = if self.turn.calls.is_empty() {
+        let end = if self.completion.client_calls.is_empty() {
             ReplyEnd {
                 finished_reason: FinishedReason::Truncated,
                 error: Some(ReplyError {
@@ -102,7 +102,7 @@ impl Encode for ChatEncoder {
         };
         self.finish(&end, out);
         // When the client has executed them, the same reply goes on as another completion.
-        self.turn = Turn::default();
+        self.completion = OpenCompletion::default();
     }
 }
 
@@ -133,13 +133,13 @@ struct Delta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_calls: Option<[Piece<'a>; 1]>,
+    tool_calls: Option<[ToolCallPiece<'a>; 1]>,
     #[serde(skip_serializing_if = "<[Json]>::is_empty")]
     annotations: &'a [Json],
 }
 
 #[derive(Serialize)]
-struct Piece<'a> {
+struct ToolCallPiece<'a> {
     index: usize,
     id: &'a str,
     r#type: &'static str,
@@ -170,120 +170,120 @@ struct PromptTokens {
 
 impl ChatEncoder {
     /// Whether the event is one of the reply that is written; if it is the first, it begins.
-    fn is_ours(&mut self, event: &Event<'_>) -> bool {
+    fn accepts_event(&mut self, event: &Event<'_>) -> bool {
         if event.is_from_sub_agent() || event.reply_id.is_empty() || !event.kind.is_part_of_reply() {
             return false;
         }
-        let same = self.turn.id == event.reply_id;
-        match self.turn.state {
+        let same = self.completion.id == event.reply_id;
+        match self.completion.state {
             State::Begun | State::Open => same,
             State::Ended if same => false,
             // A new turn is a new answer.
-            State::Before | State::Ended => {
-                self.turn = Turn {
+            State::NotStarted | State::Ended => {
+                self.completion = OpenCompletion {
                     id: event.reply_id.to_string(),
                     state: State::Begun,
-                    created: super::seconds(&event.created_at),
-                    ..Turn::default()
+                    created: super::unix_seconds(&event.created_at),
+                    ..OpenCompletion::default()
                 };
                 true
             }
         }
     }
 
-    fn take(&mut self, event: &Event<'_>, out: &mut Frames) {
-        let turn = &mut self.turn;
+    fn push_event(&mut self, event: &Event<'_>, out: &mut Frames) {
+        let turn = &mut self.completion;
         match &event.kind {
-            EventKind::TextBlockDelta(delta) if turn.grows(&delta.block_id, &delta.delta) => {
-                self.text(&delta.delta, out);
+            EventKind::TextBlockDelta(delta) if turn.mark_grown(&delta.block_id, &delta.delta) => {
+                self.write_text(&delta.delta, out);
             }
-            EventKind::ThinkingBlockDelta(delta) if turn.grows(&delta.block_id, &delta.delta) => {
-                self.thinking(&delta.delta, out);
+            EventKind::ThinkingBlockDelta(delta) if turn.mark_grown(&delta.block_id, &delta.delta) => {
+                self.write_thinking(&delta.delta, out);
             }
             EventKind::ToolCallDelta(delta) => {
-                if let Some((_, call)) = turn.calls.get_mut(&*delta.tool_call_id) {
+                if let Some((_, call)) = turn.client_calls.get_mut(&*delta.tool_call_id) {
                     call.input.push_str(&delta.delta);
                 }
             }
             EventKind::ModelCallStart(start) if turn.model.is_empty() => {
                 turn.model.clone_from(&start.model_name);
             }
-            EventKind::ModelCallEnd(end) => turn.model_call_end(end),
-            EventKind::TextBlockStart(start) => turn.begin(&start.block_id),
-            EventKind::ThinkingBlockStart(start) => turn.begin(&start.block_id),
+            EventKind::ModelCallEnd(end) => turn.add_model_call_end(end),
+            EventKind::TextBlockStart(start) => turn.begin_block(&start.block_id),
+            EventKind::ThinkingBlockStart(start) => turn.begin_block(&start.block_id),
             EventKind::TextBlockEnd(end) => {
-                let grown = turn.open.remove(&*end.block_id);
+                let grown = turn.open_blocks.remove(&*end.block_id);
                 turn.keep_annotations(&end.extra);
                 // What was written cannot be replaced.
                 if let (Some(false), Some(text)) = (grown, &end.text) {
-                    self.text(text, out);
+                    self.write_text(text, out);
                 }
             }
             EventKind::ThinkingBlockEnd(end) => {
-                turn.open.remove(&*end.block_id);
+                turn.open_blocks.remove(&*end.block_id);
             }
             EventKind::ToolCallStart(start) => {
-                turn.hold(ToolCall::new(&*start.tool_call_id, &*start.tool_call_name, ""));
+                turn.hold_call(ToolCall::new(&*start.tool_call_id, &*start.tool_call_name, ""));
             }
             EventKind::ToolCallEnd(end) => {
-                if let Some((_, call)) = turn.calls.get_mut(&*end.tool_call_id) {
+                if let Some((_, call)) = turn.client_calls.get_mut(&*end.tool_call_id) {
                     call.rest.extend(&end.extra);
                 }
             }
-            EventKind::ToolResultStart(start) => turn.serve(&start.tool_call_id),
+            EventKind::ToolResultStart(start) => turn.mark_served(&start.tool_call_id),
             EventKind::ExternalExecutionResult(event) => {
                 for result in &event.execution_results {
-                    turn.serve(&result.id);
+                    turn.mark_served(&result.id);
                 }
             }
             EventKind::UserConfirmResult(event) => {
                 for answer in &event.confirm_results {
                     if !answer.confirmed {
-                        turn.serve(&answer.tool_call.id);
-                    } else if let Some((_, call)) = turn.calls.get_mut(&answer.tool_call.id)
+                        turn.mark_served(&answer.tool_call.id);
+                    } else if let Some((_, call)) = turn.client_calls.get_mut(&answer.tool_call.id)
                         && !answer.tool_call.input.is_empty()
                     {
                         call.input.clone_from(&answer.tool_call.input);
                     }
                 }
             }
-            EventKind::Block(event) => self.block(&event.block, out),
+            EventKind::Block(event) => self.write_block(&event.block, out),
             EventKind::ReplyEnd(end) => self.finish(end, out),
             _ => {}
         }
     }
 
     /// A block that came whole.
-    fn block(&mut self, block: &ContentBlock, out: &mut Frames) {
+    fn write_block(&mut self, block: &ContentBlock, out: &mut Frames) {
         match block {
             ContentBlock::Text(block) => {
-                self.turn.keep_annotations(&block.rest);
-                self.text(&block.text, out);
+                self.completion.keep_annotations(&block.rest);
+                self.write_text(&block.text, out);
             }
-            ContentBlock::Thinking(block) => self.thinking(&block.thinking, out),
-            ContentBlock::ToolCall(call) => self.turn.hold(call.clone()),
-            ContentBlock::ToolResult(result) => self.turn.serve(&result.id),
+            ContentBlock::Thinking(block) => self.write_thinking(&block.thinking, out),
+            ContentBlock::ToolCall(call) => self.completion.hold_call(call.clone()),
+            ContentBlock::ToolResult(result) => self.completion.mark_served(&result.id),
             _ => {}
         }
     }
 
-    fn text(&mut self, text: &str, out: &mut Frames) {
+    fn write_text(&mut self, text: &str, out: &mut Frames) {
         if !text.is_empty() {
-            self.turn.said = true;
-            self.piece("content", text, out);
+            self.completion.has_text = true;
+            self.write_text_delta("content", text, out);
         }
     }
 
-    fn thinking(&mut self, text: &str, out: &mut Frames) {
+    fn write_thinking(&mut self, text: &str, out: &mut Frames) {
         if !text.is_empty() {
-            self.piece("reasoning_content", text, out);
+            self.write_text_delta("reasoning_content", text, out);
         }
     }
 
     /// A delta of one text. Most chunks are that, so it is written without any detour.
-    fn piece(&mut self, field: &str, text: &str, out: &mut Frames) {
-        self.open(out);
-        let head = &self.turn.head;
+    fn write_text_delta(&mut self, field: &str, text: &str, out: &mut Frames) {
+        self.write_first_chunk(out);
+        let head = &self.completion.head;
         out.push_with("", |out| {
             out.push_str(head);
             out.push_str(r#"{""#);
@@ -294,47 +294,47 @@ impl ChatEncoder {
         });
     }
 
-    fn delta(&mut self, delta: Delta<'_>, out: &mut Frames) {
-        self.open(out);
-        self.choice(delta, None, None, out);
+    fn write_delta(&mut self, delta: Delta<'_>, out: &mut Frames) {
+        self.write_first_chunk(out);
+        self.write_choice(delta, None, None, out);
     }
 
     /// The first chunk, which has the role.
-    fn open(&mut self, out: &mut Frames) {
-        if self.turn.state == State::Begun {
-            self.turn.state = State::Open;
-            self.turn.head = self.head();
+    fn write_first_chunk(&mut self, out: &mut Frames) {
+        if self.completion.state == State::Begun {
+            self.completion.state = State::Open;
+            self.completion.head = self.build_head();
             let delta = Delta { role: Some("assistant"), content: Some(""), ..Delta::default() };
-            self.choice(delta, None, None, out);
+            self.write_choice(delta, None, None, out);
         }
     }
 
     /// A chunk up to its delta.
-    fn head(&self) -> String {
+    fn build_head(&self) -> String {
         let mut first = Frames::default();
-        self.choice(Delta::default(), None, None, &mut first);
+        self.write_choice(Delta::default(), None, None, &mut first);
         let text = first.iter().next().map_or("", |(_, text)| text);
         // The empty delta is the last object that begins.
         let end = text.rfind("{}").unwrap_or(text.len());
         text.get(..end).unwrap_or_default().to_owned()
     }
 
-    fn choice(
+    fn write_choice(
         &self,
         delta: Delta<'_>,
         finish_reason: Option<&'static str>,
         native_finish_reason: Option<&str>,
         out: &mut Frames,
     ) {
-        self.chunk(&[Choice { index: 0, delta, finish_reason, native_finish_reason }], None, out);
+        self.write_chunk(&[Choice { index: 0, delta, finish_reason, native_finish_reason }], None, out);
     }
 
-    fn chunk(&self, choices: &[Choice<'_>], usage: Option<Usage>, out: &mut Frames) {
+    fn write_chunk(&self, choices: &[Choice<'_>], usage: Option<Usage>, out: &mut Frames) {
         let chunk = Chunk {
-            id: self.id.as_deref().unwrap_or(&self.turn.id),
+            id: self.id.as_deref().unwrap_or(&self.completion.id),
             object: "chat.completion.chunk",
-            created: self.turn.created,
-            model: self.model.as_deref().unwrap_or(&self.turn.model),
+            created: self.completion.created,
+            model: self.model.as_deref().unwrap_or(&self.completion.model),
             choices,
             usage,
         };
@@ -342,78 +342,78 @@ impl ChatEncoder {
     }
 
     fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
-        self.open(out);
+        self.write_first_chunk(out);
         // Who asked for JSON reads the text.
-        if let Some(output) = end.structured_output.as_ref().filter(|_| !self.turn.said) {
-            self.text(output.text(), out);
+        if let Some(output) = end.structured_output.as_ref().filter(|_| !self.completion.has_text) {
+            self.write_text(output.text(), out);
         }
-        let calls = self.calls(out);
+        let calls = self.write_calls(out);
         let reason = &end.finished_reason;
         let failed = matches!(reason, FinishedReason::Error | FinishedReason::Truncated);
         let unnamed =
             ReplyError { message: "the reply failed".to_owned(), ..ReplyError::default() };
         let error = end.error.as_ref().or_else(|| failed.then_some(&unnamed));
         if error.is_none() {
-            let (word, native) = words(reason, calls);
-            let annotations = std::mem::take(&mut self.turn.annotations);
+            let (word, native) = finish_reasons(reason, calls);
+            let annotations = std::mem::take(&mut self.completion.annotations);
             let delta = Delta { annotations: &annotations, ..Delta::default() };
-            self.choice(delta, Some(word), native, out);
+            self.write_choice(delta, Some(word), native, out);
         }
-        if self.usage {
-            self.chunk(&[], Some(self.turn.usage()), out);
+        if self.include_usage {
+            self.write_chunk(&[], Some(self.completion.usage()), out);
         }
         // Clients stop reading at an error.
         if let Some(error) = error {
-            out.push("", &Failure::new(error, reason));
+            out.push("", &ErrorFrame::new(error, reason));
         }
         // Only the id is still of use: nothing more is written for it.
-        let id = std::mem::take(&mut self.turn.id);
-        self.turn = Turn { id, state: State::Ended, ..Turn::default() };
+        let id = std::mem::take(&mut self.completion.id);
+        self.completion = OpenCompletion { id, state: State::Ended, ..OpenCompletion::default() };
     }
 
     /// Writes the calls that the client has to execute; whether there were any.
-    fn calls(&mut self, out: &mut Frames) -> bool {
-        let mut calls: Vec<(usize, ToolCall)> = self.turn.calls.drain().map(|(_, it)| it).collect();
+    fn write_calls(&mut self, out: &mut Frames) -> bool {
+        let mut calls: Vec<(usize, ToolCall)> = self.completion.client_calls.drain().map(|(_, it)| it).collect();
         calls.sort_by_key(|(place, _)| *place);
         for (index, (_, call)) in calls.iter().enumerate() {
-            let arguments = super::arguments(&call.input);
-            let piece = Piece {
+            let arguments = super::input_or_empty_object(&call.input);
+            let piece = ToolCallPiece {
                 index,
                 id: &call.id,
                 r#type: "function",
                 function: Function { name: &call.name, arguments },
                 extra_content: call.rest.raw("extra_content"),
             };
-            self.delta(Delta { tool_calls: Some([piece]), ..Delta::default() }, out);
+            self.write_delta(Delta { tool_calls: Some([piece]), ..Delta::default() }, out);
         }
         !calls.is_empty()
     }
 }
 
-impl Turn {
-    fn begin(&mut self, id: &str) {
-        self.open.insert(id.to_owned(), false);
+impl OpenCompletion {
+    fn begin_block(&mut self, id: &str) {
+        self.open_blocks.insert(id.to_owned(), false);
     }
 
     /// Whether there is such a block; if so, it has grown.
-    fn grows(&mut self, id: &str, delta: &str) -> bool {
-        self.open.get_mut(id).map(|grown| *grown |= !delta.is_empty()).is_some()
+    fn mark_grown(&mut self, id: &str, delta: &str) -> bool {
+        self.open_blocks.get_mut(id).map(|grown| *grown |= !delta.is_empty()).is_some()
     }
 
-    fn hold(&mut self, call: ToolCall) {
-        if !self.served.contains(&call.id) && !self.calls.contains_key(&call.id) {
-            self.calls.insert(call.id.clone(), (self.count, call));
-            self.count += 1;
+    fn hold_call(&mut self, call: ToolCall) {
+        if !self.served.contains(&call.id) && !self.client_calls.contains_key(&call.id) {
+            self.client_calls.insert(call.id.clone(), (self.call_count, call));
+            self.call_count += 1;
         }
     }
 
-    fn serve(&mut self, id: &str) {
-        if self.calls.remove(id).is_some() {
+    fn mark_served(&mut self, id: &str) {
+        if self.client_calls.remove(id).is_some() {
             self.served.insert(id.to_owned());
         }
     }
 
-    fn model_call_end(&mut self, end: &ModelCallEnd) {
+    fn add_model_call_end(&mut self, end: &ModelCallEnd) {
         let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
         let sum = &mut self.usage;
         add(&mut sum.input_tokens, end.usage.input_tokens);
@@ -421,8 +421,8 @@ impl Turn {
         add(&mut sum.cache_input_tokens, end.usage.cache_input_tokens);
         add(&mut sum.cache_creation_input_tokens, end.usage.cache_creation_input_tokens);
         for id in &end.discard {
-            self.calls.remove(id);
-            self.open.remove(id);
+            self.client_calls.remove(id);
+            self.open_blocks.remove(id);
         }
     }
 
@@ -473,7 +473,7 @@ fn escape(text: &str, out: &mut String) {
 }
 
 /// The protocol's word for an end, and ours where the protocol has none.
-fn words(reason: &FinishedReason, calls: bool) -> (&'static str, Option<&str>) {
+fn finish_reasons(reason: &FinishedReason, calls: bool) -> (&'static str, Option<&str>) {
     match reason {
         FinishedReason::Completed | FinishedReason::ToolCalls if calls => ("tool_calls", None),
         FinishedReason::Completed => ("stop", None),

@@ -7,7 +7,7 @@ use turnwire_core::{ErrorType, FinishedReason, ReplyError};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Body<'a> {
+struct ErrorFields<'a> {
     #[serde(borrow)]
     message: Option<Word<'a>>,
     #[serde(borrow)]
@@ -22,17 +22,17 @@ struct Body<'a> {
 }
 
 /// What went wrong, and how the reply ended by it.
-pub(super) fn read(raw: &RawValue) -> (ReplyError, FinishedReason) {
-    let Ok(Object(Some(body))) = serde_json::from_str::<Object<Body<'_>>>(raw.get()) else {
+pub(super) fn read_error(raw: &RawValue) -> (ReplyError, FinishedReason) {
+    let Ok(Object(Some(body))) = serde_json::from_str::<Object<ErrorFields<'_>>>(raw.get()) else {
         // A bare text, or whatever else it is.
         let message = serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
-        let error = ReplyError { r#type: kind("", "", &message), message, ..ReplyError::default() };
+        let error = ReplyError { r#type: error_type("", "", &message), message, ..ReplyError::default() };
         return (error, FinishedReason::Error);
     };
     let word =
         |raw: Option<&RawValue>| raw.map_or("", |raw| raw.get().trim_matches('"')).to_owned();
     let (code, status) = (word(body.code), word(body.status));
-    let r#type = kind(&code, &status, &body.r#type.0);
+    let r#type = error_type(&code, &status, &body.r#type.0);
     let message = body.message.map_or_else(|| raw.get().to_owned(), |text| text.0.into_owned());
     let reason = match FinishedReason::from(&*body.native_finish_reason.0) {
         FinishedReason::Truncated => FinishedReason::Truncated,
@@ -42,7 +42,7 @@ pub(super) fn read(raw: &RawValue) -> (ReplyError, FinishedReason) {
 }
 
 /// What kind of error it is, by whatever the provider says of it.
-fn kind(code: &str, status: &str, r#type: &str) -> ErrorType {
+fn error_type(code: &str, status: &str, r#type: &str) -> ErrorType {
     let ours = ErrorType::from(code);
     if ours.is_known() {
         return ours;
@@ -77,12 +77,12 @@ fn kind(code: &str, status: &str, r#type: &str) -> ErrorType {
 
 /// An error as OpenAI's clients expect it in a stream.
 #[derive(Serialize)]
-pub(super) struct Failure<'a> {
-    error: Written<'a>,
+pub(super) struct ErrorFrame<'a> {
+    error: ErrorBody<'a>,
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct ErrorBody<'a> {
     message: &'a str,
     r#type: &'static str,
     param: Option<&'a str>,
@@ -92,7 +92,7 @@ struct Written<'a> {
     native_finish_reason: Option<&'a str>,
 }
 
-impl<'a> Failure<'a> {
+impl<'a> ErrorFrame<'a> {
     pub(super) fn new(error: &'a ReplyError, reason: &'a FinishedReason) -> Self {
         let r#type = match error.r#type {
             ErrorType::Authentication => "authentication_error",
@@ -108,7 +108,7 @@ impl<'a> Failure<'a> {
         };
         let native = Some(reason.as_str()).filter(|_| *reason != FinishedReason::Error);
         Self {
-            error: Written {
+            error: ErrorBody {
                 message: &error.message,
                 r#type,
                 param: None,

@@ -3,8 +3,8 @@
 //! What the assistant says and what its tools give, between two users, is one reply of ours.
 
 use super::blocks::{REASONING_DETAILS, REASONING_FIELD};
-use super::parts::{Assistant, call, data_part, data_url, item, text_part};
-use crate::provider::item_block;
+use super::parts::{AssistantMessage, call_part, data_part, parse_data_url, item_part, text_part};
+use crate::provider::item_to_block;
 use serde_json::{Map, Value, json};
 use turnwire_core::block::{Base64Source, UrlSource};
 use turnwire_core::{
@@ -19,11 +19,11 @@ pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     } else {
         vec![Json::parse(text)?.parse_as().map_err(not_a_message)?]
     };
-    let mut reading = Reading::default();
+    let mut reading = MessageReader::default();
     for (at, message) in list.iter().enumerate() {
-        reading.message(message).map_err(|error| error.at(format!("[{at}]")))?;
+        reading.read_message(message).map_err(|error| error.at(format!("[{at}]")))?;
     }
-    reading.flush()?;
+    reading.end_reply()?;
     Ok(reading.messages)
 }
 
@@ -33,37 +33,37 @@ fn not_a_message(error: Error) -> Error {
 }
 
 #[derive(Default)]
-struct Reading {
+struct MessageReader {
     messages: Vec<Msg>,
     /// Who replies, while a reply goes on.
-    open: Option<String>,
+    replying: Option<String>,
     content: Vec<ContentBlock>,
 }
 
-type Fielded = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
-fn word<'m>(message: &'m Fielded, key: &str) -> &'m str {
+fn get_str<'m>(message: &'m JsonObject, key: &str) -> &'m str {
     message.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-impl Reading {
-    fn message(&mut self, message: &Fielded) -> Result<()> {
-        let name = word(message, "name");
-        match word(message, "role") {
+impl MessageReader {
+    fn read_message(&mut self, message: &JsonObject) -> Result<()> {
+        let name = get_str(message, "name");
+        match get_str(message, "role") {
             "system" | "developer" => {
                 let only_text = |block: &ContentBlock| !matches!(block, ContentBlock::Data(_));
-                let content = blocks(message.get("content")).into_iter().filter(only_text);
-                self.whole(Role::System, name, content.collect())
+                let content = read_blocks(message.get("content")).into_iter().filter(only_text);
+                self.push_message(Role::System, name, content.collect())
             }
-            "user" => self.whole(Role::User, name, blocks(message.get("content"))),
+            "user" => self.push_message(Role::User, name, read_blocks(message.get("content"))),
             "assistant" => {
-                self.open.get_or_insert_with(|| name.to_owned());
-                self.assistant(message);
+                self.replying.get_or_insert_with(|| name.to_owned());
+                self.read_assistant(message);
                 Ok(())
             }
             "tool" | "function" => {
-                self.open.get_or_insert_default();
-                self.result(message);
+                self.replying.get_or_insert_default();
+                self.read_result(message);
                 Ok(())
             }
             other => Err(Error::new(
@@ -75,32 +75,32 @@ impl Reading {
         }
     }
 
-    fn whole(&mut self, role: Role, name: &str, content: Vec<ContentBlock>) -> Result<()> {
-        self.flush()?;
+    fn push_message(&mut self, role: Role, name: &str, content: Vec<ContentBlock>) -> Result<()> {
+        self.end_reply()?;
         self.messages.push(Msg::builder(role).name(name).content(content).build()?);
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
+    fn end_reply(&mut self) -> Result<()> {
         let content = std::mem::take(&mut self.content);
-        if let Some(name) = self.open.take() {
+        if let Some(name) = self.replying.take() {
             self.messages.push(Msg::builder(Role::Assistant).name(name).content(content).build()?);
         }
         Ok(())
     }
 
-    fn assistant(&mut self, message: &Fielded) {
+    fn read_assistant(&mut self, message: &JsonObject) {
         let details = message.get(REASONING_DETAILS).and_then(Value::as_array);
         if let Some(details) = details.filter(|list| !list.is_empty()) {
-            self.content.extend(details.iter().filter_map(detail));
+            self.content.extend(details.iter().filter_map(reasoning_detail_block));
         } else {
             let fields = ["reasoning_content", "reasoning"];
-            let found = fields.iter().find(|field| !word(message, field).is_empty());
-            self.content.extend(found.map(|field| thinking(word(message, field), field)));
+            let found = fields.iter().find(|field| !get_str(message, field).is_empty());
+            self.content.extend(found.map(|field| thinking_block(get_str(message, field), field)));
         }
-        let mut said = blocks(message.get("content"));
-        if !word(message, "refusal").is_empty() {
-            said.push(TextBlock::new(word(message, "refusal")).into());
+        let mut said = read_blocks(message.get("content"));
+        if !get_str(message, "refusal").is_empty() {
+            said.push(TextBlock::new(get_str(message, "refusal")).into());
         }
         if let Some(list) = message.get("annotations").filter(|list| !is_empty(list))
             && let Some(ContentBlock::Text(block)) = said.last_mut()
@@ -114,15 +114,15 @@ impl Reading {
         }
         if let Some(function) = message.get("function_call").and_then(Value::as_object) {
             // It never had an id; its result names the function.
-            let name = word(function, "name");
-            let input = input(function.get("arguments"));
+            let name = get_str(function, "name");
+            let input = input_text(function.get("arguments"));
             self.content.push(ToolCall::new(name, name, input).into());
         }
     }
 
-    fn result(&mut self, message: &Fielded) {
+    fn read_result(&mut self, message: &JsonObject) {
         let name = message.get("name").and_then(Value::as_str);
-        let id = match word(message, "tool_call_id") {
+        let id = match get_str(message, "tool_call_id") {
             "" => name.unwrap_or_default(),
             id => id,
         };
@@ -155,50 +155,50 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// The blocks of a content: a text, or a list of parts. What is empty says nothing.
-fn blocks(content: Option<&Value>) -> Vec<ContentBlock> {
+fn read_blocks(content: Option<&Value>) -> Vec<ContentBlock> {
     match content {
         Some(Value::String(text)) if !text.is_empty() => vec![TextBlock::new(text).into()],
-        Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
+        Some(Value::Array(parts)) => parts.iter().filter_map(read_block).collect(),
         _ => Vec::new(),
     }
 }
 
-fn block(part: &Value) -> Option<ContentBlock> {
+fn read_block(part: &Value) -> Option<ContentBlock> {
     if let Some(text) = part.as_str() {
         return (!text.is_empty()).then(|| TextBlock::new(text).into());
     }
     let part = part.as_object()?;
     let inner = |key: &str, field: &str| part.get(key)?.get(field)?.as_str();
-    let known: Option<ContentBlock> = match word(part, "type") {
-        "text" | "input_text" | "output_text" => match word(part, "text") {
+    let known: Option<ContentBlock> = match get_str(part, "type") {
+        "text" | "input_text" | "output_text" => match get_str(part, "text") {
             "" => return None,
             text => Some(TextBlock::new(text).into()),
         },
-        "refusal" => Some(TextBlock::new(word(part, "refusal")).into()),
-        "thinking" => Some(thinking(&thought(part.get("thinking")), "content")),
+        "refusal" => Some(TextBlock::new(get_str(part, "refusal")).into()),
+        "thinking" => Some(thinking_block(&thinking_text(part.get("thinking")), "content")),
         "image_url" => {
             let url = inner("image_url", "url").or_else(|| part.get("image_url")?.as_str());
-            url.map(|url| data(url, "image/*", None))
+            url.map(|url| data_block(url, "image/*", None))
         }
         "input_audio" => inner("input_audio", "data").map(|bytes| {
             let kind = match inner("input_audio", "format") {
                 Some("mp3") => "audio/mpeg".to_owned(),
                 format => format!("audio/{}", format.unwrap_or("wav")),
             };
-            base64(bytes, Some(&kind), None)
+            base64_block(bytes, Some(&kind), None)
         }),
-        "file" => inner("file", "file_data").map(|url| data(url, "", inner("file", "filename"))),
+        "file" => inner("file", "file_data").map(|url| data_block(url, "", inner("file", "filename"))),
         _ => None,
     };
-    known.or_else(|| Some(item_block(super::NAME, fields(part))))
+    known.or_else(|| Some(item_to_block(super::NAME, fields(part))))
 }
 
-fn fields(object: &Fielded) -> Fields {
+fn fields(object: &JsonObject) -> Fields {
     object.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// The text of a thinking part, which is a list of texts, or one.
-fn thought(value: Option<&Value>) -> String {
+fn thinking_text(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(list)) => {
@@ -208,15 +208,15 @@ fn thought(value: Option<&Value>) -> String {
     }
 }
 
-fn thinking(text: &str, field: &str) -> ContentBlock {
+fn thinking_block(text: &str, field: &str) -> ContentBlock {
     let mut block = ThinkingBlock::new(text);
     block.rest.insert(REASONING_FIELD, field);
     block.into()
 }
 
-fn detail(entry: &Value) -> Option<ContentBlock> {
+fn reasoning_detail_block(entry: &Value) -> Option<ContentBlock> {
     let mut entry = entry.as_object()?.clone();
-    let field = match word(&entry, "type") {
+    let field = match get_str(&entry, "type") {
         "reasoning.text" => "text",
         "reasoning.summary" => "summary",
         _ => "",
@@ -227,25 +227,25 @@ fn detail(entry: &Value) -> Option<ContentBlock> {
     Some(block.into())
 }
 
-fn data(url: &str, kind: &str, name: Option<&str>) -> ContentBlock {
-    if let Some((kind, bytes)) = data_url(url) {
-        return base64(bytes, kind, name);
+fn data_block(url: &str, kind: &str, name: Option<&str>) -> ContentBlock {
+    if let Some((kind, bytes)) = parse_data_url(url) {
+        return base64_block(bytes, kind, name);
     }
     let media_type = Some(kind.to_owned()).filter(|kind| !kind.is_empty());
     let source = UrlSource { url: url.to_owned(), media_type, ..UrlSource::default() };
-    named(DataBlock::from_source(Source::Url(source)), name)
+    with_name(DataBlock::from_source(Source::Url(source)), name)
 }
 
-fn base64(bytes: &str, kind: Option<&str>, name: Option<&str>) -> ContentBlock {
+fn base64_block(bytes: &str, kind: Option<&str>, name: Option<&str>) -> ContentBlock {
     let source = Base64Source {
         data: bytes.to_owned(),
         media_type: kind.map(str::to_owned),
         ..Base64Source::default()
     };
-    named(DataBlock::from_source(Source::Base64(source)), name)
+    with_name(DataBlock::from_source(Source::Base64(source)), name)
 }
 
-fn named(block: DataBlock, name: Option<&str>) -> ContentBlock {
+fn with_name(block: DataBlock, name: Option<&str>) -> ContentBlock {
     DataBlock { name: name.map(str::to_owned), ..block }.into()
 }
 
@@ -259,7 +259,7 @@ fn read_call(piece: &Value) -> ToolCall {
             call
         }
         (Some(function), None) => {
-            ToolCall::new(id, text(function.get("name")), input(function.get("arguments")))
+            ToolCall::new(id, text(function.get("name")), input_text(function.get("arguments")))
         }
         (None, None) => ToolCall::new(id, "", ""),
     };
@@ -270,7 +270,7 @@ fn read_call(piece: &Value) -> ToolCall {
 }
 
 /// The input as text; some send the JSON itself.
-fn input(arguments: Option<&Value>) -> String {
+fn input_text(arguments: Option<&Value>) -> String {
     match arguments {
         Some(Value::String(text)) => text.clone(),
         None | Some(Value::Null) => String::new(),
@@ -285,25 +285,25 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
     for msg in messages {
         match msg.role() {
             Role::System | Role::User => {
-                let parts = msg.content().iter().filter_map(given).collect();
+                let parts = msg.content().iter().filter_map(user_part).collect();
                 let mut message = json!({"role": msg.role()});
                 if let Some(map) = message.as_object_mut() {
                     if !msg.name().is_empty() {
                         map.insert("name".to_owned(), msg.name().into());
                     }
-                    map.insert("content".to_owned(), content(parts));
+                    map.insert("content".to_owned(), encode_content(parts));
                 }
                 all.push(message);
             }
-            Role::Assistant => assistant(msg, &mut all),
+            Role::Assistant => encode_reply(msg, &mut all),
             Role::Tool => {
                 // Results follow a message of the assistant's.
                 if !all.last().is_some_and(is_reply) {
-                    all.push(Assistant::default().message(msg.name(), Value::Null));
+                    all.push(AssistantMessage::default().into_json(msg.name(), Value::Null));
                 }
                 for block in msg.content() {
                     if let ContentBlock::ToolResult(block) = block {
-                        all.push(result(block));
+                        all.push(encode_result(block));
                     }
                 }
             }
@@ -317,35 +317,35 @@ fn is_reply(message: &Value) -> bool {
 }
 
 /// A single text is a string; nothing at all is an empty list.
-fn content(mut parts: Vec<Value>) -> Value {
+fn encode_content(mut parts: Vec<Value>) -> Value {
     match parts.as_mut_slice() {
-        [Value::Object(part)] if word(part, "type") == "text" => {
+        [Value::Object(part)] if get_str(part, "type") == "text" => {
             part.remove("text").unwrap_or_default()
         }
         _ => parts.into(),
     }
 }
 
-fn given(block: &ContentBlock) -> Option<Value> {
+fn user_part(block: &ContentBlock) -> Option<Value> {
     match block {
         ContentBlock::Text(block) => Some(text_part(&block.text)),
         ContentBlock::Data(block) => data_part(block).ok(),
-        ContentBlock::Other(fields) => item(fields),
+        ContentBlock::Other(fields) => item_part(fields),
         _ => None,
     }
 }
 
-fn assistant(msg: &Msg, all: &mut Vec<Value>) {
-    let mut step = Assistant::default();
+fn encode_reply(msg: &Msg, all: &mut Vec<Value>) {
+    let mut step = AssistantMessage::default();
     let mut first = true;
-    let mut flush = |step: &mut Assistant, all: &mut Vec<Value>| {
+    let mut flush = |step: &mut AssistantMessage, all: &mut Vec<Value>| {
         let mut step = std::mem::take(step);
         if !first && step.is_empty() {
             return;
         }
         let parts = std::mem::take(&mut step.parts);
-        let content = if parts.is_empty() { Value::Null } else { content(parts) };
-        all.push(step.message(if first { msg.name() } else { "" }, content));
+        let content = if parts.is_empty() { Value::Null } else { encode_content(parts) };
+        all.push(step.into_json(if first { msg.name() } else { "" }, content));
         first = false;
     };
     for block in msg.content() {
@@ -353,23 +353,23 @@ fn assistant(msg: &Msg, all: &mut Vec<Value>) {
             ContentBlock::Text(block) if !block.text.is_empty() => {
                 step.parts.push(text_part(&block.text));
             }
-            ContentBlock::Thinking(block) => step.thinking(block, Some("reasoning_content")),
+            ContentBlock::Thinking(block) => step.add_thinking(block, Some("reasoning_content")),
             ContentBlock::ToolCall(block) => {
-                step.calls.push(call(block, &block.id, &block.name, &block.input));
+                step.calls.push(call_part(block, &block.id, &block.name, &block.input));
             }
-            ContentBlock::Other(fields) => step.parts.extend(item(fields)),
+            ContentBlock::Other(fields) => step.parts.extend(item_part(fields)),
             ContentBlock::ToolResult(block) => {
                 flush(&mut step, all);
-                all.push(result(block));
+                all.push(encode_result(block));
             }
-            ContentBlock::Data(block) => drop(step.audio(block)),
+            ContentBlock::Data(block) => drop(step.add_audio(block)),
             _ => {}
         }
     }
     flush(&mut step, all);
 }
 
-fn result(result: &ToolResult) -> Value {
+fn encode_result(result: &ToolResult) -> Value {
     let content: Value = match &result.output {
         Payload::Text(text) => text.as_str().into(),
         Payload::Parts(parts) => parts

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use turnwire_core::{DataBlock, Fields, Source, ThinkingBlock, ToolCall};
 
 /// What kind of bytes a data URL has, and the bytes as base64.
-pub(super) fn data_url(url: &str) -> Option<(Option<&str>, &str)> {
+pub(super) fn parse_data_url(url: &str) -> Option<(Option<&str>, &str)> {
     let (kind, data) = url.strip_prefix("data:")?.split_once(',')?;
     let kind = kind.strip_suffix(";base64")?;
     Some((Some(kind).filter(|kind| !kind.is_empty()), data))
@@ -20,7 +20,7 @@ pub(super) fn data_part(block: &DataBlock) -> Result<Value, &'static str> {
         Source::Base64(source) => match family {
             "image" => {
                 let kind = if kind == "image/*" { "image/png" } else { kind };
-                Ok(image(&format!("data:{kind};base64,{}", source.data)))
+                Ok(image_part(&format!("data:{kind};base64,{}", source.data)))
             }
             "audio" => match audio_format(kind) {
                 Some(format) => Ok(json!({
@@ -38,14 +38,14 @@ pub(super) fn data_part(block: &DataBlock) -> Result<Value, &'static str> {
         },
         Source::Url(source) if !is_web(&source.url) => Err("its address is not on the web"),
         Source::Url(source) if family == "image" || kind.is_empty() && is_image(&source.url) => {
-            Ok(image(&source.url))
+            Ok(image_part(&source.url))
         }
         Source::Url(_) => Err("the model takes only images by their address"),
         Source::Other(_) => Err("its source is not known"),
     }
 }
 
-fn image(url: &str) -> Value {
+fn image_part(url: &str) -> Value {
     json!({"type": "image_url", "image_url": {"url": url}})
 }
 
@@ -78,7 +78,7 @@ pub(super) fn text_part(text: &str) -> Value {
 }
 
 /// A call. `input` is its input as it is to be written.
-pub(super) fn call(call: &ToolCall, id: &str, name: &str, input: &str) -> Value {
+pub(super) fn call_part(call: &ToolCall, id: &str, name: &str, input: &str) -> Value {
     let mut piece = if call.rest.raw("custom").is_some() {
         // Any text is input, also none.
         let custom = json!({"name": name, "input": call.input});
@@ -97,7 +97,7 @@ pub(super) fn call(call: &ToolCall, id: &str, name: &str, input: &str) -> Value 
 
 /// A message of the assistant's, piece by piece.
 #[derive(Default)]
-pub(super) struct Assistant {
+pub(super) struct AssistantMessage {
     /// Text, and whatever else a list of parts may have.
     pub parts: Vec<Value>,
     pub calls: Vec<Value>,
@@ -107,12 +107,12 @@ pub(super) struct Assistant {
     audio: Option<String>,
 }
 
-impl Assistant {
+impl AssistantMessage {
     /// Thinking goes back into the field that it came in; into `otherwise` where there was none.
-    pub(super) fn thinking(&mut self, block: &ThinkingBlock, otherwise: Option<&str>) {
+    pub(super) fn add_thinking(&mut self, block: &ThinkingBlock, otherwise: Option<&str>) {
         if let Ok(Some(details)) = block.rest.get::<Vec<Map<String, Value>>>(REASONING_DETAILS) {
             for detail in details {
-                self.detail(detail, &block.thinking);
+                self.add_detail(detail, &block.thinking);
             }
             return;
         }
@@ -132,7 +132,7 @@ impl Assistant {
     }
 
     /// An entry of OpenRouter's list. What it says behind the text (a signature) belongs to it.
-    fn detail(&mut self, mut detail: Map<String, Value>, text: &str) {
+    fn add_detail(&mut self, mut detail: Map<String, Value>, text: &str) {
         let field = match detail.get("type").and_then(Value::as_str) {
             Some("reasoning.text") => "text",
             Some("reasoning.summary") => "summary",
@@ -151,7 +151,7 @@ impl Assistant {
     }
 
     /// Sound that the provider made is sent back by its id; whether it has one.
-    pub(super) fn audio(&mut self, block: &DataBlock) -> bool {
+    pub(super) fn add_audio(&mut self, block: &DataBlock) -> bool {
         let id = block.rest.get::<String>(AUDIO_ID).ok().flatten();
         let known = id.is_some();
         self.audio = self.audio.take().or(id);
@@ -167,7 +167,7 @@ impl Assistant {
     }
 
     /// The message, with this content.
-    pub(super) fn message(self, name: &str, content: Value) -> Value {
+    pub(super) fn into_json(self, name: &str, content: Value) -> Value {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
         if !name.is_empty() {
@@ -189,6 +189,6 @@ impl Assistant {
 }
 
 /// An item of this wire as it came, or nothing.
-pub(super) fn item(fields: &Fields) -> Option<Value> {
-    crate::provider::item(super::NAME, fields)?.parse_as().ok()
+pub(super) fn item_part(fields: &Fields) -> Option<Value> {
+    crate::provider::block_to_item(super::NAME, fields)?.parse_as().ok()
 }

@@ -1,32 +1,32 @@
 //! A request to a model.
 
-use super::parts::{Assistant, call, data_part, item, text_part};
+use super::parts::{AssistantMessage, call_part, data_part, item_part, text_part};
 use crate::request::{
-    Answer, CallIds, Given, IMAGES_TAKEN, NOTHING, Output, Request, Said, Tool, ToolChoice, Turn,
-    arguments_text, as_text, call_name, is_strict, is_text, left_out, media_type, parameters,
-    ready, takes_image, takes_temperature, turns, with_extra,
+    CallOutcome, CallIds, UserPart, ACCEPTED_IMAGES_ONLY, ONLY_USER_TEXT, OutputFormat, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
+    input_to_object_text, read_text_file, sanitize_call_name, is_strict_schema, is_text, describe_omitted_data, media_type, input_schema,
+    normalize_data, openai_accepts_image, accepts_temperature, build_prompt, merge_extra,
 };
 use serde_json::{Value, json};
 use turnwire_core::{DataBlock, Fields, Json, Result, ToolCall};
 
 /// The most characters that `OpenAI` takes as the id of a call, and as a name.
-const LONGEST_ID: usize = 40;
-const LONGEST_NAME: usize = 64;
+const MAX_ID_LENGTH: usize = 40;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// The body of a request.
-pub(super) fn body(request: &Request<'_>) -> Result<Json> {
+pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
     let mut body = Fields::default();
     body.insert("model", request.model);
-    body.insert("messages", messages(request));
+    body.insert("messages", build_messages(request));
     if request.stream {
         body.insert("stream", true);
         body.insert("stream_options", json!({"include_usage": true}));
     }
     if let Some(limit) = request.max_tokens {
-        body.insert(limit_name(request.model), limit);
+        body.insert(token_limit_field(request.model), limit);
     }
     if let Some(temperature) = request.temperature
-        && takes_temperature(request.model, temperature)
+        && accepts_temperature(request.model, temperature)
     {
         body.insert("temperature", temperature);
     }
@@ -36,7 +36,7 @@ pub(super) fn body(request: &Request<'_>) -> Result<Json> {
             let function = json!({
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": parameters(tool).parse_as::<Value>()?,
+                "parameters": input_schema(tool).parse_as::<Value>()?,
             });
             tools.push(json!({"type": "function", "function": function}));
         }
@@ -53,17 +53,17 @@ pub(super) fn body(request: &Request<'_>) -> Result<Json> {
     if let Some(output) = request.output {
         body.insert("response_format", response_format(output)?);
     }
-    Json::from_value(&with_extra(body, &request.extra))
+    Json::from_value(&merge_extra(body, &request.extra))
 }
 
 /// `OpenAI` has a new name for it, which its reasoning models insist on; the look-alikes know the
 /// old one.
-fn limit_name(model: &str) -> &'static str {
-    if is_theirs(model) { "max_completion_tokens" } else { "max_tokens" }
+fn token_limit_field(model: &str) -> &'static str {
+    if is_openai_model(model) { "max_completion_tokens" } else { "max_tokens" }
 }
 
 /// Whether a model is one of `OpenAI`'s own.
-fn is_theirs(model: &str) -> bool {
+fn is_openai_model(model: &str) -> bool {
     let model = model.strip_prefix("openai/").unwrap_or(model);
     let numbered = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
     model.starts_with("gpt-") && !model.starts_with("gpt-oss")
@@ -71,72 +71,72 @@ fn is_theirs(model: &str) -> bool {
         || model.strip_prefix('o').is_some_and(numbered)
 }
 
-fn response_format(output: &Output) -> Result<Value> {
+fn response_format(output: &OutputFormat) -> Result<Value> {
     let schema: Value = output.schema.parse_as()?;
-    let strict = is_strict(&schema);
+    let strict = is_strict_schema(&schema);
     let named = json!({"name": output.name, "strict": strict, "schema": schema});
     Ok(json!({"type": "json_schema", "json_schema": named}))
 }
 
-fn messages(request: &Request<'_>) -> Vec<Value> {
+fn build_messages(request: &Request<'_>) -> Vec<Value> {
     // DeepSeek and Moonshot want all of their thinking back, whoever kept it.
     let model = request.model.rsplit('/').next().unwrap_or_default();
     let wanted = ["deepseek", "kimi", "moonshot"].iter().any(|name| model.starts_with(name));
-    let mut calls = Calls {
-        ids: CallIds::new(LONGEST_ID, |_| true),
+    let mut calls = ReplyWriter {
+        ids: CallIds::new(MAX_ID_LENGTH, |_| true),
         tools: request.tools,
-        thinking: match (is_theirs(request.model), wanted) {
-            (true, _) => Thinking::Never,
-            (false, false) => Thinking::AsItCame,
-            (false, true) => Thinking::Or("reasoning_content"),
+        thinking: match (is_openai_model(request.model), wanted) {
+            (true, _) => ThinkingPolicy::Never,
+            (false, false) => ThinkingPolicy::Original,
+            (false, true) => ThinkingPolicy::OriginalOr("reasoning_content"),
         },
     };
 
     let mut messages = Vec::new();
-    for turn in turns(request.messages, request.agents) {
+    for turn in build_prompt(request.messages, request.speaker_format) {
         match turn {
-            Turn::System(text) => messages.push(json!({"role": "system", "content": text})),
-            Turn::User(parts) => {
-                let parts: Vec<Value> = parts.iter().filter_map(given).collect();
+            PromptMessage::System(text) => messages.push(json!({"role": "system", "content": text})),
+            PromptMessage::User(parts) => {
+                let parts: Vec<Value> = parts.iter().filter_map(user_part).collect();
                 if !parts.is_empty() {
-                    messages.push(json!({"role": "user", "content": content(parts)}));
+                    messages.push(json!({"role": "user", "content": to_content(parts)}));
                 }
             }
-            Turn::Assistant(said) => messages.extend(assistant(&said, &mut calls)),
-            Turn::Results(answers) => results(&answers, &mut calls, &mut messages),
+            PromptMessage::Assistant(said) => messages.extend(assistant_message(&said, &mut calls)),
+            PromptMessage::ToolResults(answers) => push_results(&answers, &mut calls, &mut messages),
         }
     }
     if messages.is_empty() {
-        messages.push(json!({"role": "user", "content": NOTHING}));
+        messages.push(json!({"role": "user", "content": ONLY_USER_TEXT}));
     }
     messages
 }
 
 /// What the writing of a reply depends on.
-struct Calls<'a> {
+struct ReplyWriter<'a> {
     ids: CallIds,
-    tools: &'a [Tool],
-    thinking: Thinking,
+    tools: &'a [ToolDefinition],
+    thinking: ThinkingPolicy,
 }
 
 /// Where thinking goes.
 #[derive(Clone, Copy)]
-enum Thinking {
+enum ThinkingPolicy {
     /// Nowhere: `OpenAI` never sends any, and refuses that of others.
     Never,
     /// Where it came.
-    AsItCame,
+    Original,
     /// Into this field, where it does not say where it came.
-    Or(&'static str),
+    OriginalOr(&'static str),
 }
 
-impl Calls<'_> {
-    fn written(&mut self, block: &ToolCall) -> Value {
-        let id = self.ids.call(&block.id);
-        let name = call_name(&block.name, self.tools, LONGEST_NAME);
+impl ReplyWriter<'_> {
+    fn write_call(&mut self, block: &ToolCall) -> Value {
+        let id = self.ids.next_call_id(&block.id);
+        let name = sanitize_call_name(&block.name, self.tools, MAX_NAME_LENGTH);
         // Many look-alikes read the input, and refuse what is cut off.
-        let mut piece = call(block, &id, &name, &arguments_text(&block.input));
-        if matches!(self.thinking, Thinking::Never)
+        let mut piece = call_part(block, &id, &name, &input_to_object_text(&block.input));
+        if matches!(self.thinking, ThinkingPolicy::Never)
             && let Some(piece) = piece.as_object_mut()
         {
             piece.remove("extra_content");
@@ -145,33 +145,33 @@ impl Calls<'_> {
     }
 }
 
-fn given(part: &Given<'_>) -> Option<Value> {
+fn user_part(part: &UserPart<'_>) -> Option<Value> {
     match part {
-        Given::Text(text) => Some(text_part(text)),
-        Given::Data(block) => Some(data(block).unwrap_or_else(|line| text_part(&line))),
-        Given::Item(fields) => item(fields),
+        UserPart::Text(text) => Some(text_part(text)),
+        UserPart::Data(block) => Some(data_or_note(block).unwrap_or_else(|line| text_part(&line))),
+        UserPart::Item(fields) => item_part(fields),
     }
 }
 
 /// A part for data, or a line that says what was left out.
-fn data(block: &DataBlock) -> std::result::Result<Value, String> {
-    ready(block).and_then(|ready| part(&ready)).map_err(|why| left_out(block, why))
+fn data_or_note(block: &DataBlock) -> std::result::Result<Value, String> {
+    normalize_data(block).and_then(|ready| data_to_part(&ready)).map_err(|why| describe_omitted_data(block, why))
 }
 
-fn part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
+fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
     // Only PDF is taken as a file.
-    if let Some(text) = as_text(block) {
+    if let Some(text) = read_text_file(block) {
         return Ok(text_part(&text));
     }
     match media_type(block) {
         Some(kind) if is_text(kind) => Err("it is no text"),
-        Some(kind) if kind.starts_with("image/") && !takes_image(kind) => Err(IMAGES_TAKEN),
+        Some(kind) if kind.starts_with("image/") && !openai_accepts_image(kind) => Err(ACCEPTED_IMAGES_ONLY),
         _ => data_part(block),
     }
 }
 
 /// A single text is a string, as every look-alike takes it.
-fn content(mut parts: Vec<Value>) -> Value {
+fn to_content(mut parts: Vec<Value>) -> Value {
     match parts.as_mut_slice() {
         [Value::Object(part)] if is_text_part(part) => part.remove("text").unwrap_or_default(),
         _ => parts.into(),
@@ -182,24 +182,24 @@ fn is_text_part(part: &serde_json::Map<String, Value>) -> bool {
     part.get("type").is_some_and(|kind| kind == "text")
 }
 
-fn assistant(said: &[Said<'_>], calls: &mut Calls<'_>) -> Option<Value> {
-    let mut message = Assistant::default();
+fn assistant_message(said: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -> Option<Value> {
+    let mut message = AssistantMessage::default();
     for said in said {
         match said {
-            Said::Text(block) => message.parts.push(text_part(&block.text)),
-            Said::Thinking(block) => match calls.thinking {
-                Thinking::Never => {}
-                Thinking::AsItCame => message.thinking(block, None),
-                Thinking::Or(field) => message.thinking(block, Some(field)),
+            AssistantPart::Text(block) => message.parts.push(text_part(&block.text)),
+            AssistantPart::Thinking(block) => match calls.thinking {
+                ThinkingPolicy::Never => {}
+                ThinkingPolicy::Original => message.add_thinking(block, None),
+                ThinkingPolicy::OriginalOr(field) => message.add_thinking(block, Some(field)),
             },
-            Said::Data(block) => {
-                if !message.audio(block) {
+            AssistantPart::Data(block) => {
+                if !message.add_audio(block) {
                     let why = "the model cannot be shown what it made";
-                    message.parts.push(text_part(&left_out(block, why)));
+                    message.parts.push(text_part(&describe_omitted_data(block, why)));
                 }
             }
-            Said::Call(block) => message.calls.push(calls.written(block)),
-            Said::Item(fields) => message.parts.extend(item(fields)),
+            AssistantPart::ToolCall(block) => message.calls.push(calls.write_call(block)),
+            AssistantPart::Item(fields) => message.parts.extend(item_part(fields)),
         }
     }
     if message.is_empty() {
@@ -216,11 +216,11 @@ fn assistant(said: &[Said<'_>], calls: &mut Calls<'_>) -> Option<Value> {
     } else {
         parts.into()
     };
-    Some(message.message("", content))
+    Some(message.into_json("", content))
 }
 
 /// One message for each call, then one of the user's with what a tool's message cannot hold.
-fn results(answers: &[Answer<'_>], calls: &mut Calls<'_>, messages: &mut Vec<Value>) {
+fn push_results(answers: &[CallOutcome<'_>], calls: &mut ReplyWriter<'_>, messages: &mut Vec<Value>) {
     let mut shown = Vec::new();
     for answer in answers {
         let mut text = answer.text();
@@ -229,7 +229,7 @@ fn results(answers: &[Answer<'_>], calls: &mut Calls<'_>, messages: &mut Vec<Val
         }
         let mut parts = Vec::new();
         for block in answer.data() {
-            match data(block) {
+            match data_or_note(block) {
                 Ok(part) => parts.push(part),
                 Err(line) => {
                     text.push('\n');
@@ -237,7 +237,7 @@ fn results(answers: &[Answer<'_>], calls: &mut Calls<'_>, messages: &mut Vec<Val
                 }
             }
         }
-        let id = calls.ids.answer();
+        let id = calls.ids.next_result_id();
         if !parts.is_empty() {
             let name = &answer.call.name;
             shown.push(text_part(&format!("What the call {id} of {name} gave:")));

@@ -1,12 +1,12 @@
 //! The chunks of a stream as one completion, as its official client puts them together.
 
-use crate::model::{Failed, Whole};
+use crate::model::{ErrorResponse, ResponseCollector};
 use serde_json::{Map, Value, json};
 use turnwire_core::Json;
 
 /// A completion that is put together.
 #[derive(Debug, Default)]
-pub struct Completion {
+pub struct CompletionCollector {
     head: Map<String, Value>,
     content: String,
     reasoning: String,
@@ -18,8 +18,8 @@ pub struct Completion {
     error: Option<Value>,
 }
 
-impl Whole for Completion {
-    fn frame(&mut self, text: &str) {
+impl ResponseCollector for CompletionCollector {
+    fn push_frame(&mut self, text: &str) {
         // The last one is no JSON but a word.
         let Ok(Value::Object(mut chunk)) = serde_json::from_str(text) else { return };
         if let Some(error) = chunk.remove("error") {
@@ -34,17 +34,17 @@ impl Whole for Completion {
         }
         let choice = chunk.get_mut("choices").and_then(|choices| choices.get_mut(0));
         if let Some(Value::Object(choice)) = choice.map(Value::take) {
-            self.choice(choice);
+            self.apply_choice(choice);
         }
         if self.head.is_empty() {
             self.head = chunk;
         }
     }
 
-    fn end(self: Box<Self>) -> Result<Json, Failed> {
+    fn finish(self: Box<Self>) -> Result<Json, ErrorResponse> {
         if let Some(error) = self.error {
             let kind = error.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-            return Err(Failed::new(&kind, json!({"error": error}).into()));
+            return Err(ErrorResponse::new(&kind, json!({"error": error}).into()));
         }
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
@@ -76,8 +76,8 @@ impl Whole for Completion {
     }
 }
 
-impl Completion {
-    fn choice(&mut self, mut choice: Map<String, Value>) {
+impl CompletionCollector {
+    fn apply_choice(&mut self, mut choice: Map<String, Value>) {
         if let Some(reason) = choice.remove("finish_reason").filter(|reason| !reason.is_null()) {
             self.finish_reason = reason;
         }
@@ -112,12 +112,12 @@ mod tests {
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
     }
 
-    fn whole(frames: &[String]) -> Result<Value, Failed> {
-        let mut completion = Box::<Completion>::default();
+    fn whole(frames: &[String]) -> Result<Value, ErrorResponse> {
+        let mut completion = Box::<CompletionCollector>::default();
         for frame in frames {
-            completion.frame(frame);
+            completion.push_frame(frame);
         }
-        completion.end().map(|json| json.parse_as().unwrap())
+        completion.finish().map(|json| json.parse_as().unwrap())
     }
 
     #[test]

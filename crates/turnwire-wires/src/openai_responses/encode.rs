@@ -6,30 +6,30 @@ mod shape;
 use super::{NAME, error, item};
 use crate::provider;
 use crate::stream::{Encode, EncoderOptions, Frames};
-use block::{Block, Kind, State};
-use shape::{Failure, Incomplete, Part, Response};
+use block::{OutputBlock, OutputKind, BlockState};
+use shape::{ErrorBody, Incomplete, Part, Response};
 use std::collections::HashMap;
 use turnwire_core::event::{Chunk, Custom, ModelCallEnd, ReplyEnd, TokenCounts};
 use turnwire_core::{
     ContentBlock, Event, EventKind, Fields, FinishedReason, Json, ReplyError, Source,
 };
 
-pub(super) struct Responses {
+pub(super) struct ResponsesEncoder {
     model: Option<String>,
     /// What the response is called.
     id: Option<String>,
     wants_json: bool,
-    turn: Option<Box<Turn>>,
+    response: Option<Box<OpenResponse>>,
     /// The reply that ended last: nothing comes after its end.
-    ended: String,
+    ended_reply: String,
 }
 
 /// One reply on its way out.
-struct Turn {
+struct OpenResponse {
     /// The reply.
-    id: String,
+    reply_id: String,
     /// What the response is called.
-    name: String,
+    response_id: String,
     /// Text that is no JSON waits until it is known whether it is needed.
     wants_json: bool,
     model: String,
@@ -38,25 +38,25 @@ struct Turn {
     announced: bool,
     /// The number of the next frame.
     number: u64,
-    blocks: Vec<Block>,
+    blocks: Vec<OutputBlock>,
     /// How many blocks have been written, or dropped, or are being written.
     released: usize,
     /// Text, thinking and data by id, and calls by id.
-    places: [HashMap<String, usize>; 2],
+    positions: [HashMap<String, usize>; 2],
     /// The block of the last delta.
-    last: usize,
+    last_block: usize,
     /// The items of the final response; those that were taken back are none.
     output: Vec<Option<Json>>,
     /// A reasoning item that the next thinking block goes on with.
-    reasoning: Option<Reasoning>,
+    reasoning: Option<OpenReasoning>,
     /// The last text that was written whole.
-    said: String,
+    last_text: String,
     usage: Option<TokenCounts>,
     /// There are calls that the client has to execute.
-    calls: bool,
+    has_client_calls: bool,
 }
 
-struct Reasoning {
+struct OpenReasoning {
     index: usize,
     id: String,
     parts: Vec<String>,
@@ -64,106 +64,106 @@ struct Reasoning {
 
 /// Which of the places.
 #[derive(Clone, Copy)]
-enum Family {
+enum IdSpace {
     Block = 0,
     Call = 1,
 }
 
-impl Responses {
+impl ResponsesEncoder {
     pub(super) fn new(encoding: &EncoderOptions) -> Self {
         Self {
             model: encoding.model.clone(),
             id: encoding.id.clone(),
             wants_json: encoding.wants_json,
-            turn: None,
-            ended: String::new(),
+            response: None,
+            ended_reply: String::new(),
         }
     }
 
     /// The turn that an event belongs to; `None` where it is not for this wire.
-    fn turn(&mut self, event: &Event<'_>, out: &mut Frames) -> Option<&mut Turn> {
+    fn response_for_event(&mut self, event: &Event<'_>, out: &mut Frames) -> Option<&mut OpenResponse> {
         let is_beside = !event.kind.is_part_of_reply();
-        if event.is_from_sub_agent() || (is_beside && self.turn.is_none()) {
+        if event.is_from_sub_agent() || (is_beside && self.response.is_none()) {
             return None;
         }
-        let same = |turn: &Turn| turn.id == event.reply_id || event.reply_id.is_empty();
+        let same = |turn: &OpenResponse| turn.reply_id == event.reply_id || event.reply_id.is_empty();
         let starts = matches!(event.kind, EventKind::ReplyStart(_));
-        match &self.turn {
+        match &self.response {
             Some(turn) if same(turn) => {}
             // The reply before never ended: a crash, or another turn of the same stream.
             Some(_) if starts => self.end(out),
             Some(_) => return None,
-            None if event.reply_id.is_empty() || event.reply_id == self.ended => return None,
+            None if event.reply_id.is_empty() || event.reply_id == self.ended_reply => return None,
             None => {}
         }
         let (id, model) = (self.id.as_deref(), self.model.as_deref());
-        let turn = self.turn.get_or_insert_with(|| {
-            Box::new(Turn { wants_json: self.wants_json, ..Turn::new(event, id, model) })
+        let turn = self.response.get_or_insert_with(|| {
+            Box::new(OpenResponse { wants_json: self.wants_json, ..OpenResponse::new(event, id, model) })
         });
         Some(turn)
     }
 
     fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
-        if let Some(mut turn) = self.turn.take() {
+        if let Some(mut turn) = self.response.take() {
             turn.finish(end, out);
-            self.ended = turn.id;
+            self.ended_reply = turn.reply_id;
         }
     }
 }
 
-impl Encode for Responses {
+impl Encode for ResponsesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
-        let Some(turn) = self.turn(event, out) else { return };
+        let Some(turn) = self.response_for_event(event, out) else { return };
         match &event.kind {
             EventKind::ReplyEnd(end) => self.finish(end, out),
-            kind => turn.event(event, kind, out),
+            kind => turn.push_event(event, kind, out),
         }
     }
 
     /// The reply pauses, for the client to execute calls; or it broke off.
     fn end(&mut self, out: &mut Frames) {
-        let Some(turn) = &self.turn else { return };
+        let Some(turn) = &self.response else { return };
         // What broke off was not stopped by anybody.
         let finished_reason =
-            if turn.waits() { FinishedReason::ToolCalls } else { FinishedReason::Truncated };
+            if turn.has_pending_calls() { FinishedReason::ToolCalls } else { FinishedReason::Truncated };
         self.finish(&ReplyEnd { finished_reason, ..ReplyEnd::default() }, out);
         // If the reply goes on, that is another response.
-        self.ended.clear();
+        self.ended_reply.clear();
     }
 }
 
-impl Turn {
+impl OpenResponse {
     fn new(event: &Event<'_>, name: Option<&str>, model: Option<&str>) -> Self {
         Self {
-            id: event.reply_id.to_string(),
-            name: name.unwrap_or(&event.reply_id).to_owned(),
+            reply_id: event.reply_id.to_string(),
+            response_id: name.unwrap_or(&event.reply_id).to_owned(),
             wants_json: false,
             model: model.unwrap_or_default().to_owned(),
-            created: seconds(&event.created_at),
+            created: unix_seconds(&event.created_at),
             announced: false,
             number: 0,
             blocks: Vec::new(),
             released: 0,
-            places: [HashMap::new(), HashMap::new()],
-            last: 0,
+            positions: [HashMap::new(), HashMap::new()],
+            last_block: 0,
             output: Vec::new(),
             reasoning: None,
-            said: String::new(),
+            last_text: String::new(),
             usage: None,
-            calls: false,
+            has_client_calls: false,
         }
     }
 
-    fn event(&mut self, event: &Event<'_>, kind: &EventKind<'_>, out: &mut Frames) {
+    fn push_event(&mut self, event: &Event<'_>, kind: &EventKind<'_>, out: &mut Frames) {
         match kind {
             EventKind::TextBlockDelta(delta) => {
-                self.delta(event, Family::Block, &delta.block_id, &delta.delta, out);
+                self.push_delta(event, IdSpace::Block, &delta.block_id, &delta.delta, out);
             }
             EventKind::ThinkingBlockDelta(delta) => {
-                self.delta(event, Family::Block, &delta.block_id, &delta.delta, out);
+                self.push_delta(event, IdSpace::Block, &delta.block_id, &delta.delta, out);
             }
             EventKind::ToolCallDelta(delta) => {
-                self.delta(event, Family::Call, &delta.tool_call_id, &delta.delta, out);
+                self.push_delta(event, IdSpace::Call, &delta.tool_call_id, &delta.delta, out);
             }
             EventKind::ModelCallStart(start) => {
                 if self.model.is_empty() {
@@ -171,51 +171,51 @@ impl Turn {
                 }
                 self.announce(out);
             }
-            EventKind::ModelCallEnd(end) => self.model_end(end, out),
-            EventKind::TextBlockStart(start) => self.begin(Kind::Text, &start.block_id, out),
+            EventKind::ModelCallEnd(end) => self.end_model_call(end, out),
+            EventKind::TextBlockStart(start) => self.begin_block(OutputKind::Text, &start.block_id, out),
             EventKind::ThinkingBlockStart(start) => {
-                self.begin(Kind::Thinking, &start.block_id, out);
+                self.begin_block(OutputKind::Thinking, &start.block_id, out);
             }
             EventKind::DataBlockStart(start) => {
                 let media_type = start.media_type.clone();
-                self.begin(Kind::Data { media_type, url: false }, &start.block_id, out);
+                self.begin_block(OutputKind::Data { media_type, url: false }, &start.block_id, out);
             }
             EventKind::DataBlockDelta(delta) => {
                 let media_type = delta.media_type.as_deref();
-                self.chunk(&delta.block_id, media_type, &delta.chunk);
+                self.push_data(&delta.block_id, media_type, &delta.chunk);
             }
             EventKind::ToolCallStart(start) => {
-                self.begin(Kind::call(&start.tool_call_name), &start.tool_call_id, out);
+                self.begin_block(OutputKind::tool_call(&start.tool_call_name), &start.tool_call_id, out);
             }
             EventKind::TextBlockEnd(end) => {
                 let whole = end.text.as_deref();
-                self.ends(Family::Block, &end.block_id, whole, &end.extra, out);
+                self.end_block(IdSpace::Block, &end.block_id, whole, &end.extra, out);
             }
             EventKind::ThinkingBlockEnd(end) => {
-                self.ends(Family::Block, &end.block_id, None, &end.extra, out);
+                self.end_block(IdSpace::Block, &end.block_id, None, &end.extra, out);
             }
             EventKind::DataBlockEnd(end) => {
-                self.ends(Family::Block, &end.block_id, None, &end.extra, out);
+                self.end_block(IdSpace::Block, &end.block_id, None, &end.extra, out);
             }
             EventKind::ToolCallEnd(end) => {
-                self.ends(Family::Call, &end.tool_call_id, None, &end.extra, out);
+                self.end_block(IdSpace::Call, &end.tool_call_id, None, &end.extra, out);
             }
-            EventKind::ToolResultStart(start) => self.served(&start.tool_call_id, out),
+            EventKind::ToolResultStart(start) => self.mark_served(&start.tool_call_id, out),
             EventKind::ExternalExecutionResult(event) => {
                 for result in &event.execution_results {
-                    self.served(&result.id, out);
+                    self.mark_served(&result.id, out);
                 }
             }
             EventKind::RequireUserConfirm(event) => {
                 for call in &event.tool_calls {
-                    self.answer(&call.id, |asking, _| *asking = true);
+                    self.update_call(&call.id, |asking, _| *asking = true);
                 }
             }
             EventKind::UserConfirmResult(event) => {
                 for result in &event.confirm_results {
                     let call = &result.tool_call;
                     let mut denied = false;
-                    self.answer(&call.id, |asking, input| {
+                    self.update_call(&call.id, |asking, input| {
                         let asked = std::mem::take(asking);
                         denied = asked && !result.confirmed;
                         if asked && result.confirmed && !call.input.is_empty() {
@@ -224,19 +224,19 @@ impl Turn {
                     });
                     // Nobody is to execute it.
                     if denied {
-                        self.served(&call.id, out);
+                        self.mark_served(&call.id, out);
                     }
                 }
             }
-            EventKind::Block(event) => self.whole_block(&event.block, out),
-            EventKind::Custom(custom) if custom.name == NAME => self.write_back(custom, out),
+            EventKind::Block(event) => self.write_whole_block(&event.block, out),
+            EventKind::Custom(custom) if custom.name == NAME => self.write_custom_frame(custom, out),
             // Hints, results, and what is not for this client.
             _ => {}
         }
     }
 
     /// Adds a frame. Every frame has its number.
-    fn put<T: serde::Serialize>(&mut self, out: &mut Frames, name: &'static str, body: &T) {
+    fn write_frame<T: serde::Serialize>(&mut self, out: &mut Frames, name: &'static str, body: &T) {
         let frame = shape::Frame { r#type: name, sequence_number: self.number, body };
         out.push(name, &frame);
         self.number += 1;
@@ -248,7 +248,7 @@ impl Turn {
         }
         for name in ["response.created", "response.in_progress"] {
             let response = Response {
-                id: &self.name,
+                id: &self.response_id,
                 created_at: self.created,
                 model: &self.model,
                 status: "in_progress",
@@ -264,71 +264,71 @@ impl Turn {
         }
     }
 
-    fn begin(&mut self, kind: Kind, id: &str, out: &mut Frames) {
+    fn begin_block(&mut self, kind: OutputKind, id: &str, out: &mut Frames) {
         self.announce(out);
-        let family = if matches!(kind, Kind::Call { .. }) { Family::Call } else { Family::Block };
+        let family = if matches!(kind, OutputKind::ToolCall { .. }) { IdSpace::Call } else { IdSpace::Block };
         let place = self.blocks.len();
-        let Some(places) = self.places.get_mut(family as usize) else { return };
+        let Some(places) = self.positions.get_mut(family as usize) else { return };
         if !id.is_empty() && places.contains_key(id) {
             return;
         }
         places.insert(id.to_owned(), place);
-        self.blocks.push(Block::new(kind, id));
-        self.last = place;
-        self.release(false, out);
+        self.blocks.push(OutputBlock::new(kind, id));
+        self.last_block = place;
+        self.release_blocks(false, out);
     }
 
     #[inline]
-    fn place(&self, family: Family, id: &str) -> Option<usize> {
+    fn find_block(&self, family: IdSpace, id: &str) -> Option<usize> {
         let is_last = self
             .blocks
-            .get(self.last)
+            .get(self.last_block)
             .is_some_and(|block| block.id == id && block.kind.is_call() == family.is_call());
         if is_last {
-            return Some(self.last);
+            return Some(self.last_block);
         }
-        self.places.get(family as usize)?.get(id).copied()
+        self.positions.get(family as usize)?.get(id).copied()
     }
 
     #[inline]
-    fn delta(
+    fn push_delta(
         &mut self,
         event: &Event<'_>,
-        family: Family,
+        family: IdSpace,
         id: &str,
         delta: &str,
         out: &mut Frames,
     ) {
-        let Some(place) = self.place(family, id) else { return };
-        self.last = place;
+        let Some(place) = self.find_block(family, id) else { return };
+        self.last_block = place;
         // A merged delta has the number of its last part.
         let merged = match (event.seq, event.seq_from) {
             (Some(seq), Some(from)) => seq.get().saturating_sub(from.get()),
             _ => 0,
         };
-        self.append(place, delta, merged, out);
+        self.append_text(place, delta, merged, out);
     }
 
     #[inline]
-    fn append(&mut self, place: usize, delta: &str, merged: u64, out: &mut Frames) {
+    fn append_text(&mut self, place: usize, delta: &str, merged: u64, out: &mut Frames) {
         let Some(block) = self.blocks.get_mut(place) else { return };
         if block.ended {
             return;
         }
         block.text.push_str(delta);
-        if let State::Live(_) = block.state {
+        if let BlockState::Live(_) = block.state {
             self.number += merged;
             block.write_delta(self.number, delta, out);
             self.number += 1;
         } else if self.wants_json {
-            self.release(false, out);
+            self.release_blocks(false, out);
         }
     }
 
-    fn chunk(&mut self, id: &str, said: Option<&str>, chunk: &Chunk<'_>) {
-        let Some(place) = self.place(Family::Block, id) else { return };
+    fn push_data(&mut self, id: &str, said: Option<&str>, chunk: &Chunk<'_>) {
+        let Some(place) = self.find_block(IdSpace::Block, id) else { return };
         let Some(block) = self.blocks.get_mut(place) else { return };
-        let Kind::Data { media_type, url } = &mut block.kind else { return };
+        let OutputKind::Data { media_type, url } = &mut block.kind else { return };
         if media_type.is_none() {
             *media_type = said.map(str::to_owned);
         }
@@ -338,47 +338,47 @@ impl Turn {
         }
     }
 
-    fn ends(
+    fn end_block(
         &mut self,
-        family: Family,
+        family: IdSpace,
         id: &str,
         whole: Option<&str>,
         extra: &Fields,
         out: &mut Frames,
     ) {
-        let Some(place) = self.place(family, id) else { return };
+        let Some(place) = self.find_block(family, id) else { return };
         let Some(block) = self.blocks.get_mut(place) else { return };
         if std::mem::replace(&mut block.ended, true) {
             return;
         }
         if let Some(whole) = whole {
-            block.is_replaced = matches!(block.state, State::Live(_)) && block.text != whole;
+            block.is_replaced = matches!(block.state, BlockState::Live(_)) && block.text != whole;
             whole.clone_into(&mut block.text);
         }
         block.extra = extra.clone();
-        self.close(place, "completed", out);
-        self.release(false, out);
+        self.close_block(place, "completed", out);
+        self.release_blocks(false, out);
     }
 
     /// The agent has served a call, or nobody will: the client does not see it.
-    fn served(&mut self, id: &str, out: &mut Frames) {
-        let Some(place) = self.place(Family::Call, id) else { return };
+    fn mark_served(&mut self, id: &str, out: &mut Frames) {
+        let Some(place) = self.find_block(IdSpace::Call, id) else { return };
         if let Some(block) = self.blocks.get_mut(place) {
             block.drop_held();
         }
-        self.release(false, out);
+        self.release_blocks(false, out);
     }
 
-    fn answer(&mut self, id: &str, change: impl FnOnce(&mut bool, &mut String)) {
-        let Some(place) = self.place(Family::Call, id) else { return };
+    fn update_call(&mut self, id: &str, change: impl FnOnce(&mut bool, &mut String)) {
+        let Some(place) = self.find_block(IdSpace::Call, id) else { return };
         if let Some(block) = self.blocks.get_mut(place)
-            && let Kind::Call { asking, .. } = &mut block.kind
+            && let OutputKind::ToolCall { asking, .. } = &mut block.kind
         {
             change(asking, &mut block.text);
         }
     }
 
-    fn model_end(&mut self, end: &ModelCallEnd, out: &mut Frames) {
+    fn end_model_call(&mut self, end: &ModelCallEnd, out: &mut Frames) {
         let sum = self.usage.get_or_insert_default();
         for (sum, count) in [
             (&mut sum.input_tokens, end.usage.input_tokens),
@@ -389,81 +389,81 @@ impl Turn {
             *sum = sum.saturating_add(count);
         }
         for id in &end.discard {
-            for family in [Family::Block, Family::Call] {
-                if let Some(place) = self.place(family, id) {
-                    self.discard(place, out);
+            for family in [IdSpace::Block, IdSpace::Call] {
+                if let Some(place) = self.find_block(family, id) {
+                    self.discard_block(place, out);
                 }
             }
         }
-        self.release(false, out);
+        self.release_blocks(false, out);
     }
 
     /// Takes a block back. What was written stays written, and is said to count no more.
-    fn discard(&mut self, place: usize, out: &mut Frames) {
+    fn discard_block(&mut self, place: usize, out: &mut Frames) {
         let Some(block) = self.blocks.get_mut(place) else { return };
         block.drop_held();
         block.ended = true;
-        let (State::Live(index) | State::Done(index)) = block.state else { return };
-        block.state = State::Done(index);
-        let item = block.discarded();
+        let (BlockState::Live(index) | BlockState::Done(index)) = block.state else { return };
+        block.state = BlockState::Done(index);
+        let item = block.discarded_item();
         if self.reasoning.as_ref().is_some_and(|open| open.index == index) {
             self.reasoning = None;
         }
-        self.put(
+        self.write_frame(
             out,
             "response.output_item.done",
-            &shape::Done { output_index: index, item: &item },
+            &shape::ItemFrame { output_index: index, item: &item },
         );
         if let Some(slot) = self.output.get_mut(index) {
             *slot = None;
         }
     }
 
-    fn whole_block(&mut self, block: &ContentBlock, out: &mut Frames) {
+    fn write_whole_block(&mut self, block: &ContentBlock, out: &mut Frames) {
         match block {
             ContentBlock::Text(block) => {
-                self.whole(Kind::Text, &block.id, &block.text, &block.rest, out);
+                self.push_whole_block(OutputKind::Text, &block.id, &block.text, &block.rest, out);
             }
             ContentBlock::Thinking(block) => {
-                self.whole(Kind::Thinking, &block.id, &block.thinking, &block.rest, out);
+                self.push_whole_block(OutputKind::Thinking, &block.id, &block.thinking, &block.rest, out);
             }
             ContentBlock::Data(block) => {
                 let media_type = block.media_type().map(str::to_owned);
                 if let Source::Base64(source) = &block.source {
-                    let kind = Kind::Data { media_type, url: false };
-                    self.whole(kind, &block.id, &source.data, &block.rest, out);
+                    let kind = OutputKind::Data { media_type, url: false };
+                    self.push_whole_block(kind, &block.id, &source.data, &block.rest, out);
                 }
             }
             ContentBlock::ToolCall(call) => {
-                self.whole(Kind::call(&call.name), &call.id, &call.input, &call.rest, out);
+                self.push_whole_block(OutputKind::tool_call(&call.name), &call.id, &call.input, &call.rest, out);
             }
-            ContentBlock::ToolResult(result) => self.served(&result.id, out),
+            ContentBlock::ToolResult(result) => self.mark_served(&result.id, out),
             ContentBlock::Other(fields) => {
-                if let Some(item) = provider::item(NAME, fields)
+                if let Some(item) = provider::block_to_item(NAME, fields)
                     && let Ok(item) = Json::from_value(&item)
                 {
                     self.announce(out);
-                    self.blocks.push(Block::new(Kind::Item(item), ""));
-                    self.release(false, out);
+                    self.blocks.push(OutputBlock::new(OutputKind::Item(item), ""));
+                    self.release_blocks(false, out);
                 }
             }
             _ => {}
         }
     }
 
-    fn whole(&mut self, kind: Kind, id: &str, text: &str, extra: &Fields, out: &mut Frames) {
-        let family = if kind.is_call() { Family::Call } else { Family::Block };
+    fn push_whole_block(&mut self, kind: OutputKind, id: &str, text: &str, extra: &Fields, out: &mut Frames) {
+        let family = if kind.is_call() { IdSpace::Call } else { IdSpace::Block };
         let before = self.blocks.len();
-        self.begin(kind, id, out);
+        self.begin_block(kind, id, out);
         if before < self.blocks.len() {
-            self.append(before, text, 0, out);
-            self.last = before;
-            self.ends(family, id, None, extra, out);
+            self.append_text(before, text, 0, out);
+            self.last_block = before;
+            self.end_block(family, id, None, extra, out);
         }
     }
 
     /// An event of this wire that nobody else knows.
-    fn write_back(&mut self, custom: &Custom, out: &mut Frames) {
+    fn write_custom_frame(&mut self, custom: &Custom, out: &mut Frames) {
         let Ok(mut fields) = custom.value.0.parse_as::<Fields>() else { return };
         self.announce(out);
         fields.insert("sequence_number", self.number);
@@ -473,35 +473,35 @@ impl Turn {
 
     /// Writes the blocks whose turn it is, up to one of which it is not known what becomes of it.
     /// At the end that is known of all of them.
-    fn release(&mut self, at_end: bool, out: &mut Frames) {
+    fn release_blocks(&mut self, at_end: bool, out: &mut Frames) {
         while let Some(block) = self.blocks.get(self.released) {
-            let waits = matches!(block.state, State::Held)
+            let waits = matches!(block.state, BlockState::Held)
                 && match &block.kind {
-                    Kind::Call { .. } => !at_end,
-                    Kind::Data { .. } => !at_end && !block.ended,
-                    Kind::Text => self.wants_json && !at_end && !block.looks_like_json(),
-                    Kind::Thinking | Kind::Item(_) => false,
+                    OutputKind::ToolCall { .. } => !at_end,
+                    OutputKind::Data { .. } => !at_end && !block.ended,
+                    OutputKind::Text => self.wants_json && !at_end && !block.looks_like_json(),
+                    OutputKind::Thinking | OutputKind::Item(_) => false,
                 };
             if waits {
                 return;
             }
             let place = self.released;
             self.released += 1;
-            self.write(place, out);
+            self.write_block(place, out);
         }
     }
 
     /// Writes a block as far as it has come.
-    fn write(&mut self, place: usize, out: &mut Frames) {
+    fn write_block(&mut self, place: usize, out: &mut Frames) {
         let Some(block) = self.blocks.get_mut(place) else { return };
-        if !matches!(block.state, State::Held) {
+        if !matches!(block.state, BlockState::Held) {
             return;
         }
-        if block.prepare().is_none() {
-            block.state = State::Dropped;
+        if block.normalize_data().is_none() {
+            block.state = BlockState::Dropped;
             return;
         }
-        let is_thinking = matches!(block.kind, Kind::Thinking);
+        let is_thinking = matches!(block.kind, OutputKind::Thinking);
         if !is_thinking {
             self.close_reasoning(&Fields::default(), out);
         }
@@ -512,29 +512,29 @@ impl Turn {
             block.item_id.clone_from(id);
             index
         } else {
-            block.name_item(self.output.len());
+            block.assign_item_id(self.output.len());
             self.output.push(None);
             self.output.len() - 1
         };
-        block.state = State::Live(index);
-        self.calls |= block.kind.is_call();
+        block.state = BlockState::Live(index);
+        self.has_client_calls |= block.kind.is_call();
         let ended = block.ended;
         block.write_start(&mut self.number, index, out);
-        if ended || !matches!(block.kind, Kind::Text | Kind::Thinking) {
+        if ended || !matches!(block.kind, OutputKind::Text | OutputKind::Thinking) {
             // A call that never ended has only a part of its input.
-            self.close(place, "incomplete", out);
+            self.close_block(place, "incomplete", out);
         }
     }
 
     /// Ends a block that is being written.
-    fn close(&mut self, place: usize, status: &'static str, out: &mut Frames) {
+    fn close_block(&mut self, place: usize, status: &'static str, out: &mut Frames) {
         let Some(block) = self.blocks.get_mut(place) else { return };
-        let State::Live(index) = block.state else { return };
+        let BlockState::Live(index) = block.state else { return };
         let status = if block.ended { "completed" } else { status };
-        block.state = State::Done(index);
+        block.state = BlockState::Done(index);
         block.write_end(&mut self.number, index, out);
         let text = std::mem::take(&mut block.text);
-        if matches!(block.kind, Kind::Thinking) {
+        if matches!(block.kind, OutputKind::Thinking) {
             let (extra, id) = (std::mem::take(&mut block.extra), block.item_id.clone());
             let parts = match self.reasoning.take() {
                 Some(open) if open.index == index => open.parts,
@@ -543,9 +543,9 @@ impl Turn {
                     Vec::new()
                 }
             };
-            let mut open = Reasoning { index, id, parts };
+            let mut open = OpenReasoning { index, id, parts };
             open.parts.push(text);
-            if item::goes_on(&extra) {
+            if item::continues_reasoning(&extra) {
                 self.reasoning = Some(open);
             } else {
                 self.reasoning_done(&open, &extra, out);
@@ -553,18 +553,18 @@ impl Turn {
             return;
         }
         let item = block.item(&text, status);
-        if matches!(block.kind, Kind::Text) {
-            self.said = text;
+        if matches!(block.kind, OutputKind::Text) {
+            self.last_text = text;
         }
         self.item_done(index, item, out);
     }
 
     fn item_done(&mut self, index: usize, item: Option<Json>, out: &mut Frames) {
         let Some(item) = item else { return };
-        self.put(
+        self.write_frame(
             out,
             "response.output_item.done",
-            &shape::Done { output_index: index, item: &item },
+            &shape::ItemFrame { output_index: index, item: &item },
         );
         if let Some(slot) = self.output.get_mut(index) {
             *slot = Some(item);
@@ -577,7 +577,7 @@ impl Turn {
         }
     }
 
-    fn reasoning_done(&mut self, open: &Reasoning, extra: &Fields, out: &mut Frames) {
+    fn reasoning_done(&mut self, open: &OpenReasoning, extra: &Fields, out: &mut Frames) {
         let summary = open.parts.iter().map(|text| Part::summary(text)).collect();
         let item = shape::Reasoning {
             id: &open.id,
@@ -589,8 +589,8 @@ impl Turn {
     }
 
     /// Whether there are calls for the client to execute.
-    fn waits(&self) -> bool {
-        self.blocks.iter().any(|block| block.kind.is_call() && matches!(block.state, State::Held))
+    fn has_pending_calls(&self) -> bool {
+        self.blocks.iter().any(|block| block.kind.is_call() && matches!(block.state, BlockState::Held))
     }
 
     fn finish(&mut self, end: &ReplyEnd, out: &mut Frames) {
@@ -607,31 +607,31 @@ impl Turn {
         let open = if status == "completed" { "completed" } else { "incomplete" };
         let is_tool_calls = matches!(end.finished_reason, FinishedReason::ToolCalls);
         if self.wants_json && (end.structured_output.is_some() || is_tool_calls) {
-            let mut texts = self.blocks.iter_mut().filter(|block| matches!(block.kind, Kind::Text));
-            texts.by_ref().filter(|block| !block.looks_like_json()).for_each(Block::drop_held);
+            let mut texts = self.blocks.iter_mut().filter(|block| matches!(block.kind, OutputKind::Text));
+            texts.by_ref().filter(|block| !block.looks_like_json()).for_each(OutputBlock::drop_held);
         }
-        self.release(true, out);
+        self.release_blocks(true, out);
         for place in 0..self.blocks.len() {
-            self.close(place, open, out);
+            self.close_block(place, open, out);
         }
         self.close_reasoning(&Fields::default(), out);
         if let Some(output) = &end.structured_output {
-            self.structured(output, out);
+            self.write_structured_output(output, out);
         }
-        self.respond(name, status, end, out);
+        self.write_final_response(name, status, end, out);
     }
 
     /// Says the structured output, unless the text has said it.
-    fn structured(&mut self, output: &Json, out: &mut Frames) {
-        let said: Option<serde_json::Value> = serde_json::from_str(&self.said).ok();
+    fn write_structured_output(&mut self, output: &Json, out: &mut Frames) {
+        let said: Option<serde_json::Value> = serde_json::from_str(&self.last_text).ok();
         if said.is_some() && said == output.parse_as().ok() {
             return;
         }
-        let mut block = Block::new(Kind::Text, "");
+        let mut block = OutputBlock::new(OutputKind::Text, "");
         let index = self.output.len();
         self.output.push(None);
         block.is_structured = true;
-        block.name_item(index);
+        block.assign_item_id(index);
         output.text().clone_into(&mut block.text);
         block.write_start(&mut self.number, index, out);
         block.write_end(&mut self.number, index, out);
@@ -639,11 +639,11 @@ impl Turn {
         self.item_done(index, item, out);
     }
 
-    fn respond(&mut self, name: &'static str, status: &str, end: &ReplyEnd, out: &mut Frames) {
+    fn write_final_response(&mut self, name: &'static str, status: &str, end: &ReplyEnd, out: &mut Frames) {
         let unknown = ReplyError::default();
         let failure = (status == "failed").then(|| {
             let error = end.error.as_ref().unwrap_or(&unknown);
-            Failure { code: error::code(&error.r#type), message: &error.message }
+            ErrorBody { code: error::error_code(&error.r#type), message: &error.message }
         });
         let incomplete = (status == "incomplete").then(|| Incomplete {
             reason: match &end.finished_reason {
@@ -653,7 +653,7 @@ impl Turn {
         });
         let output: Vec<Json> = std::mem::take(&mut self.output).into_iter().flatten().collect();
         let response = Response {
-            id: &self.name,
+            id: &self.response_id,
             created_at: self.created,
             model: &self.model,
             status,
@@ -671,14 +671,14 @@ impl Turn {
     }
 }
 
-impl Family {
+impl IdSpace {
     fn is_call(self) -> bool {
         matches!(self, Self::Call)
     }
 }
 
 /// A time as seconds since 1970; 0 where it is not known. One without a zone is in UTC.
-fn seconds(time: &str) -> i64 {
+fn unix_seconds(time: &str) -> i64 {
     let at = time.parse::<jiff::Timestamp>().or_else(|_| {
         time.parse::<jiff::civil::DateTime>()
             .and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC))

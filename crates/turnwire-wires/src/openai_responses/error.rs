@@ -6,7 +6,7 @@ use turnwire_core::{ErrorType, ReplyError};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Words<'a> {
+struct ErrorFields<'a> {
     #[serde(borrow)]
     r#type: Text<'a>,
     #[serde(borrow)]
@@ -18,17 +18,17 @@ struct Words<'a> {
 }
 
 /// Reads an error: an object, one inside another, or a bare sentence.
-pub(super) fn read(raw: &str) -> ReplyError {
-    let outer: Words<'_> = serde_json::from_str(raw).unwrap_or_default();
-    one(outer.error.map_or(raw, |inner| inner.get()))
+pub(super) fn read_error(raw: &str) -> ReplyError {
+    let outer: ErrorFields<'_> = serde_json::from_str(raw).unwrap_or_default();
+    parse_error(outer.error.map_or(raw, |inner| inner.get()))
 }
 
-fn one(raw: &str) -> ReplyError {
+fn parse_error(raw: &str) -> ReplyError {
     if let Ok(message) = serde_json::from_str::<String>(raw) {
         return ReplyError { message, ..ReplyError::default() };
     }
-    let words: Words<'_> = serde_json::from_str(raw).unwrap_or_default();
-    let kind = [&words.code, &words.r#type].into_iter().find_map(|word| kind(word));
+    let words: ErrorFields<'_> = serde_json::from_str(raw).unwrap_or_default();
+    let kind = [&words.code, &words.r#type].into_iter().find_map(|word| error_type(word));
     let other = || match &*words.code {
         "" => ErrorType::Unknown,
         code => ErrorType::from(code),
@@ -41,7 +41,7 @@ fn one(raw: &str) -> ReplyError {
 }
 
 /// What kind of error a code, a type or a status is.
-fn kind(word: &str) -> Option<ErrorType> {
+fn error_type(word: &str) -> Option<ErrorType> {
     let ours = ErrorType::from(word);
     if ours.is_known() {
         return Some(ours);
@@ -67,7 +67,7 @@ fn kind(word: &str) -> Option<ErrorType> {
 }
 
 /// The code that says it to their clients; [`kind`] reads it back.
-pub(super) fn code(kind: &ErrorType) -> &str {
+pub(super) fn error_code(kind: &ErrorType) -> &str {
     match kind {
         ErrorType::RateLimit => "rate_limit_exceeded",
         ErrorType::InvalidRequest => "invalid_prompt",

@@ -99,12 +99,12 @@ impl<'a> Item<'a> {
 
     /// The parts of a message's content; a bare string is one.
     pub(super) fn parts(&self) -> Vec<&'a RawValue> {
-        list(self.content)
+        parse_list(self.content)
     }
 }
 
 /// The elements of a list, or the one thing that stands in its place.
-pub(super) fn list(raw: Raw<'_>) -> Vec<&RawValue> {
+pub(super) fn parse_list(raw: Raw<'_>) -> Vec<&RawValue> {
     match raw {
         Some(raw) if raw.get().starts_with('[') => read::of(raw),
         Some(raw) if raw.get() != "null" => vec![raw],
@@ -113,7 +113,7 @@ pub(super) fn list(raw: Raw<'_>) -> Vec<&RawValue> {
 }
 
 /// A part of a message's content; a bare string is text.
-pub(super) fn part(raw: &RawValue) -> Item<'_> {
+pub(super) fn parse_part(raw: &RawValue) -> Item<'_> {
     if raw.get().starts_with('"') {
         return Item { text: read::of(raw), r#type: Text("output_text".into()), ..Item::default() };
     }
@@ -121,7 +121,7 @@ pub(super) fn part(raw: &RawValue) -> Item<'_> {
 }
 
 /// Whether a part of the assistant's message is text, and that text.
-pub(super) fn said<'p>(part: &'p Item<'_>) -> Option<&'p str> {
+pub(super) fn part_text<'p>(part: &'p Item<'_>) -> Option<&'p str> {
     match &*part.r#type {
         "output_text" | "text" | "input_text" => Some(&part.text),
         "refusal" => Some(&part.refusal),
@@ -129,13 +129,13 @@ pub(super) fn said<'p>(part: &'p Item<'_>) -> Option<&'p str> {
     }
 }
 
-fn all(raw: &RawValue) -> Fields {
+fn parse_fields(raw: &RawValue) -> Fields {
     read::of(raw)
 }
 
-fn without(raw: &RawValue, own: &[&str]) -> Fields {
+fn fields_without(raw: &RawValue, own: &[&str]) -> Fields {
     let mut fields = Fields::default();
-    for (key, value) in &all(raw) {
+    for (key, value) in &parse_fields(raw) {
         let is_nothing = value.is_null() || value.text() == "[]";
         if !own.contains(&key) && !is_nothing {
             fields.insert(key, value.clone());
@@ -147,10 +147,10 @@ fn without(raw: &RawValue, own: &[&str]) -> Fields {
 /// What a text block keeps of its part, and of the message around it.
 pub(super) fn text_extra(part: Option<&RawValue>, message: &RawValue) -> Fields {
     let own = ["type", "id", "role", "status", "content", "replaced", "discarded"];
-    let mut extra = without(message, &own);
+    let mut extra = fields_without(message, &own);
     if let Some(part) = part {
-        extra.extend(&without(part, &["type", "text", "refusal"]));
-        if &*self::part(part).r#type == "refusal" {
+        extra.extend(&fields_without(part, &["type", "text", "refusal"]));
+        if &*self::parse_part(part).r#type == "refusal" {
             extra.insert(PART_TYPE, "refusal");
         }
     }
@@ -161,7 +161,7 @@ pub(super) fn text_extra(part: Option<&RawValue>, message: &RawValue) -> Fields 
 /// empty, so that the very item can be sent back.
 pub(super) fn reasoning_extra(item: &RawValue) -> Fields {
     let mut extra = Fields::default();
-    for (key, value) in &all(item) {
+    for (key, value) in &parse_fields(item) {
         match key {
             "type" => {}
             "id" => extra.insert(ITEM_ID, value.clone()),
@@ -175,17 +175,17 @@ pub(super) fn reasoning_extra(item: &RawValue) -> Fields {
 }
 
 /// The fields of a reasoning item that are sent back; others may be those of another provider.
-const REASONING: [&str; 4] = ["summary", "content", "encrypted_content", "status"];
+const REASONING_FIELDS: [&str; 4] = ["summary", "content", "encrypted_content", "status"];
 
 /// The reasoning item that a thinking block closed, if it did.
-pub(super) fn reasoning(extra: &Fields) -> Option<Fields> {
+pub(super) fn reasoning_item(extra: &Fields) -> Option<Fields> {
     extra.raw("summary")?;
     let mut item = Fields::default();
     item.insert("type", "reasoning");
     if let Some(id) = extra.raw(ITEM_ID) {
         item.insert("id", id.clone());
     }
-    for key in REASONING {
+    for key in REASONING_FIELDS {
         if let Some(value) = extra.raw(key) {
             item.insert(key, value.clone());
         }
@@ -194,14 +194,14 @@ pub(super) fn reasoning(extra: &Fields) -> Option<Fields> {
 }
 
 /// Whether a thinking block is a part of a reasoning item that a later block closes.
-pub(super) fn goes_on(extra: &Fields) -> bool {
+pub(super) fn continues_reasoning(extra: &Fields) -> bool {
     extra.raw(ITEM_ID).is_some() && extra.raw("summary").is_none()
 }
 
 /// What a tool call keeps of its item.
 pub(super) fn call_extra(item: &RawValue) -> Fields {
     let own = ["type", "id", "call_id", "name", "arguments", "input", "status", "content"];
-    let mut extra = without(item, &own);
+    let mut extra = fields_without(item, &own);
     keep_id(item, &mut extra);
     if &*read::of::<Item<'_>>(item).r#type == CUSTOM_CALL {
         extra.insert(ITEM_TYPE, CUSTOM_CALL);
@@ -211,7 +211,7 @@ pub(super) fn call_extra(item: &RawValue) -> Fields {
 
 /// What a data block keeps of the item that made an image.
 pub(super) fn image_extra(item: &RawValue) -> Fields {
-    let mut extra = without(item, &["type", "id", "result", "source", "name"]);
+    let mut extra = fields_without(item, &["type", "id", "result", "source", "name"]);
     keep_id(item, &mut extra);
     extra.insert(ITEM_TYPE, IMAGE_CALL);
     extra
@@ -225,19 +225,19 @@ fn keep_id(item: &RawValue, extra: &mut Fields) {
 }
 
 /// Whether a block was an item of this type.
-pub(super) fn is(extra: &Fields, item_type: &str) -> bool {
+pub(super) fn has_item_type(extra: &Fields, item_type: &str) -> bool {
     extra.raw(ITEM_TYPE).is_some_and(|word| *word == Json::from(item_type))
 }
 
 /// The parts of a reasoning item in the order in which they read: its summary, then its content.
-pub(super) fn reasoning_parts<'a>(item: &Item<'a>) -> impl Iterator<Item = (Place, &'a RawValue)> {
-    let summary = list(item.summary).into_iter().map(|raw| (Place::Summary, raw));
-    summary.chain(item.parts().into_iter().map(|raw| (Place::Content, raw)))
+pub(super) fn reasoning_parts<'a>(item: &Item<'a>) -> impl Iterator<Item = (ReasoningPart, &'a RawValue)> {
+    let summary = parse_list(item.summary).into_iter().map(|raw| (ReasoningPart::Summary, raw));
+    summary.chain(item.parts().into_iter().map(|raw| (ReasoningPart::Content, raw)))
 }
 
 /// Where the parts of a reasoning item are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ReasoningPart {
     Summary,
     Content,
 }

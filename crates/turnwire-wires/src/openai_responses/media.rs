@@ -8,13 +8,13 @@ use turnwire_core::block::{Base64Source, UrlSource};
 use turnwire_core::{DataBlock, Fields, Json, Source};
 
 /// The part that a data block becomes, or why it becomes none.
-pub(super) fn part(block: &DataBlock) -> Result<Fields, &'static str> {
+pub(super) fn data_to_part(block: &DataBlock) -> Result<Fields, &'static str> {
     let kind = media_type(block).unwrap_or_default();
     let (family, format) = kind.split_once('/').unwrap_or((kind, ""));
     match (family, &block.source) {
         (_, Source::Other(_)) => Err("its source is of an unknown type"),
-        ("image", Source::Base64(source)) => Ok(image(&data_url(&source.data, image_type(kind)))),
-        ("image", Source::Url(source)) => web(&source.url).map(image),
+        ("image", Source::Base64(source)) => Ok(image_part(&data_url(&source.data, image_type(kind)))),
+        ("image", Source::Url(source)) => fetchable_url(&source.url).map(image_part),
         ("audio", Source::Base64(source)) => {
             let format = match format {
                 "wav" | "x-wav" | "wave" => "wav",
@@ -24,21 +24,21 @@ pub(super) fn part(block: &DataBlock) -> Result<Fields, &'static str> {
             let mut audio = Fields::default();
             audio.insert("data", source.data.as_str());
             audio.insert("format", format);
-            let mut part = typed("input_audio");
+            let mut part = typed_part("input_audio");
             part.insert("input_audio", Json::from_value(&audio).map_err(|_| "it cannot be written")?);
             Ok(part)
         }
         ("audio", Source::Url(_)) => Err("sound is taken only as bytes"),
         ("application" | "text", Source::Base64(source)) => {
-            let mut part = typed("input_file");
-            let name = block.name.clone().unwrap_or_else(|| format!("file.{}", ending(kind)));
+            let mut part = typed_part("input_file");
+            let name = block.name.clone().unwrap_or_else(|| format!("file.{}", file_extension(kind)));
             part.insert("filename", name);
             part.insert("file_data", data_url(&source.data, kind));
             Ok(part)
         }
         ("application" | "text", Source::Url(source)) => {
-            let url = web(&source.url)?;
-            let mut part = typed("input_file");
+            let url = fetchable_url(&source.url)?;
+            let mut part = typed_part("input_file");
             part.insert("file_url", url);
             Ok(part)
         }
@@ -48,7 +48,7 @@ pub(super) fn part(block: &DataBlock) -> Result<Fields, &'static str> {
 }
 
 /// How the name of a file of this type ends.
-fn ending(kind: &str) -> &str {
+fn file_extension(kind: &str) -> &str {
     let (_, word) = kind.split_once('/').unwrap_or(("", kind));
     match word.rsplit(['.', '-', '+']).next().unwrap_or(word) {
         "plain" => "txt",
@@ -65,14 +65,14 @@ fn ending(kind: &str) -> &str {
     }
 }
 
-fn typed(word: &str) -> Fields {
+fn typed_part(word: &str) -> Fields {
     let mut part = Fields::default();
     part.insert("type", word);
     part
 }
 
-fn image(url: &str) -> Fields {
-    let mut part = typed("input_image");
+fn image_part(url: &str) -> Fields {
+    let mut part = typed_part("input_image");
     part.insert("image_url", url);
     part
 }
@@ -87,18 +87,18 @@ fn data_url(data: &str, kind: &str) -> String {
 }
 
 /// A URL that the provider can fetch, or that holds the bytes itself.
-fn web(url: &str) -> Result<&str, &'static str> {
+fn fetchable_url(url: &str) -> Result<&str, &'static str> {
     let is_web = ["https://", "http://", "data:"].iter().any(|scheme| url.starts_with(scheme));
     if is_web { Ok(url) } else { Err("only http and https are fetched") }
 }
 
 /// The data block that a part of an input is; `None` where it is something else.
-pub(super) fn data(part: &Item<'_>) -> Option<DataBlock> {
+pub(super) fn part_to_data(part: &Item<'_>) -> Option<DataBlock> {
     let name = (!part.filename.is_empty()).then(|| part.filename.to_string());
     let source = match &*part.r#type {
-        "input_image" if !part.image_url.is_empty() => from_url(&part.image_url, Some("image/*")),
-        "input_file" if !part.file_data.is_empty() => from_url(&part.file_data, None),
-        "input_file" if !part.file_url.is_empty() => from_url(&part.file_url, None),
+        "input_image" if !part.image_url.is_empty() => source_from_url(&part.image_url, Some("image/*")),
+        "input_file" if !part.file_data.is_empty() => source_from_url(&part.file_data, None),
+        "input_file" if !part.file_url.is_empty() => source_from_url(&part.file_url, None),
         "input_audio" => {
             #[derive(Default, Deserialize)]
             #[serde(default)]
@@ -110,17 +110,17 @@ pub(super) fn data(part: &Item<'_>) -> Option<DataBlock> {
             }
             let audio: Audio<'_> = read::maybe(part.input_audio);
             let kind = if &*audio.format == "mp3" { "audio/mpeg" } else { "audio/wav" };
-            base64(&audio.data, Some(kind))
+            base64_source(&audio.data, Some(kind))
         }
         _ => return None,
     };
     Some(DataBlock { name, ..DataBlock::from_source(source) })
 }
 
-fn from_url(url: &str, kind: Option<&str>) -> Source {
+fn source_from_url(url: &str, kind: Option<&str>) -> Source {
     if let Some((kind, data)) = url.strip_prefix("data:").and_then(|url| url.split_once(";base64,"))
     {
-        return base64(data, (!kind.is_empty()).then_some(kind));
+        return base64_source(data, (!kind.is_empty()).then_some(kind));
     }
     Source::Url(UrlSource {
         url: url.to_owned(),
@@ -129,7 +129,7 @@ fn from_url(url: &str, kind: Option<&str>) -> Source {
     })
 }
 
-fn base64(data: &str, kind: Option<&str>) -> Source {
+fn base64_source(data: &str, kind: Option<&str>) -> Source {
     Source::Base64(Base64Source {
         data: data.to_owned(),
         media_type: kind.map(str::to_owned),

@@ -13,15 +13,15 @@ use turnwire_core::{
 
 /// Writes messages as items.
 pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
-    let mut items = Items::default();
+    let mut items = ItemWriter::default();
     for msg in messages {
         match msg.role() {
             Role::User | Role::System => {
-                let parts: Vec<Fields> = msg.content().iter().filter_map(given).collect();
-                items.message(msg.role().as_str(), &parts);
+                let parts: Vec<Fields> = msg.content().iter().filter_map(user_part).collect();
+                items.push_message(msg.role().as_str(), &parts);
             }
             Role::Assistant | Role::Tool => {
-                msg.content().iter().for_each(|block| items.block(block));
+                msg.content().iter().for_each(|block| items.push_block(block));
             }
         }
     }
@@ -30,10 +30,10 @@ pub(super) fn encode(messages: &[Msg]) -> Vec<Json> {
 
 /// A part of what a user, or the system, says. A part that the protocol has no place for is left
 /// out: a request says so in words, a list of messages has nobody to tell.
-fn given(block: &ContentBlock) -> Option<Fields> {
+fn user_part(block: &ContentBlock) -> Option<Fields> {
     match block {
         ContentBlock::Text(block) => Some(input_text(&block.text)),
-        ContentBlock::Data(block) => media::part(block).ok(),
+        ContentBlock::Data(block) => media::data_to_part(block).ok(),
         _ => None,
     }
 }
@@ -47,24 +47,24 @@ pub(super) fn input_text(text: &str) -> Fields {
 
 /// Items on their way out; the request writes the same ones.
 #[derive(Default)]
-pub(super) struct Items {
+pub(super) struct ItemWriter {
     pub list: Vec<Json>,
 }
 
-impl Items {
+impl ItemWriter {
     pub(super) fn push(&mut self, item: &Fields) {
         self.list.extend(Json::from_value(item));
     }
 
     /// A message of the input.
-    pub(super) fn message(&mut self, role: &str, parts: &[Fields]) {
+    pub(super) fn push_message(&mut self, role: &str, parts: &[Fields]) {
         if !parts.is_empty() {
             self.write_message(role, parts, &Fields::default());
         }
     }
 
     fn write_message(&mut self, role: &str, parts: &[Fields], extra: &Fields) {
-        let mut message = typed("message");
+        let mut message = typed_item("message");
         message.insert("role", role);
         if let Ok(content) = Json::from_value(parts) {
             message.insert("content", content);
@@ -75,11 +75,11 @@ impl Items {
         self.push(&message);
     }
 
-    fn block(&mut self, block: &ContentBlock) {
+    fn push_block(&mut self, block: &ContentBlock) {
         match block {
-            ContentBlock::Text(block) => self.text(block),
-            ContentBlock::Thinking(block) => self.thinking(block),
-            ContentBlock::ToolCall(call) => self.call(call),
+            ContentBlock::Text(block) => self.push_text(block),
+            ContentBlock::Thinking(block) => self.push_thinking(block),
+            ContentBlock::ToolCall(call) => self.push_call(call),
             ContentBlock::ToolResult(result) => {
                 let output = match &result.output {
                     Payload::Text(text) => Json::from(text.as_str()),
@@ -88,14 +88,14 @@ impl Items {
                         Json::from_value(&parts).unwrap_or_else(|_| Json::from(""))
                     }
                 };
-                let is_custom = item::is(&result.rest, item::CUSTOM_CALL);
-                self.output(&result.id, is_custom, output);
+                let is_custom = item::has_item_type(&result.rest, item::CUSTOM_CALL);
+                self.push_output(&result.id, is_custom, output);
             }
             ContentBlock::Data(block) => {
-                self.image(block);
+                self.push_image(block);
             }
             ContentBlock::Other(fields) => {
-                if let Some(item) = provider::item(NAME, fields) {
+                if let Some(item) = provider::block_to_item(NAME, fields) {
                     self.push(&item);
                 }
             }
@@ -105,9 +105,9 @@ impl Items {
     }
 
     /// What the model said. The ids of messages are not needed, and ours would be refused.
-    pub(super) fn text(&mut self, block: &TextBlock) {
+    pub(super) fn push_text(&mut self, block: &TextBlock) {
         let refused = block.rest.raw(item::PART_TYPE).is_some_and(|word| *word == "refusal".into());
-        let mut part = typed(if refused { "refusal" } else { "output_text" });
+        let mut part = typed_item(if refused { "refusal" } else { "output_text" });
         part.insert(if refused { "refusal" } else { "text" }, block.text.as_str());
         for key in ["annotations", "logprobs"] {
             if let Some(value) = block.rest.raw(key) {
@@ -118,27 +118,27 @@ impl Items {
     }
 
     /// Reasoning: the very item that it came in, or one of its own.
-    fn thinking(&mut self, block: &ThinkingBlock) {
-        if let Some(item) = item::reasoning(&block.rest) {
+    fn push_thinking(&mut self, block: &ThinkingBlock) {
+        if let Some(item) = item::reasoning_item(&block.rest) {
             return self.push(&item);
         }
-        if item::goes_on(&block.rest) {
+        if item::continues_reasoning(&block.rest) {
             return;
         }
-        let mut part = typed("summary_text");
+        let mut part = typed_item("summary_text");
         part.insert("text", block.thinking.as_str());
-        let mut item = typed("reasoning");
+        let mut item = typed_item("reasoning");
         if let Ok(summary) = Json::from_value(&[part]) {
             item.insert("summary", summary);
         }
         self.push(&item);
     }
 
-    pub(super) fn call(&mut self, call: &ToolCall) {
-        let is_custom = item::is(&call.rest, item::CUSTOM_CALL);
+    pub(super) fn push_call(&mut self, call: &ToolCall) {
+        let is_custom = item::has_item_type(&call.rest, item::CUSTOM_CALL);
         let (word, input) =
             if is_custom { (item::CUSTOM_CALL, "input") } else { ("function_call", "arguments") };
-        let mut item = typed(word);
+        let mut item = typed_item(word);
         if let Some(id) = call.rest.raw(item::ITEM_ID) {
             item.insert("id", id.clone());
         }
@@ -153,20 +153,20 @@ impl Items {
         self.push(&item);
     }
 
-    pub(super) fn output(&mut self, call_id: &str, is_custom: bool, output: Json) {
+    pub(super) fn push_output(&mut self, call_id: &str, is_custom: bool, output: Json) {
         let word = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
-        let mut item = typed(word);
+        let mut item = typed_item(word);
         item.insert("call_id", call_id);
         item.insert("output", output);
         self.push(&item);
     }
 
     /// An image that the model made; whether it is one.
-    pub(super) fn image(&mut self, block: &DataBlock) -> bool {
+    pub(super) fn push_image(&mut self, block: &DataBlock) -> bool {
         let Source::Base64(source) = &block.source else { return false };
         let kind = media_type(block).map(media::image_type).unwrap_or_default();
         let Some(format) = kind.strip_prefix("image/") else { return false };
-        let mut item = typed(item::IMAGE_CALL);
+        let mut item = typed_item(item::IMAGE_CALL);
         match block.rest.raw(item::ITEM_ID) {
             Some(id) => item.insert("id", id.clone()),
             None => item.insert("id", block.id.as_str()),
@@ -179,7 +179,7 @@ impl Items {
     }
 }
 
-fn typed(word: &str) -> Fields {
+fn typed_item(word: &str) -> Fields {
     let mut item = Fields::default();
     item.insert("type", word);
     item
@@ -188,7 +188,7 @@ fn typed(word: &str) -> Fields {
 fn output_part(part: &Part) -> Option<Fields> {
     match part {
         Part::Text(block) => Some(input_text(&block.text)),
-        Part::Data(block) => media::part(block).ok(),
+        Part::Data(block) => media::data_to_part(block).ok(),
         _ => None,
     }
 }
@@ -197,92 +197,92 @@ fn output_part(part: &Part) -> Option<Fields> {
 pub(super) fn decode(text: &str) -> Result<Vec<Msg>> {
     let raw: &RawValue = serde_json::from_str(text)
         .map_err(|error| Error::new(ErrorKind::NotJson, error.to_string()))?;
-    let mut messages = Read::default();
+    let mut messages = MessageReader::default();
     if raw.get().starts_with('"') {
-        messages.role(Role::User)?.push(TextBlock::new(read::of::<String>(raw)).into());
-        return messages.done();
+        messages.begin_message(Role::User)?.push(TextBlock::new(read::of::<String>(raw)).into());
+        return messages.into_messages();
     }
     if raw.get().starts_with('{') {
         let one: Item<'_> = read::of(raw);
         let is_response = one.r#type.is_empty() && one.role.is_empty() && one.output.is_some();
-        let list = if is_response { item::list(one.output) } else { vec![raw] };
-        list.into_iter().try_for_each(|raw| messages.item(raw))?;
-        return messages.done();
+        let list = if is_response { item::parse_list(one.output) } else { vec![raw] };
+        list.into_iter().try_for_each(|raw| messages.read_item(raw))?;
+        return messages.into_messages();
     }
     if !raw.get().starts_with('[') {
         return Err(Error::new(ErrorKind::NotAMessage, "neither a list of items nor an item"));
     }
-    for (at, raw) in item::list(Some(raw)).into_iter().enumerate() {
-        messages.item(raw).map_err(|error| error.at(format!("[{at}]")))?;
+    for (at, raw) in item::parse_list(Some(raw)).into_iter().enumerate() {
+        messages.read_item(raw).map_err(|error| error.at(format!("[{at}]")))?;
     }
-    messages.done()
+    messages.into_messages()
 }
 
 /// Messages on their way in. Everything between two inputs is one reply.
 #[derive(Default)]
-struct Read {
+struct MessageReader {
     list: Vec<(Role, Vec<ContentBlock>)>,
 }
 
-impl Read {
+impl MessageReader {
     /// The content of a new message.
-    fn role(&mut self, role: Role) -> Result<&mut Vec<ContentBlock>> {
+    fn begin_message(&mut self, role: Role) -> Result<&mut Vec<ContentBlock>> {
         self.list.push((role, Vec::new()));
-        self.last()
+        self.last_content()
     }
 
     /// The content of the reply that goes on, or begins.
-    fn reply(&mut self) -> Result<&mut Vec<ContentBlock>> {
+    fn reply_content(&mut self) -> Result<&mut Vec<ContentBlock>> {
         if self.list.last().is_none_or(|(role, _)| *role != Role::Assistant) {
-            return self.role(Role::Assistant);
+            return self.begin_message(Role::Assistant);
         }
-        self.last()
+        self.last_content()
     }
 
-    fn last(&mut self) -> Result<&mut Vec<ContentBlock>> {
+    fn last_content(&mut self) -> Result<&mut Vec<ContentBlock>> {
         let last = self.list.last_mut().map(|(_, content)| content);
         last.ok_or_else(|| Error::new(ErrorKind::NotAMessage, "there is no message"))
     }
 
-    fn item(&mut self, raw: &RawValue) -> Result<()> {
+    fn read_item(&mut self, raw: &RawValue) -> Result<()> {
         if !raw.get().starts_with('{') {
             return Err(Error::new(ErrorKind::NotAMessage, "an item is an object"));
         }
         let item: Item<'_> = read::of(raw);
         match &*item.r#type {
             // The short form of a message has no type.
-            "message" | "" if role(&item).is_some() => self.message(&item, raw)?,
-            "reasoning" => self.reasoning(&item, raw)?,
+            "message" | "" if parse_role(&item).is_some() => self.read_message(&item, raw)?,
+            "reasoning" => self.read_reasoning(&item, raw)?,
             "function_call" | item::CUSTOM_CALL => {
                 let mut call = ToolCall::new(&*item.call_id, &*item.name, item.call_input());
                 call.rest = item::call_extra(raw);
-                self.reply()?.push(call.into());
+                self.reply_content()?.push(call.into());
             }
             "function_call_output" | "custom_tool_call_output" => {
-                let mut result = ToolResult::success(&*item.call_id, output(&item));
+                let mut result = ToolResult::success(&*item.call_id, read_output(&item));
                 result.state = ToolResultState::Success;
                 if &*item.r#type == "custom_tool_call_output" {
                     result.rest.insert(item::ITEM_TYPE, item::CUSTOM_CALL);
                 }
-                self.reply()?.push(result.into());
+                self.reply_content()?.push(result.into());
             }
             _ => {
                 let block = match item.image() {
-                    Some(data) => Some(image(&item, &data, raw).into()),
-                    None => kept(raw),
+                    Some(data) => Some(image_block(&item, &data, raw).into()),
+                    None => unknown_item_block(raw),
                 };
-                self.reply()?.extend(block);
+                self.reply_content()?.extend(block);
             }
         }
         Ok(())
     }
 
-    fn message(&mut self, item: &Item<'_>, raw: &RawValue) -> Result<()> {
-        let Some(role) = role(item) else { return Ok(()) };
+    fn read_message(&mut self, item: &Item<'_>, raw: &RawValue) -> Result<()> {
+        let Some(role) = parse_role(item) else { return Ok(()) };
         let mut blocks = Vec::new();
         for raw_part in item.parts() {
-            let part = item::part(raw_part);
-            let block = match (item::said(&part), media::data(&part)) {
+            let part = item::parse_part(raw_part);
+            let block = match (item::part_text(&part), media::part_to_data(&part)) {
                 (Some(text), _) => {
                     let mut block = TextBlock::new(text);
                     if role == Role::Assistant {
@@ -293,8 +293,8 @@ impl Read {
                 }
                 (None, Some(data)) if role != Role::System => data.into(),
                 // What would be a message is no part of one.
-                _ if self::role(&part).is_some() => continue,
-                _ => match kept(raw_part) {
+                _ if self::parse_role(&part).is_some() => continue,
+                _ => match unknown_item_block(raw_part) {
                     Some(block) => block,
                     None => continue,
                 },
@@ -302,16 +302,16 @@ impl Read {
             blocks.push(block);
         }
         if role == Role::Assistant {
-            self.reply()?.append(&mut blocks);
+            self.reply_content()?.append(&mut blocks);
         } else {
-            self.role(role)?.append(&mut blocks);
+            self.begin_message(role)?.append(&mut blocks);
         }
         Ok(())
     }
 
-    fn reasoning(&mut self, item: &Item<'_>, raw: &RawValue) -> Result<()> {
+    fn read_reasoning(&mut self, item: &Item<'_>, raw: &RawValue) -> Result<()> {
         let mut parts: Vec<ThinkingBlock> = item::reasoning_parts(item)
-            .map(|(_, part)| ThinkingBlock::new(&*item::part(part).text))
+            .map(|(_, part)| ThinkingBlock::new(&*item::parse_part(part).text))
             .collect();
         if parts.is_empty() {
             parts.push(ThinkingBlock::default());
@@ -323,12 +323,12 @@ impl Read {
             } else {
                 block.rest.insert(item::ITEM_ID, &*item.id);
             }
-            self.reply()?.push(block.into());
+            self.reply_content()?.push(block.into());
         }
         Ok(())
     }
 
-    fn done(self) -> Result<Vec<Msg>> {
+    fn into_messages(self) -> Result<Vec<Msg>> {
         let build = |(role, content): (Role, Vec<ContentBlock>)| {
             Msg::builder(role).content(content).build()
         };
@@ -337,7 +337,7 @@ impl Read {
 }
 
 /// Who says a message. One of a role that we do not know is an item like any other that we do not.
-fn role(item: &Item<'_>) -> Option<Role> {
+fn parse_role(item: &Item<'_>) -> Option<Role> {
     match &*item.role {
         "user" => Some(Role::User),
         "system" | "developer" => Some(Role::System),
@@ -347,13 +347,13 @@ fn role(item: &Item<'_>) -> Option<Role> {
 }
 
 /// What only the provider knows. Without a type, or with one of ours, it could not be read again.
-fn kept(raw: &RawValue) -> Option<ContentBlock> {
-    let block = provider::item_block(NAME, read::of(raw));
+fn unknown_item_block(raw: &RawValue) -> Option<ContentBlock> {
+    let block = provider::item_to_block(NAME, read::of(raw));
     let again = Json::from_value(&block).ok()?.parse_as::<ContentBlock>();
     matches!(again, Ok(ContentBlock::Other(_))).then_some(block)
 }
 
-fn image(item: &Item<'_>, data: &str, raw: &RawValue) -> DataBlock {
+fn image_block(item: &Item<'_>, data: &str, raw: &RawValue) -> DataBlock {
     let mut block = DataBlock::from_source(Source::Base64(Base64Source {
         data: data.to_owned(),
         media_type: Some(item.image_type(data)),
@@ -364,14 +364,14 @@ fn image(item: &Item<'_>, data: &str, raw: &RawValue) -> DataBlock {
     block
 }
 
-fn output(item: &Item<'_>) -> Payload {
+fn read_output(item: &Item<'_>) -> Payload {
     let Some(raw) = item.output else { return Payload::Text(String::new()) };
     if !raw.get().starts_with('[') {
         return Payload::Text(read::of::<read::Text<'_>>(raw).0.into_owned());
     }
-    let parts = item::list(Some(raw)).into_iter().map(|raw| {
-        let part = item::part(raw);
-        match (item::said(&part), media::data(&part)) {
+    let parts = item::parse_list(Some(raw)).into_iter().map(|raw| {
+        let part = item::parse_part(raw);
+        match (item::part_text(&part), media::part_to_data(&part)) {
             (Some(text), _) => Part::Text(TextBlock::new(text)),
             (None, Some(data)) => Part::Data(data),
             (None, None) => Part::Other(read::of(raw)),

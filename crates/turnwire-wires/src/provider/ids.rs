@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 /// The ids that were given to tool calls of one stream. Two calls of one id would be one call.
 #[derive(Debug, Default)]
-pub(crate) struct Ids {
+pub(crate) struct UniqueCallIds {
     /// How often each was asked for.
     counts: HashMap<String, usize>,
     calls: u64,
 }
 
-impl Ids {
+impl UniqueCallIds {
     /// This id, or, where another call has it already, the same with a number behind it.
-    pub(crate) fn unique(&mut self, mut id: String) -> String {
+    pub(crate) fn make_unique(&mut self, mut id: String) -> String {
         self.calls += 1;
         while let Some(count) = self.counts.get_mut(&id) {
             *count += 1;
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn an_id_that_is_taken_gets_a_number() {
-        let mut ids = Ids::default();
-        let given = ["a", "a-2", "a", "a", "b"].map(|id| ids.unique(id.to_owned()));
+        let mut ids = UniqueCallIds::default();
+        let given = ["a", "a-2", "a", "a", "b"].map(|id| ids.make_unique(id.to_owned()));
         assert_eq!(given, ["a", "a-2", "a-2-2", "a-3", "b"]);
     }
 }

@@ -1,28 +1,28 @@
 //! A model that says and thinks one thing at a time.
 
-use super::{Call, Kind, Segment};
+use super::{ModelCall, BlockKind, Segment};
 use crate::stream::EventSink;
 use turnwire_core::Fields;
 
 /// What the open text, and the open thinking, are called.
-pub(crate) const TEXT: u64 = 0;
-pub(crate) const THINKING: u64 = 1;
+pub(crate) const TEXT_KEY: u64 = 0;
+pub(crate) const THINKING_KEY: u64 = 1;
 
 /// Goes on with the text, or with the thinking; the other one has ended.
-pub(crate) fn say(call: &mut Call, segment: Segment<'_>, out: &mut EventSink<'_>) {
+pub(crate) fn push_segment(call: &mut ModelCall, segment: Segment<'_>, out: &mut EventSink<'_>) {
     let (key, other, kind, text) = match segment {
-        Segment::Text(text) => (TEXT, THINKING, Kind::Text, text),
-        Segment::Thinking(text) => (THINKING, TEXT, Kind::Thinking, text),
+        Segment::Text(text) => (TEXT_KEY, THINKING_KEY, BlockKind::Text, text),
+        Segment::Thinking(text) => (THINKING_KEY, TEXT_KEY, BlockKind::Thinking, text),
     };
     if !call.is_open(key) {
-        call.close(other, Fields::default(), out);
-        call.start(key, kind, "", "", out);
+        call.close_block(other, Fields::default(), out);
+        call.start_block(key, kind, "", "", out);
     }
-    call.delta(key, text, out);
+    call.push_delta(key, text, out);
 }
 
 /// Something else comes: both have ended.
-pub(crate) fn close(call: &mut Call, out: &mut EventSink<'_>) {
-    call.close(TEXT, Fields::default(), out);
-    call.close(THINKING, Fields::default(), out);
+pub(crate) fn close_text_blocks(call: &mut ModelCall, out: &mut EventSink<'_>) {
+    call.close_block(TEXT_KEY, Fields::default(), out);
+    call.close_block(THINKING_KEY, Fields::default(), out);
 }

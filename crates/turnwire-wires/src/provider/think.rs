@@ -1,11 +1,11 @@
 //! `<think>` tags inside text.
 
-const OPEN: &str = "<think>";
-const CLOSE: &str = "</think>";
+const OPEN_TAG: &str = "<think>";
+const CLOSE_TAG: &str = "</think>";
 
 /// The most white space that is held back to see whether a tag follows: some models write nothing
 /// else until their limit.
-const MOST_SPACE: usize = 64;
+const MAX_HELD_SPACE: usize = 64;
 
 /// A piece of text, inside or outside the tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Segment<'a> {
 /// White space in front of the first tag is dropped; everything else stays as it is. A tag that
 /// never closes makes the rest thinking. A tag behind a backtick is being talked about.
 #[derive(Debug, Default)]
-pub(crate) struct Think {
+pub(crate) struct ThinkTagParser {
     inside: bool,
     /// Something other than white space has come outside the tags, or a tag has.
     begun: bool,
@@ -29,11 +29,11 @@ pub(crate) struct Think {
     held: String,
 }
 
-impl Think {
+impl ThinkTagParser {
     /// Takes the next piece. What it passes on is never empty.
     pub(crate) fn feed(&mut self, piece: &str, mut each: impl FnMut(Segment<'_>)) {
         if self.held.is_empty() && self.begun && !piece.contains('<') {
-            return self.pass(piece, &mut each);
+            return self.emit(piece, &mut each);
         }
         let joined;
         let mut rest = if self.held.is_empty() {
@@ -43,10 +43,10 @@ impl Think {
             &joined
         };
         loop {
-            let tag = if self.inside { CLOSE } else { OPEN };
-            if let Some((before, behind)) = self.find(rest, tag) {
-                if self.begun || self.inside || !is_space(before) {
-                    self.pass(before, &mut each);
+            let tag = if self.inside { CLOSE_TAG } else { OPEN_TAG };
+            if let Some((before, behind)) = self.find_tag(rest, tag) {
+                if self.begun || self.inside || !is_leading_space(before) {
+                    self.emit(before, &mut each);
                 }
                 self.inside = !self.inside;
                 self.begun = true;
@@ -54,22 +54,22 @@ impl Think {
                 rest = behind;
                 continue;
             }
-            let keep = held_from(rest, tag, self.begun || self.inside);
+            let keep = held_start(rest, tag, self.begun || self.inside);
             let (now, later) = rest.split_at(keep);
-            self.pass(now, &mut each);
+            self.emit(now, &mut each);
             self.held.push_str(later);
             return;
         }
     }
 
     /// There is no more: what was held back was no tag.
-    pub(crate) fn end(&mut self, mut each: impl FnMut(Segment<'_>)) {
+    pub(crate) fn finish(&mut self, mut each: impl FnMut(Segment<'_>)) {
         let held = std::mem::take(&mut self.held);
-        self.pass(&held, &mut each);
+        self.emit(&held, &mut each);
     }
 
     /// Finds the next tag that counts.
-    fn find<'t>(&self, text: &'t str, tag: &str) -> Option<(&'t str, &'t str)> {
+    fn find_tag<'t>(&self, text: &'t str, tag: &str) -> Option<(&'t str, &'t str)> {
         let mut from = 0;
         loop {
             let at = from + text.get(from..)?.find(tag)?;
@@ -85,7 +85,7 @@ impl Think {
         }
     }
 
-    fn pass(&mut self, text: &str, each: &mut impl FnMut(Segment<'_>)) {
+    fn emit(&mut self, text: &str, each: &mut impl FnMut(Segment<'_>)) {
         let Some(last) = text.chars().next_back() else { return };
         self.quoted = last == '`';
         self.begun = true;
@@ -94,20 +94,20 @@ impl Think {
 }
 
 /// From where on the text may be the beginning of a tag, or white space in front of the first.
-fn held_from(text: &str, tag: &str, begun: bool) -> usize {
-    if !begun && is_space(text) {
+fn held_start(text: &str, tag: &str, begun: bool) -> usize {
+    if !begun && is_leading_space(text) {
         return 0;
     }
     let longest = tag.len().saturating_sub(1).min(text.len());
     let start = (1..=longest).rev().find(|&len| text.ends_with(tag.get(..len).unwrap_or(tag)));
     let at = text.len() - start.unwrap_or(0);
     let before = text.get(..at).unwrap_or_default();
-    if !begun && is_space(before) { 0 } else { at }
+    if !begun && is_leading_space(before) { 0 } else { at }
 }
 
 /// Whether a text is no more than the white space that may stand in front of the first tag.
-fn is_space(text: &str) -> bool {
-    text.len() <= MOST_SPACE && text.trim_ascii().is_empty()
+fn is_leading_space(text: &str) -> bool {
+    text.len() <= MAX_HELD_SPACE && text.trim_ascii().is_empty()
 }
 
 #[cfg(test)]
@@ -115,10 +115,10 @@ mod tests {
     use super::*;
 
     /// The segments, neighbours joined, for every way to cut the text in two and into characters.
-    fn split(text: &str) -> Vec<(bool, String)> {
+    fn parse_however_cut(text: &str) -> Vec<(bool, String)> {
         let cut = |pieces: &[&str]| {
             let mut found: Vec<(bool, String)> = Vec::new();
-            let mut think = Think::default();
+            let mut think = ThinkTagParser::default();
             let mut each = |segment: Segment<'_>| {
                 let (inside, text) = match segment {
                     Segment::Thinking(text) => (true, text),
@@ -133,7 +133,7 @@ mod tests {
             for piece in pieces {
                 think.feed(piece, &mut each);
             }
-            think.end(&mut each);
+            think.finish(&mut each);
             found
         };
         let whole = cut(&[text]);
@@ -157,18 +157,18 @@ mod tests {
 
     #[test]
     fn tags_are_found_however_the_text_is_cut() {
-        assert_eq!(split("<think>plan</think>do"), [thinking("plan"), text("do")]);
-        assert_eq!(split("\n <think>é</think>\n\nü"), [thinking("é"), text("\n\nü")]);
-        let twice = split("a<think>b</think>c<think>d</think>");
+        assert_eq!(parse_however_cut("<think>plan</think>do"), [thinking("plan"), text("do")]);
+        assert_eq!(parse_however_cut("\n <think>é</think>\n\nü"), [thinking("é"), text("\n\nü")]);
+        let twice = parse_however_cut("a<think>b</think>c<think>d</think>");
         assert_eq!(twice, [text("a"), thinking("b"), text("c"), thinking("d")]);
     }
 
     #[test]
     fn only_so_much_white_space_is_held_back() {
-        let (few, many) = (" ".repeat(MOST_SPACE), " ".repeat(MOST_SPACE + 1));
-        assert_eq!(split(&format!("{few}<think>a")), [thinking("a")]);
-        assert_eq!(split(&format!("{many}<think>a")), [text(&many), thinking("a")]);
-        let mut think = Think::default();
+        let (few, many) = (" ".repeat(MAX_HELD_SPACE), " ".repeat(MAX_HELD_SPACE + 1));
+        assert_eq!(parse_however_cut(&format!("{few}<think>a")), [thinking("a")]);
+        assert_eq!(parse_however_cut(&format!("{many}<think>a")), [text(&many), thinking("a")]);
+        let mut think = ThinkTagParser::default();
         for _ in 0..10_000 {
             think.feed(" ", |_| {});
         }
@@ -177,14 +177,14 @@ mod tests {
 
     #[test]
     fn a_tag_that_never_closes_makes_the_rest_thinking() {
-        assert_eq!(split("<think>on and on </thin"), [thinking("on and on </thin")]);
-        assert_eq!(split("<think>"), []);
+        assert_eq!(parse_however_cut("<think>on and on </thin"), [thinking("on and on </thin")]);
+        assert_eq!(parse_however_cut("<think>"), []);
     }
 
     #[test]
     fn what_is_no_tag_stays_text() {
         for plain in ["a < b", "</think> x", "<thinking>", "  ", "x <think", "`<think>` is a tag"] {
-            assert_eq!(split(plain), [text(plain)]);
+            assert_eq!(parse_however_cut(plain), [text(plain)]);
         }
     }
 }

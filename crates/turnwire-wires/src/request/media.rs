@@ -5,7 +5,7 @@ use turnwire_core::block::{Base64Source, DataKind, UrlSource};
 use turnwire_core::{DataBlock, Source};
 
 /// What stands in place of data that a provider does not take.
-pub fn left_out(block: &DataBlock, why: &str) -> String {
+pub fn describe_omitted_data(block: &DataBlock, why: &str) -> String {
     let kind = media_type(block).unwrap_or("data");
     match &block.name {
         Some(name) => format!("[{kind} \"{name}\" was left out: {why}]"),
@@ -31,7 +31,7 @@ pub fn media_type(block: &DataBlock) -> Option<&str> {
 
 /// What kind of bytes a block has, for a provider that has to be told: where only the kind of media
 /// is said, the usual type of that kind.
-pub(crate) fn usual_type(block: &DataBlock) -> Option<&str> {
+pub(crate) fn default_media_type(block: &DataBlock) -> Option<&str> {
     match media_type(block)? {
         "" => None,
         "image/*" => Some("image/png"),
@@ -42,19 +42,19 @@ pub(crate) fn usual_type(block: &DataBlock) -> Option<&str> {
 }
 
 /// Why `OpenAI` does not take an image.
-pub(crate) const IMAGES_TAKEN: &str = "only PNG, JPEG, GIF and WebP are taken";
+pub(crate) const ACCEPTED_IMAGES_ONLY: &str = "only PNG, JPEG, GIF and WebP are taken";
 
 /// Whether `OpenAI` takes images of this type. Where it is not said, the bytes may be of one.
-pub(crate) fn takes_image(kind: &str) -> bool {
-    kind == "image/*" || IMAGES.iter().any(|(word, _)| *word == kind)
+pub(crate) fn openai_accepts_image(kind: &str) -> bool {
+    kind == "image/*" || IMAGE_SIGNATURES.iter().any(|(word, _)| *word == kind)
 }
 
 /// An image that no model can look at, and why.
 pub(crate) const SVG: &str = "image/svg+xml";
-pub(crate) const NO_PIXELS: &str = "the model takes only images of pixels";
+pub(crate) const RASTER_IMAGES_ONLY: &str = "the model takes only images of pixels";
 
 /// How the base64 of images begins.
-const IMAGES: [(&str, &str); 4] = [
+const IMAGE_SIGNATURES: [(&str, &str); 4] = [
     ("image/png", "iVBORw0KGgo"),
     ("image/jpeg", "/9j/"),
     ("image/gif", "R0lGOD"),
@@ -62,25 +62,25 @@ const IMAGES: [(&str, &str); 4] = [
 ];
 
 /// The type of an image by its first bytes.
-pub(crate) fn seen_type(base64: &str) -> Option<&'static str> {
-    IMAGES.iter().find(|(_, begin)| base64.starts_with(begin)).map(|(word, _)| *word)
+pub(crate) fn sniff_image_type(base64: &str) -> Option<&'static str> {
+    IMAGE_SIGNATURES.iter().find(|(_, begin)| base64.starts_with(begin)).map(|(word, _)| *word)
 }
 
 /// A block as it can be sent: what a `data:` URL holds is bytes, the type is plain, and that of an
 /// image which does not say it is looked up in its bytes. Or why there is nothing to send.
-pub(crate) fn ready(block: &DataBlock) -> Result<Cow<'_, DataBlock>, &'static str> {
+pub(crate) fn normalize_data(block: &DataBlock) -> Result<Cow<'_, DataBlock>, &'static str> {
     let mut block = Cow::Borrowed(block);
     if let Source::Url(source) = &block.source
         && starts_with_ignoring_case(&source.url, "data:")
     {
-        let source = Source::Base64(bytes_of(source).ok_or("its URL cannot be read")?);
+        let source = Source::Base64(decode_data_url(source).ok_or("its URL cannot be read")?);
         block.to_mut().source = source;
     }
     if matches!(&block.source, Source::Base64(source) if source.data.is_empty()) {
         return Err("it has no bytes");
     }
     if let Some(kind) = media_type(&block)
-        && let Some(plain) = plain_type(kind, &block.source)
+        && let Some(plain) = normalized_media_type(kind, &block.source)
     {
         match &mut block.to_mut().source {
             Source::Base64(source) => source.media_type = Some(plain),
@@ -96,19 +96,19 @@ fn starts_with_ignoring_case(text: &str, begin: &str) -> bool {
 }
 
 /// The type as providers compare it, where it is written otherwise.
-fn plain_type(kind: &str, source: &Source) -> Option<String> {
+fn normalized_media_type(kind: &str, source: &Source) -> Option<String> {
     let (word, _) = kind.split_once(';').unwrap_or((kind, ""));
     let word = word.trim().to_ascii_lowercase();
     let plain = match (word.as_str(), source) {
         ("image/jpg", _) => "image/jpeg",
-        ("image/*", Source::Base64(source)) => seen_type(&source.data).unwrap_or(&word),
+        ("image/*", Source::Base64(source)) => sniff_image_type(&source.data).unwrap_or(&word),
         _ => &word,
     };
     (plain != kind).then(|| plain.to_owned())
 }
 
 /// What a `data:` URL holds.
-fn bytes_of(source: &UrlSource) -> Option<Base64Source> {
+fn decode_data_url(source: &UrlSource) -> Option<Base64Source> {
     let (head, data) = source.url.get("data:".len()..)?.split_once(',')?;
     let (kind, is_base64) = match head.rsplit_once(';') {
         Some((kind, word)) if word.trim().eq_ignore_ascii_case("base64") => (kind, true),
@@ -118,7 +118,7 @@ fn bytes_of(source: &UrlSource) -> Option<Base64Source> {
     let said = source.media_type.clone();
     let kind = if kind.starts_with(';') { "" } else { kind };
     let media_type = if kind.is_empty() { said } else { Some(kind.to_owned()) };
-    let bytes = unescaped(data)?;
+    let bytes = percent_decode(data)?;
     let data = if is_base64 {
         String::from_utf8(bytes).ok()?
     } else {
@@ -132,7 +132,7 @@ fn bytes_of(source: &UrlSource) -> Option<Base64Source> {
 }
 
 /// The bytes of a text with `%` escapes.
-fn unescaped(text: &str) -> Option<Vec<u8>> {
+fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -161,7 +161,7 @@ pub(crate) fn is_text(kind: &str) -> bool {
 }
 
 /// A text file as text, for a model that takes no files.
-pub(crate) fn as_text(block: &DataBlock) -> Option<String> {
+pub(crate) fn read_text_file(block: &DataBlock) -> Option<String> {
     let kind = media_type(block).filter(|kind| is_text(kind))?;
     let text = String::from_utf8(block.decoded()?.ok()?).ok()?;
     Some(match &block.name {
@@ -193,10 +193,10 @@ mod tests {
             ("data:,a", base64("YQ==", "image/gif")),
         ] {
             let block = DataBlock::url(url, "image/gif");
-            assert_eq!(ready(&block).unwrap().into_owned(), expected, "{url}");
+            assert_eq!(normalize_data(&block).unwrap().into_owned(), expected, "{url}");
         }
         for url in ["data:image/png;base64", "data:image/png;base64,%4"] {
-            assert_eq!(ready(&DataBlock::url(url, "")), Err("its URL cannot be read"), "{url}");
+            assert_eq!(normalize_data(&DataBlock::url(url, "")), Err("its URL cannot be read"), "{url}");
         }
     }
 
@@ -208,9 +208,9 @@ mod tests {
             ("image/*", "image/png"),
         ] {
             let block = base64("iVBORw0KGgo=", said);
-            assert_eq!(ready(&block).unwrap().media_type(), Some(plain));
+            assert_eq!(normalize_data(&block).unwrap().media_type(), Some(plain));
         }
-        assert!(matches!(ready(&base64("AQID", "image/png")), Ok(Cow::Borrowed(_))));
-        assert_eq!(ready(&base64("", "image/png")), Err("it has no bytes"));
+        assert!(matches!(normalize_data(&base64("AQID", "image/png")), Ok(Cow::Borrowed(_))));
+        assert_eq!(normalize_data(&base64("", "image/png")), Err("it has no bytes"));
     }
 }

@@ -2,7 +2,7 @@
 
 /// Whether a model takes a temperature. Claude from Opus 4.7 on takes none at all; `OpenAI`'s first
 /// reasoning models take only the usual one.
-pub(crate) fn takes_temperature(model: &str, temperature: f64) -> bool {
+pub(crate) fn accepts_temperature(model: &str, temperature: f64) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     if let Some((_, rest)) = name.split_once("claude-") {
         // A longer number is a date.
@@ -41,8 +41,8 @@ mod tests {
             ("olmo", true),
             ("test-model", true),
         ] {
-            assert_eq!(takes_temperature(model, 0.5), expected, "{model}");
+            assert_eq!(accepts_temperature(model, 0.5), expected, "{model}");
         }
-        assert!(takes_temperature("gpt-5", 1.0));
+        assert!(accepts_temperature("gpt-5", 1.0));
     }
 }

@@ -1,17 +1,17 @@
 //! JSON Schemas, as providers insist on them.
 
-use super::{Tool, object};
+use super::{ToolDefinition, to_json_object};
 use serde_json::Value;
 use turnwire_core::{Fields, Json};
 
 /// The schema of a tool's input. Providers insist that it says `object`, and some that it has
 /// properties.
-pub(crate) fn parameters(tool: &Tool) -> Json {
-    let Ok(mut schema) = tool.input.parse_as::<Fields>() else {
-        return parameters_of(Fields::default());
+pub(crate) fn input_schema(tool: &ToolDefinition) -> Json {
+    let Ok(mut schema) = tool.input_schema.parse_as::<Fields>() else {
+        return complete_input_schema(Fields::default());
     };
     if schema.raw("type").is_some() && schema.raw("properties").is_some() {
-        return tool.input.clone();
+        return tool.input_schema.clone();
     }
     // It comes first, where people look for it.
     if schema.raw("type").is_none() {
@@ -19,10 +19,10 @@ pub(crate) fn parameters(tool: &Tool) -> Json {
         typed.extend(&schema);
         schema = typed;
     }
-    parameters_of(schema)
+    complete_input_schema(schema)
 }
 
-fn parameters_of(mut schema: Fields) -> Json {
+fn complete_input_schema(mut schema: Fields) -> Json {
     if schema.raw("type").is_none() {
         schema.insert("type", "object");
     }
@@ -30,14 +30,14 @@ fn parameters_of(mut schema: Fields) -> Json {
     let has_others = elsewhere.iter().any(|key| schema.raw(key).is_some());
     let is_object = schema.raw("type").is_some_and(|word| *word == Json::from("object"));
     if schema.raw("properties").is_none() && is_object && !has_others {
-        schema.insert("properties", object(&Fields::default()));
+        schema.insert("properties", to_json_object(&Fields::default()));
     }
-    object(&schema)
+    to_json_object(&schema)
 }
 
 /// Whether every object in the schema is closed and needs all of its fields: `OpenAI` can hold the
 /// model to no other, and refuses to try.
-pub(crate) fn is_strict(schema: &Value) -> bool {
+pub(crate) fn is_strict_schema(schema: &Value) -> bool {
     const REFUSED: [&str; 8] = [
         "allOf",
         "oneOf",
@@ -49,7 +49,7 @@ pub(crate) fn is_strict(schema: &Value) -> bool {
         "propertyNames",
     ];
     match schema {
-        Value::Array(list) => list.iter().all(is_strict),
+        Value::Array(list) => list.iter().all(is_strict_schema),
         Value::Object(map) => {
             let properties = map.get("properties").and_then(Value::as_object);
             let is_object = map.get("type").is_some_and(|kind| kind == "object");
@@ -68,10 +68,10 @@ pub(crate) fn is_strict(schema: &Value) -> bool {
             // A property may have any name.
             map.iter().all(|(key, value)| match (key.as_str(), value) {
                 ("properties" | "$defs" | "definitions", Value::Object(named)) => {
-                    named.values().all(is_strict)
+                    named.values().all(is_strict_schema)
                 }
                 ("enum" | "const" | "default" | "examples", _) => true,
-                (key, value) => !REFUSED.contains(&key) && is_strict(value),
+                (key, value) => !REFUSED.contains(&key) && is_strict_schema(value),
             })
         }
         _ => true,
@@ -98,8 +98,8 @@ mod tests {
             }),
         ] {
             let tool =
-                Tool { name: String::new(), description: String::new(), input: given.into() };
-            assert_eq!(parameters(&tool).parse_as::<Value>().unwrap(), expected);
+                ToolDefinition { name: String::new(), description: String::new(), input_schema: given.into() };
+            assert_eq!(input_schema(&tool).parse_as::<Value>().unwrap(), expected);
         }
     }
 
@@ -118,7 +118,7 @@ mod tests {
             (of(of(json!({"type": "array", "items": {"type": "object"}}))), false),
             (json!({"type": "object"}), false),
         ] {
-            assert_eq!(is_strict(&schema), expected, "{schema}");
+            assert_eq!(is_strict_schema(&schema), expected, "{schema}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A conversation as the turns that every provider knows.
 
-use super::Agents;
-use super::agents::History;
+use super::SpeakerFormat;
+use super::agents::HistoryText;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use turnwire_core::{
@@ -11,20 +11,20 @@ use turnwire_core::{
 
 /// One turn of a conversation with a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Turn<'a> {
+pub enum PromptMessage<'a> {
     /// What the system says.
     System(String),
     /// What a user, or another agent, or a hint says. Never empty.
-    User(Vec<Given<'a>>),
+    User(Vec<UserPart<'a>>),
     /// What the model said. Never empty.
-    Assistant(Vec<Said<'a>>),
+    Assistant(Vec<AssistantPart<'a>>),
     /// What came of the calls in the turn before: exactly one answer for each, in their order.
-    Results(Vec<Answer<'a>>),
+    ToolResults(Vec<CallOutcome<'a>>),
 }
 
 /// A part of a user's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Given<'a> {
+pub enum UserPart<'a> {
     /// Text.
     Text(Cow<'a, str>),
     /// Bytes, or a URL to them.
@@ -35,7 +35,7 @@ pub enum Given<'a> {
 
 /// A part of what the model said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said<'a> {
+pub enum AssistantPart<'a> {
     /// Text.
     Text(&'a TextBlock),
     /// Its reasoning.
@@ -43,14 +43,14 @@ pub enum Said<'a> {
     /// Bytes that it made.
     Data(&'a DataBlock),
     /// A call of a tool.
-    Call(&'a ToolCall),
+    ToolCall(&'a ToolCall),
     /// An item that only its provider knows: it goes back there, and to nobody else.
     Item(&'a Fields),
 }
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct CallOutcome<'a> {
     /// The call.
     pub call: &'a ToolCall,
     /// Its result. A call without one, after a crash or a stop, was interrupted.
@@ -58,12 +58,12 @@ pub struct Answer<'a> {
 }
 
 /// What a model is told of a call that has no result.
-const NO_RESULT: &str = "The call was interrupted before it gave a result.";
+const INTERRUPTED_TEXT: &str = "The call was interrupted before it gave a result.";
 
 /// What a model is told of a call that has no end yet.
 const RUNNING: &str = "The call is still running.";
 
-impl<'a> Answer<'a> {
+impl<'a> CallOutcome<'a> {
     /// Whether the model should know that it failed.
     pub fn is_error(&self) -> bool {
         match self.result.map(|result| &result.state) {
@@ -79,7 +79,7 @@ impl<'a> Answer<'a> {
     }
 
     /// What has to be said of an output that is not whole yet.
-    pub(crate) fn note(&self) -> Option<String> {
+    pub(crate) fn running_note(&self) -> Option<String> {
         let result = self.result?;
         (result.state == ToolResultState::Running).then(|| format!("[{RUNNING}]"))
     }
@@ -88,15 +88,15 @@ impl<'a> Answer<'a> {
     pub fn text(&self) -> String {
         let text = self.result.map(|result| result.output.text("\n")).unwrap_or_default();
         if !text.is_empty() {
-            return self.note().map_or(text.clone(), |note| format!("{text}\n{note}"));
+            return self.running_note().map_or(text.clone(), |note| format!("{text}\n{note}"));
         }
-        let Some(result) = self.result else { return NO_RESULT.to_owned() };
+        let Some(result) = self.result else { return INTERRUPTED_TEXT.to_owned() };
         match &result.state {
             ToolResultState::Success if self.data().next().is_some() => "The result follows.",
             ToolResultState::Success => "The call gave no output.",
             ToolResultState::Running => RUNNING,
             ToolResultState::Error => "The call failed.",
-            ToolResultState::Interrupted => NO_RESULT,
+            ToolResultState::Interrupted => INTERRUPTED_TEXT,
             ToolResultState::Denied => "The call was denied.",
             ToolResultState::Other(_) => "The call has ended.",
         }
@@ -122,42 +122,42 @@ impl<'a> Answer<'a> {
 
 /// The conversation as turns: every call has exactly one answer, right behind the turn that made it;
 /// a hint is a user's turn; results of calls that nobody made are left out, and so is what is empty.
-pub fn turns(messages: &[Msg], agents: Agents) -> Vec<Turn<'_>> {
-    let mut walk = Walk { turns: Vec::new(), said: Vec::new(), results: results(messages), at: 0 };
-    let mut history = History::default();
+pub fn build_prompt(messages: &[Msg], agents: SpeakerFormat) -> Vec<PromptMessage<'_>> {
+    let mut walk = PromptBuilder { messages: Vec::new(), assistant_parts: Vec::new(), results: collect_results(messages), blocks_before: 0 };
+    let mut history = HistoryText::default();
     for msg in messages {
-        let tools = msg.content().iter().any(is_tool);
+        let tools = msg.content().iter().any(is_tool_block);
         match agents {
-            Agents::History if may_merge(msg, tools) => history.add(msg),
-            Agents::Named if may_merge(msg, tools) => {
-                walk.turns.extend(super::agents::named(msg));
+            SpeakerFormat::HistoryTags if is_plain_message(msg, tools) => history.add_message(msg),
+            SpeakerFormat::NamePrefix if is_plain_message(msg, tools) => {
+                walk.messages.extend(super::agents::name_prefixed_message(msg));
             }
-            Agents::One | Agents::History | Agents::Named => {
-                walk.turns.extend(history.take());
-                walk.message(msg);
+            SpeakerFormat::SingleAgent | SpeakerFormat::HistoryTags | SpeakerFormat::NamePrefix => {
+                walk.messages.extend(history.take_message());
+                walk.push_message(msg);
             }
         }
-        walk.at += msg.content().len();
+        walk.blocks_before += msg.content().len();
     }
-    walk.turns.extend(history.take());
-    walk.turns
+    walk.messages.extend(history.take_message());
+    walk.messages
 }
 
 /// Whether a message is just somebody's words.
-fn may_merge(msg: &Msg, tools: bool) -> bool {
+fn is_plain_message(msg: &Msg, tools: bool) -> bool {
     let hints = msg.content().iter().any(|block| matches!(block, ContentBlock::Hint(_)));
     matches!(msg.role(), Role::User | Role::Assistant) && !tools && !hints
 }
 
-fn is_tool(block: &ContentBlock) -> bool {
+fn is_tool_block(block: &ContentBlock) -> bool {
     matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_))
 }
 
 /// The results of each id, with their places in the conversation.
-type Results<'a> = HashMap<&'a str, VecDeque<(usize, &'a ToolResult)>>;
+type ResultsById<'a> = HashMap<&'a str, VecDeque<(usize, &'a ToolResult)>>;
 
-fn results(messages: &[Msg]) -> Results<'_> {
-    let mut found = Results::new();
+fn collect_results(messages: &[Msg]) -> ResultsById<'_> {
+    let mut found = ResultsById::new();
     let blocks = messages.iter().flat_map(Msg::content);
     for (at, block) in blocks.enumerate() {
         if let ContentBlock::ToolResult(result) = block {
@@ -167,81 +167,81 @@ fn results(messages: &[Msg]) -> Results<'_> {
     found
 }
 
-struct Walk<'a> {
-    turns: Vec<Turn<'a>>,
+struct PromptBuilder<'a> {
+    messages: Vec<PromptMessage<'a>>,
     /// What the model has said since the last turn, with the places of the blocks.
-    said: Vec<(usize, Said<'a>)>,
-    results: Results<'a>,
+    assistant_parts: Vec<(usize, AssistantPart<'a>)>,
+    results: ResultsById<'a>,
     /// How many blocks there were before this message.
-    at: usize,
+    blocks_before: usize,
 }
 
-impl<'a> Walk<'a> {
-    fn message(&mut self, msg: &'a Msg) {
+impl<'a> PromptBuilder<'a> {
+    fn push_message(&mut self, msg: &'a Msg) {
         match msg.role() {
             Role::System => {
                 let text = msg.text("\n").unwrap_or_default();
                 if !text.is_empty() {
-                    self.turns.push(Turn::System(text));
+                    self.messages.push(PromptMessage::System(text));
                 }
             }
-            Role::User => self.user(msg.content().iter().filter_map(given).collect()),
+            Role::User => self.push_user(msg.content().iter().filter_map(user_part).collect()),
             Role::Assistant => {
-                for (at, block) in (self.at..).zip(msg.content()) {
-                    self.block(at, block);
+                for (at, block) in (self.blocks_before..).zip(msg.content()) {
+                    self.push_block(at, block);
                 }
-                self.flush();
+                self.end_assistant();
             }
             // Its results are found by the calls that they are for.
             Role::Tool => {}
         }
     }
 
-    fn block(&mut self, at: usize, block: &'a ContentBlock) {
+    fn push_block(&mut self, at: usize, block: &'a ContentBlock) {
         let said = match block {
             ContentBlock::Text(block) if block.text.is_empty() => return,
-            ContentBlock::Text(block) => Said::Text(block),
-            ContentBlock::Thinking(block) => Said::Thinking(block),
-            ContentBlock::Data(block) => Said::Data(block),
-            ContentBlock::ToolCall(call) => Said::Call(call),
-            ContentBlock::Other(item) => Said::Item(item),
-            ContentBlock::ToolResult(_) => return self.flush(),
+            ContentBlock::Text(block) => AssistantPart::Text(block),
+            ContentBlock::Thinking(block) => AssistantPart::Thinking(block),
+            ContentBlock::Data(block) => AssistantPart::Data(block),
+            ContentBlock::ToolCall(call) => AssistantPart::ToolCall(call),
+            ContentBlock::Other(item) => AssistantPart::Item(item),
+            ContentBlock::ToolResult(_) => return self.end_assistant(),
             ContentBlock::Hint(hint) => {
-                self.flush();
-                return self.user(hint_parts(hint));
+                self.end_assistant();
+                return self.push_user(hint_parts(hint));
             }
             _ => return,
         };
-        self.said.push((at, said));
+        self.assistant_parts.push((at, said));
     }
 
-    fn user(&mut self, parts: Vec<Given<'a>>) {
+    fn push_user(&mut self, parts: Vec<UserPart<'a>>) {
         if !parts.is_empty() {
-            self.turns.push(Turn::User(parts));
+            self.messages.push(PromptMessage::User(parts));
         }
     }
 
     /// Ends the model's turn, and answers its calls.
-    fn flush(&mut self) {
-        let said = std::mem::take(&mut self.said);
+    fn end_assistant(&mut self) {
+        let said = std::mem::take(&mut self.assistant_parts);
         let calls = said.iter().filter_map(|(at, said)| match said {
-            Said::Call(call) => Some((*at, *call)),
+            AssistantPart::ToolCall(call) => Some((*at, *call)),
             _ => None,
         });
         let answers: Vec<_> = calls
-            .map(|(at, call)| Answer { call, result: result_of(&mut self.results, at, call) })
+            .map(|(at, call)| CallOutcome { call, result: take_result(&mut self.results, at, call) })
             .collect();
         if !said.is_empty() {
-            self.turns.push(Turn::Assistant(said.into_iter().map(|(_, said)| said).collect()));
+            self.messages.push(PromptMessage::Assistant(said.into_iter().map(|(_, said)| said).collect()));
         }
         if !answers.is_empty() {
-            self.turns.push(Turn::Results(answers));
+            self.messages.push(PromptMessage::ToolResults(answers));
         }
     }
 }
 
 /// The first result behind the call that no earlier call of the same id has taken.
-fn result_of<'a>(results: &mut Results<'a>, at: usize, call: &ToolCall) -> Option<&'a ToolResult> {
+fn take_result<'a>(results: &mut ResultsById<'a>, at: usize, call: &ToolCall) -> Option<&'a ToolResult> {
     let queue = results.get_mut(call.id.as_str())?;
     while let Some((place, result)) = queue.pop_front() {
         if place > at {
@@ -251,27 +251,27 @@ fn result_of<'a>(results: &mut Results<'a>, at: usize, call: &ToolCall) -> Optio
     None
 }
 
-fn given(block: &ContentBlock) -> Option<Given<'_>> {
+fn user_part(block: &ContentBlock) -> Option<UserPart<'_>> {
     match block {
         ContentBlock::Text(block) if block.text.is_empty() => None,
-        ContentBlock::Text(block) => Some(Given::Text((&block.text).into())),
-        ContentBlock::Data(block) => Some(Given::Data(block)),
-        ContentBlock::Other(item) => Some(Given::Item(item)),
+        ContentBlock::Text(block) => Some(UserPart::Text((&block.text).into())),
+        ContentBlock::Data(block) => Some(UserPart::Data(block)),
+        ContentBlock::Other(item) => Some(UserPart::Item(item)),
         _ => None,
     }
 }
 
-fn hint_parts(hint: &HintBlock) -> Vec<Given<'_>> {
+fn hint_parts(hint: &HintBlock) -> Vec<UserPart<'_>> {
     match &hint.hint {
         Payload::Text(text) if text.is_empty() => Vec::new(),
-        Payload::Text(text) => vec![Given::Text(text.into())],
+        Payload::Text(text) => vec![UserPart::Text(text.into())],
         Payload::Parts(parts) => parts
             .iter()
             .filter_map(|part| match part {
                 Part::Text(block) if block.text.is_empty() => None,
-                Part::Text(block) => Some(Given::Text((&block.text).into())),
-                Part::Data(block) => Some(Given::Data(block)),
-                Part::Other(item) => Some(Given::Item(item)),
+                Part::Text(block) => Some(UserPart::Text((&block.text).into())),
+                Part::Data(block) => Some(UserPart::Data(block)),
+                Part::Other(item) => Some(UserPart::Item(item)),
                 _ => None,
             })
             .collect(),

@@ -490,7 +490,7 @@ fn a_request_is_read_whole() {
     assert_eq!(input.protocol_version.as_deref(), Some("1.0"));
     let names: Vec<&str> = input.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["open_page", "bare"]);
-    assert_eq!(input.tools[1].input.text(), r#"{"type":"object"}"#);
+    assert_eq!(input.tools[1].input_schema.text(), r#"{"type":"object"}"#);
     assert_eq!(input.context[0].value, "home");
     assert_eq!(input.state.as_ref().unwrap().text(), r#"{"n":1}"#);
     assert!(input.resume[0].cancelled);

@@ -6,7 +6,7 @@ use turnwire_core::{
     ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{Agents, Output, Tool};
+use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition};
 use turnwire_wires::{Request, Wire};
 
 /// The body of a request.
@@ -20,16 +20,16 @@ pub fn asked(wire: &str, messages: &[Msg]) -> Value {
     body(wire, &Request { model: "m", messages, ..Request::default() })
 }
 
-pub fn weather() -> Tool {
-    Tool {
+pub fn weather() -> ToolDefinition {
+    ToolDefinition {
         name: "get_weather".into(),
         description: "The weather of a city".into(),
-        input: Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#).unwrap(),
+        input_schema: Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#).unwrap(),
     }
 }
 
-pub fn answer_form() -> Output {
-    Output { name: "answer".into(), schema: Json::parse(r#"{"type":"object"}"#).unwrap() }
+pub fn answer_form() -> OutputFormat {
+    OutputFormat { name: "answer".into(), schema: Json::parse(r#"{"type":"object"}"#).unwrap() }
 }
 
 /// Two calls at once; one gives text and an image, one is denied. Then the answer.
@@ -141,8 +141,8 @@ pub fn metadata_never_reaches(wire: &str) {
                 msg.structured_output(SECRET).build().unwrap()
             })
             .collect();
-        for agents in [Agents::One, Agents::History, Agents::Named] {
-            let request = Request { model: "m", messages: &messages, agents, ..Request::default() };
+        for agents in [SpeakerFormat::SingleAgent, SpeakerFormat::HistoryTags, SpeakerFormat::NamePrefix] {
+            let request = Request { model: "m", messages: &messages, speaker_format: agents, ..Request::default() };
             let body = body(wire, &request).to_string();
             assert!(!body.contains(SECRET), "{body}");
         }

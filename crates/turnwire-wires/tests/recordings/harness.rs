@@ -74,11 +74,11 @@ fn check_one(provider: &Provider, name: &str, payloads: &[&str]) {
     let trees: Vec<Value> =
         payloads.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let plain = fold(provider.wire, &[lines(payloads).as_bytes()], name);
-    assert_eq!(seen(&plain), (provider.expected)(&trees), "{name}");
+    assert_eq!(summarize(&plain), (provider.expected)(&trees), "{name}");
 
     check_property(name, 12, |rng| {
-        let body = framed(rng, provider, payloads);
-        let pieces = cut(rng, body.as_bytes());
+        let body = frame_randomly(rng, provider, payloads);
+        let pieces = cut_randomly(rng, body.as_bytes());
         assert_eq!(fold(provider.wire, &pieces, name), plain, "{name} framed as\n{body}");
 
         let end = rng.usize(..body.len());
@@ -112,7 +112,7 @@ fn lines(payloads: &[&str]) -> String {
 }
 
 /// The payloads as a real server may send them.
-fn framed(rng: &mut Rng, provider: &Provider, payloads: &[&str]) -> String {
+fn frame_randomly(rng: &mut Rng, provider: &Provider, payloads: &[&str]) -> String {
     let end = if rng.bool() { "\r\n" } else { "\n" };
     let mut body = String::new();
     let noise = |rng: &mut Rng, body: &mut String| match rng.usize(..8) {
@@ -137,7 +137,7 @@ fn framed(rng: &mut Rng, provider: &Provider, payloads: &[&str]) -> String {
     body
 }
 
-fn cut<'b>(rng: &mut Rng, body: &'b [u8]) -> Vec<&'b [u8]> {
+fn cut_randomly<'b>(rng: &mut Rng, body: &'b [u8]) -> Vec<&'b [u8]> {
     let longest = *turnwire_testkit::pick(rng, &[1, 3, 40, 4000]);
     let mut pieces = Vec::new();
     let mut rest = body;
@@ -171,7 +171,7 @@ fn fold(wire: &str, pieces: &[&[u8]], name: &str) -> Msg {
     msg
 }
 
-fn seen(msg: &Msg) -> Expected {
+fn summarize(msg: &Msg) -> Expected {
     let text = msg.blocks::<TextBlock>().map(|block| block.text.as_str()).collect();
     let thinking = msg.blocks::<ThinkingBlock>().map(|block| block.thinking.as_str()).collect();
     let calls = msg.blocks::<ToolCall>().map(|call| (call.name.clone(), call.input.clone()));

@@ -35,7 +35,7 @@ fn is_terminal(payload: &Value) -> bool {
 fn expected(payloads: &[Value]) -> Expected {
     let mut all = Expected::default();
     for payloads in payloads.split_inclusive(is_terminal) {
-        let one = of_response(payloads);
+        let one = expected_from_response(payloads);
         all.text += &one.text;
         all.thinking += &one.thinking;
         all.calls.extend(one.calls);
@@ -46,7 +46,7 @@ fn expected(payloads: &[Value]) -> Expected {
 }
 
 /// From the final response's items where it has any, else from those that were streamed whole.
-fn of_response(payloads: &[Value]) -> Expected {
+fn expected_from_response(payloads: &[Value]) -> Expected {
     let (last, before) = payloads.split_last().unwrap();
     let mut items: Vec<Value> = last["response"]["output"].as_array().cloned().unwrap_or_default();
     if items.is_empty() {
@@ -110,7 +110,7 @@ fn recordings_survive_being_written_again() {
             encoder.encode(event, &mut frames);
         }
         sse::write(&frames, None, &mut body);
-        assert_eq!(kept(&fold(&first)), kept(&fold(&events(body.as_bytes()))), "{name}");
+        assert_eq!(comparable(&fold(&first)), comparable(&fold(&events(body.as_bytes()))), "{name}");
     }
 }
 
@@ -132,7 +132,7 @@ fn fold(events: &[Event<'_>]) -> Msg {
 
 /// What must not get lost: everything but what the provider says of a call or an image beside it,
 /// and how it cut its reasoning.
-fn kept(msg: &Msg) -> (Vec<Value>, Value) {
+fn comparable(msg: &Msg) -> (Vec<Value>, Value) {
     let blocks = msg.content().iter().map(|block| {
         let mut value = serde_json::to_value(block).unwrap();
         let fields = value.as_object_mut().unwrap();

@@ -6,17 +6,17 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_wires::Request;
-use turnwire_wires::request::{Agents, Output, Tool, ToolChoice};
+use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 
 /// A conversation, and what else the model is told.
 #[derive(Default)]
 pub struct Conversation {
     pub name: &'static str,
     pub messages: Vec<Msg>,
-    pub tools: Vec<Tool>,
+    pub tools: Vec<ToolDefinition>,
     pub tool_choice: ToolChoice,
-    pub output: Option<Output>,
-    pub agents: Agents,
+    pub output: Option<OutputFormat>,
+    pub agents: SpeakerFormat,
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub extra: Fields,
@@ -32,7 +32,7 @@ impl Conversation {
             output: self.output.as_ref(),
             max_tokens: self.max_tokens,
             temperature: self.temperature,
-            agents: self.agents,
+            speaker_format: self.agents,
             stream: true,
             extra: self.extra.clone(),
         }
@@ -42,11 +42,11 @@ impl Conversation {
 /// What metadata is made of here: it must not be in any request.
 pub const SECRET: &str = "metadata-of-ours";
 
-fn weather() -> Tool {
-    Tool {
+fn weather() -> ToolDefinition {
+    ToolDefinition {
         name: "get_weather".to_owned(),
         description: "The weather of a city".to_owned(),
-        input: json!({
+        input_schema: json!({
             "type": "object",
             "properties": {"city": {"type": "string"}},
             "required": ["city"],
@@ -55,11 +55,11 @@ fn weather() -> Tool {
     }
 }
 
-fn clock() -> Tool {
-    Tool {
+fn clock() -> ToolDefinition {
+    ToolDefinition {
         name: "get_time".to_owned(),
         description: String::new(),
-        input: json!({"type": "object", "properties": {}}).into(),
+        input_schema: json!({"type": "object", "properties": {}}).into(),
     }
 }
 
@@ -92,12 +92,12 @@ fn picture() -> DataBlock {
     DataBlock::bytes(b"not really a picture", "image/png")
 }
 
-fn of(name: &'static str, messages: Vec<Msg>) -> Conversation {
+fn conversation(name: &'static str, messages: Vec<Msg>) -> Conversation {
     Conversation { name, messages, ..Conversation::default() }
 }
 
 fn with_tools(name: &'static str, messages: Vec<Msg>) -> Conversation {
-    Conversation { tools: vec![weather(), clock()], ..of(name, messages) }
+    Conversation { tools: vec![weather(), clock()], ..conversation(name, messages) }
 }
 
 fn paris() -> ContentBlock {
@@ -106,23 +106,23 @@ fn paris() -> ContentBlock {
 
 /// All of them.
 pub fn all() -> Vec<Conversation> {
-    let mut all = words();
-    all.extend(turns());
-    all.extend(kept());
-    all.extend(media());
-    all.extend(tools());
-    all.extend(odd_calls());
-    all.extend(several_agents());
-    all.extend(settings());
+    let mut all = text_conversations();
+    all.extend(tool_conversations());
+    all.extend(provider_item_conversations());
+    all.extend(media_conversations());
+    all.extend(tool_choice_conversations());
+    all.extend(odd_call_conversations());
+    all.extend(speaker_conversations());
+    all.extend(setting_conversations());
     all
 }
 
-fn words() -> Vec<Conversation> {
+fn text_conversations() -> Vec<Conversation> {
     let mut signed = ThinkingBlock::new("She greets me.");
     signed.rest.insert("signature", "c2lnbmVk");
     vec![
-        of("plain", vec![user("hello")]),
-        of(
+        conversation("plain", vec![user("hello")]),
+        conversation(
             "system and several turns",
             vec![
                 Msg::system("", "Be brief."),
@@ -131,11 +131,11 @@ fn words() -> Vec<Conversation> {
                 user("and again"),
             ],
         ),
-        of(
+        conversation(
             "thinking, signed by Anthropic",
             vec![user("hello"), friday(vec![signed.into(), "Hi!".into()]), user("again")],
         ),
-        of(
+        conversation(
             "a hint in the middle",
             vec![
                 user("hello"),
@@ -151,13 +151,13 @@ fn words() -> Vec<Conversation> {
 }
 
 /// Turns in an order that some providers do not take.
-fn turns() -> Vec<Conversation> {
+fn tool_conversations() -> Vec<Conversation> {
     vec![
-        of("nothing at all", Vec::new()),
-        of("only the system has spoken", vec![Msg::system("", "Be brief.")]),
-        of("the assistant begins", vec![friday(vec!["Hello, I am Friday.".into()]), user("hi")]),
-        of("the assistant ends", vec![user("hello"), friday(vec!["Hi! ".into()])]),
-        of("two users in a row", vec![user("hello"), user("are you there?")]),
+        conversation("nothing at all", Vec::new()),
+        conversation("only the system has spoken", vec![Msg::system("", "Be brief.")]),
+        conversation("the assistant begins", vec![friday(vec!["Hello, I am Friday.".into()]), user("hi")]),
+        conversation("the assistant ends", vec![user("hello"), friday(vec!["Hi! ".into()])]),
+        conversation("two users in a row", vec![user("hello"), user("are you there?")]),
         with_tools(
             "two replies in a row",
             vec![
@@ -166,7 +166,7 @@ fn turns() -> Vec<Conversation> {
                 friday(vec![paris(), result("call_1", "get_weather", "sunny").into()]),
             ],
         ),
-        of(
+        conversation(
             "the system speaks again",
             vec![
                 Msg::system("", "Be brief."),
@@ -176,15 +176,15 @@ fn turns() -> Vec<Conversation> {
                 user("bye"),
             ],
         ),
-        of(
+        conversation(
             "nothing but space",
             vec![user(" \n"), friday(vec!["".into(), "\n\n".into(), "Hi!".into()]), user("hello")],
         ),
-        of(
+        conversation(
             "other scripts",
             vec![user("你好，世界 🌍"), friday(vec!["Grüße \u{0} \"\\".into()]), user("مرحبا")],
         ),
-        of(
+        conversation(
             "a hint with an image",
             vec![
                 user("hello"),
@@ -210,10 +210,10 @@ fn item(item: serde_json::Value) -> ContentBlock {
 }
 
 /// What only the provider that made it may see again, and has to.
-fn kept() -> Vec<Conversation> {
+fn provider_item_conversations() -> Vec<Conversation> {
     let with = |name, mut content: Vec<ContentBlock>| {
         content.push("Hi!".into());
-        of(name, vec![user("hello"), friday(content), user("again")])
+        conversation(name, vec![user("hello"), friday(content), user("again")])
     };
     let mut signed_call = ToolCall::new("call_1", "get_weather", r#"{"city": "Paris"}"#);
     signed_call.rest.insert("thought_signature", "Z2VtaW5p");
@@ -248,7 +248,7 @@ fn kept() -> Vec<Conversation> {
             "thinking as DeepSeek writes it",
             vec![thinking("She greets me.", json!({"reasoning_field": "reasoning_content"}))],
         ),
-        of(
+        conversation(
             "thinking that broke off",
             vec![
                 user("hello"),
@@ -302,7 +302,7 @@ fn kept() -> Vec<Conversation> {
     ]
 }
 
-fn media() -> Vec<Conversation> {
+fn media_conversations() -> Vec<Conversation> {
     let parts = |parts: Vec<DataBlock>| {
         let mut content: Vec<ContentBlock> = vec!["What is this?".into()];
         content.extend(parts.into_iter().map(ContentBlock::from));
@@ -316,25 +316,25 @@ fn media() -> Vec<Conversation> {
     let mut report = DataBlock::bytes(b"%PDF-1.4", "application/pdf");
     report.name = Some("report.pdf".to_owned());
     vec![
-        of("an image as bytes", parts(vec![picture()])),
-        of(
+        conversation("an image as bytes", parts(vec![picture()])),
+        conversation(
             "an image elsewhere",
             parts(vec![DataBlock::url("https://example.com/a.png", "image/png")]),
         ),
-        of("sound", parts(vec![DataBlock::bytes(b"not really sound", "audio/wav")])),
-        of("a file", parts(vec![report])),
-        of(
+        conversation("sound", parts(vec![DataBlock::bytes(b"not really sound", "audio/wav")])),
+        conversation("a file", parts(vec![report])),
+        conversation(
             "a text file",
             parts(vec![DataBlock {
                 name: Some("notes.md".to_owned()),
                 ..DataBlock::bytes("# Notes", "text/markdown; charset=utf-8")
             }]),
         ),
-        of("a film", parts(vec![DataBlock::url("https://example.com/a.mp4", "video/mp4")])),
-        of("an image in its URL", parts(vec![DataBlock::url("data:image/png;base64,AQID", "")])),
-        of("an older image block", parts(vec![older])),
-        of("an image without bytes", parts(vec![DataBlock::bytes([], "image/png")])),
-        of(
+        conversation("a film", parts(vec![DataBlock::url("https://example.com/a.mp4", "video/mp4")])),
+        conversation("an image in its URL", parts(vec![DataBlock::url("data:image/png;base64,AQID", "")])),
+        conversation("an older image block", parts(vec![older])),
+        conversation("an image without bytes", parts(vec![DataBlock::bytes([], "image/png")])),
+        conversation(
             "images of all kinds",
             parts(
                 ["image/jpg", "image/gif", "image/webp", "image/svg+xml", "image/bmp"]
@@ -342,11 +342,11 @@ fn media() -> Vec<Conversation> {
                     .into(),
             ),
         ),
-        of(
+        conversation(
             "an image that the assistant made",
             vec![user("paint"), friday(vec!["Here:".into(), picture().into()]), user("thanks")],
         ),
-        of(
+        conversation(
             "what no provider takes",
             parts(vec![
                 DataBlock::url("file:///a.png", "image/png"),
@@ -356,7 +356,7 @@ fn media() -> Vec<Conversation> {
     ]
 }
 
-fn tools() -> Vec<Conversation> {
+fn tool_choice_conversations() -> Vec<Conversation> {
     let seen: Payload = vec![Part::from("See the picture."), Part::from(picture())].into();
     vec![
         with_tools("tools to choose from", vec![user("weather")]),
@@ -423,7 +423,7 @@ fn tools() -> Vec<Conversation> {
 }
 
 /// Calls as a model, or a crash, may leave them.
-fn odd_calls() -> Vec<Conversation> {
+fn odd_call_conversations() -> Vec<Conversation> {
     let seen: Payload = vec![Part::from("Half of it:"), Part::from(picture())].into();
     vec![
         with_tools(
@@ -490,17 +490,17 @@ fn odd_calls() -> Vec<Conversation> {
             vec![user("time"), Msg::tool("", result("call_9", "get_time", "noon"))],
         ),
         Conversation {
-            tools: vec![Tool {
+            tools: vec![ToolDefinition {
                 name: "anything".to_owned(),
                 description: String::new(),
-                input: json!({}).into(),
+                input_schema: json!({}).into(),
             }],
-            ..of("a tool that says nothing of its input", vec![user("hello")])
+            ..conversation("a tool that says nothing of its input", vec![user("hello")])
         },
     ]
 }
 
-fn several_agents() -> Vec<Conversation> {
+fn speaker_conversations() -> Vec<Conversation> {
     let messages = || {
         vec![
             Msg::system("", "Moderate."),
@@ -512,7 +512,7 @@ fn several_agents() -> Vec<Conversation> {
             ),
         ]
     };
-    let several = |name, agents| Conversation { agents, ..of(name, messages()) };
+    let several = |name, agents| Conversation { agents, ..conversation(name, messages()) };
     let with_calls = || {
         vec![
             user("tea or coffee?"),
@@ -527,14 +527,14 @@ fn several_agents() -> Vec<Conversation> {
     };
     let calling = |name, agents| Conversation { agents, ..with_tools(name, with_calls()) };
     vec![
-        several("agents as a history", Agents::History),
-        several("agents by name", Agents::Named),
-        calling("agents as a history, with a call", Agents::History),
-        calling("agents by name, with a call", Agents::Named),
+        several("agents as a history", SpeakerFormat::HistoryTags),
+        several("agents by name", SpeakerFormat::NamePrefix),
+        calling("agents as a history, with a call", SpeakerFormat::HistoryTags),
+        calling("agents by name, with a call", SpeakerFormat::NamePrefix),
     ]
 }
 
-fn settings() -> Vec<Conversation> {
+fn setting_conversations() -> Vec<Conversation> {
     let schema = json!({
         "type": "object",
         "properties": {"goal": {"type": "string"}},
@@ -554,18 +554,18 @@ fn settings() -> Vec<Conversation> {
         choosing("some tool", ToolChoice::Required),
         choosing("this tool", ToolChoice::Tool("get_time".to_owned())),
         Conversation {
-            output: Some(Output { name: "plan".to_owned(), schema: schema.into() }),
-            ..of("structured output", vec![user("plan")])
+            output: Some(OutputFormat { name: "plan".to_owned(), schema: schema.into() }),
+            ..conversation("structured output", vec![user("plan")])
         },
         Conversation {
-            output: Some(Output { name: "plan".to_owned(), schema: loose.into() }),
-            ..of("structured output that leaves room", vec![user("plan")])
+            output: Some(OutputFormat { name: "plan".to_owned(), schema: loose.into() }),
+            ..conversation("structured output that leaves room", vec![user("plan")])
         },
         Conversation {
             max_tokens: Some(99),
             temperature: Some(0.5),
             extra,
-            ..of("limits and extras", vec![user("hello")])
+            ..conversation("limits and extras", vec![user("hello")])
         },
     ]
 }

@@ -14,7 +14,7 @@ use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
 use turnwire_log::store::{Lines, MessageQuery};
 use turnwire_log::{PendingCalls, Session, Snapshot};
-use turnwire_wires::model::Asked;
+use turnwire_wires::model::ClientRequest;
 
 /// How many messages back a call is looked for that does not wait any more.
 const LOOK_BACK: usize = 32;
@@ -22,7 +22,7 @@ const LOOK_BACK: usize = 32;
 const CHUNK: usize = 256 * 1024;
 
 /// Takes the results. The same reply goes on, and the answer is what comes of it from here.
-pub(super) async fn bring(request: &Request, asked: &Asked) -> ApiResult<Turn> {
+pub(super) async fn bring(request: &Request, asked: &ClientRequest) -> ApiResult<Turn> {
     let ids = each_once(&asked.results)?;
     let Request { app, caller, .. } = request;
     if let Some(session) = named_session(request, asked).await? {
@@ -30,7 +30,7 @@ pub(super) async fn bring(request: &Request, asked: &Asked) -> ApiResult<Turn> {
         return bring_to(request, asked, &ids, (session, snapshot)).await;
     }
     let mut error = unknown(ids.first().copied().unwrap_or_default());
-    for found in find_waiting(app, caller, &asked.model, &ids, &asked.claimed).await? {
+    for found in find_waiting(app, caller, &asked.model, &ids, &asked.claimed_history).await? {
         match bring_to(request, asked, &ids, found).await {
             // Somebody was faster, and another conversation may be the same to its client.
             Err(late) if late.name() == "already_answered" => error = late,
@@ -43,7 +43,7 @@ pub(super) async fn bring(request: &Request, asked: &Asked) -> ApiResult<Turn> {
 /// Takes the results in a session.
 async fn bring_to(
     request: &Request,
-    asked: &Asked,
+    asked: &ClientRequest,
     ids: &[&str],
     (session, snapshot): Candidate,
 ) -> ApiResult<Turn> {
@@ -93,7 +93,7 @@ fn external(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
 }
 
 /// The session that the client names.
-async fn named_session(request: &Request, asked: &Asked) -> ApiResult<Option<Arc<Session>>> {
+async fn named_session(request: &Request, asked: &ClientRequest) -> ApiResult<Option<Arc<Session>>> {
     let Some(id) = named(&request.headers)? else { return Ok(None) };
     let session = request.app.log.open(&request.caller.session(id)?).await?;
     of_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model).map(Some)
@@ -128,7 +128,7 @@ fn events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<'static
 }
 
 /// What the user says beside the results: the reply that goes on is told, as part of it.
-fn hint(request: &Request, asked: &Asked, reply: &str) -> ApiResult<Option<Event<'static>>> {
+fn hint(request: &Request, asked: &ClientRequest, reply: &str) -> ApiResult<Option<Event<'static>>> {
     let said = asked.new_messages();
     if said.is_empty() {
         return Ok(None);

@@ -12,16 +12,16 @@ use std::sync::Arc;
 use turnwire_agent::{ClientTool, Offer};
 use turnwire_core::Msg;
 use turnwire_log::Session;
-use turnwire_wires::model::Asked;
+use turnwire_wires::model::ClientRequest;
 
 /// Takes what is new, in the session that the client names or in a new one. A key names a session,
 /// too: so a request that comes again finds the reply that it has started.
-pub(super) async fn say(request: &Request, asked: &Asked) -> ApiResult<Turn> {
+pub(super) async fn say(request: &Request, asked: &ClientRequest) -> ApiResult<Turn> {
     let Request { app, caller, uri, headers, body } = request;
     let of_key = key(headers)?.map(|key| format!("once-{}", derived(request, key)));
     let id = named(headers)?.or(of_key.as_deref());
     offers::check_offer(app, caller.tenant(), &offer(asked)).await?;
-    let mut said = asked.said.clone();
+    let mut said = asked.user_messages.clone();
     if id.is_none() {
         // A session that nobody could find again is made only for what can be said in it.
         known_agent(app, &asked.model)?;
@@ -49,7 +49,7 @@ fn turn(session: Arc<Session>, sent: &Sent) -> ApiResult<Turn> {
 }
 
 /// The messages that the session does not have yet: of a new one, all that was `said`.
-fn messages(offer: &Offer, asked: &Asked, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
+fn messages(offer: &Offer, asked: &ClientRequest, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
     let is_fresh = session.head().last == 0;
     let new = if is_fresh { said } else { asked.new_messages() };
     let Some((last, earlier)) = new.split_last() else {
@@ -65,11 +65,11 @@ fn messages(offer: &Offer, asked: &Asked, said: &[Msg], session: &Session) -> Ap
     Ok(messages)
 }
 
-fn offer(asked: &Asked) -> Offer {
+fn offer(asked: &ClientRequest) -> Offer {
     let tools = asked.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),
         description: tool.description.clone(),
-        input: tool.input.clone(),
+        input: tool.input_schema.clone(),
     });
     Offer {
         tools: tools.collect(),

@@ -9,13 +9,13 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
-use turnwire_wires::openai_chat::{Completion, read_request};
+use turnwire_wires::openai_chat::{CompletionCollector, read_request};
 
 const MANNER: Manner = Manner {
     wire: "openai-chat",
     prefix: "chatcmpl-",
     read: read_request,
-    whole: || Box::<Completion>::default(),
+    whole: || Box::<CompletionCollector>::default(),
 };
 
 /// Answers what the user says, or goes on with the results of calls.

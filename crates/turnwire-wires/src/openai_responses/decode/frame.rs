@@ -66,14 +66,14 @@ pub(super) struct Usage<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Cached {
+pub(super) struct InputTokensDetails {
     pub cached_tokens: Int,
     pub cache_write_tokens: Int,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Incomplete<'a> {
+pub(super) struct IncompleteDetails<'a> {
     #[serde(borrow)]
     pub reason: Text<'a>,
 }

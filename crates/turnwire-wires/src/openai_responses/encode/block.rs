@@ -7,8 +7,8 @@ use std::fmt::Write;
 use turnwire_core::block::{Base64Source, DataBlock, Source};
 use turnwire_core::{Fields, Json};
 
-pub(super) struct Block {
-    pub kind: Kind,
+pub(super) struct OutputBlock {
+    pub kind: OutputKind,
     /// Our id of it.
     pub id: String,
     /// The id of its item.
@@ -16,11 +16,11 @@ pub(super) struct Block {
     /// Which part of its item it is: a reasoning item may have several.
     pub part: usize,
     /// The same, as its deltas say it.
-    place: String,
+    delta_prefix: String,
     /// What has come, while it is needed.
     pub text: String,
     pub extra: Fields,
-    pub state: State,
+    pub state: BlockState,
     pub ended: bool,
     /// It only says the structured output.
     pub is_structured: bool,
@@ -28,26 +28,26 @@ pub(super) struct Block {
     pub is_replaced: bool,
 }
 
-pub(super) enum Kind {
+pub(super) enum OutputKind {
     Text,
     Thinking,
-    Call { name: String, asking: bool },
+    ToolCall { name: String, asking: bool },
     Data { media_type: Option<String>, url: bool },
     Item(Json),
 }
 
-impl Kind {
-    pub(super) fn call(name: &str) -> Self {
-        Self::Call { name: name.to_owned(), asking: false }
+impl OutputKind {
+    pub(super) fn tool_call(name: &str) -> Self {
+        Self::ToolCall { name: name.to_owned(), asking: false }
     }
 
     pub(super) fn is_call(&self) -> bool {
-        matches!(self, Self::Call { .. })
+        matches!(self, Self::ToolCall { .. })
     }
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum State {
+pub(super) enum BlockState {
     /// Nothing of it is written.
     Held,
     /// It is being written, as this item.
@@ -58,17 +58,17 @@ pub(super) enum State {
     Dropped,
 }
 
-impl Block {
-    pub(super) fn new(kind: Kind, id: &str) -> Self {
+impl OutputBlock {
+    pub(super) fn new(kind: OutputKind, id: &str) -> Self {
         Self {
             kind,
             id: id.to_owned(),
             item_id: String::new(),
             part: 0,
-            place: String::new(),
+            delta_prefix: String::new(),
             text: String::new(),
             extra: Fields::default(),
-            state: State::Held,
+            state: BlockState::Held,
             ended: false,
             is_structured: false,
             is_replaced: false,
@@ -81,15 +81,15 @@ impl Block {
     }
 
     pub(super) fn drop_held(&mut self) {
-        if matches!(self.state, State::Held) {
-            self.state = State::Dropped;
+        if matches!(self.state, BlockState::Held) {
+            self.state = BlockState::Dropped;
             self.text = String::new();
         }
     }
 
     /// Makes it ready to be written; `None` where the protocol has no place for it.
-    pub(super) fn prepare(&mut self) -> Option<()> {
-        if let Kind::Data { media_type, url } = &self.kind {
+    pub(super) fn normalize_data(&mut self) -> Option<()> {
+        if let OutputKind::Data { media_type, url } = &self.kind {
             let media_type = media_type.clone().filter(|kind| kind.starts_with("image/"))?;
             if *url {
                 return None;
@@ -109,21 +109,21 @@ impl Block {
     }
 
     /// Gives its item an id: the block's own, or one that no other item of the response has.
-    pub(super) fn name_item(&mut self, index: usize) {
+    pub(super) fn assign_item_id(&mut self, index: usize) {
         self.item_id = match &self.kind {
-            Kind::Call { .. } => match self.extra.get::<String>(ITEM_ID) {
+            OutputKind::ToolCall { .. } => match self.extra.get::<String>(ITEM_ID) {
                 Ok(Some(id)) => id,
                 _ => format!("fc_{}", self.id),
             },
-            Kind::Text if self.id.is_empty() => format!("msg_{index}"),
-            Kind::Thinking if self.id.is_empty() => format!("rs_{index}"),
-            Kind::Data { .. } if self.id.is_empty() => format!("ig_{index}"),
-            Kind::Text | Kind::Thinking | Kind::Data { .. } | Kind::Item(_) => self.id.clone(),
+            OutputKind::Text if self.id.is_empty() => format!("msg_{index}"),
+            OutputKind::Thinking if self.id.is_empty() => format!("rs_{index}"),
+            OutputKind::Data { .. } if self.id.is_empty() => format!("ig_{index}"),
+            OutputKind::Text | OutputKind::Thinking | OutputKind::Data { .. } | OutputKind::Item(_) => self.id.clone(),
         };
     }
 
     fn call_type(&self) -> &'static str {
-        if item::is(&self.extra, CUSTOM_CALL) { CUSTOM_CALL } else { "function_call" }
+        if item::has_item_type(&self.extra, CUSTOM_CALL) { CUSTOM_CALL } else { "function_call" }
     }
 
     fn input<'t>(&self, text: &'t str) -> shape::Input<'t> {
@@ -138,7 +138,7 @@ impl Block {
     pub(super) fn item(&self, text: &str, status: &'static str) -> Option<Json> {
         let id = &self.item_id;
         match &self.kind {
-            Kind::Text => Json::from_value(&shape::Message {
+            OutputKind::Text => Json::from_value(&shape::Message {
                 content: vec![Part::text(text, &self.extra)],
                 phase: self.extra.raw("phase"),
                 structured_output: self.is_structured,
@@ -146,8 +146,8 @@ impl Block {
                 ..shape::Message::new(id, status)
             })
             .ok(),
-            Kind::Thinking => None,
-            Kind::Call { name, .. } => {
+            OutputKind::Thinking => None,
+            OutputKind::ToolCall { name, .. } => {
                 let input = self.input(text);
                 Json::from_value(&shape::ToolCall {
                     id,
@@ -160,7 +160,7 @@ impl Block {
                 })
                 .ok()
             }
-            Kind::Data { media_type, .. } => {
+            OutputKind::Data { media_type, .. } => {
                 let format = media_type.as_deref().and_then(|kind| kind.strip_prefix("image/"));
                 let image = shape::Image {
                     id,
@@ -171,14 +171,14 @@ impl Block {
                 };
                 Json::from_value(&image).ok()
             }
-            Kind::Item(item) => Some(item.clone()),
+            OutputKind::Item(item) => Some(item.clone()),
         }
     }
 
     /// The item as one that counts no more.
-    pub(super) fn discarded(&self) -> Fields {
+    pub(super) fn discarded_item(&self) -> Fields {
         let item = match &self.kind {
-            Kind::Thinking => {
+            OutputKind::Thinking => {
                 let summary = vec![Part::summary(&self.text)];
                 Json::from_value(&shape::Reasoning {
                     id: &self.item_id,
@@ -198,45 +198,45 @@ impl Block {
 
     /// Announces the item, or the next part of it, and what of its text there is.
     pub(super) fn write_start(&mut self, number: &mut u64, index: usize, out: &mut Frames) {
-        self.find_place(index);
+        self.prepare_delta_prefix(index);
         let id = &self.item_id;
-        let mut put = Put { number, out };
+        let mut put = FrameWriter { number, out };
         if self.part == 0 {
             let item = match &self.kind {
-                Kind::Text => Json::from_value(&shape::Message {
+                OutputKind::Text => Json::from_value(&shape::Message {
                     structured_output: self.is_structured,
                     ..shape::Message::new(id, "in_progress")
                 }),
-                Kind::Thinking => Json::from_value(&shape::Reasoning {
+                OutputKind::Thinking => Json::from_value(&shape::Reasoning {
                     id,
                     r#type: "reasoning",
                     summary: Vec::new(),
                     encrypted_content: None,
                 }),
-                Kind::Call { .. } | Kind::Data { .. } => {
-                    self.item("", "in_progress").ok_or_else(unwritable)
+                OutputKind::ToolCall { .. } | OutputKind::Data { .. } => {
+                    self.item("", "in_progress").ok_or_else(cannot_serialize)
                 }
-                Kind::Item(item) => Ok(item.clone()),
+                OutputKind::Item(item) => Ok(item.clone()),
             };
             if let Ok(item) = &item {
-                let added = shape::Done { output_index: index, item };
-                put.frame("response.output_item.added", &added);
+                let added = shape::ItemFrame { output_index: index, item };
+                put.write_frame("response.output_item.added", &added);
             }
         }
         match &self.kind {
-            Kind::Text => {
+            OutputKind::Text => {
                 let nothing = Fields::default();
                 let part = Part::text("", &nothing);
-                put.frame("response.content_part.added", &self.at_part(index, &part));
+                put.write_frame("response.content_part.added", &self.at_part(index, &part));
             }
-            Kind::Thinking => {
+            OutputKind::Thinking => {
                 let part = Part::summary("");
                 let added = self.at_summary(index, &part);
-                put.frame("response.reasoning_summary_part.added", &added);
+                put.write_frame("response.reasoning_summary_part.added", &added);
             }
-            Kind::Call { .. } | Kind::Data { .. } | Kind::Item(_) => {}
+            OutputKind::ToolCall { .. } | OutputKind::Data { .. } | OutputKind::Item(_) => {}
         }
-        let is_text = matches!(self.kind, Kind::Text | Kind::Thinking | Kind::Call { .. });
+        let is_text = matches!(self.kind, OutputKind::Text | OutputKind::Thinking | OutputKind::ToolCall { .. });
         if is_text && !self.text.is_empty() {
             self.write_delta(*put.number, &self.text, put.out);
             *put.number += 1;
@@ -247,38 +247,38 @@ impl Block {
     #[inline]
     pub(super) fn write_delta(&self, number: u64, delta: &str, out: &mut Frames) {
         let (name, tail) = match &self.kind {
-            Kind::Text => ("response.output_text.delta", r#","logprobs":[]}"#),
-            Kind::Thinking => ("response.reasoning_summary_text.delta", "}"),
-            Kind::Call { .. } if self.call_type() == CUSTOM_CALL => {
+            OutputKind::Text => ("response.output_text.delta", r#","logprobs":[]}"#),
+            OutputKind::Thinking => ("response.reasoning_summary_text.delta", "}"),
+            OutputKind::ToolCall { .. } if self.call_type() == CUSTOM_CALL => {
                 ("response.custom_tool_call_input.delta", "}")
             }
-            Kind::Call { .. } => ("response.function_call_arguments.delta", "}"),
-            Kind::Data { .. } | Kind::Item(_) => return,
+            OutputKind::ToolCall { .. } => ("response.function_call_arguments.delta", "}"),
+            OutputKind::Data { .. } | OutputKind::Item(_) => return,
         };
         out.push_with(name, |out| {
             out.push_str(r#"{"type":""#);
             out.push_str(name);
             out.push_str(r#"","sequence_number":"#);
             let _ = write!(out, "{number}");
-            out.push_str(&self.place);
-            shape::string(delta, out);
+            out.push_str(&self.delta_prefix);
+            shape::write_json_string(delta, out);
             out.push_str(tail);
         });
     }
 
     /// What stands between the number and the delta, the same in every frame of the block.
-    fn find_place(&mut self, index: usize) {
-        let place = &mut self.place;
+    fn prepare_delta_prefix(&mut self, index: usize) {
+        let place = &mut self.delta_prefix;
         place.clear();
         place.push_str(r#","item_id":"#);
-        shape::string(&self.item_id, place);
+        shape::write_json_string(&self.item_id, place);
         let _ = write!(place, r#","output_index":{index}"#);
         match &self.kind {
-            Kind::Text => place.push_str(r#","content_index":0"#),
-            Kind::Thinking => {
+            OutputKind::Text => place.push_str(r#","content_index":0"#),
+            OutputKind::Thinking => {
                 let _ = write!(place, r#","summary_index":{}"#, self.part);
             }
-            Kind::Call { .. } | Kind::Data { .. } | Kind::Item(_) => {}
+            OutputKind::ToolCall { .. } | OutputKind::Data { .. } | OutputKind::Item(_) => {}
         }
         place.push_str(r#","delta":"#);
     }
@@ -286,9 +286,9 @@ impl Block {
     /// What stands between the last delta and the end of the item.
     pub(super) fn write_end(&self, number: &mut u64, index: usize, out: &mut Frames) {
         let (item_id, text) = (self.item_id.as_str(), self.text.as_str());
-        let mut put = Put { number, out };
+        let mut put = FrameWriter { number, out };
         match &self.kind {
-            Kind::Text => {
+            OutputKind::Text => {
                 let done = shape::TextDone {
                     item_id,
                     output_index: index,
@@ -296,27 +296,27 @@ impl Block {
                     text,
                     logprobs: &[],
                 };
-                put.frame("response.output_text.done", &done);
+                put.write_frame("response.output_text.done", &done);
                 let part = Part::text(text, &self.extra);
-                put.frame("response.content_part.done", &self.at_part(index, &part));
+                put.write_frame("response.content_part.done", &self.at_part(index, &part));
             }
-            Kind::Thinking => {
+            OutputKind::Thinking => {
                 let done = shape::SummaryDone {
                     item_id,
                     output_index: index,
                     summary_index: self.part,
                     text,
                 };
-                put.frame("response.reasoning_summary_text.done", &done);
+                put.write_frame("response.reasoning_summary_text.done", &done);
                 let part = Part::summary(text);
-                put.frame("response.reasoning_summary_part.done", &self.at_summary(index, &part));
+                put.write_frame("response.reasoning_summary_part.done", &self.at_summary(index, &part));
             }
-            Kind::Call { name, .. } => {
+            OutputKind::ToolCall { name, .. } => {
                 let is_custom = self.call_type() == CUSTOM_CALL;
                 let input = self.input(text);
                 let name = (!is_custom).then_some(name.as_str());
                 let done = shape::CallDone { item_id, output_index: index, name, input };
-                put.frame(
+                put.write_frame(
                     if is_custom {
                         "response.custom_tool_call_input.done"
                     } else {
@@ -325,30 +325,30 @@ impl Block {
                     &done,
                 );
             }
-            Kind::Data { .. } | Kind::Item(_) => {}
+            OutputKind::Data { .. } | OutputKind::Item(_) => {}
         }
     }
 
-    fn at_part<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> shape::AtPart<'a> {
-        shape::AtPart { item_id: &self.item_id, output_index, content_index: 0, part }
+    fn at_part<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> shape::PartFrame<'a> {
+        shape::PartFrame { item_id: &self.item_id, output_index, content_index: 0, part }
     }
 
-    fn at_summary<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> shape::AtSummary<'a> {
-        shape::AtSummary { item_id: &self.item_id, output_index, summary_index: self.part, part }
+    fn at_summary<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> shape::SummaryPartFrame<'a> {
+        shape::SummaryPartFrame { item_id: &self.item_id, output_index, summary_index: self.part, part }
     }
 }
 
-fn unwritable() -> turnwire_core::Error {
+fn cannot_serialize() -> turnwire_core::Error {
     turnwire_core::Error::new(turnwire_core::ErrorKind::WrongShape, "it cannot be written")
 }
 
-struct Put<'a> {
+struct FrameWriter<'a> {
     number: &'a mut u64,
     out: &'a mut Frames,
 }
 
-impl Put<'_> {
-    fn frame<T: serde::Serialize>(&mut self, name: &'static str, body: &T) {
+impl FrameWriter<'_> {
+    fn write_frame<T: serde::Serialize>(&mut self, name: &'static str, body: &T) {
         let frame = shape::Frame { r#type: name, sequence_number: *self.number, body };
         self.out.push(name, &frame);
         *self.number += 1;

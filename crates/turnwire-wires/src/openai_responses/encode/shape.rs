@@ -24,7 +24,7 @@ pub(super) struct Lifecycle<'a> {
 
 /// A string as JSON. Most have nothing in them that needs care.
 #[inline]
-pub(super) fn string(text: &str, out: &mut String) {
+pub(super) fn write_json_string(text: &str, out: &mut String) {
     let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
     if text.bytes().all(is_plain) {
         out.push('"');
@@ -36,13 +36,13 @@ pub(super) fn string(text: &str, out: &mut String) {
 }
 
 #[derive(Serialize)]
-pub(super) struct Done<'a, T: Serialize> {
+pub(super) struct ItemFrame<'a, T: Serialize> {
     pub output_index: usize,
     pub item: &'a T,
 }
 
 #[derive(Serialize)]
-pub(super) struct AtPart<'a> {
+pub(super) struct PartFrame<'a> {
     pub item_id: &'a str,
     pub output_index: usize,
     pub content_index: usize,
@@ -50,7 +50,7 @@ pub(super) struct AtPart<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct AtSummary<'a> {
+pub(super) struct SummaryPartFrame<'a> {
     pub item_id: &'a str,
     pub output_index: usize,
     pub summary_index: usize,
@@ -208,7 +208,7 @@ pub(super) struct Response<'a> {
     pub object: &'static str,
     pub created_at: i64,
     pub status: &'a str,
-    pub error: Option<Failure<'a>>,
+    pub error: Option<ErrorBody<'a>>,
     pub incomplete_details: Option<Incomplete<'a>>,
     pub instructions: Option<()>,
     pub model: &'a str,
@@ -219,7 +219,7 @@ pub(super) struct Response<'a> {
     pub tools: [(); 0],
     pub temperature: Option<()>,
     pub top_p: Option<()>,
-    pub metadata: Empty,
+    pub metadata: EmptyObject,
     pub usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<&'a Json>,
@@ -243,7 +243,7 @@ impl Default for Response<'_> {
             tools: [],
             temperature: None,
             top_p: None,
-            metadata: Empty {},
+            metadata: EmptyObject {},
             usage: None,
             structured_output: None,
         }
@@ -251,10 +251,10 @@ impl Default for Response<'_> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Empty {}
+pub(super) struct EmptyObject {}
 
 #[derive(Serialize)]
-pub(super) struct Failure<'a> {
+pub(super) struct ErrorBody<'a> {
     pub code: &'a str,
     pub message: &'a str,
 }

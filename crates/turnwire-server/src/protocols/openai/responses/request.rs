@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use turnwire_agent::{ClientTool, Offer};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
-use turnwire_wires::model::Claimed;
+use turnwire_wires::model::ClaimedHistory;
 
 #[derive(Deserialize)]
 struct Tool {
@@ -32,7 +32,7 @@ pub(super) struct Asked {
     pub stream: bool,
     pub background: bool,
     /// What the conversation is recognised by.
-    pub claimed: Claimed,
+    pub claimed: ClaimedHistory,
     offer: Offer,
     items: Vec<Item>,
 }
@@ -76,7 +76,7 @@ impl Asked {
         let instructions: Option<String> = take(&mut body, "instructions")?;
         let mut said: Vec<_> =
             instructions.into_iter().filter(|text| !text.trim().is_empty()).collect();
-        let mut claimed = Claimed::default();
+        let mut claimed = ClaimedHistory::default();
         let items = items(input.text(), &mut said, &mut claimed)?;
         let tools: Vec<Tool> = take(&mut body, "tools")?.unwrap_or_default();
         let tools = tools.into_iter().map(tool).collect::<ApiResult<_>>()?;
@@ -188,7 +188,7 @@ fn take<T: DeserializeOwned>(fields: &mut Fields, key: &str) -> ApiResult<Option
 }
 
 /// Reads the input. What system and developer say is added to `said`.
-fn items(input: &str, said: &mut Vec<String>, claimed: &mut Claimed) -> ApiResult<Vec<Item>> {
+fn items(input: &str, said: &mut Vec<String>, claimed: &mut ClaimedHistory) -> ApiResult<Vec<Item>> {
     if input.starts_with('"') {
         return Ok(vec![Item::User(user(input, "input")?.into())]);
     }
@@ -197,7 +197,7 @@ fn items(input: &str, said: &mut Vec<String>, claimed: &mut Claimed) -> ApiResul
     let mut items = Vec::with_capacity(list.len());
     for (at, raw) in list.into_iter().enumerate() {
         let read = wire()?.decode_messages(raw.get()).map_err(ApiError::internal)?;
-        read.into_iter().flatten().for_each(|msg| claimed.take(&msg));
+        read.into_iter().flatten().for_each(|msg| claimed.add_message(&msg));
         items.extend(item(raw, at, said)?);
     }
     Ok(items)
