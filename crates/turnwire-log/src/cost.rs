@@ -6,13 +6,13 @@
 mod totals;
 
 pub use totals::AgentTotals;
-pub(crate) use totals::Spending;
+pub(crate) use totals::SessionUsage;
 
 use serde::{Deserialize, Serialize};
 use turnwire_core::{Event, EventKind, Usage};
 
 /// The name of a cost in the metadata of a `MODEL_CALL_END`, and of a message.
-pub const COST: &str = "cost";
+pub const COST_FIELD: &str = "cost";
 
 /// An amount of money in any currency, exact to the billionth of a thousandth: sums are the same in
 /// any order, and on any machine.
@@ -23,7 +23,7 @@ pub const COST: &str = "cost";
 pub struct Cost(u64);
 
 /// How many of the smallest amount are one.
-const ONE: f64 = 1e12;
+const UNITS_PER_ONE: f64 = 1e12;
 
 impl Cost {
     /// An amount, unless it is less than nothing, or no number.
@@ -34,13 +34,13 @@ impl Cost {
             clippy::cast_sign_loss,
             reason = "it is not negative, and what is too large is the largest"
         )]
-        is_amount.then(|| Self((amount * ONE).round() as u64))
+        is_amount.then(|| Self((amount * UNITS_PER_ONE).round() as u64))
     }
 
     /// The amount.
     pub fn amount(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact below 9,000; then to 16 digits")]
-        let amount = self.0 as f64 / ONE;
+        let amount = self.0 as f64 / UNITS_PER_ONE;
         amount
     }
 
@@ -57,15 +57,15 @@ impl Cost {
     }
 
     /// What a model call cost, where its end says so.
-    pub fn of(event: &Event<'_>) -> Option<Self> {
+    pub fn from_event(event: &Event<'_>) -> Option<Self> {
         let EventKind::ModelCallEnd(_) = &event.kind else { return None };
-        event.metadata.get::<f64>(COST).ok().flatten().and_then(Self::new)
+        event.metadata.get::<f64>(COST_FIELD).ok().flatten().and_then(Self::new)
     }
 }
 
 /// Tokens, and what they cost where that is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct UsageTotal {
     /// The tokens.
     pub usage: Usage,
     /// What they cost.
@@ -73,7 +73,7 @@ pub struct Spent {
     pub cost: Option<Cost>,
 }
 
-impl Spent {
+impl UsageTotal {
     /// Adds to it.
     pub fn add(&mut self, usage: &Usage, cost: Option<Cost>) {
         let add = |sum: &mut i64, count: i64| *sum = sum.saturating_add(count);
@@ -87,9 +87,9 @@ impl Spent {
     }
 }
 
-impl Spent {
+impl UsageTotal {
     /// Takes a part of it away.
-    pub fn take(&mut self, part: &Self) {
+    pub fn subtract(&mut self, part: &Self) {
         let take = |sum: &mut i64, count: i64| *sum = sum.saturating_sub(count);
         take(&mut self.usage.input_tokens, part.usage.input_tokens);
         take(&mut self.usage.output_tokens, part.usage.output_tokens);

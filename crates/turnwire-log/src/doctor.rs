@@ -5,12 +5,12 @@
 //! [`repair`] puts what was folded in place of what is stored. Neither ever changes an event.
 
 use crate::error::{Error, Result};
-use crate::live::{Live, Pushed, Tx};
-use crate::projection::{FOLD_VERSION, event_at};
+use crate::live::{LoadedSession, PushOutcome, Transaction};
+use crate::projection::{FOLD_VERSION, parse_event};
 use crate::store::{
-    Append, Fence, Lines, SessionNo, SessionRecord, SessionState, Store, StoredMessage,
+    Append, Fence, EventLines, SessionNumber, SessionRecord, SessionState, Store, StoredMessage,
 };
-use crate::walk::Messages;
+use crate::walk::MessagePages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,15 +18,15 @@ use std::time::Duration;
 use turnwire_core::{EventKind, Seq};
 
 /// How much of the log is read at a time.
-const CHUNK: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 /// How many messages are written at a time.
-const WRITTEN: usize = 64;
+const WRITE_MESSAGES: usize = 64;
 /// How often a session is looked at again that changes meanwhile.
-const TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 
 /// Something that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
+pub enum SessionFinding {
     /// A message that the events say and that is not stored.
     Missing(String),
     /// A message that is stored otherwise than the events say.
@@ -34,7 +34,7 @@ pub enum Finding {
     /// A message that an older fold made.
     Outdated(String),
     /// A message of which the events that remain know nothing. It is left alone.
-    Unfounded(String),
+    WithoutEvents(String),
     /// Messages that cannot be read at all. All that the events say are written again.
     Unreadable(String),
     /// What the session is doing, or where its first open reply begins, is stored otherwise than the
@@ -44,7 +44,7 @@ pub enum Finding {
     Event(Seq, String),
 }
 
-impl Finding {
+impl SessionFinding {
     /// Whether it can be made good from the events.
     pub fn can_be_repaired(&self) -> bool {
         match self {
@@ -53,18 +53,18 @@ impl Finding {
             | Self::Outdated(_)
             | Self::Unreadable(_)
             | Self::State => true,
-            Self::Unfounded(_) | Self::Event(..) => false,
+            Self::WithoutEvents(_) | Self::Event(..) => false,
         }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for SessionFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(id) => write!(f, "message {id} is missing; its events are there"),
             Self::Different(id) => write!(f, "message {id} is not what its events say"),
             Self::Outdated(id) => write!(f, "message {id} was made by an older version"),
-            Self::Unfounded(id) => write!(f, "message {id} should have events, and has none"),
+            Self::WithoutEvents(id) => write!(f, "message {id} should have events, and has none"),
             Self::Unreadable(why) => write!(f, "messages cannot be read: {why}"),
             Self::State => f.write_str("the session's state is not what its events say"),
             Self::Event(seq, why) => write!(f, "event {seq}: {why}"),
@@ -75,17 +75,17 @@ impl fmt::Display for Finding {
 /// Checks one session. What is wrong in several ways is named once.
 ///
 /// It may be looked at while somebody writes to it: only what stays the same counts.
-pub async fn check(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Finding>> {
+pub async fn check(store: &dyn Store, record: &SessionRecord) -> Result<Vec<SessionFinding>> {
     let mut record = record.clone();
-    let mut tries = TRIES;
+    let mut tries = MAX_TRIES;
     loop {
-        let found = look(store, &record).await;
+        let found = check_once(store, &record).await;
         tries -= 1;
         if tries == 0 || matches!(&found, Ok(found) if found.is_empty()) {
             return found;
         }
-        match store.session(&record.key).await? {
-            Some(now) if now.no != record.no => return Ok(Vec::new()),
+        match store.find_session(&record.key).await? {
+            Some(now) if now.number != record.number => return Ok(Vec::new()),
             None => return Ok(Vec::new()),
             Some(now) if now == record => return found,
             Some(now) => record = now,
@@ -93,23 +93,23 @@ pub async fn check(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Find
     }
 }
 
-async fn look(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Finding>> {
+async fn check_once(store: &dyn Store, record: &SessionRecord) -> Result<Vec<SessionFinding>> {
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
-    let mut folding = Folding::new(record);
+    let mut folding = Refold::new(record);
     let mut superseded = BTreeSet::new();
-    while folding.more(store).await? {
+    while folding.fold_next(store).await? {
         for message in folding.messages.drain(..) {
             expected.insert(message.id.clone(), fingerprint(&message));
         }
         superseded.extend(folding.superseded.drain(..));
     }
     let mut found = std::mem::take(&mut folding.problems);
-    let mut stored = Messages::new(store, record.no);
+    let mut stored = MessagePages::new(store, record.number);
     loop {
-        let some = match stored.next().await {
+        let some = match stored.next_page().await {
             Ok(some) => some,
             Err(Error::Damaged(why)) => {
-                found.push(Finding::Unreadable(why));
+                found.push(SessionFinding::Unreadable(why));
                 expected.clear();
                 break;
             }
@@ -120,75 +120,75 @@ async fn look(store: &dyn Store, record: &SessionRecord) -> Result<Vec<Finding>>
         }
         for message in some {
             // Of what came later, or of what is gone, these events say nothing.
-            if message.last.get() > record.last || message.first < record.first {
+            if message.last.get() > record.head || message.first < record.first {
                 continue;
             }
             let should_be_superseded = superseded.contains(&message.id);
             let plain = StoredMessage { superseded: false, fold_version: FOLD_VERSION, ..message };
             found.extend(match expected.remove(&plain.id) {
-                None => Some(Finding::Unfounded(plain.id)),
-                Some(other) if other != fingerprint(&plain) => Some(Finding::Different(plain.id)),
+                None => Some(SessionFinding::WithoutEvents(plain.id)),
+                Some(other) if other != fingerprint(&plain) => Some(SessionFinding::Different(plain.id)),
                 Some(_) if message.superseded != should_be_superseded => {
-                    Some(Finding::Different(plain.id))
+                    Some(SessionFinding::Different(plain.id))
                 }
                 Some(_) if message.fold_version != FOLD_VERSION => {
-                    Some(Finding::Outdated(plain.id))
+                    Some(SessionFinding::Outdated(plain.id))
                 }
                 Some(_) => None,
             });
         }
     }
-    found.extend(expected.into_keys().map(Finding::Missing));
+    found.extend(expected.into_keys().map(SessionFinding::Missing));
     if folding.state(record) != record.state {
-        found.push(Finding::State);
+        found.push(SessionFinding::State);
     }
     Ok(found)
 }
 
 /// Puts what the events say in place of what is stored. Nobody else may use the store meanwhile.
-pub async fn repair(store: &dyn Store, record: &SessionRecord, found: &[Finding]) -> Result<()> {
+pub async fn repair(store: &dyn Store, record: &SessionRecord, found: &[SessionFinding]) -> Result<()> {
     let mut wanted = BTreeSet::new();
     for finding in found {
-        if let Finding::Missing(id) | Finding::Different(id) | Finding::Outdated(id) = finding {
+        if let SessionFinding::Missing(id) | SessionFinding::Different(id) | SessionFinding::Outdated(id) = finding {
             wanted.insert(id.as_str());
         }
     }
-    let all = found.iter().any(|finding| matches!(finding, Finding::Unreadable(_)));
-    let superseded = all_superseded(store, record).await?;
-    let mut folding = Folding::new(record);
+    let all = found.iter().any(|finding| matches!(finding, SessionFinding::Unreadable(_)));
+    let superseded = superseded_ids(store, record).await?;
+    let mut folding = Refold::new(record);
     let mut messages = Vec::new();
-    while folding.more(store).await? {
+    while folding.fold_next(store).await? {
         for mut message in folding.messages.drain(..) {
             if all || wanted.contains(message.id.as_str()) {
                 message.superseded = superseded.contains(&message.id);
                 messages.push(message);
             }
         }
-        if messages.len() >= WRITTEN {
-            store.replace_messages(record.no, std::mem::take(&mut messages)).await?;
+        if messages.len() >= WRITE_MESSAGES {
+            store.replace_messages(record.number, std::mem::take(&mut messages)).await?;
         }
     }
     if !messages.is_empty() {
-        store.replace_messages(record.no, messages).await?;
+        store.replace_messages(record.number, messages).await?;
     }
-    if found.contains(&Finding::State) {
-        put_state(store, record.no, folding.state(record)).await?;
+    if found.contains(&SessionFinding::State) {
+        write_state(store, record.number, folding.state(record)).await?;
     }
     Ok(())
 }
 
-async fn all_superseded(store: &dyn Store, record: &SessionRecord) -> Result<BTreeSet<String>> {
-    let mut folding = Folding::new(record);
+async fn superseded_ids(store: &dyn Store, record: &SessionRecord) -> Result<BTreeSet<String>> {
+    let mut folding = Refold::new(record);
     let mut superseded = BTreeSet::new();
-    while folding.more(store).await? {
+    while folding.fold_next(store).await? {
         folding.messages.clear();
         superseded.extend(folding.superseded.drain(..));
     }
     Ok(superseded)
 }
 
-async fn put_state(store: &dyn Store, session: SessionNo, state: SessionState) -> Result<()> {
-    let lease = store.acquire(session, "doctor", Duration::from_secs(30)).await?;
+async fn write_state(store: &dyn Store, session: SessionNumber, state: SessionState) -> Result<()> {
+    let lease = store.acquire_lease(session, "doctor", Duration::from_secs(30)).await?;
     let append = Append {
         session,
         fence: lease.fence,
@@ -197,7 +197,7 @@ async fn put_state(store: &dyn Store, session: SessionNo, state: SessionState) -
         messages: Vec::new(),
         superseded: Vec::new(),
         state: Some(state),
-        key: None,
+        idempotency: None,
         enqueue: Vec::new(),
         dequeue: Vec::new(),
     };
@@ -223,21 +223,21 @@ fn fingerprint(message: &StoredMessage) -> u64 {
 }
 
 /// Folds the events of a session again, with what folds them when they come.
-struct Folding {
-    live: Live,
+struct Refold {
+    live: LoadedSession,
     last: u64,
     messages: Vec<StoredMessage>,
     superseded: Vec<String>,
-    problems: Vec<Finding>,
+    problems: Vec<SessionFinding>,
 }
 
-impl Folding {
+impl Refold {
     fn new(record: &SessionRecord) -> Self {
         let before = record.first.get() - 1;
         let nobody = Fence(0);
         Self {
-            live: Live::new(record.no, nobody, record.first, before, SessionState::default()),
-            last: record.last,
+            live: LoadedSession::new(record.number, nobody, record.first, before, SessionState::default()),
+            last: record.head,
             messages: Vec::new(),
             superseded: Vec::new(),
             problems: Vec::new(),
@@ -245,16 +245,16 @@ impl Folding {
     }
 
     /// Folds some more; `false` at the end.
-    async fn more(&mut self, store: &dyn Store) -> Result<bool> {
+    async fn fold_next(&mut self, store: &dyn Store) -> Result<bool> {
         if self.live.last >= self.last {
             return Ok(false);
         }
         let from = Seq::new(self.live.last + 1).unwrap_or(Seq::FIRST);
-        let rows = match store.read(self.live.no, from, CHUNK).await {
+        let rows = match store.read_events(self.live.number, from, READ_BYTES).await {
             Ok(rows) => rows,
             Err(Error::Damaged(why)) => {
                 // Nothing behind it can be folded.
-                self.problems.push(Finding::Event(from, why));
+                self.problems.push(SessionFinding::Event(from, why));
                 self.live.last = self.last;
                 return Ok(false);
             }
@@ -262,20 +262,20 @@ impl Folding {
         };
         if rows.is_empty() {
             let why = format!("the log should go on to {}, and ends here", self.last);
-            self.problems.push(Finding::Event(from, why));
+            self.problems.push(SessionFinding::Event(from, why));
             self.live.last = self.last;
             return Ok(false);
         }
         for lines in rows {
-            self.lines(&lines);
+            self.fold_lines(&lines);
         }
         Ok(true)
     }
 
-    fn lines(&mut self, lines: &Lines) {
-        let mut tx = Tx::new(&mut self.live, 0);
+    fn fold_lines(&mut self, lines: &EventLines) {
+        let mut tx = Transaction::new(&mut self.live, 0);
         for (seq, line) in lines.iter().take_while(|(seq, _)| seq.get() <= self.last) {
-            let pushed = match event_at(seq, line) {
+            let pushed = match parse_event(seq, line) {
                 Ok(mut event) => {
                     if let EventKind::Supersede(event) = &event.kind {
                         self.superseded.extend(event.message_ids.iter().cloned());
@@ -286,15 +286,15 @@ impl Folding {
                 Err(error) => Err(error.to_string()),
             };
             let why = match pushed {
-                Ok(Pushed::Stored(_)) => continue,
-                Ok(Pushed::Repeated) => "it is there twice".to_owned(),
+                Ok(PushOutcome::Stored(_)) => continue,
+                Ok(PushOutcome::Repeated) => "it is there twice".to_owned(),
                 Err(why) => why,
             };
-            self.problems.push(Finding::Event(seq, why));
+            self.problems.push(SessionFinding::Event(seq, why));
             // It has its place all the same.
             self.messages.extend(tx.into_append().messages);
             self.live.last = seq.get();
-            tx = Tx::new(&mut self.live, 0);
+            tx = Transaction::new(&mut self.live, 0);
         }
         self.messages.extend(tx.into_append().messages);
     }

@@ -42,13 +42,13 @@ pub mod walk;
 pub use cost::Cost;
 pub use error::{Error, Result};
 pub use fair_queue::FairQueue;
-pub use live::{OpenReply, PendingCalls, Pushed, Tx};
+pub use live::{OpenReply, PendingCalls, PushOutcome, Transaction};
 pub use log::Log;
 pub use memory::MemoryStore;
 pub use projection::FOLD_VERSION;
-pub use reach::{Reach, SessionRule};
-pub use search::Search;
-pub use session::{Head, Receipt, Session, Snapshot};
+pub use reach::{VisibleSessions, SessionPattern};
+pub use search::SearchQuery;
+pub use session::{HeadState, Receipt, Session, Snapshot};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;

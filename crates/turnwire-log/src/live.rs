@@ -8,12 +8,12 @@ mod hints;
 mod producers;
 
 use crate::cost::Cost;
-use crate::projection::{self, Place};
+use crate::projection::{self, MessageSpan};
 use crate::store::{
-    Append, Fence, KeyRecord, Lines, Producer, Queued, SessionNo, SessionState, Status,
+    Append, Fence, IdempotencyRecord, EventLines, Producer, QueuedMessage, SessionNumber, SessionState, SessionStatus,
     StoredMessage,
 };
-use crate::tail::Tail;
+use crate::tail::TailCache;
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use turnwire_core::event::SubAgent;
@@ -66,7 +66,7 @@ impl OpenReply {
     }
 
     /// The place of its first event.
-    pub fn first(&self) -> Seq {
+    pub fn first_seq(&self) -> Seq {
         self.first
     }
 
@@ -81,12 +81,12 @@ impl OpenReply {
     }
 
     /// The calls that wait, and since when each of them.
-    pub fn waiting(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn waiting_calls(&self) -> impl Iterator<Item = (&str, &str)> {
         self.waiting.iter().map(|(call, since)| (call.as_str(), since.as_str()))
     }
 
     /// What it waits for; `None` when it does not.
-    pub fn pending(&self) -> Option<PendingCalls> {
+    pub fn pending_calls(&self) -> Option<PendingCalls> {
         let since = self.waiting.first()?.1.clone();
         let of_state = |state: &ToolCallState| -> Vec<ToolCall> {
             let calls = self.msg.blocks::<ToolCall>();
@@ -102,9 +102,9 @@ impl OpenReply {
     }
 
     /// Notes which calls wait, and what the model took, after an event that may have changed it.
-    fn note_waiting(&mut self, event: &Event<'_>) {
+    fn update_waiting(&mut self, event: &Event<'_>) {
         self.calls.observe(event);
-        if let Some(cost) = Cost::of(event) {
+        if let Some(cost) = Cost::from_event(event) {
             self.cost = Some(self.cost.unwrap_or_default().plus(cost));
         }
         let waits = |msg: &Msg, id: &str| {
@@ -115,10 +115,10 @@ impl OpenReply {
         };
         match &event.kind {
             EventKind::RequireUserConfirm(ask) => {
-                self.wait_for(&ask.tool_calls, &event.created_at);
+                self.add_waiting(&ask.tool_calls, &event.created_at);
             }
             EventKind::RequireExternalExecution(ask) => {
-                self.wait_for(&ask.tool_calls, &event.created_at);
+                self.add_waiting(&ask.tool_calls, &event.created_at);
             }
             EventKind::UserConfirmResult(_)
             | EventKind::ExternalExecutionResult(_)
@@ -134,7 +134,7 @@ impl OpenReply {
         }
     }
 
-    fn wait_for(&mut self, calls: &[ToolCall], since: &str) {
+    fn add_waiting(&mut self, calls: &[ToolCall], since: &str) {
         for call in self.msg.blocks::<ToolCall>() {
             let waits = matches!(call.state, ToolCallState::Asking | ToolCallState::Submitted);
             let asked = calls.iter().any(|asked| asked.id == call.id);
@@ -162,7 +162,7 @@ pub struct PendingCalls {
 
 /// What is known of a message that is finished.
 #[derive(Debug, Clone)]
-pub(crate) enum Known {
+pub(crate) enum FinishedMessage {
     /// A reply, and the ids of its events.
     Reply(EventIds),
     /// It came whole, with this event.
@@ -170,38 +170,38 @@ pub(crate) enum Known {
 }
 
 /// How many finished messages are remembered here; the others are looked up.
-const REMEMBERED: usize = 256;
+const MAX_FINISHED: usize = 256;
 /// How many ids of events that belong to no reply are remembered, at least.
-const BESIDE: usize = 1 << 15;
+const MAX_OTHER_IDS: usize = 1 << 15;
 /// How many replies of one session may be open at the same time.
 const OPEN: usize = 1024;
 /// How many answered requests are remembered until they can be found in the store.
-const KEYS: usize = 256;
+const MAX_ANSWERED: usize = 256;
 
 #[derive(Debug)]
-pub(crate) struct Live {
-    pub no: SessionNo,
+pub(crate) struct LoadedSession {
+    pub number: SessionNumber,
     pub fence: Fence,
     pub first: Seq,
     /// The last place that was given away, durable or not.
     pub last: u64,
     pub state: SessionState,
     pub replies: Vec<OpenReply>,
-    pub finished: HashMap<String, Known>,
+    pub finished: HashMap<String, FinishedMessage>,
     finished_order: VecDeque<String>,
     /// Every finished message is in `finished`.
-    pub knows_all: bool,
+    pub knows_all_finished: bool,
     /// Ids of events that belong to no reply: those of now, and those of before.
-    beside: [EventIds; 2],
-    keys: VecDeque<KeyRecord>,
-    pub queue: VecDeque<Queued>,
-    pub tail: Tail,
+    other_ids: [EventIds; 2],
+    answered: VecDeque<IdempotencyRecord>,
+    pub queue: VecDeque<QueuedMessage>,
+    pub tail: TailCache,
 }
 
-impl Live {
-    pub fn new(no: SessionNo, fence: Fence, first: Seq, last: u64, state: SessionState) -> Self {
+impl LoadedSession {
+    pub fn new(no: SessionNumber, fence: Fence, first: Seq, last: u64, state: SessionState) -> Self {
         Self {
-            no,
+            number: no,
             fence,
             first,
             last,
@@ -209,48 +209,48 @@ impl Live {
             replies: Vec::new(),
             finished: HashMap::new(),
             finished_order: VecDeque::new(),
-            knows_all: last == 0,
-            beside: Default::default(),
-            keys: VecDeque::new(),
+            knows_all_finished: last == 0,
+            other_ids: Default::default(),
+            answered: VecDeque::new(),
             queue: VecDeque::new(),
-            tail: Tail::default(),
+            tail: TailCache::default(),
         }
     }
 
     /// Whether nothing has to be looked up to tell what this message or reply is.
-    pub fn knows(&self, id: &str) -> bool {
-        self.knows_all || self.reply(id).is_some() || self.finished.contains_key(id)
+    pub fn is_known(&self, id: &str) -> bool {
+        self.knows_all_finished || self.reply(id).is_some() || self.finished.contains_key(id)
     }
 
     pub fn reply(&self, id: &str) -> Option<&OpenReply> {
         self.replies.iter().find(|reply| reply.msg.id() == id)
     }
 
-    pub fn remember(&mut self, id: String, known: Known) {
+    pub fn remember(&mut self, id: String, known: FinishedMessage) {
         if self.finished.insert(id.clone(), known).is_none() {
             self.finished_order.push_back(id);
         }
-        while self.finished_order.len() > REMEMBERED {
+        while self.finished_order.len() > MAX_FINISHED {
             if let Some(oldest) = self.finished_order.pop_front() {
                 self.finished.remove(&oldest);
-                self.knows_all = false;
+                self.knows_all_finished = false;
             }
         }
     }
 
     /// Applies an event that is in the log already.
     pub fn replay(&mut self, event: &Event<'_>, seq: Seq) {
-        self.note_hint(event);
-        match class(event) {
-            Class::Message => {
+        self.remember_hint_id(event);
+        match classify(event) {
+            EventClass::Message => {
                 if let Some(msg) = projection::whole_message(event) {
-                    self.remember(msg.id().to_owned(), Known::Whole(event.id.to_string()));
+                    self.remember(msg.id().to_owned(), FinishedMessage::Whole(event.id.to_string()));
                 }
             }
-            Class::Beside => {
-                self.is_new_beside(&event.id);
+            EventClass::Other => {
+                self.insert_other_id(&event.id);
             }
-            Class::Reply => self.replay_reply(event, seq),
+            EventClass::Reply => self.replay_reply(event, seq),
         }
     }
 
@@ -258,16 +258,16 @@ impl Live {
         // Before the first open reply only ids matter.
         if self.state.open_from.is_none_or(|open| seq < open) {
             match self.finished.get_mut(&*event.reply_id) {
-                Some(Known::Reply(ids)) => {
+                Some(FinishedMessage::Reply(ids)) => {
                     ids.insert(&event.id);
                 }
-                Some(Known::Whole(_)) => {}
+                Some(FinishedMessage::Whole(_)) => {}
                 None => {
                     // Only a reply that is here from its start is known.
                     if matches!(event.kind, EventKind::ReplyStart(_)) {
                         let mut ids = EventIds::default();
                         ids.insert(&event.id);
-                        self.remember(event.reply_id.to_string(), Known::Reply(ids));
+                        self.remember(event.reply_id.to_string(), FinishedMessage::Reply(ids));
                     }
                 }
             }
@@ -281,66 +281,66 @@ impl Live {
         let Some(reply) = self.replies.get_mut(at) else { return };
         reply.ids.insert(&event.id);
         reply.msg.append_event_tolerant(event);
-        reply.note_waiting(event);
+        reply.update_waiting(event);
         if reply.msg.finished_at().is_some() {
             let reply = self.replies.remove(at);
-            self.remember(reply.msg.id().to_owned(), Known::Reply(reply.ids));
+            self.remember(reply.msg.id().to_owned(), FinishedMessage::Reply(reply.ids));
         }
     }
 
-    fn is_new_beside(&mut self, id: &str) -> bool {
-        let [now, before] = &mut self.beside;
+    fn insert_other_id(&mut self, id: &str) -> bool {
+        let [now, before] = &mut self.other_ids;
         if before.contains(id) {
             return false;
         }
         let new = now.insert(id);
-        if now.len() >= BESIDE {
+        if now.len() >= MAX_OTHER_IDS {
             *before = std::mem::take(now);
         }
         new
     }
 
     /// What changes most often of the state. The rest changes with a message that ends, or is noted.
-    fn shown(&self) -> Shown {
+    fn listed_state(&self) -> ListedState {
         let SessionState { status, open_from, is_produced, rules, .. } = &self.state;
         (*status, *open_from, *is_produced, rules.len())
     }
 
     /// What the session is doing.
-    fn status(&self) -> Status {
+    fn status(&self) -> SessionStatus {
         if self.replies.is_empty() {
-            Status::Idle
+            SessionStatus::Idle
         } else if self.replies.iter().any(|reply| !reply.waiting.is_empty()) {
-            Status::Waiting
+            SessionStatus::Waiting
         } else {
-            Status::Running
+            SessionStatus::Running
         }
     }
 }
 
-type Shown = (Status, Option<Seq>, bool, usize);
+type ListedState = (SessionStatus, Option<Seq>, bool, usize);
 
 /// Where an event belongs.
-pub(crate) enum Class {
+pub(crate) enum EventClass {
     /// To a reply.
     Reply,
     /// It is a whole message.
     Message,
     /// To none.
-    Beside,
+    Other,
 }
 
-pub(crate) fn class(event: &Event<'_>) -> Class {
+pub(crate) fn classify(event: &Event<'_>) -> EventClass {
     match &event.kind {
-        EventKind::Message(_) => Class::Message,
-        kind if kind.is_part_of_reply() && !event.reply_id.is_empty() => Class::Reply,
-        _ => Class::Beside,
+        EventKind::Message(_) => EventClass::Message,
+        kind if kind.is_part_of_reply() && !event.reply_id.is_empty() => EventClass::Reply,
+        _ => EventClass::Other,
     }
 }
 
 /// What became of an event that was handed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pushed {
+pub enum PushOutcome {
     /// It has this place now.
     Stored(Seq),
     /// It was there already.
@@ -348,28 +348,28 @@ pub enum Pushed {
 }
 
 /// A change of one session, made while nobody else changes it. All of it becomes durable, or none.
-pub struct Tx<'s> {
-    live: &'s mut Live,
+pub struct Transaction<'s> {
+    live: &'s mut LoadedSession,
     now_ms: i64,
     first: Seq,
     lines: Vec<u8>,
     count: u32,
     messages: Vec<StoredMessage>,
     superseded: Vec<String>,
-    key: Option<KeyRecord>,
-    enqueue: Vec<Queued>,
+    idempotency: Option<IdempotencyRecord>,
+    enqueue: Vec<QueuedMessage>,
     dequeue: Vec<String>,
     /// What a list shows of the state, as it was.
-    before: Shown,
+    state_before: ListedState,
     /// Whether the rest of the state was changed.
-    noted: bool,
-    began: bool,
+    state_changed: bool,
+    message_began: bool,
 }
 
-impl<'s> Tx<'s> {
-    pub(crate) fn new(live: &'s mut Live, now_ms: i64) -> Self {
+impl<'s> Transaction<'s> {
+    pub(crate) fn new(live: &'s mut LoadedSession, now_ms: i64) -> Self {
         let first = Seq::new(live.last.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let before = live.shown();
+        let before = live.listed_state();
         Self {
             live,
             now_ms,
@@ -378,17 +378,17 @@ impl<'s> Tx<'s> {
             count: 0,
             messages: Vec::new(),
             superseded: Vec::new(),
-            key: None,
+            idempotency: None,
             enqueue: Vec::new(),
             dequeue: Vec::new(),
-            before,
-            noted: false,
-            began: false,
+            state_before: before,
+            state_changed: false,
+            message_began: false,
         }
     }
 
     /// What the session is doing now.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SessionStatus {
         self.live.status()
     }
 
@@ -413,13 +413,13 @@ impl<'s> Tx<'s> {
     pub fn has_event(&self, reply: &str, event: &str) -> bool {
         match (self.live.reply(reply), self.live.finished.get(reply)) {
             (Some(open), _) => open.ids.contains(event),
-            (None, Some(Known::Reply(ids))) => ids.contains(event),
-            (None, Some(Known::Whole(_)) | None) => false,
+            (None, Some(FinishedMessage::Reply(ids))) => ids.contains(event),
+            (None, Some(FinishedMessage::Whole(_)) | None) => false,
         }
     }
 
     /// The messages that wait for their turn.
-    pub fn queue(&self) -> impl Iterator<Item = &Queued> {
+    pub fn queue(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.live.queue.iter()
     }
 
@@ -429,7 +429,7 @@ impl<'s> Tx<'s> {
     }
 
     /// The place of the last event, this change's included.
-    pub fn last(&self) -> u64 {
+    pub fn last_seq(&self) -> u64 {
         self.live.last
     }
 
@@ -439,27 +439,27 @@ impl<'s> Tx<'s> {
     }
 
     /// A request that was answered a moment ago.
-    pub fn known_key(&self, key: &str) -> Option<&KeyRecord> {
-        self.live.keys.iter().find(|known| known.key == key)
+    pub fn find_answered(&self, key: &str) -> Option<&IdempotencyRecord> {
+        self.live.answered.iter().find(|known| known.key == key)
     }
 
     /// Stores the answer to a request that is not to be done twice.
-    pub fn set_key(&mut self, record: KeyRecord) {
-        self.live.keys.push_back(record.clone());
-        if self.live.keys.len() > KEYS {
-            self.live.keys.pop_front();
+    pub fn set_idempotency_record(&mut self, record: IdempotencyRecord) {
+        self.live.answered.push_back(record.clone());
+        if self.live.answered.len() > MAX_ANSWERED {
+            self.live.answered.pop_front();
         }
-        self.key = Some(record);
+        self.idempotency = Some(record);
     }
 
     /// Lets a message wait for its turn.
-    pub fn enqueue(&mut self, queued: Queued) {
+    pub fn enqueue(&mut self, queued: QueuedMessage) {
         self.live.queue.push_back(queued.clone());
         self.enqueue.push(queued);
     }
 
     /// Takes a message out of those that wait.
-    pub fn dequeue(&mut self, id: &str) -> Option<Queued> {
+    pub fn dequeue(&mut self, id: &str) -> Option<QueuedMessage> {
         let at = self.live.queue.iter().position(|queued| queued.id == id)?;
         self.dequeue.push(id.to_owned());
         self.live.queue.remove(at)
@@ -469,23 +469,23 @@ impl<'s> Tx<'s> {
     /// and changes nothing.
     ///
     /// `text` is the event's JSON, where the event was read from it: then it is stored as it is.
-    pub fn push(&mut self, event: &mut Event<'_>, text: Option<&str>) -> Result<Pushed, Error> {
+    pub fn push(&mut self, event: &mut Event<'_>, text: Option<&str>) -> Result<PushOutcome, Error> {
         if matches!(event.kind, EventKind::ReplyEnd(_)) {
-            self.release(&event.reply_id);
+            self.release_hints(&event.reply_id);
         }
         event.seq = None;
         event.seq_from = None;
         let seq = Seq::new(self.live.last.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let stored = match class(event) {
-            Class::Reply => self.push_reply(event, seq)?,
-            Class::Message => self.push_message(event, seq)?,
-            Class::Beside => self.push_beside(event)?,
+        let stored = match classify(event) {
+            EventClass::Reply => self.push_reply(event, seq)?,
+            EventClass::Message => self.push_message(event, seq)?,
+            EventClass::Other => self.push_other(event)?,
         };
         event.seq = None;
         if !stored {
-            return Ok(Pushed::Repeated);
+            return Ok(PushOutcome::Repeated);
         }
-        match text.filter(|text| can_stand(text)) {
+        match text.filter(|text| can_store_text(text)) {
             Some(text) => self.lines.extend_from_slice(text.trim_ascii().as_bytes()),
             None if self.lines.is_empty() => self.lines = event.to_json().into_bytes(),
             None => self.lines.extend_from_slice(event.to_json().as_bytes()),
@@ -494,11 +494,11 @@ impl<'s> Tx<'s> {
         self.count += 1;
         self.live.last = seq.get();
         event.seq = Some(seq);
-        self.live.note_hint(event);
+        self.live.remember_hint_id(event);
         if matches!(event.kind, EventKind::ModelCallEnd(_)) {
-            self.release(&event.reply_id);
+            self.release_hints(&event.reply_id);
         }
-        Ok(Pushed::Stored(seq))
+        Ok(PushOutcome::Stored(seq))
     }
 
     fn push_reply(&mut self, event: &mut Event<'_>, seq: Seq) -> Result<bool, Error> {
@@ -508,9 +508,9 @@ impl<'s> Tx<'s> {
         let reply = match at.and_then(|at| live.replies.get_mut(at)) {
             Some(reply) => reply,
             None => match live.finished.get(&*event.reply_id) {
-                Some(Known::Reply(ids)) => return is_repeat(ids, event),
-                Some(Known::Whole(_)) => return Err(taken(&event.reply_id)),
-                None if live.replies.len() >= OPEN => return Err(too_many_open()),
+                Some(FinishedMessage::Reply(ids)) => return check_repeat(ids, event),
+                Some(FinishedMessage::Whole(_)) => return Err(duplicate_message(&event.reply_id)),
+                None if live.replies.len() >= OPEN => return Err(too_many_open_replies()),
                 None => fresh.insert(OpenReply::new(event, seq)),
             },
         };
@@ -522,12 +522,12 @@ impl<'s> Tx<'s> {
             reply.ids.remove(&event.id);
             return Err(error);
         }
-        reply.note_waiting(event);
-        live.state.accept(event);
+        reply.update_waiting(event);
+        live.state.accept_rules(event);
         let has_ended = reply.msg.finished_at().is_some();
         let at = match fresh {
             Some(reply) => {
-                self.began = true;
+                self.message_began = true;
                 // Few sessions have more than one, and each is large.
                 live.replies.reserve_exact(1);
                 live.replies.push(reply);
@@ -537,15 +537,15 @@ impl<'s> Tx<'s> {
         };
         if has_ended && at < live.replies.len() {
             let reply = live.replies.remove(at);
-            live.state.spend(&reply);
-            let place = Place {
+            live.state.add_reply_usage(&reply);
+            let place = MessageSpan {
                 first: Some(reply.first),
                 last: Some(seq),
                 event_id: String::new(),
                 of_sub_agent: reply.of_sub_agent,
             };
-            self.messages.push(projection::stored(&reply.msg, place));
-            live.remember(reply.msg.id().to_owned(), Known::Reply(reply.ids));
+            self.messages.push(projection::to_stored_message(&reply.msg, place));
+            live.remember(reply.msg.id().to_owned(), FinishedMessage::Reply(reply.ids));
         }
         Ok(true)
     }
@@ -559,31 +559,31 @@ impl<'s> Tx<'s> {
         };
         let live = &mut *self.live;
         if live.reply(msg.id()).is_some() {
-            return Err(taken(msg.id()));
+            return Err(duplicate_message(msg.id()));
         }
         match live.finished.get(msg.id()) {
-            Some(Known::Whole(id)) if !id.is_empty() && *id == event.id => return Ok(false),
-            Some(_) => return Err(taken(msg.id())),
+            Some(FinishedMessage::Whole(id)) if !id.is_empty() && *id == event.id => return Ok(false),
+            Some(_) => return Err(duplicate_message(msg.id())),
             None => {}
         }
-        let place = Place {
+        let place = MessageSpan {
             first: Some(seq),
             last: Some(seq),
             event_id: event.id.to_string(),
             of_sub_agent: event.is_from_sub_agent(),
         };
-        self.messages.push(projection::stored(&msg, place));
-        live.remember(msg.id().to_owned(), Known::Whole(event.id.to_string()));
-        self.began = true;
+        self.messages.push(projection::to_stored_message(&msg, place));
+        live.remember(msg.id().to_owned(), FinishedMessage::Whole(event.id.to_string()));
+        self.message_began = true;
         Ok(true)
     }
 
-    fn push_beside(&mut self, event: &Event<'_>) -> Result<bool, Error> {
+    fn push_other(&mut self, event: &Event<'_>) -> Result<bool, Error> {
         if matches!(event.kind, EventKind::Reset(_)) {
             let message = "RESET tells a client to start over; it is never stored";
             return Err(Error::new(ErrorKind::NotAnEvent, message));
         }
-        if !self.live.is_new_beside(&event.id) {
+        if !self.live.insert_other_id(&event.id) {
             return Ok(false);
         }
         if let EventKind::Supersede(supersede) = &event.kind {
@@ -595,11 +595,11 @@ impl<'s> Tx<'s> {
     /// Whether anything was changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
-            && self.key.is_none()
+            && self.idempotency.is_none()
             && self.enqueue.is_empty()
             && self.dequeue.is_empty()
-            && !self.noted
-            && self.before == self.live.shown()
+            && !self.state_changed
+            && self.state_before == self.live.listed_state()
     }
 
     /// How many events were stored.
@@ -614,21 +614,21 @@ impl<'s> Tx<'s> {
         live.state.open_from = live.replies.first().map(|reply| reply.first);
         live.state.is_produced &= !live.replies.is_empty();
         let lines =
-            (count > 0).then(|| Lines { first: self.first, count, bytes: exact(self.lines) });
+            (count > 0).then(|| EventLines { first: self.first, count, bytes: into_exact_bytes(self.lines) });
         if let Some(lines) = &lines {
             live.tail.push(lines.clone());
         }
         let changed =
-            self.began || self.noted || !self.messages.is_empty() || live.shown() != self.before;
+            self.message_began || self.state_changed || !self.messages.is_empty() || live.listed_state() != self.state_before;
         Append {
-            session: live.no,
+            session: live.number,
             fence: live.fence,
             lines,
             now_ms: self.now_ms,
             messages: self.messages,
             superseded: self.superseded,
             state: changed.then(|| live.state.clone()),
-            key: self.key,
+            idempotency: self.idempotency,
             enqueue: self.enqueue,
             dequeue: self.dequeue,
         }
@@ -636,19 +636,19 @@ impl<'s> Tx<'s> {
 }
 
 /// Bytes that are kept for a while take no more room than they need.
-fn exact(bytes: Vec<u8>) -> Bytes {
+fn into_exact_bytes(bytes: Vec<u8>) -> Bytes {
     bytes.into_boxed_slice().into()
 }
 
 /// Whether the text can be stored as it is: on one line, and without a place of its own.
-fn can_stand(text: &str) -> bool {
+fn can_store_text(text: &str) -> bool {
     let bytes = text.as_bytes();
     memchr::memchr2(b'\n', b'\r', text.trim_ascii().as_bytes()).is_none()
         && memchr::memmem::find(bytes, b"\"seq").is_none()
 }
 
 /// An event of a reply that has ended: a repeat, or too late.
-fn is_repeat(ids: &EventIds, event: &Event<'_>) -> Result<bool, Error> {
+fn check_repeat(ids: &EventIds, event: &Event<'_>) -> Result<bool, Error> {
     if !ids.contains(&event.id) {
         let message = format!(
             "{} comes after the end of reply {}; a reply that has ended takes nothing more",
@@ -660,13 +660,13 @@ fn is_repeat(ids: &EventIds, event: &Event<'_>) -> Result<bool, Error> {
     Ok(false)
 }
 
-fn taken(id: &str) -> Error {
+fn duplicate_message(id: &str) -> Error {
     let message = format!("{id} is the id of a message that is there already");
     Error::new(ErrorKind::DuplicateMessage, message)
 }
 
 #[cold]
-fn too_many_open() -> Error {
+fn too_many_open_replies() -> Error {
     let message = format!("{OPEN} replies of this session are open; end some of them first");
     Error::new(ErrorKind::WrongReply, message)
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::fair_queue::FairQueue;
 use crate::session::Session;
 use crate::store::{
-    KeyRecord, NewSession, Queued, Removed, Retention, SessionKey, SessionQuery, SessionRecord,
+    IdempotencyRecord, NewSession, QueuedMessage, RetentionReport, Retention, SessionKey, SessionQuery, SessionRecord,
     Store,
 };
 use parking_lot::Mutex;
@@ -14,17 +14,17 @@ use std::sync::Arc;
 
 /// How many reads an engine is asked for at once, in all and by one tenant. More than an engine does at
 /// once, so that it is never idle; few enough that a tenant's reads delay others by a moment only.
-const READS: usize = 64;
-const READS_PER_TENANT: usize = 16;
+const MAX_READS: usize = 64;
+const MAX_READS_PER_TENANT: usize = 16;
 
 /// The reads of a log, in turns between tenants. Each is short, and callers are bounded by their
 /// connections: nobody is refused.
 #[derive(Debug, Clone)]
-pub(crate) struct Reads(FairQueue);
+pub(crate) struct ReadQueue(FairQueue);
 
-impl Reads {
+impl ReadQueue {
     fn new() -> Self {
-        Self(FairQueue::unbounded(READS, READS_PER_TENANT))
+        Self(FairQueue::unbounded(MAX_READS, MAX_READS_PER_TENANT))
     }
 
     /// Reads when it is the tenant's turn.
@@ -43,7 +43,7 @@ impl Reads {
 pub struct Log {
     store: Arc<dyn Store>,
     owner: Arc<str>,
-    reads: Reads,
+    reads: ReadQueue,
     sessions: Mutex<HashMap<SessionKey, Arc<Session>>>,
 }
 
@@ -55,11 +55,11 @@ pub(crate) fn now_ms() -> i64 {
 impl Log {
     /// The log of an engine. The owner is the name under which this process takes sessions.
     pub fn new(store: Arc<dyn Store>, owner: impl Into<Arc<str>>) -> Self {
-        Self { store, owner: owner.into(), reads: Reads::new(), sessions: Mutex::default() }
+        Self { store, owner: owner.into(), reads: ReadQueue::new(), sessions: Mutex::default() }
     }
 
     /// Reads from the engine when it is the tenant's turn: for reads that are not of one session.
-    pub async fn read_for<T>(
+    pub async fn read_fairly<T>(
         &self,
         tenant: &str,
         read: impl Future<Output = Result<T>>,
@@ -73,39 +73,39 @@ impl Log {
     }
 
     /// Makes a session, or finds the one of this name; and whether it was made.
-    pub async fn create(&self, new: NewSession) -> Result<(Arc<Session>, bool)> {
-        let (record, made) = self.store.create(new).await?;
-        Ok((self.hold(record), made))
+    pub async fn create_session(&self, new: NewSession) -> Result<(Arc<Session>, bool)> {
+        let (record, made) = self.store.create_session(new).await?;
+        Ok((self.keep_loaded(record), made))
     }
 
     /// The same, with something that waits for its turn from the very start: after a crash it is
     /// found by that.
-    pub async fn create_waiting(
+    pub async fn create_session_with_queued(
         &self,
         new: NewSession,
-        waits: Queued,
+        waits: QueuedMessage,
     ) -> Result<(Arc<Session>, bool)> {
-        let (record, made) = self.store.create_waiting(new, waits).await?;
-        Ok((self.hold(record), made))
+        let (record, made) = self.store.create_session_with_queued(new, waits).await?;
+        Ok((self.keep_loaded(record), made))
     }
 
     /// Finds a session.
-    pub async fn open(&self, key: &SessionKey) -> Result<Option<Arc<Session>>> {
-        if let Some(session) = self.held(key) {
+    pub async fn open_session(&self, key: &SessionKey) -> Result<Option<Arc<Session>>> {
+        if let Some(session) = self.loaded_session(key) {
             return Ok(Some(session));
         }
-        let record = self.read_for(&key.tenant, self.store.session(key)).await?;
-        Ok(record.map(|record| self.hold(record)))
+        let record = self.read_fairly(&key.tenant, self.store.find_session(key)).await?;
+        Ok(record.map(|record| self.keep_loaded(record)))
     }
 
     /// A session that is in memory.
-    pub fn held(&self, key: &SessionKey) -> Option<Arc<Session>> {
+    pub fn loaded_session(&self, key: &SessionKey) -> Option<Arc<Session>> {
         self.sessions.lock().get(key).cloned()
     }
 
-    fn hold(&self, record: SessionRecord) -> Arc<Session> {
+    fn keep_loaded(&self, record: SessionRecord) -> Arc<Session> {
         let mut sessions = self.sessions.lock();
-        if let Some(held) = sessions.get(&record.key).filter(|held| held.no() == record.no) {
+        if let Some(held) = sessions.get(&record.key).filter(|held| held.number() == record.number) {
             return held.clone();
         }
         let key = record.key.clone();
@@ -113,46 +113,46 @@ impl Log {
             Session::new(record, self.store.clone(), self.owner.clone(), self.reads.clone());
         let session = Arc::new(session);
         if let Some(former) = sessions.insert(key, session.clone()) {
-            former.vanish();
+            former.mark_deleted();
         }
         session
     }
 
     /// Deletes a session: durable when this returns. Whether it was there.
-    pub async fn delete(&self, key: &SessionKey) -> Result<bool> {
-        let Some(record) = self.store.session(key).await? else { return Ok(false) };
-        self.store.delete(record.no).await?;
+    pub async fn delete_session(&self, key: &SessionKey) -> Result<bool> {
+        let Some(record) = self.store.find_session(key).await? else { return Ok(false) };
+        self.store.delete_session(record.number).await?;
         let held = {
             let mut sessions = self.sessions.lock();
-            let is_it = sessions.get(key).is_some_and(|held| held.no() == record.no);
+            let is_it = sessions.get(key).is_some_and(|held| held.number() == record.number);
             if is_it { sessions.remove(key) } else { None }
         };
         if let Some(session) = held {
-            session.vanish();
+            session.mark_deleted();
         }
         Ok(true)
     }
 
     /// A list of sessions, as they are stored.
-    pub async fn list(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
-        self.read_for(&query.tenant, self.store.sessions(query)).await
+    pub async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+        self.read_fairly(&query.tenant, self.store.list_sessions(query)).await
     }
 
     /// A request that was answered before.
-    pub async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
-        self.read_for(tenant, self.store.key(tenant, key)).await
+    pub async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>> {
+        self.read_fairly(tenant, self.store.find_idempotency_record(tenant, key)).await
     }
 
     /// Removes what is not to be kept any longer.
-    pub async fn retain(&self, retention: Retention) -> Result<Removed> {
-        let removed = self.store.retain(retention).await?;
+    pub async fn apply_retention(&self, retention: Retention) -> Result<RetentionReport> {
+        let removed = self.store.apply_retention(retention).await?;
         if removed.sessions > 0 {
             let held: Vec<_> = self.sessions.lock().values().cloned().collect();
             for session in held {
-                if let Some(record) = self.store.session(session.key()).await?
-                    && record.no == session.no()
+                if let Some(record) = self.store.find_session(session.key()).await?
+                    && record.number == session.number()
                 {
-                    session.trimmed(record.first);
+                    session.advance_first(record.first);
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Log {
     }
 
     /// Lets go of the sessions that nobody uses. To be called from time to time.
-    pub fn sweep(&self) -> usize {
+    pub fn evict_idle(&self) -> usize {
         let mut sessions = self.sessions.lock();
         let before = sessions.len();
         sessions.retain(|_, session| !session.is_idle());
@@ -168,7 +168,7 @@ impl Log {
     }
 
     /// How many sessions are in memory.
-    pub fn in_memory(&self) -> usize {
+    pub fn loaded_count(&self) -> usize {
         self.sessions.lock().len()
     }
 }

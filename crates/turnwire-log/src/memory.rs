@@ -27,20 +27,20 @@ mod kept;
 mod retain;
 mod search;
 
-use crate::cost::{AgentTotals, Spending};
+use crate::cost::{AgentTotals, SessionUsage};
 use crate::error::{Error, Result};
-use crate::reach::{Reach, SessionRule};
+use crate::reach::{VisibleSessions, SessionPattern};
 use crate::store::{
-    Append, BlobInfo, Fence, KeyRecord, Lease, Lines, MessageQuery, NewBlob, NewSession, Pending,
-    Queued, References, Removed, Retention, SessionKey, SessionNo, SessionPatch, SessionQuery,
-    SessionRecord, SessionState, Store, StoredMessage, UploadNo, new_epoch,
+    Append, BlobInfo, Fence, IdempotencyRecord, Lease, EventLines, MessageQuery, NewBlob, NewSession, StoreFuture,
+    QueuedMessage, BlobReferences, RetentionReport, Retention, SessionKey, SessionNumber, SessionPatch, SessionQuery,
+    SessionRecord, SessionState, Store, StoredMessage, UploadNumber, new_epoch,
 };
 use async_trait::async_trait;
 use blobs::Blobs;
 use bytes::Bytes;
-use kept::Kept;
+use kept::StoredSession;
 use parking_lot::Mutex;
-use search::Words;
+use search::TextSearch;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
@@ -58,8 +58,8 @@ struct Data {
     last_no: i64,
     last_fence: u64,
     /// In the order of tenants and ids, so that a list looks only at what is within reach.
-    names: BTreeMap<SessionKey, SessionNo>,
-    sessions: BTreeMap<SessionNo, Kept>,
+    names: BTreeMap<SessionKey, SessionNumber>,
+    sessions: BTreeMap<SessionNumber, StoredSession>,
     tenants: HashMap<Arc<str>, Tenant>,
     last_upload: i64,
     /// The pieces of blobs that are not whole yet.
@@ -69,24 +69,24 @@ struct Data {
 /// What a tenant has beside its sessions.
 #[derive(Debug, Default)]
 struct Tenant {
-    keys: HashMap<String, Key>,
+    keys: HashMap<String, StoredKey>,
     blobs: Blobs,
 }
 
 #[derive(Debug)]
-struct Key {
-    record: KeyRecord,
+struct StoredKey {
+    record: IdempotencyRecord,
     /// The session with which it goes.
-    of: SessionNo,
+    session: SessionNumber,
     at_ms: i64,
 }
 
 impl Data {
-    fn get(&self, session: SessionNo) -> Result<&Kept> {
+    fn get(&self, session: SessionNumber) -> Result<&StoredSession> {
         self.sessions.get(&session).ok_or(Error::NoSession)
     }
 
-    fn get_mut(&mut self, session: SessionNo) -> Result<&mut Kept> {
+    fn get_mut(&mut self, session: SessionNumber) -> Result<&mut StoredSession> {
         self.sessions.get_mut(&session).ok_or(Error::NoSession)
     }
 
@@ -96,9 +96,9 @@ impl Data {
         }
         let epoch = new_epoch()?;
         self.last_no += 1;
-        let no = SessionNo(self.last_no);
+        let no = SessionNumber(self.last_no);
         let record = SessionRecord {
-            no,
+            number: no,
             key: new.key,
             epoch,
             agent: new.agent,
@@ -107,19 +107,19 @@ impl Data {
             created_ms: new.now_ms,
             updated_ms: new.now_ms,
             first: Seq::FIRST,
-            last: 0,
+            head: 0,
             state: SessionState::default(),
         };
         self.names.insert(record.key.clone(), no);
-        self.sessions.insert(no, Kept::new(record.clone()));
-        let mut references = References::default();
+        self.sessions.insert(no, StoredSession::new(record.clone()));
+        let mut references = BlobReferences::default();
         references.add_fields(&record.metadata);
-        self.refer(no, &references);
+        self.add_blob_references(no, &references);
         Ok((record, true))
     }
 
     /// The sessions of a tenant that a caller reaches.
-    fn reached(&self, tenant: &Arc<str>, reach: &Reach) -> Vec<&Kept> {
+    fn visible_sessions(&self, tenant: &Arc<str>, reach: &VisibleSessions) -> Vec<&StoredSession> {
         let prefixed = |prefix: &str| {
             let from = SessionKey::new(Arc::clone(tenant), prefix);
             let names = self.names.range(from..);
@@ -129,16 +129,16 @@ impl Data {
             })
         };
         let mut found = Vec::new();
-        match reach.rules() {
+        match reach.patterns() {
             None => found.extend(prefixed("").map(|(_, no)| no)),
             Some(rules) => {
                 for rule in rules {
                     match rule {
-                        SessionRule::Id(id) => {
+                        SessionPattern::Id(id) => {
                             let key = SessionKey::new(Arc::clone(tenant), &**id);
                             found.extend(self.names.get(&key));
                         }
-                        SessionRule::Prefix(prefix) => {
+                        SessionPattern::Prefix(prefix) => {
                             found.extend(prefixed(prefix).map(|(_, no)| no));
                         }
                     }
@@ -149,9 +149,9 @@ impl Data {
     }
 
     fn list(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
-        let mut words = query.search.as_ref().map(|search| Words::new(search, query.max_time));
-        let place = |kept: &Kept| Reverse((kept.record.updated_ms, kept.record.no));
-        let mut fitting = self.reached(&query.tenant, &query.reach);
+        let mut words = query.search.as_ref().map(|search| TextSearch::new(search, query.max_time));
+        let place = |kept: &StoredSession| Reverse((kept.record.updated_ms, kept.record.number));
+        let mut fitting = self.visible_sessions(&query.tenant, &query.visible);
         fitting.retain(|kept| {
             query.status.is_none_or(|status| kept.record.state.status == status)
                 && query.after.is_none_or(|after| place(kept) > Reverse(after))
@@ -163,7 +163,7 @@ impl Data {
                 break;
             }
             let fits = match &mut words {
-                Some(words) => words.are_in(kept)?,
+                Some(words) => words.matches_session(kept)?,
                 None => true,
             };
             if fits {
@@ -173,24 +173,24 @@ impl Data {
         Ok(found)
     }
 
-    fn delete(&mut self, session: SessionNo) -> Result<()> {
+    fn delete(&mut self, session: SessionNumber) -> Result<()> {
         let kept = self.sessions.remove(&session).ok_or(Error::NoSession)?;
         self.names.remove(&kept.record.key);
         for tenant in self.tenants.values_mut() {
-            tenant.keys.retain(|_, key| key.of != session);
+            tenant.keys.retain(|_, key| key.session != session);
         }
-        self.blobs_mut(&kept.record.key.tenant).forget(session, crate::log::now_ms());
+        self.blobs_mut(&kept.record.key.tenant).remove_references(session, crate::log::now_ms());
         Ok(())
     }
 
     fn append(&mut self, mut append: Append) -> Result<()> {
-        let (of, at_ms, key) = (append.session, append.now_ms, append.key.take());
-        let references = append.references();
+        let (of, at_ms, key) = (append.session, append.now_ms, append.idempotency.take());
+        let references = append.blob_references();
         self.get_mut(of)?.append(append)?;
-        self.refer(of, &references);
+        self.add_blob_references(of, &references);
         if let Some(record) = key {
             let tenant = self.tenants.entry(Arc::clone(&record.tenant)).or_default();
-            tenant.keys.insert(record.key.clone(), Key { record, of, at_ms });
+            tenant.keys.insert(record.key.clone(), StoredKey { record, session: of, at_ms });
         }
         Ok(())
     }
@@ -198,87 +198,87 @@ impl Data {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn create(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
+    async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
         self.0.lock().create(new)
     }
 
-    async fn create_waiting(
+    async fn create_session_with_queued(
         &self,
         new: NewSession,
-        waits: Queued,
+        waits: QueuedMessage,
     ) -> Result<(SessionRecord, bool)> {
         let mut data = self.0.lock();
         let (record, made) = data.create(new)?;
         if made {
-            let mut references = References::default();
+            let mut references = BlobReferences::default();
             references.add(&waits.json);
-            data.refer(record.no, &references);
-            data.get_mut(record.no)?.queue.push(waits);
+            data.add_blob_references(record.number, &references);
+            data.get_mut(record.number)?.queue.push(waits);
         }
         Ok((record, made))
     }
 
-    async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
+    async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
         let data = self.0.lock();
         let no = data.names.get(key);
         Ok(no.and_then(|no| data.sessions.get(no)).map(|kept| kept.record.clone()))
     }
 
-    async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+    async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
         self.0.lock().list(query)
     }
 
-    async fn totals(
+    async fn agent_totals(
         &self,
         tenant: &str,
-        reach: &Reach,
+        reach: &VisibleSessions,
         _: Option<Duration>,
     ) -> Result<BTreeMap<String, AgentTotals>> {
         let data = self.0.lock();
         let mut totals: BTreeMap<String, AgentTotals> = BTreeMap::new();
         // Here to add up all sessions costs less than a page of them does elsewhere.
-        for kept in data.reached(&tenant.into(), reach) {
+        for kept in data.visible_sessions(&tenant.into(), reach) {
             let agent = totals.entry(kept.record.agent.clone()).or_default();
-            agent.change(&Spending::default(), &Spending::of(&kept.record.state));
+            agent.replace_session(&SessionUsage::default(), &SessionUsage::from_state(&kept.record.state));
         }
         Ok(totals)
     }
 
-    async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {
+    async fn list_all_sessions(&self, after: SessionNumber, limit: usize) -> Result<Vec<SessionRecord>> {
         let data = self.0.lock();
-        let behind = data.sessions.range(SessionNo(after.0.saturating_add(1))..);
+        let behind = data.sessions.range(SessionNumber(after.0.saturating_add(1))..);
         Ok(behind.take(limit).map(|(_, kept)| kept.record.clone()).collect())
     }
 
-    async fn open_sessions(&self) -> Result<Vec<SessionRecord>> {
+    async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>> {
         let data = self.0.lock();
-        let open = |kept: &&Kept| kept.record.state.open_from.is_some() || !kept.queue.is_empty();
+        let open = |kept: &&StoredSession| kept.record.state.open_from.is_some() || !kept.queue.is_empty();
         Ok(data.sessions.values().filter(open).map(|kept| kept.record.clone()).collect())
     }
 
-    async fn patch(&self, session: SessionNo, patch: SessionPatch) -> Result<SessionRecord> {
+    async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord> {
         let mut data = self.0.lock();
         let record = &mut data.get_mut(session)?.record;
         if let Some(title) = patch.title {
             record.title = title;
         }
-        let mut references = References::default();
+        let mut references = BlobReferences::default();
         if let Some(metadata) = patch.metadata {
             references.add_fields(&metadata);
             record.metadata = metadata;
         }
         let record = record.clone();
-        data.refer(session, &references);
+        data.add_blob_references(session, &references);
         Ok(record)
     }
 
-    async fn delete(&self, session: SessionNo) -> Result<()> {
+    async fn delete_session(&self, session: SessionNumber) -> Result<()> {
         self.0.lock().delete(session)
     }
 
     // Whoever asks has it: the time for which it was asked limits nobody here, because no other
     // process can see this store.
-    async fn acquire(&self, session: SessionNo, _owner: &str, _ttl: Duration) -> Result<Lease> {
+    async fn acquire_lease(&self, session: SessionNumber, _owner: &str, _ttl: Duration) -> Result<Lease> {
         let mut data = self.0.lock();
         let fence = Fence(data.last_fence + 1);
         data.get_mut(session)?.acquire(fence);
@@ -286,31 +286,31 @@ impl Store for MemoryStore {
         Ok(Lease { fence })
     }
 
-    async fn renew(&self, session: SessionNo, lease: Lease, _ttl: Duration) -> Result<()> {
-        self.0.lock().get(session)?.check(lease.fence)
+    async fn renew_lease(&self, session: SessionNumber, lease: Lease, _ttl: Duration) -> Result<()> {
+        self.0.lock().get(session)?.check_fence(lease.fence)
     }
 
-    fn append(&self, append: Append) -> Pending<()> {
+    fn append(&self, append: Append) -> StoreFuture<()> {
         Box::pin(ready(self.0.lock().append(append)))
     }
 
-    async fn read(&self, session: SessionNo, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
+    async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
         self.0.lock().get(session)?.read(from, max_bytes)
     }
 
-    async fn wait(&self, session: SessionNo, after: u64) -> Result<u64> {
+    async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
         let mut end = self.0.lock().get(session)?.end.subscribe();
         // The sender goes with the session.
         end.wait_for(|last| *last > after).await.map(|last| *last).map_err(|_| Error::NoSession)
     }
 
-    async fn message(&self, session: SessionNo, id: &str) -> Result<Option<StoredMessage>> {
+    async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>> {
         Ok(self.0.lock().get(session)?.message(id).cloned())
     }
 
-    async fn messages(
+    async fn list_messages(
         &self,
-        session: SessionNo,
+        session: SessionNumber,
         query: &MessageQuery,
     ) -> Result<Vec<StoredMessage>> {
         Ok(self.0.lock().get(session)?.messages(query))
@@ -318,39 +318,39 @@ impl Store for MemoryStore {
 
     async fn replace_messages(
         &self,
-        session: SessionNo,
+        session: SessionNumber,
         messages: Vec<StoredMessage>,
     ) -> Result<()> {
         let mut data = self.0.lock();
         let kept = data.get_mut(session)?;
-        let mut references = References::default();
+        let mut references = BlobReferences::default();
         for message in messages {
             references.add(&message.json);
             kept.put_message(message);
         }
-        data.refer(session, &references);
+        data.add_blob_references(session, &references);
         Ok(())
     }
 
-    async fn queued(&self, session: SessionNo) -> Result<Vec<Queued>> {
+    async fn list_queued(&self, session: SessionNumber) -> Result<Vec<QueuedMessage>> {
         Ok(self.0.lock().get(session)?.queue.clone())
     }
 
-    async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
+    async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>> {
         let data = self.0.lock();
         let tenant = data.tenants.get(tenant);
         Ok(tenant.and_then(|tenant| tenant.keys.get(key)).map(|key| key.record.clone()))
     }
 
-    async fn begin_upload(&self) -> Result<UploadNo> {
-        Ok(UploadNo(self.0.lock().begin_upload()))
+    async fn begin_upload(&self) -> Result<UploadNumber> {
+        Ok(UploadNumber(self.0.lock().begin_upload()))
     }
 
-    async fn add_piece(&self, upload: UploadNo, bytes: Bytes) -> Result<()> {
+    async fn add_upload_piece(&self, upload: UploadNumber, bytes: Bytes) -> Result<()> {
         self.0.lock().add_piece(upload.0, bytes)
     }
 
-    fn abandon_upload(&self, upload: UploadNo) {
+    fn abandon_upload(&self, upload: UploadNumber) {
         self.0.lock().uploads.remove(&upload.0);
     }
 
@@ -358,7 +358,7 @@ impl Store for MemoryStore {
         self.0.lock().store_blob(new)
     }
 
-    async fn blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
+    async fn find_blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
         Ok(self.0.lock().blobs(tenant).and_then(|blobs| blobs.info(hash)))
     }
 
@@ -371,7 +371,7 @@ impl Store for MemoryStore {
         Ok(self.0.lock().blobs_mut(tenant).touch(hash, now_ms))
     }
 
-    async fn blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+    async fn read_blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
         Ok(self.0.lock().blobs(tenant).and_then(|blobs| blobs.piece(hash, from)))
     }
 
@@ -384,15 +384,15 @@ impl Store for MemoryStore {
         Ok(self.0.lock().blobs_mut(tenant).delete(hash))
     }
 
-    async fn blob_bytes(&self, tenant: &str) -> Result<u64> {
+    async fn blob_bytes_used(&self, tenant: &str) -> Result<u64> {
         Ok(self.0.lock().blobs(tenant).map_or(0, |blobs| blobs.bytes))
     }
 
-    async fn retain(&self, retention: Retention) -> Result<Removed> {
+    async fn apply_retention(&self, retention: Retention) -> Result<RetentionReport> {
         Ok(self.0.lock().retain(retention))
     }
 
-    async fn healthy(&self) -> Result<()> {
+    async fn check_health(&self) -> Result<()> {
         Ok(())
     }
 }

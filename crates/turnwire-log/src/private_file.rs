@@ -8,7 +8,7 @@ use std::path::Path;
 /// Makes a new file with mode 0600. One that is there already, or a link, is an error.
 pub fn create_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let file = private(options.write(true).create_new(true)).open(path)?;
+    let file = owner_only(options.write(true).create_new(true)).open(path)?;
     // The umask may take rights away from the owner, too.
     #[cfg(unix)]
     file.set_permissions(<fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600))?;
@@ -24,7 +24,7 @@ pub fn create_or_replace(path: &Path) -> io::Result<File> {
 }
 
 /// Options that make a file only for its owner.
-pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+pub(crate) fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options

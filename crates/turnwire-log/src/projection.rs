@@ -1,7 +1,7 @@
 //! From a message to the row that is stored of it, and from events back to messages.
 
 use crate::error::Result;
-use crate::store::{Lines, StoredMessage};
+use crate::store::{EventLines, StoredMessage};
 use bytes::Bytes;
 use turnwire_core::{Event, EventKind, Msg, Seq};
 
@@ -11,7 +11,7 @@ pub const FOLD_VERSION: u32 = 1;
 
 /// Where in the log a message stands, and whose it is.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
+pub(crate) struct MessageSpan {
     pub first: Option<Seq>,
     pub last: Option<Seq>,
     pub event_id: String,
@@ -19,7 +19,7 @@ pub(crate) struct Place {
 }
 
 /// The row of a finished message.
-pub(crate) fn stored(msg: &Msg, place: Place) -> StoredMessage {
+pub(crate) fn to_stored_message(msg: &Msg, place: MessageSpan) -> StoredMessage {
     let first = place.first.unwrap_or(Seq::FIRST);
     StoredMessage {
         id: msg.id().to_owned(),
@@ -36,7 +36,7 @@ pub(crate) fn stored(msg: &Msg, place: Place) -> StoredMessage {
 
 /// An event of a row. What is stored was an event once; where it is none any more, the row is
 /// damaged in a way that its checksum could not tell.
-pub(crate) fn event_at(seq: Seq, line: &[u8]) -> Result<Event<'_>> {
+pub(crate) fn parse_event(seq: Seq, line: &[u8]) -> Result<Event<'_>> {
     let damaged = |why: String| crate::Error::Damaged(format!("event {seq} is no event: {why}"));
     let text = std::str::from_utf8(line).map_err(|error| damaged(error.to_string()))?;
     let mut event = Event::from_json(text).map_err(|error| damaged(error.to_string()))?;
@@ -59,14 +59,14 @@ pub(crate) fn whole_message(event: &Event<'_>) -> Option<Msg> {
 }
 
 /// Calls a function with every event, and says where it stopped.
-pub(crate) fn each_event(
-    lines: &[Lines],
+pub(crate) fn for_each_event(
+    lines: &[EventLines],
     mut each: impl FnMut(Seq, &[u8], &Event<'_>),
 ) -> Result<Option<Seq>> {
     let mut last = None;
     for lines in lines {
         for (seq, line) in lines.iter() {
-            each(seq, line, &event_at(seq, line)?);
+            each(seq, line, &parse_event(seq, line)?);
             last = Some(seq);
         }
     }

@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 /// A session's id, or the beginning of one with a `*` behind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SessionRule {
+pub enum SessionPattern {
     /// This one.
     Id(Box<str>),
     /// All that begin so.
     Prefix(Box<str>),
 }
 
-impl SessionRule {
+impl SessionPattern {
     /// Reads a rule.
     pub fn new(text: &str) -> Self {
         match text.strip_suffix('*') {
@@ -30,7 +30,7 @@ impl SessionRule {
     }
 
     /// Whether a session's id fits.
-    pub fn fits(&self, session: &str) -> bool {
+    pub fn matches(&self, session: &str) -> bool {
         match self {
             Self::Id(id) => **id == *session,
             Self::Prefix(prefix) => session.starts_with(&**prefix),
@@ -51,42 +51,42 @@ impl SessionRule {
 
 /// The sessions of a tenant that a query may see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Reach(Option<Arc<[SessionRule]>>);
+pub struct VisibleSessions(Option<Arc<[SessionPattern]>>);
 
-impl Reach {
+impl VisibleSessions {
     /// All sessions.
     pub const ALL: Self = Self(None);
 
     /// Only those that fit one of these rules. No rule: none.
-    pub fn only(rules: impl IntoIterator<Item = SessionRule>) -> Self {
-        let mut rules: Vec<SessionRule> = rules.into_iter().collect();
+    pub fn only(rules: impl IntoIterator<Item = SessionPattern>) -> Self {
+        let mut rules: Vec<SessionPattern> = rules.into_iter().collect();
         // By text, and of the same text the prefix first: whatever a prefix covers follows it.
-        let key = |rule: &SessionRule| match rule {
-            SessionRule::Prefix(text) => (text.clone(), 0),
-            SessionRule::Id(text) => (text.clone(), 1),
+        let key = |rule: &SessionPattern| match rule {
+            SessionPattern::Prefix(text) => (text.clone(), 0),
+            SessionPattern::Id(text) => (text.clone(), 1),
         };
         rules.sort_by_cached_key(key);
         rules.dedup_by(|later, kept| kept.covers(later));
         match rules.as_slice() {
-            [SessionRule::Prefix(prefix)] if prefix.is_empty() => Self::ALL,
+            [SessionPattern::Prefix(prefix)] if prefix.is_empty() => Self::ALL,
             _ => Self(Some(rules.into())),
         }
     }
 
     /// Whether a session is among them.
     pub fn contains(&self, session: &str) -> bool {
-        self.0.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.fits(session)))
+        self.0.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.matches(session)))
     }
 
     /// The rules, none of which covers another; `None` where all sessions are within reach.
-    pub fn rules(&self) -> Option<&[SessionRule]> {
+    pub fn patterns(&self) -> Option<&[SessionPattern]> {
         self.0.as_deref()
     }
 }
 
 /// The first text, in the order of bytes, behind all that begin with a prefix; `None` when there is
 /// none.
-pub(crate) fn behind_prefix(prefix: &str) -> Option<String> {
+pub(crate) fn prefix_end(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
         // The code points of surrogates are no characters.
@@ -104,27 +104,27 @@ pub(crate) fn behind_prefix(prefix: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reach, SessionRule, behind_prefix};
+    use super::{VisibleSessions, SessionPattern, prefix_end};
 
-    fn reach(rules: &[&str]) -> Reach {
-        Reach::only(rules.iter().map(|rule| SessionRule::new(rule)))
+    fn visible(rules: &[&str]) -> VisibleSessions {
+        VisibleSessions::only(rules.iter().map(|rule| SessionPattern::new(rule)))
     }
 
     #[test]
     fn rules_that_another_covers_are_left_out() {
-        assert_eq!(reach(&["ab*", "abc", "a*", "a", "b", "b", "abd*"]), reach(&["b", "a*"]));
-        assert_eq!(reach(&["ab", "ab*"]), reach(&["ab*"]));
-        assert_eq!(reach(&["a", "*", "b*"]), Reach::ALL);
-        assert_eq!(reach(&[]).rules(), Some([].as_slice()));
-        assert!(!reach(&[]).contains("a"));
+        assert_eq!(visible(&["ab*", "abc", "a*", "a", "b", "b", "abd*"]), visible(&["b", "a*"]));
+        assert_eq!(visible(&["ab", "ab*"]), visible(&["ab*"]));
+        assert_eq!(visible(&["a", "*", "b*"]), VisibleSessions::ALL);
+        assert_eq!(visible(&[]).patterns(), Some([].as_slice()));
+        assert!(!visible(&[]).contains("a"));
     }
 
     #[test]
     fn the_text_behind_a_prefix_is_behind_all_that_begin_with_it() {
-        assert_eq!(behind_prefix("ab").as_deref(), Some("ac"));
-        assert_eq!(behind_prefix("a\u{10FFFF}").as_deref(), Some("b"));
-        assert_eq!(behind_prefix("\u{D7FF}").as_deref(), Some("\u{E000}"));
-        assert_eq!(behind_prefix("\u{10FFFF}"), None);
-        assert_eq!(behind_prefix(""), None);
+        assert_eq!(prefix_end("ab").as_deref(), Some("ac"));
+        assert_eq!(prefix_end("a\u{10FFFF}").as_deref(), Some("b"));
+        assert_eq!(prefix_end("\u{D7FF}").as_deref(), Some("\u{E000}"));
+        assert_eq!(prefix_end("\u{10FFFF}"), None);
+        assert_eq!(prefix_end(""), None);
     }
 }

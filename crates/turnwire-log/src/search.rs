@@ -23,18 +23,18 @@ pub const MAX_WORDS: usize = 32;
 /// A word of one letter is found only as a whole word, because half of all texts have a word that
 /// begins with it. A longer one is also found as the beginning of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Search(Vec<String>);
+pub struct SearchQuery(Vec<String>);
 
 /// Why a text cannot be searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TooLong {
+pub enum SearchTooLong {
     /// It has more bytes than [`MAX_BYTES`].
     Bytes,
     /// It has more words than [`MAX_WORDS`].
     Words,
 }
 
-impl fmt::Display for TooLong {
+impl fmt::Display for SearchTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes => write!(f, "a search has at most {MAX_BYTES} bytes"),
@@ -43,15 +43,15 @@ impl fmt::Display for TooLong {
     }
 }
 
-impl std::error::Error for TooLong {}
+impl std::error::Error for SearchTooLong {}
 
-impl Search {
+impl SearchQuery {
     /// The words of what somebody typed; what is neither letter nor digit only separates them.
     /// `None` when there is no word in it.
-    pub fn new(typed: &str) -> Result<Option<Self>, TooLong> {
+    pub fn new(typed: &str) -> Result<Option<Self>, SearchTooLong> {
         let typed = typed.trim();
         if typed.len() > MAX_BYTES {
-            return Err(TooLong::Bytes);
+            return Err(SearchTooLong::Bytes);
         }
         let mut words: Vec<String> = Vec::new();
         for word in typed.split(|sign: char| !sign.is_alphanumeric()) {
@@ -59,7 +59,7 @@ impl Search {
                 continue;
             }
             if words.len() == MAX_WORDS {
-                return Err(TooLong::Words);
+                return Err(SearchTooLong::Words);
             }
             words.push(word.to_owned());
         }
@@ -74,7 +74,7 @@ impl Search {
 
 /// Whether a script is written without spaces between words; Korean has them, but a word carries
 /// its particles with it.
-pub(crate) fn is_apart(sign: char) -> bool {
+pub(crate) fn is_unspaced_script(sign: char) -> bool {
     matches!(u32::from(sign),
         0x0E00..=0x0EFF // Thai, Lao
         | 0x1000..=0x109F // Burmese
@@ -88,18 +88,18 @@ pub(crate) fn is_apart(sign: char) -> bool {
 
 /// Whether a word may be the beginning of a longer one: its last part has two letters at least, or
 /// is of a script in which every sign counts.
-pub(crate) fn may_begin_a_word(word: &str) -> bool {
+pub(crate) fn can_be_word_prefix(word: &str) -> bool {
     let mut signs = word.chars().rev();
     match (signs.next(), signs.next()) {
-        (Some(last), _) if is_apart(last) => true,
-        (Some(_), Some(before)) => !is_apart(before),
+        (Some(last), _) if is_unspaced_script(last) => true,
+        (Some(_), Some(before)) => !is_unspaced_script(before),
         (Some(_) | None, _) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_BYTES, MAX_WORDS, Search, TooLong, may_begin_a_word};
+    use super::{MAX_BYTES, MAX_WORDS, SearchQuery, SearchTooLong, can_be_word_prefix};
 
     fn numbers(count: usize) -> String {
         (0..count).map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
@@ -107,26 +107,26 @@ mod tests {
 
     #[test]
     fn a_search_has_a_bound_of_words_and_of_bytes() {
-        assert_eq!(Search::new(&numbers(MAX_WORDS)).unwrap().unwrap().words().len(), MAX_WORDS);
-        assert_eq!(Search::new(&numbers(MAX_WORDS + 1)), Err(TooLong::Words));
-        assert!(Search::new(&"x".repeat(MAX_BYTES)).is_ok());
-        assert_eq!(Search::new(&"x".repeat(MAX_BYTES + 1)), Err(TooLong::Bytes));
-        assert_eq!(Search::new(&"今".repeat(MAX_BYTES)), Err(TooLong::Bytes));
+        assert_eq!(SearchQuery::new(&numbers(MAX_WORDS)).unwrap().unwrap().words().len(), MAX_WORDS);
+        assert_eq!(SearchQuery::new(&numbers(MAX_WORDS + 1)), Err(SearchTooLong::Words));
+        assert!(SearchQuery::new(&"x".repeat(MAX_BYTES)).is_ok());
+        assert_eq!(SearchQuery::new(&"x".repeat(MAX_BYTES + 1)), Err(SearchTooLong::Bytes));
+        assert_eq!(SearchQuery::new(&"今".repeat(MAX_BYTES)), Err(SearchTooLong::Bytes));
     }
 
     #[test]
     fn a_word_that_comes_twice_counts_once() {
-        let search = Search::new(&"ab cd ".repeat(MAX_WORDS)).unwrap().unwrap();
+        let search = SearchQuery::new(&"ab cd ".repeat(MAX_WORDS)).unwrap().unwrap();
         assert_eq!(search.words(), ["ab", "cd"]);
     }
 
     #[test]
     fn a_single_letter_is_no_beginning_of_a_word() {
         for word in ["ab", "猫", "a猫", "今ok", "abc"] {
-            assert!(may_begin_a_word(word), "{word}");
+            assert!(can_be_word_prefix(word), "{word}");
         }
         for word in ["a", "é", "1", "猫a", ""] {
-            assert!(!may_begin_a_word(word), "{word}");
+            assert!(!can_be_word_prefix(word), "{word}");
         }
     }
 }

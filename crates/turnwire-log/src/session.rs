@@ -1,15 +1,15 @@
 //! One session: its open replies, its log, and whoever waits for more.
 
 use crate::error::{Error, Result};
-use crate::live::{Known, Live, OpenReply, PendingCalls, Tx};
-use crate::log::Reads;
-use crate::projection::{self, event_at};
+use crate::live::{FinishedMessage, LoadedSession, OpenReply, PendingCalls, Transaction};
+use crate::log::ReadQueue;
+use crate::projection::{self, parse_event};
 use crate::store::{
-    Lines, MessageQuery, Pending, Queued, SessionKey, SessionNo, SessionPatch, SessionRecord,
-    SessionState, Status, Store, StoredMessage,
+    EventLines, MessageQuery, StoreFuture, QueuedMessage, SessionKey, SessionNumber, SessionPatch, SessionRecord,
+    SessionState, SessionStatus, Store, StoredMessage,
 };
 use crate::transfer;
-use crate::walk::Messages;
+use crate::walk::MessagePages;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
@@ -20,60 +20,60 @@ use turnwire_core::event::SubAgent;
 use turnwire_core::{FoldCursor, Event, EventIds, EventKind, Msg, Seq};
 
 /// How much is read of the log at a time where all of it is wanted.
-const CHUNK: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 /// How far back repeats of events are known after a restart, beside those of open replies.
-const RECENT: u64 = 1000;
+const RECENT_EVENTS: u64 = 1000;
 /// How long a lease holds when nobody renews it.
-const LEASE: Duration = Duration::from_secs(30);
+const LEASE_TTL: Duration = Duration::from_secs(30);
 
 /// A session. Made by [`Log::open`](crate::Log::open).
 pub struct Session {
     key: SessionKey,
-    no: SessionNo,
+    number: SessionNumber,
     epoch: String,
     agent: String,
     created_ms: i64,
     store: Arc<dyn Store>,
     owner: Arc<str>,
-    reads: Reads,
-    about: Mutex<About>,
+    reads: ReadQueue,
+    details: Mutex<Details>,
     inner: Mutex<Inner>,
     /// One at a time reads the log to begin.
     loading: tokio::sync::Mutex<()>,
-    head: watch::Sender<Head>,
-    gone: AtomicBool,
+    head: watch::Sender<HeadState>,
+    deleted: AtomicBool,
     /// Whether it was used since somebody last looked.
-    used: AtomicBool,
+    recently_used: AtomicBool,
 }
 
 /// What a client may change.
 #[derive(Debug, Clone)]
-struct About {
+struct Details {
     title: String,
     metadata: turnwire_core::Fields,
 }
 
 #[derive(Default)]
 struct Inner {
-    live: Option<Box<Live>>,
+    live: Option<Box<LoadedSession>>,
     /// Appends that were handed to the engine, and how many of them came back.
-    asked: u64,
-    answered: u64,
+    appends_started: u64,
+    appends_finished: u64,
     /// Counts how often what was made had to be thrown away.
     failures: u64,
-    why: Option<Error>,
+    last_error: Option<Error>,
 }
 
 /// How far the log goes that nobody can take back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct HeadState {
     /// The place of the last event; 0 when there is none.
-    pub last: u64,
+    pub head: u64,
     /// What the session is doing at that place.
-    pub status: Status,
+    pub status: SessionStatus,
     /// The session was deleted.
-    pub is_gone: bool,
-    asked: u64,
+    pub is_deleted: bool,
+    append_count: u64,
     failures: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// The place of the session's last event, this append's included.
-    pub last: u64,
+    pub head: u64,
     /// How many events were stored.
     pub stored: u32,
 }
@@ -90,7 +90,7 @@ pub struct Receipt {
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The place of the last event that is in it.
-    pub last: u64,
+    pub head: u64,
     /// The earliest event that is kept.
     pub first: Seq,
     /// What can be derived from the events.
@@ -98,7 +98,7 @@ pub struct Snapshot {
     /// The replies that have not ended.
     pub open: Vec<OpenReply>,
     /// The messages that wait for their turn.
-    pub queue: Vec<Queued>,
+    pub queue: Vec<QueuedMessage>,
     /// For people.
     pub title: String,
     /// Whatever its maker wanted to keep with it.
@@ -107,8 +107,8 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// What waits for a person or for somebody outside.
-    pub fn pending(&self) -> Vec<PendingCalls> {
-        self.open.iter().filter_map(OpenReply::pending).collect()
+    pub fn pending_calls(&self) -> Vec<PendingCalls> {
+        self.open.iter().filter_map(OpenReply::pending_calls).collect()
     }
 }
 
@@ -124,29 +124,29 @@ impl Session {
         record: SessionRecord,
         store: Arc<dyn Store>,
         owner: Arc<str>,
-        reads: Reads,
+        reads: ReadQueue,
     ) -> Self {
-        let head = Head { last: record.last, status: record.state.status, ..Head::default() };
+        let head = HeadState { head: record.head, status: record.state.status, ..HeadState::default() };
         Self {
             key: record.key,
-            no: record.no,
+            number: record.number,
             epoch: record.epoch,
             agent: record.agent,
             created_ms: record.created_ms,
             store,
             owner,
             reads,
-            about: Mutex::new(About { title: record.title, metadata: record.metadata }),
+            details: Mutex::new(Details { title: record.title, metadata: record.metadata }),
             inner: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
             head: watch::Sender::new(head),
-            gone: AtomicBool::new(false),
-            used: AtomicBool::new(true),
+            deleted: AtomicBool::new(false),
+            recently_used: AtomicBool::new(true),
         }
     }
 
     /// Reads from the engine when it is the tenant's turn.
-    async fn fairly<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn read_fairly<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
         self.reads.run(&self.key.tenant, read).await
     }
 
@@ -161,8 +161,8 @@ impl Session {
     }
 
     /// Its number in the store.
-    pub fn no(&self) -> SessionNo {
-        self.no
+    pub fn number(&self) -> SessionNumber {
+        self.number
     }
 
     /// Random for each incarnation.
@@ -181,17 +181,17 @@ impl Session {
     }
 
     /// The token of a place.
-    pub fn token(&self, seq: u64) -> String {
+    pub fn resume_token(&self, seq: u64) -> String {
         format!("{}.{seq}", self.epoch)
     }
 
     /// How far the log goes that nobody can take back.
-    pub fn head(&self) -> Head {
+    pub fn head_state(&self) -> HeadState {
         *self.head.borrow()
     }
 
     /// Watches the head. It changes after events became durable; it carries none of them.
-    pub fn watch(&self) -> watch::Receiver<Head> {
+    pub fn watch_head(&self) -> watch::Receiver<HeadState> {
         let receiver = self.head.subscribe();
         if let Some(live) = &mut self.inner.lock().live {
             live.tail.watched = true;
@@ -207,34 +207,34 @@ impl Session {
     pub async fn transact<R, E: From<Error>>(
         self: &Arc<Self>,
         touched: &[&str],
-        change: impl FnOnce(&mut Tx<'_>) -> Result<R, E>,
+        change: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<(R, Receipt), E> {
         let mut change = Some(change);
         loop {
             self.prepare(touched).await?;
-            match self.change(&mut change)? {
-                Changed::NotLoaded => {}
-                Changed::Nothing { done, last, asked, failures } => {
+            match self.apply_change(&mut change)? {
+                ChangeOutcome::NotLoaded => {}
+                ChangeOutcome::NoChange { done, last, asked, failures } => {
                     // What it answers may rest on what is not durable yet.
-                    self.durable(asked, failures).await?;
-                    return Ok((done, Receipt { last, stored: 0 }));
+                    self.wait_until_durable(asked, failures).await?;
+                    return Ok((done, Receipt { head: last, stored: 0 }));
                 }
-                Changed::Asked(done, flight) => return Ok((done, flight.land().await?)),
+                ChangeOutcome::Appending(done, flight) => return Ok((done, flight.finish().await?)),
             }
         }
     }
 
     /// Makes a change, and hands it to the engine.
-    fn change<R, E>(
+    fn apply_change<R, E>(
         self: &Arc<Self>,
-        change: &mut Option<impl FnOnce(&mut Tx<'_>) -> Result<R, E>>,
-    ) -> Result<Changed<R>, E> {
+        change: &mut Option<impl FnOnce(&mut Transaction<'_>) -> Result<R, E>>,
+    ) -> Result<ChangeOutcome<R>, E> {
         let mut inner = self.inner.lock();
-        let Inner { live: slot, asked, failures, .. } = &mut *inner;
-        let Some(live) = slot else { return Ok(Changed::NotLoaded) };
-        let Some(change) = change.take() else { return Ok(Changed::NotLoaded) };
+        let Inner { live: slot, appends_started: asked, failures, .. } = &mut *inner;
+        let Some(live) = slot else { return Ok(ChangeOutcome::NotLoaded) };
+        let Some(change) = change.take() else { return Ok(ChangeOutcome::NotLoaded) };
         live.tail.watched = self.head.receiver_count() > 0;
-        let mut tx = Tx::new(live, crate::log::now_ms());
+        let mut tx = Transaction::new(live, crate::log::now_ms());
         let done = match change(&mut tx) {
             Ok(done) => done,
             Err(error) => {
@@ -246,36 +246,36 @@ impl Session {
             }
         };
         if tx.is_empty() {
-            let (last, asked, failures) = (tx.last(), *asked, *failures);
-            return Ok(Changed::Nothing { done, last, asked, failures });
+            let (last, asked, failures) = (tx.last_seq(), *asked, *failures);
+            return Ok(ChangeOutcome::NoChange { done, last, asked, failures });
         }
         let stored = tx.count();
         let append = tx.into_append();
         *asked += 1;
-        let head = Head {
-            last: live.last,
+        let head = HeadState {
+            head: live.last,
             status: live.state.status,
-            is_gone: false,
-            asked: *asked,
+            is_deleted: false,
+            append_count: *asked,
             failures: *failures,
         };
         // The call takes the place in the queue, so it happens while nobody else can.
         let pending = Some(self.store.append(append));
-        Ok(Changed::Asked(done, Flight { session: self.clone(), pending, head, stored }))
+        Ok(ChangeOutcome::Appending(done, PendingAppend { session: self.clone(), pending, head, stored }))
     }
 
     /// Makes sure that the session is loaded, and that everything about `touched` is known.
     async fn prepare(self: &Arc<Self>, touched: &[&str]) -> Result<()> {
-        self.used.store(true, Ordering::Relaxed);
+        self.recently_used.store(true, Ordering::Relaxed);
         loop {
-            if self.gone.load(Ordering::Acquire) {
+            if self.deleted.load(Ordering::Acquire) {
                 return Err(Error::NoSession);
             }
             let unknown: Option<Vec<&str>> = {
                 let inner = self.inner.lock();
                 inner.live.as_ref().map(|live| {
                     let mut unknown: Vec<&str> =
-                        touched.iter().copied().filter(|id| !live.knows(id)).collect();
+                        touched.iter().copied().filter(|id| !live.is_known(id)).collect();
                     unknown.dedup();
                     unknown
                 })
@@ -284,7 +284,7 @@ impl Session {
                 None => self.load().await?,
                 Some(unknown) if unknown.is_empty() => return Ok(()),
                 Some(unknown) => {
-                    if self.look_up(&unknown).await? {
+                    if self.look_up_messages(&unknown).await? {
                         // They are new.
                         return Ok(());
                     }
@@ -294,20 +294,20 @@ impl Session {
     }
 
     /// Looks up finished messages. Whether none was found, and nothing happened meanwhile.
-    async fn look_up(&self, ids: &[&str]) -> Result<bool> {
+    async fn look_up_messages(&self, ids: &[&str]) -> Result<bool> {
         let (before, failures) = {
             let inner = self.inner.lock();
             (inner.live.as_ref().map(|live| live.last), inner.failures)
         };
         let mut found = Vec::new();
         for id in ids {
-            let Some(message) = self.fairly(self.store.message(self.no, id)).await? else {
+            let Some(message) = self.read_fairly(self.store.find_message(self.number, id)).await? else {
                 continue;
             };
             let known = if message.event_id.is_empty() {
-                Known::Reply(self.ids_of(&message).await?)
+                FinishedMessage::Reply(self.event_ids_of(&message).await?)
             } else {
-                Known::Whole(message.event_id)
+                FinishedMessage::Whole(message.event_id)
             };
             found.push((message.id, known));
         }
@@ -323,17 +323,17 @@ impl Session {
     }
 
     /// The ids of the events of a finished reply, as far as they are kept.
-    async fn ids_of(&self, message: &StoredMessage) -> Result<EventIds> {
+    async fn event_ids_of(&self, message: &StoredMessage) -> Result<EventIds> {
         let mut ids = EventIds::default();
         let mut from = message.first;
         while from <= message.last {
-            let rows = match self.fairly(self.store.read(self.no, from, CHUNK)).await {
+            let rows = match self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await {
                 Ok(rows) => rows,
                 // What is gone cannot be told from what never was: it is refused.
                 Err(Error::Trimmed(_)) => break,
                 Err(error) => return Err(error),
             };
-            let last = projection::each_event(&rows, |_, _, event| {
+            let last = projection::for_each_event(&rows, |_, _, event| {
                 if event.reply_id == message.id && event.kind.is_part_of_reply() {
                     ids.insert(&event.id);
                 }
@@ -355,42 +355,42 @@ impl Session {
         loop {
             {
                 let inner = self.inner.lock();
-                if inner.asked == inner.answered {
+                if inner.appends_started == inner.appends_finished {
                     break;
                 }
             }
             head.changed().await.map_err(|_| Error::NoSession)?;
         }
         drop(head);
-        let record = self.fairly(self.store.session(&self.key)).await?;
-        let record = record.filter(|record| record.no == self.no).ok_or_else(|| {
-            self.gone.store(true, Ordering::Release);
+        let record = self.read_fairly(self.store.find_session(&self.key)).await?;
+        let record = record.filter(|record| record.number == self.number).ok_or_else(|| {
+            self.deleted.store(true, Ordering::Release);
             Error::NoSession
         })?;
-        let lease = self.store.acquire(self.no, &self.owner, LEASE).await?;
+        let lease = self.store.acquire_lease(self.number, &self.owner, LEASE_TTL).await?;
         let mut live =
-            Live::new(self.no, lease.fence, record.first, record.last, record.state.clone());
-        let recent = record.last.saturating_sub(RECENT).saturating_add(1);
+            LoadedSession::new(self.number, lease.fence, record.first, record.head, record.state.clone());
+        let recent = record.head.saturating_sub(RECENT_EVENTS).saturating_add(1);
         let from = record.state.open_from.map_or(recent, |open| recent.min(open.get()));
         let mut from = Seq::new(from).unwrap_or(Seq::FIRST).max(record.first);
-        while from.get() <= record.last {
-            let rows = self.fairly(self.store.read(self.no, from, CHUNK)).await?;
-            let last = projection::each_event(&rows, |seq, _, event| live.replay(event, seq))?;
+        while from.get() <= record.head {
+            let rows = self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
+            let last = projection::for_each_event(&rows, |seq, _, event| live.replay(event, seq))?;
             let Some(last) = last else { break };
             from = last.next();
             tokio::task::yield_now().await;
         }
-        live.queue = self.fairly(self.store.queued(self.no)).await?.into();
+        live.queue = self.read_fairly(self.store.list_queued(self.number)).await?.into();
         live.tail.watched = self.head.receiver_count() > 0;
         let mut inner = self.inner.lock();
         inner.live = Some(Box::new(live));
         self.head.send_if_modified(|head| {
-            let new = Head {
-                last: record.last.max(head.last),
+            let new = HeadState {
+                head: record.head.max(head.head),
                 status: record.state.status,
-                is_gone: head.is_gone,
+                is_deleted: head.is_deleted,
                 // Everything that was asked for has come back, one way or the other.
-                asked: inner.asked,
+                append_count: inner.appends_started,
                 failures: inner.failures,
             };
             let changed = new != *head;
@@ -401,24 +401,24 @@ impl Session {
     }
 
     /// What was made and not written is not there: it is read again from the log.
-    fn throw_away(&self, inner: &mut Inner, why: Error) {
+    fn discard_unwritten(&self, inner: &mut Inner, why: Error) {
         inner.live = None;
         inner.failures += 1;
-        inner.why = Some(why);
+        inner.last_error = Some(why);
         let failures = inner.failures;
         self.head.send_modify(|head| head.failures = failures);
     }
 
     /// Waits until everything is durable that was asked for up to here.
-    async fn durable(&self, asked: u64, failures: u64) -> Result<()> {
+    async fn wait_until_durable(&self, asked: u64, failures: u64) -> Result<()> {
         let mut head = self.head.subscribe();
         loop {
             let now = *head.borrow_and_update();
-            if now.asked >= asked {
+            if now.append_count >= asked {
                 return Ok(());
             }
             if now.failures != failures {
-                let why = self.inner.lock().why.clone();
+                let why = self.inner.lock().last_error.clone();
                 return Err(why.unwrap_or(Error::OutOfOrder));
             }
             head.changed().await.map_err(|_| Error::NoSession)?;
@@ -432,9 +432,9 @@ impl Session {
                 self.prepare(&[]).await?;
                 let inner = self.inner.lock();
                 let Some(live) = &inner.live else { continue };
-                let about = self.about.lock().clone();
+                let about = self.details.lock().clone();
                 let snapshot = Snapshot {
-                    last: live.last,
+                    head: live.last,
                     first: live.first,
                     state: live.state.clone(),
                     open: live.replies.clone(),
@@ -442,9 +442,9 @@ impl Session {
                     title: about.title,
                     metadata: about.metadata,
                 };
-                (snapshot, inner.asked, inner.failures)
+                (snapshot, inner.appends_started, inner.failures)
             };
-            match self.durable(asked, failures).await {
+            match self.wait_until_durable(asked, failures).await {
                 Ok(()) => return Ok(snapshot),
                 // It was not to be: look again.
                 Err(Error::NoSession) => return Err(Error::NoSession),
@@ -455,11 +455,11 @@ impl Session {
 
     /// The durable events from a place on, until they have about so many bytes; none when there is
     /// nothing there yet.
-    pub async fn read(&self, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
-        if self.gone.load(Ordering::Acquire) {
+    pub async fn read_events(&self, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
+        if self.deleted.load(Ordering::Acquire) {
             return Err(Error::NoSession);
         }
-        let durable = self.head().last;
+        let durable = self.head_state().head;
         if from.get() > durable {
             return Ok(Vec::new());
         }
@@ -472,37 +472,37 @@ impl Session {
         }
         // The engine may know more than was told yet. A token of that would be one from the future to
         // whoever comes back with it.
-        let rows = self.fairly(self.store.read(self.no, from, max_bytes)).await?;
+        let rows = self.read_fairly(self.store.read_events(self.number, from, max_bytes)).await?;
         Ok(rows.iter().filter_map(|rows| rows.up_to(durable)).collect())
     }
 
     /// A finished message.
-    pub async fn message(&self, id: &str) -> Result<Option<StoredMessage>> {
-        self.fairly(self.store.message(self.no, id)).await
+    pub async fn find_message(&self, id: &str) -> Result<Option<StoredMessage>> {
+        self.read_fairly(self.store.find_message(self.number, id)).await
     }
 
     /// Finished messages, in the order of their first events.
-    pub async fn messages(&self, query: &MessageQuery) -> Result<Vec<StoredMessage>> {
-        self.fairly(self.store.messages(self.no, query)).await
+    pub async fn list_messages(&self, query: &MessageQuery) -> Result<Vec<StoredMessage>> {
+        self.read_fairly(self.store.list_messages(self.number, query)).await
     }
 
     /// Goes through all finished messages, some at a time.
-    pub fn all_messages(&self) -> Messages<Arc<dyn Store>> {
-        Messages::new(Arc::clone(&self.store), self.no).fair(self.reads.clone(), &self.key.tenant)
+    pub fn message_pages(&self) -> MessagePages<Arc<dyn Store>> {
+        MessagePages::new(Arc::clone(&self.store), self.number).with_fair_reads(self.reads.clone(), &self.key.tenant)
     }
 
     /// Whose a finished message is and for which call it was made, where a sub-agent wrote it. Its
     /// first event says so; once that is no longer kept, only the name of who wrote it is left.
-    pub async fn sub_agent(&self, message: &StoredMessage) -> Result<Option<SubAgent>> {
+    pub async fn sub_agent_of(&self, message: &StoredMessage) -> Result<Option<SubAgent>> {
         if !message.of_sub_agent {
             return Ok(None);
         }
-        let event = match self.read(message.first, 1).await {
+        let event = match self.read_events(message.first, 1).await {
             Ok(rows) => match rows.first().and_then(|lines| lines.iter().next()) {
-                Some((seq, line)) => event_at(seq, line)?.into_owned(),
-                None => transfer::whole(message, &self.agent)?,
+                Some((seq, line)) => parse_event(seq, line)?.into_owned(),
+                None => transfer::to_message_event(message, &self.agent)?,
             },
-            Err(Error::Trimmed(_)) => transfer::whole(message, &self.agent)?,
+            Err(Error::Trimmed(_)) => transfer::to_message_event(message, &self.agent)?,
             Err(error) => return Err(error),
         };
         Ok(event.agent.map(|agent| *agent))
@@ -513,15 +513,15 @@ impl Session {
         let snapshot = self.snapshot().await?;
         let first = match snapshot.open.iter().find(|reply| reply.msg.id() == id) {
             Some(reply) => reply.first,
-            None => match self.fairly(self.store.message(self.no, id)).await? {
+            None => match self.read_fairly(self.store.find_message(self.number, id)).await? {
                 Some(message) => message.first,
                 None => return Ok(None),
             },
         };
         let (mut msg, mut from): (Option<Msg>, Seq) = (None, first);
-        while from <= at && from.get() <= snapshot.last {
-            let rows = self.fairly(self.store.read(self.no, from, CHUNK)).await?;
-            let last = projection::each_event(&rows, |seq, _, event| {
+        while from <= at && from.get() <= snapshot.head {
+            let rows = self.read_fairly(self.store.read_events(self.number, from, READ_BYTES)).await?;
+            let last = projection::for_each_event(&rows, |seq, _, event| {
                 if seq > at {
                     return;
                 }
@@ -543,11 +543,11 @@ impl Session {
     }
 
     /// The earliest event that is kept; one behind the last when there is none.
-    pub async fn first(&self) -> Result<Seq> {
+    pub async fn first_seq(&self) -> Result<Seq> {
         if let Some(live) = &self.inner.lock().live {
             return Ok(live.first);
         }
-        let record = self.fairly(self.store.session(&self.key)).await?.ok_or(Error::NoSession)?;
+        let record = self.read_fairly(self.store.find_session(&self.key)).await?.ok_or(Error::NoSession)?;
         Ok(record.first)
     }
 
@@ -557,14 +557,14 @@ impl Session {
     }
 
     /// The ids of the messages that had begun, but not ended, at a place.
-    pub async fn unfinished_at(self: &Arc<Self>, at: Seq) -> Result<Vec<String>> {
+    pub async fn unfinished_messages_at(self: &Arc<Self>, at: Seq) -> Result<Vec<String>> {
         let query = MessageQuery {
             before: Some(at.next()),
             limit: 256,
             sub_agents: true,
             ..MessageQuery::default()
         };
-        let stored = self.fairly(self.store.messages(self.no, &query)).await?;
+        let stored = self.read_fairly(self.store.list_messages(self.number, &query)).await?;
         let stored = stored.into_iter().filter(|message| message.last > at);
         let mut begun: Vec<(Seq, String)> =
             stored.map(|message| (message.first, message.id)).collect();
@@ -579,58 +579,58 @@ impl Session {
 
     /// Changes title or metadata.
     pub async fn patch(&self, patch: SessionPatch) -> Result<()> {
-        let record = self.store.patch(self.no, patch).await?;
-        *self.about.lock() = About { title: record.title, metadata: record.metadata };
+        let record = self.store.patch_session(self.number, patch).await?;
+        *self.details.lock() = Details { title: record.title, metadata: record.metadata };
         Ok(())
     }
 
     /// Whether nobody needs it in memory, nor did since this was last asked.
     pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
         let inner = self.inner.lock();
-        let was_used = self.used.swap(false, Ordering::Relaxed);
+        let was_used = self.recently_used.swap(false, Ordering::Relaxed);
         !was_used
             && Arc::strong_count(self) == 1
             && self.head.receiver_count() == 0
-            && inner.asked == inner.answered
+            && inner.appends_started == inner.appends_finished
     }
 
     /// The earliest event that is kept has moved.
-    pub(crate) fn trimmed(&self, first: Seq) {
+    pub(crate) fn advance_first(&self, first: Seq) {
         if let Some(live) = &mut self.inner.lock().live {
             live.first = live.first.max(first);
         }
     }
 
     /// Ends everything that waits for it: it is deleted.
-    pub(crate) fn vanish(&self) {
-        self.gone.store(true, Ordering::Release);
+    pub(crate) fn mark_deleted(&self) {
+        self.deleted.store(true, Ordering::Release);
         self.inner.lock().live = None;
-        self.head.send_modify(|head| head.is_gone = true);
+        self.head.send_modify(|head| head.is_deleted = true);
     }
 
     /// An event of its log.
-    pub fn event_at(seq: Seq, line: &[u8]) -> Result<Event<'_>> {
-        event_at(seq, line)
+    pub fn parse_event(seq: Seq, line: &[u8]) -> Result<Event<'_>> {
+        parse_event(seq, line)
     }
 
-    fn landed(&self, head: Head, result: &Result<()>) {
+    fn finish_append(&self, head: HeadState, result: &Result<()>) {
         let mut inner = self.inner.lock();
-        inner.answered += 1;
+        inner.appends_finished += 1;
         match result {
             Ok(()) => {
                 drop(inner);
                 self.head.send_if_modified(|now| {
                     // A later one may have come back before: it says more.
-                    let newer = head.asked > now.asked;
+                    let newer = head.append_count > now.append_count;
                     if newer {
-                        *now = Head { is_gone: now.is_gone, failures: now.failures, ..head };
+                        *now = HeadState { is_deleted: now.is_deleted, failures: now.failures, ..head };
                     }
                     newer
                 });
             }
             Err(error) => {
                 if head.failures == inner.failures {
-                    self.throw_away(&mut inner, error.clone());
+                    self.discard_unwritten(&mut inner, error.clone());
                 } else {
                     drop(inner);
                     // Whoever waits for all to come back looks again.
@@ -642,40 +642,40 @@ impl Session {
 }
 
 /// What came of a change.
-enum Changed<R> {
+enum ChangeOutcome<R> {
     /// The session has to be loaded first.
     NotLoaded,
     /// There was nothing to change; so it stands when this much has come back.
-    Nothing { done: R, last: u64, asked: u64, failures: u64 },
+    NoChange { done: R, last: u64, asked: u64, failures: u64 },
     /// It was handed to the engine.
-    Asked(R, Flight),
+    Appending(R, PendingAppend),
 }
 
 /// An append on its way. It lands, whether or not anybody waits for it.
-struct Flight {
+struct PendingAppend {
     session: Arc<Session>,
-    pending: Option<Pending<()>>,
-    head: Head,
+    pending: Option<StoreFuture<()>>,
+    head: HeadState,
     stored: u32,
 }
 
-impl Flight {
-    async fn land(mut self) -> Result<Receipt> {
+impl PendingAppend {
+    async fn finish(mut self) -> Result<Receipt> {
         if let Some(pending) = &mut self.pending {
             let result = pending.await;
             self.pending = None;
-            self.session.landed(self.head, &result);
+            self.session.finish_append(self.head, &result);
             result?;
         }
-        Ok(Receipt { last: self.head.last, stored: self.stored })
+        Ok(Receipt { head: self.head.head, stored: self.stored })
     }
 }
 
-impl Drop for Flight {
+impl Drop for PendingAppend {
     fn drop(&mut self) {
         let Some(pending) = self.pending.take() else { return };
         let (session, head) = (self.session.clone(), self.head);
-        let land = async move { session.landed(head, &pending.await) };
+        let land = async move { session.finish_append(head, &pending.await) };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(land);
         }

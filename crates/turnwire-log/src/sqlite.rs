@@ -68,22 +68,22 @@ mod totals;
 mod waits;
 mod writer;
 
-pub use backup::{Existing, restore};
-pub use check::{Finding, Kind, Progress};
+pub use backup::{ExistingStore, restore};
+pub use check::{StoreFinding, FindingKind, Progress};
 #[doc(hidden)]
-pub use tail_rows::Sizes;
+pub use tail_rows::LayoutSizes;
 
 use crate::error::{Error, Result};
-use crate::store::SessionNo;
+use crate::store::SessionNumber;
 use batch::Batch;
-use book::Book;
-use chores::Chores;
-use fault::Fault;
-use file::{Found, Lock, Use};
+use book::SessionIndex;
+use chores::Maintenance;
+use fault::SqliteError;
+use file::{FileContent, FileLock, Access};
 use parking_lot::{Mutex, RwLock};
 use readers::Readers;
 use rusqlite::Connection;
-use shared::Shared;
+use shared::SharedState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,9 +91,9 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tail::Tails;
-use tail_rows::TailRows;
-use waits::Waits;
-use writer::{Company, Job, Writer};
+use tail_rows::TailTable;
+use waits::EndWatchers;
+use writer::{Grouping, Job, Writer};
 
 /// How a store is opened.
 #[derive(Debug, Clone, Copy, Default)]
@@ -102,7 +102,7 @@ pub struct Options {
     /// it.
     pub max_bytes: Option<u64>,
     #[doc(hidden)]
-    pub sizes: Sizes,
+    pub sizes: LayoutSizes,
     /// How many steps of SQLite's machine a list or a search may take.
     #[doc(hidden)]
     pub query_steps: Option<u64>,
@@ -112,7 +112,7 @@ pub struct Options {
 ///
 /// When it is dropped, all that was handed in is written first.
 pub struct SqliteStore {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     readers: Readers,
     query_steps: Option<u64>,
     /// `None` for one who only looks.
@@ -124,7 +124,7 @@ struct Writing {
     jobs: Option<mpsc::Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
     /// Let go after the threads have ended.
-    _lock: Lock,
+    _lock: FileLock,
 }
 
 impl Drop for Writing {
@@ -143,20 +143,20 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let file = absolute(path.as_ref())?;
         // Before anything is made beside a file that is not ours.
-        file::look(&file)?;
-        file::make_folder(&file)?;
-        let lock = Lock::take(&file)?;
-        match file::look(&file)? {
-            Found::Nothing => file::make_store(&file)?,
-            Found::Store => with(&file, Use::Look, |conn| schema::check(conn, &file))?,
+        file::inspect_header(&file)?;
+        file::create_folder(&file)?;
+        let lock = FileLock::acquire(&file)?;
+        match file::inspect_header(&file)? {
+            FileContent::Nothing => file::create_store(&file)?,
+            FileContent::Store => with_connection(&file, Access::Inspect, |conn| schema::check(conn, &file))?,
         }
-        let opened = Opened::new(&file, options.sizes).map_err(|fault| fault.about(&file))?;
-        let shared = Arc::new(Shared {
+        let opened = OpenedStore::new(&file, options.sizes).map_err(|fault| fault.into_error(&file))?;
+        let shared = Arc::new(SharedState {
             tails: Mutex::new(opened.tails),
-            publish: RwLock::new(()),
-            turn: Mutex::new(()),
-            waits: Waits::default(),
-            unindexed: AtomicBool::new(opened.behind),
+            publish_lock: RwLock::new(()),
+            write_turn: Mutex::new(()),
+            end_watchers: EndWatchers::default(),
+            unindexed: AtomicBool::new(opened.has_unindexed),
             max_bytes: AtomicU64::new(options.max_bytes.unwrap_or(u64::MAX)),
             file,
         });
@@ -165,19 +165,19 @@ impl SqliteStore {
         let writer = Writer::new(
             Arc::clone(&shared),
             opened.conn,
-            opened.book,
-            opened.rows,
-            opened.chores,
+            opened.index,
+            opened.tail_table,
+            opened.maintenance,
             written,
         )
-        .answering_in(tokio::runtime::Handle::try_current().ok());
+        .with_runtime(tokio::runtime::Handle::try_current().ok());
         let checkpoints = Arc::clone(&shared);
         let threads = vec![
-            start("turnwire-writer", move || writer.run(&asked))?,
-            start("turnwire-checkpoint", move || checkpoint::run(&checkpoints, &seen))?,
+            start_thread("turnwire-writer", move || writer.run(&asked))?,
+            start_thread("turnwire-checkpoint", move || checkpoint::run(&checkpoints, &seen))?,
         ];
         Ok(Self {
-            readers: Readers::new(Arc::clone(&shared), Use::Read),
+            readers: Readers::new(Arc::clone(&shared), Access::Read),
             shared,
             query_steps: options.query_steps,
             writing: Some(Writing { jobs: Some(jobs), threads, _lock: lock }),
@@ -188,20 +188,20 @@ impl SqliteStore {
     /// something is `Denied`.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         let file = absolute(path.as_ref())?;
-        if file::look(&file)? == Found::Nothing {
+        if file::inspect_header(&file)? == FileContent::Nothing {
             return Err(Error::Store(format!("there is no store at {}", file.display())));
         }
-        with(&file, Use::Look, |conn| schema::check(conn, &file))?;
-        let shared = Arc::new(Shared {
+        with_connection(&file, Access::Inspect, |conn| schema::check(conn, &file))?;
+        let shared = Arc::new(SharedState {
             tails: Mutex::default(),
-            publish: RwLock::new(()),
-            turn: Mutex::new(()),
-            waits: Waits::default(),
+            publish_lock: RwLock::new(()),
+            write_turn: Mutex::new(()),
+            end_watchers: EndWatchers::default(),
             unindexed: AtomicBool::new(false),
             max_bytes: AtomicU64::new(u64::MAX),
             file,
         });
-        let readers = Readers::new(Arc::clone(&shared), Use::Look);
+        let readers = Readers::new(Arc::clone(&shared), Access::Inspect);
         Ok(Self { shared, readers, query_steps: None, writing: None })
     }
 
@@ -215,7 +215,7 @@ impl SqliteStore {
         self.shared.max_bytes.store(max_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    fn send(&self, job: Job) -> Result<()> {
+    fn send_job(&self, job: Job) -> Result<()> {
         let Some(writing) = &self.writing else {
             return Err(Error::Denied(format!(
                 "{} was opened to look at it, not to change it",
@@ -223,14 +223,14 @@ impl SqliteStore {
             )));
         };
         let sent = writing.jobs.as_ref().and_then(|jobs| jobs.send(job).ok());
-        sent.ok_or_else(|| gone(&self.shared.file))
+        sent.ok_or_else(|| writer_ended(&self.shared.file))
     }
 
     /// Has the writer do something, and waits until it is durable.
     async fn write<T: Send + 'static>(
         &self,
-        company: Company,
-        work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
+        company: Grouping,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         self.write_bytes(company, 0, work).await
     }
@@ -238,37 +238,37 @@ impl SqliteStore {
     /// The same for something that writes about so many bytes.
     async fn write_bytes<T: Send + 'static>(
         &self,
-        company: Company,
+        company: Grouping,
         bytes: usize,
-        work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         let (job, answer) = Job::large_task(company, bytes, work);
-        self.send(job)?;
-        answer.await.unwrap_or_else(|_| Err(gone(&self.shared.file)))
+        self.send_job(job)?;
+        answer.await.unwrap_or_else(|_| Err(writer_ended(&self.shared.file)))
     }
 
     /// Where the log of a session ends.
-    async fn end(&self, session: SessionNo) -> Result<u64> {
+    async fn log_end(&self, session: SessionNumber) -> Result<u64> {
         if self.writing.is_some()
             && let Some(last) = self.shared.tails.lock().last(session.0)
         {
             return Ok(last);
         }
         let look = move |conn: &Connection, tails: &mut Tails| {
-            Ok(sessions::by_no(conn, session, &*tails)?.ok_or(Error::NoSession)?.last)
+            Ok(sessions::find_by_number(conn, session, &*tails)?.ok_or(Error::NoSession)?.head)
         };
         self.readers.read(look, |_, last| Ok(last)).await
     }
 
     /// Waits until searches find all that was written before, but not past the deadline of a search.
-    async fn index_until(&self, deadline: Option<Instant>) {
+    async fn index_before(&self, deadline: Option<Instant>) {
         let indexed = match deadline {
             // Half of the time is left for the search itself.
             Some(deadline) => {
                 let half = deadline.saturating_duration_since(Instant::now()) / 2;
-                tokio::time::timeout(half, self.index()).await
+                tokio::time::timeout(half, self.index_all()).await
             }
-            None => Ok(self.index().await),
+            None => Ok(self.index_all().await),
         };
         match indexed {
             Ok(Ok(())) => {}
@@ -280,9 +280,9 @@ impl SqliteStore {
     }
 
     /// Waits until searches find all that was written before.
-    async fn index(&self) -> Result<()> {
+    async fn index_all(&self) -> Result<()> {
         while self.shared.unindexed.load(Ordering::Acquire) && self.writing.is_some() {
-            if !self.write(Company::Any, |batch| search::step(batch.write()?)).await? {
+            if !self.write(Grouping::Shared, |batch| search::index_some(batch.write_connection()?)).await? {
                 break;
             }
         }
@@ -291,37 +291,37 @@ impl SqliteStore {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|error| fault::io(path, "find", &error))
+    std::path::absolute(path).map_err(|error| fault::from_io(path, "find", &error))
 }
 
-fn gone(file: &Path) -> Error {
+fn writer_ended(file: &Path) -> Error {
     Error::Store(format!("the writer of {} has ended; start again", file.display()))
 }
 
-fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let started = thread::Builder::new().name(name.to_owned()).spawn(work);
     started.map_err(|error| Error::Store(format!("cannot start a thread: {error}")))
 }
 
 /// Does something with a connection of its own.
-fn with<T>(file: &Path, to: Use, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T> {
-    let done = file::connect(file, to).map_err(Fault::from).and_then(|conn| work(&conn));
-    done.map_err(|fault| fault.about(file))
+fn with_connection<T>(file: &Path, to: Access, work: impl FnOnce(&Connection) -> Result<T, SqliteError>) -> Result<T> {
+    let done = file::connect(file, to).map_err(SqliteError::from).and_then(|conn| work(&conn));
+    done.map_err(|fault| fault.into_error(file))
 }
 
 /// What a writer begins with.
-struct Opened {
+struct OpenedStore {
     conn: Connection,
     tails: Tails,
-    book: Book,
-    rows: TailRows,
-    chores: Chores,
-    behind: bool,
+    index: SessionIndex,
+    tail_table: TailTable,
+    maintenance: Maintenance,
+    has_unindexed: bool,
 }
 
-impl Opened {
-    fn new(file: &Path, sizes: Sizes) -> Result<Self, Fault> {
-        let conn = file::connect(file, Use::Write)?;
+impl OpenedStore {
+    fn new(file: &Path, sizes: LayoutSizes) -> Result<Self, SqliteError> {
+        let conn = file::connect(file, Access::Write)?;
         schema::migrate(&conn, schema::STEPS)?;
         let generation: i64 = conn.query_one(
             "UPDATE store SET generation = generation + 1 RETURNING generation",
@@ -329,13 +329,13 @@ impl Opened {
             |row| row.get(0),
         )?;
         let generation = places::from_sql(generation);
-        blobs::end_uploads(&conn)?;
-        let tails = Tails::of_table(&conn)?;
+        blobs::abandon_open_uploads(&conn)?;
+        let tails = Tails::load_all(&conn)?;
         Ok(Self {
-            rows: TailRows::new(&tails, sizes, generation),
-            book: Book::new(generation),
-            chores: Chores::left(&conn)?,
-            behind: search::is_behind(&conn)?,
+            tail_table: TailTable::new(&tails, sizes, generation),
+            index: SessionIndex::new(generation),
+            maintenance: Maintenance::load(&conn)?,
+            has_unindexed: search::has_unindexed(&conn)?,
             tails,
             conn,
         })

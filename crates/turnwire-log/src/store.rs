@@ -7,13 +7,13 @@
 mod blobs;
 mod queries;
 
-pub use blobs::{BLOB_PIECE, Blob, BlobInfo, NewBlob, References, UploadNo};
+pub use blobs::{BLOB_PIECE_BYTES, Blob, BlobInfo, NewBlob, BlobReferences, UploadNumber};
 pub use queries::{MessageQuery, SessionQuery};
 
-use crate::cost::{AgentTotals, Cost, Spent};
+use crate::cost::{AgentTotals, Cost, UsageTotal};
 use crate::error::{Error, Result};
 use crate::live::OpenReply;
-use crate::reach::Reach;
+use crate::reach::VisibleSessions;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ impl SessionKey {
 
 /// The number under which an engine knows an incarnation of a session. It is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionNo(pub i64);
+pub struct SessionNumber(pub i64);
 
 /// The number that fences an owner: of two owners the later one has the higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ pub struct Fence(pub u64);
 /// What a session is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum SessionStatus {
     /// No reply is open.
     #[default]
     Idle,
@@ -65,7 +65,7 @@ pub enum Status {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRecord {
     /// Its number.
-    pub no: SessionNo,
+    pub number: SessionNumber,
     /// Its name.
     pub key: SessionKey,
     /// Random for each incarnation: a token of another one leads nowhere.
@@ -84,7 +84,7 @@ pub struct SessionRecord {
     /// has removed something.
     pub first: Seq,
     /// How many events there ever were: the seq of the last one, or 0.
-    pub last: u64,
+    pub head: u64,
     /// What can be derived from the events, kept so that no list has to read them.
     pub state: SessionState,
 }
@@ -93,7 +93,7 @@ pub struct SessionRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionState {
     /// What it is doing.
-    pub status: Status,
+    pub status: SessionStatus,
     /// The first event of the earliest reply that is still open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_from: Option<Seq>,
@@ -105,7 +105,7 @@ pub struct SessionState {
     pub cost: Option<Cost>,
     /// The part of both that sub-agents took, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub subs: BTreeMap<String, Spent>,
+    pub subs: BTreeMap<String, UsageTotal>,
     /// Who publishes to it from elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<Producer>,
@@ -121,12 +121,12 @@ pub struct SessionState {
     pub rules: Vec<PermissionRule>,
     /// Hints that came while a model call was open, and get their places at its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub held: Vec<Held>,
+    pub held: Vec<HeldHint>,
 }
 
 /// A hint that waits for its place in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldHint {
     /// The reply that it belongs to.
     pub reply_id: String,
     /// The id of its event.
@@ -138,30 +138,30 @@ pub struct Held {
 }
 
 /// How many sub-agents are counted by themselves.
-const MOST_SUBS: usize = 64;
+const MAX_SUB_AGENTS: usize = 64;
 
 impl SessionState {
     /// Counts what a reply took.
-    pub(crate) fn spend(&mut self, reply: &OpenReply) {
+    pub(crate) fn add_reply_usage(&mut self, reply: &OpenReply) {
         let usage = reply.msg().usage().cloned().unwrap_or_default();
-        let mut sum = Spent { usage: std::mem::take(&mut self.usage), cost: self.cost };
+        let mut sum = UsageTotal { usage: std::mem::take(&mut self.usage), cost: self.cost };
         sum.add(&usage, reply.cost());
         (self.usage, self.cost) = (sum.usage, sum.cost);
         let path = reply.agent().and_then(|agent| agent.agent_path.as_deref());
         let name =
             path.and_then(|path| path.rsplit('/').next()).filter(|_| reply.is_of_sub_agent());
         if let Some(name) = name
-            && (self.subs.len() < MOST_SUBS || self.subs.contains_key(name))
+            && (self.subs.len() < MAX_SUB_AGENTS || self.subs.contains_key(name))
         {
             self.subs.entry(name.to_owned()).or_default().add(&usage, reply.cost());
         }
     }
 
     /// Notes the rules that a person accepted.
-    pub(crate) fn accept(&mut self, event: &Event<'_>) {
+    pub(crate) fn accept_rules(&mut self, event: &Event<'_>) {
         let EventKind::UserConfirmResult(answer) = &event.kind else { return };
         for rule in answer.confirm_results.iter().flat_map(|result| result.rules.iter().flatten()) {
-            if !self.rules.contains(rule) && self.rules.len() < MOST_RULES {
+            if !self.rules.contains(rule) && self.rules.len() < MAX_RULES {
                 self.rules.push(rule.clone());
             }
         }
@@ -169,7 +169,7 @@ impl SessionState {
 }
 
 /// How many accepted rules a session keeps.
-const MOST_RULES: usize = 256;
+const MAX_RULES: usize = 256;
 
 /// An agent elsewhere, and its own fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,7 +186,7 @@ pub struct Producer {
 
 impl Producer {
     /// Whether it is the one of this name and this holder.
-    pub fn is(&self, id: &str, holder: &str) -> bool {
+    pub fn matches(&self, id: &str, holder: &str) -> bool {
         self.id == id && (self.holder.is_empty() || self.holder == holder)
     }
 }
@@ -217,7 +217,7 @@ pub struct SessionPatch {
 
 /// Some events of a session, one after the other, as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lines {
+pub struct EventLines {
     /// The place of the first.
     pub first: Seq,
     /// How many.
@@ -226,7 +226,7 @@ pub struct Lines {
     pub bytes: Bytes,
 }
 
-impl Lines {
+impl EventLines {
     /// The place of the last one. There is at least one.
     pub fn last(&self) -> u64 {
         self.first.get() + u64::from(self.count) - 1
@@ -273,12 +273,12 @@ impl Lines {
 #[derive(Debug, Clone)]
 pub struct Append {
     /// Where.
-    pub session: SessionNo,
+    pub session: SessionNumber,
     /// Who owns the session; an outdated one is refused with `Fenced`.
     pub fence: Fence,
     /// The events; `first` has to be one behind the log's last, or it is `OutOfOrder`. `None` when
     /// only the rest changes.
-    pub lines: Option<Lines>,
+    pub lines: Option<EventLines>,
     /// The time now, in milliseconds since 1970.
     pub now_ms: i64,
     /// Messages that are finished with these events.
@@ -288,9 +288,9 @@ pub struct Append {
     /// The session's state, where it has changed. A message began or ended then.
     pub state: Option<SessionState>,
     /// A request that is not to be done twice, and its answer.
-    pub key: Option<KeyRecord>,
+    pub idempotency: Option<IdempotencyRecord>,
     /// Messages that wait for their turn.
-    pub enqueue: Vec<Queued>,
+    pub enqueue: Vec<QueuedMessage>,
     /// Messages that wait no more.
     pub dequeue: Vec<String>,
 }
@@ -327,7 +327,7 @@ impl StoredMessage {
 
 /// A request that is not to be done twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRecord {
+pub struct IdempotencyRecord {
     /// Whose.
     pub tenant: Arc<str>,
     /// What the client called it, with what it belongs to.
@@ -335,12 +335,12 @@ pub struct KeyRecord {
     /// A hash of what was asked.
     pub fingerprint: [u8; 32],
     /// What was answered.
-    pub answer: String,
+    pub response: String,
 }
 
 /// A message that waits for its turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queued {
+pub struct QueuedMessage {
     /// The message's id.
     pub id: String,
     /// Of the reply that it will start.
@@ -371,7 +371,7 @@ pub struct Retention {
 
 /// What retention did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct RetentionReport {
     /// Events.
     pub events: u64,
     /// Bytes of events.
@@ -395,7 +395,7 @@ pub fn new_epoch() -> Result<String> {
 }
 
 /// A future that owns all it needs.
-pub type Pending<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// An engine.
 ///
@@ -405,99 +405,99 @@ pub type Pending<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Makes a session, or finds the one that has this name; and whether it was made.
-    async fn create(&self, new: NewSession) -> Result<(SessionRecord, bool)>;
+    async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)>;
 
     /// The same, and what is made has something that waits for its turn from the very start: it is
     /// among the [open sessions](Self::open_sessions) until that is taken out. An engine that
     /// outlives a crash makes both in one commit.
-    async fn create_waiting(&self, new: NewSession, waits: Queued)
+    async fn create_session_with_queued(&self, new: NewSession, waits: QueuedMessage)
     -> Result<(SessionRecord, bool)>;
 
     /// A session by its name.
-    async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>>;
+    async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>>;
 
     /// A list of sessions. The work stops when nobody waits for the answer any more.
-    async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>>;
+    async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>>;
 
     /// What the sessions of a tenant that a caller reaches spent together, by their agents. Where all
     /// are within reach, no session is looked at.
-    async fn totals(
+    async fn agent_totals(
         &self,
         tenant: &str,
-        reach: &Reach,
+        reach: &VisibleSessions,
         max_time: Option<Duration>,
     ) -> Result<BTreeMap<String, AgentTotals>>;
 
     /// Sessions of all tenants in the order in which they were made, behind one of them
     /// (`SessionNo(0)`: from the first).
-    async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>>;
+    async fn list_all_sessions(&self, after: SessionNumber, limit: usize) -> Result<Vec<SessionRecord>>;
 
     /// Sessions of all tenants in which a reply is open, or a message waits for its turn.
-    async fn open_sessions(&self) -> Result<Vec<SessionRecord>>;
+    async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>>;
 
     /// Changes what a client may change.
-    async fn patch(&self, session: SessionNo, patch: SessionPatch) -> Result<SessionRecord>;
+    async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord>;
 
     /// Removes a session with all it has. Durable when this returns; nothing is left that would
     /// bring it back, and appends that come later are `NoSession`.
-    async fn delete(&self, session: SessionNo) -> Result<()>;
+    async fn delete_session(&self, session: SessionNumber) -> Result<()>;
 
     /// Takes the right to write to a session, from whoever had it. It may end with the store that
     /// gave it: whoever opens a store takes it again.
-    async fn acquire(&self, session: SessionNo, owner: &str, ttl: Duration) -> Result<Lease>;
+    async fn acquire_lease(&self, session: SessionNumber, owner: &str, ttl: Duration) -> Result<Lease>;
 
     /// Holds on to it; `Fenced` when somebody else has it now.
-    async fn renew(&self, session: SessionNo, lease: Lease, ttl: Duration) -> Result<()>;
+    async fn renew_lease(&self, session: SessionNumber, lease: Lease, ttl: Duration) -> Result<()>;
 
     /// Writes, and returns when it is durable. The call itself takes the place in the queue.
-    fn append(&self, append: Append) -> Pending<()>;
+    fn append(&self, append: Append) -> StoreFuture<()>;
 
     /// The events from a place on, in order, at least one if there is one, until they have so many
     /// bytes. `Trimmed` when the place is before the earliest that is kept.
-    async fn read(&self, session: SessionNo, from: Seq, max_bytes: usize) -> Result<Vec<Lines>>;
+    async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>>;
 
     /// Waits until there are events behind a place, and says where the log ends then.
-    async fn wait(&self, session: SessionNo, after: u64) -> Result<u64>;
+    async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64>;
 
     /// A finished message.
-    async fn message(&self, session: SessionNo, id: &str) -> Result<Option<StoredMessage>>;
+    async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>>;
 
     /// A list of finished messages, in the order of their first events.
-    async fn messages(
+    async fn list_messages(
         &self,
-        session: SessionNo,
+        session: SessionNumber,
         query: &MessageQuery,
     ) -> Result<Vec<StoredMessage>>;
 
     /// Puts messages in place of those of the same id, or adds them: a projection made again.
     async fn replace_messages(
         &self,
-        session: SessionNo,
+        session: SessionNumber,
         messages: Vec<StoredMessage>,
     ) -> Result<()>;
 
     /// The messages that wait for their turn, in order.
-    async fn queued(&self, session: SessionNo) -> Result<Vec<Queued>>;
+    async fn list_queued(&self, session: SessionNumber) -> Result<Vec<QueuedMessage>>;
 
     /// A request that was done before.
-    async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>>;
+    async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>>;
 
     /// Begins a blob of several pieces. What is not stored by [`store_blob`](Self::store_blob) is
     /// removed when the store is opened again.
-    async fn begin_upload(&self) -> Result<UploadNo>;
+    async fn begin_upload(&self) -> Result<UploadNumber>;
 
     /// Adds a piece of at most [`BLOB_PIECE`] bytes behind the others.
-    async fn add_piece(&self, upload: UploadNo, bytes: Bytes) -> Result<()>;
+    async fn add_upload_piece(&self, upload: UploadNumber, bytes: Bytes) -> Result<()>;
 
     /// Removes the pieces of an upload that is not to be stored, some time later.
-    fn abandon_upload(&self, upload: UploadNo);
+    fn abandon_upload(&self, upload: UploadNumber);
 
     /// Stores a blob, or finds the one of this hash; and whether it was stored. Nothing is left of
     /// the upload then. `OverQuota` when the tenant would have too many bytes.
     async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)>;
 
     /// A blob without its bytes.
-    async fn blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>>;
+    async fn find_blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>>;
 
     /// The same, and if no session refers to it yet, it counts as stored now: there is time to refer
     /// to it before retention removes it.
@@ -510,7 +510,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// The bytes of a blob from a place on, at least one if there is one, to the end of a piece.
     /// `None` when the blob is not there.
-    async fn blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>>;
+    async fn read_blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>>;
 
     /// Changes what a blob is said to be.
     async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()>;
@@ -519,19 +519,19 @@ pub trait Store: Send + Sync + 'static {
     async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool>;
 
     /// How many bytes all blobs of a tenant have.
-    async fn blob_bytes(&self, tenant: &str) -> Result<u64>;
+    async fn blob_bytes_used(&self, tenant: &str) -> Result<u64>;
 
     /// Stores bytes under their SHA-256, unless they are there.
     async fn put_blob(&self, tenant: &str, hash: [u8; 32], blob: Blob) -> Result<()> {
         let Blob { media_type, mut bytes } = blob;
         let mut upload = None;
-        while bytes.len() > BLOB_PIECE {
+        while bytes.len() > BLOB_PIECE_BYTES {
             let no = match upload {
                 Some(no) => no,
                 None => self.begin_upload().await?,
             };
             upload = Some(no);
-            self.add_piece(no, bytes.split_to(BLOB_PIECE)).await?;
+            self.add_upload_piece(no, bytes.split_to(BLOB_PIECE_BYTES)).await?;
         }
         let (tenant, now_ms) = (tenant.into(), crate::log::now_ms());
         let new = NewBlob { tenant, hash, media_type, upload, bytes, now_ms, max_bytes: None };
@@ -539,11 +539,11 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// A blob with all its bytes.
-    async fn blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
-        let Some(info) = self.blob_info(tenant, hash).await? else { return Ok(None) };
+    async fn read_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<Blob>> {
+        let Some(info) = self.find_blob_info(tenant, hash).await? else { return Ok(None) };
         let mut pieces: Vec<Bytes> = Vec::new();
         let mut from = 0;
-        while let Some(piece) = self.blob_piece(tenant, hash, from).await? {
+        while let Some(piece) = self.read_blob_piece(tenant, hash, from).await? {
             from += piece.len() as u64;
             pieces.push(piece);
             if from >= info.size {
@@ -558,8 +558,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Removes what is not to be kept any longer.
-    async fn retain(&self, retention: Retention) -> Result<Removed>;
+    async fn apply_retention(&self, retention: Retention) -> Result<RetentionReport>;
 
     /// Whether it can be written to now: an error says what is wrong.
-    async fn healthy(&self) -> Result<()>;
+    async fn check_health(&self) -> Result<()>;
 }

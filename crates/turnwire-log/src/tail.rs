@@ -1,30 +1,30 @@
 //! The end of a session's log, kept in memory for those who watch.
 
-use crate::store::Lines;
+use crate::store::EventLines;
 use std::collections::VecDeque;
 use turnwire_core::Seq;
 
 /// How much is kept: what comes while somebody who follows is woken, and no more, for each session that
 /// is watched has it. Who is further behind reads it from the store.
-const BYTES: usize = 4 * 1024;
+const MAX_TAIL_BYTES: usize = 4 * 1024;
 
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
-    rows: VecDeque<Lines>,
+pub(crate) struct TailCache {
+    rows: VecDeque<EventLines>,
     bytes: usize,
     /// Whether anybody watches. Otherwise nothing is kept.
     pub watched: bool,
 }
 
-impl Tail {
-    pub fn push(&mut self, lines: Lines) {
+impl TailCache {
+    pub fn push(&mut self, lines: EventLines) {
         if !self.watched {
             self.clear();
             return;
         }
         self.bytes += lines.bytes.len();
         self.rows.push_back(lines);
-        while self.bytes > BYTES && self.rows.len() > 1 {
+        while self.bytes > MAX_TAIL_BYTES && self.rows.len() > 1 {
             if let Some(oldest) = self.rows.pop_front() {
                 self.bytes -= oldest.bytes.len();
             }
@@ -37,7 +37,7 @@ impl Tail {
     }
 
     /// The events from a place on, up to a durable one; `None` when the place is not kept here.
-    pub fn read(&self, from: Seq, durable: u64, max_bytes: usize) -> Option<Vec<Lines>> {
+    pub fn read(&self, from: Seq, durable: u64, max_bytes: usize) -> Option<Vec<EventLines>> {
         let front = self.rows.front()?;
         if from < front.first {
             return None;

@@ -14,7 +14,7 @@ mod export;
 mod import;
 
 pub use export::{ExportError, export};
-pub use import::{Existing, Imported, Importing, Problem, import};
+pub use import::{ExistingSession, ImportReport, ImportOptions, ImportProblem, import};
 
 use crate::error::{Error, Result};
 use crate::store::StoredMessage;
@@ -27,7 +27,7 @@ const VERSION: u32 = 1;
 
 /// The line with which a session begins.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Header {
+struct SessionHeader {
     turnwire: String,
     version: u32,
     #[serde(default)]
@@ -52,11 +52,11 @@ struct Header {
 
 /// A message whose events are gone, as the one event that brings it whole. It has no time, and no id
 /// unless it came whole before.
-pub fn whole(stored: &StoredMessage, agent: &str) -> Result<Event<'static>> {
+pub fn to_message_event(stored: &StoredMessage, agent: &str) -> Result<Event<'static>> {
     let damaged = |why: String| Error::Damaged(format!("message {} is none: {why}", stored.id));
     let text = std::str::from_utf8(&stored.json).map_err(|error| damaged(error.to_string()))?;
     let msg = Msg::from_json(text).map_err(|error| damaged(error.to_string()))?;
-    let sub_agent = stored.of_sub_agent.then(|| Box::new(sub_agent(agent, &msg)));
+    let sub_agent = stored.of_sub_agent.then(|| Box::new(sub_agent_of(agent, &msg)));
     let mut event = Event::new("", Message { message: Box::new(msg) });
     event.id = stored.event_id.clone().into();
     event.agent = sub_agent;
@@ -64,7 +64,7 @@ pub fn whole(stored: &StoredMessage, agent: &str) -> Result<Event<'static>> {
 }
 
 /// Whose message it was. The path is not kept beside a message; the name of who wrote it is.
-fn sub_agent(agent: &str, msg: &Msg) -> SubAgent {
+fn sub_agent_of(agent: &str, msg: &Msg) -> SubAgent {
     let agent_path = Some(format!("{agent}/{}", msg.name()));
     SubAgent { agent_path, parent_tool_call_id: None }
 }

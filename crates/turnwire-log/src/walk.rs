@@ -1,42 +1,42 @@
 //! Going through all that there is, some at a time: so that it never has to fit in memory.
 
 use crate::error::Result;
-use crate::log::Reads;
-use crate::store::{MessageQuery, SessionNo, Store, StoredMessage};
+use crate::log::ReadQueue;
+use crate::store::{MessageQuery, SessionNumber, Store, StoredMessage};
 use std::ops::Deref;
 use std::sync::Arc;
 use turnwire_core::Seq;
 
 /// How many messages are read at a time.
-const MESSAGES: usize = 64;
+const PAGE_MESSAGES: usize = 64;
 
 /// How many bytes of them, since each may be large.
-const BYTES: usize = 1 << 20;
+const PAGE_BYTES: usize = 1 << 20;
 
 /// Goes through the finished messages of a session, those of sub-agents too, in the order of their
 /// first events.
 #[derive(Debug)]
-pub struct Messages<S> {
+pub struct MessagePages<S> {
     store: S,
-    session: SessionNo,
+    session: SessionNumber,
     before: Option<Seq>,
     after: Option<Seq>,
     sub_agents: bool,
     /// Where reads take turns with those of other tenants, and whose they are.
-    reads: Option<(Reads, Arc<str>)>,
+    reads: Option<(ReadQueue, Arc<str>)>,
 }
 
-impl<S: Deref> Messages<S>
+impl<S: Deref> MessagePages<S>
 where
     S::Target: Store,
 {
     /// All messages.
-    pub fn new(store: S, session: SessionNo) -> Self {
+    pub fn new(store: S, session: SessionNumber) -> Self {
         Self { store, session, before: None, after: None, sub_agents: true, reads: None }
     }
 
     /// Takes turns with the reads of other tenants.
-    pub(crate) fn fair(mut self, reads: Reads, tenant: &Arc<str>) -> Self {
+    pub(crate) fn with_fair_reads(mut self, reads: ReadQueue, tenant: &Arc<str>) -> Self {
         self.reads = Some((reads, Arc::clone(tenant)));
         self
     }
@@ -63,12 +63,12 @@ where
     }
 
     /// The next some; none at the end.
-    pub async fn next(&mut self) -> Result<Vec<StoredMessage>> {
+    pub async fn next_page(&mut self) -> Result<Vec<StoredMessage>> {
         let mut query = MessageQuery {
             before: self.before,
             after: self.after,
-            limit: MESSAGES,
-            max_bytes: Some(BYTES),
+            limit: PAGE_MESSAGES,
+            max_bytes: Some(PAGE_BYTES),
             sub_agents: self.sub_agents,
         };
         if self.after.is_none() {
@@ -90,7 +90,7 @@ where
     }
 
     async fn read(&self, query: &MessageQuery) -> Result<Vec<StoredMessage>> {
-        let read = self.store.messages(self.session, query);
+        let read = self.store.list_messages(self.session, query);
         match &self.reads {
             Some((reads, tenant)) => reads.run(tenant, read).await,
             None => read.await,

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 use turnwire_core::{Event, Fields, Seq};
-use turnwire_log::doctor::{self, Finding};
+use turnwire_log::doctor::{self, SessionFinding};
 use turnwire_log::store::{
-    MessageQuery, NewSession, Retention, SessionKey, SessionRecord, SessionState, Status, Store,
+    MessageQuery, NewSession, Retention, SessionKey, SessionRecord, SessionState, SessionStatus, Store,
     StoredMessage,
 };
 use turnwire_log::{Log, MemoryStore, Session};
@@ -19,11 +19,11 @@ async fn session(log: &Log) -> Arc<Session> {
         metadata: Fields::default(),
         now_ms: 0,
     };
-    log.create(new).await.unwrap().0
+    log.create_session(new).await.unwrap().0
 }
 
 async fn publish(session: &Arc<Session>, events: &[Event<'static>]) {
-    let change = |tx: &mut turnwire_log::Tx<'_>| {
+    let change = |tx: &mut turnwire_log::Transaction<'_>| {
         for event in events {
             tx.push(&mut event.clone(), None).unwrap();
         }
@@ -32,7 +32,7 @@ async fn publish(session: &Arc<Session>, events: &[Event<'static>]) {
     session.transact(&[], change).await.unwrap();
 }
 
-fn said(id: &str) -> Event<'static> {
+fn user_message(id: &str) -> Event<'static> {
     let line = format!(
         r#"{{"id":"e-{id}","type":"MESSAGE","message":{{"id":"{id}","name":"alice","role":"user","content":"hi"}}}}"#
     );
@@ -45,16 +45,16 @@ fn supersede(id: &str) -> Event<'static> {
 }
 
 async fn record(store: &dyn Store) -> SessionRecord {
-    store.session(&SessionKey::new("t", "s")).await.unwrap().unwrap()
+    store.find_session(&SessionKey::new("t", "s")).await.unwrap().unwrap()
 }
 
-async fn findings(store: &dyn Store) -> Vec<Finding> {
+async fn findings(store: &dyn Store) -> Vec<SessionFinding> {
     doctor::check(store, &record(store).await).await.unwrap()
 }
 
 async fn messages(store: &dyn Store) -> Vec<StoredMessage> {
     let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
-    store.messages(record(store).await.no, &query).await.unwrap()
+    store.list_messages(record(store).await.number, &query).await.unwrap()
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn what_was_folded_as_it_came_is_found_healthy() {
         runtime.block_on(async {
             let log = Log::new(Arc::new(MemoryStore::default()), "test");
             let session = session(&log).await;
-            publish(&session, &[said("u"), said("v"), supersede("u")]).await;
+            publish(&session, &[user_message("u"), user_message("v"), supersede("u")]).await;
             let (events, _) = stream::random_replies(rng);
             let cut = rng.usize(..=events.len());
             publish(&session, &events[..cut]).await;
             if one_in(rng, 2) {
                 let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
-                log.retain(retention).await.unwrap();
+                log.apply_retention(retention).await.unwrap();
             }
             publish(&session, &events[cut..]).await;
             assert_eq!(findings(&**log.store()).await, []);
@@ -86,7 +86,7 @@ fn whatever_happened_to_messages_they_are_made_again() {
             let log = Log::new(Arc::new(MemoryStore::default()), "test");
             let store = &**log.store();
             let session = session(&log).await;
-            publish(&session, &[said("u"), said("v"), supersede("u")]).await;
+            publish(&session, &[user_message("u"), user_message("v"), supersede("u")]).await;
             publish(&session, &stream::random_replies(rng).0).await;
             let healthy = messages(store).await;
             let mut broken = healthy[rng.usize(..healthy.len())].clone();
@@ -104,16 +104,16 @@ fn whatever_happened_to_messages_they_are_made_again() {
                 }
             }
             // What would end behind the log counts as not there yet.
-            let is_last = broken.last.get() > record(store).await.last;
+            let is_last = broken.last.get() > record(store).await.head;
             let id = broken.id.clone();
-            store.replace_messages(session.no(), vec![broken]).await.unwrap();
+            store.replace_messages(session.number(), vec![broken]).await.unwrap();
             let found = findings(store).await;
             let expected = if outdated {
-                Finding::Outdated(id)
+                SessionFinding::Outdated(id)
             } else if is_last {
-                Finding::Missing(id)
+                SessionFinding::Missing(id)
             } else {
-                Finding::Different(id)
+                SessionFinding::Different(id)
             };
             assert_eq!(found, [expected]);
             assert!(found[0].can_be_repaired());
@@ -129,11 +129,11 @@ async fn a_message_without_events_is_named_and_left_alone() {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let store = &**log.store();
     let session = session(&log).await;
-    publish(&session, &[said("u")]).await;
+    publish(&session, &[user_message("u")]).await;
     let ghost = StoredMessage { id: "ghost".to_owned(), ..messages(store).await[0].clone() };
-    store.replace_messages(session.no(), vec![ghost]).await.unwrap();
+    store.replace_messages(session.number(), vec![ghost]).await.unwrap();
     let found = findings(store).await;
-    assert_eq!(found, [Finding::Unfounded("ghost".to_owned())]);
+    assert_eq!(found, [SessionFinding::WithoutEvents("ghost".to_owned())]);
     assert!(!found[0].can_be_repaired());
     doctor::repair(store, &record(store).await, &found).await.unwrap();
     assert_eq!(messages(store).await.len(), 2);
@@ -144,7 +144,7 @@ async fn a_state_that_is_wrong_is_put_right() {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let store = &**log.store();
     let session = session(&log).await;
-    publish(&session, &[said("u")]).await;
+    publish(&session, &[user_message("u")]).await;
     let lines = [
         r#"{"id":"1","reply_id":"r","type":"REPLY_START","name":"friday"}"#,
         r#"{"id":"2","reply_id":"r","type":"TOOL_CALL_START","tool_call_id":"c","tool_call_name":"t"}"#,
@@ -156,23 +156,23 @@ async fn a_state_that_is_wrong_is_put_right() {
     publish(&session, &events).await;
     let healthy = record(store).await;
     assert_eq!(healthy.state.rules.len(), 1);
-    assert_eq!((healthy.state.status, healthy.state.open_from), (Status::Running, Seq::new(2)));
-    let lease = store.acquire(session.no(), "x", std::time::Duration::from_secs(9)).await.unwrap();
+    assert_eq!((healthy.state.status, healthy.state.open_from), (SessionStatus::Running, Seq::new(2)));
+    let lease = store.acquire_lease(session.number(), "x", std::time::Duration::from_secs(9)).await.unwrap();
     let append = turnwire_log::store::Append {
-        session: session.no(),
+        session: session.number(),
         fence: lease.fence,
         lines: None,
         now_ms: 1,
         messages: Vec::new(),
         superseded: Vec::new(),
         state: Some(SessionState::default()),
-        key: None,
+        idempotency: None,
         enqueue: Vec::new(),
         dequeue: Vec::new(),
     };
     store.append(append).await.unwrap();
     let found = findings(store).await;
-    assert_eq!(found, [Finding::State]);
+    assert_eq!(found, [SessionFinding::State]);
     doctor::repair(store, &record(store).await, &found).await.unwrap();
     assert_eq!(record(store).await.state, healthy.state);
     assert_eq!(findings(store).await, []);
@@ -183,13 +183,13 @@ async fn an_event_that_does_not_fit_is_named_and_the_rest_still_counts() {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let store = &**log.store();
     let session = session(&log).await;
-    publish(&session, &[said("u")]).await;
-    let lease = store.acquire(session.no(), "x", std::time::Duration::from_secs(9)).await.unwrap();
+    publish(&session, &[user_message("u")]).await;
+    let lease = store.acquire_lease(session.number(), "x", std::time::Duration::from_secs(9)).await.unwrap();
     let bytes = "{\"type\":\"TEXT_BLOCK_END\",\"reply_id\":\"r\",\"block_id\":\"?\"}\nnothing\n";
     let append = turnwire_log::store::Append {
-        session: session.no(),
+        session: session.number(),
         fence: lease.fence,
-        lines: Some(turnwire_log::store::Lines {
+        lines: Some(turnwire_log::store::EventLines {
             first: Seq::new(2).unwrap(),
             count: 2,
             bytes: bytes.into(),
@@ -198,19 +198,19 @@ async fn an_event_that_does_not_fit_is_named_and_the_rest_still_counts() {
         messages: Vec::new(),
         superseded: Vec::new(),
         state: None,
-        key: None,
+        idempotency: None,
         enqueue: Vec::new(),
         dequeue: Vec::new(),
     };
     store.append(append).await.unwrap();
     let log = Log::new(log.store().clone(), "again");
-    let session = log.open(&SessionKey::new("t", "s")).await.unwrap();
+    let session = log.open_session(&SessionKey::new("t", "s")).await.unwrap();
     drop(session);
     let found = findings(store).await;
     let places: Vec<_> = found
         .iter()
         .map(|finding| match finding {
-            Finding::Event(seq, _) => seq.get(),
+            SessionFinding::Event(seq, _) => seq.get(),
             other => panic!("{other}"),
         })
         .collect();

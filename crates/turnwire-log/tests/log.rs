@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 use turnwire_core::{Event, Fields, Seq};
-use turnwire_log::store::{NewSession, SessionKey, Status};
-use turnwire_log::{Error, Log, MemoryStore, Pushed, Session};
+use turnwire_log::store::{NewSession, SessionKey, SessionStatus};
+use turnwire_log::{Error, Log, MemoryStore, PushOutcome, Session};
 
 fn log() -> Log {
     Log::new(Arc::new(MemoryStore::default()), "test")
@@ -18,14 +18,14 @@ async fn session(log: &Log) -> Arc<Session> {
         metadata: Fields::default(),
         now_ms: 0,
     };
-    log.create(new).await.unwrap().0
+    log.create_session(new).await.unwrap().0
 }
 
 fn line(id: &str, reply: &str, rest: &str) -> String {
     format!(r#"{{"id":"{id}","reply_id":"{reply}",{rest}}}"#)
 }
 
-fn hello(reply: &str) -> Vec<String> {
+fn hello_reply(reply: &str) -> Vec<String> {
     let start = r#""type":"REPLY_START","name":"friday""#;
     let text = r#""type":"TEXT_BLOCK_START","block_id":"b""#;
     let delta = r#""type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"Hello""#;
@@ -44,8 +44,8 @@ async fn publish(session: &Arc<Session>, lines: &[String]) -> Result<(u32, u32),
             let mut repeated = 0;
             for (at, (mut event, line)) in events.into_iter().zip(lines).enumerate() {
                 match tx.push(&mut event, Some(line)) {
-                    Ok(Pushed::Stored(_)) => {}
-                    Ok(Pushed::Repeated) => repeated += 1,
+                    Ok(PushOutcome::Stored(_)) => {}
+                    Ok(PushOutcome::Repeated) => repeated += 1,
                     Err(why) => return Err(Error::Refused { at, why }),
                 }
             }
@@ -56,7 +56,7 @@ async fn publish(session: &Arc<Session>, lines: &[String]) -> Result<(u32, u32),
 }
 
 async fn text(session: &Session) -> String {
-    let rows = session.read(Seq::FIRST, usize::MAX).await.unwrap();
+    let rows = session.read_events(Seq::FIRST, usize::MAX).await.unwrap();
     rows.iter().map(|rows| String::from_utf8(rows.bytes.to_vec()).unwrap()).collect()
 }
 
@@ -64,14 +64,14 @@ async fn text(session: &Session) -> String {
 async fn a_reply_becomes_one_message_and_its_bytes_stay_as_they_came() {
     let log = log();
     let session = session(&log).await;
-    let lines = hello("r");
+    let lines = hello_reply("r");
     assert_eq!(publish(&session, &lines[..3]).await.unwrap(), (3, 0));
     let snapshot = session.snapshot().await.unwrap();
-    assert_eq!((snapshot.last, snapshot.state.status), (3, Status::Running));
+    assert_eq!((snapshot.head, snapshot.state.status), (3, SessionStatus::Running));
     assert_eq!(snapshot.open[0].msg().text("").as_deref(), Some("Hello"));
     publish(&session, &lines[3..]).await.unwrap();
-    assert_eq!(session.head().status, Status::Idle);
-    let stored = session.message("r").await.unwrap().unwrap();
+    assert_eq!(session.head_state().status, SessionStatus::Idle);
+    let stored = session.find_message("r").await.unwrap().unwrap();
     assert_eq!((stored.first, stored.last.get(), &*stored.text), (Seq::FIRST, 5, "Hello"));
     assert_eq!(text(&session).await, lines.join("\n") + "\n");
 }
@@ -80,33 +80,33 @@ async fn a_reply_becomes_one_message_and_its_bytes_stay_as_they_came() {
 async fn a_batch_that_does_not_fit_leaves_nothing_behind() {
     let log = log();
     let session = session(&log).await;
-    let lines = hello("r");
+    let lines = hello_reply("r");
     publish(&session, &lines[..2]).await.unwrap();
     let bad = line("x", "r", r#""type":"TEXT_BLOCK_DELTA","block_id":"?","delta":"no""#);
     let refused = publish(&session, &[lines[2].clone(), bad]).await.unwrap_err();
     assert!(matches!(refused, Error::Refused { at: 1, .. }), "{refused}");
-    assert_eq!(session.head().last, 2);
+    assert_eq!(session.head_state().head, 2);
     // What was refused along with it is not a repeat.
     assert_eq!(publish(&session, &lines[2..]).await.unwrap(), (3, 0));
-    assert_eq!(session.message("r").await.unwrap().unwrap().text, "Hello");
+    assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "Hello");
 }
 
 #[tokio::test]
 async fn a_retry_is_known_before_and_after_the_end_and_after_a_restart() {
     let log = log();
     let session = session(&log).await;
-    let lines = hello("r");
+    let lines = hello_reply("r");
     publish(&session, &lines[..3]).await.unwrap();
     assert_eq!(publish(&session, &lines[1..4]).await.unwrap(), (1, 2));
     publish(&session, &lines).await.unwrap();
     assert_eq!(publish(&session, &lines).await.unwrap(), (0, 5));
     // Long ago, so that it has to be looked up.
     for n in 0..300 {
-        publish(&session, &hello(&format!("r{n}"))).await.unwrap();
+        publish(&session, &hello_reply(&format!("r{n}"))).await.unwrap();
     }
     assert_eq!(publish(&session, &lines).await.unwrap(), (0, 5));
     let again = Log::new(log.store().clone(), "another");
-    let session = again.open(&SessionKey::new("t", "s")).await.unwrap().unwrap();
+    let session = again.open_session(&SessionKey::new("t", "s")).await.unwrap().unwrap();
     assert_eq!(publish(&session, &lines).await.unwrap(), (0, 5));
     let late = line("late", "r", r#""type":"TEXT_BLOCK_START","block_id":"c""#);
     assert!(matches!(publish(&session, &[late]).await, Err(Error::Refused { at: 0, .. })));
@@ -116,22 +116,22 @@ async fn a_retry_is_known_before_and_after_the_end_and_after_a_restart() {
 async fn an_owner_that_was_replaced_writes_nothing() {
     let log = log();
     let old = session(&log).await;
-    publish(&old, &hello("a")).await.unwrap();
+    publish(&old, &hello_reply("a")).await.unwrap();
     let other = Log::new(log.store().clone(), "other");
-    let new = other.open(&SessionKey::new("t", "s")).await.unwrap().unwrap();
-    publish(&new, &hello("b")).await.unwrap();
-    assert!(matches!(publish(&old, &hello("c")).await, Err(Error::Fenced)));
-    assert_eq!(new.head().last, 10);
+    let new = other.open_session(&SessionKey::new("t", "s")).await.unwrap().unwrap();
+    publish(&new, &hello_reply("b")).await.unwrap();
+    assert!(matches!(publish(&old, &hello_reply("c")).await, Err(Error::Fenced)));
+    assert_eq!(new.head_state().head, 10);
 }
 
 #[tokio::test]
 async fn an_open_reply_goes_on_after_a_restart() {
     let log = log();
     let first = session(&log).await;
-    let lines = hello("r");
+    let lines = hello_reply("r");
     publish(&first, &lines[..3]).await.unwrap();
     let log = Log::new(log.store().clone(), "another");
-    let session = log.open(&SessionKey::new("t", "s")).await.unwrap().unwrap();
+    let session = log.open_session(&SessionKey::new("t", "s")).await.unwrap().unwrap();
     assert_eq!(session.snapshot().await.unwrap().open[0].cursor().seq(), Seq::new(3));
     assert_eq!(publish(&session, &lines).await.unwrap(), (2, 3));
     let at = session.message_at("r", Seq::new(2).unwrap()).await.unwrap().unwrap();
@@ -151,32 +151,32 @@ async fn what_waits_for_a_person_is_state_of_the_log() {
     ];
     publish(&first, &lines).await.unwrap();
     let log = Log::new(log.store().clone(), "another");
-    let session = log.open(&SessionKey::new("t", "s")).await.unwrap().unwrap();
+    let session = log.open_session(&SessionKey::new("t", "s")).await.unwrap().unwrap();
     let snapshot = session.snapshot().await.unwrap();
-    assert_eq!(snapshot.state.status, Status::Waiting);
-    let pending = snapshot.pending();
+    assert_eq!(snapshot.state.status, SessionStatus::Waiting);
+    let pending = snapshot.pending_calls();
     assert_eq!(
         (pending[0].confirm[0].name.as_str(), &*pending[0].since),
         ("trade", "2026-01-01T00:00:00.000Z")
     );
     let answer = r#""type":"USER_CONFIRM_RESULT","confirm_results":[{"confirmed":true,"tool_call":{"type":"tool_call","id":"c","name":"trade","input":"{}"}}]"#;
     publish(&session, &[line("5", "r", answer)]).await.unwrap();
-    assert_eq!(session.head().status, Status::Running);
+    assert_eq!(session.head_state().status, SessionStatus::Running);
 }
 
 #[tokio::test]
 async fn a_deleted_session_takes_nothing_and_another_of_its_name_has_another_epoch() {
     let log = log();
     let old = session(&log).await;
-    publish(&old, &hello("r")).await.unwrap();
-    let mut watch = old.watch();
-    assert!(log.delete(old.key()).await.unwrap());
+    publish(&old, &hello_reply("r")).await.unwrap();
+    let mut watch = old.watch_head();
+    assert!(log.delete_session(old.key()).await.unwrap());
     watch.changed().await.unwrap();
-    assert!(watch.borrow().is_gone);
-    assert!(matches!(publish(&old, &hello("x")).await, Err(Error::NoSession)));
+    assert!(watch.borrow().is_deleted);
+    assert!(matches!(publish(&old, &hello_reply("x")).await, Err(Error::NoSession)));
     let new = session(&log).await;
     assert_ne!(new.epoch(), old.epoch());
-    assert_eq!(new.head().last, 0);
+    assert_eq!(new.head_state().head, 0);
 }
 
 #[tokio::test]
@@ -184,13 +184,13 @@ async fn a_client_that_goes_away_in_the_middle_leaves_the_append_to_land() {
     let log = log();
     let session = session(&log).await;
     for n in 0..100 {
-        let (publisher, lines) = (session.clone(), hello(&format!("r{n}")));
+        let (publisher, lines) = (session.clone(), hello_reply(&format!("r{n}")));
         let task = tokio::spawn(async move { publish(&publisher, &lines).await });
         tokio::task::yield_now().await;
         task.abort();
         let _ = task.await;
         // Whatever became of it: the next one goes on.
-        publish(&session, &hello(&format!("s{n}"))).await.unwrap();
+        publish(&session, &hello_reply(&format!("s{n}"))).await.unwrap();
     }
-    assert_eq!(session.head().last % 5, 0);
+    assert_eq!(session.head_state().head % 5, 0);
 }

@@ -5,9 +5,9 @@ use std::io::Cursor;
 use std::sync::Arc;
 use turnwire_core::{Event, Fields, Json, Seq};
 use turnwire_log::store::{
-    MessageQuery, NewSession, Retention, SessionKey, SessionNo, SessionRecord, Store, StoredMessage,
+    MessageQuery, NewSession, Retention, SessionKey, SessionNumber, SessionRecord, Store, StoredMessage,
 };
-use turnwire_log::transfer::{Existing, Imported, Importing, Problem, export, import};
+use turnwire_log::transfer::{ExistingSession, ImportReport, ImportOptions, ImportProblem, export, import};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_testkit::{check_property, stream};
 
@@ -23,11 +23,11 @@ async fn session(log: &Log, tenant: &str, id: &str) -> Arc<Session> {
         metadata: [("n", Json::parse("1.10").unwrap())].into_iter().collect::<Fields>(),
         now_ms: 1_767_225_600_123,
     };
-    log.create(new).await.unwrap().0
+    log.create_session(new).await.unwrap().0
 }
 
 async fn publish(session: &Arc<Session>, lines: &[&str]) {
-    let change = |tx: &mut turnwire_log::Tx<'_>| {
+    let change = |tx: &mut turnwire_log::Transaction<'_>| {
         for line in lines {
             tx.push(&mut Event::from_json(line).unwrap(), Some(line)).unwrap();
         }
@@ -37,10 +37,10 @@ async fn publish(session: &Arc<Session>, lines: &[&str]) {
 }
 
 async fn all(store: &dyn Store) -> Vec<SessionRecord> {
-    store.all_sessions(SessionNo(0), usize::MAX).await.unwrap()
+    store.list_all_sessions(SessionNumber(0), usize::MAX).await.unwrap()
 }
 
-async fn out(store: &dyn Store) -> String {
+async fn export_all(store: &dyn Store) -> String {
     let mut bytes = Vec::new();
     for record in all(store).await {
         export(store, &record, &mut bytes).await.unwrap();
@@ -48,23 +48,23 @@ async fn out(store: &dyn Store) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-async fn into(store: &Arc<dyn Store>, text: &str, existing: Existing) -> Imported {
-    let importing = Importing { existing, tenant: None };
+async fn import_text(store: &Arc<dyn Store>, text: &str, existing: ExistingSession) -> ImportReport {
+    let importing = ImportOptions { existing, tenant: None };
     import(store.clone(), Cursor::new(text.to_owned()), importing, |_| ()).await
 }
 
 async fn text(store: &dyn Store, record: &SessionRecord) -> String {
-    let rows = store.read(record.no, record.first, usize::MAX).await.unwrap();
+    let rows = store.read_events(record.number, record.first, usize::MAX).await.unwrap();
     rows.iter().map(|rows| String::from_utf8(rows.bytes.to_vec()).unwrap()).collect()
 }
 
 async fn messages(store: &dyn Store, record: &SessionRecord) -> Vec<StoredMessage> {
     let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
-    store.messages(record.no, &query).await.unwrap()
+    store.list_messages(record.number, &query).await.unwrap()
 }
 
 /// Bytes that nobody here would write so, to see that they come back.
-const ODD: [&str; 6] = [
+const UNUSUAL_EVENTS: [&str; 6] = [
     r#"{"reply_id":"r", "type":"REPLY_START","id":"1", "name":"friday" ,"mood":1.0}"#,
     r#"{"id":"2","reply_id":"r","type":"TEXT_BLOCK_START","block_id":"b"}"#,
     r#"{"id":"3","reply_id":"r","type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"ä\u00e4"}"#,
@@ -77,9 +77,9 @@ const ODD: [&str; 6] = [
 async fn a_session_comes_back_byte_for_byte_with_another_epoch() {
     let from = store();
     let log = Log::new(from.clone(), "test");
-    publish(&session(&log, "t", "s").await, &ODD).await;
+    publish(&session(&log, "t", "s").await, &UNUSUAL_EVENTS).await;
     session(&log, "other", "empty").await;
-    let lines = out(&*from).await;
+    let lines = export_all(&*from).await;
     let header = lines.lines().next().unwrap();
     assert!(
         header.starts_with(r#"{"turnwire":"session","version":1,"tenant":"t","id":"s","#),
@@ -88,15 +88,15 @@ async fn a_session_comes_back_byte_for_byte_with_another_epoch() {
     assert!(lines.lines().nth(1).unwrap().ends_with(r#","mood":1.0,"seq":1}"#), "{lines}");
 
     let to = store();
-    let imported = into(&to, &lines, Existing::Refuse).await;
+    let imported = import_text(&to, &lines, ExistingSession::Refuse).await;
     assert_eq!((imported.sessions, imported.events, imported.problem_count), (2, 6, 0));
     for old in all(&*from).await {
-        let new = to.session(&old.key).await.unwrap().unwrap();
+        let new = to.find_session(&old.key).await.unwrap().unwrap();
         assert_ne!(new.epoch, old.epoch);
         assert_eq!(text(&*to, &new).await, text(&*from, &old).await);
         assert_eq!(messages(&*to, &new).await, messages(&*from, &old).await);
         let kept = |record: &SessionRecord| {
-            let SessionRecord { agent, title, metadata, created_ms, last, state, .. } =
+            let SessionRecord { agent, title, metadata, created_ms, head, state, .. } =
                 record.clone();
             (agent, title, metadata, created_ms, last, state)
         };
@@ -109,18 +109,18 @@ async fn messages_whose_events_are_gone_come_along() {
     let from = store();
     let log = Log::new(from.clone(), "test");
     let session = session(&log, "t", "s").await;
-    publish(&session, &ODD).await;
+    publish(&session, &UNUSUAL_EVENTS).await;
     let sub = r#"{"id":"7","type":"MESSAGE","agent_path":"main/sub","message":{"id":"m","name":"sub","role":"assistant","content":"x"}}"#;
     publish(&session, &[sub, r#"{"id":"8","type":"SUPERSEDE","message_ids":["r"]}"#]).await;
     let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
-    log.retain(retention).await.unwrap();
+    log.apply_retention(retention).await.unwrap();
     let later = r#"{"id":"9","type":"MESSAGE","message":{"id":"v","name":"alice","role":"user","content":"again"}}"#;
     publish(&session, &[later]).await;
 
-    let lines = out(&*from).await;
+    let lines = export_all(&*from).await;
     assert_eq!(lines.lines().count(), 5, "{lines}");
     let to = store();
-    assert_eq!(into(&to, &lines, Existing::Refuse).await.problems, []);
+    assert_eq!(import_text(&to, &lines, ExistingSession::Refuse).await.problems, []);
     let (old, new) = (&all(&*from).await[0], &all(&*to).await[0]);
     let without_places = |messages: Vec<StoredMessage>| -> Vec<StoredMessage> {
         let plain = |message: StoredMessage| StoredMessage {
@@ -135,27 +135,27 @@ async fn messages_whose_events_are_gone_come_along() {
     let expected = without_places(messages(&*from, old).await);
     assert_eq!(without_places(messages(&*to, new).await), expected);
     // Three messages, what took one of them back, and the event that was still there.
-    assert_eq!((new.first, new.last), (Seq::FIRST, 5));
+    assert_eq!((new.first, new.head), (Seq::FIRST, 5));
 }
 
 #[tokio::test]
 async fn what_is_there_already_is_refused_or_skipped_or_replaced() {
     let from = store();
     let log = Log::new(from.clone(), "test");
-    publish(&session(&log, "t", "s").await, &ODD).await;
-    let lines = out(&*from).await;
+    publish(&session(&log, "t", "s").await, &UNUSUAL_EVENTS).await;
+    let lines = export_all(&*from).await;
     let to = store();
-    into(&to, &lines, Existing::Refuse).await;
+    import_text(&to, &lines, ExistingSession::Refuse).await;
     let first = all(&*to).await;
 
-    let again = into(&to, &lines, Existing::Refuse).await;
+    let again = import_text(&to, &lines, ExistingSession::Refuse).await;
     let why = "there is a session of this id already".to_owned();
-    let problem = Problem { line: 1, session: Some("s".to_owned()), why };
+    let problem = ImportProblem { line: 1, session: Some("s".to_owned()), why };
     assert_eq!((again.sessions, again.problems), (0, vec![problem]));
-    let again = into(&to, &lines, Existing::Skip).await;
+    let again = import_text(&to, &lines, ExistingSession::Skip).await;
     assert_eq!((again.sessions, again.skipped, again.problem_count), (0, 1, 0));
     assert_eq!(all(&*to).await, first);
-    let again = into(&to, &lines, Existing::Replace).await;
+    let again = import_text(&to, &lines, ExistingSession::Replace).await;
     assert_eq!((again.sessions, again.problem_count), (1, 0));
     let replaced = all(&*to).await;
     assert_ne!(replaced[0].epoch, first[0].epoch);
@@ -167,8 +167,8 @@ async fn a_tenant_can_be_given() {
     let from = store();
     session(&Log::new(from.clone(), "test"), "t", "s").await;
     let to = store();
-    let importing = Importing { tenant: Some("new".into()), ..Importing::default() };
-    import(to.clone(), Cursor::new(out(&*from).await), importing, |_| ()).await;
+    let importing = ImportOptions { tenant: Some("new".into()), ..ImportOptions::default() };
+    import(to.clone(), Cursor::new(export_all(&*from).await), importing, |_| ()).await;
     assert_eq!(all(&*to).await[0].key, SessionKey::new("new", "s"));
 }
 
@@ -177,9 +177,9 @@ async fn a_bad_line_is_named_and_nothing_of_its_session_stays() {
     let from = store();
     let log = Log::new(from.clone(), "test");
     for id in ["a", "b", "c"] {
-        publish(&session(&log, "t", id).await, &ODD).await;
+        publish(&session(&log, "t", id).await, &UNUSUAL_EVENTS).await;
     }
-    let good = out(&*from).await;
+    let good = export_all(&*from).await;
     let lines: Vec<&str> = good.lines().collect();
     assert_eq!(lines.len(), 21);
     // Line 10 is the second event of `b`.
@@ -208,7 +208,7 @@ async fn a_bad_line_is_named_and_nothing_of_its_session_stays() {
         (with(&|lines| lines.insert(9, String::new())).replace("\"seq\":3}", "\"seq\":4}"), 0, ""),
     ] {
         let to = store();
-        let imported = into(&to, &text, Existing::Refuse).await;
+        let imported = import_text(&to, &text, ExistingSession::Refuse).await;
         if line == 0 {
             // All three are wrong, and empty lines count.
             let mut at: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
@@ -229,11 +229,11 @@ async fn a_bad_line_is_named_and_nothing_of_its_session_stays() {
 #[tokio::test]
 async fn what_is_no_export_is_one_problem() {
     let to = store();
-    let imported = into(&to, "hello\nyou\n\u{0}\n", Existing::Refuse).await;
+    let imported = import_text(&to, "hello\nyou\n\u{0}\n", ExistingSession::Refuse).await;
     assert_eq!((imported.problem_count, imported.problems[0].line), (1, 1));
     let bytes =
         Cursor::new(b"{\"turnwire\":\"session\",\"version\":1,\"id\":\"s\"}\n{}\n\xff\n".to_vec());
-    let imported = import(to.clone(), bytes, Importing::default(), |_| ()).await;
+    let imported = import(to.clone(), bytes, ImportOptions::default(), |_| ()).await;
     assert_eq!(imported.problems[0].line, 3, "{:?}", imported.problems);
     assert_eq!(all(&*to).await, []);
 }
@@ -253,10 +253,10 @@ fn any_log_comes_back() {
                 publish(&session, &lines.iter().map(String::as_str).collect::<Vec<_>>()).await;
             }
             let to = store();
-            let imported = into(&to, &out(&*from).await, Existing::Refuse).await;
+            let imported = import_text(&to, &export_all(&*from).await, ExistingSession::Refuse).await;
             assert_eq!(imported.problems, []);
             for old in all(&*from).await {
-                let new = to.session(&old.key).await.unwrap().unwrap();
+                let new = to.find_session(&old.key).await.unwrap().unwrap();
                 assert_eq!(text(&*to, &new).await, text(&*from, &old).await);
                 assert_eq!(messages(&*to, &new).await, messages(&*from, &old).await);
                 assert_eq!(new.state, old.state);
@@ -270,15 +270,15 @@ async fn many_sessions_go_into_a_file_and_come_out_the_same() {
     let from = store();
     let log = Log::new(from.clone(), "test");
     for n in 0..600 {
-        publish(&session(&log, "t", &format!("s{n}")).await, &ODD).await;
+        publish(&session(&log, "t", &format!("s{n}")).await, &UNUSUAL_EVENTS).await;
     }
-    let lines = out(&*from).await;
+    let lines = export_all(&*from).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("turnwire.db");
     let to: Arc<dyn Store> = Arc::new(
         turnwire_log::SqliteStore::open(path, turnwire_log::sqlite::Options::default()).unwrap(),
     );
-    let imported = into(&to, &lines, Existing::Refuse).await;
+    let imported = import_text(&to, &lines, ExistingSession::Refuse).await;
     assert_eq!((imported.sessions, imported.events), (600, 3600));
     // They are written several at a time, so they come out in another order; their epochs are new.
     let sorted = |text: String| {
@@ -292,5 +292,5 @@ async fn many_sessions_go_into_a_file_and_come_out_the_same() {
         sessions.sort();
         sessions
     };
-    assert_eq!(sorted(out(&*to).await), sorted(lines));
+    assert_eq!(sorted(export_all(&*to).await), sorted(lines));
 }

@@ -68,7 +68,7 @@ async fn measure(events: usize, rounds: usize) {
             metadata: Fields::default(),
             now_ms: 0,
         };
-        log.create(new).await.unwrap();
+        log.create_session(new).await.unwrap();
         post(&mut router, session, begin.to_owned()).await;
     }
     let mut best = f64::MAX;

@@ -102,6 +102,6 @@ impl App {
 
     /// Whether requests should be sent here.
     pub(crate) async fn healthy(&self) -> ApiResult<()> {
-        Ok(self.log.store().healthy().await?)
+        Ok(self.log.store().check_health().await?)
     }
 }

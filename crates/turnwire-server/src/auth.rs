@@ -25,7 +25,7 @@ pub use scopes::{Scope, Scopes};
 pub use tenant::Tenant;
 pub(crate) use tenant::{Connected, TOO_MANY_CONNECTIONS};
 pub(crate) use tickets::Ticket;
-pub use turnwire_log::reach::SessionRule;
+pub use turnwire_log::reach::SessionPattern;
 
 use crate::config::{Config, Limits};
 use crate::error::{ApiError, ApiResult};
@@ -39,7 +39,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
-use turnwire_log::Reach;
+use turnwire_log::VisibleSessions;
 use turnwire_log::store::SessionKey;
 
 /// The tenant of a server without credentials.
@@ -55,7 +55,7 @@ pub struct Identity {
     /// Who it is, where the credentials say so.
     pub subject: Option<Arc<str>>,
     /// The only sessions that it reaches. `None`: all of the tenant.
-    pub sessions: Option<Box<[SessionRule]>>,
+    pub sessions: Option<Box<[SessionPattern]>>,
     /// When the credentials expire; `None`: never. Streams and sockets that were opened with them end
     /// then.
     pub expires_at: Option<Instant>,
@@ -81,13 +81,13 @@ impl Identity {
     }
 
     /// The sessions within reach, for lists.
-    pub fn reach(&self) -> Reach {
-        self.sessions.as_ref().map_or(Reach::ALL, |rules| Reach::only(rules.iter().cloned()))
+    pub fn reach(&self) -> VisibleSessions {
+        self.sessions.as_ref().map_or(VisibleSessions::ALL, |rules| VisibleSessions::only(rules.iter().cloned()))
     }
 
     /// Whether a session is within reach.
     pub fn reaches(&self, session: &str) -> bool {
-        self.sessions.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.fits(session)))
+        self.sessions.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.matches(session)))
     }
 }
 
@@ -215,7 +215,7 @@ impl Auth {
         auth.anonymous = None;
         for token in &config.auth.tokens {
             let rules =
-                |list: &Vec<String>| list.iter().map(|rule| SessionRule::new(rule)).collect();
+                |list: &Vec<String>| list.iter().map(|rule| SessionPattern::new(rule)).collect();
             let holder = match &token.subject {
                 Some(subject) => holder("subject", subject.as_bytes()),
                 None => holder("token", &token.sha256.0),

@@ -99,9 +99,9 @@ pub(crate) async fn hand_over(
             let ContentBlock::Data(data) = block else { continue };
             let Some((url, hash)) = blob_of(data) else { continue };
             // One that is too large is not even read.
-            let size = store.blob_info(tenant, hash).await?.map(|info| info.size);
+            let size = store.find_blob_info(tenant, hash).await?.map(|info| info.size);
             let is_too_large = size.is_some_and(|size| size > room as u64);
-            let found = if is_too_large { None } else { store.blob(tenant, hash).await? };
+            let found = if is_too_large { None } else { store.read_blob(tenant, hash).await? };
             let is_ours = is_ours(config, url);
             let left_out = match found {
                 Some(blob) => {

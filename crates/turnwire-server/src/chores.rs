@@ -21,7 +21,7 @@ pub(crate) async fn run(app: Arc<App>) {
         tokio::select! {
             () = app.shutdown.cancelled() => return,
             _ = sweep.tick() => {
-                app.log.sweep();
+                app.log.evict_idle();
             }
             _ = retain.tick() => remove(&app).await,
         }
@@ -39,7 +39,7 @@ async fn remove(app: &App) {
         keys_before_ms: Some(before(config.keys.0)),
         blobs_before_ms: Some(config.blobs.0).filter(|age| !age.is_zero()).map(before),
     };
-    match app.log.retain(retention).await {
+    match app.log.apply_retention(retention).await {
         Ok(removed) if removed.events > 0 || removed.blobs > 0 => {
             let (events, bytes, blobs) = (removed.events, removed.bytes, removed.blobs);
             tracing::info!(events, bytes, blobs, "removed what is old");

@@ -51,7 +51,7 @@ pub(crate) async fn session(
     agent: &str,
 ) -> ApiResult<Arc<Session>> {
     let key = new_key(caller, id.map(str::to_owned))?;
-    if let Some(session) = app.log.open(&key).await? {
+    if let Some(session) = app.log.open_session(&key).await? {
         return of_agent(session, agent);
     }
     // Somebody else may make it in this very moment.
@@ -68,7 +68,7 @@ pub(crate) async fn make(app: &App, key: SessionKey, agent: &str) -> ApiResult<A
         metadata: turnwire_core::Fields::default(),
         now_ms: jiff::Timestamp::now().as_millisecond(),
     };
-    let (session, _) = app.log.create(new).await?;
+    let (session, _) = app.log.create_session(new).await?;
     Ok(session)
 }
 

@@ -51,8 +51,8 @@ use tokio_util::sync::CancellationToken;
 use turnwire_agent::Replier;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, FinishedReason};
-use turnwire_log::store::{SessionNo, SessionRecord, Status};
-use turnwire_log::{Log, OpenReply, Result, Session, Tx};
+use turnwire_log::store::{SessionNumber, SessionRecord, SessionStatus};
+use turnwire_log::{Log, OpenReply, Result, Session, Transaction};
 
 /// The agent of a session whose replies come only from elsewhere.
 pub const EXTERNAL: &str = "external";
@@ -69,11 +69,11 @@ pub struct Turns {
     agents: BTreeMap<String, Arc<dyn Replier>>,
     metrics: AgentMetrics,
     /// The sessions in which a task works.
-    slots: Mutex<HashMap<SessionNo, Slot>>,
+    slots: Mutex<HashMap<SessionNumber, Slot>>,
     /// How many those are.
     working: watch::Sender<usize>,
     /// Answers that the agent has not seen yet, and the reply that it writes.
-    answers: Mutex<HashMap<SessionNo, (String, Event<'static>)>>,
+    answers: Mutex<HashMap<SessionNumber, (String, Event<'static>)>>,
     deadlines: Deadlines,
     /// Random for each process: what works in the background of another one is gone.
     process: String,
@@ -119,11 +119,11 @@ impl Turns {
             return;
         }
         let mut slots = self.slots.lock();
-        if let Some(slot) = slots.get_mut(&session.no()) {
+        if let Some(slot) = slots.get_mut(&session.number()) {
             slot.again = true;
             return;
         }
-        slots.insert(session.no(), Slot::default());
+        slots.insert(session.number(), Slot::default());
         self.working.send_replace(slots.len());
         drop(slots);
         tokio::spawn(drive(self.clone(), session.clone()));
@@ -132,19 +132,19 @@ impl Turns {
     /// Takes up what a former process left: replies go on, or end where the settings say so, and
     /// messages that wait for their turn get it. From here on time limits are watched, too.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
-        for record in self.log.store().open_sessions().await? {
-            if unfinished::is_marked(&self.log.store().queued(record.no).await?) {
+        for record in self.log.store().list_open_sessions().await? {
+            if unfinished::is_marked(&self.log.store().list_queued(record.number).await?) {
                 tracing::warn!(
                     session = &*record.key.id,
                     "a fork that was not finished is removed"
                 );
-                self.log.delete(&record.key).await?;
+                self.log.delete_session(&record.key).await?;
                 continue;
             }
             if record.agent == EXTERNAL {
                 continue;
             }
-            let Some(session) = self.log.open(&record.key).await? else { continue };
+            let Some(session) = self.log.open_session(&record.key).await? else { continue };
             if self.stops_on_restart(&record) {
                 // A store that cannot be written yet does not hold up the start.
                 tokio::spawn(self.clone().end_then_wake(session));
@@ -158,7 +158,7 @@ impl Turns {
 
     async fn end_then_wake(self: Arc<Self>, session: Arc<Session>) {
         let interrupted = FinishedReason::Interrupted;
-        let end = |tx: &mut Tx<'_>| end_own(tx, &session, &interrupted, None);
+        let end = |tx: &mut Transaction<'_>| end_own(tx, &session, &interrupted, None);
         match persist(&session, &self.over, &[], end).await {
             Ok((true, _)) => self.metrics.ended(session.agent(), &interrupted),
             Ok((false, _)) => {}
@@ -171,7 +171,7 @@ impl Turns {
 
     fn stops_on_restart(&self, record: &SessionRecord) -> bool {
         let agent = self.config.agents.get(&record.agent);
-        record.state.status == Status::Running
+        record.state.status == SessionStatus::Running
             && !record.state.is_produced
             && agent.is_some_and(|agent| agent.on_restart == OnRestart::Stop)
     }
@@ -188,7 +188,7 @@ impl Turns {
     /// Has the agent let go of a reply that has ended, or of whatever it does in a session that was
     /// deleted.
     pub fn let_go(&self, session: &Session, reply: Option<&str>) {
-        if let Some(slot) = self.slots.lock().get(&session.no())
+        if let Some(slot) = self.slots.lock().get(&session.number())
             && let Some((id, call)) = &slot.call
             && reply.is_none_or(|reply| reply == id)
         {
@@ -229,16 +229,16 @@ impl Turns {
 impl Turns {
     /// Keeps an answer for the agent that asked. To be called inside of the change that logs it, so
     /// that whoever sees the change finds it.
-    fn hand_over(&self, session: &Session, tx: &Tx<'_>, answer: Event<'static>) {
+    fn hand_over(&self, session: &Session, tx: &Transaction<'_>, answer: Event<'static>) {
         if let Some(own) = own_reply(session, tx) {
             let own = own.msg().id().to_owned();
-            self.answers.lock().insert(session.no(), (own, answer));
+            self.answers.lock().insert(session.number(), (own, answer));
         }
     }
 }
 
 /// The open reply that the session's own agent writes.
-fn own_reply<'t>(session: &Session, tx: &'t Tx<'_>) -> Option<&'t OpenReply> {
+fn own_reply<'t>(session: &Session, tx: &'t Transaction<'_>) -> Option<&'t OpenReply> {
     let is_own = session.agent() != EXTERNAL && !tx.is_produced();
     tx.replies().iter().find(|reply| is_own && !reply.is_of_sub_agent())
 }

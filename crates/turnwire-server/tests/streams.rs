@@ -30,7 +30,7 @@ async fn session(log: &Log) -> Arc<Session> {
         metadata: Fields::default(),
         now_ms: 0,
     };
-    log.create(new).await.unwrap().0
+    log.create_session(new).await.unwrap().0
 }
 
 async fn publish(session: &Arc<Session>, events: Vec<Event<'static>>) {
@@ -152,7 +152,7 @@ fn law_8_whoever_is_cut_and_comes_back_folds_what_the_server_has() {
             }
             let query =
                 MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
-            let stored = session.messages(&query).await.unwrap();
+            let stored = session.list_messages(&query).await.unwrap();
             let stored: Vec<Msg> = stored
                 .iter()
                 .map(|m| Msg::from_json(std::str::from_utf8(&m.json).unwrap()).unwrap())

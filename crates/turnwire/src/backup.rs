@@ -5,7 +5,7 @@ use crate::store::{self, Cannot, Mode, Which};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use turnwire_log::sqlite::{Existing, restore};
+use turnwire_log::sqlite::{ExistingStore, restore};
 
 /// Copy a store to a file, also while a server uses it
 ///
@@ -82,8 +82,8 @@ impl Restore {
 
     fn restore(self) -> Result<(), Cannot> {
         let to = self.which.file()?;
-        let existing = if self.replace { Existing::Replace } else { Existing::Keep };
-        if existing == Existing::Keep && to.exists() {
+        let existing = if self.replace { ExistingStore::Replace } else { ExistingStore::Keep };
+        if existing == ExistingStore::Keep && to.exists() {
             return Err(Cannot::new(
                 format!("there is a store at {} already", to.display()),
                 "name another place with --store sqlite:PATH, or replace it with --replace",

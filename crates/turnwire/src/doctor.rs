@@ -7,8 +7,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use turnwire_log::doctor::{self, Finding};
-use turnwire_log::store::{SessionNo, SessionRecord, Store};
+use turnwire_log::doctor::{self, SessionFinding};
+use turnwire_log::store::{SessionNumber, SessionRecord, Store};
 use turnwire_log::{Error, SqliteStore};
 
 /// How many sessions are read from the store at a time.
@@ -96,11 +96,11 @@ async fn projections(
     summary: &mut Summary,
 ) -> Result<io::Result<()>, Cannot> {
     let bar = store::bar("{spinner} sessions {pos} {per_sec}", None);
-    let mut after = SessionNo(0);
+    let mut after = SessionNumber(0);
     loop {
-        let records = store.all_sessions(after, PAGE).await?;
+        let records = store.list_all_sessions(after, PAGE).await?;
         let Some(last) = records.last() else { break };
-        after = last.no;
+        after = last.number;
         let checks = records.iter().map(|record| async move {
             let found = doctor::check(store, record).await;
             Ok::<_, Error>((record, found))
@@ -126,7 +126,7 @@ async fn projections(
                 continue;
             }
             summary.findings += found.len() as u64;
-            let about = |finding: &Finding| format!("{}/{}: {finding}", key.tenant, key.id);
+            let about = |finding: &SessionFinding| format!("{}/{}: {finding}", key.tenant, key.id);
             let lines: Vec<String> = found.iter().map(about).collect();
             if let Err(error) = bar.suspend(|| print(&lines)) {
                 return Ok(Err(error));
@@ -144,13 +144,13 @@ async fn projections(
 async fn repair(
     store: &SqliteStore,
     record: &SessionRecord,
-    found: &[Finding],
+    found: &[SessionFinding],
 ) -> Result<u64, Error> {
-    if !found.iter().any(Finding::can_be_repaired) {
+    if !found.iter().any(SessionFinding::can_be_repaired) {
         return Ok(0);
     }
     doctor::repair(store, record, found).await?;
-    let Some(record) = store.session(&record.key).await? else { return Ok(0) };
+    let Some(record) = store.find_session(&record.key).await? else { return Ok(0) };
     let left = doctor::check(store, &record).await?;
     Ok((found.len() as u64).saturating_sub(left.len() as u64))
 }

@@ -123,7 +123,7 @@ impl Replay {
     async fn of_store(&self, which: Which) -> Result<Option<String>, Cannot> {
         let store = which.open(Mode::Read)?;
         let key = SessionKey::new(self.tenant.as_str(), self.session.as_str());
-        let Some(record) = store.session(&key).await? else { return Ok(None) };
+        let Some(record) = store.find_session(&key).await? else { return Ok(None) };
         let mut out = Vec::new();
         match transfer::export(&*store, &record, &mut out).await {
             Ok(_) => {}

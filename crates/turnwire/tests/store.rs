@@ -246,14 +246,14 @@ fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
     assert_eq!(healthy.out, "");
     let key = SessionKey::new("default", "rome");
     let message = |store: Arc<SqliteStore>| async move {
-        let no = store.session(&SessionKey::new("default", "rome")).await.unwrap().unwrap().no;
+        let no = store.find_session(&SessionKey::new("default", "rome")).await.unwrap().unwrap().number;
         let query = MessageQuery { limit: 1, ..MessageQuery::default() };
-        store.messages(no, &query).await.unwrap().remove(0)
+        store.list_messages(no, &query).await.unwrap().remove(0)
     };
     let good: StoredMessage = block_on(async {
         let store = open(&shell.path("a.db"));
         let good = message(store.clone()).await;
-        let no = store.session(&key).await.unwrap().unwrap().no;
+        let no = store.find_session(&key).await.unwrap().unwrap().number;
         let wrong = StoredMessage { json: "{\"id\":\"r\"}".into(), ..good.clone() };
         store.replace_messages(no, vec![wrong]).await.unwrap();
         good

@@ -1,7 +1,7 @@
 //! The start of a large store, and reads from it.
 
-use crate::in_a_folder;
-use crate::load::{append, events, make, runtime};
+use crate::with_temp_store;
+use crate::load::{append, events, create_session, runtime};
 use std::env;
 use std::path::Path;
 use std::process::Command;
@@ -10,12 +10,12 @@ use std::time::Instant;
 use turnwire_core::Seq;
 use turnwire_log::SqliteStore;
 use turnwire_log::sqlite::Options;
-use turnwire_log::store::{SessionKey, SessionNo, SessionQuery, Store};
+use turnwire_log::store::{SessionKey, SessionNumber, SessionQuery, Store};
 
 /// Makes the store, and has a process of its own look at it.
 pub(crate) fn measure(sessions: usize) {
-    in_a_folder(|path| {
-        fill(path, sessions);
+    with_temp_store(|path| {
+        fill_store(path, sessions);
         let bytes = std::fs::metadata(path).unwrap().len();
         println!("{sessions} sessions of 100 events, {} MiB", bytes >> 20);
         let me = env::current_exe().unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn measure(sessions: usize) {
     });
 }
 
-fn fill(path: &Path, sessions: usize) {
+fn fill_store(path: &Path, sessions: usize) {
     let runtime = runtime();
     let store = Arc::new(SqliteStore::open(path, Options::default()).unwrap());
     let tasks: Vec<_> = (0..250)
@@ -32,7 +32,7 @@ fn fill(path: &Path, sessions: usize) {
             let store = Arc::clone(&store);
             runtime.spawn(async move {
                 for number in (task..sessions).step_by(250) {
-                    let (no, fence) = make(&store, format!("session-{number}")).await;
+                    let (no, fence) = create_session(&store, format!("session-{number}")).await;
                     // The last one is small, so that as much as possible is in the tail.
                     let most = store.append(append(no, fence, 1, 99, events(99)));
                     store.append(append(no, fence, 100, 1, events(1))).await.unwrap();
@@ -46,7 +46,7 @@ fn fill(path: &Path, sessions: usize) {
             task.await.unwrap();
         }
         // One reply of many events, nearly each in a commit of its own.
-        let (long, fence) = make(&store, "long".to_owned()).await;
+        let (long, fence) = create_session(&store, "long".to_owned()).await;
         let mut written = Vec::new();
         for first in 1..=100_000 {
             written.push(store.append(append(long, fence, first, 1, events(1))));
@@ -59,7 +59,7 @@ fn fill(path: &Path, sessions: usize) {
     });
 }
 
-pub(crate) fn look(path: &Path) {
+pub(crate) fn measure_open(path: &Path) {
     let runtime = runtime();
     let before = resident();
     let start = Instant::now();
@@ -70,19 +70,19 @@ pub(crate) fn look(path: &Path) {
         let query = SessionQuery::latest("bench", 50);
         for _ in 0..2 {
             let start = Instant::now();
-            assert_eq!(store.sessions(&query).await.unwrap().len(), 50);
+            assert_eq!(store.list_sessions(&query).await.unwrap().len(), 50);
             println!("list of 50 sessions: {:.2} ms", time(start));
             let start = Instant::now();
-            assert_eq!(store.open_sessions().await.unwrap().len(), 0);
+            assert_eq!(store.list_open_sessions().await.unwrap().len(), 0);
             println!("open sessions: {:.2} ms", time(start));
             let start = Instant::now();
-            store.read(SessionNo(7), Seq::FIRST, 1 << 20).await.unwrap();
+            store.read_events(SessionNumber(7), Seq::FIRST, 1 << 20).await.unwrap();
             println!("100 events: {:.2} ms", time(start));
-            let long = store.session(&SessionKey::new("bench", "long")).await.unwrap().unwrap();
+            let long = store.find_session(&SessionKey::new("bench", "long")).await.unwrap().unwrap();
             let start = Instant::now();
             let mut next = 1;
             while next <= 100_000 {
-                let page = store.read(long.no, Seq::new(next).unwrap(), 1 << 20).await.unwrap();
+                let page = store.read_events(long.number, Seq::new(next).unwrap(), 1 << 20).await.unwrap();
                 next = page.last().unwrap().last() + 1;
             }
             println!(

@@ -50,12 +50,12 @@ struct Request {
     done: oneshot::Sender<()>,
 }
 
-pub(crate) struct Plain {
+pub(crate) struct PlainStore {
     requests: Option<Sender<Request>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Drop for Plain {
+impl Drop for PlainStore {
     fn drop(&mut self) {
         self.requests = None;
         for thread in self.threads.drain(..) {
@@ -64,7 +64,7 @@ impl Drop for Plain {
     }
 }
 
-impl Plain {
+impl PlainStore {
     pub(crate) fn open(path: &Path, layout: Layout) -> Self {
         let conn = connect(path);
         conn.execute_batch(layout.tables()).unwrap();

@@ -1,6 +1,6 @@
 //! Tasks that append, each to sessions of its own, and how long they wait.
 
-use crate::layouts::Plain;
+use crate::layouts::PlainStore;
 use bytes::Bytes;
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use turnwire_core::{Fields, Seq};
 use turnwire_log::SqliteStore;
 use turnwire_log::store::{
-    Append, Fence, Lines, NewSession, SessionKey, SessionNo, SessionState, Store, StoredMessage,
+    Append, Fence, EventLines, NewSession, SessionKey, SessionNumber, SessionState, Store, StoredMessage,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ pub(crate) fn events(count: u32) -> Bytes {
 
 /// An append of nothing but events.
 pub(crate) fn append(
-    session: SessionNo,
+    session: SessionNumber,
     fence: Fence,
     first: u64,
     count: u32,
@@ -55,12 +55,12 @@ pub(crate) fn append(
     Append {
         session,
         fence,
-        lines: Some(Lines { first: Seq::new(first).unwrap(), count, bytes }),
+        lines: Some(EventLines { first: Seq::new(first).unwrap(), count, bytes }),
         now_ms: 1_767_323_045_678,
         messages: Vec::new(),
         superseded: Vec::new(),
         state: None,
-        key: None,
+        idempotency: None,
         enqueue: Vec::new(),
         dequeue: Vec::new(),
     }
@@ -83,7 +83,7 @@ fn message(at: u64) -> StoredMessage {
     }
 }
 
-pub(crate) async fn make(store: &SqliteStore, id: String) -> (SessionNo, Fence) {
+pub(crate) async fn create_session(store: &SqliteStore, id: String) -> (SessionNumber, Fence) {
     let new = NewSession {
         key: SessionKey::new("bench", id),
         agent: "demo".to_owned(),
@@ -91,8 +91,8 @@ pub(crate) async fn make(store: &SqliteStore, id: String) -> (SessionNo, Fence) 
         metadata: Fields::default(),
         now_ms: 0,
     };
-    let no = store.create(new).await.unwrap().0.no;
-    (no, store.acquire(no, "bench", Duration::from_mins(1)).await.unwrap().fence)
+    let no = store.create_session(new).await.unwrap().0.number;
+    (no, store.acquire_lease(no, "bench", Duration::from_mins(1)).await.unwrap().fence)
 }
 
 impl Load {
@@ -101,7 +101,7 @@ impl Load {
         let owned = runtime.block_on(async {
             let mut owned = Vec::new();
             for number in 0..self.sessions {
-                owned.push(make(&store, format!("session-{number}")).await);
+                owned.push(create_session(&store, format!("session-{number}")).await);
             }
             owned
         });
@@ -118,7 +118,7 @@ impl Load {
         })
     }
 
-    pub(crate) fn run_plain(self, plain: Plain) -> Figures {
+    pub(crate) fn run_plain(self, plain: PlainStore) -> Figures {
         let plain = Arc::new(plain);
         self.drive(&runtime(), move |session, first, bytes| {
             let done = plain.append(session, first, bytes);

@@ -13,7 +13,7 @@ mod large;
 mod layouts;
 mod load;
 
-use layouts::{Layout, Plain};
+use layouts::{Layout, PlainStore};
 use load::{Figures, Load};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -30,13 +30,13 @@ fn main() {
         return;
     }
     if let Some(at) = args.iter().position(|arg| arg == "look") {
-        return large::look(Path::new(args.get(at + 1).unwrap()));
+        return large::measure_open(Path::new(args.get(at + 1).unwrap()));
     }
     if args.iter().any(|arg| arg == "open") {
-        return large::measure(number("SESSIONS", 100_000));
+        return large::measure(env_or("SESSIONS", 100_000));
     }
-    let time = Duration::from_secs(number("SECONDS", 4));
-    let (rounds, layouts) = (number("ROUNDS", 3), number("LAYOUTS", Layout::ALL.len()));
+    let time = Duration::from_secs(env_or("SECONDS", 4));
+    let (rounds, layouts) = (env_or("ROUNDS", 3), env_or("LAYOUTS", Layout::ALL.len()));
     println!("256 tasks, 1,000 sessions, events of about 200 bytes; median of {rounds} rounds\n");
     println!(
         "| layout | events per append | appends/s | events/s | p50 ms | p99 ms | max ms | CPU µs per append |"
@@ -47,11 +47,11 @@ fn main() {
         let mut figures: Vec<Vec<Figures>> = vec![Vec::new(); 4];
         for _ in 0..rounds {
             let [ours, others @ ..] = figures.as_mut_slice() else { return };
-            ours.push(in_a_folder(|path| {
+            ours.push(with_temp_store(|path| {
                 load.run(SqliteStore::open(path, Options::default()).unwrap())
             }));
             for (layout, figures) in Layout::ALL.into_iter().zip(others).take(layouts) {
-                figures.push(in_a_folder(|path| load.run_plain(Plain::open(path, layout))));
+                figures.push(with_temp_store(|path| load.run_plain(PlainStore::open(path, layout))));
             }
         }
         let names =
@@ -64,7 +64,7 @@ fn main() {
     }
     let load = Load { tasks: 256, sessions: 1000, batch: 1, messages: Some(50), time };
     let figures =
-        in_a_folder(|path| load.run(SqliteStore::open(path, Options::default()).unwrap()));
+        with_temp_store(|path| load.run(SqliteStore::open(path, Options::default()).unwrap()));
     print("the engine, with a message every 50 appends", 1, &figures);
 }
 
@@ -80,13 +80,13 @@ fn print(name: &str, batch: u32, figures: &Figures) {
     );
 }
 
-fn number<T: FromStr>(name: &str, usual: T) -> T {
+fn env_or<T: FromStr>(name: &str, usual: T) -> T {
     env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
 /// In the folder of the build, because `/tmp` may be in memory; `FOLDER` names another.
-fn in_a_folder<T>(work: impl FnOnce(&Path) -> T) -> T {
-    let parent = number("FOLDER", PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
+fn with_temp_store<T>(work: impl FnOnce(&Path) -> T) -> T {
+    let parent = env_or("FOLDER", PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
     fs::create_dir_all(&parent).unwrap();
     let folder = tempfile::tempdir_in(parent).unwrap();
     work(&folder.path().join("store.db"))

@@ -3,7 +3,7 @@
 use super::bench::{Bench, Owner, assert_refused, lines, message, new, open_from, read_all, seq};
 use crate::error::Error;
 use crate::store::{
-    Append, Fence, KeyRecord, Lines, MessageQuery, Queued, SessionNo, SessionState, Store,
+    Append, Fence, IdempotencyRecord, EventLines, MessageQuery, QueuedMessage, SessionNumber, SessionState, Store,
 };
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ pub(super) async fn events_come_back_byte_for_byte(bench: &mut Bench) {
             let first = written.len() as u64 + 1;
             let bytes: String = part.iter().flat_map(|line| [line, "\n"]).collect();
             let count = u32::try_from(part.len()).unwrap();
-            let lines = Some(Lines { first: seq(first), count, bytes: Bytes::from(bytes) });
+            let lines = Some(EventLines { first: seq(first), count, bytes: Bytes::from(bytes) });
             bench.store().append(Append { lines, ..owner.nothing() }).await.unwrap();
             written.extend_from_slice(part);
         }
@@ -49,7 +49,7 @@ pub(super) async fn events_are_dense_and_in_order(bench: &mut Bench) {
         bench.store().append(owner.events(count)).await.unwrap();
         bench.store().append(other.events(2)).await.unwrap();
         let record = owner.record(bench.store()).await;
-        assert_eq!((record.first.get(), record.last), (1, owner.last));
+        assert_eq!((record.first.get(), record.head), (1, owner.last));
     }
     bench
         .see(async |store| {
@@ -64,20 +64,20 @@ pub(super) async fn events_are_dense_and_in_order(bench: &mut Bench) {
 }
 
 /// An append that would change everything there is.
-fn of_everything(owner: &Owner, lines: Option<Lines>) -> Append {
+fn append_with_everything(owner: &Owner, lines: Option<EventLines>) -> Append {
     Append {
         lines,
         now_ms: 99,
         messages: vec![message("new", 1, 2, "unseen")],
         superseded: vec!["m".to_owned()],
         state: Some(open_from(1)),
-        key: Some(KeyRecord {
+        idempotency: Some(IdempotencyRecord {
             tenant: "t".into(),
             key: "key".to_owned(),
             fingerprint: [1; 32],
-            answer: String::new(),
+            response: String::new(),
         }),
-        enqueue: vec![Queued {
+        enqueue: vec![QueuedMessage {
             id: "q2".to_owned(),
             reply_id: "r2".to_owned(),
             json: Bytes::from_static(b"{}"),
@@ -88,44 +88,44 @@ fn of_everything(owner: &Owner, lines: Option<Lines>) -> Append {
 }
 
 /// A session with two messages and one that waits.
-async fn with_something(store: &dyn Store, id: &str) -> Owner {
+async fn session_with_content(store: &dyn Store, id: &str) -> Owner {
     let mut owner = Owner::new(store, "t", id).await;
     let append = owner.reply(3, "m", "words");
     let queued =
-        Queued { id: "q".to_owned(), reply_id: "r".to_owned(), json: Bytes::from_static(b"{}") };
+        QueuedMessage { id: "q".to_owned(), reply_id: "r".to_owned(), json: Bytes::from_static(b"{}") };
     store.append(Append { enqueue: vec![queued], ..append }).await.unwrap();
     store.append(owner.reply(2, "n", "more")).await.unwrap();
     owner
 }
 
 /// That nothing of [`of_everything`] has come into [`with_something`].
-pub(super) async fn nothing_changed(store: &dyn Store, owner: &Owner) {
+pub(super) async fn assert_unchanged(store: &dyn Store, owner: &Owner) {
     owner.check(store).await;
     let record = owner.record(store).await;
     assert_eq!(record.state, SessionState::default());
     assert_eq!(record.updated_ms, 0);
     let query = MessageQuery { limit: 10, sub_agents: true, ..MessageQuery::default() };
-    let messages = store.messages(owner.no, &query).await.unwrap();
+    let messages = store.list_messages(owner.no, &query).await.unwrap();
     assert_eq!(messages, [message("m", 1, 3, "words"), message("n", 4, 5, "more")]);
-    let queue = store.queued(owner.no).await.unwrap();
+    let queue = store.list_queued(owner.no).await.unwrap();
     assert_eq!(queue.iter().map(|queued| &*queued.id).collect::<Vec<_>>(), ["q"]);
-    assert_eq!(store.key("t", "key").await.unwrap(), None);
+    assert_eq!(store.find_idempotency_record("t", "key").await.unwrap(), None);
 }
 
 pub(super) async fn an_append_that_does_not_go_on_from_the_end_writes_nothing(bench: &mut Bench) {
     let store = bench.store();
-    let owner = with_something(store, "s").await;
+    let owner = session_with_content(store, "s").await;
     for first in [1, 3, 5, 7, 100, u64::from(u32::MAX), u64::MAX / 2] {
-        let append = of_everything(&owner, Some(lines(owner.no, first, 2)));
+        let append = append_with_everything(&owner, Some(lines(owner.no, first, 2)));
         assert_refused!(store.append(append).await, Error::OutOfOrder);
     }
-    let empty = store.create(new("t", "empty", 0)).await.unwrap().0;
+    let empty = store.create_session(new("t", "empty", 0)).await.unwrap().0;
     let empty = Owner::of(store, empty).await;
     let append = Append { lines: Some(lines(empty.no, 2, 1)), ..empty.nothing() };
     assert_refused!(store.append(append).await, Error::OutOfOrder);
     bench
         .see(async |store| {
-            nothing_changed(store, &owner).await;
+            assert_unchanged(store, &owner).await;
             empty.check(store).await;
         })
         .await;
@@ -137,7 +137,7 @@ pub(super) async fn an_append_that_does_not_go_on_from_the_end_writes_nothing(be
 
 pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(bench: &mut Bench) {
     let store = bench.store();
-    let mut owner = with_something(store, "s").await;
+    let mut owner = session_with_content(store, "s").await;
     let good = store.append(owner.events(2));
     let mut lost = owner.clone();
     lost.last += 1;
@@ -145,7 +145,7 @@ pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(bench: &mut 
         // A gap, what would go on from there, and what rests on it without events of its own.
         store.append(lost.events(2)),
         store.append(lost.events(1)),
-        store.append(of_everything(&lost, None)),
+        store.append(append_with_everything(&lost, None)),
         store.append(lost.events(3)),
     ];
     // The log's end is still behind the good one.
@@ -159,13 +159,13 @@ pub(super) async fn what_is_queued_behind_a_failed_append_fails_too(bench: &mut 
     for append in failed {
         assert_refused!(append.await, Error::OutOfOrder);
     }
-    nothing_changed(store, &owner).await;
+    assert_unchanged(store, &owner).await;
 
     // Who takes the session anew rests on nothing that failed.
     assert_refused!(store.append(lost.events(1)).await, Error::OutOfOrder);
     let owner = Owner::of(store, owner.record(store).await).await;
     store.append(owner.nothing()).await.unwrap();
-    bench.see(async |store| nothing_changed(store, &owner).await).await;
+    bench.see(async |store| assert_unchanged(store, &owner).await).await;
 }
 
 pub(super) async fn appends_land_in_the_order_of_the_calls_not_of_the_polls(bench: &mut Bench) {
@@ -202,18 +202,18 @@ pub(super) async fn a_later_append_is_not_durable_before_an_earlier_one(bench: &
 pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(bench: &mut Bench) {
     let store = bench.store();
     let deleted = Owner::new(store, "t", "deleted").await;
-    store.delete(deleted.no).await.unwrap();
+    store.delete_session(deleted.no).await.unwrap();
     let outdated = Owner::new(store, "t", "taken").await;
     let taken = Owner::of(store, outdated.record(store).await).await;
     let mut good = Owner::new(store, "t", "good").await;
-    let bad = with_something(store, "bad").await;
+    let bad = session_with_content(store, "bad").await;
     let (mut fine, mut refused) = (Vec::new(), Vec::new());
     for _ in 0..20 {
         fine.push(store.append(good.events(2)));
-        refused.push(store.append(of_everything(&bad, Some(lines(bad.no, 90, 1)))));
-        refused.push(store.append(of_everything(&outdated, Some(lines(outdated.no, 1, 1)))));
+        refused.push(store.append(append_with_everything(&bad, Some(lines(bad.no, 90, 1)))));
+        refused.push(store.append(append_with_everything(&outdated, Some(lines(outdated.no, 1, 1)))));
         fine.push(store.append(good.events(1)));
-        refused.push(store.append(of_everything(&deleted, Some(lines(deleted.no, 1, 1)))));
+        refused.push(store.append(append_with_everything(&deleted, Some(lines(deleted.no, 1, 1)))));
     }
     for append in fine {
         append.await.unwrap();
@@ -229,24 +229,24 @@ pub(super) async fn a_failure_in_one_session_leaves_the_others_alone(bench: &mut
         .see(async |store| {
             good.check(store).await;
             taken.check(store).await;
-            nothing_changed(store, &bad).await;
+            assert_unchanged(store, &bad).await;
         })
         .await;
 }
 
 pub(super) async fn an_append_without_events_changes_the_rest(bench: &mut Bench) {
-    let owner = with_something(bench.store(), "s").await;
-    bench.store().append(of_everything(&owner, None)).await.unwrap();
+    let owner = session_with_content(bench.store(), "s").await;
+    bench.store().append(append_with_everything(&owner, None)).await.unwrap();
     bench
         .see(async |store| {
             owner.check(store).await;
             let record = owner.record(store).await;
             assert_eq!((record.state, record.updated_ms), (open_from(1), 99));
-            assert!(store.message(owner.no, "new").await.unwrap().is_some());
-            assert!(store.message(owner.no, "m").await.unwrap().unwrap().superseded);
-            let queue = store.queued(owner.no).await.unwrap();
+            assert!(store.find_message(owner.no, "new").await.unwrap().is_some());
+            assert!(store.find_message(owner.no, "m").await.unwrap().unwrap().superseded);
+            let queue = store.list_queued(owner.no).await.unwrap();
             assert_eq!(queue.iter().map(|queued| &*queued.id).collect::<Vec<_>>(), ["q2"]);
-            assert!(store.key("t", "key").await.unwrap().is_some());
+            assert!(store.find_idempotency_record("t", "key").await.unwrap().is_some());
         })
         .await;
 }
@@ -254,13 +254,13 @@ pub(super) async fn an_append_without_events_changes_the_rest(bench: &mut Bench)
 pub(super) async fn an_append_to_a_session_that_never_was_is_no_session(bench: &mut Bench) {
     let owner = Owner::new(bench.store(), "t", "s").await;
     for no in [0, -1, owner.no.0 + 1, i64::MAX, i64::MIN] {
-        let no = SessionNo(no);
+        let no = SessionNumber(no);
         let lines = Some(lines(no, 1, 1));
         for fence in [owner.fence, Fence(0), Fence(u64::MAX)] {
             let append = Append { session: no, fence, lines: lines.clone(), ..owner.nothing() };
             assert_refused!(bench.store().append(append).await, Error::NoSession);
         }
-        assert_refused!(bench.store().read(no, seq(1), 10).await, Error::NoSession);
+        assert_refused!(bench.store().read_events(no, seq(1), 10).await, Error::NoSession);
     }
     bench.see(async |store| owner.check(store).await).await;
 }

@@ -2,8 +2,8 @@
 
 use super::Engine;
 use crate::store::{
-    Append, Fence, Lines, NewSession, SessionKey, SessionNo, SessionQuery, SessionRecord,
-    SessionState, Status, Store, StoredMessage,
+    Append, Fence, EventLines, NewSession, SessionKey, SessionNumber, SessionQuery, SessionRecord,
+    SessionState, SessionStatus, Store, StoredMessage,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub(super) fn ids(records: &[SessionRecord]) -> Vec<&str> {
 
 /// A state in which a reply is open from a place on.
 pub(super) fn open_from(place: u64) -> SessionState {
-    SessionState { status: Status::Running, open_from: Some(seq(place)), ..SessionState::default() }
+    SessionState { status: SessionStatus::Running, open_from: Some(seq(place)), ..SessionState::default() }
 }
 
 /// A finished message.
@@ -104,23 +104,23 @@ pub(super) fn message(id: &str, first: u64, last: u64, text: &str) -> StoredMess
 }
 
 /// An event of a session; no two are alike, and they differ in length.
-pub(super) fn line(session: SessionNo, place: u64) -> String {
+pub(super) fn line(session: SessionNumber, place: u64) -> String {
     let pad = usize::try_from(place % 31 * 7 % 31).unwrap();
     format!("{{\"session\":{},\"event\":{place},\"pad\":\"{:pad$}\"}}\n", session.0, "")
 }
 
 /// Events of a session, from a place on.
-pub(super) fn lines(session: SessionNo, first: u64, count: u32) -> Lines {
+pub(super) fn lines(session: SessionNumber, first: u64, count: u32) -> EventLines {
     let places = first..first + u64::from(count);
     let bytes: String = places.map(|place| line(session, place)).collect();
-    Lines { first: seq(first), count, bytes: Bytes::from(bytes) }
+    EventLines { first: seq(first), count, bytes: Bytes::from(bytes) }
 }
 
 /// Who writes to a session, and how far it has come.
 #[derive(Debug, Clone)]
 pub(super) struct Owner {
     pub(super) key: SessionKey,
-    pub(super) no: SessionNo,
+    pub(super) no: SessionNumber,
     pub(super) fence: Fence,
     pub(super) last: u64,
     pub(super) now_ms: i64,
@@ -129,13 +129,13 @@ pub(super) struct Owner {
 impl Owner {
     /// Of a session that is made for it.
     pub(super) async fn new(store: &dyn Store, tenant: &str, id: &str) -> Self {
-        Self::of(store, store.create(new(tenant, id, 0)).await.unwrap().0).await
+        Self::of(store, store.create_session(new(tenant, id, 0)).await.unwrap().0).await
     }
 
     /// Of a session that there is.
     pub(super) async fn of(store: &dyn Store, record: SessionRecord) -> Self {
-        let fence = store.acquire(record.no, "owner", TTL).await.unwrap().fence;
-        Self { key: record.key, no: record.no, fence, last: record.last, now_ms: 0 }
+        let fence = store.acquire_lease(record.number, "owner", TTL).await.unwrap().fence;
+        Self { key: record.key, no: record.number, fence, last: record.head, now_ms: 0 }
     }
 
     /// The next so many events.
@@ -155,7 +155,7 @@ impl Owner {
             messages: Vec::new(),
             superseded: Vec::new(),
             state: None,
-            key: None,
+            idempotency: None,
             enqueue: Vec::new(),
             dequeue: Vec::new(),
         }
@@ -173,14 +173,14 @@ impl Owner {
     }
 
     pub(super) async fn record(&self, store: &dyn Store) -> SessionRecord {
-        store.session(&self.key).await.unwrap().unwrap()
+        store.find_session(&self.key).await.unwrap().unwrap()
     }
 
     /// That the session has exactly the events up to the last, from the earliest that is kept.
     pub(super) async fn check(&self, store: &dyn Store) {
         let record = self.record(store).await;
-        assert_eq!(record.no, self.no);
-        assert_eq!(record.last, self.last);
+        assert_eq!(record.number, self.no);
+        assert_eq!(record.head, self.last);
         let kept = read_all(store, self.no, record.first.get(), 1 << 20).await;
         let expected: Vec<_> = (record.first.get()..=self.last)
             .map(|place| (place, Bytes::from(line(self.no, place).trim_end().to_owned())))
@@ -193,14 +193,14 @@ impl Owner {
 /// page goes on from the one before.
 pub(super) async fn read_all(
     store: &dyn Store,
-    session: SessionNo,
+    session: SessionNumber,
     from: u64,
     max_bytes: usize,
 ) -> Vec<(u64, Bytes)> {
     let mut found = Vec::new();
     let mut next = from;
     loop {
-        let page = store.read(session, seq(next), max_bytes).await.unwrap();
+        let page = store.read_events(session, seq(next), max_bytes).await.unwrap();
         if page.is_empty() {
             return found;
         }

@@ -2,21 +2,21 @@
 
 use super::bench::{Bench, Owner, assert_refused, lines};
 use crate::error::Error;
-use crate::store::{Append, Blob, KeyRecord, Queued};
+use crate::store::{Append, Blob, IdempotencyRecord, QueuedMessage};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-fn key(tenant: &str, key: &str, fingerprint: u8) -> KeyRecord {
-    KeyRecord {
+fn key(tenant: &str, key: &str, fingerprint: u8) -> IdempotencyRecord {
+    IdempotencyRecord {
         tenant: tenant.into(),
         key: key.to_owned(),
         fingerprint: [fingerprint; 32],
-        answer: format!("{{\"answer\":\"{tenant} {key}\0\"}}"),
+        response: format!("{{\"answer\":\"{tenant} {key}\0\"}}"),
     }
 }
 
-fn queued(id: &str) -> Queued {
-    Queued {
+fn queued(id: &str) -> QueuedMessage {
+    QueuedMessage {
         id: id.to_owned(),
         reply_id: format!("reply to {id}"),
         json: Bytes::from(format!("{{ \"id\": {id:?} }}")),
@@ -26,29 +26,29 @@ fn queued(id: &str) -> Queued {
 pub(super) async fn a_key_is_written_with_its_append_or_not_at_all(bench: &mut Bench) {
     let store = bench.store();
     let mut owner = Owner::new(store, "t", "s").await;
-    assert_eq!(store.key("t", "with events").await.unwrap(), None);
+    assert_eq!(store.find_idempotency_record("t", "with events").await.unwrap(), None);
     let append = owner.events(2);
     let with_events = Some(key("t", "with events", 0));
-    store.append(Append { key: with_events.clone(), ..append }).await.unwrap();
+    store.append(Append { idempotency: with_events.clone(), ..append }).await.unwrap();
     let without_events = Some(key("t", "without events", 255));
-    store.append(Append { key: without_events.clone(), ..owner.nothing() }).await.unwrap();
+    store.append(Append { idempotency: without_events.clone(), ..owner.nothing() }).await.unwrap();
     let refused = Append {
         lines: Some(lines(owner.no, 9, 1)),
-        key: Some(key("t", "refused", 1)),
+        idempotency: Some(key("t", "refused", 1)),
         ..owner.nothing()
     };
     assert_refused!(store.append(refused).await, Error::OutOfOrder);
     // Asked for, and its append not waited for: both or none.
     let append = owner.events(1);
     let unwatched = Some(key("t", "unwatched", 1));
-    drop(store.append(Append { key: unwatched.clone(), ..append }));
+    drop(store.append(Append { idempotency: unwatched.clone(), ..append }));
     store.append(owner.events(1)).await.unwrap();
     bench
         .see(async |store| {
-            assert_eq!(store.key("t", "with events").await.unwrap(), with_events);
-            assert_eq!(store.key("t", "without events").await.unwrap(), without_events);
-            assert_eq!(store.key("t", "unwatched").await.unwrap(), unwatched);
-            assert_eq!(store.key("t", "refused").await.unwrap(), None);
+            assert_eq!(store.find_idempotency_record("t", "with events").await.unwrap(), with_events);
+            assert_eq!(store.find_idempotency_record("t", "without events").await.unwrap(), without_events);
+            assert_eq!(store.find_idempotency_record("t", "unwatched").await.unwrap(), unwatched);
+            assert_eq!(store.find_idempotency_record("t", "refused").await.unwrap(), None);
             owner.check(store).await;
         })
         .await;
@@ -59,16 +59,16 @@ pub(super) async fn a_key_belongs_to_its_tenant(bench: &mut Bench) {
         let mut owner = Owner::new(bench.store(), tenant, "s").await;
         let append = owner.events(1);
         let key = Some(key(tenant, "key '1' 日本\0", fingerprint));
-        bench.store().append(Append { key, ..append }).await.unwrap();
+        bench.store().append(Append { idempotency: key, ..append }).await.unwrap();
     }
     bench
         .see(async |store| {
             for (tenant, fingerprint) in [("a", 1), ("b", 2)] {
-                let found = store.key(tenant, "key '1' 日本\0").await.unwrap();
+                let found = store.find_idempotency_record(tenant, "key '1' 日本\0").await.unwrap();
                 assert_eq!(found, Some(key(tenant, "key '1' 日本\0", fingerprint)));
             }
-            assert_eq!(store.key("c", "key '1' 日本\0").await.unwrap(), None);
-            assert_eq!(store.key("a", "key '1' 日本").await.unwrap(), None);
+            assert_eq!(store.find_idempotency_record("c", "key '1' 日本\0").await.unwrap(), None);
+            assert_eq!(store.find_idempotency_record("a", "key '1' 日本").await.unwrap(), None);
         })
         .await;
 }
@@ -85,7 +85,7 @@ pub(super) async fn the_queue_keeps_its_order(bench: &mut Bench) {
     bench
         .see(async |store| {
             let expected = ["z", "a", "m '\" 日本\0"].map(queued);
-            assert_eq!(store.queued(owner.no).await.unwrap(), expected);
+            assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
         })
         .await;
     let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
@@ -99,8 +99,8 @@ pub(super) async fn the_queue_keeps_its_order(bench: &mut Bench) {
     bench
         .see(async |store| {
             let expected = ["a", "m '\" 日本\0", "last"].map(queued);
-            assert_eq!(store.queued(owner.no).await.unwrap(), expected);
-            assert_eq!(store.queued(other.no).await.unwrap(), [queued("z")]);
+            assert_eq!(store.list_queued(owner.no).await.unwrap(), expected);
+            assert_eq!(store.list_queued(other.no).await.unwrap(), [queued("z")]);
         })
         .await;
 }
@@ -121,7 +121,7 @@ pub(super) async fn the_queue_changes_with_its_append_or_not_at_all(bench: &mut 
     assert_refused!(store.append(gap).await, Error::OutOfOrder);
     bench
         .see(async |store| {
-            assert_eq!(store.queued(owner.no).await.unwrap(), ["a", "b", "c"].map(queued));
+            assert_eq!(store.list_queued(owner.no).await.unwrap(), ["a", "b", "c"].map(queued));
         })
         .await;
 }
@@ -149,18 +149,18 @@ pub(super) async fn a_blob_is_stored_once_for_each_tenant(bench: &mut Bench) {
     bench
         .see(async |store| {
             for tenant in ["a", "c"] {
-                let found = store.blob(tenant, [1; 32]).await.unwrap();
+                let found = store.read_blob(tenant, [1; 32]).await.unwrap();
                 assert!(found.as_ref() == Some(&picture), "not what was stored for {tenant}");
             }
-            assert_eq!(store.blob("a", [0; 32]).await.unwrap().as_ref(), Some(&empty));
-            let of_b = store.blob("b", [1; 32]).await.unwrap().unwrap();
+            assert_eq!(store.read_blob("a", [0; 32]).await.unwrap().as_ref(), Some(&empty));
+            let of_b = store.read_blob("b", [1; 32]).await.unwrap().unwrap();
             assert_eq!((&*of_b.media_type, &of_b.bytes[..]), ("text/plain", &b"of b"[..]));
-            assert_eq!(store.blob("b", [0; 32]).await.unwrap(), None);
-            assert_eq!(store.blob("a", [2; 32]).await.unwrap(), None);
+            assert_eq!(store.read_blob("b", [0; 32]).await.unwrap(), None);
+            assert_eq!(store.read_blob("a", [2; 32]).await.unwrap(), None);
         })
         .await;
 }
 
 pub(super) async fn a_healthy_store_says_so(bench: &mut Bench) {
-    bench.see(async |store| store.healthy().await.unwrap()).await;
+    bench.see(async |store| store.check_health().await.unwrap()).await;
 }

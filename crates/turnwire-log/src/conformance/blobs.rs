@@ -3,7 +3,7 @@
 use super::bench::{Bench, Owner, assert_refused, message, new, seq};
 use crate::error::Error;
 use crate::store::{
-    Append, BLOB_PIECE, BlobInfo, Lines, NewBlob, Queued, Retention, SessionPatch, Store, UploadNo,
+    Append, BLOB_PIECE_BYTES, BlobInfo, EventLines, NewBlob, QueuedMessage, Retention, SessionPatch, Store, UploadNumber,
 };
 use bytes::Bytes;
 use turnwire_core::Fields;
@@ -21,18 +21,18 @@ fn blob(tenant: &str, hash: [u8; 32], size: usize) -> NewBlob {
     }
 }
 
-async fn put(store: &dyn Store, tenant: &str, hash: [u8; 32], size: usize) {
+async fn put_blob(store: &dyn Store, tenant: &str, hash: [u8; 32], size: usize) {
     assert!(store.store_blob(blob(tenant, hash, size)).await.unwrap().1, "it was there already");
 }
 
 /// Removes blobs that were unused since before a time, and says how many.
 async fn remove_unused(store: &dyn Store, before_ms: i64) -> u64 {
     let retention = Retention { blobs_before_ms: Some(before_ms), ..Retention::default() };
-    store.retain(retention).await.unwrap().blobs
+    store.apply_retention(retention).await.unwrap().blobs
 }
 
 async fn is_there(store: &dyn Store, tenant: &str, hash: [u8; 32]) -> bool {
-    store.blob_info(tenant, hash).await.unwrap().is_some()
+    store.find_blob_info(tenant, hash).await.unwrap().is_some()
 }
 
 fn url(hash: [u8; 32]) -> String {
@@ -44,7 +44,7 @@ fn url(hash: [u8; 32]) -> String {
 fn event(owner: &mut Owner, hash: [u8; 32]) -> Append {
     owner.last += 1;
     let bytes = Bytes::from(format!("{{\"source\":{{\"url\":\"{}\"}}}}\n", url(hash)));
-    Append { lines: Some(Lines { first: seq(owner.last), count: 1, bytes }), ..owner.nothing() }
+    Append { lines: Some(EventLines { first: seq(owner.last), count: 1, bytes }), ..owner.nothing() }
 }
 
 fn metadata(hash: [u8; 32]) -> Fields {
@@ -53,73 +53,73 @@ fn metadata(hash: [u8; 32]) -> Fields {
     fields
 }
 
-fn queued(hash: [u8; 32]) -> Queued {
+fn queued(hash: [u8; 32]) -> QueuedMessage {
     let json = Bytes::from(format!("{{\"url\":{:?}}}", url(hash)));
-    Queued { id: "q".to_owned(), reply_id: "r".to_owned(), json }
+    QueuedMessage { id: "q".to_owned(), reply_id: "r".to_owned(), json }
 }
 
-async fn upload(store: &dyn Store, bytes: &Bytes, pieces: &[usize]) -> UploadNo {
+async fn upload(store: &dyn Store, bytes: &Bytes, pieces: &[usize]) -> UploadNumber {
     let upload = store.begin_upload().await.unwrap();
     let mut rest = bytes.clone();
     for size in pieces {
-        store.add_piece(upload, rest.split_to(*size)).await.unwrap();
+        store.add_upload_piece(upload, rest.split_to(*size)).await.unwrap();
     }
     upload
 }
 
 pub(super) async fn a_large_blob_is_stored_and_read_in_pieces(bench: &mut Bench) {
-    let bytes: Bytes = (0..=250).cycle().take(2 * BLOB_PIECE + 1000).collect();
+    let bytes: Bytes = (0..=250).cycle().take(2 * BLOB_PIECE_BYTES + 1000).collect();
     let store = bench.store();
-    let no = upload(store, &bytes, &[BLOB_PIECE, 1, BLOB_PIECE - 1]).await;
-    let last = bytes.slice(2 * BLOB_PIECE..);
+    let no = upload(store, &bytes, &[BLOB_PIECE_BYTES, 1, BLOB_PIECE_BYTES - 1]).await;
+    let last = bytes.slice(2 * BLOB_PIECE_BYTES..);
     let whole = NewBlob { upload: Some(no), bytes: last, ..blob("t", [1; 32], 0) };
     let info = BlobInfo { media_type: "image/png".to_owned(), size: bytes.len() as u64 };
     assert_eq!(store.store_blob(whole).await.unwrap(), (info.clone(), true));
     // One without a rest, and one that is all in its last part.
-    let no = upload(store, &bytes, &[BLOB_PIECE]).await;
+    let no = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
     let exact = NewBlob { upload: Some(no), ..blob("t", [2; 32], 0) };
-    assert_eq!(store.store_blob(exact).await.unwrap().0.size, BLOB_PIECE as u64);
+    assert_eq!(store.store_blob(exact).await.unwrap().0.size, BLOB_PIECE_BYTES as u64);
     bench
         .see(async |store| {
-            assert_eq!(store.blob_info("t", [1; 32]).await.unwrap().as_ref(), Some(&info));
-            let found = store.blob("t", [1; 32]).await.unwrap().unwrap();
+            assert_eq!(store.find_blob_info("t", [1; 32]).await.unwrap().as_ref(), Some(&info));
+            let found = store.read_blob("t", [1; 32]).await.unwrap().unwrap();
             assert!(found.bytes == bytes, "other bytes than were stored");
-            let places = [0, 1, BLOB_PIECE - 1, BLOB_PIECE, BLOB_PIECE + 1, 2 * BLOB_PIECE + 999];
+            let places = [0, 1, BLOB_PIECE_BYTES - 1, BLOB_PIECE_BYTES, BLOB_PIECE_BYTES + 1, 2 * BLOB_PIECE_BYTES + 999];
             for from in places {
-                let piece = store.blob_piece("t", [1; 32], from as u64).await.unwrap().unwrap();
-                assert!(!piece.is_empty() && piece.len() <= BLOB_PIECE);
+                let piece = store.read_blob_piece("t", [1; 32], from as u64).await.unwrap().unwrap();
+                assert!(!piece.is_empty() && piece.len() <= BLOB_PIECE_BYTES);
                 assert!(bytes[from..].starts_with(&piece), "other bytes from {from} on");
             }
             for from in [bytes.len() as u64, u64::MAX] {
-                let end = store.blob_piece("t", [1; 32], from).await.unwrap();
+                let end = store.read_blob_piece("t", [1; 32], from).await.unwrap();
                 assert_eq!(end, Some(Bytes::new()));
             }
-            let exact = store.blob("t", [2; 32]).await.unwrap().unwrap();
-            assert!(exact.bytes == bytes[..BLOB_PIECE]);
-            assert_eq!(store.blob_piece("u", [1; 32], 0).await.unwrap(), None);
-            assert_eq!(store.blob_info("u", [1; 32]).await.unwrap(), None);
+            let exact = store.read_blob("t", [2; 32]).await.unwrap().unwrap();
+            assert!(exact.bytes == bytes[..BLOB_PIECE_BYTES]);
+            assert_eq!(store.read_blob_piece("u", [1; 32], 0).await.unwrap(), None);
+            assert_eq!(store.find_blob_info("u", [1; 32]).await.unwrap(), None);
         })
         .await;
 }
 
 pub(super) async fn an_upload_ends_once_or_leaves_nothing(bench: &mut Bench) {
-    let bytes = Bytes::from(vec![7; BLOB_PIECE]);
+    let bytes = Bytes::from(vec![7; BLOB_PIECE_BYTES]);
     let store = bench.store();
-    let stored = upload(store, &bytes, &[BLOB_PIECE]).await;
-    let abandoned = upload(store, &bytes, &[BLOB_PIECE]).await;
-    let again = upload(store, &bytes, &[BLOB_PIECE]).await;
-    let of = |upload: UploadNo| NewBlob { upload: Some(upload), ..blob("t", [1; 32], 0) };
+    let stored = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
+    let abandoned = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
+    let again = upload(store, &bytes, &[BLOB_PIECE_BYTES]).await;
+    let of = |upload: UploadNumber| NewBlob { upload: Some(upload), ..blob("t", [1; 32], 0) };
     store.store_blob(of(stored)).await.unwrap();
     store.abandon_upload(abandoned);
     assert!(!store.store_blob(of(again)).await.unwrap().1, "stored twice");
     for ended in [stored, abandoned, again] {
-        assert!(store.add_piece(ended, bytes.clone()).await.is_err(), "an upload goes on");
+        assert!(store.add_upload_piece(ended, bytes.clone()).await.is_err(), "an upload goes on");
         let other = NewBlob { upload: Some(ended), ..blob("t", [2; 32], 0) };
         assert!(store.store_blob(other).await.is_err(), "an upload is stored twice");
     }
     bench
         .see(async |store| {
-            assert_eq!(store.blob_bytes("t").await.unwrap(), BLOB_PIECE as u64);
+            assert_eq!(store.blob_bytes_used("t").await.unwrap(), BLOB_PIECE_BYTES as u64);
             assert!(!is_there(store, "t", [2; 32]).await);
         })
         .await;
@@ -136,13 +136,13 @@ pub(super) async fn a_tenant_cannot_store_more_than_its_quota(bench: &mut Bench)
     assert_refused!(store.store_blob(in_pieces).await, Error::OverQuota(1000));
     // What is there already takes no room, and others have a quota of their own.
     assert!(!store.store_blob(limited([1; 32], 600)).await.unwrap().1);
-    put(store, "u", [1; 32], 5000).await;
+    put_blob(store, "u", [1; 32], 5000).await;
     store.store_blob(limited([4; 32], 400)).await.unwrap();
     bench
         .see(async |store| {
-            assert_eq!(store.blob_bytes("t").await.unwrap(), 1000);
-            assert_eq!(store.blob_bytes("u").await.unwrap(), 5000);
-            assert_eq!(store.blob_bytes("nobody").await.unwrap(), 0);
+            assert_eq!(store.blob_bytes_used("t").await.unwrap(), 1000);
+            assert_eq!(store.blob_bytes_used("u").await.unwrap(), 5000);
+            assert_eq!(store.blob_bytes_used("nobody").await.unwrap(), 0);
             assert!(!is_there(store, "t", [2; 32]).await && !is_there(store, "t", [3; 32]).await);
         })
         .await;
@@ -153,29 +153,29 @@ pub(super) async fn a_deleted_blob_is_gone_and_makes_room(bench: &mut Bench) {
     let mut owner = Owner::new(store, "t", "s").await;
     store.append(event(&mut owner, [1; 32])).await.unwrap();
     for tenant in ["t", "u"] {
-        put(store, tenant, [1; 32], 3 * BLOB_PIECE).await;
-        put(store, tenant, [2; 32], 10).await;
+        put_blob(store, tenant, [1; 32], 3 * BLOB_PIECE_BYTES).await;
+        put_blob(store, tenant, [2; 32], 10).await;
     }
     assert!(store.delete_blob("t", [1; 32]).await.unwrap());
     assert!(!store.delete_blob("t", [1; 32]).await.unwrap());
     assert!(!store.delete_blob("t", [9; 32]).await.unwrap());
-    assert_eq!(store.blob_piece("t", [1; 32], 0).await.unwrap(), None);
+    assert_eq!(store.read_blob_piece("t", [1; 32], 0).await.unwrap(), None);
     bench
         .see(async |store| {
             assert!(!is_there(store, "t", [1; 32]).await && is_there(store, "u", [1; 32]).await);
-            assert_eq!(store.blob_bytes("t").await.unwrap(), 10);
+            assert_eq!(store.blob_bytes_used("t").await.unwrap(), 10);
         })
         .await;
     // It can be stored again.
-    put(bench.store(), "t", [1; 32], 20).await;
-    assert_eq!(bench.store().blob("t", [1; 32]).await.unwrap().unwrap().bytes, vec![1; 20]);
+    put_blob(bench.store(), "t", [1; 32], 20).await;
+    assert_eq!(bench.store().read_blob("t", [1; 32]).await.unwrap().unwrap().bytes, vec![1; 20]);
 }
 
 pub(super) async fn the_type_of_a_blob_can_be_changed(bench: &mut Bench) {
     let store = bench.store();
-    put(store, "t", [1; 32], 10).await;
-    let large = Bytes::from(vec![2; BLOB_PIECE]);
-    let no = upload(store, &large, &[BLOB_PIECE]).await;
+    put_blob(store, "t", [1; 32], 10).await;
+    let large = Bytes::from(vec![2; BLOB_PIECE_BYTES]);
+    let no = upload(store, &large, &[BLOB_PIECE_BYTES]).await;
     let new = NewBlob { upload: Some(no), ..blob("t", [2; 32], 10) };
     store.store_blob(new).await.unwrap();
     for hash in [[1; 32], [2; 32], [3; 32]] {
@@ -183,8 +183,8 @@ pub(super) async fn the_type_of_a_blob_can_be_changed(bench: &mut Bench) {
     }
     bench
         .see(async |store| {
-            for (hash, size) in [([1; 32], 10), ([2; 32], BLOB_PIECE + 10)] {
-                let found = store.blob("t", hash).await.unwrap().unwrap();
+            for (hash, size) in [([1; 32], 10), ([2; 32], BLOB_PIECE_BYTES + 10)] {
+                let found = store.read_blob("t", hash).await.unwrap().unwrap();
                 assert_eq!((&*found.media_type, found.bytes.len()), ("text/plain", size));
             }
             assert!(!is_there(store, "t", [3; 32]).await);
@@ -195,9 +195,9 @@ pub(super) async fn the_type_of_a_blob_can_be_changed(bench: &mut Bench) {
 pub(super) async fn a_blob_that_nobody_uses_goes_after_a_while(bench: &mut Bench) {
     let store = bench.store();
     for number in 1..=100 {
-        put(store, "t", [number; 32], usize::from(number)).await;
+        put_blob(store, "t", [number; 32], usize::from(number)).await;
     }
-    put(store, "u", [1; 32], 3 * BLOB_PIECE).await;
+    put_blob(store, "u", [1; 32], 3 * BLOB_PIECE_BYTES).await;
     assert_eq!(remove_unused(store, 10).await, 0);
     // Whoever stores it again, or is about to refer to it, has as much time again.
     store.store_blob(NewBlob { now_ms: 20, ..blob("t", [1; 32], 1) }).await.unwrap();
@@ -209,8 +209,8 @@ pub(super) async fn a_blob_that_nobody_uses_goes_after_a_while(bench: &mut Bench
     assert_eq!(remove_unused(store, 20).await, 99);
     bench
         .see(async |store| {
-            assert_eq!(store.blob_bytes("t").await.unwrap(), 3);
-            assert_eq!(store.blob_bytes("u").await.unwrap(), 0);
+            assert_eq!(store.blob_bytes_used("t").await.unwrap(), 3);
+            assert_eq!(store.blob_bytes_used("u").await.unwrap(), 0);
             assert!(is_there(store, "t", [1; 32]).await && is_there(store, "t", [2; 32]).await);
         })
         .await;
@@ -220,19 +220,19 @@ pub(super) async fn a_blob_that_nobody_uses_goes_after_a_while(bench: &mut Bench
 pub(super) async fn a_blob_stays_while_a_session_refers_to_it(bench: &mut Bench) {
     let store = bench.store();
     for number in 1..=9 {
-        put(store, "t", [number; 32], 1).await;
+        put_blob(store, "t", [number; 32], 1).await;
     }
-    put(store, "u", [1; 32], 1).await;
+    put_blob(store, "u", [1; 32], 1).await;
     let mut owner = Owner::new(store, "t", "s").await;
     store.append(event(&mut owner, [1; 32])).await.unwrap();
     let said = message("m", 1, 1, &url([2; 32]));
     store.append(Append { messages: vec![said], ..owner.nothing() }).await.unwrap();
     store.append(Append { enqueue: vec![queued([3; 32])], ..owner.nothing() }).await.unwrap();
     let made = crate::store::NewSession { metadata: metadata([4; 32]), ..new("t", "made", 0) };
-    let made = store.create(made).await.unwrap().0;
-    store.create_waiting(new("t", "waits", 0), queued([5; 32])).await.unwrap();
+    let made = store.create_session(made).await.unwrap().0;
+    store.create_session_with_queued(new("t", "waits", 0), queued([5; 32])).await.unwrap();
     let patch = SessionPatch { metadata: Some(metadata([6; 32])), ..SessionPatch::default() };
-    store.patch(made.no, patch).await.unwrap();
+    store.patch_session(made.number, patch).await.unwrap();
     let again = message("m", 1, 1, &url([7; 32]));
     store.replace_messages(owner.no, vec![again]).await.unwrap();
     // What is refused refers to nothing.
@@ -241,7 +241,7 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(bench: &mut Bench)
     let mut late = old.clone();
     assert_refused!(store.append(event(&mut late, [8; 32])).await, Error::Fenced);
     let gap =
-        Append { lines: Some(Lines { first: seq(99), ..lines_of([8; 32]) }), ..owner.nothing() };
+        Append { lines: Some(EventLines { first: seq(99), ..lines_with_blob([8; 32]) }), ..owner.nothing() };
     assert_refused!(store.append(gap).await, Error::OutOfOrder);
     store.append(event(&mut owner, [1; 32])).await.unwrap();
     bench.reopen().await;
@@ -258,9 +258,9 @@ pub(super) async fn a_blob_stays_while_a_session_refers_to_it(bench: &mut Bench)
         .await;
 }
 
-fn lines_of(hash: [u8; 32]) -> Lines {
+fn lines_with_blob(hash: [u8; 32]) -> EventLines {
     let bytes = Bytes::from(format!("{{\"url\":\"{}\"}}\n", url(hash)));
-    Lines { first: seq(1), count: 1, bytes }
+    EventLines { first: seq(1), count: 1, bytes }
 }
 
 pub(super) async fn a_blob_goes_with_the_last_session_that_refers_to_it(bench: &mut Bench) {
@@ -270,32 +270,32 @@ pub(super) async fn a_blob_goes_with_the_last_session_that_refers_to_it(bench: &
         owners.push(Owner::new(store, tenant, id).await);
     }
     for number in 1..=100 {
-        put(store, "t", [number; 32], 1).await;
+        put_blob(store, "t", [number; 32], 1).await;
         for owner in &mut owners {
             store.append(event(owner, [number; 32])).await.unwrap();
         }
     }
-    store.delete(owners[0].no).await.unwrap();
+    store.delete_session(owners[0].no).await.unwrap();
     assert_eq!(remove_unused(store, i64::MAX).await, 0);
     // Events that go do not count: their messages stay, and may refer to it.
     let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
-    store.retain(retention).await.unwrap();
+    store.apply_retention(retention).await.unwrap();
     assert_eq!(remove_unused(store, i64::MAX).await, 0);
-    store.delete(owners[1].no).await.unwrap();
+    store.delete_session(owners[1].no).await.unwrap();
     bench.reopen().await;
     let store = bench.store();
     assert_eq!(remove_unused(store, 1000).await, 0, "they are unused since now");
     assert_eq!(remove_unused(store, i64::MAX).await, 100);
-    assert_eq!(store.blob_bytes("t").await.unwrap(), 0);
+    assert_eq!(store.blob_bytes_used("t").await.unwrap(), 0);
 }
 
 pub(super) async fn a_reference_may_come_before_its_blob(bench: &mut Bench) {
     let store = bench.store();
     let mut owner = Owner::new(store, "t", "s").await;
     store.append(event(&mut owner, [1; 32])).await.unwrap();
-    put(store, "t", [1; 32], 1).await;
+    put_blob(store, "t", [1; 32], 1).await;
     assert_eq!(remove_unused(store, i64::MAX).await, 0);
-    store.delete(owner.no).await.unwrap();
+    store.delete_session(owner.no).await.unwrap();
     assert_eq!(remove_unused(store, i64::MAX).await, 1);
 }
 
@@ -312,7 +312,7 @@ pub(super) async fn retention_takes_no_blob_from_whoever_begins_to_use_it(bench:
     let mut kept = Vec::new();
     for number in 0..200 {
         let store = bench.store();
-        put(store, "t", [number; 32], 1).await;
+        put_blob(store, "t", [number; 32], 1).await;
         store.append(event(&mut owner, [number; 32])).await.unwrap();
         if is_there(store, "t", [number; 32]).await {
             kept.push(number);

@@ -1,7 +1,7 @@
 //! Many at once.
 
 use super::bench::{Bench, Owner, message};
-use crate::store::{Append, KeyRecord, MessageQuery, SessionState};
+use crate::store::{Append, IdempotencyRecord, MessageQuery, SessionState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::JoinSet;
@@ -50,15 +50,15 @@ pub(super) async fn what_was_written_together_is_seen_together(bench: &mut Bench
             let query = MessageQuery { limit: 1000, ..MessageQuery::default() };
             loop {
                 let finished = done.load(Ordering::Acquire);
-                let before = store.session(&key).await.unwrap().unwrap();
-                let messages = store.messages(no, &query).await.unwrap();
-                let after = store.session(&key).await.unwrap().unwrap();
+                let before = store.find_session(&key).await.unwrap().unwrap();
+                let messages = store.list_messages(no, &query).await.unwrap();
+                let after = store.find_session(&key).await.unwrap().unwrap();
                 let known = messages.last().map_or(0, |message| message.last.get());
-                assert!(before.last <= known, "events to {}, messages to {known}", before.last);
-                assert!(known <= after.last, "messages to {known}, events to {}", after.last);
-                assert_eq!(before.state.usage.output_tokens.unsigned_abs(), before.last);
-                let asked = store.key("t", &before.last.to_string()).await.unwrap();
-                assert!(asked.is_some() || before.last == 0, "no key for {}", before.last);
+                assert!(before.head <= known, "events to {}, messages to {known}", before.head);
+                assert!(known <= after.head, "messages to {known}, events to {}", after.head);
+                assert_eq!(before.state.usage.output_tokens.unsigned_abs(), before.head);
+                let asked = store.find_idempotency_record("t", &before.head.to_string()).await.unwrap();
+                assert!(asked.is_some() || before.head == 0, "no key for {}", before.head);
                 if finished {
                     break;
                 }
@@ -74,11 +74,11 @@ pub(super) async fn what_was_written_together_is_seen_together(bench: &mut Bench
         let append = Append {
             messages: vec![message(&at.to_string(), owner.last - 1, owner.last, "")],
             state: Some(state),
-            key: Some(KeyRecord {
+            idempotency: Some(IdempotencyRecord {
                 tenant: "t".into(),
                 key: owner.last.to_string(),
                 fingerprint: [0; 32],
-                answer: String::new(),
+                response: String::new(),
             }),
             ..append
         };

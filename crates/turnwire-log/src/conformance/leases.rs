@@ -1,21 +1,21 @@
 //! Leases: one owner writes, and whoever had it before does not.
 
-use super::appends::nothing_changed;
+use super::appends::assert_unchanged;
 use super::bench::{Bench, Owner, TTL, assert_refused, lines, new};
 use crate::error::Error;
-use crate::store::{Append, Fence, Lease, Queued, SessionState};
+use crate::store::{Append, Fence, Lease, QueuedMessage, SessionState};
 use bytes::Bytes;
 
 pub(super) async fn a_later_owner_has_the_higher_fence(bench: &mut Bench) {
-    let (record, _) = bench.store().create(new("t", "s", 0)).await.unwrap();
+    let (record, _) = bench.store().create_session(new("t", "s", 0)).await.unwrap();
     let mut leases: Vec<Lease> = Vec::new();
     for round in 0..6 {
         let owner = ["one", "two", "two"][round % 3];
-        let lease = bench.store().acquire(record.no, owner, TTL).await.unwrap();
+        let lease = bench.store().acquire_lease(record.number, owner, TTL).await.unwrap();
         assert!(leases.iter().all(|earlier| earlier.fence < lease.fence), "{leases:?} {lease:?}");
-        bench.store().renew(record.no, lease, TTL).await.unwrap();
+        bench.store().renew_lease(record.number, lease, TTL).await.unwrap();
         for earlier in &leases {
-            assert_refused!(bench.store().renew(record.no, *earlier, TTL).await, Error::Fenced);
+            assert_refused!(bench.store().renew_lease(record.number, *earlier, TTL).await, Error::Fenced);
         }
         leases.push(lease);
         if round % 2 == 1 {
@@ -27,7 +27,7 @@ pub(super) async fn a_later_owner_has_the_higher_fence(bench: &mut Bench) {
 pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(bench: &mut Bench) {
     let mut old = Owner::new(bench.store(), "t", "s").await;
     let queued =
-        Queued { id: "q".to_owned(), reply_id: "r".to_owned(), json: Bytes::from_static(b"{}") };
+        QueuedMessage { id: "q".to_owned(), reply_id: "r".to_owned(), json: Bytes::from_static(b"{}") };
     let append = old.reply(3, "m", "words");
     bench.store().append(Append { enqueue: vec![queued], ..append }).await.unwrap();
     bench.store().append(old.reply(2, "n", "more")).await.unwrap();
@@ -44,10 +44,10 @@ pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(bench: &mut B
             let state = Some(SessionState::default());
             assert_refused!(store.append(Append { state, dequeue, ..append }).await, Error::Fenced);
             assert_refused!(
-                store.renew(old.no, Lease { fence: old.fence }, TTL).await,
+                store.renew_lease(old.no, Lease { fence: old.fence }, TTL).await,
                 Error::Fenced
             );
-            nothing_changed(store, &new).await;
+            assert_unchanged(store, &new).await;
         })
         .await;
     let mut new = Owner::of(bench.store(), record).await;
@@ -56,19 +56,19 @@ pub(super) async fn an_outdated_owner_is_fenced_and_writes_nothing(bench: &mut B
 }
 
 pub(super) async fn nobody_writes_without_a_lease(bench: &mut Bench) {
-    let (record, _) = bench.store().create(new("t", "s", 0)).await.unwrap();
+    let (record, _) = bench.store().create_session(new("t", "s", 0)).await.unwrap();
     let other = Owner::new(bench.store(), "t", "other").await;
-    let nobody = Owner { no: record.no, key: record.key.clone(), ..other.clone() };
+    let nobody = Owner { no: record.number, key: record.key.clone(), ..other.clone() };
     bench
         .see(async |store| {
             for fence in [Fence(0), Fence(u64::MAX), Fence(u64::MAX / 2 + 1)] {
                 let append =
-                    Append { fence, lines: Some(lines(record.no, 1, 1)), ..nobody.nothing() };
+                    Append { fence, lines: Some(lines(record.number, 1, 1)), ..nobody.nothing() };
                 assert_refused!(store.append(append).await, Error::Fenced);
                 let lease = Lease { fence };
-                assert_refused!(store.renew(record.no, lease, TTL).await, Error::Fenced);
+                assert_refused!(store.renew_lease(record.number, lease, TTL).await, Error::Fenced);
             }
-            assert_eq!(store.session(&record.key).await.unwrap().as_ref(), Some(&record));
+            assert_eq!(store.find_session(&record.key).await.unwrap().as_ref(), Some(&record));
         })
         .await;
 }
@@ -81,8 +81,8 @@ pub(super) async fn a_queued_append_of_the_old_owner_does_not_land_after_the_tak
         let mut old = Owner::new(store, "t", &round.to_string()).await;
         // Some that nobody waits for, and then at once the new owner.
         let pending: Vec<_> = (0..round * 3).map(|_| store.append(old.events(2))).collect();
-        store.acquire(old.no, "new", TTL).await.unwrap();
-        let end = old.record(store).await.last;
+        store.acquire_lease(old.no, "new", TTL).await.unwrap();
+        let end = old.record(store).await.head;
         let mut landed = 0;
         let mut fenced = false;
         for append in pending {
@@ -96,7 +96,7 @@ pub(super) async fn a_queued_append_of_the_old_owner_does_not_land_after_the_tak
             }
         }
         assert_eq!(landed, end, "what the new owner saw is not where the old one stopped");
-        assert_eq!(old.record(store).await.last, end, "the old owner still wrote");
+        assert_eq!(old.record(store).await.head, end, "the old owner still wrote");
     }
 }
 
@@ -112,13 +112,13 @@ pub(super) async fn a_takeover_in_the_middle_loses_nothing_that_was_acknowledged
             let mut acknowledged = Vec::new();
             for _ in 0..15 {
                 let fence = {
-                    let record = store.session(&key).await.unwrap().unwrap();
-                    store.acquire(record.no, "one of four", TTL).await.unwrap().fence
+                    let record = store.find_session(&key).await.unwrap().unwrap();
+                    store.acquire_lease(record.number, "one of four", TTL).await.unwrap().fence
                 };
                 // Only now is it sure where the log ends, unless the next one took it already.
-                let record = store.session(&key).await.unwrap().unwrap();
-                let no = record.no;
-                let mut owner = Owner { key: key.clone(), no, fence, last: record.last, now_ms: 0 };
+                let record = store.find_session(&key).await.unwrap().unwrap();
+                let no = record.number;
+                let mut owner = Owner { key: key.clone(), no, fence, last: record.head, now_ms: 0 };
                 loop {
                     let append = owner.events(3);
                     match store.append(append).await {

@@ -1,10 +1,10 @@
 //! Lists of sessions.
 
 use super::bench::{Bench, Owner, all_of, ids, new, open_from};
-use crate::cost::{Cost, Spent};
-use crate::reach::{Reach, SessionRule};
+use crate::cost::{Cost, UsageTotal};
+use crate::reach::{VisibleSessions, SessionPattern};
 use crate::store::{
-    Append, Held, Producer, Queued, SessionQuery, SessionRecord, SessionState, Status, Store,
+    Append, HeldHint, Producer, QueuedMessage, SessionQuery, SessionRecord, SessionState, SessionStatus, Store,
     StoredMessage,
 };
 use turnwire_core::Usage;
@@ -14,17 +14,17 @@ async fn pages(store: &dyn Store, query: &SessionQuery, limit: usize) -> Vec<Ses
     let mut found: Vec<SessionRecord> = Vec::new();
     let mut query = SessionQuery { limit, ..query.clone() };
     loop {
-        let page = store.sessions(&query).await.unwrap();
+        let page = store.list_sessions(&query).await.unwrap();
         assert!(page.len() <= limit, "more than was asked for");
         let Some(last) = page.last() else { return found };
-        query.after = Some((last.updated_ms, last.no));
+        query.after = Some((last.updated_ms, last.number));
         found.extend(page);
         assert!(found.len() < 1000, "the pages have no end");
     }
 }
 
 /// Says that a message began in a session.
-async fn touch(store: &dyn Store, owner: &mut Owner, now_ms: i64) {
+async fn append_reply_at(store: &dyn Store, owner: &mut Owner, now_ms: i64) {
     owner.now_ms = now_ms;
     let append = owner.events(1);
     store.append(Append { state: Some(open_from(1)), ..append }).await.unwrap();
@@ -36,18 +36,18 @@ pub(super) async fn sessions_are_listed_latest_change_first(bench: &mut Bench) {
         owners.push(Owner::new(bench.store(), "t", id).await);
     }
     for (at, now_ms) in [(2, 10), (0, 20), (3, 30), (1, 40), (2, 50)] {
-        touch(bench.store(), &mut owners[at], now_ms).await;
+        append_reply_at(bench.store(), &mut owners[at], now_ms).await;
     }
     bench
         .see(async |store| {
-            let list = store.sessions(&all_of("t")).await.unwrap();
+            let list = store.list_sessions(&all_of("t")).await.unwrap();
             assert_eq!(ids(&list), ["c", "b", "d", "a"]);
             for record in &list {
-                assert_eq!(Some(record), store.session(&record.key).await.unwrap().as_ref());
+                assert_eq!(Some(record), store.find_session(&record.key).await.unwrap().as_ref());
             }
             let none = SessionQuery { limit: 0, ..all_of("t") };
-            assert_eq!(store.sessions(&none).await.unwrap(), []);
-            assert_eq!(store.sessions(&all_of("nobody")).await.unwrap(), []);
+            assert_eq!(store.list_sessions(&none).await.unwrap(), []);
+            assert_eq!(store.list_sessions(&all_of("nobody")).await.unwrap(), []);
         })
         .await;
 }
@@ -55,11 +55,11 @@ pub(super) async fn sessions_are_listed_latest_change_first(bench: &mut Bench) {
 pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(bench: &mut Bench) {
     let store = bench.store();
     let mut owner = Owner::new(store, "t", "s").await;
-    touch(store, &mut owner, 100).await;
+    append_reply_at(store, &mut owner, 100).await;
     owner.now_ms = 200;
     store.append(owner.events(3)).await.unwrap();
     let record = owner.record(store).await;
-    assert_eq!((record.created_ms, record.updated_ms, record.last), (0, 100, 4));
+    assert_eq!((record.created_ms, record.updated_ms, record.head), (0, 100, 4));
     owner.now_ms = 300;
     store.append(owner.reply(1, "m", "")).await.unwrap();
     bench.see(async |store| assert_eq!(owner.record(store).await.updated_ms, 300)).await;
@@ -68,12 +68,12 @@ pub(super) async fn only_the_beginning_or_end_of_a_message_moves_a_session_up(be
 pub(super) async fn pages_of_any_size_give_every_session_once(bench: &mut Bench) {
     for at in 0..23_i64 {
         // Several of them change in the same millisecond.
-        bench.store().create(new("t", &format!("s{at}"), at / 4)).await.unwrap();
-        bench.store().create(new("other", &format!("s{at}"), at / 4)).await.unwrap();
+        bench.store().create_session(new("t", &format!("s{at}"), at / 4)).await.unwrap();
+        bench.store().create_session(new("other", &format!("s{at}"), at / 4)).await.unwrap();
     }
     bench
         .see(async |store| {
-            let all = store.sessions(&all_of("t")).await.unwrap();
+            let all = store.list_sessions(&all_of("t")).await.unwrap();
             assert_eq!(all.len(), 23);
             assert!(all.is_sorted_by(|a, b| a.updated_ms >= b.updated_ms));
             for limit in [1, 2, 3, 4, 5, 22, 23, 24] {
@@ -86,37 +86,37 @@ pub(super) async fn pages_of_any_size_give_every_session_once(bench: &mut Bench)
 pub(super) async fn a_change_between_two_pages_hides_no_other_session(bench: &mut Bench) {
     let mut owners = Vec::new();
     for at in 0..9 {
-        let (record, _) = bench.store().create(new("t", &at.to_string(), at)).await.unwrap();
+        let (record, _) = bench.store().create_session(new("t", &at.to_string(), at)).await.unwrap();
         owners.push(Owner::of(bench.store(), record).await);
     }
     let mut query = SessionQuery { limit: 3, ..all_of("t") };
-    let first = bench.store().sessions(&query).await.unwrap();
+    let first = bench.store().list_sessions(&query).await.unwrap();
     assert_eq!(ids(&first), ["8", "7", "6"]);
-    query.after = first.last().map(|record| (record.updated_ms, record.no));
+    query.after = first.last().map(|record| (record.updated_ms, record.number));
     // One that was seen, and one that was not.
-    touch(bench.store(), &mut owners[6], 100).await;
-    touch(bench.store(), &mut owners[1], 101).await;
-    bench.store().delete(owners[4].no).await.unwrap();
+    append_reply_at(bench.store(), &mut owners[6], 100).await;
+    append_reply_at(bench.store(), &mut owners[1], 101).await;
+    bench.store().delete_session(owners[4].no).await.unwrap();
     bench
         .see(async |store| {
             let rest = SessionQuery { limit: 100, ..query.clone() };
-            assert_eq!(ids(&store.sessions(&rest).await.unwrap()), ["5", "3", "2", "0"]);
+            assert_eq!(ids(&store.list_sessions(&rest).await.unwrap()), ["5", "3", "2", "0"]);
         })
         .await;
 }
 
 pub(super) async fn a_list_is_of_one_tenant_and_of_one_status(bench: &mut Bench) {
-    let all = [Status::Idle, Status::Running, Status::Waiting];
+    let all = [SessionStatus::Idle, SessionStatus::Running, SessionStatus::Waiting];
     for tenant in ["a", "b"] {
         for at in 0..12 {
             let store = bench.store();
-            let (record, _) = store.create(new(tenant, &at.to_string(), 0)).await.unwrap();
+            let (record, _) = store.create_session(new(tenant, &at.to_string(), 0)).await.unwrap();
             let mut owner = Owner::of(store, record).await;
             owner.now_ms = i64::try_from(at).unwrap() + 1;
             let status = all[at % 3];
             let state = match status {
-                Status::Idle => SessionState::default(),
-                Status::Running | Status::Waiting => SessionState { status, ..open_from(1) },
+                SessionStatus::Idle => SessionState::default(),
+                SessionStatus::Running | SessionStatus::Waiting => SessionState { status, ..open_from(1) },
             };
             let append = owner.events(1);
             store.append(Append { state: Some(state), ..append }).await.unwrap();
@@ -145,17 +145,17 @@ pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(bench:
     let mine = ["room-1", "team:a", "team:b", "team:\u{10FFFF}x", "team:ü", "solo \"1\""];
     let rules =
         ["room-1", "team:*", "team:a", "team:ab*", "solo \"1\"", "missing", "team\u{10FFFF}*"];
-    let reach = Reach::only(rules.map(SessionRule::new));
+    let reach = VisibleSessions::only(rules.map(SessionPattern::new));
     let mut at = 0;
     for id in others.iter().chain(&mine) {
         at += 1;
-        bench.store().create(new("t", id, at / 3)).await.unwrap();
-        bench.store().create(new("other", id, at / 3)).await.unwrap();
+        bench.store().create_session(new("t", id, at / 3)).await.unwrap();
+        bench.store().create_session(new("other", id, at / 3)).await.unwrap();
     }
     bench
         .see(async |store| {
-            let query = SessionQuery { reach: reach.clone(), ..all_of("t") };
-            let found = store.sessions(&query).await.unwrap();
+            let query = SessionQuery { visible: reach.clone(), ..all_of("t") };
+            let found = store.list_sessions(&query).await.unwrap();
             let mut names = ids(&found);
             names.sort_unstable();
             let mut expected: Vec<&str> = mine.into_iter().chain(["team:"]).collect();
@@ -163,13 +163,13 @@ pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(bench:
             assert_eq!(names, expected);
             assert!(
                 found.is_sorted_by_key(|record| {
-                    std::cmp::Reverse((record.updated_ms, record.no))
+                    std::cmp::Reverse((record.updated_ms, record.number))
                 })
             );
             for limit in [1, 2, 3, 6, 7, 8] {
                 assert_eq!(pages(store, &query, limit).await, found, "pages of {limit}");
                 let page = SessionQuery { limit, ..query.clone() };
-                let page = store.sessions(&page).await.unwrap();
+                let page = store.list_sessions(&page).await.unwrap();
                 assert_eq!(page.len(), limit.min(found.len()), "a page is full");
             }
             for (rules, expected) in [
@@ -177,14 +177,14 @@ pub(super) async fn a_list_within_reach_does_not_depend_on_other_sessions(bench:
                 (vec!["room-1"], vec!["room-1"]),
                 (vec!["nobody", "nob*"], vec![]),
             ] {
-                let reach = Reach::only(rules.into_iter().map(SessionRule::new));
-                let few = SessionQuery { reach, ..all_of("t") };
-                assert_eq!(ids(&store.sessions(&few).await.unwrap()), expected);
+                let reach = VisibleSessions::only(rules.into_iter().map(SessionPattern::new));
+                let few = SessionQuery { visible: reach, ..all_of("t") };
+                assert_eq!(ids(&store.list_sessions(&few).await.unwrap()), expected);
             }
-            let idle = SessionQuery { status: Some(Status::Idle), ..query.clone() };
-            assert_eq!(store.sessions(&idle).await.unwrap(), found);
-            let waiting = SessionQuery { status: Some(Status::Waiting), ..query };
-            assert_eq!(store.sessions(&waiting).await.unwrap(), []);
+            let idle = SessionQuery { status: Some(SessionStatus::Idle), ..query.clone() };
+            assert_eq!(store.list_sessions(&idle).await.unwrap(), found);
+            let waiting = SessionQuery { status: Some(SessionStatus::Waiting), ..query };
+            assert_eq!(store.list_sessions(&waiting).await.unwrap(), []);
         })
         .await;
 }
@@ -193,13 +193,13 @@ pub(super) async fn open_sessions_are_those_of_all_tenants_with_an_open_reply_or
     bench: &mut Bench,
 ) {
     for (tenant, id, status) in [
-        ("a", "idle", Status::Idle),
-        ("a", "running", Status::Running),
-        ("b", "waiting", Status::Waiting),
-        ("c", "closed", Status::Running),
+        ("a", "idle", SessionStatus::Idle),
+        ("a", "running", SessionStatus::Running),
+        ("b", "waiting", SessionStatus::Waiting),
+        ("c", "closed", SessionStatus::Running),
     ] {
         let mut owner = Owner::new(bench.store(), tenant, id).await;
-        if status != Status::Idle {
+        if status != SessionStatus::Idle {
             let append = owner.events(1);
             let state = SessionState { status, ..open_from(1) };
             bench.store().append(Append { state: Some(state), ..append }).await.unwrap();
@@ -211,18 +211,18 @@ pub(super) async fn open_sessions_are_those_of_all_tenants_with_an_open_reply_or
             bench.store().append(Append { messages, state, ..append }).await.unwrap();
         }
     }
-    bench.store().create(new("a", "untouched", 0)).await.unwrap();
+    bench.store().create_session(new("a", "untouched", 0)).await.unwrap();
     let owner = Owner::new(bench.store(), "d", "queued").await;
-    let queued = Queued { id: "m".to_owned(), reply_id: "r".to_owned(), json: "{}".into() };
+    let queued = QueuedMessage { id: "m".to_owned(), reply_id: "r".to_owned(), json: "{}".into() };
     let append = Append { enqueue: vec![queued], ..owner.nothing() };
     bench.store().append(append).await.unwrap();
     bench
         .see(async |store| {
-            let mut open = store.open_sessions().await.unwrap();
-            open.sort_by_key(|record| record.no);
+            let mut open = store.list_open_sessions().await.unwrap();
+            open.sort_by_key(|record| record.number);
             assert_eq!(ids(&open), ["running", "waiting", "queued"]);
             for record in &open {
-                assert_eq!(Some(record), store.session(&record.key).await.unwrap().as_ref());
+                assert_eq!(Some(record), store.find_session(&record.key).await.unwrap().as_ref());
             }
         })
         .await;
@@ -233,15 +233,15 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
     let mut usage = Usage { input_tokens: i64::MAX, output_tokens: 2, ..Usage::default() };
     usage.rest.insert("more", 3);
     let state = SessionState {
-        status: Status::Waiting,
+        status: SessionStatus::Waiting,
         open_from: Some(super::bench::seq(2)),
         usage: usage.clone(),
         cost: Cost::new(12.5),
-        subs: [("sub \"1\"".to_owned(), Spent { usage, cost: Cost::new(0.5) })].into(),
+        subs: [("sub \"1\"".to_owned(), UsageTotal { usage, cost: Cost::new(0.5) })].into(),
         former_producers: vec![Producer { id: "p 0".to_owned(), fence: 7, holder: String::new() }],
         is_produced: true,
         rules: Vec::new(),
-        held: vec![Held {
+        held: vec![HeldHint {
             reply_id: "r".to_owned(),
             event_id: "e".to_owned(),
             block_id: "b \"1\"".to_owned(),
@@ -269,11 +269,11 @@ pub(super) async fn a_state_comes_back_as_it_was_written(bench: &mut Bench) {
 }
 
 /// A session of an agent, with what it has spent.
-async fn spend(store: &dyn Store, owner: &mut Owner, tokens: i64, cost: Option<f64>) {
+async fn append_usage(store: &dyn Store, owner: &mut Owner, tokens: i64, cost: Option<f64>) {
     let usage = Usage { input_tokens: tokens, output_tokens: 1, ..Usage::default() };
     let half = Usage { input_tokens: tokens / 2, ..Usage::default() };
     let cost = cost.and_then(Cost::new);
-    let subs = [("helper".to_owned(), Spent { usage: half, cost: None })].into();
+    let subs = [("helper".to_owned(), UsageTotal { usage: half, cost: None })].into();
     let state = SessionState { usage, cost, subs, ..SessionState::default() };
     let append = owner.events(1);
     store.append(Append { state: Some(state), ..append }).await.unwrap();
@@ -283,11 +283,11 @@ async fn spend(store: &dyn Store, owner: &mut Owner, tokens: i64, cost: Option<f
 async fn totals(
     store: &dyn Store,
     tenant: &str,
-    reach: &Reach,
+    reach: &VisibleSessions,
 ) -> Vec<(String, i64, Option<f64>, i64)> {
-    let totals = store.totals(tenant, reach, None).await.unwrap();
+    let totals = store.agent_totals(tenant, reach, None).await.unwrap();
     let totals = totals.into_iter().map(|(agent, totals)| {
-        let Spent { usage, cost } = totals.spent();
+        let UsageTotal { usage, cost } = totals.total();
         let helper = totals.sub_agents().find(|(name, _)| *name == "helper");
         let helper = helper.map_or(0, |(_, spent)| spent.usage.input_tokens);
         (agent, usage.input_tokens, cost.map(Cost::amount), helper)
@@ -301,12 +301,12 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(bench: &mut 
         [("t", "a", "one"), ("t", "b", "one"), ("t", "c", "two"), ("u", "a", "one")]
     {
         let new = crate::store::NewSession { agent: agent.to_owned(), ..new(tenant, id, 0) };
-        let (record, _) = bench.store().create(new).await.unwrap();
+        let (record, _) = bench.store().create_session(new).await.unwrap();
         owners.push(Owner::of(bench.store(), record).await);
     }
     for (owner, tokens) in owners.iter_mut().zip([10, 20, 40, 80]) {
-        spend(bench.store(), owner, 2, Some(9.0)).await;
-        spend(bench.store(), owner, tokens, Some(0.5)).await;
+        append_usage(bench.store(), owner, 2, Some(9.0)).await;
+        append_usage(bench.store(), owner, tokens, Some(0.5)).await;
         // Whatever else is appended changes nothing.
         bench.store().append(owner.events(3)).await.unwrap();
     }
@@ -314,16 +314,16 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(bench: &mut 
     let two = || ("two".to_owned(), 40, Some(0.5), 20);
     bench
         .see(async |store| {
-            assert_eq!(totals(store, "t", &Reach::ALL).await, [one(30, Some(1.0)), two()]);
-            assert_eq!(totals(store, "u", &Reach::ALL).await, [one(80, Some(0.5))]);
-            assert_eq!(totals(store, "nobody", &Reach::ALL).await, []);
+            assert_eq!(totals(store, "t", &VisibleSessions::ALL).await, [one(30, Some(1.0)), two()]);
+            assert_eq!(totals(store, "u", &VisibleSessions::ALL).await, [one(80, Some(0.5))]);
+            assert_eq!(totals(store, "nobody", &VisibleSessions::ALL).await, []);
             for (rules, expected) in [
                 (vec!["a"], vec![one(10, Some(0.5))]),
                 (vec!["b*", "c", "d"], vec![one(20, Some(0.5)), two()]),
                 (vec!["d"], vec![]),
                 (vec![], vec![]),
             ] {
-                let reach = Reach::only(rules.into_iter().map(SessionRule::new));
+                let reach = VisibleSessions::only(rules.into_iter().map(SessionPattern::new));
                 assert_eq!(totals(store, "t", &reach).await, expected);
             }
         })
@@ -333,17 +333,17 @@ pub(super) async fn totals_are_those_of_the_sessions_that_are_there(bench: &mut 
         *owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
     }
     for at in [0, 1] {
-        spend(bench.store(), &mut owners[at], i64::MAX, None).await;
+        append_usage(bench.store(), &mut owners[at], i64::MAX, None).await;
     }
     let most = ("one".to_owned(), i64::MAX, None, i64::MAX - 1);
-    assert_eq!(totals(bench.store(), "t", &Reach::ALL).await, [most, two()]);
-    bench.store().delete(owners[0].no).await.unwrap();
-    bench.store().delete(owners[2].no).await.unwrap();
-    spend(bench.store(), &mut owners[1], 5, None).await;
+    assert_eq!(totals(bench.store(), "t", &VisibleSessions::ALL).await, [most, two()]);
+    bench.store().delete_session(owners[0].no).await.unwrap();
+    bench.store().delete_session(owners[2].no).await.unwrap();
+    append_usage(bench.store(), &mut owners[1], 5, None).await;
     bench
         .see(async |store| {
-            assert_eq!(totals(store, "t", &Reach::ALL).await, [("one".to_owned(), 5, None, 2)]);
-            assert_eq!(totals(store, "u", &Reach::ALL).await, [one(80, Some(0.5))]);
+            assert_eq!(totals(store, "t", &VisibleSessions::ALL).await, [("one".to_owned(), 5, None, 2)]);
+            assert_eq!(totals(store, "u", &VisibleSessions::ALL).await, [one(80, Some(0.5))]);
         })
         .await;
 }

@@ -21,7 +21,7 @@ pub(super) async fn messages_come_in_the_order_of_their_first_events(bench: &mut
     }
     bench
         .see(async |store| {
-            let found = store.messages(owner.no, &all()).await.unwrap();
+            let found = store.list_messages(owner.no, &all()).await.unwrap();
             assert_eq!(found, [outer.clone(), inner.clone(), last.clone()]);
         })
         .await;
@@ -75,7 +75,7 @@ pub(super) async fn messages_are_listed_by_place_limit_and_author(bench: &mut Be
     bench
         .see(async |store| {
             for query in &queries {
-                let found = store.messages(owner.no, query).await.unwrap();
+                let found = store.list_messages(owner.no, query).await.unwrap();
                 assert_eq!(
                     found.iter().collect::<Vec<_>>(),
                     expected(&messages, query),
@@ -111,11 +111,11 @@ pub(super) async fn a_message_comes_back_whole(bench: &mut Bench) {
     bench
         .see(async |store| {
             for message in &whole {
-                let found = store.message(owner.no, &message.id).await.unwrap();
+                let found = store.find_message(owner.no, &message.id).await.unwrap();
                 assert!(found.as_ref() == Some(message), "{} is not what it was", message.id);
             }
-            assert!(store.messages(owner.no, &all()).await.unwrap() == whole);
-            assert_eq!(store.message(owner.no, "nobody").await.unwrap(), None);
+            assert!(store.list_messages(owner.no, &all()).await.unwrap() == whole);
+            assert_eq!(store.find_message(owner.no, "nobody").await.unwrap(), None);
         })
         .await;
 }
@@ -127,7 +127,7 @@ pub(super) async fn a_list_of_messages_ends_when_it_has_so_many_bytes(bench: &mu
     }
     bench
         .see(async |store| {
-            let size = store.message(owner.no, "a").await.unwrap().unwrap().size();
+            let size = store.find_message(owner.no, "a").await.unwrap().unwrap().size();
             for (bytes, first, last) in [
                 (0, vec!["b"], vec!["d"]),
                 (1, vec!["b"], vec!["d"]),
@@ -139,7 +139,7 @@ pub(super) async fn a_list_of_messages_ends_when_it_has_so_many_bytes(bench: &mu
                 let latest = MessageQuery { max_bytes: Some(bytes), ..all() };
                 let behind = MessageQuery { after: Some(seq(1)), ..latest.clone() };
                 for (query, expected) in [(behind, first), (latest, last)] {
-                    let found = store.messages(owner.no, &query).await.unwrap();
+                    let found = store.list_messages(owner.no, &query).await.unwrap();
                     let found: Vec<_> = found.iter().map(|message| &*message.id).collect();
                     assert_eq!(found, expected, "{query:?}");
                 }
@@ -159,9 +159,9 @@ pub(super) async fn a_message_belongs_to_its_session(bench: &mut Bench) {
     bench
         .see(async |store| {
             let superseded = StoredMessage { superseded: true, ..message("m", 1, 2, "of one") };
-            assert_eq!(store.messages(one.no, &all()).await.unwrap(), [superseded]);
+            assert_eq!(store.list_messages(one.no, &all()).await.unwrap(), [superseded]);
             assert_eq!(
-                store.messages(two.no, &all()).await.unwrap(),
+                store.list_messages(two.no, &all()).await.unwrap(),
                 [message("m", 1, 2, "of two")]
             );
         })
@@ -178,10 +178,10 @@ pub(super) async fn superseded_messages_stay_and_say_so(bench: &mut Bench) {
     bench.store().append(Append { superseded, ..append }).await.unwrap();
     bench
         .see(async |store| {
-            let found = store.messages(owner.no, &all()).await.unwrap();
+            let found = store.list_messages(owner.no, &all()).await.unwrap();
             let found: Vec<_> = found.iter().map(|found| (&*found.id, found.superseded)).collect();
             assert_eq!(found, [("a", false), ("b", true), ("c", true), ("d", false)]);
-            assert!(store.message(owner.no, "c").await.unwrap().unwrap().superseded);
+            assert!(store.find_message(owner.no, "c").await.unwrap().unwrap().superseded);
         })
         .await;
 }
@@ -209,8 +209,8 @@ pub(super) async fn messages_made_again_take_the_place_of_the_old(bench: &mut Be
     bench
         .see(async |store| {
             let expected = [message("a", 1, 2, "old"), again.clone(), added.clone(), moved.clone()];
-            assert_eq!(store.messages(owner.no, &all()).await.unwrap(), expected);
-            assert_eq!(store.message(owner.no, "c").await.unwrap(), Some(moved.clone()));
+            assert_eq!(store.list_messages(owner.no, &all()).await.unwrap(), expected);
+            assert_eq!(store.find_message(owner.no, "c").await.unwrap(), Some(moved.clone()));
             assert_eq!(owner.record(store).await, before);
             owner.check(store).await;
             // The same again changes nothing.

@@ -6,7 +6,7 @@ use crate::store::{Retention, Store};
 use bytes::Bytes;
 
 /// A session of appends of many sizes.
-async fn filled(store: &dyn Store) -> Owner {
+async fn filled_session(store: &dyn Store) -> Owner {
     let mut owner = Owner::new(store, "t", "s").await;
     let mut other = Owner::new(store, "t", "other").await;
     for count in [1, 7, 1, 1, 20, 2, 3, 50, 1] {
@@ -22,7 +22,7 @@ fn expected(owner: &Owner, from: u64) -> Vec<(u64, Bytes)> {
 }
 
 pub(super) async fn a_read_begins_anywhere_in_an_append(bench: &mut Bench) {
-    let owner = filled(bench.store()).await;
+    let owner = filled_session(bench.store()).await;
     bench
         .see(async |store| {
             for from in 1..=owner.last + 1 {
@@ -34,12 +34,12 @@ pub(super) async fn a_read_begins_anywhere_in_an_append(bench: &mut Bench) {
 }
 
 pub(super) async fn a_read_gives_at_least_one_event(bench: &mut Bench) {
-    let owner = filled(bench.store()).await;
+    let owner = filled_session(bench.store()).await;
     bench
         .see(async |store| {
             for max_bytes in [0, 1, 10] {
                 for from in 1..=owner.last {
-                    let page = store.read(owner.no, seq(from), max_bytes).await.unwrap();
+                    let page = store.read_events(owner.no, seq(from), max_bytes).await.unwrap();
                     let count: u32 = page.iter().map(|lines| lines.count).sum();
                     assert_eq!(count, 1, "from {from}, {max_bytes} bytes");
                 }
@@ -50,13 +50,13 @@ pub(super) async fn a_read_gives_at_least_one_event(bench: &mut Bench) {
 }
 
 pub(super) async fn a_read_stops_when_it_has_so_many_bytes(bench: &mut Bench) {
-    let owner = filled(bench.store()).await;
+    let owner = filled_session(bench.store()).await;
     let all: usize = (1..=owner.last).map(|place| line(owner.no, place).len()).sum();
     bench
         .see(async |store| {
             for max_bytes in [50, 51, 100, 333, 1000, all - 1, all, all + 1, usize::MAX] {
                 for from in [1, 2, 5, 12, owner.last] {
-                    let page = store.read(owner.no, seq(from), max_bytes).await.unwrap();
+                    let page = store.read_events(owner.no, seq(from), max_bytes).await.unwrap();
                     let bytes: usize = page.iter().map(|lines| lines.bytes.len()).sum();
                     let last = page.last().unwrap().last();
                     let without_the_last = bytes - line(owner.no, last).len();
@@ -77,15 +77,15 @@ pub(super) async fn a_read_stops_when_it_has_so_many_bytes(bench: &mut Bench) {
 }
 
 pub(super) async fn a_read_behind_the_end_is_empty(bench: &mut Bench) {
-    let owner = filled(bench.store()).await;
+    let owner = filled_session(bench.store()).await;
     let empty = Owner::new(bench.store(), "t", "empty").await;
     bench
         .see(async |store| {
             for from in [owner.last + 1, owner.last + 2, 1 << 40, u64::MAX] {
-                assert_eq!(store.read(owner.no, seq(from), 1000).await.unwrap(), []);
+                assert_eq!(store.read_events(owner.no, seq(from), 1000).await.unwrap(), []);
             }
-            assert_eq!(store.read(empty.no, seq(1), 1000).await.unwrap(), []);
-            assert_eq!(store.read(empty.no, seq(2), 1000).await.unwrap(), []);
+            assert_eq!(store.read_events(empty.no, seq(1), 1000).await.unwrap(), []);
+            assert_eq!(store.read_events(empty.no, seq(2), 1000).await.unwrap(), []);
         })
         .await;
 }
@@ -96,11 +96,11 @@ pub(super) async fn a_read_before_what_is_kept_says_where_it_begins(bench: &mut 
     owner.now_ms = 100;
     bench.store().append(owner.reply(5, "young", "")).await.unwrap();
     let retention = Retention { before_ms: Some(50), ..Retention::default() };
-    bench.store().retain(retention).await.unwrap();
+    bench.store().apply_retention(retention).await.unwrap();
     bench
         .see(async |store| {
             for from in 1..=5 {
-                let refused = store.read(owner.no, seq(from), 1000).await;
+                let refused = store.read_events(owner.no, seq(from), 1000).await;
                 assert!(
                     matches!(refused, Err(Error::Trimmed(first)) if first == seq(6)),
                     "from {from}: {refused:?}",

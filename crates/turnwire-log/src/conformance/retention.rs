@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, Owner, assert_refused, line, lines, message, open_from, seq};
 use crate::error::Error;
-use crate::store::{Append, KeyRecord, MessageQuery, Removed, Retention, SessionState, Store};
+use crate::store::{Append, IdempotencyRecord, MessageQuery, RetentionReport, Retention, SessionState, Store};
 use turnwire_core::Seq;
 
 fn older_than(before_ms: i64) -> Retention {
@@ -14,22 +14,22 @@ fn at_most(max_bytes: u64) -> Retention {
 }
 
 /// What it takes to remove the events of a session between two places.
-fn removed(owner: &Owner, first: u64, last: u64) -> Removed {
+fn expected_report(owner: &Owner, first: u64, last: u64) -> RetentionReport {
     let bytes = (first..=last).map(|place| line(owner.no, place).len() as u64).sum();
-    Removed { events: last + 1 - first, bytes, sessions: 1, ..Removed::default() }
+    RetentionReport { events: last + 1 - first, bytes, sessions: 1, ..RetentionReport::default() }
 }
 
 /// That a session keeps everything from a place on, and nothing before.
-async fn begins_at(store: &dyn Store, owner: &Owner, first: u64) {
+async fn assert_begins_at(store: &dyn Store, owner: &Owner, first: u64) {
     owner.check(store).await;
     assert_eq!(owner.record(store).await.first.get(), first);
     if first > 1 {
-        assert_refused!(store.read(owner.no, seq(first - 1), 100).await, Error::Trimmed(_));
+        assert_refused!(store.read_events(owner.no, seq(first - 1), 100).await, Error::Trimmed(_));
     }
 }
 
 /// Appends events at a time, with what follows from them.
-async fn at(store: &dyn Store, owner: &mut Owner, now_ms: i64, append: impl Fn(Append) -> Append) {
+async fn append_at(store: &dyn Store, owner: &mut Owner, now_ms: i64, append: impl Fn(Append) -> Append) {
     owner.now_ms = now_ms;
     let events = owner.events(1);
     store.append(append(events)).await.unwrap();
@@ -49,9 +49,9 @@ pub(super) async fn retention_removes_nothing_that_it_was_not_asked_to(bench: &m
                 at_most(u64::MAX),
                 Retention { keys_before_ms: Some(i64::MAX), ..Retention::default() },
             ] {
-                assert_eq!(store.retain(retention).await.unwrap(), Removed::default());
+                assert_eq!(store.apply_retention(retention).await.unwrap(), RetentionReport::default());
             }
-            begins_at(store, &owner, 1).await;
+            assert_begins_at(store, &owner, 1).await;
         })
         .await;
 }
@@ -67,16 +67,16 @@ pub(super) async fn old_replies_go_and_their_messages_stay(bench: &mut Bench) {
     other.now_ms = 25;
     store.append(other.reply(5, "x", "words")).await.unwrap();
     let before = owner.record(store).await;
-    assert_eq!(store.retain(older_than(21)).await.unwrap(), removed(&owner, 1, 7));
-    assert_eq!(store.retain(older_than(21)).await.unwrap(), Removed::default());
+    assert_eq!(store.apply_retention(older_than(21)).await.unwrap(), expected_report(&owner, 1, 7));
+    assert_eq!(store.apply_retention(older_than(21)).await.unwrap(), RetentionReport::default());
     bench
         .see(async |store| {
-            begins_at(store, &owner, 8).await;
-            begins_at(store, &other, 1).await;
+            assert_begins_at(store, &owner, 8).await;
+            assert_begins_at(store, &other, 1).await;
             let record = owner.record(store).await;
             assert_eq!(record, crate::store::SessionRecord { first: seq(8), ..before.clone() });
             let query = MessageQuery { limit: 9, ..MessageQuery::default() };
-            let messages = store.messages(owner.no, &query).await.unwrap();
+            let messages = store.list_messages(owner.no, &query).await.unwrap();
             let expected = [("a", 1, 3), ("b", 4, 7), ("c", 8, 9)];
             assert_eq!(
                 messages,
@@ -91,22 +91,22 @@ pub(super) async fn everything_can_go_and_the_log_goes_on(bench: &mut Bench) {
     let empty = Owner::new(bench.store(), "t", "empty").await;
     bench.store().append(owner.reply(3, "a", "")).await.unwrap();
     bench.store().append(owner.reply(2, "b", "")).await.unwrap();
-    let everything = bench.store().retain(older_than(1)).await.unwrap();
-    assert_eq!(everything, removed(&owner, 1, 5));
+    let everything = bench.store().apply_retention(older_than(1)).await.unwrap();
+    assert_eq!(everything, expected_report(&owner, 1, 5));
     bench
         .see(async |store| {
-            begins_at(store, &owner, 6).await;
-            begins_at(store, &empty, 1).await;
-            assert_eq!(store.read(owner.no, seq(6), 100).await.unwrap(), []);
-            assert_eq!(store.wait(owner.no, 4).await.unwrap(), 5);
-            let again = store.retain(at_most(0)).await.unwrap();
-            assert_eq!(again, Removed::default());
+            assert_begins_at(store, &owner, 6).await;
+            assert_begins_at(store, &empty, 1).await;
+            assert_eq!(store.read_events(owner.no, seq(6), 100).await.unwrap(), []);
+            assert_eq!(store.wait_for_events(owner.no, 4).await.unwrap(), 5);
+            let again = store.apply_retention(at_most(0)).await.unwrap();
+            assert_eq!(again, RetentionReport::default());
         })
         .await;
     let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
     assert_eq!(owner.last, 5);
     bench.store().append(owner.reply(3, "c", "")).await.unwrap();
-    bench.see(async |store| begins_at(store, &owner, 6).await).await;
+    bench.see(async |store| assert_begins_at(store, &owner, 6).await).await;
 }
 
 pub(super) async fn an_open_reply_stays(bench: &mut Bench) {
@@ -118,17 +118,17 @@ pub(super) async fn an_open_reply_stays(bench: &mut Bench) {
     // Something finished behind it: a message, or a sub-agent's reply.
     let append = owner.reply(2, "behind", "");
     store.append(Append { state: Some(open_from(4)), ..append }).await.unwrap();
-    assert_eq!(store.retain(older_than(1)).await.unwrap(), removed(&owner, 1, 3));
-    assert_eq!(store.retain(at_most(0)).await.unwrap(), Removed::default());
-    bench.see(async |store| begins_at(store, &owner, 4).await).await;
+    assert_eq!(store.apply_retention(older_than(1)).await.unwrap(), expected_report(&owner, 1, 3));
+    assert_eq!(store.apply_retention(at_most(0)).await.unwrap(), RetentionReport::default());
+    bench.see(async |store| assert_begins_at(store, &owner, 4).await).await;
     // Once it has ended, it may go.
     let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
     let append = owner.events(1);
     let messages = vec![message("open", 4, 8, "")];
     let state = Some(SessionState::default());
     bench.store().append(Append { messages, state, ..append }).await.unwrap();
-    assert_eq!(bench.store().retain(older_than(1)).await.unwrap(), removed(&owner, 4, 8));
-    bench.see(async |store| begins_at(store, &owner, 9).await).await;
+    assert_eq!(bench.store().apply_retention(older_than(1)).await.unwrap(), expected_report(&owner, 4, 8));
+    bench.see(async |store| assert_begins_at(store, &owner, 9).await).await;
 }
 
 pub(super) async fn replies_that_overlap_go_together(bench: &mut Bench) {
@@ -136,7 +136,7 @@ pub(super) async fn replies_that_overlap_go_together(bench: &mut Bench) {
     let mut owner = Owner::new(store, "t", "s").await;
     // a: 2 to 4, b: 3 to 6, c: 7.
     for now_ms in 1..=7 {
-        at(store, &mut owner, now_ms, |append| Append {
+        append_at(store, &mut owner, now_ms, |append| Append {
             messages: match now_ms {
                 4 => vec![message("a", 2, 4, "")],
                 6 => vec![message("b", 3, 6, "")],
@@ -149,13 +149,13 @@ pub(super) async fn replies_that_overlap_go_together(bench: &mut Bench) {
     }
     for before in [5, 6] {
         // Whatever belongs to no reply may go before them.
-        let first = removed(&owner, 1, 1);
-        let done = store.retain(older_than(before)).await.unwrap();
-        assert_eq!(done, if before == 5 { first } else { Removed::default() }, "before {before}");
+        let first = expected_report(&owner, 1, 1);
+        let done = store.apply_retention(older_than(before)).await.unwrap();
+        assert_eq!(done, if before == 5 { first } else { RetentionReport::default() }, "before {before}");
     }
-    begins_at(store, &owner, 2).await;
-    assert_eq!(store.retain(older_than(7)).await.unwrap(), removed(&owner, 2, 6));
-    bench.see(async |store| begins_at(store, &owner, 7).await).await;
+    assert_begins_at(store, &owner, 2).await;
+    assert_eq!(store.apply_retention(older_than(7)).await.unwrap(), expected_report(&owner, 2, 6));
+    bench.see(async |store| assert_begins_at(store, &owner, 7).await).await;
 }
 
 pub(super) async fn a_finished_reply_that_overlaps_an_open_one_stays(bench: &mut Bench) {
@@ -163,16 +163,16 @@ pub(super) async fn a_finished_reply_that_overlaps_an_open_one_stays(bench: &mut
     let mut owner = Owner::new(store, "t", "s").await;
     // Open from 3, and a: 2 to 5.
     for now_ms in 1..=6 {
-        at(store, &mut owner, now_ms, |append| Append {
+        append_at(store, &mut owner, now_ms, |append| Append {
             messages: if now_ms == 5 { vec![message("a", 2, 5, "")] } else { Vec::new() },
             state: (now_ms >= 3).then(|| open_from(3)),
             ..append
         })
         .await;
     }
-    assert_eq!(store.retain(older_than(100)).await.unwrap(), removed(&owner, 1, 1));
-    assert_eq!(store.retain(at_most(0)).await.unwrap(), Removed::default());
-    bench.see(async |store| begins_at(store, &owner, 2).await).await;
+    assert_eq!(store.apply_retention(older_than(100)).await.unwrap(), expected_report(&owner, 1, 1));
+    assert_eq!(store.apply_retention(at_most(0)).await.unwrap(), RetentionReport::default());
+    bench.see(async |store| assert_begins_at(store, &owner, 2).await).await;
 }
 
 pub(super) async fn an_old_event_behind_a_young_one_stays(bench: &mut Bench) {
@@ -182,9 +182,9 @@ pub(super) async fn an_old_event_behind_a_young_one_stays(bench: &mut Bench) {
         owner.now_ms = now_ms;
         bench.store().append(owner.reply(2, id, "")).await.unwrap();
     }
-    let done = bench.store().retain(older_than(500)).await.unwrap();
-    assert_eq!(done, removed(&owner, 1, 2));
-    bench.see(async |store| begins_at(store, &owner, 3).await).await;
+    let done = bench.store().apply_retention(older_than(500)).await.unwrap();
+    assert_eq!(done, expected_report(&owner, 1, 2));
+    bench.see(async |store| assert_begins_at(store, &owner, 3).await).await;
 }
 
 /// A reply of exactly 1,000 bytes in two events.
@@ -193,7 +193,7 @@ fn thousand_bytes(owner: &mut Owner, now_ms: i64) -> Append {
     let append = owner.reply(2, &format!("m{now_ms}"), "");
     let text = format!("{{\"pad\":\"{}\"}}\n", "x".repeat(489));
     let lines =
-        append.lines.map(|lines| crate::store::Lines { bytes: text.repeat(2).into(), ..lines });
+        append.lines.map(|lines| crate::store::EventLines { bytes: text.repeat(2).into(), ..lines });
     Append { lines, ..append }
 }
 
@@ -215,19 +215,19 @@ pub(super) async fn the_oldest_go_until_the_rest_is_small_enough(bench: &mut Ben
         }
         firsts
     };
-    assert_eq!(store.retain(at_most(6500)).await.unwrap(), Removed::default());
-    let done = store.retain(at_most(4500)).await.unwrap();
-    assert_eq!(done, Removed { events: 4, bytes: 2000, sessions: 2, ..Removed::default() });
+    assert_eq!(store.apply_retention(at_most(6500)).await.unwrap(), RetentionReport::default());
+    let done = store.apply_retention(at_most(4500)).await.unwrap();
+    assert_eq!(done, RetentionReport { events: 4, bytes: 2000, sessions: 2, ..RetentionReport::default() });
     assert_eq!(firsts(store).await, [3, 3, 1]);
-    let done = store.retain(at_most(2500)).await.unwrap();
-    assert_eq!(done, Removed { events: 4, bytes: 2000, sessions: 1, ..Removed::default() });
+    let done = store.apply_retention(at_most(2500)).await.unwrap();
+    assert_eq!(done, RetentionReport { events: 4, bytes: 2000, sessions: 1, ..RetentionReport::default() });
     assert_eq!(firsts(store).await, [3, 3, 5]);
     // Both at once: what either wants.
     let both = Retention { before_ms: Some(6), max_bytes: Some(1 << 30), ..Retention::default() };
-    let done = store.retain(both).await.unwrap();
-    assert_eq!(done, Removed { events: 2, bytes: 1000, sessions: 1, ..Removed::default() });
+    let done = store.apply_retention(both).await.unwrap();
+    assert_eq!(done, RetentionReport { events: 2, bytes: 1000, sessions: 1, ..RetentionReport::default() });
     bench.see(async |store| assert_eq!(firsts(store).await, [5, 3, 5])).await;
-    bench.store().retain(at_most(0)).await.unwrap();
+    bench.store().apply_retention(at_most(0)).await.unwrap();
     bench.see(async |store| assert_eq!(firsts(store).await, [5, 5, 5])).await;
 }
 
@@ -238,42 +238,42 @@ pub(super) async fn replies_of_one_append_are_told_apart_or_kept(bench: &mut Ben
     let append = owner.events(8);
     let messages = vec![message("a", 1, 3, ""), message("b", 4, 6, "")];
     store.append(Append { messages, state: Some(open_from(7)), ..append }).await.unwrap();
-    let done = store.retain(older_than(1)).await.unwrap();
+    let done = store.apply_retention(older_than(1)).await.unwrap();
     let first = owner.record(store).await.first;
     assert!([1, 4, 7].map(seq).contains(&first), "cut in the middle of a reply, at {first}");
     assert_eq!(done.events, first.get() - 1);
-    bench.see(async |store| begins_at(store, &owner, first.get()).await).await;
+    bench.see(async |store| assert_begins_at(store, &owner, first.get()).await).await;
     let mut owner = Owner::of(bench.store(), owner.record(bench.store()).await).await;
     let append = owner.events(1);
     let (state, messages) = (Some(SessionState::default()), vec![message("c", 7, 9, "")]);
     bench.store().append(Append { messages, state, ..append }).await.unwrap();
-    bench.store().retain(older_than(1)).await.unwrap();
-    bench.see(async |store| begins_at(store, &owner, 10).await).await;
+    bench.store().apply_retention(older_than(1)).await.unwrap();
+    bench.see(async |store| assert_begins_at(store, &owner, 10).await).await;
 }
 
 pub(super) async fn old_keys_go(bench: &mut Bench) {
     let mut owner = Owner::new(bench.store(), "t", "s").await;
-    let key = |now_ms: i64| KeyRecord {
+    let key = |now_ms: i64| IdempotencyRecord {
         tenant: if now_ms % 2 == 0 { "t" } else { "u" }.into(),
         key: now_ms.to_string(),
         fingerprint: [0; 32],
-        answer: String::new(),
+        response: String::new(),
     };
     for now_ms in 1..=6 {
-        at(bench.store(), &mut owner, now_ms, |append| Append { key: Some(key(now_ms)), ..append })
+        append_at(bench.store(), &mut owner, now_ms, |append| Append { idempotency: Some(key(now_ms)), ..append })
             .await;
     }
     let retention = Retention { keys_before_ms: Some(4), ..Retention::default() };
-    let done = bench.store().retain(retention).await.unwrap();
-    assert_eq!(done, Removed { keys: 3, ..Removed::default() });
+    let done = bench.store().apply_retention(retention).await.unwrap();
+    assert_eq!(done, RetentionReport { keys: 3, ..RetentionReport::default() });
     bench
         .see(async |store| {
             for now_ms in 1..=6 {
                 let key = key(now_ms);
-                let found = store.key(&key.tenant, &key.key).await.unwrap();
+                let found = store.find_idempotency_record(&key.tenant, &key.key).await.unwrap();
                 assert_eq!(found.is_some(), now_ms >= 4, "the key of {now_ms}");
             }
-            begins_at(store, &owner, 1).await;
+            assert_begins_at(store, &owner, 1).await;
         })
         .await;
 }
@@ -294,11 +294,11 @@ pub(super) async fn retention_among_appends_loses_nothing(bench: &mut Bench) {
     });
     let mut events = 0;
     while !writer.is_finished() {
-        let done = bench.store().retain(at_most(400)).await.unwrap();
+        let done = bench.store().apply_retention(at_most(400)).await.unwrap();
         events += done.events;
         // What is not trimmed can be read, also while it goes.
         let mut from = Seq::FIRST;
-        while let Err(error) = bench.store().read(no, from, 1000).await {
+        while let Err(error) = bench.store().read_events(no, from, 1000).await {
             let Error::Trimmed(first) = error else { panic!("{error:?}") };
             assert!(first > from, "trimmed at {from}, and {first} is the earliest");
             from = first;
@@ -306,12 +306,12 @@ pub(super) async fn retention_among_appends_loses_nothing(bench: &mut Bench) {
         tokio::task::yield_now().await;
     }
     let owner = writer.await.unwrap();
-    events += bench.store().retain(at_most(400)).await.unwrap().events;
+    events += bench.store().apply_retention(at_most(400)).await.unwrap().events;
     bench
         .see(async |store| {
             owner.check(store).await;
             let record = owner.record(store).await;
-            assert_eq!((record.last, record.first.get()), (302, events + 1));
+            assert_eq!((record.head, record.first.get()), (302, events + 1));
             let kept = lines(owner.no, record.first.get(), u32::try_from(302 - events).unwrap());
             assert!(kept.bytes.len() <= 400);
         })

@@ -2,18 +2,18 @@
 
 use super::bench::{Bench, Owner, all_of, ids, message, open_from};
 use crate::error::Error;
-use crate::reach::{Reach, SessionRule};
-use crate::search::{MAX_BYTES, Search};
-use crate::store::{Append, Retention, SessionPatch, SessionQuery, SessionState, Status, Store};
+use crate::reach::{VisibleSessions, SessionPattern};
+use crate::search::{MAX_BYTES, SearchQuery};
+use crate::store::{Append, Retention, SessionPatch, SessionQuery, SessionState, SessionStatus, Store};
 use std::time::Duration;
 
 fn query(words: &str) -> SessionQuery {
-    SessionQuery { search: Search::new(words).unwrap(), ..all_of("t") }
+    SessionQuery { search: SearchQuery::new(words).unwrap(), ..all_of("t") }
 }
 
 /// The ids of the sessions that a search finds, sorted.
 async fn find(store: &dyn Store, words: &str) -> Vec<String> {
-    let found = store.sessions(&query(words)).await;
+    let found = store.list_sessions(&query(words)).await;
     let found = found.unwrap_or_else(|error| panic!("a search for {words:?}: {error}"));
     let mut found: Vec<String> = ids(&found).into_iter().map(str::to_owned).collect();
     found.sort();
@@ -21,7 +21,7 @@ async fn find(store: &dyn Store, words: &str) -> Vec<String> {
 }
 
 /// A session with messages of these texts.
-async fn told(store: &dyn Store, id: &str, texts: &[&str]) -> Owner {
+async fn session_with_texts(store: &dyn Store, id: &str, texts: &[&str]) -> Owner {
     let mut owner = Owner::new(store, "t", id).await;
     for (at, text) in texts.iter().enumerate() {
         store.append(owner.reply(2, &format!("m{at}"), text)).await.unwrap();
@@ -30,11 +30,11 @@ async fn told(store: &dyn Store, id: &str, texts: &[&str]) -> Owner {
 }
 
 pub(super) async fn a_search_finds_words_of_messages_and_titles_in_any_case(bench: &mut Bench) {
-    told(bench.store(), "one", &["The weather is fine.", "Thank you!"]).await;
-    told(bench.store(), "two", &["A recipe for soup", "with Leeks, and CARROTS"]).await;
-    let titled = told(bench.store(), "three", &[]).await;
+    session_with_texts(bench.store(), "one", &["The weather is fine.", "Thank you!"]).await;
+    session_with_texts(bench.store(), "two", &["A recipe for soup", "with Leeks, and CARROTS"]).await;
+    let titled = session_with_texts(bench.store(), "three", &[]).await;
     let patch = SessionPatch { title: Some("Soup of Überlingen".to_owned()), metadata: None };
-    bench.store().patch(titled.no, patch).await.unwrap();
+    bench.store().patch_session(titled.no, patch).await.unwrap();
     bench
         .see(async |store| {
             assert_eq!(find(store, "weather").await, ["one"]);
@@ -49,9 +49,9 @@ pub(super) async fn a_search_finds_words_of_messages_and_titles_in_any_case(benc
 }
 
 pub(super) async fn a_search_wants_all_words_in_one_text(bench: &mut Bench) {
-    told(bench.store(), "both", &["leeks come before carrots"]).await;
-    told(bench.store(), "half", &["only carrots"]).await;
-    told(bench.store(), "apart", &["only leeks", "only carrots"]).await;
+    session_with_texts(bench.store(), "both", &["leeks come before carrots"]).await;
+    session_with_texts(bench.store(), "half", &["only carrots"]).await;
+    session_with_texts(bench.store(), "apart", &["only leeks", "only carrots"]).await;
     bench
         .see(async |store| {
             assert_eq!(find(store, "carrots leeks").await, ["both"]);
@@ -61,7 +61,7 @@ pub(super) async fn a_search_wants_all_words_in_one_text(bench: &mut Bench) {
 }
 
 pub(super) async fn a_search_finds_the_beginning_of_a_word(bench: &mut Bench) {
-    told(bench.store(), "s", &["Thunderstorms tomorrow"]).await;
+    session_with_texts(bench.store(), "s", &["Thunderstorms tomorrow"]).await;
     bench
         .see(async |store| {
             for beginning in ["th", "thunder", "Thunderstorm", "tomo", "thund tomor"] {
@@ -72,8 +72,8 @@ pub(super) async fn a_search_finds_the_beginning_of_a_word(bench: &mut Bench) {
 }
 
 pub(super) async fn a_single_letter_is_searched_as_a_whole_word(bench: &mut Bench) {
-    told(bench.store(), "whole", &["plan b is better"]).await;
-    told(bench.store(), "beginning", &["better"]).await;
+    session_with_texts(bench.store(), "whole", &["plan b is better"]).await;
+    session_with_texts(bench.store(), "beginning", &["better"]).await;
     bench
         .see(async |store| {
             assert_eq!(find(store, "b").await, ["whole"]);
@@ -85,9 +85,9 @@ pub(super) async fn a_single_letter_is_searched_as_a_whole_word(bench: &mut Benc
 }
 
 pub(super) async fn a_search_finds_words_in_scripts_without_spaces(bench: &mut Bench) {
-    told(bench.store(), "zh", &["今天天气很好，我们去公园吧。"]).await;
-    told(bench.store(), "ja", &["明日は東京タワーに行きます"]).await;
-    told(bench.store(), "ko", &["오늘 날씨가 좋습니다"]).await;
+    session_with_texts(bench.store(), "zh", &["今天天气很好，我们去公园吧。"]).await;
+    session_with_texts(bench.store(), "ja", &["明日は東京タワーに行きます"]).await;
+    session_with_texts(bench.store(), "ko", &["오늘 날씨가 좋습니다"]).await;
     bench
         .see(async |store| {
             for (words, id) in [
@@ -110,8 +110,8 @@ pub(super) async fn a_search_finds_words_in_scripts_without_spaces(bench: &mut B
 }
 
 pub(super) async fn a_search_finds_a_single_sign(bench: &mut Bench) {
-    told(bench.store(), "cat", &["这只猫很可爱"]).await;
-    told(bench.store(), "dog", &["我的狗"]).await;
+    session_with_texts(bench.store(), "cat", &["这只猫很可爱"]).await;
+    session_with_texts(bench.store(), "dog", &["我的狗"]).await;
     bench
         .see(async |store| {
             assert_eq!(find(store, "猫").await, ["cat"]);
@@ -122,8 +122,8 @@ pub(super) async fn a_search_finds_a_single_sign(bench: &mut Bench) {
 }
 
 pub(super) async fn quotes_and_operators_in_a_search_are_harmless(bench: &mut Bench) {
-    told(bench.store(), "s", &["She said hello world, salt and pepper"]).await;
-    told(bench.store(), "rock", &["rock"]).await;
+    session_with_texts(bench.store(), "s", &["She said hello world, salt and pepper"]).await;
+    session_with_texts(bench.store(), "rock", &["rock"]).await;
     let long = "word ".repeat(100);
     let longer = "x".repeat(MAX_BYTES);
     bench
@@ -203,60 +203,60 @@ pub(super) async fn quotes_and_operators_in_a_search_are_harmless(bench: &mut Be
 
 pub(super) async fn a_search_keeps_to_tenant_status_and_page(bench: &mut Bench) {
     for at in 0..7 {
-        let mut owner = told(bench.store(), &at.to_string(), &["a needle"]).await;
+        let mut owner = session_with_texts(bench.store(), &at.to_string(), &["a needle"]).await;
         owner.now_ms = at + 1;
         let append = owner.events(1);
         let state = if at % 2 == 1 { open_from(owner.last) } else { SessionState::default() };
         bench.store().append(Append { state: Some(state), ..append }).await.unwrap();
-        told(bench.store(), &format!("hay {at}"), &["nothing"]).await;
+        session_with_texts(bench.store(), &format!("hay {at}"), &["nothing"]).await;
     }
     let mut other = Owner::new(bench.store(), "other", "s").await;
     bench.store().append(other.reply(1, "m", "a needle")).await.unwrap();
     bench
         .see(async |store| {
-            let all = store.sessions(&query("needle")).await.unwrap();
+            let all = store.list_sessions(&query("needle")).await.unwrap();
             assert_eq!(ids(&all), ["6", "5", "4", "3", "2", "1", "0"]);
             let page = SessionQuery { limit: 2, ..query("needle") };
-            assert_eq!(ids(&store.sessions(&page).await.unwrap()), ["6", "5"]);
-            let after = Some((all[1].updated_ms, all[1].no));
+            assert_eq!(ids(&store.list_sessions(&page).await.unwrap()), ["6", "5"]);
+            let after = Some((all[1].updated_ms, all[1].number));
             let next = SessionQuery { after, ..page };
-            assert_eq!(ids(&store.sessions(&next).await.unwrap()), ["4", "3"]);
-            let running = SessionQuery { status: Some(Status::Running), ..query("needle") };
-            assert_eq!(ids(&store.sessions(&running).await.unwrap()), ["5", "3", "1"]);
+            assert_eq!(ids(&store.list_sessions(&next).await.unwrap()), ["4", "3"]);
+            let running = SessionQuery { status: Some(SessionStatus::Running), ..query("needle") };
+            assert_eq!(ids(&store.list_sessions(&running).await.unwrap()), ["5", "3", "1"]);
         })
         .await;
 }
 
 pub(super) async fn a_search_finds_only_what_is_within_reach(bench: &mut Bench) {
     for id in ["mine-1", "theirs-1", "mine-2", "theirs-2", "mine"] {
-        told(bench.store(), id, &["a needle"]).await;
+        session_with_texts(bench.store(), id, &["a needle"]).await;
     }
-    told(bench.store(), "mine-3", &["hay"]).await;
-    let rules = ["mine-*", "none", "theirs"].map(SessionRule::new);
+    session_with_texts(bench.store(), "mine-3", &["hay"]).await;
+    let rules = ["mine-*", "none", "theirs"].map(SessionPattern::new);
     bench
         .see(async |store| {
-            let all = SessionQuery { reach: Reach::only(rules.clone()), ..query("needle") };
-            let mut found = store.sessions(&all).await.unwrap();
+            let all = SessionQuery { visible: VisibleSessions::only(rules.clone()), ..query("needle") };
+            let mut found = store.list_sessions(&all).await.unwrap();
             found.sort_by(|one, other| one.key.cmp(&other.key));
             assert_eq!(ids(&found), ["mine-1", "mine-2"]);
             let page = SessionQuery { limit: 1, ..all };
-            let first = store.sessions(&page).await.unwrap();
-            let after = first.last().map(|record| (record.updated_ms, record.no));
-            let second = store.sessions(&SessionQuery { after, ..page.clone() }).await.unwrap();
-            let after = second.last().map(|record| (record.updated_ms, record.no));
+            let first = store.list_sessions(&page).await.unwrap();
+            let after = first.last().map(|record| (record.updated_ms, record.number));
+            let second = store.list_sessions(&SessionQuery { after, ..page.clone() }).await.unwrap();
+            let after = second.last().map(|record| (record.updated_ms, record.number));
             assert_eq!((first.len(), second.len()), (1, 1), "a page is full while there is more");
-            assert_eq!(store.sessions(&SessionQuery { after, ..page }).await.unwrap(), []);
+            assert_eq!(store.list_sessions(&SessionQuery { after, ..page }).await.unwrap(), []);
         })
         .await;
 }
 
 pub(super) async fn a_list_that_may_take_no_time_is_too_slow_or_whole(bench: &mut Bench) {
     for at in 0..300 {
-        told(bench.store(), &at.to_string(), &["a needle in the hay"]).await;
+        session_with_texts(bench.store(), &at.to_string(), &["a needle in the hay"]).await;
     }
     let hurried = SessionQuery { max_time: Some(Duration::ZERO), ..query("needle") };
     bench
-        .see(async |store| match store.sessions(&hurried).await {
+        .see(async |store| match store.list_sessions(&hurried).await {
             Ok(found) => assert_eq!(found.len(), 300),
             Err(error) => assert!(matches!(error, Error::TooSlow), "{error}"),
         })
@@ -266,17 +266,17 @@ pub(super) async fn a_list_that_may_take_no_time_is_too_slow_or_whole(bench: &mu
 
 pub(super) async fn a_search_knows_what_was_changed(bench: &mut Bench) {
     let store = bench.store();
-    let mut owner = told(store, "s", &["before", "beside"]).await;
+    let mut owner = session_with_texts(store, "s", &["before", "beside"]).await;
     let title = |text: &str| SessionPatch { title: Some(text.to_owned()), metadata: None };
-    store.patch(owner.no, title("heading")).await.unwrap();
+    store.patch_session(owner.no, title("heading")).await.unwrap();
     assert_eq!(find(store, "heading").await, ["s"]);
-    store.patch(owner.no, title("caption")).await.unwrap();
+    store.patch_session(owner.no, title("caption")).await.unwrap();
     store.replace_messages(owner.no, vec![message("m0", 1, 2, "afterwards")]).await.unwrap();
     owner.now_ms = 10;
     store.append(owner.reply(1, "late", "finally")).await.unwrap();
     // Events go, messages stay.
     let everything = Retention { before_ms: Some(100), ..Retention::default() };
-    assert_eq!(store.retain(everything).await.unwrap().events, 5);
+    assert_eq!(store.apply_retention(everything).await.unwrap().events, 5);
     bench
         .see(async |store| {
             for words in ["caption", "afterwards", "beside", "finally"] {
@@ -291,13 +291,13 @@ pub(super) async fn a_search_knows_what_was_changed(bench: &mut Bench) {
 
 pub(super) async fn a_search_does_not_find_what_was_deleted(bench: &mut Bench) {
     for id in ["gone", "again"] {
-        let owner = told(bench.store(), id, &["a secret"]).await;
+        let owner = session_with_texts(bench.store(), id, &["a secret"]).await;
         let patch = SessionPatch { title: Some("secret".to_owned()), metadata: None };
-        bench.store().patch(owner.no, patch).await.unwrap();
-        bench.store().delete(owner.no).await.unwrap();
+        bench.store().patch_session(owner.no, patch).await.unwrap();
+        bench.store().delete_session(owner.no).await.unwrap();
     }
-    told(bench.store(), "again", &["public"]).await;
-    told(bench.store(), "later", &["public"]).await;
+    session_with_texts(bench.store(), "again", &["public"]).await;
+    session_with_texts(bench.store(), "later", &["public"]).await;
     bench
         .see(async |store| {
             assert_eq!(find(store, "secret").await, [""; 0]);

@@ -3,7 +3,7 @@
 use super::bench::{Bench, Owner, TTL, all_of, assert_refused, message, new, seq};
 use crate::error::Error;
 use crate::store::{
-    Append, KeyRecord, MessageQuery, NewSession, Queued, SessionKey, SessionPatch, SessionRecord,
+    Append, IdempotencyRecord, MessageQuery, NewSession, QueuedMessage, SessionKey, SessionPatch, SessionRecord,
     SessionState, Store,
 };
 use bytes::Bytes;
@@ -15,7 +15,7 @@ pub(super) async fn a_session_is_made_once_and_found_again(bench: &mut Bench) {
     let mut first =
         NewSession { title: "Weather".to_owned(), ..new("alice", "chat", 1_700_000_000_123) };
     first.metadata.insert("colour", "blue");
-    let (record, made) = bench.store().create(first.clone()).await.unwrap();
+    let (record, made) = bench.store().create_session(first.clone()).await.unwrap();
     assert!(made);
     assert!(record.epoch.len() >= 10, "too easily guessed: {}", record.epoch);
     assert!(
@@ -24,7 +24,7 @@ pub(super) async fn a_session_is_made_once_and_found_again(bench: &mut Bench) {
         record.epoch,
     );
     let expected = SessionRecord {
-        no: record.no,
+        number: record.number,
         key: SessionKey::new("alice", "chat"),
         epoch: record.epoch.clone(),
         agent: "demo".to_owned(),
@@ -33,34 +33,34 @@ pub(super) async fn a_session_is_made_once_and_found_again(bench: &mut Bench) {
         created_ms: 1_700_000_000_123,
         updated_ms: 1_700_000_000_123,
         first: seq(1),
-        last: 0,
+        head: 0,
         state: SessionState::default(),
     };
     assert_eq!(record, expected);
     bench
         .see(async |store| {
-            assert_eq!(store.session(&expected.key).await.unwrap().as_ref(), Some(&expected));
+            assert_eq!(store.find_session(&expected.key).await.unwrap().as_ref(), Some(&expected));
             let (agent, title) = ("other".to_owned(), "Other".to_owned());
             let again = NewSession { agent, title, ..new("alice", "chat", 5) };
-            let (found, made) = store.create(again).await.unwrap();
+            let (found, made) = store.create_session(again).await.unwrap();
             assert!(!made);
             assert_eq!(found, expected);
             let unknown = SessionKey::new("alice", "Chat");
-            assert_eq!(store.session(&unknown).await.unwrap(), None);
+            assert_eq!(store.find_session(&unknown).await.unwrap(), None);
         })
         .await;
 }
 
 pub(super) async fn one_id_is_another_session_for_another_tenant(bench: &mut Bench) {
-    let (alice, _) = bench.store().create(new("alice", "chat", 1)).await.unwrap();
-    let (bob, made) = bench.store().create(new("bob", "chat", 2)).await.unwrap();
+    let (alice, _) = bench.store().create_session(new("alice", "chat", 1)).await.unwrap();
+    let (bob, made) = bench.store().create_session(new("bob", "chat", 2)).await.unwrap();
     assert!(made);
-    assert_ne!(alice.no, bob.no);
+    assert_ne!(alice.number, bob.number);
     assert_ne!(alice.epoch, bob.epoch);
     bench
         .see(async |store| {
-            assert_eq!(store.session(&alice.key).await.unwrap().as_ref(), Some(&alice));
-            assert_eq!(store.session(&bob.key).await.unwrap().as_ref(), Some(&bob));
+            assert_eq!(store.find_session(&alice.key).await.unwrap().as_ref(), Some(&alice));
+            assert_eq!(store.find_session(&bob.key).await.unwrap().as_ref(), Some(&bob));
         })
         .await;
 }
@@ -70,56 +70,56 @@ pub(super) async fn many_who_make_one_session_at_once_get_the_same(bench: &mut B
         let mut makers = JoinSet::new();
         for _ in 0..8 {
             let store = bench.share();
-            makers.spawn(async move { store.create(new("t", &id.to_string(), 1)).await.unwrap() });
+            makers.spawn(async move { store.create_session(new("t", &id.to_string(), 1)).await.unwrap() });
         }
         let answers = makers.join_all().await;
         assert_eq!(answers.iter().filter(|(_, made)| *made).count(), 1, "made once");
         assert!(answers.iter().all(|(record, _)| *record == answers[0].0));
     }
     bench
-        .see(async |store| assert_eq!(store.sessions(&all_of("t")).await.unwrap().len(), 10))
+        .see(async |store| assert_eq!(store.list_sessions(&all_of("t")).await.unwrap().len(), 10))
         .await;
 }
 
 pub(super) async fn a_session_that_is_made_waiting_is_open_from_the_start(bench: &mut Bench) {
-    let waits = |id: &str| Queued { id: id.to_owned(), reply_id: String::new(), json: "{}".into() };
-    let (record, made) = bench.store().create_waiting(new("t", "s", 0), waits("a")).await.unwrap();
+    let waits = |id: &str| QueuedMessage { id: id.to_owned(), reply_id: String::new(), json: "{}".into() };
+    let (record, made) = bench.store().create_session_with_queued(new("t", "s", 0), waits("a")).await.unwrap();
     assert!(made);
     bench
         .see(async |store| {
-            let (again, made) = store.create_waiting(new("t", "s", 0), waits("b")).await.unwrap();
+            let (again, made) = store.create_session_with_queued(new("t", "s", 0), waits("b")).await.unwrap();
             assert!(!made);
             assert_eq!(again, record);
-            assert_eq!(store.queued(record.no).await.unwrap(), [waits("a")]);
-            assert_eq!(store.open_sessions().await.unwrap(), std::slice::from_ref(&record));
+            assert_eq!(store.list_queued(record.number).await.unwrap(), [waits("a")]);
+            assert_eq!(store.list_open_sessions().await.unwrap(), std::slice::from_ref(&record));
         })
         .await;
     let owner = Owner::of(bench.store(), record).await;
     let dequeue = vec!["a".to_owned()];
     bench.store().append(Append { dequeue, ..owner.nothing() }).await.unwrap();
-    bench.see(async |store| assert_eq!(store.open_sessions().await.unwrap(), [])).await;
+    bench.see(async |store| assert_eq!(store.list_open_sessions().await.unwrap(), [])).await;
 }
 
 pub(super) async fn a_session_made_again_has_another_number_and_epoch(bench: &mut Bench) {
     let (mut numbers, mut epochs) = (HashSet::new(), HashSet::new());
     for round in 0..6 {
-        let (record, made) = bench.store().create(new("t", "s", round)).await.unwrap();
+        let (record, made) = bench.store().create_session(new("t", "s", round)).await.unwrap();
         assert!(made);
-        assert!(numbers.insert(record.no), "the number {:?} was used before", record.no);
+        assert!(numbers.insert(record.number), "the number {:?} was used before", record.number);
         assert!(epochs.insert(record.epoch.clone()), "the epoch was used before");
         assert_eq!(record.created_ms, round);
-        bench.store().delete(record.no).await.unwrap();
+        bench.store().delete_session(record.number).await.unwrap();
         if round % 2 == 1 {
             bench.reopen().await;
         }
-        assert_eq!(bench.store().session(&record.key).await.unwrap(), None);
+        assert_eq!(bench.store().find_session(&record.key).await.unwrap(), None);
     }
 }
 
 pub(super) async fn a_patch_changes_what_it_names_and_nothing_else(bench: &mut Bench) {
     let store = bench.store();
-    let (mut expected, _) = store.create(new("t", "s", 7)).await.unwrap();
-    let (other, _) = store.create(new("t", "other", 7)).await.unwrap();
+    let (mut expected, _) = store.create_session(new("t", "s", 7)).await.unwrap();
+    let (other, _) = store.create_session(new("t", "other", 7)).await.unwrap();
     let metadata: Fields = [("a", 1), ("b", 2)].into_iter().collect();
     let changes = [
         SessionPatch { title: Some("New".to_owned()), metadata: None },
@@ -137,12 +137,12 @@ pub(super) async fn a_patch_changes_what_it_names_and_nothing_else(bench: &mut B
         if let Some(metadata) = &patch.metadata {
             expected.metadata = metadata.clone();
         }
-        assert_eq!(store.patch(expected.no, patch).await.unwrap(), expected);
+        assert_eq!(store.patch_session(expected.number, patch).await.unwrap(), expected);
     }
     bench
         .see(async |store| {
-            assert_eq!(store.session(&expected.key).await.unwrap().as_ref(), Some(&expected));
-            assert_eq!(store.session(&other.key).await.unwrap().as_ref(), Some(&other));
+            assert_eq!(store.find_session(&expected.key).await.unwrap().as_ref(), Some(&expected));
+            assert_eq!(store.find_session(&other.key).await.unwrap().as_ref(), Some(&other));
         })
         .await;
 }
@@ -167,19 +167,19 @@ pub(super) async fn metadata_and_names_come_back_as_they_were_given(bench: &mut 
             .metadata
             .insert(*text, Json::parse("{\"n\":12345678901234567890123,\"e\":1e400}").unwrap());
         given.metadata.insert("a", at as u64);
-        let (record, is_new) = bench.store().create(given.clone()).await.unwrap();
+        let (record, is_new) = bench.store().create_session(given.clone()).await.unwrap();
         assert!(is_new);
         made.push((given, record));
     }
     bench
         .see(async |store| {
             for (given, record) in &made {
-                let found = store.session(&given.key).await.unwrap().unwrap();
+                let found = store.find_session(&given.key).await.unwrap().unwrap();
                 assert_eq!(found, *record);
                 assert_eq!((&found.agent, &found.title), (&given.agent, &given.title));
                 let text = |fields: &Fields| serde_json::to_string(fields).unwrap();
                 assert_eq!(text(&found.metadata), text(&given.metadata), "the order too");
-                let list = store.sessions(&all_of(&given.key.tenant)).await.unwrap();
+                let list = store.list_sessions(&all_of(&given.key.tenant)).await.unwrap();
                 assert_eq!(list, [found]);
             }
         })
@@ -187,17 +187,17 @@ pub(super) async fn metadata_and_names_come_back_as_they_were_given(bench: &mut 
 }
 
 /// A session with something of everything, and a neighbour with the same.
-async fn full(store: &dyn Store, id: &str) -> Owner {
+async fn filled_session(store: &dyn Store, id: &str) -> Owner {
     let mut owner = Owner::new(store, "t", id).await;
     let append = owner.reply(3, "m", "some words");
     let append = Append {
-        key: Some(KeyRecord {
+        idempotency: Some(IdempotencyRecord {
             tenant: "t".into(),
             key: format!("{id}/key"),
             fingerprint: [7; 32],
-            answer: "done".to_owned(),
+            response: "done".to_owned(),
         }),
-        enqueue: vec![Queued {
+        enqueue: vec![QueuedMessage {
             id: "q".to_owned(),
             reply_id: "r".to_owned(),
             json: Bytes::from_static(b"{}"),
@@ -211,59 +211,59 @@ async fn full(store: &dyn Store, id: &str) -> Owner {
 }
 
 pub(super) async fn a_deleted_session_is_gone_with_all_it_had(bench: &mut Bench) {
-    let gone = full(bench.store(), "gone").await;
-    let stays = full(bench.store(), "stays").await;
-    bench.store().delete(gone.no).await.unwrap();
+    let gone = filled_session(bench.store(), "gone").await;
+    let stays = filled_session(bench.store(), "stays").await;
+    bench.store().delete_session(gone.no).await.unwrap();
     bench
         .see(async |store| {
-            assert_eq!(store.session(&gone.key).await.unwrap(), None);
+            assert_eq!(store.find_session(&gone.key).await.unwrap(), None);
             for list in
-                [store.sessions(&all_of("t")).await.unwrap(), store.open_sessions().await.unwrap()]
+                [store.list_sessions(&all_of("t")).await.unwrap(), store.list_open_sessions().await.unwrap()]
             {
                 assert_eq!(super::bench::ids(&list), ["stays"]);
             }
-            assert_refused!(store.read(gone.no, seq(1), 100).await, Error::NoSession);
-            assert_refused!(store.wait(gone.no, 0).await, Error::NoSession);
+            assert_refused!(store.read_events(gone.no, seq(1), 100).await, Error::NoSession);
+            assert_refused!(store.wait_for_events(gone.no, 0).await, Error::NoSession);
             let patch = SessionPatch::default();
-            assert_refused!(store.patch(gone.no, patch).await, Error::NoSession);
-            assert_refused!(store.acquire(gone.no, "me", TTL).await, Error::NoSession);
+            assert_refused!(store.patch_session(gone.no, patch).await, Error::NoSession);
+            assert_refused!(store.acquire_lease(gone.no, "me", TTL).await, Error::NoSession);
             let lease = crate::store::Lease { fence: gone.fence };
-            assert_refused!(store.renew(gone.no, lease, TTL).await, Error::NoSession);
+            assert_refused!(store.renew_lease(gone.no, lease, TTL).await, Error::NoSession);
             assert_refused!(
                 store.replace_messages(gone.no, vec![message("m", 1, 3, "")]).await,
                 Error::NoSession
             );
             // Whether these say so or are empty is the engine's choice.
-            assert!(!matches!(store.message(gone.no, "m").await, Ok(Some(_))));
+            assert!(!matches!(store.find_message(gone.no, "m").await, Ok(Some(_))));
             let query = MessageQuery { limit: 10, sub_agents: true, ..MessageQuery::default() };
-            assert!(store.messages(gone.no, &query).await.unwrap_or_default().is_empty());
-            assert!(store.queued(gone.no).await.unwrap_or_default().is_empty());
-            assert_eq!(store.key("t", "gone/key").await.unwrap(), None);
+            assert!(store.list_messages(gone.no, &query).await.unwrap_or_default().is_empty());
+            assert!(store.list_queued(gone.no).await.unwrap_or_default().is_empty());
+            assert_eq!(store.find_idempotency_record("t", "gone/key").await.unwrap(), None);
 
             stays.check(store).await;
-            assert!(store.message(stays.no, "m").await.unwrap().is_some());
-            assert_eq!(store.queued(stays.no).await.unwrap().len(), 1);
-            assert!(store.key("t", "stays/key").await.unwrap().is_some());
+            assert!(store.find_message(stays.no, "m").await.unwrap().is_some());
+            assert_eq!(store.list_queued(stays.no).await.unwrap().len(), 1);
+            assert!(store.find_idempotency_record("t", "stays/key").await.unwrap().is_some());
         })
         .await;
     // A second time there is nothing to delete: an engine may say so, and must not fail otherwise.
-    let again = bench.store().delete(gone.no).await;
+    let again = bench.store().delete_session(gone.no).await;
     assert!(matches!(again, Ok(()) | Err(Error::NoSession)), "{again:?}");
 }
 
 pub(super) async fn a_session_made_again_has_nothing_of_the_deleted_one(bench: &mut Bench) {
-    let gone = full(bench.store(), "s").await;
-    bench.store().delete(gone.no).await.unwrap();
-    let (made, is_new) = bench.store().create(new("t", "s", 9)).await.unwrap();
+    let gone = filled_session(bench.store(), "s").await;
+    bench.store().delete_session(gone.no).await.unwrap();
+    let (made, is_new) = bench.store().create_session(new("t", "s", 9)).await.unwrap();
     assert!(is_new);
-    assert_eq!((made.first, made.last, &made.state), (seq(1), 0, &SessionState::default()));
+    assert_eq!((made.first, made.head, &made.state), (seq(1), 0, &SessionState::default()));
     bench
         .see(async |store| {
-            assert_eq!(store.session(&gone.key).await.unwrap().as_ref(), Some(&made));
-            assert_eq!(store.read(made.no, seq(1), 100).await.unwrap(), []);
+            assert_eq!(store.find_session(&gone.key).await.unwrap().as_ref(), Some(&made));
+            assert_eq!(store.read_events(made.number, seq(1), 100).await.unwrap(), []);
             let query = MessageQuery { limit: 10, sub_agents: true, ..MessageQuery::default() };
-            assert_eq!(store.messages(made.no, &query).await.unwrap(), []);
-            assert_eq!(store.queued(made.no).await.unwrap(), []);
+            assert_eq!(store.list_messages(made.number, &query).await.unwrap(), []);
+            assert_eq!(store.list_queued(made.number).await.unwrap(), []);
         })
         .await;
     let mut owner = Owner::of(bench.store(), made).await;
@@ -273,18 +273,18 @@ pub(super) async fn a_session_made_again_has_nothing_of_the_deleted_one(bench: &
 
 pub(super) async fn an_append_after_a_delete_is_no_session(bench: &mut Bench) {
     let store = bench.store();
-    let mut owner = full(store, "s").await;
-    store.delete(owner.no).await.unwrap();
+    let mut owner = filled_session(store, "s").await;
+    store.delete_session(owner.no).await.unwrap();
     let next = owner.events(1);
     assert_refused!(store.append(next.clone()).await, Error::NoSession);
     assert_refused!(store.append(owner.nothing()).await, Error::NoSession);
     // Not even when there is one of that name again.
-    let (made, _) = store.create(new("t", "s", 0)).await.unwrap();
+    let (made, _) = store.create_session(new("t", "s", 0)).await.unwrap();
     assert_refused!(store.append(next.clone()).await, Error::NoSession);
     bench
         .see(async |store| {
             assert_refused!(store.append(next.clone()).await, Error::NoSession);
-            assert_eq!(store.session(&made.key).await.unwrap().as_ref(), Some(&made));
+            assert_eq!(store.find_session(&made.key).await.unwrap().as_ref(), Some(&made));
         })
         .await;
 }
@@ -294,7 +294,7 @@ pub(super) async fn a_delete_among_appends_leaves_nothing_behind(bench: &mut Ben
         let mut owner = Owner::new(bench.store(), "t", "s").await;
         let store = bench.store();
         let before: Vec<_> = (0..round).map(|_| store.append(owner.events(2))).collect();
-        let (deleted, behind) = tokio::join!(store.delete(owner.no), async {
+        let (deleted, behind) = tokio::join!(store.delete_session(owner.no), async {
             let pending: Vec<_> = (0..8).map(|_| store.append(owner.events(2))).collect();
             let mut results = Vec::new();
             for append in pending {
@@ -313,11 +313,11 @@ pub(super) async fn a_delete_among_appends_leaves_nothing_behind(bench: &mut Ben
             gone |= result.is_err();
         }
         assert_refused!(store.append(owner.events(1)).await, Error::NoSession);
-        assert_eq!(store.session(&owner.key).await.unwrap(), None);
+        assert_eq!(store.find_session(&owner.key).await.unwrap(), None);
         if round % 4 == 3 {
             bench.reopen().await;
-            assert_eq!(bench.store().session(&owner.key).await.unwrap(), None);
-            assert_eq!(bench.store().sessions(&all_of("t")).await.unwrap(), []);
+            assert_eq!(bench.store().find_session(&owner.key).await.unwrap(), None);
+            assert_eq!(bench.store().list_sessions(&all_of("t")).await.unwrap(), []);
         }
     }
 }

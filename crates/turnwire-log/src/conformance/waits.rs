@@ -13,7 +13,7 @@ pub(super) async fn a_wait_returns_at_once_when_there_is_something(bench: &mut B
     bench
         .see(async |store| {
             for after in 0..5 {
-                assert_eq!(store.wait(owner.no, after).await.unwrap(), 5);
+                assert_eq!(store.wait_for_events(owner.no, after).await.unwrap(), 5);
             }
         })
         .await;
@@ -25,13 +25,13 @@ pub(super) async fn a_wait_goes_on_until_there_are_events_behind_the_place(bench
     let mut other = Owner::new(store, "t", "other").await;
     store.append(owner.events(2)).await.unwrap();
     for after in [2, 9] {
-        let mut waiting = pin!(store.wait(owner.no, after));
+        let mut waiting = pin!(store.wait_for_events(owner.no, after));
         // Whatever else happens is no reason to wake up.
         let meanwhile = async {
             store.append(other.events(3)).await.unwrap();
             let append = owner.nothing();
             store.append(Append { state: Some(open_from(1)), ..append }).await.unwrap();
-            store.patch(owner.no, SessionPatch::default()).await.unwrap();
+            store.patch_session(owner.no, SessionPatch::default()).await.unwrap();
             while owner.last < after {
                 store.append(owner.events(1)).await.unwrap();
             }
@@ -49,13 +49,13 @@ pub(super) async fn a_wait_goes_on_until_there_are_events_behind_the_place(bench
 }
 
 /// Tasks that wait behind these places, and have all begun to.
-async fn waiters(bench: &Bench, owner: &Owner, places: &[u64]) -> JoinSet<Result<u64>> {
+async fn spawn_waiters(bench: &Bench, owner: &Owner, places: &[u64]) -> JoinSet<Result<u64>> {
     let (begun, mut all_begun) = tokio::sync::mpsc::channel(1);
     let mut waiters = JoinSet::new();
     for &after in places {
         let (store, no, begun) = (bench.share(), owner.no, begun.clone());
         waiters.spawn(async move {
-            let mut waiting = store.wait(no, after);
+            let mut waiting = store.wait_for_events(no, after);
             tokio::select! {
                 biased;
                 woken = &mut waiting => panic!("woken at {woken:?} while it waits behind {after}"),
@@ -74,7 +74,7 @@ async fn waiters(bench: &Bench, owner: &Owner, places: &[u64]) -> JoinSet<Result
 pub(super) async fn a_wait_wakes_everybody(bench: &mut Bench) {
     let mut owner = Owner::new(bench.store(), "t", "s").await;
     bench.store().append(owner.events(1)).await.unwrap();
-    let waiting = waiters(bench, &owner, &[1; 50]).await;
+    let waiting = spawn_waiters(bench, &owner, &[1; 50]).await;
     bench.store().append(owner.events(4)).await.unwrap();
     for woken in waiting.join_all().await {
         assert_eq!(woken.unwrap(), 5);
@@ -83,19 +83,19 @@ pub(super) async fn a_wait_wakes_everybody(bench: &mut Bench) {
 
 pub(super) async fn a_wait_ends_with_the_session(bench: &mut Bench) {
     let owner = Owner::new(bench.store(), "t", "s").await;
-    let waiting = waiters(bench, &owner, &[0, 0, 7]).await;
-    bench.store().delete(owner.no).await.unwrap();
+    let waiting = spawn_waiters(bench, &owner, &[0, 0, 7]).await;
+    bench.store().delete_session(owner.no).await.unwrap();
     for result in waiting.join_all().await {
         assert_refused!(result, Error::NoSession);
     }
     // Not even for one that has its name now.
-    let again = bench.store().create(new("t", "s", 0)).await.unwrap().0;
+    let again = bench.store().create_session(new("t", "s", 0)).await.unwrap().0;
     let mut again = Owner::of(bench.store(), again).await;
     bench.store().append(again.events(1)).await.unwrap();
     bench
         .see(async |store| {
-            assert_refused!(store.wait(owner.no, 0).await, Error::NoSession);
-            assert_eq!(store.wait(again.no, 0).await.unwrap(), 1);
+            assert_refused!(store.wait_for_events(owner.no, 0).await, Error::NoSession);
+            assert_eq!(store.wait_for_events(again.no, 0).await.unwrap(), 1);
         })
         .await;
 }
@@ -105,22 +105,22 @@ pub(super) async fn a_wait_that_is_given_up_leaves_nothing_behind(bench: &mut Be
     for _ in 0..200 {
         tokio::select! {
             biased;
-            woken = bench.store().wait(owner.no, owner.last) => panic!("woken at {woken:?}"),
+            woken = bench.store().wait_for_events(owner.no, owner.last) => panic!("woken at {woken:?}"),
             () = tokio::task::yield_now() => {}
         }
     }
     let (woken, appended) =
-        tokio::join!(bench.store().wait(owner.no, 0), bench.store().append(owner.events(2)),);
+        tokio::join!(bench.store().wait_for_events(owner.no, 0), bench.store().append(owner.events(2)),);
     appended.unwrap();
     assert_eq!(woken.unwrap(), 2);
     bench.see(async |store| owner.check(store).await).await;
 }
 
 /// Follows a session to a place, as a watcher does.
-async fn follow(store: &dyn Store, owner: Owner, end: u64) {
+async fn read_until(store: &dyn Store, owner: Owner, end: u64) {
     let mut after = 0;
     while after < end {
-        let last = store.wait(owner.no, after).await.unwrap();
+        let last = store.wait_for_events(owner.no, after).await.unwrap();
         assert!(last > after, "woken behind {after}, and the log ends at {last}");
         let events = read_all(store, owner.no, after + 1, 500).await;
         let read = events.last().map_or(after, |(place, _)| *place);
@@ -136,7 +136,7 @@ pub(super) async fn watchers_that_wait_and_read_miss_nothing(bench: &mut Bench) 
         let mut owner = Owner::new(bench.store(), "t", &id.to_string()).await;
         for _ in 0..8 {
             let (store, owner) = (bench.share(), owner.clone());
-            watchers.spawn(async move { follow(&*store, owner, 400).await });
+            watchers.spawn(async move { read_until(&*store, owner, 400).await });
         }
         let store = bench.share();
         writers.spawn(async move {

@@ -1,7 +1,7 @@
 //! What the sessions of a tenant spent together, by agent. Engines change it with every session, so that
 //! nobody has to go through all of them to know it.
 
-use super::{Cost, Spent};
+use super::{Cost, UsageTotal};
 use crate::store::SessionState;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ const MAX_SUB_AGENTS: usize = 256;
 /// What the sessions of one agent spent together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentTotals {
-    sum: Sum,
+    sum: ExactSum,
     /// The part of it that sub-agents took, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    subs: BTreeMap<String, Sum>,
+    subs: BTreeMap<String, ExactSum>,
 }
 
 /// A sum that is exact, so that what was added can be taken away again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Sum {
+struct ExactSum {
     input: i128,
     output: i128,
     cache_input: i128,
@@ -33,23 +33,23 @@ struct Sum {
 
 /// The part of a session's state that is summed up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct Spending {
+pub(crate) struct SessionUsage {
     #[serde(default)]
     usage: Usage,
     #[serde(default)]
     cost: Option<Cost>,
     #[serde(default)]
-    subs: BTreeMap<String, Spent>,
+    subs: BTreeMap<String, UsageTotal>,
 }
 
-impl Spending {
-    pub(crate) fn of(state: &SessionState) -> Self {
+impl SessionUsage {
+    pub(crate) fn from_state(state: &SessionState) -> Self {
         let SessionState { usage, cost, subs, .. } = state;
         Self { usage: usage.clone(), cost: *cost, subs: subs.clone() }
     }
 }
 
-impl Sum {
+impl ExactSum {
     /// Adds something, or takes it away again.
     fn add(&mut self, usage: &Usage, cost: Option<Cost>, sign: i128) {
         let times = |count: i64| sign * i128::from(count);
@@ -63,11 +63,11 @@ impl Sum {
         }
     }
 
-    fn spent(&self) -> Spent {
+    fn to_total(&self) -> UsageTotal {
         let tokens =
             |sum: i128| i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX });
         let cost = || Cost(u64::try_from(self.cost.max(0)).unwrap_or(u64::MAX));
-        Spent {
+        UsageTotal {
             usage: Usage {
                 input_tokens: tokens(self.input),
                 output_tokens: tokens(self.output),
@@ -82,10 +82,10 @@ impl Sum {
 
 impl AgentTotals {
     /// Puts what a session spent in place of what it had spent before.
-    pub(crate) fn change(&mut self, before: &Spending, after: &Spending) {
+    pub(crate) fn replace_session(&mut self, before: &SessionUsage, after: &SessionUsage) {
         for (spending, sign) in [(before, -1), (after, 1)] {
             self.sum.add(&spending.usage, spending.cost, sign);
-            for (name, Spent { usage, cost }) in &spending.subs {
+            for (name, UsageTotal { usage, cost }) in &spending.subs {
                 // A name for which there was no room stays without: so what is taken away was added.
                 if self.subs.len() >= MAX_SUB_AGENTS && !self.subs.contains_key(name) {
                     continue;
@@ -96,12 +96,12 @@ impl AgentTotals {
     }
 
     /// What they spent in all, sub-agents included.
-    pub fn spent(&self) -> Spent {
-        self.sum.spent()
+    pub fn total(&self) -> UsageTotal {
+        self.sum.to_total()
     }
 
     /// The part of it that sub-agents took, by their names.
-    pub fn sub_agents(&self) -> impl Iterator<Item = (&str, Spent)> {
-        self.subs.iter().map(|(name, sum)| (name.as_str(), sum.spent()))
+    pub fn sub_agents(&self) -> impl Iterator<Item = (&str, UsageTotal)> {
+        self.subs.iter().map(|(name, sum)| (name.as_str(), sum.to_total()))
     }
 }

@@ -1,19 +1,19 @@
 //! Who publishes from elsewhere, and their fences.
 
-use super::Tx;
+use super::Transaction;
 use crate::store::Producer;
 
 /// How many producers of one session are remembered beside the present one.
-const FORMER: usize = 16;
+const MAX_FORMER_PRODUCERS: usize = 16;
 
-impl Tx<'_> {
+impl Transaction<'_> {
     /// The highest fence that was seen of a producer; 0 when it is not known.
-    pub fn fence_of(&self, id: &str, holder: &str) -> u64 {
-        self.producers().find(|known| known.is(id, holder)).map_or(0, |known| known.fence)
+    pub fn producer_fence(&self, id: &str, holder: &str) -> u64 {
+        self.producers().find(|known| known.matches(id, holder)).map_or(0, |known| known.fence)
     }
 
     /// Who held the credentials of the producer that last published under this name.
-    pub fn holder_of(&self, id: &str) -> Option<&str> {
+    pub fn producer_holder(&self, id: &str) -> Option<&str> {
         self.producers().find(|known| known.id == id).map(|known| known.holder.as_str())
     }
 
@@ -28,14 +28,14 @@ impl Tx<'_> {
     pub fn set_producer(&mut self, producer: Producer) {
         let state = &mut self.live.state;
         if state.producer.as_ref() != Some(&producer) {
-            self.noted = true;
-            let is_same = |known: &Producer| known.is(&producer.id, &producer.holder);
+            self.state_changed = true;
+            let is_same = |known: &Producer| known.matches(&producer.id, &producer.holder);
             state.former_producers.retain(|former| !is_same(former));
             let overtaken =
                 state.producer.take().filter(|known| known.fence > 0 && !is_same(known));
             state.former_producers.extend(overtaken);
-            if state.former_producers.len() > FORMER {
-                forget_one(&mut state.former_producers);
+            if state.former_producers.len() > MAX_FORMER_PRODUCERS {
+                forget_oldest_producer(&mut state.former_producers);
             }
             state.producer = Some(producer);
         }
@@ -45,7 +45,7 @@ impl Tx<'_> {
 
 /// Removes the oldest producer of the holder that has the most: whoever uses many names makes only its own
 /// fences forgotten.
-fn forget_one(former: &mut Vec<Producer>) {
+fn forget_oldest_producer(former: &mut Vec<Producer>) {
     let count = |holder: &str| former.iter().filter(|known| known.holder == holder).count();
     // The first one wins where several holders have as many.
     let most = former.iter().rev().max_by_key(|known| count(&known.holder));

@@ -2,29 +2,29 @@
 
 use super::Data;
 use crate::error::{Error, Result};
-use crate::store::{BlobInfo, NewBlob, References, SessionNo};
+use crate::store::{BlobInfo, NewBlob, BlobReferences, SessionNumber};
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap};
 
 /// The blobs of a tenant.
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
-    kept: HashMap<[u8; 32], Kept>,
+    stored: HashMap<[u8; 32], StoredBlob>,
     /// Which sessions refer to which blob.
-    references: HashMap<[u8; 32], BTreeSet<SessionNo>>,
+    references: HashMap<[u8; 32], BTreeSet<SessionNumber>>,
     /// How many bytes all of them have.
     pub(super) bytes: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredBlob {
     info: BlobInfo,
     pieces: Vec<Bytes>,
     /// Since when no session refers to it.
     unused_ms: Option<i64>,
 }
 
-impl Kept {
+impl StoredBlob {
     fn touch(&mut self, now_ms: i64) {
         self.unused_ms = self.unused_ms.map(|since| since.max(now_ms));
     }
@@ -32,18 +32,18 @@ impl Kept {
 
 impl Blobs {
     pub(super) fn info(&self, hash: [u8; 32]) -> Option<BlobInfo> {
-        self.kept.get(&hash).map(|kept| kept.info.clone())
+        self.stored.get(&hash).map(|kept| kept.info.clone())
     }
 
     pub(super) fn touch(&mut self, hash: [u8; 32], now_ms: i64) -> Option<BlobInfo> {
-        let kept = self.kept.get_mut(&hash)?;
+        let kept = self.stored.get_mut(&hash)?;
         kept.touch(now_ms);
         Some(kept.info.clone())
     }
 
     pub(super) fn piece(&self, hash: [u8; 32], from: u64) -> Option<Bytes> {
         let mut skip = usize::try_from(from).unwrap_or(usize::MAX);
-        for piece in &self.kept.get(&hash)?.pieces {
+        for piece in &self.stored.get(&hash)?.pieces {
             if skip < piece.len() {
                 return Some(piece.slice(skip..));
             }
@@ -53,13 +53,13 @@ impl Blobs {
     }
 
     pub(super) fn set_type(&mut self, hash: [u8; 32], media_type: &str) {
-        if let Some(kept) = self.kept.get_mut(&hash) {
+        if let Some(kept) = self.stored.get_mut(&hash) {
             media_type.clone_into(&mut kept.info.media_type);
         }
     }
 
     pub(super) fn delete(&mut self, hash: [u8; 32]) -> bool {
-        let removed = self.kept.remove(&hash);
+        let removed = self.stored.remove(&hash);
         if let Some(kept) = &removed {
             self.bytes -= kept.info.size;
         }
@@ -79,23 +79,23 @@ impl Blobs {
         self.bytes = bytes;
         let info = BlobInfo { media_type: new.media_type, size };
         let unused_ms = (!self.references.contains_key(&new.hash)).then_some(new.now_ms);
-        self.kept.insert(new.hash, Kept { info: info.clone(), pieces, unused_ms });
+        self.stored.insert(new.hash, StoredBlob { info: info.clone(), pieces, unused_ms });
         Ok((info, true))
     }
 
-    fn refer(&mut self, session: SessionNo, references: &References) {
+    fn add_references(&mut self, session: SessionNumber, references: &BlobReferences) {
         for hash in references.iter() {
             self.references.entry(*hash).or_default().insert(session);
-            if let Some(kept) = self.kept.get_mut(hash) {
+            if let Some(kept) = self.stored.get_mut(hash) {
                 kept.unused_ms = None;
             }
         }
     }
 
-    pub(super) fn forget(&mut self, session: SessionNo, now_ms: i64) {
+    pub(super) fn remove_references(&mut self, session: SessionNumber, now_ms: i64) {
         self.references.retain(|hash, sessions| {
             sessions.remove(&session);
-            if let Some(kept) = self.kept.get_mut(hash).filter(|_| sessions.is_empty()) {
+            if let Some(kept) = self.stored.get_mut(hash).filter(|_| sessions.is_empty()) {
                 kept.unused_ms.get_or_insert(now_ms);
             }
             !sessions.is_empty()
@@ -103,8 +103,8 @@ impl Blobs {
     }
 
     pub(super) fn remove_unused(&mut self, before_ms: i64) -> u64 {
-        let unused = |kept: &Kept| kept.unused_ms.is_some_and(|since| since < before_ms);
-        let all = self.kept.iter().filter(|(_, kept)| unused(kept));
+        let unused = |kept: &StoredBlob| kept.unused_ms.is_some_and(|since| since < before_ms);
+        let all = self.stored.iter().filter(|(_, kept)| unused(kept));
         let hashes: Vec<[u8; 32]> = all.map(|(hash, _)| *hash).collect();
         hashes.into_iter().map(|hash| u64::from(self.delete(hash))).sum()
     }
@@ -142,11 +142,11 @@ impl Data {
     }
 
     /// Notes that a session refers to blobs, which may come later.
-    pub(super) fn refer(&mut self, session: SessionNo, references: &References) {
+    pub(super) fn add_blob_references(&mut self, session: SessionNumber, references: &BlobReferences) {
         let Some(kept) = self.sessions.get(&session) else { return };
         let tenant = kept.record.key.tenant.clone();
         if references.iter().next().is_some() {
-            self.blobs_mut(&tenant).refer(session, references);
+            self.blobs_mut(&tenant).add_references(session, references);
         }
     }
 }

@@ -1,23 +1,23 @@
 //! One session with all it has.
 
 use crate::error::{Error, Result};
-use crate::store::{Append, Fence, Lines, MessageQuery, Queued, SessionRecord, StoredMessage};
+use crate::store::{Append, Fence, EventLines, MessageQuery, QueuedMessage, SessionRecord, StoredMessage};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use tokio::sync::watch;
 use turnwire_core::Seq;
 
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredSession {
     pub(super) record: SessionRecord,
     /// Where the log ends, for those who wait.
     pub(super) end: watch::Sender<u64>,
     pub(super) segments: BTreeMap<Seq, Segment>,
     /// By the place of the first event.
     pub(super) messages: BTreeMap<(Seq, String), StoredMessage>,
-    pub(super) queue: Vec<Queued>,
+    pub(super) queue: Vec<QueuedMessage>,
     /// The place of each message, by its id.
-    places: HashMap<String, Seq>,
+    positions: HashMap<String, Seq>,
     /// Whoever acquired it last.
     fence: Option<Fence>,
     /// An append of this owner failed: what it queued behind may rest on that one.
@@ -27,7 +27,7 @@ pub(super) struct Kept {
 /// The events of one append.
 #[derive(Debug)]
 pub(super) struct Segment {
-    pub(super) lines: Lines,
+    pub(super) lines: EventLines,
     pub(super) at_ms: i64,
 }
 
@@ -37,18 +37,18 @@ impl Segment {
     }
 
     /// How many bytes its events before a place take.
-    pub(super) fn bytes_before(&self, place: u64) -> u64 {
-        offset(&self.lines, place) as u64
+    pub(super) fn bytes_before_seq(&self, place: u64) -> u64 {
+        byte_offset(&self.lines, place) as u64
     }
 
     /// Forgets its events before a place.
-    pub(super) fn without(mut self, place: Seq) -> Self {
-        self.lines = tail(&self.lines, place);
+    pub(super) fn starting_at(mut self, place: Seq) -> Self {
+        self.lines = lines_from(&self.lines, place);
         self
     }
 }
 
-impl Kept {
+impl StoredSession {
     pub(super) fn new(record: SessionRecord) -> Self {
         Self {
             record,
@@ -56,7 +56,7 @@ impl Kept {
             segments: BTreeMap::new(),
             messages: BTreeMap::new(),
             queue: Vec::new(),
-            places: HashMap::new(),
+            positions: HashMap::new(),
             fence: None,
             failed: false,
         }
@@ -67,14 +67,14 @@ impl Kept {
         self.failed = false;
     }
 
-    pub(super) fn check(&self, fence: Fence) -> Result<()> {
+    pub(super) fn check_fence(&self, fence: Fence) -> Result<()> {
         if self.fence == Some(fence) { Ok(()) } else { Err(Error::Fenced) }
     }
 
     pub(super) fn append(&mut self, append: Append) -> Result<()> {
-        self.check(append.fence)?;
+        self.check_fence(append.fence)?;
         self.failed = match &append.lines {
-            Some(lines) => lines.first.get() != self.record.last + 1,
+            Some(lines) => lines.first.get() != self.record.head + 1,
             None => self.failed,
         };
         if self.failed {
@@ -87,7 +87,7 @@ impl Kept {
             self.put_message(message);
         }
         for id in &append.superseded {
-            if let Some(message) = self.key(id).and_then(|key| self.messages.get_mut(&key)) {
+            if let Some(message) = self.message_key(id).and_then(|key| self.messages.get_mut(&key)) {
                 message.superseded = true;
             }
         }
@@ -97,26 +97,26 @@ impl Kept {
         self.queue.extend(append.enqueue);
         self.queue.retain(|queued| !append.dequeue.contains(&queued.id));
         if let Some(lines) = append.lines.filter(|lines| lines.count > 0) {
-            self.record.last = lines.last();
+            self.record.head = lines.last();
             self.segments.insert(lines.first, Segment { lines, at_ms: append.now_ms });
-            self.end.send_replace(self.record.last);
+            self.end.send_replace(self.record.head);
         }
         Ok(())
     }
 
-    pub(super) fn read(&self, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
+    pub(super) fn read(&self, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
         if from < self.record.first {
             return Err(Error::Trimmed(self.record.first));
         }
         let holder = self.segments.range(..=from).next_back().map_or(from, |(first, _)| *first);
         let mut left = max_bytes;
-        let mut found: Vec<Lines> = Vec::new();
+        let mut found: Vec<EventLines> = Vec::new();
         for segment in self.segments.range(holder..).map(|(_, segment)| segment) {
             if segment.lines.last() < from.get() {
                 continue;
             }
-            let lines = tail(&segment.lines, from);
-            let Some(lines) = head(&lines, left, found.is_empty()) else { break };
+            let lines = lines_from(&segment.lines, from);
+            let Some(lines) = lines_within(&lines, left, found.is_empty()) else { break };
             left = left.saturating_sub(lines.bytes.len());
             let whole = lines.last() == segment.lines.last();
             found.push(lines);
@@ -128,11 +128,11 @@ impl Kept {
     }
 
     pub(super) fn message(&self, id: &str) -> Option<&StoredMessage> {
-        self.messages.get(&self.key(id)?)
+        self.messages.get(&self.message_key(id)?)
     }
 
-    fn key(&self, id: &str) -> Option<(Seq, String)> {
-        Some((*self.places.get(id)?, id.to_owned()))
+    fn message_key(&self, id: &str) -> Option<(Seq, String)> {
+        Some((*self.positions.get(id)?, id.to_owned()))
     }
 
     pub(super) fn messages(&self, query: &MessageQuery) -> Vec<StoredMessage> {
@@ -159,34 +159,34 @@ impl Kept {
     }
 
     pub(super) fn put_message(&mut self, message: StoredMessage) {
-        if let Some(key) = self.key(&message.id) {
+        if let Some(key) = self.message_key(&message.id) {
             self.messages.remove(&key);
         }
-        self.places.insert(message.id.clone(), message.first);
+        self.positions.insert(message.id.clone(), message.first);
         self.messages.insert((message.first, message.id.clone()), message);
     }
 }
 
 /// Where in the bytes the event of a place begins.
-fn offset(lines: &Lines, place: u64) -> usize {
+fn byte_offset(lines: &EventLines, place: u64) -> usize {
     let before = lines.iter().take_while(|(seq, _)| seq.get() < place);
     before.map(|(_, line)| line.len() + 1).sum::<usize>().min(lines.bytes.len())
 }
 
 /// The events from a place on.
-fn tail(lines: &Lines, from: Seq) -> Lines {
+fn lines_from(lines: &EventLines, from: Seq) -> EventLines {
     let first = lines.first.max(from);
     let gone = first.get() - lines.first.get();
     let count = u64::from(lines.count).saturating_sub(gone);
-    Lines {
+    EventLines {
         first,
         count: u32::try_from(count).unwrap_or(lines.count),
-        bytes: lines.bytes.slice(offset(lines, first.get())..),
+        bytes: lines.bytes.slice(byte_offset(lines, first.get())..),
     }
 }
 
 /// As many events as have room, and one even without room where one has to be.
-fn head(lines: &Lines, room: usize, one_at_least: bool) -> Option<Lines> {
+fn lines_within(lines: &EventLines, room: usize, one_at_least: bool) -> Option<EventLines> {
     if lines.bytes.len() <= room {
         return Some(lines.clone());
     }
@@ -199,5 +199,5 @@ fn head(lines: &Lines, room: usize, one_at_least: bool) -> Option<Lines> {
         (count, end) = (count + 1, next);
     }
     let bytes: Bytes = lines.bytes.slice(..end.min(lines.bytes.len()));
-    (count > 0).then_some(Lines { first: lines.first, count, bytes })
+    (count > 0).then_some(EventLines { first: lines.first, count, bytes })
 }

@@ -1,25 +1,25 @@
 //! Retention: the oldest events go, and never a part of a reply.
 
 use super::Data;
-use super::kept::Kept;
-use crate::store::{Removed, Retention, SessionNo};
+use super::kept::StoredSession;
+use crate::store::{RetentionReport, Retention, SessionNumber};
 use std::collections::BTreeSet;
 use turnwire_core::Seq;
 
 /// What can go at once: the events of a session behind the cut before this one, up to `last`.
-struct Piece {
+struct RemovableEvents {
     /// When the latest of them came.
     at_ms: i64,
-    session: SessionNo,
+    session: SessionNumber,
     last: u64,
     bytes: u64,
 }
 
 impl Data {
-    pub(super) fn retain(&mut self, retention: Retention) -> Removed {
-        let mut removed = Removed::default();
-        let mut left: u64 = self.sessions.values().map(Kept::bytes).sum();
-        let mut pieces: Vec<Piece> = self.sessions.values().flat_map(Kept::pieces).collect();
+    pub(super) fn retain(&mut self, retention: Retention) -> RetentionReport {
+        let mut removed = RetentionReport::default();
+        let mut left: u64 = self.sessions.values().map(StoredSession::bytes).sum();
+        let mut pieces: Vec<RemovableEvents> = self.sessions.values().flat_map(StoredSession::removable_events).collect();
         pieces.sort_by_key(|piece| (piece.at_ms, piece.session, piece.last));
         let mut sessions = BTreeSet::new();
         for piece in pieces {
@@ -29,7 +29,7 @@ impl Data {
                 break;
             }
             if let Some(kept) = self.sessions.get_mut(&piece.session) {
-                removed.events += kept.forget(piece.last);
+                removed.events += kept.remove_up_to(piece.last);
                 removed.bytes += piece.bytes;
                 left = left.saturating_sub(piece.bytes);
                 sessions.insert(piece.session);
@@ -51,14 +51,14 @@ impl Data {
     }
 }
 
-impl Kept {
+impl StoredSession {
     fn bytes(&self) -> u64 {
         self.segments.values().map(super::kept::Segment::bytes).sum()
     }
 
     /// All that can go, in order; whatever belongs to an open reply cannot.
-    fn pieces(&self) -> Vec<Piece> {
-        let end = self.record.state.open_from.map_or(self.record.last, |open| open.get() - 1);
+    fn removable_events(&self) -> Vec<RemovableEvents> {
+        let end = self.record.state.open_from.map_or(self.record.head, |open| open.get() - 1);
         let message_ends = self.messages.values().map(|message| message.last.get());
         let segment_ends = self.segments.values().map(|segment| segment.lines.last());
         let mut cuts: Vec<u64> = message_ends
@@ -89,10 +89,10 @@ impl Kept {
             }
             let split = segments.peek().filter(|segment| segment.lines.first.get() <= cut);
             let at_ms = split.map_or(at_ms, |segment| at_ms.max(segment.at_ms));
-            let up_to = bytes + split.map_or(0, |segment| segment.bytes_before(cut + 1));
-            pieces.push(Piece {
+            let up_to = bytes + split.map_or(0, |segment| segment.bytes_before_seq(cut + 1));
+            pieces.push(RemovableEvents {
                 at_ms,
-                session: self.record.no,
+                session: self.record.number,
                 last: cut,
                 bytes: up_to - bytes_gone,
             });
@@ -102,12 +102,12 @@ impl Kept {
     }
 
     /// Forgets the events up to a place, and says how many.
-    fn forget(&mut self, last: u64) -> u64 {
+    fn remove_up_to(&mut self, last: u64) -> u64 {
         let Some(first) = Seq::new(last.saturating_add(1)) else { return 0 };
         let before = self.segments.split_off(&first);
         let cut = std::mem::replace(&mut self.segments, before).pop_last();
         if let Some((_, segment)) = cut.filter(|(_, segment)| segment.lines.last() > last) {
-            self.segments.insert(first, segment.without(first));
+            self.segments.insert(first, segment.starting_at(first));
         }
         let gone = first.get() - self.record.first.get();
         self.record.first = first;

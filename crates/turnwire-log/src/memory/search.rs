@@ -1,36 +1,36 @@
 //! Words in titles and messages.
 
-use super::kept::Kept;
+use super::kept::StoredSession;
 use crate::error::{Error, Result};
-use crate::search::{Search, may_begin_a_word};
+use crate::search::{SearchQuery, can_be_word_prefix};
 use std::time::{Duration, Instant};
 
 /// How many bytes of text one search looks through: the store is locked meanwhile.
-const MAX_LOOKED_AT: usize = 64 << 20;
+const MAX_SEARCHED_BYTES: usize = 64 << 20;
 
 /// A search, and how much work is left for it.
-pub(super) struct Words {
+pub(super) struct TextSearch {
     wanted: Vec<String>,
     bytes_left: usize,
     deadline: Option<Instant>,
 }
 
-impl Words {
-    pub(super) fn new(search: &Search, max_time: Option<Duration>) -> Self {
+impl TextSearch {
+    pub(super) fn new(search: &SearchQuery, max_time: Option<Duration>) -> Self {
         Self {
             wanted: search.words().iter().map(|word| word.to_lowercase()).collect(),
-            bytes_left: MAX_LOOKED_AT,
+            bytes_left: MAX_SEARCHED_BYTES,
             deadline: max_time.and_then(|time| Instant::now().checked_add(time)),
         }
     }
 
     /// Whether the title, or one of the messages, has them all; `TooSlow` when the work is used up.
-    pub(super) fn are_in(&mut self, kept: &Kept) -> Result<bool> {
+    pub(super) fn matches_session(&mut self, kept: &StoredSession) -> Result<bool> {
         let texts = kept.messages.values().map(|message| &message.text);
         for text in [&kept.record.title].into_iter().chain(texts) {
             let left = self.bytes_left.checked_sub(text.len());
             self.bytes_left = left.ok_or(Error::TooSlow)?;
-            if self.all_in(text) {
+            if self.matches_text(text) {
                 return Ok(true);
             }
         }
@@ -40,10 +40,10 @@ impl Words {
         Ok(false)
     }
 
-    fn all_in(&self, text: &str) -> bool {
+    fn matches_text(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         self.wanted.iter().all(|word| {
-            if may_begin_a_word(word) {
+            if can_be_word_prefix(word) {
                 return text.contains(word.as_str());
             }
             text.split(|sign: char| !sign.is_alphanumeric()).any(|whole| whole == word)
@@ -53,9 +53,9 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kept, MAX_LOOKED_AT, Words};
+    use super::{StoredSession, MAX_SEARCHED_BYTES, TextSearch};
     use crate::error::Error;
-    use crate::search::Search;
+    use crate::search::SearchQuery;
     use crate::store::SessionKey;
 
     #[test]
@@ -64,15 +64,15 @@ mod tests {
         let new = crate::store::NewSession {
             key: SessionKey::new("t", "s"),
             agent: String::new(),
-            title: "x".repeat(MAX_LOOKED_AT / 2),
+            title: "x".repeat(MAX_SEARCHED_BYTES / 2),
             metadata: turnwire_core::Fields::default(),
             now_ms: 0,
         };
         let (record, _) = store.create(new).unwrap();
-        let kept = Kept::new(record);
-        let mut words = Words::new(&Search::new("yy").unwrap().unwrap(), None);
-        assert!(!words.are_in(&kept).unwrap());
-        assert!(!words.are_in(&kept).unwrap());
-        assert!(matches!(words.are_in(&kept), Err(Error::TooSlow)));
+        let kept = StoredSession::new(record);
+        let mut words = TextSearch::new(&SearchQuery::new("yy").unwrap().unwrap(), None);
+        assert!(!words.matches_session(&kept).unwrap());
+        assert!(!words.matches_session(&kept).unwrap());
+        assert!(matches!(words.matches_session(&kept), Err(Error::TooSlow)));
     }
 }

@@ -2,10 +2,10 @@
 
 use super::batch::Batch;
 use super::blobs;
-use super::fault::Fault;
+use super::fault::SqliteError;
 use super::messages;
 use super::places;
-use super::run::Run;
+use super::run::Segment;
 use super::sessions;
 use super::totals;
 use crate::error::Error;
@@ -13,18 +13,18 @@ use crate::store::{Append, SessionState};
 use rusqlite::{Connection, params};
 
 /// Checks an append and adds it to a transaction. When it is refused, nothing of it was written.
-pub(super) fn add(batch: &mut Batch<'_>, append: &Append) -> Result<(), Fault> {
+pub(super) fn add_append(batch: &mut Batch<'_>, append: &Append) -> Result<(), SqliteError> {
     let session = append.session.0;
-    let known = batch.known(session)?;
-    known.check(append.fence)?;
-    let run = append.lines.clone().map(|lines| Run::new(lines, append.now_ms));
+    let known = batch.index_entry(session)?;
+    known.check_fence(append.fence)?;
+    let run = append.lines.clone().map(|lines| Segment::new(lines, append.now_ms));
     match &run {
         Some(run) if run.first != known.last() + 1 => {
             known.failed = true;
             return Err(Error::OutOfOrder.into());
         }
         None if known.failed => return Err(Error::OutOfOrder.into()),
-        Some(run) if !run.is_whole() => {
+        Some(run) if !run.has_all_lines() => {
             known.failed = true;
             return Err(Error::Store(format!(
                 "{} events were announced, and it is another number of lines",
@@ -36,28 +36,28 @@ pub(super) fn add(batch: &mut Batch<'_>, append: &Append) -> Result<(), Fault> {
     }
     let began_or_ended = append.state.is_some() || !append.messages.is_empty();
     if began_or_ended {
-        let conn = batch.write()?;
+        let conn = batch.write_connection()?;
         set_state(conn, session, append.now_ms, append.state.as_ref())?;
     }
     for message in &append.messages {
-        messages::put(batch.write()?, session, message)?;
-        batch.has_words = true;
+        messages::insert_or_replace(batch.write_connection()?, session, message)?;
+        batch.has_unindexed = true;
     }
     for id in &append.superseded {
-        messages::supersede(batch.write()?, session, id)?;
+        messages::supersede(batch.write_connection()?, session, id)?;
     }
-    if let Some(key) = &append.key {
-        messages::put_key(batch.write()?, session, append.now_ms, key)?;
+    if let Some(key) = &append.idempotency {
+        messages::insert_idempotency_record(batch.write_connection()?, session, append.now_ms, key)?;
     }
     for queued in &append.enqueue {
-        messages::enqueue(batch.write()?, session, queued)?;
+        messages::enqueue(batch.write_connection()?, session, queued)?;
     }
     for id in &append.dequeue {
-        messages::dequeue(batch.write()?, session, id)?;
+        messages::dequeue(batch.write_connection()?, session, id)?;
     }
-    blobs::refer(batch, session, &append.references())?;
+    blobs::add_references(batch, session, &append.blob_references())?;
     if let Some(run) = run.filter(|run| run.count > 0) {
-        batch.push(session, run);
+        batch.push_segment(session, run);
     }
     Ok(())
 }
@@ -67,13 +67,13 @@ fn set_state(
     session: i64,
     now_ms: i64,
     state: Option<&SessionState>,
-) -> Result<(), Fault> {
+) -> Result<(), SqliteError> {
     let Some(state) = state else {
         conn.prepare_cached("UPDATE sessions SET updated_ms = ?2 WHERE no = ?1")?
             .execute([session, now_ms])?;
         return Ok(());
     };
-    totals::change(conn, session, state)?;
+    totals::update_session(conn, session, state)?;
     conn.prepare_cached(
         "UPDATE sessions SET updated_ms = ?2, status = ?3, open_from = ?4, state = ?5
          WHERE no = ?1",
@@ -81,7 +81,7 @@ fn set_state(
     .execute(params![
         session,
         now_ms,
-        sessions::number(state.status),
+        sessions::status_to_sql(state.status),
         state.open_from.map(|place| places::to_sql(place.get())),
         sessions::to_json(state)?,
     ])?;

@@ -1,9 +1,9 @@
 //! A copy of a store while it is written to, and a store made of such a copy.
 
 use super::check::{self, Progress};
-use super::fault::{self, Fault};
-use super::file::{self, Found, Lock, Use};
-use super::{SqliteStore, schema, with};
+use super::fault::{self, SqliteError};
+use super::file::{self, FileContent, FileLock, Access};
+use super::{SqliteStore, schema, with_connection};
 use crate::error::{Error, Result};
 use crate::store::new_epoch;
 use rusqlite::backup::{Backup, StepResult};
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How much is copied between two calls of the progress.
-const PAGES: i32 = 1024;
+const COPY_PAGES: i32 = 1024;
 
 /// What to do with a store that is where another is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
+pub enum ExistingStore {
     /// Leave it, and do nothing.
     Keep,
     /// Put the other one in its place.
@@ -34,10 +34,10 @@ impl SqliteStore {
         let (from, to) = (self.path().to_owned(), super::absolute(to.as_ref())?);
         let copying = tokio::task::spawn_blocking(move || {
             refuse_existing(&to, "a backup never overwrites anything; name another file")?;
-            file::make_folder(&to)?;
-            let new = file::beside(&to, ".partial");
-            copy(&from, &new, &mut progress)?;
-            file::put_in_place(&new, &to)
+            file::create_folder(&to)?;
+            let new = file::sibling_path(&to, ".partial");
+            copy_store(&from, &new, &mut progress)?;
+            file::move_into_place(&new, &to)
         });
         let gone = |error| Err(Error::Store(format!("the backup was given up: {error}")));
         copying.await.unwrap_or_else(gone)
@@ -48,22 +48,22 @@ fn refuse_existing(path: &Path, hint: &str) -> Result<()> {
     match path.try_exists() {
         Ok(false) => Ok(()),
         Ok(true) => Err(Error::Store(format!("{} is already there; {hint}", path.display()))),
-        Err(error) => Err(fault::io(path, "look at", &error)),
+        Err(error) => Err(fault::from_io(path, "look at", &error)),
     }
 }
 
 /// Copies what one reader sees of a store, with what is in its log, to a new file.
-fn copy(from: &Path, to: &Path, progress: &mut impl FnMut(Progress)) -> Result<()> {
-    file::remove(to)?;
-    file::make_empty(to)?;
-    let copied = with(from, Use::Look, |conn| {
+fn copy_store(from: &Path, to: &Path, progress: &mut impl FnMut(Progress)) -> Result<()> {
+    file::remove_if_exists(to)?;
+    file::create_empty(to)?;
+    let copied = with_connection(from, Access::Inspect, |conn| {
         // One view for all steps: otherwise each commit of the writer would start it again.
         let view = conn.unchecked_transaction()?;
         view.prepare_cached("SELECT 1 FROM store")?.exists([])?;
         write_pages(&view, to, progress)
     });
     if copied.is_err() {
-        file::remove(to)?;
+        file::remove_if_exists(to)?;
     }
     copied
 }
@@ -72,15 +72,15 @@ fn write_pages(
     from: &Connection,
     to: &Path,
     progress: &mut impl FnMut(Progress),
-) -> Result<(), Fault> {
-    let about = |error: rusqlite::Error| fault::sql(to, &error);
+) -> Result<(), SqliteError> {
+    let about = |error: rusqlite::Error| fault::from_sqlite(to, &error);
     let mut target = Connection::open(to).map_err(about)?;
     // It is synced once, when it is whole.
     target.pragma_update(None, "synchronous", "off").map_err(about)?;
     {
         let backup = Backup::new(from, &mut target).map_err(about)?;
         loop {
-            let step = backup.step(PAGES).map_err(about)?;
+            let step = backup.step(COPY_PAGES).map_err(about)?;
             let pages = backup.progress();
             let count = |pages: i32| u64::try_from(pages).unwrap_or(0);
             progress(Progress {
@@ -108,12 +108,12 @@ fn write_pages(
 pub fn restore(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,
-    existing: Existing,
+    existing: ExistingStore,
     mut progress: impl FnMut(Progress),
 ) -> Result<()> {
     let (from, to): (PathBuf, PathBuf) =
         (super::absolute(from.as_ref())?, super::absolute(to.as_ref())?);
-    if file::look(&from)? == Found::Nothing {
+    if file::inspect_header(&from)? == FileContent::Nothing {
         return Err(Error::Store(format!("there is no backup at {}", from.display())));
     }
     if from == to {
@@ -122,18 +122,18 @@ pub fn restore(
             from.display()
         )));
     }
-    file::make_folder(&to)?;
-    let _lock = Lock::take(&to)?;
+    file::create_folder(&to)?;
+    let _lock = FileLock::acquire(&to)?;
     match existing {
-        Existing::Keep => refuse_existing(&to, "say that it is to be replaced")?,
+        ExistingStore::Keep => refuse_existing(&to, "say that it is to be replaced")?,
         // Only ever a store, damaged or not, or nothing.
-        Existing::Replace => match file::look(&to) {
+        ExistingStore::Replace => match file::inspect_header(&to) {
             Ok(_) | Err(Error::Damaged(_)) => {}
             Err(error) => return Err(error),
         },
     }
-    with(&from, Use::Look, |conn| schema::check(conn, &from))?;
-    let findings = check::file(&from, &mut progress)?;
+    with_connection(&from, Access::Inspect, |conn| schema::check(conn, &from))?;
+    let findings = check::check_file(&from, &mut progress)?;
     if let Some(finding) = findings.first() {
         return Err(Error::Damaged(format!(
             "the backup {} has {} faults, so nothing was restored. The first: {}; take an earlier \
@@ -143,20 +143,20 @@ pub fn restore(
             finding.text
         )));
     }
-    let new = file::beside(&to, ".new");
-    copy(&from, &new, &mut progress)?;
+    let new = file::sibling_path(&to, ".new");
+    copy_store(&from, &new, &mut progress)?;
     // Once more: the backup may have changed while it was copied.
-    let renewed = with(&new, Use::Look, |conn| schema::check(conn, &from))
-        .and_then(|()| with(&new, Use::Write, renew));
+    let renewed = with_connection(&new, Access::Inspect, |conn| schema::check(conn, &from))
+        .and_then(|()| with_connection(&new, Access::Write, renew_epochs));
     if renewed.is_err() {
-        file::remove(&new)?;
+        file::remove_if_exists(&new)?;
     }
     renewed?;
-    file::put_in_place(&new, &to)
+    file::move_into_place(&new, &to)
 }
 
 /// Gives all sessions new epochs, and leaves nothing in the log.
-fn renew(conn: &Connection) -> Result<(), Fault> {
+fn renew_epochs(conn: &Connection) -> Result<(), SqliteError> {
     let transaction = conn.unchecked_transaction()?;
     transaction.execute("UPDATE store SET generation = generation + 1", [])?;
     let mut after = 0;

@@ -1,30 +1,30 @@
 //! One transaction of the writer, as it comes together.
 
-use super::book::{Book, Known};
-use super::fault::Fault;
-use super::run::Run;
-use super::sessions::Ends;
-use super::shared::Shared;
-use super::tail::Change;
-use super::tail_rows::TailRows;
+use super::book::{SessionIndex, IndexEntry};
+use super::fault::SqliteError;
+use super::run::Segment;
+use super::sessions::LogEnds;
+use super::shared::SharedState;
+use super::tail::TailChange;
+use super::tail_rows::TailTable;
 use rusqlite::Connection;
 use std::collections::HashMap;
 
 pub(super) struct Batch<'a> {
     conn: &'a Connection,
-    pub(super) shared: &'a Shared,
-    pub(super) book: &'a mut Book,
-    pub(super) rows: &'a mut TailRows,
+    pub(super) shared: &'a SharedState,
+    pub(super) index: &'a mut SessionIndex,
+    pub(super) tail_table: &'a mut TailTable,
     begun: bool,
     /// The events of each session, in the order in which the sessions came.
-    runs: Vec<(i64, Vec<Run>)>,
-    places: HashMap<i64, usize>,
+    segments: Vec<(i64, Vec<Segment>)>,
+    positions: HashMap<i64, usize>,
     /// What the tails have to know once it is committed.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<TailChange>,
     /// Sessions that will be gone.
-    pub(super) gone: Vec<i64>,
+    pub(super) deleted: Vec<i64>,
     /// Whether there are new words to index.
-    pub(super) has_words: bool,
+    pub(super) has_unindexed: bool,
     /// Whether there are pieces of blobs to remove.
     pub(super) has_dead_pieces: bool,
 }
@@ -32,32 +32,32 @@ pub(super) struct Batch<'a> {
 impl<'a> Batch<'a> {
     pub(super) fn new(
         conn: &'a Connection,
-        shared: &'a Shared,
-        book: &'a mut Book,
-        rows: &'a mut TailRows,
+        shared: &'a SharedState,
+        book: &'a mut SessionIndex,
+        rows: &'a mut TailTable,
     ) -> Self {
         Self {
             conn,
             shared,
-            book,
-            rows,
+            index: book,
+            tail_table: rows,
             begun: false,
-            runs: Vec::new(),
-            places: HashMap::new(),
+            segments: Vec::new(),
+            positions: HashMap::new(),
             changes: Vec::new(),
-            gone: Vec::new(),
-            has_words: false,
+            deleted: Vec::new(),
+            has_unindexed: false,
             has_dead_pieces: false,
         }
     }
 
     /// To look, without a transaction for it.
-    pub(super) fn look(&self) -> &'a Connection {
+    pub(super) fn read_connection(&self) -> &'a Connection {
         self.conn
     }
 
     /// To write: the transaction begins with the first one who does.
-    pub(super) fn write(&mut self) -> Result<&'a Connection, Fault> {
+    pub(super) fn write_connection(&mut self) -> Result<&'a Connection, SqliteError> {
         if !self.begun {
             self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             self.begun = true;
@@ -69,31 +69,31 @@ impl<'a> Batch<'a> {
         self.begun
     }
 
-    pub(super) fn known(&mut self, session: i64) -> Result<&mut Known, Fault> {
-        self.book.get(self.conn, self.shared, session)
+    pub(super) fn index_entry(&mut self, session: i64) -> Result<&mut IndexEntry, SqliteError> {
+        self.index.entry(self.conn, self.shared, session)
     }
 
     /// Adds events, which go on from where the session's log ends.
-    pub(super) fn push(&mut self, session: i64, run: Run) {
-        self.book.advance(session, run.last());
-        let at = *self.places.entry(session).or_insert_with(|| {
-            self.runs.push((session, Vec::new()));
-            self.runs.len() - 1
+    pub(super) fn push_segment(&mut self, session: i64, run: Segment) {
+        self.index.advance(session, run.last());
+        let at = *self.positions.entry(session).or_insert_with(|| {
+            self.segments.push((session, Vec::new()));
+            self.segments.len() - 1
         });
-        if let Some((_, runs)) = self.runs.get_mut(at) {
+        if let Some((_, runs)) = self.segments.get_mut(at) {
             runs.push(run);
         }
     }
 
     /// The events that came together, and where the logs will end.
-    pub(super) fn take_runs(&mut self) -> Vec<(i64, Vec<Run>)> {
-        self.places.clear();
-        std::mem::take(&mut self.runs)
+    pub(super) fn take_segments(&mut self) -> Vec<(i64, Vec<Segment>)> {
+        self.positions.clear();
+        std::mem::take(&mut self.segments)
     }
 }
 
-impl Ends for Batch<'_> {
+impl LogEnds for Batch<'_> {
     fn end(&self, session: i64) -> u64 {
-        self.book.last(session).unwrap_or_else(|| self.shared.tails.lock().end(session))
+        self.index.last(session).unwrap_or_else(|| self.shared.tails.lock().end(session))
     }
 }

@@ -10,37 +10,37 @@
 //! | `blob_usage` | how many bytes each tenant has |
 
 use super::batch::Batch;
-use super::fault::Fault;
-use super::messages::{changed, crc, hex};
+use super::fault::SqliteError;
+use super::messages::{damaged_row, checksum, to_hex};
 use super::places;
 use crate::error::Error;
-use crate::store::{BlobInfo, NewBlob, References};
+use crate::store::{BlobInfo, NewBlob, BlobReferences};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::Path;
 
 /// How many pieces are removed in one transaction: 2 MiB.
-const PIECES: i64 = 8;
+const REMOVE_PIECES: i64 = 8;
 /// How many references, or blobs, are removed in one transaction.
-const ROWS: i64 = 64;
+const REMOVE_ROWS: i64 = 64;
 
 /// The sum of a blob that is in one row.
-pub(super) fn blob_crc(media_type: &str, bytes: &[u8]) -> i64 {
-    crc(&[media_type.as_bytes(), bytes])
+pub(super) fn blob_checksum(media_type: &str, bytes: &[u8]) -> i64 {
+    checksum(&[media_type.as_bytes(), bytes])
 }
 
 /// The sum of a blob whose bytes are in pieces.
-fn header_crc(media_type: &str, size: u64, upload: i64) -> i64 {
-    crc(&[media_type.as_bytes(), &size.to_le_bytes(), &upload.to_le_bytes()])
+fn header_checksum(media_type: &str, size: u64, upload: i64) -> i64 {
+    checksum(&[media_type.as_bytes(), &size.to_le_bytes(), &upload.to_le_bytes()])
 }
 
 /// The sum of a piece.
-pub(super) fn piece_crc(upload: i64, start: i64, bytes: &[u8]) -> i64 {
-    crc(&[&upload.to_le_bytes(), &start.to_le_bytes(), bytes])
+pub(super) fn piece_checksum(upload: i64, start: i64, bytes: &[u8]) -> i64 {
+    checksum(&[&upload.to_le_bytes(), &start.to_le_bytes(), bytes])
 }
 
 /// A row of `blobs` without its bytes.
-pub(super) struct Header {
+pub(super) struct BlobRow {
     no: i64,
     media_type: String,
     crc: i64,
@@ -63,8 +63,8 @@ macro_rules! header {
     };
 }
 
-impl Header {
-    fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+impl BlobRow {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             no: row.get(0)?,
             media_type: row.get(1)?,
@@ -77,7 +77,7 @@ impl Header {
 
     /// Whether it is what was written. Of bytes in the row only those who read them know.
     pub(super) fn is_sound(&self) -> bool {
-        self.upload.is_none_or(|upload| self.crc == header_crc(&self.media_type, self.size, upload))
+        self.upload.is_none_or(|upload| self.crc == header_checksum(&self.media_type, self.size, upload))
     }
 
     fn info(self) -> BlobInfo {
@@ -85,17 +85,17 @@ impl Header {
     }
 }
 
-fn find(conn: &Connection, tenant: &str, hash: [u8; 32]) -> rusqlite::Result<Option<Header>> {
+fn find_blob(conn: &Connection, tenant: &str, hash: [u8; 32]) -> rusqlite::Result<Option<BlobRow>> {
     conn.prepare_cached(header!("WHERE b.tenant = ?1 AND b.hash = ?2"))?
-        .query_one(params![tenant, hash], Header::of_row)
+        .query_one(params![tenant, hash], BlobRow::from_row)
         .optional()
 }
 
 /// Goes through all blobs, for whoever checks them.
-pub(super) fn each(
+pub(super) fn for_each_blob(
     conn: &Connection,
-    mut see: impl FnMut(&str, &Header) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut see: impl FnMut(&str, &BlobRow) -> Result<(), SqliteError>,
+) -> Result<(), SqliteError> {
     let mut rows = conn.prepare(
         "SELECT b.no, b.media_type, b.crc, ifnull(i.size, length(b.bytes)), i.upload, i.unused_ms,
                 b.hash
@@ -103,31 +103,31 @@ pub(super) fn each(
     )?;
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
-        see(&hex(row.get_ref(6)?.as_blob()?), &Header::of_row(row)?)?;
+        see(&to_hex(row.get_ref(6)?.as_blob()?), &BlobRow::from_row(row)?)?;
     }
     Ok(())
 }
 
 /// Whether all bytes of a blob are there, and what was written.
-pub(super) fn is_whole(conn: &Connection, header: &Header) -> Result<bool, Fault> {
+pub(super) fn is_intact(conn: &Connection, header: &BlobRow) -> Result<bool, SqliteError> {
     let Some(upload) = header.upload else {
         let mut row = conn.prepare_cached("SELECT bytes FROM blobs WHERE no = ?1")?;
         return Ok(row.query_one([header.no], |row| {
             let bytes = row.get_ref(0)?.as_blob()?;
-            let is_sound = header.crc == blob_crc(&header.media_type, bytes);
+            let is_sound = header.crc == blob_checksum(&header.media_type, bytes);
             Ok(is_sound && bytes.len() as u64 == header.size)
         })?);
     };
     let mut end = 0;
     while header.is_sound() && end < header.size {
-        let Some(piece) = piece(conn, upload, end)? else { return Ok(false) };
+        let Some(piece) = read_piece(conn, upload, end)? else { return Ok(false) };
         end += piece.len() as u64;
     }
     Ok(end == header.size)
 }
 
 /// The bytes of a piece from a place on; `None` where it is missing, or not what was written.
-fn piece(conn: &Connection, upload: i64, from: u64) -> rusqlite::Result<Option<Bytes>> {
+fn read_piece(conn: &Connection, upload: i64, from: u64) -> rusqlite::Result<Option<Bytes>> {
     let found = conn
         .prepare_cached(
             "SELECT start, crc, bytes FROM blob_pieces
@@ -138,7 +138,7 @@ fn piece(conn: &Connection, upload: i64, from: u64) -> rusqlite::Result<Option<B
         })
         .optional()?;
     let Some((start, crc, bytes)) = found else { return Ok(None) };
-    if crc != piece_crc(upload, start, &bytes) {
+    if crc != piece_checksum(upload, start, &bytes) {
         return Ok(None);
     }
     let bytes = Bytes::from(bytes);
@@ -146,41 +146,41 @@ fn piece(conn: &Connection, upload: i64, from: u64) -> rusqlite::Result<Option<B
     Ok((skip < bytes.len()).then(|| bytes.slice(skip..)))
 }
 
-fn damaged(file: &Path, hash: [u8; 32]) -> Fault {
-    changed(file, &format!("blob {}", hex(&hash))).into()
+fn damaged(file: &Path, hash: [u8; 32]) -> SqliteError {
+    damaged_row(file, &format!("blob {}", to_hex(&hash))).into()
 }
 
 /// A blob without its bytes.
-pub(super) fn info(
+pub(super) fn find_info(
     conn: &Connection,
     file: &Path,
     tenant: &str,
     hash: [u8; 32],
-) -> Result<Option<BlobInfo>, Fault> {
-    match find(conn, tenant, hash)? {
+) -> Result<Option<BlobInfo>, SqliteError> {
+    match find_blob(conn, tenant, hash)? {
         Some(header) if !header.is_sound() => Err(damaged(file, hash)),
-        found => Ok(found.map(Header::info)),
+        found => Ok(found.map(BlobRow::info)),
     }
 }
 
 /// The bytes of a blob from a place on, to the end of a piece.
-pub(super) fn read(
+pub(super) fn read_blob(
     conn: &Connection,
     file: &Path,
     tenant: &str,
     hash: [u8; 32],
     from: u64,
-) -> Result<Option<Bytes>, Fault> {
-    let Some(header) = find(conn, tenant, hash)? else { return Ok(None) };
+) -> Result<Option<Bytes>, SqliteError> {
+    let Some(header) = find_blob(conn, tenant, hash)? else { return Ok(None) };
     let found = match header.upload {
         _ if !header.is_sound() => None,
         Some(_) if from >= header.size => Some(Bytes::new()),
-        Some(upload) => piece(conn, upload, from)?,
+        Some(upload) => read_piece(conn, upload, from)?,
         None => {
             let bytes: Vec<u8> = conn
                 .prepare_cached("SELECT bytes FROM blobs WHERE no = ?1")?
                 .query_one([header.no], |row| row.get(0))?;
-            let is_sound = header.crc == blob_crc(&header.media_type, &bytes)
+            let is_sound = header.crc == blob_checksum(&header.media_type, &bytes)
                 && header.size == bytes.len() as u64;
             let from = usize::try_from(from.min(header.size)).unwrap_or(usize::MAX);
             is_sound.then(|| Bytes::from(bytes).slice(from..))
@@ -190,7 +190,7 @@ pub(super) fn read(
 }
 
 /// Says for all uploads of an earlier process that they never end.
-pub(super) fn end_uploads(conn: &Connection) -> rusqlite::Result<()> {
+pub(super) fn abandon_open_uploads(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute("UPDATE blob_uploads SET is_dead = 1 WHERE NOT is_dead", []).map(drop)
 }
 
@@ -200,7 +200,7 @@ pub(super) fn has_dead_pieces(conn: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Removes some pieces that belong to nothing, and says whether there are more.
-pub(super) fn remove_pieces(conn: &Connection) -> Result<bool, Fault> {
+pub(super) fn remove_pieces(conn: &Connection) -> Result<bool, SqliteError> {
     let upload: Option<i64> = conn
         .prepare_cached("SELECT no FROM blob_uploads WHERE is_dead LIMIT 1")?
         .query_one([], |row| row.get(0))
@@ -211,36 +211,36 @@ pub(super) fn remove_pieces(conn: &Connection) -> Result<bool, Fault> {
             "DELETE FROM blob_pieces WHERE no IN
              (SELECT no FROM blob_pieces WHERE upload = ?1 LIMIT ?2)",
         )?
-        .execute([upload, PIECES])?;
+        .execute([upload, REMOVE_PIECES])?;
     if removed == 0 {
         conn.prepare_cached("DELETE FROM blob_uploads WHERE no = ?1")?.execute([upload])?;
     }
     Ok(true)
 }
 
-pub(super) fn begin_upload(batch: &mut Batch<'_>) -> Result<i64, Fault> {
-    let conn = batch.write()?;
+pub(super) fn begin_upload(batch: &mut Batch<'_>) -> Result<i64, SqliteError> {
+    let conn = batch.write_connection()?;
     conn.prepare_cached("INSERT INTO blob_uploads (size, is_dead) VALUES (0, 0)")?.execute([])?;
     Ok(conn.last_insert_rowid())
 }
 
 /// Adds a piece, and says how many bytes there are now.
-pub(super) fn add_piece(batch: &mut Batch<'_>, upload: i64, bytes: &[u8]) -> Result<u64, Fault> {
-    let conn = batch.write()?;
+pub(super) fn add_piece(batch: &mut Batch<'_>, upload: i64, bytes: &[u8]) -> Result<u64, SqliteError> {
+    let conn = batch.write_connection()?;
     let end: Option<i64> = conn
         .prepare_cached(
             "UPDATE blob_uploads SET size = size + ?2 WHERE no = ?1 AND NOT is_dead
              RETURNING size",
         )?
-        .query_one([upload, places::limit(bytes.len())], |row| row.get(0))
+        .query_one([upload, places::count_to_sql(bytes.len())], |row| row.get(0))
         .optional()?;
     let end = end.ok_or_else(no_upload)?;
     if !bytes.is_empty() {
-        let start = end - places::limit(bytes.len());
+        let start = end - places::count_to_sql(bytes.len());
         conn.prepare_cached(
             "INSERT INTO blob_pieces (upload, start, crc, bytes) VALUES (?1, ?2, ?3, ?4)",
         )?
-        .execute(params![upload, start, piece_crc(upload, start, bytes), bytes])?;
+        .execute(params![upload, start, piece_checksum(upload, start, bytes), bytes])?;
     }
     Ok(places::from_sql(end))
 }
@@ -249,18 +249,18 @@ fn no_upload() -> Error {
     Error::Store("there is no such upload, or it has ended".to_owned())
 }
 
-pub(super) fn abandon(batch: &mut Batch<'_>, upload: i64) -> Result<(), Fault> {
-    let conn = batch.write()?;
+pub(super) fn abandon(batch: &mut Batch<'_>, upload: i64) -> Result<(), SqliteError> {
+    let conn = batch.write_connection()?;
     conn.prepare_cached("UPDATE blob_uploads SET is_dead = 1 WHERE no = ?1")?.execute([upload])?;
     batch.has_dead_pieces = true;
     Ok(())
 }
 
 /// Stores a blob, or finds it; and whether it was stored.
-pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, bool), Fault> {
+pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, bool), SqliteError> {
     let (tenant, hash) = (&*new.tenant, new.hash);
-    let conn = batch.write()?;
-    if let Some(header) = find(conn, tenant, hash)? {
+    let conn = batch.write_connection()?;
+    if let Some(header) = find_blob(conn, tenant, hash)? {
         touch(conn, &header, new.now_ms)?;
         if let Some(upload) = new.upload {
             abandon(batch, upload.0)?;
@@ -277,7 +277,7 @@ pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, b
         None => 0,
     };
     let size = places::from_sql(before) + new.bytes.len() as u64;
-    let used = usage(conn, tenant)?;
+    let used = bytes_used(conn, tenant)?;
     if let Some(max) = new.max_bytes.filter(|max| used.saturating_add(size) > *max) {
         return Err(Error::OverQuota(max).into());
     }
@@ -286,9 +286,9 @@ pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, b
         Some(upload) => {
             add_piece(batch, upload, &new.bytes)?;
             conn.prepare_cached("DELETE FROM blob_uploads WHERE no = ?1")?.execute([upload])?;
-            (header_crc(&new.media_type, size, upload), Bytes::new())
+            (header_checksum(&new.media_type, size, upload), Bytes::new())
         }
-        None => (blob_crc(&new.media_type, &new.bytes), new.bytes.clone()),
+        None => (blob_checksum(&new.media_type, &new.bytes), new.bytes.clone()),
     };
     conn.prepare_cached(
         "INSERT INTO blobs (tenant, hash, media_type, crc, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -300,12 +300,12 @@ pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, b
          VALUES (?1, ?2, ?3, 1, ?4)",
     )?
     .execute(params![conn.last_insert_rowid(), places::to_sql(size), upload, unused_ms])?;
-    count(conn, tenant, places::to_sql(size))?;
+    add_usage(conn, tenant, places::to_sql(size))?;
     Ok((BlobInfo { media_type: new.media_type.clone(), size }, true))
 }
 
 /// Since when no session refers to a blob: from now on, if it is so.
-fn touch(conn: &Connection, header: &Header, now_ms: i64) -> Result<(), Fault> {
+fn touch(conn: &Connection, header: &BlobRow, now_ms: i64) -> Result<(), SqliteError> {
     if header.unused_ms.is_some() {
         conn.prepare_cached("UPDATE blob_info SET unused_ms = max(unused_ms, ?2) WHERE blob = ?1")?
             .execute([header.no, now_ms])?;
@@ -315,7 +315,7 @@ fn touch(conn: &Connection, header: &Header, now_ms: i64) -> Result<(), Fault> {
 
 /// Whether a blob is there and no session refers to it.
 pub(super) fn is_unused(conn: &Connection, tenant: &str, hash: [u8; 32]) -> rusqlite::Result<bool> {
-    Ok(find(conn, tenant, hash)?.is_some_and(|header| header.unused_ms.is_some()))
+    Ok(find_blob(conn, tenant, hash)?.is_some_and(|header| header.unused_ms.is_some()))
 }
 
 pub(super) fn touch_unused(
@@ -323,16 +323,16 @@ pub(super) fn touch_unused(
     tenant: &str,
     hash: [u8; 32],
     now_ms: i64,
-) -> Result<(), Fault> {
-    let conn = batch.write()?;
-    match find(conn, tenant, hash)? {
+) -> Result<(), SqliteError> {
+    let conn = batch.write_connection()?;
+    match find_blob(conn, tenant, hash)? {
         Some(header) => touch(conn, &header, now_ms),
         None => Ok(()),
     }
 }
 
 /// How many bytes the blobs of a tenant have.
-pub(super) fn usage(conn: &Connection, tenant: &str) -> rusqlite::Result<u64> {
+pub(super) fn bytes_used(conn: &Connection, tenant: &str) -> rusqlite::Result<u64> {
     let bytes: Option<i64> = conn
         .prepare_cached("SELECT bytes FROM blob_usage WHERE tenant = ?1")?
         .query_one([tenant], |row| row.get(0))
@@ -340,7 +340,7 @@ pub(super) fn usage(conn: &Connection, tenant: &str) -> rusqlite::Result<u64> {
     Ok(places::from_sql(bytes.unwrap_or(0)))
 }
 
-fn count(conn: &Connection, tenant: &str, bytes: i64) -> rusqlite::Result<()> {
+fn add_usage(conn: &Connection, tenant: &str, bytes: i64) -> rusqlite::Result<()> {
     conn.prepare_cached(
         "INSERT INTO blob_usage (tenant, bytes) VALUES (?1, ?2)
          ON CONFLICT (tenant) DO UPDATE SET bytes = max(bytes + excluded.bytes, 0)",
@@ -349,46 +349,46 @@ fn count(conn: &Connection, tenant: &str, bytes: i64) -> rusqlite::Result<()> {
     .map(drop)
 }
 
-pub(super) fn set_type(
+pub(super) fn set_blob_type(
     batch: &mut Batch<'_>,
     tenant: &str,
     hash: [u8; 32],
     media_type: &str,
-) -> Result<(), Fault> {
-    let conn = batch.write()?;
-    let Some(header) = find(conn, tenant, hash)? else { return Ok(()) };
+) -> Result<(), SqliteError> {
+    let conn = batch.write_connection()?;
+    let Some(header) = find_blob(conn, tenant, hash)? else { return Ok(()) };
     // A sum that is made again would hide that something else was changed.
-    if !is_whole_or_in_pieces(conn, &header)? {
+    if !can_change_type(conn, &header)? {
         return Err(damaged(&batch.shared.file, hash));
     }
     let crc = match header.upload {
-        Some(upload) => header_crc(media_type, header.size, upload),
+        Some(upload) => header_checksum(media_type, header.size, upload),
         None => conn
             .prepare_cached("SELECT bytes FROM blobs WHERE no = ?1")?
-            .query_one([header.no], |row| Ok(blob_crc(media_type, row.get_ref(0)?.as_blob()?)))?,
+            .query_one([header.no], |row| Ok(blob_checksum(media_type, row.get_ref(0)?.as_blob()?)))?,
     };
     conn.prepare_cached("UPDATE blobs SET media_type = ?2, crc = ?3 WHERE no = ?1")?
         .execute(params![header.no, media_type, crc])?;
     Ok(())
 }
 
-fn is_whole_or_in_pieces(conn: &Connection, header: &Header) -> Result<bool, Fault> {
-    if header.upload.is_some() { Ok(header.is_sound()) } else { is_whole(conn, header) }
+fn can_change_type(conn: &Connection, header: &BlobRow) -> Result<bool, SqliteError> {
+    if header.upload.is_some() { Ok(header.is_sound()) } else { is_intact(conn, header) }
 }
 
 /// Removes a blob. Whether it was there.
-pub(super) fn delete(batch: &mut Batch<'_>, tenant: &str, hash: [u8; 32]) -> Result<bool, Fault> {
-    let conn = batch.write()?;
-    let Some(header) = find(conn, tenant, hash)? else { return Ok(false) };
-    remove(batch, tenant, &header)?;
+pub(super) fn delete_blob(batch: &mut Batch<'_>, tenant: &str, hash: [u8; 32]) -> Result<bool, SqliteError> {
+    let conn = batch.write_connection()?;
+    let Some(header) = find_blob(conn, tenant, hash)? else { return Ok(false) };
+    remove_blob(batch, tenant, &header)?;
     Ok(true)
 }
 
-fn remove(batch: &mut Batch<'_>, tenant: &str, header: &Header) -> Result<(), Fault> {
-    let conn = batch.write()?;
+fn remove_blob(batch: &mut Batch<'_>, tenant: &str, header: &BlobRow) -> Result<(), SqliteError> {
+    let conn = batch.write_connection()?;
     conn.prepare_cached("DELETE FROM blobs WHERE no = ?1")?.execute([header.no])?;
     conn.prepare_cached("DELETE FROM blob_info WHERE blob = ?1")?.execute([header.no])?;
-    count(conn, tenant, -places::to_sql(header.size))?;
+    add_usage(conn, tenant, -places::to_sql(header.size))?;
     if let Some(upload) = header.upload {
         conn.prepare_cached("INSERT INTO blob_uploads (no, size, is_dead) VALUES (?1, 0, 1)")?
             .execute([upload])?;
@@ -398,15 +398,15 @@ fn remove(batch: &mut Batch<'_>, tenant: &str, header: &Header) -> Result<(), Fa
 }
 
 /// Notes that a session refers to blobs, which may come later.
-pub(super) fn refer(
+pub(super) fn add_references(
     batch: &mut Batch<'_>,
     session: i64,
-    references: &References,
-) -> Result<(), Fault> {
+    references: &BlobReferences,
+) -> Result<(), SqliteError> {
     if references.iter().next().is_none() {
         return Ok(());
     }
-    let conn = batch.write()?;
+    let conn = batch.write_connection()?;
     let tenant: String = conn
         .prepare_cached("SELECT tenant FROM sessions WHERE no = ?1")?
         .query_one([session], |row| row.get(0))?;
@@ -442,10 +442,10 @@ pub(super) fn deleted_with_references(conn: &Connection) -> rusqlite::Result<Opt
 
 /// Removes some references of a session that is gone, and says whether there may be more. Blobs to
 /// which nobody else refers are unused from now on.
-pub(super) fn forget(conn: &Connection, session: i64, now_ms: i64) -> Result<bool, Fault> {
+pub(super) fn remove_references(conn: &Connection, session: i64, now_ms: i64) -> Result<bool, SqliteError> {
     let some: Vec<(String, [u8; 32])> = conn
         .prepare_cached("SELECT tenant, hash FROM blob_references WHERE session = ?1 LIMIT ?2")?
-        .query_map([session, ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([session, REMOVE_ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     for (tenant, hash) in &some {
         conn.prepare_cached(
@@ -464,23 +464,23 @@ pub(super) fn forget(conn: &Connection, session: i64, now_ms: i64) -> Result<boo
 }
 
 /// Removes some blobs that nobody has referred to since a time, and says how many.
-pub(super) fn remove_unused(batch: &mut Batch<'_>, before_ms: i64) -> Result<u64, Fault> {
-    let conn = batch.write()?;
-    let some: Vec<(Header, String)> = conn
+pub(super) fn remove_unused(batch: &mut Batch<'_>, before_ms: i64) -> Result<u64, SqliteError> {
+    let conn = batch.write_connection()?;
+    let some: Vec<(BlobRow, String)> = conn
         .prepare_cached(
             "SELECT b.no, b.media_type, b.crc, i.size, i.upload, i.unused_ms, b.tenant
              FROM blob_info i JOIN blobs b ON b.no = i.blob
              WHERE i.unused_ms < ?1 ORDER BY i.unused_ms LIMIT ?2",
         )?
-        .query_map([before_ms, ROWS], |row| Ok((Header::of_row(row)?, row.get(6)?)))?
+        .query_map([before_ms, REMOVE_ROWS], |row| Ok((BlobRow::from_row(row)?, row.get(6)?)))?
         .collect::<rusqlite::Result<_>>()?;
     for (header, tenant) in &some {
-        remove(batch, tenant, header)?;
+        remove_blob(batch, tenant, header)?;
     }
     Ok(some.len() as u64)
 }
 
 /// Whether fewer blobs than this were removed, so that there are no more.
-pub(super) fn was_last(removed: u64) -> bool {
-    removed < places::from_sql(ROWS)
+pub(super) fn is_last_batch(removed: u64) -> bool {
+    removed < places::from_sql(REMOVE_ROWS)
 }

@@ -1,23 +1,23 @@
 //! What the writer knows of sessions without looking: where each log ends, and who owns it.
 
-use super::fault::Fault;
+use super::fault::SqliteError;
 use super::places;
-use super::shared::Shared;
+use super::shared::SharedState;
 use crate::error::Error;
 use crate::store::Fence;
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashMap;
 
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    sessions: HashMap<i64, Known>,
+pub(super) struct SessionIndex {
+    sessions: HashMap<i64, IndexEntry>,
     last_fence: u64,
     /// Whose entries rest on the transaction that is open.
     touched: Vec<i64>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct IndexEntry {
     /// Where the log ends; `None` where it has to be looked up again.
     last: Option<u64>,
     /// The owner's; 0 when nobody has acquired it since the store was opened.
@@ -26,17 +26,17 @@ pub(super) struct Known {
     pub(super) failed: bool,
 }
 
-impl Known {
+impl IndexEntry {
     pub(super) fn last(&self) -> u64 {
         self.last.unwrap_or(0)
     }
 
-    pub(super) fn check(&self, fence: Fence) -> Result<(), Error> {
+    pub(super) fn check_fence(&self, fence: Fence) -> Result<(), Error> {
         if self.fence == fence.0 && fence.0 > 0 { Ok(()) } else { Err(Error::Fenced) }
     }
 }
 
-impl Book {
+impl SessionIndex {
     /// Fences of a later generation are above those of all earlier ones, so that nothing has to be
     /// written when a session is acquired.
     pub(super) fn new(generation: u64) -> Self {
@@ -44,14 +44,14 @@ impl Book {
     }
 
     /// What is known of a session that is there.
-    pub(super) fn get(
+    pub(super) fn entry(
         &mut self,
         conn: &Connection,
-        shared: &Shared,
+        shared: &SharedState,
         session: i64,
-    ) -> Result<&mut Known, Fault> {
+    ) -> Result<&mut IndexEntry, SqliteError> {
         if self.last(session).is_none() {
-            let Some(last) = look_up(conn, shared, session)? else {
+            let Some(last) = read_log_end(conn, shared, session)? else {
                 self.sessions.remove(&session);
                 return Err(Error::NoSession.into());
             };
@@ -71,7 +71,7 @@ impl Book {
         self.touched.push(session);
     }
 
-    pub(super) fn acquire(&mut self, session: i64) -> Fence {
+    pub(super) fn acquire_lease(&mut self, session: i64) -> Fence {
         self.last_fence += 1;
         let known = self.sessions.entry(session).or_default();
         known.fence = self.last_fence;
@@ -84,7 +84,7 @@ impl Book {
     }
 
     /// Everything has to be looked up again, but who owns what.
-    pub(super) fn doubt(&mut self) {
+    pub(super) fn invalidate(&mut self) {
         for known in self.sessions.values_mut() {
             known.last = None;
         }
@@ -104,14 +104,14 @@ impl Book {
     }
 
     /// An append to this session was not written.
-    pub(super) fn failed(&mut self, session: i64) {
+    pub(super) fn mark_failed(&mut self, session: i64) {
         if let Some(known) = self.sessions.get_mut(&session) {
             known.failed = true;
         }
     }
 }
 
-fn look_up(conn: &Connection, shared: &Shared, session: i64) -> Result<Option<u64>, Fault> {
+fn read_log_end(conn: &Connection, shared: &SharedState, session: i64) -> Result<Option<u64>, SqliteError> {
     let stored: Option<i64> = conn
         .prepare_cached(
             "SELECT max(first - 1, ifnull((SELECT max(last) FROM segments WHERE session = ?1), 0))

@@ -1,12 +1,12 @@
 //! Looks through a whole store for what is damaged, missing or left over.
 
 use super::blobs;
-use super::fault::Fault;
-use super::file::Use;
+use super::fault::SqliteError;
+use super::file::Access;
 use super::messages;
-use super::run::Run;
+use super::run::Segment;
 use super::tail::Tails;
-use super::{SqliteStore, places, schema, with};
+use super::{SqliteStore, places, schema, with_connection};
 use crate::error::Result;
 use crate::store::SessionKey;
 use rusqlite::{Connection, Row};
@@ -26,7 +26,7 @@ pub struct Progress {
 
 /// What kind of fault it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FindingKind {
     /// SQLite itself finds the file damaged.
     File,
     /// Events are not what was written.
@@ -47,9 +47,9 @@ pub enum Kind {
 
 /// A fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct StoreFinding {
     /// What kind.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// In which session, where it is in one.
     pub session: Option<SessionKey>,
     /// At which event, where it is at one.
@@ -64,81 +64,81 @@ impl SqliteStore {
     pub async fn check(
         &self,
         mut progress: impl FnMut(Progress) + Send + 'static,
-    ) -> Result<Vec<Finding>> {
+    ) -> Result<Vec<StoreFinding>> {
         let path = self.path().to_owned();
-        let checking = tokio::task::spawn_blocking(move || file(&path, &mut progress));
+        let checking = tokio::task::spawn_blocking(move || check_file(&path, &mut progress));
         let gone = |error| crate::Error::Store(format!("the check was given up: {error}"));
         checking.await.map_err(gone)?
     }
 }
 
 /// Checks a file with a view of its own.
-pub(super) fn file(path: &Path, progress: &mut impl FnMut(Progress)) -> Result<Vec<Finding>> {
-    with(path, Use::Look, |conn| {
+pub(super) fn check_file(path: &Path, progress: &mut impl FnMut(Progress)) -> Result<Vec<StoreFinding>> {
+    with_connection(path, Access::Inspect, |conn| {
         let view = conn.unchecked_transaction()?;
-        let mut look = Look { conn: &view, file: path, tails: Tails::default(), found: Vec::new() };
+        let mut look = Checker { conn: &view, file: path, tails: Tails::default(), found: Vec::new() };
         progress(Progress { stage: "file", done: 0, total: 0 });
         // What cannot be read is a finding too, and the rest is still looked at.
-        for stage in [Look::pages, Look::events, Look::messages, Look::blobs, Look::orphans] {
+        for stage in [Checker::check_pages, Checker::check_events, Checker::check_messages, Checker::check_blobs, Checker::check_orphans] {
             if let Err(fault) = stage(&mut look, progress) {
-                let text = fault.about(path).to_string();
-                look.add(Kind::File, None, None, text);
+                let text = fault.into_error(path).to_string();
+                look.add_finding(FindingKind::File, None, None, text);
             }
         }
         Ok(look.found)
     })
 }
 
-struct Look<'a> {
+struct Checker<'a> {
     conn: &'a Connection,
     file: &'a Path,
     tails: Tails,
-    found: Vec<Finding>,
+    found: Vec<StoreFinding>,
 }
 
 /// A session as the check needs it.
-struct Session {
+struct CheckedSession {
     no: i64,
     key: SessionKey,
     first: u64,
 }
 
-impl Look<'_> {
-    fn add(&mut self, kind: Kind, session: Option<&SessionKey>, at: Option<u64>, text: String) {
+impl Checker<'_> {
+    fn add_finding(&mut self, kind: FindingKind, session: Option<&SessionKey>, at: Option<u64>, text: String) {
         let (session, seq) = (session.cloned(), at.and_then(Seq::new));
-        self.found.push(Finding { kind, session, seq, text });
+        self.found.push(StoreFinding { kind, session, seq, text });
     }
 
-    fn pages(&mut self, _: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+    fn check_pages(&mut self, _: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
         let mut rows = self.conn.prepare("PRAGMA integrity_check")?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
             let text: String = row.get(0)?;
             if text != "ok" {
-                self.add(Kind::File, None, None, format!("{}: {text}", self.file.display()));
+                self.add_finding(FindingKind::File, None, None, format!("{}: {text}", self.file.display()));
             }
         }
         Ok(())
     }
 
-    fn events(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
-        self.tails = Tails::of_table(self.conn)?;
+    fn check_events(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
+        self.tails = Tails::load_all(self.conn)?;
         let total = self.count("SELECT count(*) FROM sessions")?;
         let mut done = 0;
         let mut after = 0;
         loop {
-            let some: Vec<Session> = self
+            let some: Vec<CheckedSession> = self
                 .conn
                 .prepare_cached(
                     "SELECT no, tenant, id, first FROM sessions WHERE no > ?1 ORDER BY no LIMIT 100",
                 )?
-                .query_map([after], session)?
+                .query_map([after], read_session)?
                 .collect::<rusqlite::Result<_>>()?;
             let Some(last) = some.last() else { return Ok(()) };
             after = last.no;
             for session in &some {
                 let end = self.segments(session)?;
-                self.tail(session, end);
+                self.check_tail(session, end);
             }
             done += some.len() as u64;
             progress(Progress { stage: "events", done, total });
@@ -146,7 +146,7 @@ impl Look<'_> {
     }
 
     /// Checks the rows of a session, and says which event has to come next.
-    fn segments(&mut self, session: &Session) -> Result<u64, Fault> {
+    fn segments(&mut self, session: &CheckedSession) -> Result<u64, SqliteError> {
         let mut next = session.first;
         let mut rows = self.conn.prepare_cached(
             "SELECT last, count, ms, bytes, crc FROM segments
@@ -154,40 +154,40 @@ impl Look<'_> {
         )?;
         let mut rows = rows.query([session.no, places::to_sql(session.first)])?;
         while let Some(row) = rows.next()? {
-            let run = Run::of_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            let sound = run.is_sound(session.no, row.get(4)?);
-            next = self.run(session, next, &run, sound);
+            let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let sound = run.is_intact(session.no, row.get(4)?);
+            next = self.check_segment(session, next, &run, sound);
         }
         Ok(next)
     }
 
-    fn tail(&mut self, session: &Session, mut next: u64) {
-        for piece in self.tails.of(session.no).to_vec() {
-            next = self.run(session, next, &piece.run, piece.sound);
+    fn check_tail(&mut self, session: &CheckedSession, mut next: u64) {
+        for piece in self.tails.rows_of(session.no).to_vec() {
+            next = self.check_segment(session, next, &piece.segment, piece.is_intact);
         }
     }
 
     /// Checks one row of events, and says which event has to come behind it.
-    fn run(&mut self, session: &Session, next: u64, run: &Run, sound: bool) -> u64 {
-        let (key, name) = (Some(&session.key), name(&session.key));
+    fn check_segment(&mut self, session: &CheckedSession, next: u64, run: &Segment, sound: bool) -> u64 {
+        let (key, name) = (Some(&session.key), session_name(&session.key));
         if !sound {
             let text = format!(
                 "events {} to {} of {name} are not what was written",
                 run.first,
                 run.last()
             );
-            self.add(Kind::Events, key, Some(run.first), text);
+            self.add_finding(FindingKind::Events, key, Some(run.first), text);
         } else if run.first > next {
             let text = format!("events {next} to {} of {name} are missing", run.first - 1);
-            self.add(Kind::Gap, key, Some(next), text);
+            self.add_finding(FindingKind::Gap, key, Some(next), text);
         } else if run.first < next && run.first >= session.first {
             let text = format!("events of {name} are there twice from {} on", run.first);
-            self.add(Kind::Gap, key, Some(run.first), text);
+            self.add_finding(FindingKind::Gap, key, Some(run.first), text);
         }
         next.max(run.last() + 1)
     }
 
-    fn messages(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+    fn check_messages(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
         let total = self.count("SELECT count(*) FROM messages")?;
         let mut rows = self.conn.prepare(
             "SELECT m.id, m.first, m.last, m.event_id, m.of_sub_agent, m.superseded,
@@ -200,7 +200,7 @@ impl Look<'_> {
         let mut rows = rows.query([])?;
         let mut done = 0;
         while let Some(row) = rows.next()? {
-            let (message, sound) = messages::message(row)?;
+            let (message, sound) = messages::read_message_row(row)?;
             let key = SessionKey::new(row.get::<_, String>(10)?, row.get::<_, String>(11)?);
             let (first, last): (i64, i64) = (row.get(1)?, row.get(2)?);
             let in_tail = self.tails.last(row.get(13)?).unwrap_or(0);
@@ -213,61 +213,61 @@ impl Look<'_> {
                 ""
             };
             if !what.is_empty() {
-                let text = format!("message `{}` of {} {what}", message.id, name(&key));
-                self.add(Kind::Message, Some(&key), Some(places::from_sql(first)), text);
+                let text = format!("message `{}` of {} {what}", message.id, session_name(&key));
+                self.add_finding(FindingKind::Message, Some(&key), Some(places::from_sql(first)), text);
             }
             done += 1;
             if done % 1000 == 0 || done == total {
                 progress(Progress { stage: "messages", done, total });
             }
         }
-        self.queue()
+        self.check_queue()
     }
 
-    fn queue(&mut self) -> Result<(), Fault> {
+    fn check_queue(&mut self) -> Result<(), SqliteError> {
         let mut rows = self.conn.prepare(
             "SELECT q.id, q.reply_id, q.crc, q.json, s.tenant, s.id
              FROM queue q JOIN sessions s ON s.no = q.session",
         )?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
-            let (queued, sound) = messages::waiting(row)?;
+            let (queued, sound) = messages::read_queued_row(row)?;
             if !sound {
                 let key = SessionKey::new(row.get::<_, String>(4)?, row.get::<_, String>(5)?);
                 let text = format!(
                     "the waiting message `{}` of {} is not what was written",
                     queued.id,
-                    name(&key)
+                    session_name(&key)
                 );
-                self.add(Kind::Queued, Some(&key), None, text);
+                self.add_finding(FindingKind::Queued, Some(&key), None, text);
             }
         }
-        self.keys()
+        self.check_keys()
     }
 
-    fn keys(&mut self) -> Result<(), Fault> {
+    fn check_keys(&mut self) -> Result<(), SqliteError> {
         let mut rows =
             self.conn.prepare("SELECT tenant, key, fingerprint, answer, crc FROM keys")?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
-            let (key, sound) = messages::answered(row)?;
+            let (key, sound) = messages::read_idempotency_row(row)?;
             if !sound {
                 let text = format!("the answer to `{}` is not what was written", key.key);
-                self.add(Kind::Key, None, None, text);
+                self.add_finding(FindingKind::Key, None, None, text);
             }
         }
         Ok(())
     }
 
-    fn blobs(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+    fn check_blobs(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
         if schema::user_version(self.conn)? < 2 {
-            return self.first_blobs(progress);
+            return self.check_version_1_blobs(progress);
         }
         let total = self.count("SELECT count(*) FROM blobs")?;
         let conn = self.conn;
         let (mut done, mut wrong) = (0, Vec::new());
-        blobs::each(conn, |hash, header| {
-            if !blobs::is_whole(conn, header)? {
+        blobs::for_each_blob(conn, |hash, header| {
+            if !blobs::is_intact(conn, header)? {
                 wrong.push(format!("blob {hash} is not what was written"));
             }
             done += 1;
@@ -275,7 +275,7 @@ impl Look<'_> {
             Ok(())
         })?;
         for text in wrong {
-            self.add(Kind::Blob, None, None, text);
+            self.add_finding(FindingKind::Blob, None, None, text);
         }
         let lost = self.count(
             "SELECT count(*) FROM blob_pieces
@@ -284,22 +284,22 @@ impl Look<'_> {
         )?;
         if lost > 0 {
             let text = format!("{lost} pieces are of blobs that are not there");
-            self.add(Kind::Orphan, None, None, text);
+            self.add_finding(FindingKind::Orphan, None, None, text);
         }
         Ok(())
     }
 
     /// The same for a file of the first version, in which each blob is one row.
-    fn first_blobs(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+    fn check_version_1_blobs(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
         let total = self.count("SELECT count(*) FROM blobs")?;
         let mut rows = self.conn.prepare("SELECT hash, media_type, crc, bytes FROM blobs")?;
         let mut rows = rows.query([])?;
         let mut done = 0;
         while let Some(row) = rows.next()? {
             let media_type: String = row.get(1)?;
-            if row.get::<_, i64>(2)? != blobs::blob_crc(&media_type, row.get_ref(3)?.as_blob()?) {
-                let hash = messages::hex(row.get_ref(0)?.as_blob()?);
-                self.add(Kind::Blob, None, None, format!("blob {hash} is not what was written"));
+            if row.get::<_, i64>(2)? != blobs::blob_checksum(&media_type, row.get_ref(3)?.as_blob()?) {
+                let hash = messages::to_hex(row.get_ref(0)?.as_blob()?);
+                self.add_finding(FindingKind::Blob, None, None, format!("blob {hash} is not what was written"));
             }
             done += 1;
             progress(Progress { stage: "blobs", done, total });
@@ -307,7 +307,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn orphans(&mut self, _: &mut dyn FnMut(Progress)) -> Result<(), Fault> {
+    fn check_orphans(&mut self, _: &mut dyn FnMut(Progress)) -> Result<(), SqliteError> {
         for table in ["segments", "tail", "messages", "queue"] {
             let mut rows = self.conn.prepare(&format!(
                 "SELECT session, count(*) FROM {table}
@@ -321,25 +321,25 @@ impl Look<'_> {
                 let text = format!(
                     "{count} rows of {table} are of session number {session}, which is not there"
                 );
-                self.add(Kind::Orphan, None, None, text);
+                self.add_finding(FindingKind::Orphan, None, None, text);
             }
         }
         Ok(())
     }
 
-    fn count(&self, sql: &str) -> Result<u64, Fault> {
+    fn count(&self, sql: &str) -> Result<u64, SqliteError> {
         Ok(places::from_sql(self.conn.query_one(sql, [], |row| row.get(0))?))
     }
 }
 
-fn session(row: &Row<'_>) -> rusqlite::Result<Session> {
-    Ok(Session {
+fn read_session(row: &Row<'_>) -> rusqlite::Result<CheckedSession> {
+    Ok(CheckedSession {
         no: row.get(0)?,
         key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
         first: places::from_sql(row.get(3)?),
     })
 }
 
-fn name(key: &SessionKey) -> String {
+fn session_name(key: &SessionKey) -> String {
     format!("session `{}` of tenant `{}`", key.id, key.tenant)
 }

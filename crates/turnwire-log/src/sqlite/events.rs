@@ -1,119 +1,119 @@
 //! Reading events: first what is in `segments`, then what is in memory.
 
-use super::fault::Fault;
+use super::fault::SqliteError;
 use super::places;
-use super::run::Run;
-use super::tail::{Glimpse, Piece};
+use super::run::Segment;
+use super::tail::{TailView, TailRow};
 use crate::error::Error;
-use crate::store::Lines;
+use crate::store::EventLines;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::Path;
 use turnwire_core::Seq;
 
 /// Events as they gather for one answer.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct EventPage {
     next: u64,
     room: usize,
-    lines: Vec<Lines>,
+    lines: Vec<EventLines>,
 }
 
 /// Whether more is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum More {
+pub(super) enum WantsMore {
     Yes,
     No,
 }
 
-impl Page {
+impl EventPage {
     pub(super) fn new(from: Seq, max_bytes: usize) -> Self {
         Self { next: from.get(), room: max_bytes, lines: Vec::new() }
     }
 
     /// What there is, or why there is nothing.
-    pub(super) fn finish(self) -> Vec<Lines> {
+    pub(super) fn finish(self) -> Vec<EventLines> {
         self.lines
     }
 
     /// Adds what goes on from here.
-    fn push(&mut self, run: Run) -> Result<More, Broken> {
+    fn push(&mut self, run: Segment) -> Result<WantsMore, Damage> {
         if run.first > self.next {
-            return self.broken(Broken::Missing(self.next));
+            return self.stop_at_damage(Damage::Missing(self.next));
         }
-        let Some(run) = run.from(self.next) else { return Ok(More::Yes) };
+        let Some(run) = run.starting_at(self.next) else { return Ok(WantsMore::Yes) };
         if !self.lines.is_empty() && self.room == 0 {
-            return Ok(More::No);
+            return Ok(WantsMore::No);
         }
         let (run, rest) = run.split(self.room);
         // The first event of a page may be larger than all the room; a later one has to fit.
         if run.len() > self.room && !self.lines.is_empty() {
-            return Ok(More::No);
+            return Ok(WantsMore::No);
         }
         self.room = self.room.saturating_sub(run.len());
         self.next = run.last() + 1;
         self.lines.extend(run.into_lines());
-        Ok(if rest.is_some() || self.room == 0 { More::No } else { More::Yes })
+        Ok(if rest.is_some() || self.room == 0 { WantsMore::No } else { WantsMore::Yes })
     }
 
     /// What is sound before the break is given out; the break itself is for the next read.
-    fn broken(&self, why: Broken) -> Result<More, Broken> {
-        if self.lines.is_empty() { Err(why) } else { Ok(More::No) }
+    fn stop_at_damage(&self, why: Damage) -> Result<WantsMore, Damage> {
+        if self.lines.is_empty() { Err(why) } else { Ok(WantsMore::No) }
     }
 
     /// Adds pieces that are in memory.
-    pub(super) fn push_pieces(&mut self, pieces: &[Piece]) -> Result<More, Broken> {
+    pub(super) fn push_tail_rows(&mut self, pieces: &[TailRow]) -> Result<WantsMore, Damage> {
         for piece in pieces {
-            let more = if piece.sound {
-                self.push(piece.run.clone())?
+            let more = if piece.is_intact {
+                self.push(piece.segment.clone())?
             } else {
-                self.broken(Broken::Changed(piece.run.first))?
+                self.stop_at_damage(Damage::Changed(piece.segment.first))?
             };
-            if more == More::No {
-                return Ok(More::No);
+            if more == WantsMore::No {
+                return Ok(WantsMore::No);
             }
         }
-        Ok(More::Yes)
+        Ok(WantsMore::Yes)
     }
 
     /// Adds rows of `segments` that end before a place.
-    fn push_rows(
+    fn push_segments(
         &mut self,
         conn: &Connection,
         session: i64,
         end: u64,
-    ) -> Result<Result<More, Broken>, Fault> {
+    ) -> Result<Result<WantsMore, Damage>, SqliteError> {
         let mut rows = conn.prepare_cached(
             "SELECT last, count, ms, crc, bytes FROM segments
              WHERE session = ?1 AND last >= ?2 AND last < ?3 ORDER BY last",
         )?;
         let mut rows = rows.query([session, places::to_sql(self.next), places::to_sql(end)])?;
         while let Some(row) = rows.next()? {
-            let run = Run::of_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
-            let more = if run.is_sound(session, row.get(3)?) {
+            let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
+            let more = if run.is_intact(session, row.get(3)?) {
                 self.push(run)
             } else {
-                self.broken(Broken::Changed(run.first.max(self.next)))
+                self.stop_at_damage(Damage::Changed(run.first.max(self.next)))
             };
-            if more != Ok(More::Yes) {
+            if more != Ok(WantsMore::Yes) {
                 return Ok(more);
             }
         }
-        Ok(Ok(More::Yes))
+        Ok(Ok(WantsMore::Yes))
     }
 }
 
 /// Events that cannot be given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum Damage {
     /// From this place on they are not what was written.
     Changed(u64),
     /// From this place on they are not there, though later ones are.
     Missing(u64),
 }
 
-impl Broken {
+impl Damage {
     /// Names the file, the session and the place.
-    pub(super) fn error(self, conn: &Connection, file: &Path, session: i64) -> Error {
+    pub(super) fn into_error(self, conn: &Connection, file: &Path, session: i64) -> Error {
         let (place, what) = match self {
             Self::Changed(place) => (place, "is not what was written"),
             Self::Missing(place) => (place, "is missing"),
@@ -122,13 +122,13 @@ impl Broken {
             "{} is damaged: event {place} of session {} {what}; look with `turnwire doctor`, and \
              restore the last backup",
             file.display(),
-            name(conn, session)
+            session_name(conn, session)
         ))
     }
 }
 
 /// What people call a session, for a sentence about damage.
-pub(super) fn name(conn: &Connection, session: i64) -> String {
+pub(super) fn session_name(conn: &Connection, session: i64) -> String {
     let found = conn.query_row("SELECT tenant, id FROM sessions WHERE no = ?1", [session], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
     });
@@ -140,29 +140,29 @@ pub(super) fn name(conn: &Connection, session: i64) -> String {
 }
 
 /// The events from a place on.
-pub(super) fn read(
+pub(super) fn read_events(
     conn: &Connection,
     file: &Path,
     session: i64,
     from: Seq,
     max_bytes: usize,
-    memory: &Glimpse,
-) -> Result<Vec<Lines>, Fault> {
+    memory: &TailView,
+) -> Result<Vec<EventLines>, SqliteError> {
     let first: Option<i64> = conn
         .prepare_cached("SELECT first FROM sessions WHERE no = ?1")?
         .query_one([session], |row| row.get(0))
         .optional()?;
-    let first = places::seq(first.ok_or(Error::NoSession)?);
+    let first = places::seq_from_sql(first.ok_or(Error::NoSession)?);
     if from < first {
         return Err(Error::Trimmed(first).into());
     }
-    let mut page = Page::new(from, max_bytes);
-    let mut more = page.push_rows(conn, session, memory.first.unwrap_or(u64::MAX))?;
-    if more == Ok(More::Yes) {
-        more = page.push_pieces(&memory.pieces);
+    let mut page = EventPage::new(from, max_bytes);
+    let mut more = page.push_segments(conn, session, memory.first.unwrap_or(u64::MAX))?;
+    if more == Ok(WantsMore::Yes) {
+        more = page.push_tail_rows(&memory.rows);
     }
     match more {
         Ok(_) => Ok(page.finish()),
-        Err(broken) => Err(broken.error(conn, file, session).into()),
+        Err(broken) => Err(broken.into_error(conn, file, session).into()),
     }
 }

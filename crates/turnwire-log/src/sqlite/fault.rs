@@ -7,43 +7,43 @@ use std::path::Path;
 
 /// Why something did not work, before it is known to whom it is told.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum SqliteError {
     /// SQLite says so.
     Sql(rusqlite::Error),
     /// We say so.
-    Ours(Error),
+    Log(Error),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for SqliteError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<rusqlite::types::FromSqlError> for Fault {
+impl From<rusqlite::types::FromSqlError> for SqliteError {
     fn from(error: rusqlite::types::FromSqlError) -> Self {
         Self::Sql(error.into())
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for SqliteError {
     fn from(error: Error) -> Self {
-        Self::Ours(error)
+        Self::Log(error)
     }
 }
 
-impl Fault {
+impl SqliteError {
     /// The error for whoever asked.
-    pub(super) fn about(self, file: &Path) -> Error {
+    pub(super) fn into_error(self, file: &Path) -> Error {
         match self {
-            Self::Sql(error) => sql(file, &error),
-            Self::Ours(error) => error,
+            Self::Sql(error) => from_sqlite(file, &error),
+            Self::Log(error) => error,
         }
     }
 }
 
 /// Which kind of error SQLite gave.
-pub(super) fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
+pub(super) fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
     match error {
         rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => {
             Some(error.code)
@@ -55,7 +55,7 @@ pub(super) fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
 /// Whether the cause lies in one request, or in the rows that it touches, so that others may
 /// succeed.
 pub(super) fn concerns_one_request(error: &rusqlite::Error) -> bool {
-    match code(error) {
+    match error_code(error) {
         Some(code) => matches!(
             code,
             ErrorCode::ConstraintViolation
@@ -68,9 +68,9 @@ pub(super) fn concerns_one_request(error: &rusqlite::Error) -> bool {
     }
 }
 
-pub(super) fn sql(file: &Path, error: &rusqlite::Error) -> Error {
+pub(super) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> Error {
     let at = file.display();
-    let Some(code) = code(error) else { return not_as_written(file, error) };
+    let Some(code) = error_code(error) else { return damaged_column(file, error) };
     // What SQLite shares between connections has no room either.
     let no_room = error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE);
     match code {
@@ -98,7 +98,7 @@ pub(super) fn sql(file: &Path, error: &rusqlite::Error) -> Error {
 }
 
 /// A column that does not hold what is always written there.
-fn not_as_written(file: &Path, error: &rusqlite::Error) -> Error {
+fn damaged_column(file: &Path, error: &rusqlite::Error) -> Error {
     match error {
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
@@ -113,7 +113,7 @@ fn not_as_written(file: &Path, error: &rusqlite::Error) -> Error {
 }
 
 /// What the system says of a file.
-pub(super) fn io(file: &Path, doing: &str, error: &io::Error) -> Error {
+pub(super) fn from_io(file: &Path, doing: &str, error: &io::Error) -> Error {
     let sentence = format!("cannot {doing} {}: {error}", file.display());
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

@@ -1,9 +1,9 @@
 //! The file and what lies beside it: how it is made, locked and opened.
 
-use super::fault::{self, Fault};
+use super::fault::{self, SqliteError};
 use super::schema;
 use crate::error::{Error, Result};
-use crate::private_file::{self, private};
+use crate::private_file::{self, owner_only};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -16,21 +16,21 @@ use std::time::Duration;
 const PAGE_BYTES: u32 = 8192;
 
 /// How long a statement waits for another program that has the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum Access {
     /// The writer, and whoever brings the write-ahead log back into the file.
     Write,
     /// Reads beside a writer in this process.
     Read,
     /// Reads of a file that another process may be writing.
-    Look,
+    Inspect,
 }
 
 /// The path of a file beside it.
-pub(super) fn beside(file: &Path, suffix: &str) -> PathBuf {
+pub(super) fn sibling_path(file: &Path, suffix: &str) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(suffix);
     PathBuf::from(path)
@@ -38,17 +38,17 @@ pub(super) fn beside(file: &Path, suffix: &str) -> PathBuf {
 
 /// Holds the file for this process, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Lock(
+pub(super) struct FileLock(
     #[expect(dead_code, reason = "the system unlocks it when it is closed")] File,
 );
 
-impl Lock {
-    pub(super) fn take(file: &Path) -> Result<Self> {
-        let path = beside(file, ".lock");
+impl FileLock {
+    pub(super) fn acquire(file: &Path) -> Result<Self> {
+        let path = sibling_path(file, ".lock");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut lock =
-            private(&mut options).open(&path).map_err(|error| fault::io(&path, "open", &error))?;
+            owner_only(&mut options).open(&path).map_err(|error| fault::from_io(&path, "open", &error))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -63,7 +63,7 @@ impl Lock {
                     file.display()
                 )));
             }
-            Err(TryLockError::Error(error)) => return Err(fault::io(&path, "lock", &error)),
+            Err(TryLockError::Error(error)) => return Err(fault::from_io(&path, "lock", &error)),
         }
         // The pid is a help for people: without it the lock is as good.
         let _ = lock.set_len(0);
@@ -73,7 +73,7 @@ impl Lock {
 }
 
 /// Makes the folder of a file where it is missing.
-pub(super) fn make_folder(file: &Path) -> Result<()> {
+pub(super) fn create_folder(file: &Path) -> Result<()> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
         return Ok(());
     };
@@ -81,18 +81,18 @@ pub(super) fn make_folder(file: &Path) -> Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|error| fault::io(folder, "make the folder", &error))
+    builder.create(folder).map_err(|error| fault::from_io(folder, "make the folder", &error))
 }
 
 /// An empty file that nobody else may read, made new.
-pub(super) fn make_empty(path: &Path) -> Result<()> {
+pub(super) fn create_empty(path: &Path) -> Result<()> {
     let made = private_file::create_new(path);
-    made.map(drop).map_err(|error| fault::io(path, "make", &error))
+    made.map(drop).map_err(|error| fault::from_io(path, "make", &error))
 }
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FileContent {
     /// Nothing, or nothing yet.
     Nothing,
     /// A store, by its header.
@@ -101,24 +101,24 @@ pub(super) enum Found {
 
 /// Looks at the header without touching anything: SQLite itself would already bring a foreign
 /// file's own write-ahead log in.
-pub(super) fn look(path: &Path) -> Result<Found> {
+pub(super) fn inspect_header(path: &Path) -> Result<FileContent> {
     let mut header = Vec::new();
     match File::open(path) {
         Ok(file) => file
             .take(100)
             .read_to_end(&mut header)
-            .map_err(|error| fault::io(path, "read", &error))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-        Err(error) => return Err(fault::io(path, "open", &error)),
+            .map_err(|error| fault::from_io(path, "read", &error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileContent::Nothing),
+        Err(error) => return Err(fault::from_io(path, "open", &error)),
     };
     if header.is_empty() {
-        return Ok(Found::Nothing);
+        return Ok(FileContent::Nothing);
     }
     let magic = header.starts_with(b"SQLite format 3\0");
-    match (magic, is_ours(&header)) {
-        (true, true) => Ok(Found::Store),
+    match (magic, has_application_id(&header)) {
+        (true, true) => Ok(FileContent::Store),
         // A power cut may have spoilt it while it was brought back; then it is in the log too.
-        _ if log_has_header(path) => Ok(Found::Store),
+        _ if log_has_header(path) => Ok(FileContent::Store),
         (false, true) => Err(Error::Damaged(format!(
             "{} is damaged in its first bytes; restore the last backup",
             path.display()
@@ -127,7 +127,7 @@ pub(super) fn look(path: &Path) -> Result<Found> {
     }
 }
 
-fn is_ours(header: &[u8]) -> bool {
+fn has_application_id(header: &[u8]) -> bool {
     header.get(68..72) == Some(&schema::APPLICATION_ID.to_be_bytes())
 }
 
@@ -135,7 +135,7 @@ fn is_ours(header: &[u8]) -> bool {
 /// say.
 fn log_has_header(path: &Path) -> bool {
     let look = || -> io::Result<bool> {
-        let mut log = io::BufReader::new(File::open(beside(path, "-wal"))?);
+        let mut log = io::BufReader::new(File::open(sibling_path(path, "-wal"))?);
         let mut start = [0; 32];
         log.read_exact(&mut start)?;
         let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = start;
@@ -146,7 +146,7 @@ fn log_has_header(path: &Path) -> bool {
             let (mut frame, mut header) = ([0; 24], [0; 100]);
             log.read_exact(&mut frame)?;
             log.read_exact(&mut header)?;
-            if frame.starts_with(&[0, 0, 0, 1]) && is_ours(&header) {
+            if frame.starts_with(&[0, 0, 0, 1]) && has_application_id(&header) {
                 return Ok(true);
             }
             log.seek_relative(rest)?;
@@ -157,11 +157,11 @@ fn log_has_header(path: &Path) -> bool {
 }
 
 /// Makes an empty store. It appears whole or not at all.
-pub(super) fn make_store(path: &Path) -> Result<()> {
-    let new = beside(path, ".new");
-    remove(&new)?;
-    make_empty(&new)?;
-    let made = || -> Result<(), Fault> {
+pub(super) fn create_store(path: &Path) -> Result<()> {
+    let new = sibling_path(path, ".new");
+    remove_if_exists(&new)?;
+    create_empty(&new)?;
+    let made = || -> Result<(), SqliteError> {
         let conn = Connection::open(&new)?;
         conn.pragma_update(None, "page_size", PAGE_BYTES)?;
         conn.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
@@ -173,21 +173,21 @@ pub(super) fn make_store(path: &Path) -> Result<()> {
             let why = format!("cannot make {}: SQLite has no write-ahead log there", new.display());
             return Err(Error::Store(why).into());
         }
-        conn.close().map_err(|(_, error)| Fault::Sql(error))
+        conn.close().map_err(|(_, error)| SqliteError::Sql(error))
     };
-    made().map_err(|fault| fault.about(&new))?;
-    put_in_place(&new, path)
+    made().map_err(|fault| fault.into_error(&new))?;
+    move_into_place(&new, path)
 }
 
 /// Moves a finished file to its place, durably.
-pub(super) fn put_in_place(new: &Path, path: &Path) -> Result<()> {
+pub(super) fn move_into_place(new: &Path, path: &Path) -> Result<()> {
     let synced = File::open(new).and_then(|file| file.sync_all());
-    synced.map_err(|error| fault::io(new, "sync", &error))?;
+    synced.map_err(|error| fault::from_io(new, "sync", &error))?;
     // A log that lies here belongs to a file that is not here any more.
     for suffix in ["-wal", "-shm"] {
-        remove(&beside(path, suffix))?;
+        remove_if_exists(&sibling_path(path, suffix))?;
     }
-    fs::rename(new, path).map_err(|error| fault::io(path, "make", &error))?;
+    fs::rename(new, path).map_err(|error| fault::from_io(path, "make", &error))?;
     sync_folder(path)
 }
 
@@ -197,26 +197,26 @@ fn sync_folder(path: &Path) -> Result<()> {
     if let Some(folder) = path.parent() {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| fault::io(folder, "sync", &error))?;
+        synced.map_err(|error| fault::from_io(folder, "sync", &error))?;
     }
     Ok(())
 }
 
 /// Removes a file that may be there.
-pub(super) fn remove(path: &Path) -> Result<()> {
+pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(fault::io(path, "remove", &error))
+            Err(fault::from_io(path, "remove", &error))
         }
         _ => Ok(()),
     }
 }
 
 /// A connection to a store that is there.
-pub(super) fn connect(path: &Path, to: Use) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path, to: Access) -> rusqlite::Result<Connection> {
     let access = match to {
-        Use::Write | Use::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
-        Use::Look => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Access::Write | Access::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Access::Inspect => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
     // Each connection is used by one thread at a time. Paths are never URIs.
     let conn = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -226,21 +226,21 @@ pub(super) fn connect(path: &Path, to: Use) -> rusqlite::Result<Connection> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
-    conn.busy_timeout(PATIENCE)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(64);
     conn.pragma_update(None, "temp_store", "memory")?;
-    if to == Use::Look {
+    if to == Access::Inspect {
         conn.pragma_update(None, "cell_size_check", 1)?;
     }
     match to {
-        Use::Write => {
+        Access::Write => {
             conn.pragma_update(None, "synchronous", "full")?;
             // Within a commit it would make whoever waits for that commit wait for it too.
             conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
             conn.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
             conn.pragma_update(None, "cache_size", -8_192)?;
         }
-        Use::Read | Use::Look => {
+        Access::Read | Access::Inspect => {
             conn.pragma_update(None, "query_only", 1)?;
             conn.pragma_update(None, "cache_size", -2_048)?;
         }

@@ -1,10 +1,10 @@
 //! Finished messages, the queue and keys: rows that come back as they were given.
 
-use super::fault::Fault;
+use super::fault::SqliteError;
 use super::places;
 use super::search;
 use crate::error::Error;
-use crate::store::{KeyRecord, MessageQuery, Queued, StoredMessage};
+use crate::store::{IdempotencyRecord, MessageQuery, QueuedMessage, StoredMessage};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ macro_rules! select {
 }
 
 /// The sum that tells whether a row is what was written.
-pub(super) fn crc(parts: &[&[u8]]) -> i64 {
+pub(super) fn checksum(parts: &[&[u8]]) -> i64 {
     let mut crc = crc32fast::Hasher::new();
     for part in parts {
         crc.update(&(part.len() as u64).to_le_bytes());
@@ -33,9 +33,9 @@ pub(super) fn crc(parts: &[&[u8]]) -> i64 {
 }
 
 /// The sum of a message. Whether it is superseded is not in it: that changes by itself.
-fn message_crc(message: &StoredMessage) -> i64 {
+fn message_checksum(message: &StoredMessage) -> i64 {
     let (first, last) = (message.first.get().to_le_bytes(), message.last.get().to_le_bytes());
-    crc(&[
+    checksum(&[
         message.id.as_bytes(),
         &first,
         &last,
@@ -47,24 +47,24 @@ fn message_crc(message: &StoredMessage) -> i64 {
     ])
 }
 
-fn queued_crc(queued: &Queued) -> i64 {
-    crc(&[queued.id.as_bytes(), queued.reply_id.as_bytes(), &queued.json])
+fn queued_checksum(queued: &QueuedMessage) -> i64 {
+    checksum(&[queued.id.as_bytes(), queued.reply_id.as_bytes(), &queued.json])
 }
 
-fn key_crc(key: &KeyRecord) -> i64 {
+fn idempotency_checksum(key: &IdempotencyRecord) -> i64 {
     let (tenant, name) = (key.tenant.as_bytes(), key.key.as_bytes());
-    crc(&[tenant, name, &key.fingerprint, key.answer.as_bytes()])
+    checksum(&[tenant, name, &key.fingerprint, key.response.as_bytes()])
 }
 
 /// What a row holds, and whether it is what was written.
 type Checked<T> = (T, bool);
 
 /// A row of the columns of [`select!`].
-pub(super) fn message(row: &Row<'_>) -> rusqlite::Result<Checked<StoredMessage>> {
+pub(super) fn read_message_row(row: &Row<'_>) -> rusqlite::Result<Checked<StoredMessage>> {
     let message = StoredMessage {
         id: row.get(0)?,
-        first: places::seq(row.get(1)?),
-        last: places::seq(row.get(2)?),
+        first: places::seq_from_sql(row.get(1)?),
+        last: places::seq_from_sql(row.get(2)?),
         event_id: row.get(3)?,
         of_sub_agent: row.get(4)?,
         superseded: row.get(5)?,
@@ -72,16 +72,16 @@ pub(super) fn message(row: &Row<'_>) -> rusqlite::Result<Checked<StoredMessage>>
         json: Bytes::from(row.get::<_, Vec<u8>>(8)?),
         text: row.get(9)?,
     };
-    let sound = row.get::<_, i64>(7)? == message_crc(&message);
+    let sound = row.get::<_, i64>(7)? == message_checksum(&message);
     Ok((message, sound))
 }
 
-fn sound<T>((value, sound): Checked<T>, file: &Path, what: &str) -> Result<T, Fault> {
-    if sound { Ok(value) } else { Err(changed(file, what).into()) }
+fn require_intact<T>((value, sound): Checked<T>, file: &Path, what: &str) -> Result<T, SqliteError> {
+    if sound { Ok(value) } else { Err(damaged_row(file, what).into()) }
 }
 
 /// What is said of a row that is not what was written.
-pub(super) fn changed(file: &Path, what: &str) -> Error {
+pub(super) fn damaged_row(file: &Path, what: &str) -> Error {
     Error::Damaged(format!(
         "{} is damaged: {what} is not what was written; look with `turnwire doctor`, and restore \
          the last backup",
@@ -90,23 +90,23 @@ pub(super) fn changed(file: &Path, what: &str) -> Error {
 }
 
 /// That a session is there.
-pub(super) fn session_is_there(conn: &Connection, session: i64) -> Result<(), Fault> {
+pub(super) fn require_session(conn: &Connection, session: i64) -> Result<(), SqliteError> {
     let there = conn.prepare_cached("SELECT 1 FROM sessions WHERE no = ?1")?.exists([session])?;
     if there { Ok(()) } else { Err(Error::NoSession.into()) }
 }
 
-pub(super) fn get(
+pub(super) fn find(
     conn: &Connection,
     file: &Path,
     session: i64,
     id: &str,
-) -> Result<Option<StoredMessage>, Fault> {
-    session_is_there(conn, session)?;
+) -> Result<Option<StoredMessage>, SqliteError> {
+    require_session(conn, session)?;
     let found = conn
         .prepare_cached(select!("WHERE session = ?1 AND id = ?2"))?
-        .query_one(params![session, id], message)
+        .query_one(params![session, id], read_message_row)
         .optional()?;
-    found.map(|found| sound(found, file, &format!("message `{id}`"))).transpose()
+    found.map(|found| require_intact(found, file, &format!("message `{id}`"))).transpose()
 }
 
 pub(super) fn list(
@@ -114,8 +114,8 @@ pub(super) fn list(
     file: &Path,
     session: i64,
     query: &MessageQuery,
-) -> Result<Vec<StoredMessage>, Fault> {
-    session_is_there(conn, session)?;
+) -> Result<Vec<StoredMessage>, SqliteError> {
+    require_session(conn, session)?;
     let forwards = query.after.is_some();
     let mut statement = conn.prepare_cached(if forwards {
         select!(
@@ -133,13 +133,13 @@ pub(super) fn list(
         query.after.map_or(0, |after| places::to_sql(after.get())),
         query.before.map_or(i64::MAX, |before| places::to_sql(before.get())),
         query.sub_agents,
-        places::limit(query.limit),
+        places::count_to_sql(query.limit),
     ])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        let message = message(row)?;
+        let message = read_message_row(row)?;
         let what = format!("message `{}`", message.0.id);
-        let message = sound(message, file, &what)?;
+        let message = require_intact(message, file, &what)?;
         bytes += message.size();
         found.push(message);
         if query.max_bytes.is_some_and(|most| bytes >= most) {
@@ -153,7 +153,7 @@ pub(super) fn list(
 }
 
 /// Puts a message in place of the one that has its id, or adds it.
-pub(super) fn put(conn: &Connection, session: i64, message: &StoredMessage) -> Result<(), Fault> {
+pub(super) fn insert_or_replace(conn: &Connection, session: i64, message: &StoredMessage) -> Result<(), SqliteError> {
     let no: i64 = conn
         .prepare_cached(
             "INSERT INTO messages (session, id, first, last, event_id, of_sub_agent, superseded,
@@ -176,41 +176,41 @@ pub(super) fn put(conn: &Connection, session: i64, message: &StoredMessage) -> R
                 message.of_sub_agent,
                 message.superseded,
                 message.fold_version,
-                message_crc(message),
+                message_checksum(message),
                 &*message.json,
                 message.text,
             ],
             |row| row.get(0),
         )?;
-    Ok(search::mark(conn, no)?)
+    Ok(search::mark_unindexed(conn, no)?)
 }
 
-pub(super) fn supersede(conn: &Connection, session: i64, id: &str) -> Result<(), Fault> {
+pub(super) fn supersede(conn: &Connection, session: i64, id: &str) -> Result<(), SqliteError> {
     conn.prepare_cached("UPDATE messages SET superseded = 1 WHERE session = ?1 AND id = ?2")?
         .execute(params![session, id])?;
     Ok(())
 }
 
-pub(super) fn queued(conn: &Connection, file: &Path, session: i64) -> Result<Vec<Queued>, Fault> {
-    session_is_there(conn, session)?;
+pub(super) fn list_queued(conn: &Connection, file: &Path, session: i64) -> Result<Vec<QueuedMessage>, SqliteError> {
+    require_session(conn, session)?;
     conn.prepare_cached("SELECT id, reply_id, crc, json FROM queue WHERE session = ?1 ORDER BY no")?
         .query_and_then([session], |row| {
-            let found = waiting(row)?;
+            let found = read_queued_row(row)?;
             let what = format!("the waiting message `{}`", found.0.id);
-            sound(found, file, &what)
+            require_intact(found, file, &what)
         })?
         .collect()
 }
 
 /// A row of `id, reply_id, crc, json`.
-pub(super) fn waiting(row: &Row<'_>) -> rusqlite::Result<Checked<Queued>> {
+pub(super) fn read_queued_row(row: &Row<'_>) -> rusqlite::Result<Checked<QueuedMessage>> {
     let json = Bytes::from(row.get::<_, Vec<u8>>(3)?);
-    let queued = Queued { id: row.get(0)?, reply_id: row.get(1)?, json };
-    let is_sound = row.get::<_, i64>(2)? == queued_crc(&queued);
+    let queued = QueuedMessage { id: row.get(0)?, reply_id: row.get(1)?, json };
+    let is_sound = row.get::<_, i64>(2)? == queued_checksum(&queued);
     Ok((queued, is_sound))
 }
 
-pub(super) fn enqueue(conn: &Connection, session: i64, queued: &Queued) -> Result<(), Fault> {
+pub(super) fn enqueue(conn: &Connection, session: i64, queued: &QueuedMessage) -> Result<(), SqliteError> {
     conn.prepare_cached(
         "INSERT INTO queue (session, id, reply_id, crc, json) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
@@ -218,53 +218,53 @@ pub(super) fn enqueue(conn: &Connection, session: i64, queued: &Queued) -> Resul
         session,
         queued.id,
         queued.reply_id,
-        queued_crc(queued),
+        queued_checksum(queued),
         &*queued.json
     ])?;
     Ok(())
 }
 
-pub(super) fn dequeue(conn: &Connection, session: i64, id: &str) -> Result<(), Fault> {
+pub(super) fn dequeue(conn: &Connection, session: i64, id: &str) -> Result<(), SqliteError> {
     conn.prepare_cached("DELETE FROM queue WHERE session = ?1 AND id = ?2")?
         .execute(params![session, id])?;
     Ok(())
 }
 
 /// A key goes with its session, so one of a session that is gone is not found.
-pub(super) fn key(
+pub(super) fn find_idempotency_record(
     conn: &Connection,
     file: &Path,
     tenant: &str,
     key: &str,
-) -> Result<Option<KeyRecord>, Fault> {
+) -> Result<Option<IdempotencyRecord>, SqliteError> {
     let found = conn
         .prepare_cached(
             "SELECT tenant, key, fingerprint, answer, crc FROM keys WHERE tenant = ?1 AND key = ?2
              AND EXISTS (SELECT 1 FROM sessions WHERE no = keys.session)",
         )?
-        .query_one(params![tenant, key], answered)
+        .query_one(params![tenant, key], read_idempotency_row)
         .optional()?;
-    found.map(|found| sound(found, file, &format!("the answer to `{key}`"))).transpose()
+    found.map(|found| require_intact(found, file, &format!("the answer to `{key}`"))).transpose()
 }
 
 /// A row of `tenant, key, fingerprint, answer, crc`.
-pub(super) fn answered(row: &Row<'_>) -> rusqlite::Result<Checked<KeyRecord>> {
-    let key = KeyRecord {
+pub(super) fn read_idempotency_row(row: &Row<'_>) -> rusqlite::Result<Checked<IdempotencyRecord>> {
+    let key = IdempotencyRecord {
         tenant: row.get::<_, String>(0)?.into(),
         key: row.get(1)?,
         fingerprint: row.get(2)?,
-        answer: row.get(3)?,
+        response: row.get(3)?,
     };
-    let is_sound = row.get::<_, i64>(4)? == key_crc(&key);
+    let is_sound = row.get::<_, i64>(4)? == idempotency_checksum(&key);
     Ok((key, is_sound))
 }
 
-pub(super) fn put_key(
+pub(super) fn insert_idempotency_record(
     conn: &Connection,
     session: i64,
     ms: i64,
-    key: &KeyRecord,
-) -> Result<(), Fault> {
+    key: &IdempotencyRecord,
+) -> Result<(), SqliteError> {
     conn.prepare_cached(
         "INSERT OR REPLACE INTO keys (tenant, key, session, ms, fingerprint, answer, crc)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -275,13 +275,13 @@ pub(super) fn put_key(
         session,
         ms,
         key.fingerprint,
-        key.answer,
-        key_crc(key)
+        key.response,
+        idempotency_checksum(key)
     ])?;
     Ok(())
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex

@@ -13,11 +13,11 @@ pub(super) fn from_sql(place: i64) -> u64 {
 }
 
 /// The place of an event; one that makes no sense becomes the first.
-pub(super) fn seq(place: i64) -> Seq {
+pub(super) fn seq_from_sql(place: i64) -> Seq {
     Seq::new(from_sql(place)).unwrap_or(Seq::FIRST)
 }
 
 /// How many, for a `LIMIT`.
-pub(super) fn limit(count: usize) -> i64 {
+pub(super) fn count_to_sql(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

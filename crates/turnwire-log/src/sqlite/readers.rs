@@ -1,8 +1,8 @@
 //! The connections that read, each for one reader at a time.
 
-use super::fault::{self, Fault};
-use super::file::{self, Use};
-use super::shared::Shared;
+use super::fault::{self, SqliteError};
+use super::file::{self, Access};
+use super::shared::SharedState;
 use super::tail::Tails;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
@@ -19,23 +19,23 @@ const READERS: usize = 4;
 const SEARCHERS: usize = 4;
 
 /// How many steps of SQLite's machine lie between two looks at a query's bound.
-const STEPS: i32 = 1000;
+const CHECK_STEPS: i32 = 1000;
 
 pub(super) struct Readers {
-    shared: Arc<Shared>,
-    to: Use,
-    ordinary: Pool,
-    searching: Pool,
+    shared: Arc<SharedState>,
+    to: Access,
+    ordinary: ConnectionPool,
+    searching: ConnectionPool,
 }
 
 /// Some connections.
 #[derive(Clone)]
-struct Pool {
+struct ConnectionPool {
     idle: Arc<Mutex<Vec<Connection>>>,
     free: Arc<Semaphore>,
 }
 
-impl Pool {
+impl ConnectionPool {
     fn new(count: usize) -> Self {
         Self { idle: Arc::default(), free: Arc::new(Semaphore::new(count)) }
     }
@@ -43,7 +43,7 @@ impl Pool {
 
 /// What a query may cost at the most.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Bound {
+pub(super) struct QueryLimit {
     /// When it has to be done.
     pub(super) deadline: Option<Instant>,
     /// How many steps of SQLite's machine it may take.
@@ -51,21 +51,21 @@ pub(super) struct Bound {
 }
 
 /// Interrupts a query when it is dropped: nobody waits for the answer then.
-struct Waiting(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl Bound {
+impl QueryLimit {
     /// Whether a query has to stop now, asked once every [`STEPS`].
-    fn is_over(self, given_up: &Arc<AtomicBool>) -> impl FnMut() -> bool + Send + 'static {
+    fn limit_check(self, given_up: &Arc<AtomicBool>) -> impl FnMut() -> bool + Send + 'static {
         let given_up = Arc::clone(given_up);
         let mut steps = 0_u64;
         move || {
-            steps += u64::from(STEPS.unsigned_abs());
+            steps += u64::from(CHECK_STEPS.unsigned_abs());
             given_up.load(Ordering::Relaxed)
                 || self.steps.is_some_and(|most| steps > most)
                 || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -76,13 +76,13 @@ impl Bound {
 impl Readers {
     /// One who looks at the file of another process has a single connection: what it has learned of
     /// the tails is never newer than what that one sees.
-    pub(super) fn new(shared: Arc<Shared>, to: Use) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, to: Access) -> Self {
         let (ordinary, searching) = match to {
-            Use::Look => {
-                let only = Pool::new(1);
+            Access::Inspect => {
+                let only = ConnectionPool::new(1);
                 (only.clone(), only)
             }
-            Use::Read | Use::Write => (Pool::new(READERS), Pool::new(SEARCHERS)),
+            Access::Read | Access::Write => (ConnectionPool::new(READERS), ConnectionPool::new(SEARCHERS)),
         };
         Self { shared, to, ordinary, searching }
     }
@@ -91,18 +91,18 @@ impl Readers {
     /// of the tails, then it goes on without them; both see the store of one moment.
     pub(super) async fn read<M, T: Send + 'static>(
         &self,
-        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault> + Send + 'static,
-        query: impl FnOnce(&Connection, M) -> Result<T, Fault> + Send + 'static,
+        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, SqliteError> + Send + 'static,
+        query: impl FnOnce(&Connection, M) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
-        self.run(&self.ordinary, Bound::default(), memory, query).await
+        self.run(&self.ordinary, QueryLimit::default(), memory, query).await
     }
 
     /// The same within a bound.
     pub(super) async fn list<M, T: Send + 'static>(
         &self,
-        bound: Bound,
-        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault> + Send + 'static,
-        query: impl FnOnce(&Connection, M) -> Result<T, Fault> + Send + 'static,
+        bound: QueryLimit,
+        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, SqliteError> + Send + 'static,
+        query: impl FnOnce(&Connection, M) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         self.run(&self.ordinary, bound, memory, query).await
     }
@@ -110,19 +110,19 @@ impl Readers {
     /// The same with a connection for searches.
     pub(super) async fn search<M, T: Send + 'static>(
         &self,
-        bound: Bound,
-        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault> + Send + 'static,
-        query: impl FnOnce(&Connection, M) -> Result<T, Fault> + Send + 'static,
+        bound: QueryLimit,
+        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, SqliteError> + Send + 'static,
+        query: impl FnOnce(&Connection, M) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         self.run(&self.searching, bound, memory, query).await
     }
 
     async fn run<M, T: Send + 'static>(
         &self,
-        pool: &Pool,
-        bound: Bound,
-        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault> + Send + 'static,
-        query: impl FnOnce(&Connection, M) -> Result<T, Fault> + Send + 'static,
+        pool: &ConnectionPool,
+        bound: QueryLimit,
+        memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, SqliteError> + Send + 'static,
+        query: impl FnOnce(&Connection, M) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         let ended = |_| Error::Store("the store was closed".to_owned());
         let free = Arc::clone(&pool.free).acquire_owned();
@@ -133,7 +133,7 @@ impl Readers {
         let permit = permit.map_err(|_| Error::TooSlow)?.map_err(ended)?;
         let (shared, idle, to) = (Arc::clone(&self.shared), Arc::clone(&pool.idle), self.to);
         let given_up = Arc::new(AtomicBool::new(false));
-        let _waiting = Waiting(Arc::clone(&given_up));
+        let _waiting = CancelOnDrop(Arc::clone(&given_up));
         let reading = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let taken = idle.lock().pop();
@@ -141,16 +141,16 @@ impl Readers {
                 Some(conn) => conn,
                 None => file::connect(&shared.file, to)?,
             };
-            conn.progress_handler(STEPS, Some(bound.is_over(&given_up)))?;
+            conn.progress_handler(CHECK_STEPS, Some(bound.limit_check(&given_up)))?;
             let found = read(&shared, &conn, to, memory, query);
             conn.progress_handler(0, None::<fn() -> bool>)?;
             // One that failed may be the reason; and what was damaged may have been read wrongly.
             let is_sound = match &found {
-                Err(Fault::Sql(error)) => {
-                    fault::code(error) == Some(ErrorCode::OperationInterrupted)
+                Err(SqliteError::Sql(error)) => {
+                    fault::error_code(error) == Some(ErrorCode::OperationInterrupted)
                 }
-                Err(Fault::Ours(Error::Damaged(_))) => false,
-                Ok(_) | Err(Fault::Ours(_)) => true,
+                Err(SqliteError::Log(Error::Damaged(_))) => false,
+                Ok(_) | Err(SqliteError::Log(_)) => true,
             };
             if is_sound {
                 idle.lock().push(conn);
@@ -158,7 +158,7 @@ impl Readers {
             found
         });
         match reading.await {
-            Ok(found) => found.map_err(|fault| fault.about(&self.shared.file)),
+            Ok(found) => found.map_err(|fault| fault.into_error(&self.shared.file)),
             Err(error) => Err(Error::Store(format!("the read was given up: {error}"))),
         }
     }
@@ -166,25 +166,25 @@ impl Readers {
     /// Reads what is only in the tables.
     pub(super) async fn query<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        query: impl FnOnce(&Connection) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         self.read(|_, _| Ok(()), |conn, ()| query(conn)).await
     }
 }
 
 fn read<M, T>(
-    shared: &Shared,
+    shared: &SharedState,
     conn: &Connection,
-    to: Use,
-    memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, Fault>,
-    query: impl FnOnce(&Connection, M) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let publish = shared.publish.read();
+    to: Access,
+    memory: impl FnOnce(&Connection, &mut Tails) -> Result<M, SqliteError>,
+    query: impl FnOnce(&Connection, M) -> Result<T, SqliteError>,
+) -> Result<T, SqliteError> {
+    let publish = shared.publish_lock.read();
     let snapshot = conn.unchecked_transaction()?;
     snapshot.prepare_cached("SELECT 1 FROM store")?.exists([])?;
     let memory = {
         let mut tails = shared.tails.lock();
-        if to == Use::Look {
+        if to == Access::Inspect {
             tails.load(&snapshot)?;
         }
         memory(&snapshot, &mut tails)?
@@ -195,9 +195,9 @@ fn read<M, T>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Bound, READERS, SEARCHERS};
+    use super::{QueryLimit, READERS, SEARCHERS};
     use crate::error::Error;
-    use crate::sqlite::{Fault, Options, SqliteStore};
+    use crate::sqlite::{SqliteError, Options, SqliteStore};
     use rusqlite::Connection;
     use std::time::Instant;
 
@@ -208,26 +208,26 @@ mod tests {
     }
 
     /// A query that never ends by itself.
-    fn endless(conn: &Connection, (): ()) -> Result<i64, Fault> {
+    fn endless(conn: &Connection, (): ()) -> Result<i64, SqliteError> {
         let count = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)
                      SELECT max(x) FROM c";
         Ok(conn.query_one(count, [], |row| row.get(0))?)
     }
 
-    fn one(conn: &Connection, (): ()) -> Result<i64, Fault> {
+    fn one(conn: &Connection, (): ()) -> Result<i64, SqliteError> {
         Ok(conn.query_one("SELECT 1", [], |row| row.get(0))?)
     }
 
     #[tokio::test]
     async fn a_query_ends_when_its_steps_or_its_time_are_used_up() {
         let (_folder, store) = store();
-        let steps = Bound { steps: Some(10_000), ..Bound::default() };
-        let time = Bound { deadline: Some(Instant::now()), ..Bound::default() };
+        let steps = QueryLimit { steps: Some(10_000), ..QueryLimit::default() };
+        let time = QueryLimit { deadline: Some(Instant::now()), ..QueryLimit::default() };
         for bound in [steps, time, steps] {
             let ended = store.readers.search(bound, |_, _| Ok(()), endless).await;
             assert!(matches!(ended, Err(Error::TooSlow)), "{ended:?}");
         }
-        let bound = Bound::default();
+        let bound = QueryLimit::default();
         let next = store.readers.search(bound, |_, _| Ok(()), one).await;
         assert_eq!(next.unwrap(), 1, "what ended one query does not end the next");
     }
@@ -235,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn a_query_ends_when_nobody_waits_for_it() {
         let (_folder, store) = store();
-        let bound = Bound::default();
+        let bound = QueryLimit::default();
         // More than there are connections: each has to come back.
         for _ in 0..2 * SEARCHERS {
             let (begun, has_begun) = tokio::sync::oneshot::channel();
@@ -255,7 +255,7 @@ mod tests {
     #[tokio::test]
     async fn whatever_else_is_read_does_not_wait_for_searches() {
         let (_folder, store) = store();
-        let bound = Bound::default();
+        let bound = QueryLimit::default();
         let (release, held) = std::sync::mpsc::channel::<()>();
         let held = std::sync::Arc::new(parking_lot::Mutex::new(held));
         let searches = (0..SEARCHERS + READERS).map(|_| {

@@ -1,27 +1,27 @@
 //! Events of one session, one behind the other, as a row holds them.
 
 use super::places;
-use crate::store::Lines;
+use crate::store::EventLines;
 use bytes::{Bytes, BytesMut};
 use memchr::memchr_iter;
 use turnwire_core::Seq;
 
 /// Some events of a session, and when the last of them came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct Segment {
     pub(super) first: u64,
     pub(super) count: u32,
     pub(super) ms: i64,
     pub(super) bytes: Bytes,
 }
 
-impl Run {
-    pub(super) fn new(lines: Lines, ms: i64) -> Self {
+impl Segment {
+    pub(super) fn new(lines: EventLines, ms: i64) -> Self {
         Self { first: lines.first.get(), count: lines.count, ms, bytes: lines.bytes }
     }
 
     /// What a row says that it holds. Numbers that make no sense give a run that is not sound.
-    pub(super) fn of_row(last: i64, count: i64, ms: i64, bytes: Vec<u8>) -> Self {
+    pub(super) fn from_row(last: i64, count: i64, ms: i64, bytes: Vec<u8>) -> Self {
         let count = u32::try_from(count).unwrap_or(0);
         let first = (places::from_sql(last) + 1).saturating_sub(count.into());
         Self { first, count, ms, bytes: Bytes::from(bytes) }
@@ -36,7 +36,7 @@ impl Run {
     }
 
     /// The sum that tells whether a row is what was written: over the events and their place.
-    pub(super) fn crc(&self, session: i64) -> u32 {
+    pub(super) fn checksum(&self, session: i64) -> u32 {
         let mut crc = crc32fast::Hasher::new();
         crc.update(&session.to_le_bytes());
         crc.update(&self.first.to_le_bytes());
@@ -47,18 +47,18 @@ impl Run {
     }
 
     /// Whether there are as many lines as it says.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn has_all_lines(&self) -> bool {
         let lines = memchr_iter(b'\n', &self.bytes).count();
         lines as u64 == u64::from(self.count) && self.bytes.last().is_none_or(|&byte| byte == b'\n')
     }
 
     /// Whether it is what was written with this sum.
-    pub(super) fn is_sound(&self, session: i64, crc: i64) -> bool {
-        self.count > 0 && i64::from(self.crc(session)) == crc && self.is_whole()
+    pub(super) fn is_intact(&self, session: i64, crc: i64) -> bool {
+        self.count > 0 && i64::from(self.checksum(session)) == crc && self.has_all_lines()
     }
 
     /// Where in the bytes the event of a place begins.
-    pub(super) fn offset(&self, place: u64) -> usize {
+    pub(super) fn byte_offset(&self, place: u64) -> usize {
         let Some(lines) = place.checked_sub(self.first).filter(|&lines| lines > 0) else {
             return 0;
         };
@@ -68,12 +68,12 @@ impl Run {
     }
 
     /// The events from a place on; `None` when it ends before.
-    pub(super) fn from(mut self, place: u64) -> Option<Self> {
+    pub(super) fn starting_at(mut self, place: u64) -> Option<Self> {
         if self.last() < place || self.count == 0 {
             return None;
         }
         if place > self.first {
-            self.bytes = self.bytes.slice(self.offset(place)..);
+            self.bytes = self.bytes.slice(self.byte_offset(place)..);
             self.count = u32::try_from(self.last() + 1 - place).unwrap_or(self.count);
             self.first = place;
         }
@@ -103,7 +103,7 @@ impl Run {
     }
 
     /// One that goes on with the other ones, which follow it.
-    pub(super) fn joined(parts: &[Self]) -> Option<Self> {
+    pub(super) fn join(parts: &[Self]) -> Option<Self> {
         let first = parts.first()?;
         if parts.len() == 1 {
             // Its bytes are there already, for whoever watches.
@@ -121,54 +121,54 @@ impl Run {
         })
     }
 
-    pub(super) fn into_lines(self) -> Option<Lines> {
-        Some(Lines { first: Seq::new(self.first)?, count: self.count, bytes: self.bytes })
+    pub(super) fn into_lines(self) -> Option<EventLines> {
+        Some(EventLines { first: Seq::new(self.first)?, count: self.count, bytes: self.bytes })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Run;
+    use super::Segment;
     use bytes::Bytes;
 
-    fn run(first: u64, lines: &[&str]) -> Run {
+    fn segment(first: u64, lines: &[&str]) -> Segment {
         let bytes: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-        Run { first, count: u32::try_from(lines.len()).unwrap(), ms: 7, bytes: Bytes::from(bytes) }
+        Segment { first, count: u32::try_from(lines.len()).unwrap(), ms: 7, bytes: Bytes::from(bytes) }
     }
 
     #[test]
     fn a_run_is_cut_at_a_place() {
-        let whole = run(5, &["a", "bb", "ccc"]);
-        assert_eq!(whole.clone().from(1), Some(whole.clone()));
-        assert_eq!(whole.clone().from(5), Some(whole.clone()));
-        assert_eq!(whole.clone().from(6), Some(run(6, &["bb", "ccc"])));
-        assert_eq!(whole.clone().from(7), Some(run(7, &["ccc"])));
-        assert_eq!(whole.from(8), None);
+        let whole = segment(5, &["a", "bb", "ccc"]);
+        assert_eq!(whole.clone().starting_at(1), Some(whole.clone()));
+        assert_eq!(whole.clone().starting_at(5), Some(whole.clone()));
+        assert_eq!(whole.clone().starting_at(6), Some(segment(6, &["bb", "ccc"])));
+        assert_eq!(whole.clone().starting_at(7), Some(segment(7, &["ccc"])));
+        assert_eq!(whole.starting_at(8), None);
     }
 
     #[test]
     fn a_run_is_split_by_room_but_keeps_one_event() {
-        let whole = run(5, &["a", "bb", "ccc"]);
+        let whole = segment(5, &["a", "bb", "ccc"]);
         assert_eq!(whole.clone().split(100), (whole.clone(), None));
-        assert_eq!(whole.clone().split(0), (run(5, &["a"]), Some(run(6, &["bb", "ccc"]))));
-        assert_eq!(whole.clone().split(5), (run(5, &["a", "bb"]), Some(run(7, &["ccc"]))));
-        assert_eq!(whole.split(9), (run(5, &["a", "bb", "ccc"]), None));
+        assert_eq!(whole.clone().split(0), (segment(5, &["a"]), Some(segment(6, &["bb", "ccc"]))));
+        assert_eq!(whole.clone().split(5), (segment(5, &["a", "bb"]), Some(segment(7, &["ccc"]))));
+        assert_eq!(whole.split(9), (segment(5, &["a", "bb", "ccc"]), None));
     }
 
     #[test]
     fn runs_that_follow_each_other_are_joined() {
-        let parts = [run(5, &["a"]), run(6, &["bb", "ccc"])];
-        assert_eq!(Run::joined(&parts), Some(run(5, &["a", "bb", "ccc"])));
-        assert_eq!(Run::joined(&[]), None);
+        let parts = [segment(5, &["a"]), segment(6, &["bb", "ccc"])];
+        assert_eq!(Segment::join(&parts), Some(segment(5, &["a", "bb", "ccc"])));
+        assert_eq!(Segment::join(&[]), None);
     }
 
     #[test]
     fn a_sum_knows_the_bytes_and_their_place() {
-        let one = run(5, &["a", "bb"]);
-        let sum = one.crc(3);
-        assert_ne!(sum, one.crc(4));
-        assert_ne!(sum, Run { first: 6, ..one.clone() }.crc(3));
-        assert_ne!(sum, Run { ms: 8, ..one.clone() }.crc(3));
-        assert_ne!(sum, Run { bytes: Bytes::from_static(b"a\nbc\n"), ..one }.crc(3));
+        let one = segment(5, &["a", "bb"]);
+        let sum = one.checksum(3);
+        assert_ne!(sum, one.checksum(4));
+        assert_ne!(sum, Segment { first: 6, ..one.clone() }.checksum(3));
+        assert_ne!(sum, Segment { ms: 8, ..one.clone() }.checksum(3));
+        assert_ne!(sum, Segment { bytes: Bytes::from_static(b"a\nbc\n"), ..one }.checksum(3));
     }
 }

@@ -1,6 +1,6 @@
 //! The tables, and the steps that lead from one version of them to the next.
 
-use super::fault::Fault;
+use super::fault::SqliteError;
 use crate::error::Error;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
@@ -187,7 +187,7 @@ INSERT INTO uncounted SELECT no FROM sessions;
 ";
 
 /// Brings the tables to the latest of the given versions, a transaction for each step.
-pub(super) fn migrate(conn: &Connection, steps: &[&str]) -> Result<(), Fault> {
+pub(super) fn migrate(conn: &Connection, steps: &[&str]) -> Result<(), SqliteError> {
     let version = user_version(conn)?;
     for (number, step) in (1..).zip(steps).skip_while(|(number, _)| *number <= version) {
         let transaction = conn.unchecked_transaction()?;
@@ -201,7 +201,7 @@ pub(super) fn migrate(conn: &Connection, steps: &[&str]) -> Result<(), Fault> {
 /// That a file is ours, of a version that is known here, and that it has exactly the tables, indexes
 /// and columns that we make. Nothing else may be in it: a trigger would run with our statements, and an
 /// index or a view could change what they find.
-pub(super) fn check(conn: &Connection, file: &Path) -> Result<(), Fault> {
+pub(super) fn check(conn: &Connection, file: &Path) -> Result<(), SqliteError> {
     let id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if id != APPLICATION_ID {
         return Err(not_ours(file).into());
@@ -250,7 +250,7 @@ fn objects(conn: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
 }
 
 /// Compares what is in a file with what these steps make.
-fn compare(conn: &Connection, file: &Path, steps: &[&str]) -> Result<(), Fault> {
+fn compare(conn: &Connection, file: &Path, steps: &[&str]) -> Result<(), SqliteError> {
     let encoding: String = conn.pragma_query_value(None, "encoding", |row| row.get(0))?;
     if encoding != "UTF-8" {
         return Err(planted(file, &format!("its texts are {encoding}")).into());

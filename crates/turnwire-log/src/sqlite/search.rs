@@ -5,8 +5,8 @@
 //! the index. So such scripts are taken apart here before the tokenizer sees them, sign by sign, in
 //! texts as in queries: a word is then a row of signs, found wherever it stands.
 
-use super::fault::Fault;
-use crate::search::{Search, is_apart, may_begin_a_word};
+use super::fault::SqliteError;
+use crate::search::{SearchQuery, is_unspaced_script, can_be_word_prefix};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// The condition for sessions `s` that have the words `?words`.
@@ -21,10 +21,10 @@ const MAX_TEXT_BYTES: usize = 256 << 10;
 const STEP_BYTES: usize = 32 << 10;
 
 /// A text as it is handed to the tokenizer.
-fn spaced(text: &str) -> String {
+fn space_signs(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 2);
     for sign in text.chars() {
-        if is_apart(sign) {
+        if is_unspaced_script(sign) {
             out.extend([' ', sign, ' ']);
         } else {
             out.push(sign);
@@ -34,34 +34,34 @@ fn spaced(text: &str) -> String {
 }
 
 /// A search as FTS5 reads it: all words have to be there.
-pub(super) fn expression(search: &Search) -> String {
+pub(super) fn fts_expression(search: &SearchQuery) -> String {
     // Quoted, and without anything but letters and digits, nothing is an operator.
     let words = search.words().iter().map(|word| {
-        let star = if may_begin_a_word(word) { " *" } else { "" };
-        format!("\"{}\"{star}", spaced(word).trim())
+        let star = if can_be_word_prefix(word) { " *" } else { "" };
+        format!("\"{}\"{star}", space_signs(word).trim())
     });
     words.collect::<Vec<_>>().join(" ")
 }
 
 /// Says that a message, or with a minus a session's title, has to be indexed.
-pub(super) fn mark(conn: &Connection, no: i64) -> rusqlite::Result<()> {
+pub(super) fn mark_unindexed(conn: &Connection, no: i64) -> rusqlite::Result<()> {
     conn.prepare_cached("INSERT OR IGNORE INTO unindexed VALUES (?1)")?.execute([no])?;
     Ok(())
 }
 
-pub(super) fn is_behind(conn: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn has_unindexed(conn: &Connection) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT 1 FROM unindexed LIMIT 1")?.exists([])
 }
 
 /// Indexes some of what has changed, and says whether there may be more.
-pub(super) fn step(conn: &Connection) -> Result<bool, Fault> {
+pub(super) fn index_some(conn: &Connection) -> Result<bool, SqliteError> {
     let marked: Vec<i64> = conn
         .prepare_cached("SELECT no FROM unindexed LIMIT 256")?
         .query_map([], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     let mut bytes = 0;
     for &no in &marked {
-        bytes += 64 + index(conn, no)?;
+        bytes += 64 + index_text(conn, no)?;
         if bytes >= STEP_BYTES {
             return Ok(true);
         }
@@ -70,7 +70,7 @@ pub(super) fn step(conn: &Connection) -> Result<bool, Fault> {
 }
 
 /// Indexes one, and says how much text it was.
-fn index(conn: &Connection, no: i64) -> Result<usize, Fault> {
+fn index_text(conn: &Connection, no: i64) -> Result<usize, SqliteError> {
     let source = if no < 0 {
         "SELECT title FROM sessions WHERE no = -?1"
     } else {
@@ -83,7 +83,7 @@ fn index(conn: &Connection, no: i64) -> Result<usize, Fault> {
     let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(&text);
     if !text.is_empty() {
         conn.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)")?
-            .execute(params![no, spaced(text)])?;
+            .execute(params![no, space_signs(text)])?;
     }
     conn.prepare_cached("DELETE FROM unindexed WHERE no = ?1")?.execute([no])?;
     Ok(text.len())
@@ -91,15 +91,15 @@ fn index(conn: &Connection, no: i64) -> Result<usize, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Search, spaced};
+    use super::{SearchQuery, space_signs};
 
     fn expression(typed: &str) -> Option<String> {
-        Search::new(typed).unwrap().as_ref().map(super::expression)
+        SearchQuery::new(typed).unwrap().as_ref().map(super::fts_expression)
     }
 
     #[test]
     fn signs_of_scripts_without_spaces_stand_apart() {
-        assert_eq!(spaced("今天 ok"), " 今  天  ok");
+        assert_eq!(space_signs("今天 ok"), " 今  天  ok");
         assert_eq!(expression("今天ok").unwrap(), "\"今  天 ok\" *");
     }
 

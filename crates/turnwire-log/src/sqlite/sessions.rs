@@ -1,14 +1,14 @@
 //! Sessions: their rows, and lists of them.
 
-use super::fault::Fault;
+use super::fault::SqliteError;
 use super::places;
 use super::search;
 use super::tail::Tails;
 use crate::error::Error;
-use crate::reach::{SessionRule, behind_prefix};
+use crate::reach::{SessionPattern, prefix_end};
 use crate::store::{
-    NewSession, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, SessionState,
-    Status, new_epoch,
+    NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionState,
+    SessionStatus, new_epoch,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -31,43 +31,43 @@ macro_rules! select {
 }
 
 /// Where the logs of sessions end in memory, as of what the connection sees.
-pub(super) trait Ends {
+pub(super) trait LogEnds {
     fn end(&self, session: i64) -> u64;
 }
 
-impl Ends for Tails {
+impl LogEnds for Tails {
     fn end(&self, session: i64) -> u64 {
         self.last(session).unwrap_or(0)
     }
 }
 
-impl Ends for HashMap<i64, u64> {
+impl LogEnds for HashMap<i64, u64> {
     fn end(&self, session: i64) -> u64 {
         self.get(&session).copied().unwrap_or(0)
     }
 }
 
-fn record(row: &Row<'_>, ends: &impl Ends) -> rusqlite::Result<SessionRecord> {
+fn read_record(row: &Row<'_>, ends: &impl LogEnds) -> rusqlite::Result<SessionRecord> {
     let no: i64 = row.get(0)?;
-    let first = places::seq(row.get(9)?);
+    let first = places::seq_from_sql(row.get(9)?);
     let last = places::from_sql(row.get(11)?).max(ends.end(no)).max(first.get() - 1);
     Ok(SessionRecord {
-        no: SessionNo(no),
+        number: SessionNumber(no),
         key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
         epoch: row.get(3)?,
         agent: row.get(4)?,
         title: row.get(5)?,
-        metadata: json(row, 6)?,
+        metadata: read_json(row, 6)?,
         created_ms: row.get(7)?,
         updated_ms: row.get(8)?,
         first,
-        last,
-        state: json(row, 10)?,
+        head: last,
+        state: read_json(row, 10)?,
     })
 }
 
 /// A column that holds JSON of ours.
-pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+pub(super) fn read_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str()?;
     serde_json::from_str(text).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(
@@ -83,61 +83,61 @@ pub(super) fn to_json(value: &impl Serialize) -> Result<String, Error> {
         .map_err(|error| Error::Store(format!("this cannot be written as JSON: {error}")))
 }
 
-pub(super) fn by_key(
+pub(super) fn find_by_key(
     conn: &Connection,
     key: &SessionKey,
-    ends: &impl Ends,
+    ends: &impl LogEnds,
 ) -> rusqlite::Result<Option<SessionRecord>> {
     conn.prepare_cached(select!("WHERE s.tenant = ?1 AND s.id = ?2"))?
-        .query_one(params![&*key.tenant, &*key.id], |row| record(row, ends))
+        .query_one(params![&*key.tenant, &*key.id], |row| read_record(row, ends))
         .optional()
 }
 
-pub(super) fn by_no(
+pub(super) fn find_by_number(
     conn: &Connection,
-    session: SessionNo,
-    ends: &impl Ends,
+    session: SessionNumber,
+    ends: &impl LogEnds,
 ) -> rusqlite::Result<Option<SessionRecord>> {
     conn.prepare_cached(select!("WHERE s.no = ?1"))?
-        .query_one([session.0], |row| record(row, ends))
+        .query_one([session.0], |row| read_record(row, ends))
         .optional()
 }
 
-pub(super) fn open(conn: &Connection, ends: &impl Ends) -> rusqlite::Result<Vec<SessionRecord>> {
+pub(super) fn list_open(conn: &Connection, ends: &impl LogEnds) -> rusqlite::Result<Vec<SessionRecord>> {
     conn.prepare_cached(select!(
         "WHERE s.no IN (SELECT no FROM sessions WHERE open_from IS NOT NULL
                         UNION SELECT session FROM queue)
          ORDER BY s.no"
     ))?
-    .query_map([], |row| record(row, ends))?
+    .query_map([], |row| read_record(row, ends))?
     .collect()
 }
 
-pub(super) fn all(
+pub(super) fn list_all(
     conn: &Connection,
-    after: SessionNo,
+    after: SessionNumber,
     limit: usize,
-    ends: &impl Ends,
+    ends: &impl LogEnds,
 ) -> rusqlite::Result<Vec<SessionRecord>> {
     conn.prepare_cached(select!("WHERE s.no > ?1 ORDER BY s.no LIMIT ?2"))?
-        .query_map([after.0, places::limit(limit)], |row| record(row, ends))?
+        .query_map([after.0, places::count_to_sql(limit)], |row| read_record(row, ends))?
         .collect()
 }
 
 pub(super) fn list(
     conn: &Connection,
     query: &SessionQuery,
-    ends: &impl Ends,
+    ends: &impl LogEnds,
 ) -> rusqlite::Result<Vec<SessionRecord>> {
     let (sql, values) = list_statement(query);
     conn.prepare_cached(&sql)?
-        .query_map(params_from_iter(values), |row| record(row, ends))?
+        .query_map(params_from_iter(values), |row| read_record(row, ends))?
         .collect()
 }
 
 /// The sessions within reach, by their ids and by the ranges of ids that have a prefix. The index
 /// `sessions_name` has all that this reads, so nothing else of the tenant is looked at.
-const REACHED: &str = " AND s.no IN (
+const VISIBLE: &str = " AND s.no IN (
     SELECT n.no FROM json_each(?ids) r CROSS JOIN sessions n
     WHERE n.tenant = ?1 AND n.id = r.value
     UNION ALL
@@ -149,12 +149,12 @@ const REACHED: &str = " AND s.no IN (
     WHERE n.tenant = ?1 AND n.id >= r.value)";
 
 /// The values of [`REACHED`]: ids, ranges with an end, ranges without one.
-fn reached(rules: &[SessionRule]) -> [(&'static str, String); 3] {
+fn visible_values(rules: &[SessionPattern]) -> [(&'static str, String); 3] {
     let (mut ids, mut ranges, mut open_ranges) = (Vec::new(), Vec::new(), Vec::new());
     for rule in rules {
         match rule {
-            SessionRule::Id(id) => ids.push(&**id),
-            SessionRule::Prefix(prefix) => match behind_prefix(prefix) {
+            SessionPattern::Id(id) => ids.push(&**id),
+            SessionPattern::Prefix(prefix) => match prefix_end(prefix) {
                 Some(end) => ranges.push((&**prefix, end)),
                 None => open_ranges.push(&**prefix),
             },
@@ -170,9 +170,9 @@ fn reached(rules: &[SessionRule]) -> [(&'static str, String); 3] {
 }
 
 /// The condition for sessions `s` of the tenant `?1` that these rules reach.
-pub(super) fn reach_condition(rules: &[SessionRule], values: &mut Vec<Value>) -> String {
-    let mut condition = REACHED.to_owned();
-    for (name, json) in reached(rules) {
+pub(super) fn visible_condition(rules: &[SessionPattern], values: &mut Vec<Value>) -> String {
+    let mut condition = VISIBLE.to_owned();
+    for (name, json) in visible_values(rules) {
         values.push(json.into());
         condition = condition.replace(name, &format!("?{}", values.len()));
     }
@@ -182,21 +182,21 @@ pub(super) fn reach_condition(rules: &[SessionRule], values: &mut Vec<Value>) ->
 fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
     let mut values: Vec<Value> = vec![query.tenant.to_string().into()];
     let mut sql = String::new();
-    if let Some(rules) = query.reach.rules() {
-        sql.push_str(&reach_condition(rules, &mut values));
+    if let Some(rules) = query.visible.patterns() {
+        sql.push_str(&visible_condition(rules, &mut values));
     }
     let mut bind = |value: Value| {
         values.push(value);
         values.len()
     };
     if let Some(search) = &query.search {
-        let at = bind(search::expression(search).into());
+        let at = bind(search::fts_expression(search).into());
         sql.push_str(&search::CONDITION.replace("?words", &format!("?{at}")));
     }
     if let Some(status) = query.status {
-        let at = bind(number(status).into());
+        let at = bind(status_to_sql(status).into());
         let _ = write!(sql, " AND s.status = ?{at}");
-        if status != Status::Idle {
+        if status != SessionStatus::Idle {
             // Said once more as the index has it, which is only then used.
             sql.push_str(" AND s.status <> 0");
         }
@@ -205,9 +205,9 @@ fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
         let (ms, no) = (bind(updated_ms.into()), bind(no.0.into()));
         let _ = write!(sql, " AND (s.updated_ms, s.no) < (?{ms}, ?{no})");
     }
-    let at = bind(places::limit(query.limit).into());
+    let at = bind(places::count_to_sql(query.limit).into());
     let order = "ORDER BY s.updated_ms DESC, s.no DESC";
-    let sql = if query.reach.rules().is_none() {
+    let sql = if query.visible.patterns().is_none() {
         format!("{} WHERE s.tenant = ?1{sql} {order} LIMIT ?{at}", select!(""))
     } else {
         // The `+` keeps SQLite from walking through all sessions of the tenant. Only what is on the
@@ -222,11 +222,11 @@ fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
 }
 
 /// A status as its column has it.
-pub(super) fn number(status: Status) -> i64 {
+pub(super) fn status_to_sql(status: SessionStatus) -> i64 {
     match status {
-        Status::Idle => 0,
-        Status::Running => 1,
-        Status::Waiting => 2,
+        SessionStatus::Idle => 0,
+        SessionStatus::Running => 1,
+        SessionStatus::Waiting => 2,
     }
 }
 
@@ -234,8 +234,8 @@ pub(super) fn number(status: Status) -> i64 {
 pub(super) fn create(
     conn: &Connection,
     new: &NewSession,
-    ends: &impl Ends,
-) -> Result<SessionRecord, Fault> {
+    ends: &impl LogEnds,
+) -> Result<SessionRecord, SqliteError> {
     let state = SessionState::default();
     conn.prepare_cached(
         "INSERT INTO sessions (tenant, id, epoch, agent, title, metadata, created_ms, updated_ms,
@@ -250,23 +250,23 @@ pub(super) fn create(
         new.title,
         to_json(&new.metadata)?,
         new.now_ms,
-        number(state.status),
+        status_to_sql(state.status),
         to_json(&state)?,
     ])?;
     let no = conn.last_insert_rowid();
     if !new.title.is_empty() {
-        search::mark(conn, -no)?;
+        search::mark_unindexed(conn, -no)?;
     }
-    let made = by_no(conn, SessionNo(no), ends)?;
+    let made = find_by_number(conn, SessionNumber(no), ends)?;
     Ok(made.ok_or(Error::NoSession)?)
 }
 
 pub(super) fn patch(
     conn: &Connection,
-    session: SessionNo,
+    session: SessionNumber,
     patch: &SessionPatch,
-    ends: &impl Ends,
-) -> Result<SessionRecord, Fault> {
+    ends: &impl LogEnds,
+) -> Result<SessionRecord, SqliteError> {
     let metadata = patch.metadata.as_ref().map(to_json).transpose()?;
     let changed = conn
         .prepare_cached(
@@ -278,18 +278,18 @@ pub(super) fn patch(
         return Err(Error::NoSession.into());
     }
     if patch.title.is_some() {
-        search::mark(conn, -session.0)?;
+        search::mark_unindexed(conn, -session.0)?;
     }
-    Ok(by_no(conn, session, ends)?.ok_or(Error::NoSession)?)
+    Ok(find_by_number(conn, session, ends)?.ok_or(Error::NoSession)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::list_statement;
-    use crate::reach::{Reach, SessionRule};
-    use crate::search::Search;
+    use crate::reach::{VisibleSessions, SessionPattern};
+    use crate::search::SearchQuery;
     use crate::sqlite::schema::{STEPS, migrate};
-    use crate::store::{SessionNo, SessionQuery, Status};
+    use crate::store::{SessionNumber, SessionQuery, SessionStatus};
     use rusqlite::{Connection, params_from_iter};
 
     /// How SQLite goes about a list.
@@ -306,10 +306,10 @@ mod tests {
     #[test]
     fn lists_follow_an_index_and_sort_nothing() {
         let all = SessionQuery::latest("t", 10);
-        let next = SessionQuery { after: Some((5, SessionNo(5))), ..all.clone() };
-        let idle = SessionQuery { status: Some(Status::Idle), ..next.clone() };
-        let busy = SessionQuery { status: Some(Status::Waiting), ..next.clone() };
-        let search = SessionQuery { search: Search::new("words").unwrap(), ..all.clone() };
+        let next = SessionQuery { after: Some((5, SessionNumber(5))), ..all.clone() };
+        let idle = SessionQuery { status: Some(SessionStatus::Idle), ..next.clone() };
+        let busy = SessionQuery { status: Some(SessionStatus::Waiting), ..next.clone() };
+        let search = SessionQuery { search: SearchQuery::new("words").unwrap(), ..all.clone() };
         for (query, index) in [
             (&all, "sessions_updated (tenant=?)"),
             (&search, "sessions_updated (tenant=?)"),
@@ -324,11 +324,11 @@ mod tests {
 
     #[test]
     fn a_list_within_reach_looks_at_nothing_else_of_the_tenant() {
-        let reach = Reach::only(["one", "team:*"].map(SessionRule::new));
-        let all = SessionQuery { reach, ..SessionQuery::latest("t", 10) };
-        let search = SessionQuery { search: Search::new("words").unwrap(), ..all.clone() };
-        let busy = SessionQuery { status: Some(Status::Waiting), ..search.clone() };
-        let next = SessionQuery { after: Some((5, SessionNo(5))), ..busy.clone() };
+        let reach = VisibleSessions::only(["one", "team:*"].map(SessionPattern::new));
+        let all = SessionQuery { visible: reach, ..SessionQuery::latest("t", 10) };
+        let search = SessionQuery { search: SearchQuery::new("words").unwrap(), ..all.clone() };
+        let busy = SessionQuery { status: Some(SessionStatus::Waiting), ..search.clone() };
+        let next = SessionQuery { after: Some((5, SessionNumber(5))), ..busy.clone() };
         for query in [all, search, busy, next] {
             let plan = plan(&query);
             for step in [

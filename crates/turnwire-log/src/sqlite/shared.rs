@@ -1,22 +1,22 @@
 //! What the writer, the readers and the checkpoints have in common.
 
 use super::tail::Tails;
-use super::waits::Waits;
+use super::waits::EndWatchers;
 use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) file: PathBuf,
     pub(super) tails: Mutex<Tails>,
     /// Held by the writer from a commit until the tails know of it, and by a reader while it
     /// begins: so whoever reads sees tables and tails of the same moment.
-    pub(super) publish: RwLock<()>,
+    pub(super) publish_lock: RwLock<()>,
     /// Held for a write transaction, and for the last part of a checkpoint: only without a writer
     /// can the log begin anew.
-    pub(super) turn: Mutex<()>,
-    pub(super) waits: Waits,
+    pub(super) write_turn: Mutex<()>,
+    pub(super) end_watchers: EndWatchers,
     /// Whether there are words that no search finds yet.
     pub(super) unindexed: AtomicBool,
     /// How large the file may grow, in bytes.

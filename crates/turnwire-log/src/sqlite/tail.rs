@@ -2,45 +2,45 @@
 //! that whoever follows a session reads no file.
 
 use super::places;
-use super::run::Run;
+use super::run::Segment;
 use rusqlite::Connection;
 use std::collections::HashMap;
 
 /// A row of `tail`.
 #[derive(Debug, Clone)]
-pub(super) struct Piece {
+pub(super) struct TailRow {
     pub(super) no: i64,
-    pub(super) run: Run,
+    pub(super) segment: Segment,
     /// The sum that was written with it.
     pub(super) crc: i64,
     /// Whether it is what was written.
-    pub(super) sound: bool,
+    pub(super) is_intact: bool,
 }
 
-impl Piece {
+impl TailRow {
     /// What is about to be written.
-    pub(super) fn new(no: i64, session: i64, run: Run) -> Self {
-        Self { no, crc: run.crc(session).into(), run, sound: true }
+    pub(super) fn new(no: i64, session: i64, run: Segment) -> Self {
+        Self { no, crc: run.checksum(session).into(), segment: run, is_intact: true }
     }
 }
 
 /// What a commit changes.
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum TailChange {
     /// One more at the end.
-    Push(i64, Piece),
+    Push(i64, TailRow),
     /// Those up to a place are elsewhere now, or nowhere.
     Drop(i64, u64),
     /// One is shorter than it was.
-    Cut(i64, Piece),
+    Shorten(i64, TailRow),
     /// All of the session.
-    Gone(i64),
+    DeleteSession(i64),
 }
 
 /// The pieces of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
-    sessions: HashMap<i64, Vec<Piece>>,
+    sessions: HashMap<i64, Vec<TailRow>>,
     /// The last row that was taken in, and the first that is left.
     seen: i64,
     low: i64,
@@ -49,55 +49,55 @@ pub(super) struct Tails {
 
 /// What is in memory of a session, for one read.
 #[derive(Debug, Default)]
-pub(super) struct Glimpse {
+pub(super) struct TailView {
     /// The first event that is in memory; all before it are in `segments`.
     pub(super) first: Option<u64>,
     /// The pieces from the place on that was asked for, as many as one read may need.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) rows: Vec<TailRow>,
 }
 
 impl Tails {
-    pub(super) fn of(&self, session: i64) -> &[Piece] {
+    pub(super) fn rows_of(&self, session: i64) -> &[TailRow] {
         self.sessions.get(&session).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The last event of a session, where any of it is here.
     pub(super) fn last(&self, session: i64) -> Option<u64> {
-        self.of(session).last().map(|piece| piece.run.last())
+        self.rows_of(session).last().map(|piece| piece.segment.last())
     }
 
-    pub(super) fn glimpse(&self, session: i64, from: u64, max_bytes: usize) -> Glimpse {
-        let pieces = self.of(session);
-        let begin = pieces.partition_point(|piece| piece.run.last() < from);
+    pub(super) fn view(&self, session: i64, from: u64, max_bytes: usize) -> TailView {
+        let pieces = self.rows_of(session);
+        let begin = pieces.partition_point(|piece| piece.segment.last() < from);
         let mut bytes = 0_usize;
         let wanted = pieces.iter().skip(begin).take_while(|piece| {
             let room = bytes < max_bytes.max(1);
             // Of the first one, part may be before the place.
-            let of_it = piece.run.last().saturating_sub(from) >= u64::from(piece.run.count);
-            bytes += if of_it { piece.run.len() } else { 0 };
+            let of_it = piece.segment.last().saturating_sub(from) >= u64::from(piece.segment.count);
+            bytes += if of_it { piece.segment.len() } else { 0 };
             room
         });
-        Glimpse {
-            pieces: wanted.cloned().collect(),
-            first: pieces.first().map(|piece| piece.run.first),
+        TailView {
+            rows: wanted.cloned().collect(),
+            first: pieces.first().map(|piece| piece.segment.first),
         }
     }
 
     /// Every session of which something is here, with its pieces.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &[Piece])> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &[TailRow])> {
         self.sessions.iter().map(|(session, pieces)| (*session, pieces.as_slice()))
     }
 
     /// Where the log of each of them ends.
     pub(super) fn ends(&self) -> HashMap<i64, u64> {
-        let ends = |(session, pieces): (i64, &[Piece])| Some((session, pieces.last()?.run.last()));
+        let ends = |(session, pieces): (i64, &[TailRow])| Some((session, pieces.last()?.segment.last()));
         self.iter().filter_map(ends).collect()
     }
 
-    pub(super) fn apply(&mut self, changes: impl IntoIterator<Item = Change>) {
+    pub(super) fn apply(&mut self, changes: impl IntoIterator<Item = TailChange>) {
         for change in changes {
             match change {
-                Change::Push(session, piece) => {
+                TailChange::Push(session, piece) => {
                     let pieces = self.sessions.entry(session).or_default();
                     // By itself it would get room for twice as many, and most sessions that grow at
                     // the same time would hold twice what they need.
@@ -106,23 +106,23 @@ impl Tails {
                     }
                     pieces.push(piece);
                 }
-                Change::Drop(session, place) => self.forget(session, place),
-                Change::Cut(session, piece) => {
+                TailChange::Drop(session, place) => self.drop_up_to(session, place),
+                TailChange::Shorten(session, piece) => {
                     let pieces = self.sessions.entry(session).or_default();
                     if let Some(old) = pieces.iter_mut().find(|old| old.no == piece.no) {
                         *old = piece;
                     }
                 }
-                Change::Gone(session) => {
+                TailChange::DeleteSession(session) => {
                     self.sessions.remove(&session);
                 }
             }
         }
     }
 
-    fn forget(&mut self, session: i64, place: u64) {
+    fn drop_up_to(&mut self, session: i64, place: u64) {
         if let Some(pieces) = self.sessions.get_mut(&session) {
-            pieces.retain(|piece| piece.run.last() > place);
+            pieces.retain(|piece| piece.segment.last() > place);
             if pieces.is_empty() {
                 self.sessions.remove(&session);
             }
@@ -136,9 +136,9 @@ impl Tails {
         )?;
         let mut rows = rows.query([self.seen])?;
         while let Some(row) = rows.next()? {
-            let piece = piece(row)?;
+            let piece = read_row(row)?;
             self.seen = piece.no;
-            self.loaded = (self.loaded.0 + 1, self.loaded.1 + piece.run.len());
+            self.loaded = (self.loaded.0 + 1, self.loaded.1 + piece.segment.len());
             self.sessions.entry(row.get(1)?).or_default().push(piece);
         }
         let mut low = conn.prepare_cached("SELECT ifnull(min(no), ?1 + 1) FROM tail")?;
@@ -154,7 +154,7 @@ impl Tails {
     }
 
     /// Forgets what is in `segments` too, or is not kept any more.
-    pub(super) fn settle(&mut self, conn: &Connection, session: i64) -> rusqlite::Result<()> {
+    pub(super) fn drop_moved(&mut self, conn: &Connection, session: i64) -> rusqlite::Result<()> {
         let mut end = conn.prepare_cached(
             "SELECT max(first - 1, ifnull((SELECT max(last) FROM segments WHERE session = ?1), 0))
              FROM sessions WHERE no = ?1",
@@ -163,8 +163,8 @@ impl Tails {
         match found.next()? {
             Some(row) => {
                 let end = places::from_sql(row.get(0)?);
-                mend(self.sessions.entry(session).or_default(), end);
-                self.forget(session, end);
+                repair_positions(self.sessions.entry(session).or_default(), end);
+                self.drop_up_to(session, end);
             }
             None => drop(self.sessions.remove(&session)),
         }
@@ -172,11 +172,11 @@ impl Tails {
     }
 
     /// All that counts of the table.
-    pub(super) fn of_table(conn: &Connection) -> rusqlite::Result<Self> {
+    pub(super) fn load_all(conn: &Connection) -> rusqlite::Result<Self> {
         let mut tails = Self::default();
         tails.load(conn)?;
         let sessions: Vec<i64> = tails.sessions.keys().copied().collect();
-        sessions.into_iter().try_for_each(|session| tails.settle(conn, session))?;
+        sessions.into_iter().try_for_each(|session| tails.drop_moved(conn, session))?;
         Ok(tails)
     }
 
@@ -193,70 +193,70 @@ impl Tails {
 
 /// Gives pieces that are damaged the places that they must have had, so that nothing else rests on
 /// numbers which may be damaged too. The log ended at `end` before what these add to it.
-fn mend(pieces: &mut Vec<Piece>, end: u64) {
-    let mut mended: Vec<Piece> = Vec::with_capacity(pieces.len());
+fn repair_positions(pieces: &mut Vec<TailRow>, end: u64) {
+    let mut mended: Vec<TailRow> = Vec::with_capacity(pieces.len());
     let mut last = end;
     let mut rest = std::mem::take(pieces).into_iter();
     while let Some(mut piece) = rest.next() {
-        if !piece.sound {
+        if !piece.is_intact {
             let next =
-                rest.as_slice().iter().find(|piece| piece.sound).map(|piece| piece.run.first);
+                rest.as_slice().iter().find(|piece| piece.is_intact).map(|piece| piece.segment.first);
             let expected = last + 1;
-            let fits = piece.run.count > 0
-                && piece.run.first == expected
-                && next.is_none_or(|next| next == piece.run.last() + 1);
+            let fits = piece.segment.count > 0
+                && piece.segment.first == expected
+                && next.is_none_or(|next| next == piece.segment.last() + 1);
             if next.is_some_and(|next| next <= expected) {
                 continue;
             }
             if !fits {
                 let count = next.map_or(1, |next| next - expected);
-                piece.run.first = expected;
-                piece.run.count = u32::try_from(count).unwrap_or(u32::MAX);
+                piece.segment.first = expected;
+                piece.segment.count = u32::try_from(count).unwrap_or(u32::MAX);
             }
         }
-        last = last.max(piece.run.last());
+        last = last.max(piece.segment.last());
         mended.push(piece);
     }
     *pieces = mended;
 }
 
 /// A row with the columns that [`Tails::load`] selects.
-fn piece(row: &rusqlite::Row<'_>) -> rusqlite::Result<Piece> {
+fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<TailRow> {
     let (session, crc): (i64, i64) = (row.get(1)?, row.get(5)?);
-    let run = Run::of_row(row.get(2)?, row.get(3)?, row.get(4)?, row.get(6)?);
-    Ok(Piece { no: row.get(0)?, sound: run.is_sound(session, crc), run, crc })
+    let run = Segment::from_row(row.get(2)?, row.get(3)?, row.get(4)?, row.get(6)?);
+    Ok(TailRow { no: row.get(0)?, is_intact: run.is_intact(session, crc), segment: run, crc })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Piece, mend};
-    use crate::sqlite::run::Run;
+    use super::{TailRow, repair_positions};
+    use crate::sqlite::run::Segment;
     use bytes::Bytes;
 
-    fn piece(first: u64, count: u32, sound: bool) -> Piece {
-        Piece { no: 0, run: Run { first, count, ms: 0, bytes: Bytes::new() }, crc: 0, sound }
+    fn row(first: u64, count: u32, sound: bool) -> TailRow {
+        TailRow { no: 0, segment: Segment { first, count, ms: 0, bytes: Bytes::new() }, crc: 0, is_intact: sound }
     }
 
-    fn places(mut pieces: Vec<Piece>, end: u64) -> Vec<(u64, u64, bool)> {
-        mend(&mut pieces, end);
-        pieces.iter().map(|piece| (piece.run.first, piece.run.last(), piece.sound)).collect()
+    fn positions(mut pieces: Vec<TailRow>, end: u64) -> Vec<(u64, u64, bool)> {
+        repair_positions(&mut pieces, end);
+        pieces.iter().map(|piece| (piece.segment.first, piece.segment.last(), piece.is_intact)).collect()
     }
 
     #[test]
     fn damaged_numbers_are_those_that_are_left() {
-        let all = vec![piece(4, 2, true), piece(999, 7, false), piece(9, 1, true)];
-        assert_eq!(places(all, 3), [(4, 5, true), (6, 8, false), (9, 9, true)]);
+        let all = vec![row(4, 2, true), row(999, 7, false), row(9, 1, true)];
+        assert_eq!(positions(all, 3), [(4, 5, true), (6, 8, false), (9, 9, true)]);
     }
 
     #[test]
     fn a_damaged_end_counts_for_something() {
-        assert_eq!(places(vec![piece(4, 2, false)], 3), [(4, 5, false)]);
-        assert_eq!(places(vec![piece(1, 0, false)], 3), [(4, 4, false)]);
+        assert_eq!(positions(vec![row(4, 2, false)], 3), [(4, 5, false)]);
+        assert_eq!(positions(vec![row(1, 0, false)], 3), [(4, 4, false)]);
     }
 
     #[test]
     fn damage_in_what_no_longer_counts_is_left_out() {
-        let all = vec![piece(1, 2, true), piece(77, 1, false), piece(4, 1, true)];
-        assert_eq!(places(all, 3), [(1, 2, true), (4, 4, true)]);
+        let all = vec![row(1, 2, true), row(77, 1, false), row(4, 1, true)];
+        assert_eq!(positions(all, 3), [(1, 2, true), (4, 4, true)]);
     }
 }

@@ -1,10 +1,10 @@
 //! Where events are written: small appends to `tail`, and from there to `segments`, many at once.
 
 use super::batch::Batch;
-use super::fault::Fault;
+use super::fault::SqliteError;
 use super::places;
-use super::run::Run;
-use super::tail::{Change, Piece, Tails};
+use super::run::Segment;
+use super::tail::{TailChange, TailRow, Tails};
 use rusqlite::{Connection, params};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// When events move from `tail` to `segments`.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub struct Sizes {
+pub struct LayoutSizes {
     /// An append that is as large as this goes to `segments` at once.
     pub large_bytes: usize,
     /// When so much of a session has gathered in `tail`, it goes to `segments`.
@@ -30,7 +30,7 @@ pub struct Sizes {
     pub clear_rows: usize,
 }
 
-impl Default for Sizes {
+impl Default for LayoutSizes {
     fn default() -> Self {
         Self {
             large_bytes: 4 << 10,
@@ -45,12 +45,12 @@ impl Default for Sizes {
 }
 
 /// How long a sweep waits after it has failed.
-const PAUSE: Duration = Duration::from_mins(1);
+const SWEEP_PAUSE: Duration = Duration::from_mins(1);
 
 /// What the writer knows of the table `tail`.
 #[derive(Debug, Default)]
-pub(super) struct TailRows {
-    pub(super) sizes: Sizes,
+pub(super) struct TailTable {
+    pub(super) sizes: LayoutSizes,
     last_no: i64,
     rows: usize,
     bytes: usize,
@@ -58,7 +58,7 @@ pub(super) struct TailRows {
     /// After a sweep that failed: nobody else is to fail because of it.
     paused_until: Option<Instant>,
     /// What the open transaction changes of this.
-    open: Open,
+    open_transaction: OpenTransaction,
 }
 
 /// The way of older rows from `tail` to `segments`, a few with each commit.
@@ -74,7 +74,7 @@ struct Sweep {
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenTransaction {
     rows: usize,
     bytes: usize,
     /// Sessions of the sweep that are done with.
@@ -85,9 +85,9 @@ struct Open {
     sweeping: bool,
 }
 
-impl TailRows {
+impl TailTable {
     /// Of a table that was just opened; rows of a later generation have higher numbers.
-    pub(super) fn new(tails: &Tails, sizes: Sizes, generation: u64) -> Self {
+    pub(super) fn new(tails: &Tails, sizes: LayoutSizes, generation: u64) -> Self {
         let last_no = tails.last_row().max(places::to_sql(generation << 32));
         let (rows, bytes) = tails.loaded();
         Self { sizes, last_no, rows, bytes, ..Self::default() }
@@ -99,7 +99,7 @@ impl TailRows {
     }
 
     pub(super) fn committed(&mut self) {
-        let open = std::mem::take(&mut self.open);
+        let open = std::mem::take(&mut self.open_transaction);
         self.rows += open.rows;
         self.bytes += open.bytes;
         if let Some(sweep) = &mut self.sweep {
@@ -115,10 +115,10 @@ impl TailRows {
 
     /// Says whether a sweep was at work; it pauses then.
     pub(super) fn rolled_back(&mut self) -> bool {
-        let open = std::mem::take(&mut self.open);
+        let open = std::mem::take(&mut self.open_transaction);
         if open.sweeping {
             self.sweep = None;
-            self.paused_until = Some(Instant::now() + PAUSE);
+            self.paused_until = Some(Instant::now() + SWEEP_PAUSE);
         }
         open.sweeping
     }
@@ -140,23 +140,23 @@ impl TailRows {
 }
 
 /// Writes the events of a transaction, and returns where the logs end then.
-pub(super) fn write_runs(batch: &mut Batch<'_>) -> Result<Vec<(i64, u64)>, Fault> {
-    let runs = batch.take_runs();
+pub(super) fn write_segments(batch: &mut Batch<'_>) -> Result<Vec<(i64, u64)>, SqliteError> {
+    let runs = batch.take_segments();
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let conn = batch.write()?;
-    let sizes = batch.rows.sizes;
+    let conn = batch.write_connection()?;
+    let sizes = batch.tail_table.sizes;
     let ends = runs.iter().filter_map(|(session, runs)| Some((*session, runs.last()?.last())));
     let ends: Vec<(i64, u64)> = ends.collect();
     // What has gathered for those that are to move, all looked up under one lock.
-    let gathered: Vec<Option<Vec<Piece>>> = {
+    let gathered: Vec<Option<Vec<TailRow>>> = {
         let tails = batch.shared.tails.lock();
-        batch.rows.plan_sweep(&tails);
+        batch.tail_table.plan_sweep(&tails);
         let gathered = runs.iter().map(|(session, runs)| {
-            let pieces = tails.of(*session);
-            let new: usize = runs.iter().map(Run::len).sum();
-            let old: usize = pieces.iter().map(|piece| piece.run.len()).sum();
+            let pieces = tails.rows_of(*session);
+            let new: usize = runs.iter().map(Segment::len).sum();
+            let old: usize = pieces.iter().map(|piece| piece.segment.len()).sum();
             let moves = new >= sizes.large_bytes || old + new >= sizes.gathered_bytes;
             moves.then(|| pieces.to_vec())
         });
@@ -169,24 +169,24 @@ pub(super) fn write_runs(batch: &mut Batch<'_>) -> Result<Vec<(i64, u64)>, Fault
     )?;
     for ((session, runs), gathered) in runs.into_iter().zip(gathered) {
         if let Some(pieces) = gathered {
-            let end = runs.last().map_or(0, Run::last);
+            let end = runs.last().map_or(0, Segment::last);
             move_to_segments(conn, sizes, session, &pieces, runs)?;
             moved.insert(session);
-            batch.changes.push(Change::Drop(session, end));
-        } else if let Some(run) = Run::joined(&runs) {
-            let piece = Piece::new(batch.rows.next_no(), session, run);
+            batch.changes.push(TailChange::Drop(session, end));
+        } else if let Some(run) = Segment::join(&runs) {
+            let piece = TailRow::new(batch.tail_table.next_no(), session, run);
             insert.execute(params![
                 piece.no,
                 session,
-                places::to_sql(piece.run.last()),
-                piece.run.count,
-                piece.run.ms,
+                places::to_sql(piece.segment.last()),
+                piece.segment.count,
+                piece.segment.ms,
                 piece.crc,
-                &*piece.run.bytes
+                &*piece.segment.bytes
             ])?;
-            batch.rows.open.rows += 1;
-            batch.rows.open.bytes += piece.run.len();
-            batch.changes.push(Change::Push(session, piece));
+            batch.tail_table.open_transaction.rows += 1;
+            batch.tail_table.open_transaction.bytes += piece.segment.len();
+            batch.changes.push(TailChange::Push(session, piece));
         }
     }
     sweep(batch, conn, &moved)?;
@@ -196,19 +196,19 @@ pub(super) fn write_runs(batch: &mut Batch<'_>) -> Result<Vec<(i64, u64)>, Fault
 /// Writes pieces, and runs that follow them, as few rows of `segments`.
 fn move_to_segments(
     conn: &Connection,
-    sizes: Sizes,
+    sizes: LayoutSizes,
     session: i64,
-    pieces: &[Piece],
-    runs: Vec<Run>,
+    pieces: &[TailRow],
+    runs: Vec<Segment>,
 ) -> rusqlite::Result<()> {
-    let mut rows = Rows { conn, sizes, session, parts: Vec::new(), bytes: 0 };
+    let mut rows = SegmentWriter { conn, sizes, session, parts: Vec::new(), bytes: 0 };
     for piece in pieces {
-        if piece.sound {
-            rows.add(piece.run.clone())?;
+        if piece.is_intact {
+            rows.add(piece.segment.clone())?;
         } else {
             // It moves as it is, with a sum that gives it away.
-            rows.end()?;
-            insert_segment(conn, session, &piece.run, i64::from(!piece.run.crc(session)))?;
+            rows.flush()?;
+            insert_segment(conn, session, &piece.segment, i64::from(!piece.segment.checksum(session)))?;
         }
     }
     for run in runs {
@@ -219,41 +219,41 @@ fn move_to_segments(
             rest = more;
         }
     }
-    rows.end()
+    rows.flush()
 }
 
 /// Rows of `segments` as they come together.
-struct Rows<'a> {
+struct SegmentWriter<'a> {
     conn: &'a Connection,
-    sizes: Sizes,
+    sizes: LayoutSizes,
     session: i64,
-    parts: Vec<Run>,
+    parts: Vec<Segment>,
     bytes: usize,
 }
 
-impl Rows<'_> {
+impl SegmentWriter<'_> {
     /// Adds to a row; where there is no room in it, the next one begins.
-    fn add(&mut self, run: Run) -> rusqlite::Result<()> {
+    fn add(&mut self, run: Segment) -> rusqlite::Result<()> {
         let far =
-            |first: &Run| run.ms.saturating_sub(first.ms).saturating_abs() > self.sizes.row_ms;
+            |first: &Segment| run.ms.saturating_sub(first.ms).saturating_abs() > self.sizes.row_ms;
         if self.parts.first().is_some_and(far) || self.bytes + run.len() > self.sizes.row_bytes {
-            self.end()?;
+            self.flush()?;
         }
         self.bytes += run.len();
         self.parts.push(run);
         Ok(())
     }
 
-    fn end(&mut self) -> rusqlite::Result<()> {
-        let run = Run::joined(&self.parts);
+    fn flush(&mut self) -> rusqlite::Result<()> {
+        let run = Segment::join(&self.parts);
         self.parts.clear();
         self.bytes = 0;
         let Some(run) = run else { return Ok(()) };
-        insert_segment(self.conn, self.session, &run, run.crc(self.session).into())
+        insert_segment(self.conn, self.session, &run, run.checksum(self.session).into())
     }
 }
 
-fn insert_segment(conn: &Connection, session: i64, run: &Run, crc: i64) -> rusqlite::Result<()> {
+fn insert_segment(conn: &Connection, session: i64, run: &Segment, crc: i64) -> rusqlite::Result<()> {
     conn.prepare_cached(
         "INSERT INTO segments (session, last, count, size, ms, crc, bytes)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -262,7 +262,7 @@ fn insert_segment(conn: &Connection, session: i64, run: &Run, crc: i64) -> rusql
         session,
         places::to_sql(run.last()),
         run.count,
-        places::limit(run.len()),
+        places::count_to_sql(run.len()),
         run.ms,
         crc,
         &*run.bytes
@@ -271,8 +271,8 @@ fn insert_segment(conn: &Connection, session: i64, run: &Run, crc: i64) -> rusql
 }
 
 /// Goes on with a sweep: twice as much leaves as came, so that it ends.
-fn sweep(batch: &mut Batch<'_>, conn: &Connection, moved: &HashSet<i64>) -> Result<(), Fault> {
-    let Some(sweep) = &batch.rows.sweep else { return Ok(()) };
+fn sweep(batch: &mut Batch<'_>, conn: &Connection, moved: &HashSet<i64>) -> Result<(), SqliteError> {
+    let Some(sweep) = &batch.tail_table.sweep else { return Ok(()) };
     let mut budget = 2 * batch.changes.len() + 32;
     let mut picked = Vec::new();
     let mut swept = 0;
@@ -283,7 +283,7 @@ fn sweep(batch: &mut Batch<'_>, conn: &Connection, moved: &HashSet<i64>) -> Resu
                 break;
             }
             swept += 1;
-            let pieces = tails.of(*session);
+            let pieces = tails.rows_of(*session);
             let old = pieces.first().is_some_and(|piece| piece.no <= sweep.up_to);
             if old && !moved.contains(session) {
                 budget = budget.saturating_sub(pieces.len());
@@ -292,27 +292,27 @@ fn sweep(batch: &mut Batch<'_>, conn: &Connection, moved: &HashSet<i64>) -> Resu
         }
     }
     let done = swept == sweep.sessions.len();
-    let (up_to, sizes) = (sweep.up_to, batch.rows.sizes);
-    batch.rows.open.swept = swept;
-    batch.rows.open.sweeping = true;
+    let (up_to, sizes) = (sweep.up_to, batch.tail_table.sizes);
+    batch.tail_table.open_transaction.swept = swept;
+    batch.tail_table.open_transaction.sweeping = true;
     for (session, pieces) in picked {
         move_to_segments(conn, sizes, session, &pieces, Vec::new())?;
-        let end = pieces.last().map_or(0, |piece| piece.run.last());
-        batch.changes.push(Change::Drop(session, end));
+        let end = pieces.last().map_or(0, |piece| piece.segment.last());
+        batch.changes.push(TailChange::Drop(session, end));
     }
     if done {
-        clear(batch, conn, up_to)?;
+        remove_swept_rows(batch, conn, up_to)?;
     }
-    batch.rows.open.sweeping = false;
+    batch.tail_table.open_transaction.sweeping = false;
     Ok(())
 }
 
 /// Removes rows of which the events are in `segments`.
-fn clear(batch: &mut Batch<'_>, conn: &Connection, up_to: i64) -> Result<(), Fault> {
+fn remove_swept_rows(batch: &mut Batch<'_>, conn: &Connection, up_to: i64) -> Result<(), SqliteError> {
     let end: i64 = conn
         .prepare_cached("SELECT ifnull((SELECT no FROM tail ORDER BY no LIMIT 1 OFFSET ?2), ?1)")?
-        .query_one([up_to, places::limit(batch.rows.sizes.clear_rows)], |row| row.get(0))?;
+        .query_one([up_to, places::count_to_sql(batch.tail_table.sizes.clear_rows)], |row| row.get(0))?;
     conn.prepare_cached("DELETE FROM tail WHERE no <= ?1")?.execute([end.min(up_to)])?;
-    batch.rows.open.finished = end >= up_to;
+    batch.tail_table.open_transaction.finished = end >= up_to;
     Ok(())
 }

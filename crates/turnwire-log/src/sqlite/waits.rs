@@ -8,24 +8,24 @@ use tokio::sync::watch;
 
 /// The ends of those sessions for which somebody waits.
 #[derive(Debug, Default)]
-pub(super) struct Waits(Mutex<HashMap<i64, Arc<watch::Sender<u64>>>>);
+pub(super) struct EndWatchers(Mutex<HashMap<i64, Arc<watch::Sender<u64>>>>);
 
 /// Somebody who waits.
-pub(super) struct Waiter<'a> {
-    waits: &'a Waits,
+pub(super) struct EndWaiter<'a> {
+    waits: &'a EndWatchers,
     session: i64,
     end: watch::Receiver<u64>,
 }
 
-impl Waits {
-    pub(super) fn enter(&self, session: i64) -> Waiter<'_> {
+impl EndWatchers {
+    pub(super) fn add_waiter(&self, session: i64) -> EndWaiter<'_> {
         let mut sessions = self.0.lock();
         let end = sessions.entry(session).or_default().subscribe();
-        Waiter { waits: self, session, end }
+        EndWaiter { waits: self, session, end }
     }
 
     /// Says where logs end now.
-    pub(super) fn tell(&self, ends: &[(i64, u64)]) {
+    pub(super) fn notify(&self, ends: &[(i64, u64)]) {
         let sessions = self.0.lock();
         if sessions.is_empty() {
             return;
@@ -38,7 +38,7 @@ impl Waits {
     }
 
     /// Says that a session is gone.
-    pub(super) fn close(&self, session: i64) {
+    pub(super) fn close_session(&self, session: i64) {
         self.0.lock().remove(&session);
     }
 
@@ -48,15 +48,15 @@ impl Waits {
     }
 }
 
-impl Waiter<'_> {
+impl EndWaiter<'_> {
     /// Waits until the log goes on behind a place.
-    pub(super) async fn until_behind(&mut self, place: u64) -> Result<u64> {
+    pub(super) async fn wait_beyond(&mut self, place: u64) -> Result<u64> {
         let end = self.end.wait_for(|last| *last > place).await;
         end.map(|last| *last).map_err(|_| Error::NoSession)
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for EndWaiter<'_> {
     fn drop(&mut self) {
         let mut sessions = self.waits.0.lock();
         // The entry may be another one by now, of a session that was closed in between.
@@ -70,15 +70,15 @@ impl Drop for Waiter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Waits;
+    use super::EndWatchers;
 
     #[tokio::test]
     async fn nothing_is_left_of_those_who_waited() {
-        let waits = Waits::default();
-        let (mut one, two) = (waits.enter(1), waits.enter(1));
+        let waits = EndWatchers::default();
+        let (mut one, two) = (waits.add_waiter(1), waits.add_waiter(1));
         drop(two);
-        waits.tell(&[(1, 5), (2, 7)]);
-        assert_eq!(one.until_behind(4).await.unwrap(), 5);
+        waits.notify(&[(1, 5), (2, 7)]);
+        assert_eq!(one.wait_beyond(4).await.unwrap(), 5);
         assert_eq!(waits.len(), 1);
         drop(one);
         assert_eq!(waits.len(), 0);
@@ -86,9 +86,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_session_ends_the_wait() {
-        let waits = Waits::default();
-        let mut one = waits.enter(1);
-        waits.close(1);
-        assert!(one.until_behind(0).await.is_err());
+        let waits = EndWatchers::default();
+        let mut one = waits.add_waiter(1);
+        waits.close_session(1);
+        assert!(one.wait_beyond(0).await.is_err());
     }
 }

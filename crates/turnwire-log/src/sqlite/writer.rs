@@ -3,13 +3,13 @@
 
 use super::append;
 use super::batch::Batch;
-use super::book::Book;
-use super::chores::{Chore, Chores};
-use super::fault::{self, Fault};
-use super::file::{self, Use};
-use super::shared::Shared;
+use super::book::SessionIndex;
+use super::chores::{MaintenanceTask, Maintenance};
+use super::fault::{self, SqliteError};
+use super::file::{self, Access};
+use super::shared::SharedState;
 use super::tail::Tails;
-use super::tail_rows::{self, TailRows};
+use super::tail_rows::{self, TailTable};
 use crate::error::{Error, Result};
 use crate::store::Append;
 use rusqlite::{Connection, ErrorCode};
@@ -24,8 +24,8 @@ const GROUP_JOBS: usize = 4096;
 const GROUP_BYTES: usize = 8 << 20;
 
 /// How much, or how long, until the checkpoints are told.
-const TELL_BYTES: usize = 2 << 20;
-const TELL_AFTER: Duration = Duration::from_millis(500);
+const SIGNAL_BYTES: usize = 2 << 20;
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Something to be written.
 pub(super) enum Job {
@@ -35,11 +35,11 @@ pub(super) enum Job {
 
 /// Any request but an append. It may be run again when the transaction fails.
 pub(super) trait Task: Send {
-    fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), Fault>;
+    fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), SqliteError>;
 
     fn finish(self: Box<Self>, result: Result<()>);
 
-    fn company(&self) -> Company;
+    fn grouping(&self) -> Grouping;
 
     /// About how much it writes.
     fn bytes(&self) -> usize;
@@ -47,38 +47,38 @@ pub(super) trait Task: Send {
 
 /// Whether a request can be in a transaction with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Company {
-    Any,
+pub(super) enum Grouping {
+    Shared,
     /// It changes rows in which other requests may have a part.
-    None,
+    Alone,
 }
 
 /// A request whose answer somebody waits for.
-struct Asked<T, F> {
+struct AwaitedTask<T, F> {
     work: F,
-    company: Company,
+    company: Grouping,
     bytes: usize,
-    found: Option<T>,
-    answer: oneshot::Sender<Result<T>>,
+    result: Option<T>,
+    response: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F> Task for Asked<T, F>
+impl<T: Send, F> Task for AwaitedTask<T, F>
 where
-    F: FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send,
+    F: FnMut(&mut Batch<'_>) -> Result<T, SqliteError> + Send,
 {
-    fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), Fault> {
-        self.found = Some((self.work)(batch)?);
+    fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), SqliteError> {
+        self.result = Some((self.work)(batch)?);
         Ok(())
     }
 
     fn finish(self: Box<Self>, result: Result<()>) {
         let not_run = || Error::Store("the request was never run".to_owned());
-        let found = self.found.ok_or_else(not_run);
+        let found = self.result.ok_or_else(not_run);
         // Nobody may wait any more.
-        let _ = self.answer.send(result.and(found));
+        let _ = self.response.send(result.and(found));
     }
 
-    fn company(&self) -> Company {
+    fn grouping(&self) -> Grouping {
         self.company
     }
 
@@ -89,25 +89,25 @@ where
 
 impl Job {
     pub(super) fn task<T: Send + 'static>(
-        company: Company,
-        work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
+        company: Grouping,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, SqliteError> + Send + 'static,
     ) -> (Self, oneshot::Receiver<Result<T>>) {
         Self::large_task(company, 0, work)
     }
 
     /// A task that writes about so many bytes.
     pub(super) fn large_task<T: Send + 'static>(
-        company: Company,
+        company: Grouping,
         bytes: usize,
-        work: impl FnMut(&mut Batch<'_>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, SqliteError> + Send + 'static,
     ) -> (Self, oneshot::Receiver<Result<T>>) {
         let (answer, answered) = oneshot::channel();
-        (Self::Task(Box::new(Asked { work, company, bytes, found: None, answer })), answered)
+        (Self::Task(Box::new(AwaitedTask { work, company, bytes, result: None, response: answer })), answered)
     }
 
-    fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), Fault> {
+    fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), SqliteError> {
         match self {
-            Self::Append(append, _) => append::add(batch, append),
+            Self::Append(append, _) => append::add_append(batch, append),
             Self::Task(task) => task.run(batch),
         }
     }
@@ -119,10 +119,10 @@ impl Job {
         }
     }
 
-    fn company(&self) -> Company {
+    fn grouping(&self) -> Grouping {
         match self {
-            Self::Append(..) => Company::Any,
-            Self::Task(task) => task.company(),
+            Self::Append(..) => Grouping::Shared,
+            Self::Task(task) => task.grouping(),
         }
     }
 
@@ -135,13 +135,13 @@ impl Job {
 }
 
 /// Up to so many are answered from the writer's own thread.
-const FEW: usize = 4;
+const MAX_DIRECT_RESPONSES: usize = 4;
 
 /// Requests that are done, and what came of them. They are answered when this is dropped: also where
 /// a runtime that has ended drops it.
-struct Answers(Vec<(Job, Result<()>)>);
+struct Responses(Vec<(Job, Result<()>)>);
 
-impl Drop for Answers {
+impl Drop for Responses {
     fn drop(&mut self) {
         for (job, result) in self.0.drain(..) {
             job.finish(result);
@@ -150,41 +150,41 @@ impl Drop for Answers {
 }
 
 /// Why a transaction came to nothing.
-struct Failure {
+struct FailedTransaction {
     error: rusqlite::Error,
     /// Whether one by one, or without the sweep, some may succeed.
-    again: bool,
+    retry: bool,
 }
 
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     /// It is always there, if only to hold the write-ahead log: were nobody to have the file open,
     /// the next one to open it would find what was refused when it could not be synced.
     conn: Connection,
     /// After a failure that may have left it in disorder: another one is needed.
-    worn: bool,
+    must_reconnect: bool,
     max_bytes: u64,
-    book: Book,
-    rows: TailRows,
-    chores: Chores,
-    written: Written,
+    index: SessionIndex,
+    tail_table: TailTable,
+    maintenance: Maintenance,
+    checkpoint_signal: CheckpointSignal,
     /// Where those are who wait for an answer.
     runtime: Option<tokio::runtime::Handle>,
 }
 
 /// Says to whoever makes checkpoints that something was written, but not each time.
-struct Written {
+struct CheckpointSignal {
     to: SyncSender<()>,
     bytes: usize,
     last: Option<Instant>,
 }
 
-impl Written {
+impl CheckpointSignal {
     fn add(&mut self, bytes: usize) {
         // A commit writes whole pages, about three at the least.
         self.bytes += bytes + (24 << 10);
-        let long_ago = self.last.is_none_or(|last| last.elapsed() > TELL_AFTER);
-        if self.bytes >= TELL_BYTES || long_ago {
+        let long_ago = self.last.is_none_or(|last| last.elapsed() > SIGNAL_INTERVAL);
+        if self.bytes >= SIGNAL_BYTES || long_ago {
             // Where it is full, there is word already.
             let _ = self.to.try_send(());
             *self = Self { to: self.to.clone(), bytes: 0, last: Some(Instant::now()) };
@@ -194,28 +194,28 @@ impl Written {
 
 impl Writer {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedState>,
         conn: Connection,
-        book: Book,
-        rows: TailRows,
-        chores: Chores,
+        book: SessionIndex,
+        rows: TailTable,
+        chores: Maintenance,
         written: SyncSender<()>,
     ) -> Self {
         Self {
             shared,
             conn,
-            worn: false,
+            must_reconnect: false,
             max_bytes: 0,
-            book,
-            rows,
-            chores,
-            written: Written { to: written, bytes: 0, last: None },
+            index: book,
+            tail_table: rows,
+            maintenance: chores,
+            checkpoint_signal: CheckpointSignal { to: written, bytes: 0, last: None },
             runtime: None,
         }
     }
 
     /// With the runtime of those who wait for answers.
-    pub(super) fn answering_in(self, runtime: Option<tokio::runtime::Handle>) -> Self {
+    pub(super) fn with_runtime(self, runtime: Option<tokio::runtime::Handle>) -> Self {
         Self { runtime, ..self }
     }
 
@@ -223,7 +223,7 @@ impl Writer {
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
         let mut held = None;
         loop {
-            let next = match (held.take(), self.chores.patience()) {
+            let next = match (held.take(), self.maintenance.idle_timeout()) {
                 (Some(job), _) => Ok(job),
                 (None, None) => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 (None, Some(patience)) => jobs.recv_timeout(patience),
@@ -231,42 +231,42 @@ impl Writer {
             let first = match next {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.chore();
+                    self.run_maintenance();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let mut group = vec![first];
-            held = fill(&mut group, jobs);
-            self.group(group);
-            if self.chores.are_overdue() {
-                self.chore();
+            held = fill_group(&mut group, jobs);
+            self.write_group(group);
+            if self.maintenance.is_overdue() {
+                self.run_maintenance();
             }
         }
     }
 
     /// Writes some requests, together if that goes.
-    fn group(&mut self, mut group: Vec<Job>) {
-        let mut attempt = self.attempt(&mut group);
-        if let Err(Failure { again: true, .. }) = attempt
+    fn write_group(&mut self, mut group: Vec<Job>) {
+        let mut attempt = self.try_transaction(&mut group);
+        if let Err(FailedTransaction { retry: true, .. }) = attempt
             && group.len() == 1
         {
             // What failed may have been the sweep.
-            attempt = self.attempt(&mut group);
+            attempt = self.try_transaction(&mut group);
         }
         match attempt {
-            Ok(results) => self.answer(Answers(group.into_iter().zip(results).collect())),
-            Err(Failure { again: true, .. }) if group.len() > 1 => {
+            Ok(results) => self.send_responses(Responses(group.into_iter().zip(results).collect())),
+            Err(FailedTransaction { retry: true, .. }) if group.len() > 1 => {
                 for job in group {
-                    self.group(vec![job]);
+                    self.write_group(vec![job]);
                 }
             }
-            Err(Failure { error, .. }) => {
-                let error = fault::sql(&self.shared.file, &error);
+            Err(FailedTransaction { error, .. }) => {
+                let error = fault::from_sqlite(&self.shared.file, &error);
                 tracing::error!(%error, requests = group.len(), "nothing of this was written");
                 for job in group {
                     if let Job::Append(append, _) = &job {
-                        self.book.failed(append.session.0);
+                        self.index.mark_failed(append.session.0);
                     }
                     job.finish(Err(error.clone()));
                 }
@@ -276,9 +276,9 @@ impl Writer {
 
     /// Tells everybody what became of it. Waking many from outside their runtime costs this thread a
     /// system call for each; one of theirs does it in no time.
-    fn answer(&self, answers: Answers) {
+    fn send_responses(&self, answers: Responses) {
         match &self.runtime {
-            Some(runtime) if answers.0.len() > FEW => {
+            Some(runtime) if answers.0.len() > MAX_DIRECT_RESPONSES => {
                 runtime.spawn(async move { drop(answers) });
             }
             _ => drop(answers),
@@ -286,42 +286,42 @@ impl Writer {
     }
 
     /// One transaction. Requests that are refused do not keep the others from being written.
-    fn attempt(&mut self, group: &mut [Job]) -> Result<Vec<Result<()>>, Failure> {
+    fn try_transaction(&mut self, group: &mut [Job]) -> Result<Vec<Result<()>>, FailedTransaction> {
         let shared = Arc::clone(&self.shared);
-        let _turn = shared.turn.lock();
-        self.connect().map_err(|error| Failure { error, again: false })?;
+        let _turn = shared.write_turn.lock();
+        self.connect().map_err(|error| FailedTransaction { error, retry: false })?;
         let conn = &self.conn;
-        let mut batch = Batch::new(conn, &shared, &mut self.book, &mut self.rows);
-        let written = collect(&mut batch, group).and_then(|(results, ends)| {
+        let mut batch = Batch::new(conn, &shared, &mut self.index, &mut self.tail_table);
+        let written = run_jobs(&mut batch, group).and_then(|(results, ends)| {
             if batch.has_begun() {
-                let _publish = shared.publish.write();
+                let _publish = shared.publish_lock.write();
                 conn.prepare_cached("COMMIT")
                     .and_then(|mut commit| commit.execute([]))
-                    .map_err(|error| Failure { error, again: false })?;
+                    .map_err(|error| FailedTransaction { error, retry: false })?;
                 shared.tails.lock().apply(batch.changes.drain(..));
             }
             Ok((results, ends))
         });
         match written {
             Ok((results, ends)) => {
-                let (begun, gone) = (batch.has_begun(), std::mem::take(&mut batch.gone));
-                if batch.has_words {
+                let (begun, gone) = (batch.has_begun(), std::mem::take(&mut batch.deleted));
+                if batch.has_unindexed {
                     shared.unindexed.store(true, Ordering::Release);
-                    self.chores.add(Chore::Index);
+                    self.maintenance.add(MaintenanceTask::IndexText);
                 }
                 if batch.has_dead_pieces {
-                    self.chores.add(Chore::Pieces);
+                    self.maintenance.add(MaintenanceTask::RemovePieces);
                 }
-                self.book.committed();
-                self.rows.committed();
+                self.index.committed();
+                self.tail_table.committed();
                 for session in gone {
-                    self.book.forget(session);
-                    shared.waits.close(session);
-                    self.chores.add(Chore::Remove);
+                    self.index.forget(session);
+                    shared.end_watchers.close_session(session);
+                    self.maintenance.add(MaintenanceTask::RemoveDeleted);
                 }
-                shared.waits.tell(&ends);
+                shared.end_watchers.notify(&ends);
                 if begun {
-                    self.written.add(group.iter().map(Job::bytes).sum());
+                    self.checkpoint_signal.add(group.iter().map(Job::bytes).sum());
                 }
                 Ok(results)
             }
@@ -329,12 +329,12 @@ impl Writer {
         }
     }
 
-    fn roll_back(&mut self, mut failure: Failure) -> Failure {
-        self.book.rolled_back();
-        failure.again |= self.rows.rolled_back();
+    fn roll_back(&mut self, mut failure: FailedTransaction) -> FailedTransaction {
+        self.index.rolled_back();
+        failure.retry |= self.tail_table.rolled_back();
         let rolled_back = self.conn.is_autocommit() || self.conn.execute_batch("ROLLBACK").is_ok();
         let in_order = !matches!(
-            fault::code(&failure.error),
+            fault::error_code(&failure.error),
             Some(
                 ErrorCode::SystemIoFailure
                     | ErrorCode::DatabaseCorrupt
@@ -343,24 +343,24 @@ impl Writer {
                     | ErrorCode::OutOfMemory
             )
         );
-        self.worn |= !rolled_back || !in_order;
+        self.must_reconnect |= !rolled_back || !in_order;
         failure
     }
 
     /// Sees to it that the connection is in order, with the limit that is wanted now.
     fn connect(&mut self) -> rusqlite::Result<()> {
         let max_bytes = self.shared.max_bytes.load(Ordering::Relaxed);
-        if self.worn {
-            let conn = file::connect(&self.shared.file, Use::Write)?;
+        if self.must_reconnect {
+            let conn = file::connect(&self.shared.file, Access::Write)?;
             // What is in memory may come from a disk that did not do what it should. And not before
             // it has read something does a connection hold the log.
-            let tails = Tails::of_table(&conn)?;
-            let publish = self.shared.publish.write();
+            let tails = Tails::load_all(&conn)?;
+            let publish = self.shared.publish_lock.write();
             *self.shared.tails.lock() = tails;
             drop(publish);
-            self.book.doubt();
+            self.index.invalidate();
             self.conn = conn;
-            self.worn = false;
+            self.must_reconnect = false;
             self.max_bytes = 0;
         }
         if max_bytes != self.max_bytes {
@@ -371,33 +371,33 @@ impl Writer {
     }
 
     /// Does a little of what has to be done some time.
-    fn chore(&mut self) {
-        let Some(chore) = self.chores.next() else { return };
-        let (job, mut more) = Job::task(Company::None, move |batch| chore.step(batch));
-        self.group(vec![job]);
+    fn run_maintenance(&mut self) {
+        let Some(chore) = self.maintenance.next() else { return };
+        let (job, mut more) = Job::task(Grouping::Alone, move |batch| chore.step(batch));
+        self.write_group(vec![job]);
         match more.try_recv() {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => {
-                self.chores.done(chore);
-                if chore == Chore::Index {
+                self.maintenance.finish(chore);
+                if chore == MaintenanceTask::IndexText {
                     self.shared.unindexed.store(false, Ordering::Release);
                 }
             }
             // It is tried again later; whoever writes hears of the reason too.
-            Ok(Err(_)) | Err(_) => self.chores.postpone(),
+            Ok(Err(_)) | Err(_) => self.maintenance.postpone(),
         }
     }
 }
 
 /// Adds all that waits; a request that has to be alone is returned.
-fn fill(group: &mut Vec<Job>, jobs: &Receiver<Job>) -> Option<Job> {
-    if group.iter().any(|job| job.company() == Company::None) {
+fn fill_group(group: &mut Vec<Job>, jobs: &Receiver<Job>) -> Option<Job> {
+    if group.iter().any(|job| job.grouping() == Grouping::Alone) {
         return None;
     }
     let mut bytes: usize = group.iter().map(Job::bytes).sum();
     while group.len() < GROUP_JOBS && bytes < GROUP_BYTES {
         match jobs.try_recv() {
-            Ok(job) if job.company() == Company::None => return Some(job),
+            Ok(job) if job.grouping() == Grouping::Alone => return Some(job),
             Ok(job) => {
                 bytes += job.bytes();
                 group.push(job);
@@ -408,23 +408,23 @@ fn fill(group: &mut Vec<Job>, jobs: &Receiver<Job>) -> Option<Job> {
     None
 }
 
-type Collected = (Vec<Result<()>>, Vec<(i64, u64)>);
+type GroupResult = (Vec<Result<()>>, Vec<(i64, u64)>);
 
 /// All statements of a transaction but the commit.
-fn collect(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<Collected, Failure> {
-    let fail = |error| Failure { again: fault::concerns_one_request(&error), error };
+fn run_jobs(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<GroupResult, FailedTransaction> {
+    let fail = |error| FailedTransaction { retry: fault::concerns_one_request(&error), error };
     let mut results = Vec::with_capacity(group.len());
     for job in group {
         results.push(match job.run(batch) {
             Ok(()) => Ok(()),
-            Err(Fault::Ours(error)) => Err(error),
-            Err(Fault::Sql(error)) => return Err(fail(error)),
+            Err(SqliteError::Log(error)) => Err(error),
+            Err(SqliteError::Sql(error)) => return Err(fail(error)),
         });
     }
-    match tail_rows::write_runs(batch) {
+    match tail_rows::write_segments(batch) {
         Ok(ends) => Ok((results, ends)),
-        Err(Fault::Sql(error)) => Err(fail(error)),
-        Err(Fault::Ours(error)) => {
+        Err(SqliteError::Sql(error)) => Err(fail(error)),
+        Err(SqliteError::Log(error)) => {
             Err(fail(rusqlite::Error::ToSqlConversionFailure(Box::new(error))))
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use turnwire_core::Fields;
 
 /// The largest piece of a blob. Larger blobs have several.
-pub const BLOB_PIECE: usize = 256 * 1024;
+pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
 
 /// Bytes stored once by their hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct BlobInfo {
 
 /// The number of an upload that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UploadNo(pub i64);
+pub struct UploadNumber(pub i64);
 
 /// A blob to be stored.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub struct NewBlob {
     /// What it is.
     pub media_type: String,
     /// Where its first pieces are, if it has more than one.
-    pub upload: Option<UploadNo>,
+    pub upload: Option<UploadNumber>,
     /// The bytes, or those behind the pieces of the upload.
     pub bytes: Bytes,
     /// The time now, in milliseconds since 1970.
@@ -56,16 +56,16 @@ pub struct NewBlob {
 
 /// The blobs that JSON refers to: each hash that stands behind `blobs/`, wherever it is.
 #[derive(Debug, Default)]
-pub struct References(BTreeSet<[u8; 32]>);
+pub struct BlobReferences(BTreeSet<[u8; 32]>);
 
-impl References {
+impl BlobReferences {
     /// Adds those of some JSON.
     pub fn add(&mut self, json: &[u8]) {
         for at in memmem::find_iter(json, b"blobs") {
             let rest = json.get(at + b"blobs".len()..).unwrap_or_default();
             // JSON may write a slash as `\/`.
             let rest = rest.strip_prefix(b"\\").unwrap_or(rest);
-            if let Some(hash) = rest.strip_prefix(b"/").and_then(hash) {
+            if let Some(hash) = rest.strip_prefix(b"/").and_then(parse_hash) {
                 self.0.insert(hash);
             }
         }
@@ -86,7 +86,7 @@ impl References {
 }
 
 /// The hash that a text begins with.
-fn hash(text: &[u8]) -> Option<[u8; 32]> {
+fn parse_hash(text: &[u8]) -> Option<[u8; 32]> {
     let digit =
         |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut hash = [0; 32];
@@ -99,8 +99,8 @@ fn hash(text: &[u8]) -> Option<[u8; 32]> {
 
 impl super::Append {
     /// The blobs that it refers to.
-    pub fn references(&self) -> References {
-        let mut found = References::default();
+    pub fn blob_references(&self) -> BlobReferences {
+        let mut found = BlobReferences::default();
         if let Some(lines) = &self.lines {
             found.add(&lines.bytes);
         }
@@ -118,8 +118,8 @@ impl super::Append {
 mod tests {
     use super::*;
 
-    fn found(json: &str) -> Vec<[u8; 32]> {
-        let mut found = References::default();
+    fn references_in(json: &str) -> Vec<[u8; 32]> {
+        let mut found = BlobReferences::default();
         found.add(json.as_bytes());
         found.iter().copied().collect()
     }
@@ -133,11 +133,11 @@ mod tests {
             format!("![a picture](/v1/blobs/{a})"),
             format!("blobs/{a}?x=y and blobs/{a}#z"),
         ] {
-            assert_eq!(found(&json), [[0x0a; 32]], "{json}");
+            assert_eq!(references_in(&json), [[0x0a; 32]], "{json}");
         }
-        assert_eq!(found(&format!("blobs/{b} blobsblobs/{a}")), [[0x0a; 32], [0xb1; 32]]);
+        assert_eq!(references_in(&format!("blobs/{b} blobsblobs/{a}")), [[0x0a; 32], [0xb1; 32]]);
         for json in ["blobs/", "blobs", &format!("blobs/{}", &a[1..]), &format!("blob/{a}")] {
-            assert_eq!(found(json), [[0; 32]; 0], "{json}");
+            assert_eq!(references_in(json), [[0; 32]; 0], "{json}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What lists of an engine are asked for.
 
-use super::{SessionNo, Status};
-use crate::reach::Reach;
-use crate::search::Search;
+use super::{SessionNumber, SessionStatus};
+use crate::reach::VisibleSessions;
+use crate::search::SearchQuery;
 use std::sync::Arc;
 use std::time::Duration;
 use turnwire_core::Seq;
@@ -14,13 +14,13 @@ pub struct SessionQuery {
     pub tenant: Arc<str>,
     /// Only those that the caller reaches. An engine filters before it counts a page, and its work
     /// grows with what is within reach, not with what is not.
-    pub reach: Reach,
+    pub visible: VisibleSessions,
     /// Only those with a finished message, or a title, that has these words.
-    pub search: Option<Search>,
+    pub search: Option<SearchQuery>,
     /// Only those that are doing this.
-    pub status: Option<Status>,
+    pub status: Option<SessionStatus>,
     /// Behind the last of an earlier page.
-    pub after: Option<(i64, SessionNo)>,
+    pub after: Option<(i64, SessionNumber)>,
     /// How many at the most.
     pub limit: usize,
     /// How long it may take; then it is `TooSlow`. `None`: as long as it takes.
@@ -32,7 +32,7 @@ impl SessionQuery {
     pub fn latest(tenant: impl Into<Arc<str>>, limit: usize) -> Self {
         Self {
             tenant: tenant.into(),
-            reach: Reach::ALL,
+            visible: VisibleSessions::ALL,
             search: None,
             status: None,
             after: None,

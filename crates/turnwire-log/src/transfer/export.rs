@@ -1,15 +1,15 @@
 //! A session out of a store.
 
-use super::{Header, VERSION};
+use super::{SessionHeader, VERSION};
 use crate::error::Error;
-use crate::store::{Lines, SessionRecord, Store};
-use crate::walk::Messages;
+use crate::store::{EventLines, SessionRecord, Store};
+use crate::walk::MessagePages;
 use std::fmt;
 use std::io::{self, Write};
 use turnwire_core::Seq;
 
 /// How much of the log is read at a time.
-const CHUNK: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 
 /// Why a session could not be written.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub async fn export(
     record: &SessionRecord,
     out: &mut (dyn Write + Send),
 ) -> Result<u64, ExportError> {
-    let header = Header {
+    let header = SessionHeader {
         turnwire: "session".to_owned(),
         version: VERSION,
         tenant: record.key.tenant.to_string(),
@@ -58,31 +58,31 @@ pub async fn export(
         title: record.title.clone(),
         metadata: record.metadata.clone(),
         epoch: record.epoch.clone(),
-        created_at: created_at(record.created_ms),
+        created_at: format_time(record.created_ms),
         first: Some(record.first),
-        last: Some(record.last),
+        last: Some(record.head),
     };
     serde_json::to_writer(&mut *out, &header).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     if record.first > Seq::FIRST {
-        messages(store, record, out).await?;
+        write_messages(store, record, out).await?;
     }
-    events(store, record, out).await
+    write_events(store, record, out).await
 }
 
-fn created_at(ms: i64) -> String {
+fn format_time(ms: i64) -> String {
     let time = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     format!("{time:.3}")
 }
 
-async fn messages(
+async fn write_messages(
     store: &dyn Store,
     record: &SessionRecord,
     out: &mut (dyn Write + Send),
 ) -> Result<(), ExportError> {
-    let mut messages = Messages::new(store, record.no).before(record.first);
+    let mut messages = MessagePages::new(store, record.number).before(record.first);
     loop {
-        let some = messages.next().await?;
+        let some = messages.next_page().await?;
         if some.is_empty() {
             return Ok(());
         }
@@ -104,19 +104,19 @@ async fn messages(
     }
 }
 
-async fn events(
+async fn write_events(
     store: &dyn Store,
     record: &SessionRecord,
     out: &mut (dyn Write + Send),
 ) -> Result<u64, ExportError> {
     let (mut from, mut count) = (record.first, 0);
-    while from.get() <= record.last {
-        let rows = store.read(record.no, from, CHUNK).await?;
-        let Some(last) = rows.last().map(Lines::last) else {
+    while from.get() <= record.head {
+        let rows = store.read_events(record.number, from, READ_BYTES).await?;
+        let Some(last) = rows.last().map(EventLines::last) else {
             return Err(Error::Damaged(format!("event {from} is missing")).into());
         };
-        for (seq, line) in rows.iter().flat_map(Lines::iter) {
-            if seq.get() > record.last {
+        for (seq, line) in rows.iter().flat_map(EventLines::iter) {
+            if seq.get() > record.head {
                 break;
             }
             let body = line.strip_suffix(b"}").unwrap_or(line);

@@ -15,7 +15,7 @@ mod story;
 mod work;
 
 use fastrand::Rng;
-use rot::Silent;
+use rot::Undetected;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use turnwire_core::{Fields, Seq};
 use turnwire_faults::{Disk, Faults};
-use turnwire_log::sqlite::{Options, Sizes};
-use turnwire_log::store::{Append, Blob, Fence, Lines, NewSession, SessionKey, SessionNo, Store};
+use turnwire_log::sqlite::{Options, LayoutSizes};
+use turnwire_log::store::{Append, Blob, Fence, EventLines, NewSession, SessionKey, SessionNumber, Store};
 use turnwire_log::{Error, Log, SqliteStore};
-use work::{OnError, World, copy, live};
+use work::{OnError, Workload, copy_folder, run_workers};
 
 /// So little makes events move, and rows full, that all of that happens all the time.
-const SMALL: Sizes = Sizes {
+const SMALL_SIZES: LayoutSizes = LayoutSizes {
     large_bytes: 500,
     gathered_bytes: 900,
     row_bytes: 2000,
@@ -48,61 +48,61 @@ fn runtime() -> Runtime {
 }
 
 /// Waits for something that must come to an end.
-fn run<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
+fn block_on<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(Duration::from_mins(2), work).await.unwrap() })
 }
 
 fn options(rng: &mut Rng) -> Options {
-    let sizes = if rng.bool() { SMALL } else { Sizes::default() };
+    let sizes = if rng.bool() { SMALL_SIZES } else { LayoutSizes::default() };
     Options { sizes, ..Options::default() }
 }
 
 /// One life of a disk: folders that one power cut after the other has left.
-struct Life {
+struct DiskRun {
     folder: TempDir,
     rounds: usize,
     disk: Arc<Disk>,
-    world: Arc<World>,
+    workload: Arc<Workload>,
     options: Options,
 }
 
-impl Life {
+impl DiskRun {
     fn new(rng: &mut Rng) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("0")).unwrap();
         let disk = Disk::new(rng.u64(..), &folder.path().join("0")).unwrap();
-        let world = World::new(rng.usize(1..5));
-        Self { folder, rounds: 0, disk: Arc::new(disk), world, options: options(rng) }
+        let world = Workload::new(rng.usize(1..5));
+        Self { folder, rounds: 0, disk: Arc::new(disk), workload: world, options: options(rng) }
     }
 
-    fn now(&self) -> PathBuf {
+    fn current_folder(&self) -> PathBuf {
         self.folder.path().join(self.rounds.to_string())
     }
 
-    fn next(&self) -> PathBuf {
+    fn next_folder(&self) -> PathBuf {
         self.folder.path().join((self.rounds + 1).to_string())
     }
 
     fn open(&self) -> turnwire_log::Result<SqliteStore> {
-        SqliteStore::open(self.now().join("store.db"), self.options)
+        SqliteStore::open(self.current_folder().join("store.db"), self.options)
     }
 
     /// Opens the store and lets everybody write, until the power is cut.
-    fn round(&mut self, runtime: &Runtime, rng: &mut Rng, on_error: OnError) -> Result<(), String> {
+    fn run_until_power_cut(&mut self, runtime: &Runtime, rng: &mut Rng, on_error: OnError) -> Result<(), String> {
         let changes = match rng.u8(..4) {
             0 => rng.u64(..12),
             1 => rng.u64(..80),
             _ => rng.u64(..800),
         };
-        self.disk.cut_power_after(changes, &self.next());
+        self.disk.cut_power_after(changes, &self.next_folder());
         let steps = rng.usize(1..60);
         match self.open() {
             Ok(store) => {
                 let log = Arc::new(Log::new(Arc::new(store), "test"));
-                let lived = live(&self.world, &log, &self.disk, rng, steps, on_error);
-                run(runtime, lived)?;
+                let lived = run_workers(&self.workload, &log, &self.disk, rng, steps, on_error);
+                block_on(runtime, lived)?;
                 if rng.bool() {
-                    self.cut();
+                    self.cut_power();
                 }
                 close(log);
             }
@@ -110,28 +110,28 @@ impl Life {
             Err(error) if on_error == OnError::Fail => return Err(error.to_string()),
             Err(_) => {}
         }
-        self.cut();
+        self.cut_power();
         Ok(())
     }
 
-    fn cut(&self) {
+    fn cut_power(&self) {
         if !self.disk.is_off() {
-            self.disk.cut_power(&self.next()).unwrap();
+            self.disk.cut_power(&self.next_folder()).unwrap();
         }
-        assert!(self.next().exists(), "the power was cut, and nothing is left");
+        assert!(self.next_folder().exists(), "the power was cut, and nothing is left");
     }
 
     /// Looks at what is left, and goes on with that.
-    fn check(&mut self, runtime: &Runtime) -> Result<(), String> {
+    fn verify_and_continue(&mut self, runtime: &Runtime) -> Result<(), String> {
         let look = self.folder.path().join("look");
-        copy(&self.next(), &look);
+        copy_folder(&self.next_folder(), &look);
         let opened = SqliteStore::open(look.join("store.db"), self.options);
         let store = opened.map_err(|error| error.to_string())?;
-        run(runtime, checks::check(&self.world, store))?;
+        block_on(runtime, checks::verify_store(&self.workload, store))?;
         std::fs::remove_dir_all(&look).unwrap();
-        std::fs::remove_dir_all(self.now()).unwrap();
+        std::fs::remove_dir_all(self.current_folder()).unwrap();
         self.rounds += 1;
-        self.disk.power_on(&self.now()).map_err(|error| error.to_string())
+        self.disk.power_on(&self.current_folder()).map_err(|error| error.to_string())
     }
 }
 
@@ -146,10 +146,10 @@ fn close(log: Arc<Log>) {
 fn nothing_acknowledged_is_lost_when_the_power_is_cut() {
     let runtime = runtime();
     turnwire_testkit::check_property("power cuts", seeds(14), |rng| {
-        let mut life = Life::new(rng);
+        let mut life = DiskRun::new(rng);
         for _ in 0..rng.usize(1..6) {
-            life.round(&runtime, rng, OnError::Fail).unwrap();
-            life.check(&runtime).unwrap();
+            life.run_until_power_cut(&runtime, rng, OnError::Fail).unwrap();
+            life.verify_and_continue(&runtime).unwrap();
         }
     });
 }
@@ -161,15 +161,15 @@ fn a_disk_that_lies_about_syncs_is_noticed_by_this_test() {
     // One by one, because a single life may be lucky.
     for seed in 0..seeds(5) {
         let mut rng = Rng::with_seed(seed);
-        let mut life = Life::new(&mut rng);
+        let mut life = DiskRun::new(&mut rng);
         life.disk.ignore_syncs();
-        life.disk.cut_power_after(300, &life.next());
+        life.disk.cut_power_after(300, &life.next_folder());
         let log = Arc::new(Log::new(Arc::new(life.open().unwrap()), "test"));
-        run(&runtime, live(&life.world, &log, &life.disk, &mut rng, 20, OnError::Fail)).unwrap();
-        life.cut();
+        block_on(&runtime, run_workers(&life.workload, &log, &life.disk, &mut rng, 20, OnError::Fail)).unwrap();
+        life.cut_power();
         close(log);
         lives += 1;
-        noticed += u32::from(life.check(&runtime).is_err());
+        noticed += u32::from(life.verify_and_continue(&runtime).is_err());
     }
     assert!(noticed * 2 > lives, "noticed {noticed} of {lives}");
 }
@@ -178,7 +178,7 @@ fn a_disk_that_lies_about_syncs_is_noticed_by_this_test() {
 fn errors_of_the_disk_lose_nothing_and_writing_goes_on_when_they_end() {
     let runtime = runtime();
     turnwire_testkit::check_property("errors", seeds(4), |rng| {
-        let mut life = Life::new(rng);
+        let mut life = DiskRun::new(rng);
         for _ in 0..rng.usize(1..4) {
             let rare = |rng: &mut Rng| if rng.bool() { 0.0 } else { rng.f64() * rng.f64() * 0.3 };
             let store = Arc::new(life.open().unwrap());
@@ -191,18 +191,18 @@ fn errors_of_the_disk_lose_nothing_and_writing_goes_on_when_they_end() {
             };
             life.disk.set_faults(faults, rng.u64(1..40));
             let log = Arc::new(Log::new(store, "test"));
-            run(&runtime, live(&life.world, &log, &life.disk, rng, 30, OnError::Ask)).unwrap();
+            block_on(&runtime, run_workers(&life.workload, &log, &life.disk, rng, 30, OnError::Retry)).unwrap();
             life.disk.stop_faults();
-            run(&runtime, live(&life.world, &log, &life.disk, rng, 5, OnError::Fail)).unwrap();
-            run(&runtime, log.store().healthy()).unwrap();
+            block_on(&runtime, run_workers(&life.workload, &log, &life.disk, rng, 5, OnError::Fail)).unwrap();
+            block_on(&runtime, log.store().check_health()).unwrap();
             if rng.bool() {
-                life.cut();
+                life.cut_power();
             }
             close(log);
-            life.cut();
-            life.check(&runtime).unwrap();
+            life.cut_power();
+            life.verify_and_continue(&runtime).unwrap();
         }
-        eprintln!("{} faults: {:?}", life.disk.fault_count(), life.world.errors.lock());
+        eprintln!("{} faults: {:?}", life.disk.fault_count(), life.workload.errors.lock());
     });
 }
 
@@ -210,28 +210,28 @@ fn errors_of_the_disk_lose_nothing_and_writing_goes_on_when_they_end() {
 fn errors_and_power_cuts_together_lose_nothing() {
     let runtime = runtime();
     turnwire_testkit::check_property("errors and power cuts", seeds(6), |rng| {
-        let mut life = Life::new(rng);
+        let mut life = DiskRun::new(rng);
         for _ in 0..rng.usize(1..5) {
             let (write, sync) = (rng.f64() * 0.1, rng.f64() * 0.1);
             life.disk.set_faults(Faults { write, sync, ..Faults::default() }, rng.u64(1..20));
-            life.round(&runtime, rng, OnError::Ask).unwrap();
+            life.run_until_power_cut(&runtime, rng, OnError::Retry).unwrap();
             life.disk.stop_faults();
-            life.check(&runtime).unwrap();
+            life.verify_and_continue(&runtime).unwrap();
         }
     });
 }
 
-fn append(session: SessionNo, fence: Fence, first: u64, line: &str) -> Append {
+fn append(session: SessionNumber, fence: Fence, first: u64, line: &str) -> Append {
     let bytes = format!("{line}\n").into();
     Append {
         session,
         fence,
-        lines: Some(Lines { first: Seq::new(first).unwrap(), count: 1, bytes }),
+        lines: Some(EventLines { first: Seq::new(first).unwrap(), count: 1, bytes }),
         now_ms: 0,
         messages: Vec::new(),
         superseded: Vec::new(),
         state: None,
-        key: None,
+        idempotency: None,
         enqueue: Vec::new(),
         dequeue: Vec::new(),
     }
@@ -242,9 +242,9 @@ fn append(session: SessionNo, fence: Fence, first: u64, line: &str) -> Append {
 #[test]
 fn what_a_failed_sync_refused_does_not_come_back_beside_what_was_written_instead() {
     let runtime = runtime();
-    let life = Life::new(&mut Rng::with_seed(1));
+    let life = DiskRun::new(&mut Rng::with_seed(1));
     let store = life.open().unwrap();
-    run(&runtime, async {
+    block_on(&runtime, async {
         let new = NewSession {
             key: SessionKey::new("t", "s"),
             agent: "external".to_owned(),
@@ -252,9 +252,9 @@ fn what_a_failed_sync_refused_does_not_come_back_beside_what_was_written_instead
             metadata: Fields::default(),
             now_ms: 0,
         };
-        let (session, _) = store.create(new).await.unwrap();
-        let lease = store.acquire(session.no, "o", Duration::from_secs(9)).await.unwrap();
-        let put = |first, line| store.append(append(session.no, lease.fence, first, line));
+        let (session, _) = store.create_session(new).await.unwrap();
+        let lease = store.acquire_lease(session.number, "o", Duration::from_secs(9)).await.unwrap();
+        let put = |first, line| store.append(append(session.number, lease.fence, first, line));
         put(1, "1").await.unwrap();
         // The writer's and those of whoever makes the checkpoints: each has the file and the log.
         while life.disk.open_files() < 4 {
@@ -270,27 +270,27 @@ fn what_a_failed_sync_refused_does_not_come_back_beside_what_was_written_instead
         put(2, "2").await.unwrap();
         put(3, "3").await.unwrap();
     });
-    run(&runtime, holds_three(&store));
+    block_on(&runtime, assert_three_events(&store));
     drop(store);
-    life.cut();
-    let store = SqliteStore::open(life.next().join("store.db"), Options::default()).unwrap();
-    run(&runtime, holds_three(&store));
+    life.cut_power();
+    let store = SqliteStore::open(life.next_folder().join("store.db"), Options::default()).unwrap();
+    block_on(&runtime, assert_three_events(&store));
 }
 
-async fn holds_three(store: &SqliteStore) {
-    let record = store.session(&SessionKey::new("t", "s")).await.unwrap().unwrap();
-    assert_eq!(checks::lines(store, &record).await.unwrap(), ["1", "2", "3"]);
+async fn assert_three_events(store: &SqliteStore) {
+    let record = store.find_session(&SessionKey::new("t", "s")).await.unwrap().unwrap();
+    assert_eq!(checks::read_lines(store, &record).await.unwrap(), ["1", "2", "3"]);
     assert_eq!(store.check(|_| ()).await.unwrap(), []);
 }
 
 /// A store with something in it, which is closed; and what it says when it is asked for all.
-fn grown(runtime: &Runtime, rng: &mut Rng) -> (Life, rot::Answers) {
-    let mut life = Life::new(rng);
-    life.options.sizes = SMALL;
+fn filled_store(runtime: &Runtime, rng: &mut Rng) -> (DiskRun, rot::StoreContents) {
+    let mut life = DiskRun::new(rng);
+    life.options.sizes = SMALL_SIZES;
     let log = Arc::new(Log::new(Arc::new(life.open().unwrap()), "test"));
-    run(runtime, live(&life.world, &log, &life.disk, rng, 40, OnError::Fail)).unwrap();
+    block_on(runtime, run_workers(&life.workload, &log, &life.disk, rng, 40, OnError::Fail)).unwrap();
     close(log);
-    let answers = run(runtime, rot::ask(&life.world, &life.open().unwrap()));
+    let answers = block_on(runtime, rot::read_everything(&life.workload, &life.open().unwrap()));
     (life, answers)
 }
 
@@ -298,19 +298,19 @@ fn grown(runtime: &Runtime, rng: &mut Rng) -> (Life, rot::Answers) {
 fn a_file_that_has_rotted_is_noticed_and_never_served() {
     let runtime = runtime();
     turnwire_testkit::check_property("rot", seeds(1), |rng| {
-        let (life, sound) = grown(&runtime, rng);
+        let (life, sound) = filled_store(&runtime, rng);
         for _ in 0..20 {
             let folder = life.folder.path().join("rot");
-            copy(&life.now(), &folder);
-            let how = rot::spoil(rng, &folder.join("store.db"));
+            copy_folder(&life.current_folder(), &folder);
+            let how = rot::corrupt_file(rng, &folder.join("store.db"));
             // That it cannot be opened is a way to notice.
             if let Ok(store) = SqliteStore::open(folder.join("store.db"), life.options) {
-                let now = run(&runtime, rot::ask(&life.world, &store));
-                let silent = rot::silent(&sound, &now);
-                let wrong = silent.iter().find(|silent| matches!(silent, Silent::Wrong(_)));
+                let now = block_on(&runtime, rot::read_everything(&life.workload, &store));
+                let silent = rot::find_undetected(&sound, &now);
+                let wrong = silent.iter().find(|silent| matches!(silent, Undetected::Wrong(_)));
                 assert_eq!(wrong, None, "{how}");
-                if silent.iter().any(|silent| matches!(silent, Silent::Gone(_))) {
-                    let found = run(&runtime, rot::is_found(&store));
+                if silent.iter().any(|silent| matches!(silent, Undetected::Missing(_))) {
+                    let found = block_on(&runtime, rot::is_detected(&store));
                     assert!(found, "{how}: {silent:?}");
                 }
             }
@@ -323,19 +323,19 @@ fn a_file_that_has_rotted_is_noticed_and_never_served() {
 fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_end() {
     let runtime = runtime();
     turnwire_testkit::check_property("reads", seeds(4), |rng| {
-        let (life, sound) = grown(&runtime, rng);
+        let (life, sound) = filled_store(&runtime, rng);
         // Who writes because of what came short spoils the file; so that is for one who looks.
         let (store, faults) = if rng.bool() {
             (life.open().unwrap(), Faults { read: rng.f64(), ..Faults::default() })
         } else {
-            let store = SqliteStore::open_read_only(life.now().join("store.db")).unwrap();
+            let store = SqliteStore::open_read_only(life.current_folder().join("store.db")).unwrap();
             (store, Faults { short_read: rng.f64(), ..Faults::default() })
         };
         for _ in 0..8 {
             life.disk.set_faults(faults, rng.u64(1..20));
-            let now = run(&runtime, rot::ask(&life.world, &store));
-            let silent = rot::silent(&sound, &now);
-            let wrong = silent.iter().find(|silent| matches!(silent, Silent::Wrong(_)));
+            let now = block_on(&runtime, rot::read_everything(&life.workload, &store));
+            let silent = rot::find_undetected(&sound, &now);
+            let wrong = silent.iter().find(|silent| matches!(silent, Undetected::Wrong(_)));
             assert_eq!(wrong, None);
             life.disk.stop_faults();
         }
@@ -346,8 +346,8 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
         } else {
             store
         };
-        let now = run(&runtime, rot::ask(&life.world, &store));
-        assert_eq!(rot::silent(&sound, &now), []);
+        let now = block_on(&runtime, rot::read_everything(&life.workload, &store));
+        assert_eq!(rot::find_undetected(&sound, &now), []);
         assert_eq!(
             now.values().find_map(|answer| answer.as_ref().err()).map(Error::to_string),
             None
@@ -358,11 +358,11 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
 #[test]
 fn a_store_is_made_with_its_log_or_not_at_all() {
     turnwire_testkit::check_property("making", seeds(40), |rng| {
-        let life = Life::new(rng);
+        let life = DiskRun::new(rng);
         let (write, sync) = (rng.f64() * 0.1, rng.f64() * 0.3);
         life.disk.set_faults(Faults { write, sync, ..Faults::default() }, 1);
         if life.open().is_ok() {
-            let header = std::fs::read(life.now().join("store.db")).unwrap();
+            let header = std::fs::read(life.current_folder().join("store.db")).unwrap();
             assert_eq!(header[18..20], [2, 2], "it has no write-ahead log");
         }
         life.disk.stop_faults();
@@ -373,17 +373,17 @@ fn a_store_is_made_with_its_log_or_not_at_all() {
 #[test]
 fn a_header_that_a_power_cut_has_spoilt_is_found_in_the_log() {
     let runtime = runtime();
-    let life = Life::new(&mut Rng::with_seed(3));
+    let life = DiskRun::new(&mut Rng::with_seed(3));
     let store = life.open().unwrap();
     let blob = Blob { media_type: "text/plain".to_owned(), bytes: vec![1; 100_000].into() };
-    run(&runtime, store.put_blob("t", [7; 32], blob.clone())).unwrap();
+    block_on(&runtime, store.put_blob("t", [7; 32], blob.clone())).unwrap();
     let folder = life.folder.path().join("spoilt");
-    copy(&life.now(), &folder);
+    copy_folder(&life.current_folder(), &folder);
     let file = folder.join("store.db");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[..512].fill(0xa5);
     std::fs::write(&file, bytes).unwrap();
     let store = SqliteStore::open(&file, Options::default()).unwrap();
-    assert_eq!(run(&runtime, store.blob("t", [7; 32])).unwrap(), Some(blob));
-    assert_eq!(run(&runtime, store.check(|_| ())).unwrap(), []);
+    assert_eq!(block_on(&runtime, store.read_blob("t", [7; 32])).unwrap(), Some(blob));
+    assert_eq!(block_on(&runtime, store.check(|_| ())).unwrap(), []);
 }

@@ -1,51 +1,51 @@
 //! A file that is not what was written any more: bits that turned, sectors that are gone.
 
-use crate::story::Story;
-use crate::work::World;
+use crate::story::SessionHistory;
+use crate::work::Workload;
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
 use turnwire_core::Seq;
-use turnwire_log::store::{Lines, MessageQuery, Store};
+use turnwire_log::store::{EventLines, MessageQuery, Store};
 use turnwire_log::{Error, SqliteStore, doctor};
 
 /// What a store says when it is asked for everything, by what it was asked.
-pub type Answers = BTreeMap<String, Result<String, Error>>;
+pub type StoreContents = BTreeMap<String, Result<String, Error>>;
 
 /// Asks for everything that there must be.
-pub async fn ask(world: &World, store: &SqliteStore) -> Answers {
-    let mut answers = Answers::new();
-    for past in &world.stories {
-        let past = std::mem::replace(&mut *past.lock(), Story::new(0));
-        ask_session(&past, store, &mut answers).await;
+pub async fn read_everything(world: &Workload, store: &SqliteStore) -> StoreContents {
+    let mut answers = StoreContents::new();
+    for past in &world.histories {
+        let past = std::mem::replace(&mut *past.lock(), SessionHistory::new(0));
+        read_session(&past, store, &mut answers).await;
         let at: usize = past.key.id[1..].parse().unwrap();
-        *world.stories[at].lock() = past;
+        *world.histories[at].lock() = past;
     }
     let hashes: Vec<[u8; 32]> = world.blobs.lock().keys().copied().collect();
     for hash in hashes {
-        let blob = store.blob("t", hash).await.map(|blob| format!("{blob:?}"));
+        let blob = store.read_blob("t", hash).await.map(|blob| format!("{blob:?}"));
         answers.insert(format!("blob {hash:?}"), blob);
     }
     answers
 }
 
-async fn ask_session(past: &Story, store: &SqliteStore, answers: &mut Answers) {
+async fn read_session(past: &SessionHistory, store: &SqliteStore, answers: &mut StoreContents) {
     let id = &past.key.id;
-    let record = store.session(&past.key).await;
+    let record = store.find_session(&past.key).await;
     let told = record.clone().map(|record| format!("{record:?}"));
     answers.insert(format!("{id}: session"), told);
     for key in past.keys() {
-        let answer = store.key(&key.tenant, &key.key).await.map(|key| format!("{key:?}"));
+        let answer = store.find_idempotency_record(&key.tenant, &key.key).await.map(|key| format!("{key:?}"));
         answers.insert(format!("{id}: {}", key.key), answer);
     }
     let Ok(Some(record)) = record else { return };
     let mut from = Seq::FIRST;
     loop {
-        match store.read(record.no, from, 2000).await {
+        match store.read_events(record.number, from, 2000).await {
             Ok(rows) if rows.is_empty() => break,
             Ok(rows) => {
-                for (seq, line) in rows.iter().flat_map(Lines::iter) {
+                for (seq, line) in rows.iter().flat_map(EventLines::iter) {
                     let line = String::from_utf8_lossy(line).into_owned();
                     answers.insert(format!("{id}: event {seq:05}"), Ok(line));
                     from = seq.next();
@@ -54,7 +54,7 @@ async fn ask_session(past: &Story, store: &SqliteStore, answers: &mut Answers) {
             Err(error) => {
                 // What comes behind may be sound.
                 answers.insert(format!("{id}: event {from:05}"), Err(error));
-                if from.get() >= record.last {
+                if from.get() >= record.head {
                     break;
                 }
                 from = from.next();
@@ -62,14 +62,14 @@ async fn ask_session(past: &Story, store: &SqliteStore, answers: &mut Answers) {
         }
     }
     let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
-    let messages = store.messages(record.no, &query).await;
-    list(answers, &format!("{id}: messages"), messages, |message| &message.id);
-    list(answers, &format!("{id}: queue"), store.queued(record.no).await, |queued| &queued.id);
+    let messages = store.list_messages(record.number, &query).await;
+    add_items(answers, &format!("{id}: messages"), messages, |message| &message.id);
+    add_items(answers, &format!("{id}: queue"), store.list_queued(record.number).await, |queued| &queued.id);
 }
 
 /// Notes each item of a list, or that there is none to be had.
-fn list<T: Debug>(
-    answers: &mut Answers,
+fn add_items<T: Debug>(
+    answers: &mut StoreContents,
     name: &str,
     items: Result<Vec<T>, Error>,
     id: impl Fn(&T) -> &str,
@@ -87,9 +87,9 @@ fn list<T: Debug>(
 
 /// What is told otherwise than it was, and not as an error that says so.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Silent {
+pub enum Undetected {
     /// It is as if it had never been.
-    Gone(String),
+    Missing(String),
     /// The row of a session, which has no sum.
     Session(String),
     /// It is something else.
@@ -97,33 +97,33 @@ pub enum Silent {
 }
 
 /// What is told otherwise than it was, without an error that says so.
-pub fn silent(sound: &Answers, now: &Answers) -> Vec<Silent> {
+pub fn find_undetected(sound: &StoreContents, now: &StoreContents) -> Vec<Undetected> {
     let mut silent = Vec::new();
     for (what, was) in sound {
         match (was, now.get(what)) {
             (Ok(was), Some(Ok(is))) if is == was => {}
             (_, Some(Err(Error::Damaged(_) | Error::Store(_)))) => {}
-            (_, None | Some(Err(_))) => silent.push(Silent::Gone(what.clone())),
-            (_, Some(Ok(is))) if is == "None" => silent.push(Silent::Gone(what.clone())),
+            (_, None | Some(Err(_))) => silent.push(Undetected::Missing(what.clone())),
+            (_, Some(Ok(is))) if is == "None" => silent.push(Undetected::Missing(what.clone())),
             (_, Some(is)) if what.ends_with(": session") => {
-                silent.push(Silent::Session(format!("{what}: {is:?}")));
+                silent.push(Undetected::Session(format!("{what}: {is:?}")));
             }
             // A list without some of its items, or something else altogether.
-            (was, Some(is)) => silent.push(Silent::Wrong(format!("{what}: {is:?}, was {was:?}"))),
+            (was, Some(is)) => silent.push(Undetected::Wrong(format!("{what}: {is:?}, was {was:?}"))),
         }
     }
     let new = now.iter().filter(|(what, is)| is.is_ok() && !sound.contains_key(*what));
-    silent.extend(new.map(|(what, is)| Silent::Wrong(format!("{what} is new: {is:?}"))));
+    silent.extend(new.map(|(what, is)| Undetected::Wrong(format!("{what} is new: {is:?}"))));
     silent
 }
 
 /// Whether whoever looks through everything finds something.
-pub async fn is_found(store: &SqliteStore) -> bool {
+pub async fn is_detected(store: &SqliteStore) -> bool {
     let Ok(findings) = store.check(|_| ()).await else { return true };
     if !findings.is_empty() {
         return true;
     }
-    let Ok(sessions) = store.all_sessions(turnwire_log::store::SessionNo(0), 100).await else {
+    let Ok(sessions) = store.list_all_sessions(turnwire_log::store::SessionNumber(0), 100).await else {
         return true;
     };
     for session in sessions {
@@ -136,7 +136,7 @@ pub async fn is_found(store: &SqliteStore) -> bool {
 }
 
 /// Spoils a file in one place, and says how.
-pub fn spoil(rng: &mut Rng, file: &Path) -> String {
+pub fn corrupt_file(rng: &mut Rng, file: &Path) -> String {
     let mut bytes = std::fs::read(file).unwrap();
     let at = rng.usize(..bytes.len());
     let how = match rng.u8(..8) {

@@ -1,7 +1,7 @@
 //! What was asked of a session, and what must be there of it.
 
 use fastrand::Rng;
-use turnwire_log::store::{KeyRecord, Queued, SessionKey};
+use turnwire_log::store::{IdempotencyRecord, QueuedMessage, SessionKey};
 
 /// One change of a session. All of it is there, or nothing.
 #[derive(Debug, Clone)]
@@ -10,7 +10,7 @@ pub enum Step {
     /// Events, as lines.
     Publish(Vec<String>),
     /// A message that waits, and the answer that was given.
-    Enqueue(Queued, KeyRecord),
+    Enqueue(QueuedMessage, IdempotencyRecord),
     Dequeue(String),
     Rename(String),
     Delete,
@@ -18,7 +18,7 @@ pub enum Step {
 
 /// The life of one session. Only its last step may be without an answer.
 #[derive(Debug)]
-pub struct Story {
+pub struct SessionHistory {
     pub key: SessionKey,
     pub steps: Vec<Step>,
     /// How many steps were acknowledged.
@@ -32,15 +32,15 @@ pub struct Story {
 
 /// What must be there after some steps.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct ExpectedState {
     pub exists: bool,
     pub lines: Vec<String>,
-    pub queue: Vec<Queued>,
-    pub keys: Vec<KeyRecord>,
+    pub queue: Vec<QueuedMessage>,
+    pub keys: Vec<IdempotencyRecord>,
     pub title: String,
 }
 
-impl Story {
+impl SessionHistory {
     pub fn new(id: usize) -> Self {
         Self {
             key: SessionKey::new("t", format!("s{id}")),
@@ -53,11 +53,11 @@ impl Story {
     }
 
     /// What must be there after so many steps.
-    pub fn state(&self, steps: usize) -> State {
-        let mut state = State::default();
+    pub fn state(&self, steps: usize) -> ExpectedState {
+        let mut state = ExpectedState::default();
         for step in &self.steps[..steps] {
             match step {
-                Step::Create => state = State { exists: true, ..State::default() },
+                Step::Create => state = ExpectedState { exists: true, ..ExpectedState::default() },
                 Step::Publish(lines) => state.lines.extend(lines.iter().cloned()),
                 Step::Enqueue(queued, key) => {
                     state.queue.push(queued.clone());
@@ -65,14 +65,14 @@ impl Story {
                 }
                 Step::Dequeue(id) => state.queue.retain(|queued| queued.id != *id),
                 Step::Rename(title) => state.title.clone_from(title),
-                Step::Delete => state = State::default(),
+                Step::Delete => state = ExpectedState::default(),
             }
         }
         state
     }
 
     /// The keys that were to be stored since the session was last made, in order.
-    pub fn keys(&self) -> impl Iterator<Item = &KeyRecord> {
+    pub fn keys(&self) -> impl Iterator<Item = &IdempotencyRecord> {
         let made = self.steps.iter().rposition(|step| matches!(step, Step::Create));
         self.steps[made.unwrap_or(0)..].iter().filter_map(|step| match step {
             Step::Enqueue(_, key) => Some(key),
@@ -87,7 +87,7 @@ impl Story {
     }
 
     /// Settles that so many steps have happened, and no more.
-    pub fn settle(&mut self, steps: usize) {
+    pub fn keep_steps(&mut self, steps: usize) {
         self.steps.truncate(steps);
         self.acknowledged = steps;
         self.epochs.retain(|(at, _)| *at < steps);
@@ -96,7 +96,7 @@ impl Story {
     }
 
     /// Thinks of something to do next, and notes that it is asked for.
-    pub fn next(&mut self, rng: &mut Rng) -> Step {
+    pub fn next_step(&mut self, rng: &mut Rng) -> Step {
         let state = self.state(self.steps.len());
         self.count += 1;
         let step = if state.exists {
@@ -105,7 +105,7 @@ impl Story {
                 1 => Step::Rename(format!("title {}", self.count)),
                 2..6 => self.enqueue(),
                 6..9 if !state.queue.is_empty() => Step::Dequeue(state.queue[0].id.clone()),
-                9..13 => Step::Publish(vec![self.said(rng)]),
+                9..13 => Step::Publish(vec![self.user_message(rng)]),
                 _ => Step::Publish(self.events(rng)),
             }
         } else {
@@ -118,17 +118,17 @@ impl Story {
 
     fn enqueue(&self) -> Step {
         let id = format!("q-{}-{}", self.key.id, self.count);
-        let key = KeyRecord {
+        let key = IdempotencyRecord {
             tenant: self.key.tenant.clone(),
             key: format!("key of {id}"),
             fingerprint: [7; 32],
-            answer: format!("answer to {id}"),
+            response: format!("answer to {id}"),
         };
         let json = format!("{{\"id\":\"{id}\"}}").into();
-        Step::Enqueue(Queued { reply_id: format!("of {id}"), json, id }, key)
+        Step::Enqueue(QueuedMessage { reply_id: format!("of {id}"), json, id }, key)
     }
 
-    fn said(&self, rng: &mut Rng) -> String {
+    fn user_message(&self, rng: &mut Rng) -> String {
         let (id, text) = (format!("m-{}-{}", self.key.id, self.count), filler(rng));
         format!(
             r#"{{"id":"e-{id}","type":"MESSAGE","message":{{"id":"{id}","name":"alice","role":"user","content":"{text}"}}}}"#

@@ -1,6 +1,6 @@
 //! Those who write: one for each session, all at once, each waiting for its answers.
 
-use crate::story::{Step, Story};
+use crate::story::{Step, SessionHistory};
 use fastrand::Rng;
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -14,8 +14,8 @@ use turnwire_log::{Error, Log, Session};
 
 /// What all of them know together.
 #[derive(Default)]
-pub struct World {
-    pub stories: Vec<Mutex<Story>>,
+pub struct Workload {
+    pub histories: Vec<Mutex<SessionHistory>>,
     /// Blobs that were acknowledged.
     pub blobs: Mutex<BTreeMap<[u8; 32], Blob>>,
     /// What went wrong, and how often.
@@ -28,29 +28,29 @@ pub enum OnError {
     /// There must be none.
     Fail,
     /// It is asked again.
-    Ask,
+    Retry,
 }
 
-impl World {
+impl Workload {
     pub fn new(sessions: usize) -> Arc<Self> {
-        let stories = (0..sessions).map(|id| Mutex::new(Story::new(id))).collect();
-        Arc::new(Self { stories, ..Self::default() })
+        let stories = (0..sessions).map(|id| Mutex::new(SessionHistory::new(id))).collect();
+        Arc::new(Self { histories: stories, ..Self::default() })
     }
 }
 
 /// Each session lives on by so many steps, or until the power is off.
-pub async fn live(
-    world: &Arc<World>,
+pub async fn run_workers(
+    world: &Arc<Workload>,
     log: &Arc<Log>,
     disk: &Arc<Disk>,
     rng: &mut Rng,
     steps: usize,
     on_error: OnError,
 ) -> Result<(), String> {
-    let tasks: Vec<_> = (0..world.stories.len())
+    let tasks: Vec<_> = (0..world.histories.len())
         .map(|at| {
             let worker = Worker {
-                world: Arc::clone(world),
+                workload: Arc::clone(world),
                 log: Arc::clone(log),
                 disk: Arc::clone(disk),
                 rng: rng.fork(),
@@ -67,7 +67,7 @@ pub async fn live(
 }
 
 struct Worker {
-    world: Arc<World>,
+    workload: Arc<Workload>,
     log: Arc<Log>,
     disk: Arc<Disk>,
     rng: Rng,
@@ -78,20 +78,20 @@ struct Worker {
 impl Worker {
     async fn run(mut self, steps: usize) -> Result<(), String> {
         let at = self.at;
-        let key = self.world.stories[at].lock().key.clone();
+        let key = self.workload.histories[at].lock().key.clone();
         for _ in 0..steps {
-            let step = self.world.stories[at].lock().next(&mut self.rng);
+            let step = self.workload.histories[at].lock().next_step(&mut self.rng);
             while !self.disk.is_off() {
-                match self.take(&key, &step).await {
+                match self.run_step(&key, &step).await {
                     Ok(epoch) => {
-                        let mut story = self.world.stories[at].lock();
+                        let mut story = self.workload.histories[at].lock();
                         story.acknowledged += 1;
                         let made = story.acknowledged - 1;
                         story.epochs.extend(epoch.map(|epoch| (made, epoch)));
                         break;
                     }
                     Err(_) if self.disk.is_off() => break,
-                    Err(error) => self.wrong(&error)?,
+                    Err(error) => self.note_error(&error)?,
                 }
             }
             if self.disk.is_off() {
@@ -107,12 +107,12 @@ impl Worker {
         Ok(())
     }
 
-    fn wrong(&self, error: &Error) -> Result<(), String> {
+    fn note_error(&self, error: &Error) -> Result<(), String> {
         let kind = format!("{error:?}");
         let kind = kind.split(['(', '{', ' ']).next().unwrap_or_default().to_owned();
         let expected =
             !matches!(error, Error::Damaged(_) | Error::NoSession | Error::Refused { .. });
-        *self.world.errors.lock().entry(kind).or_default() += 1;
+        *self.workload.errors.lock().entry(kind).or_default() += 1;
         if self.on_error == OnError::Fail || !expected {
             return Err(format!("session {}: {error:?}", self.at));
         }
@@ -120,7 +120,7 @@ impl Worker {
     }
 
     /// Takes a step. When that was tried before, it must not happen twice.
-    async fn take(
+    async fn run_step(
         &self,
         key: &turnwire_log::store::SessionKey,
         step: &Step,
@@ -133,13 +133,13 @@ impl Worker {
                 metadata: Fields::default(),
                 now_ms: 0,
             };
-            let (session, _) = self.log.create(new).await?;
+            let (session, _) = self.log.create_session(new).await?;
             return Ok(Some(session.epoch().to_owned()));
         }
         if matches!(step, Step::Delete) {
-            return self.log.delete(key).await.map(|_| None);
+            return self.log.delete_session(key).await.map(|_| None);
         }
-        let session = self.log.open(key).await?.ok_or(Error::NoSession)?;
+        let session = self.log.open_session(key).await?.ok_or(Error::NoSession)?;
         match step {
             Step::Create | Step::Delete => {}
             Step::Publish(lines) => publish(&session, lines).await?,
@@ -148,7 +148,7 @@ impl Worker {
                     .transact(&[], |tx| {
                         if tx.queue().all(|waiting| waiting.id != queued.id) {
                             tx.enqueue(queued.clone());
-                            tx.set_key(key.clone());
+                            tx.set_idempotency_record(key.clone());
                         }
                         Ok::<_, Error>(())
                     })
@@ -173,11 +173,11 @@ impl Worker {
         loop {
             match self.log.store().put_blob(tenant, hash, blob.clone()).await {
                 Ok(()) => {
-                    self.world.blobs.lock().insert(hash, blob);
+                    self.workload.blobs.lock().insert(hash, blob);
                     return Ok(());
                 }
                 Err(_) if self.disk.is_off() => return Ok(()),
-                Err(error) => self.wrong(&error)?,
+                Err(error) => self.note_error(&error)?,
             }
         }
     }
@@ -212,7 +212,7 @@ pub async fn publish(session: &Arc<Session>, lines: &[String]) -> Result<(), Err
 }
 
 /// A copy of a folder's files.
-pub fn copy(from: &Path, to: &Path) {
+pub fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

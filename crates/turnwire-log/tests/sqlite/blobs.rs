@@ -4,8 +4,8 @@ use crate::common::*;
 use bytes::Bytes;
 use rusqlite::Connection;
 use turnwire_log::Error;
-use turnwire_log::sqlite::Kind;
-use turnwire_log::store::{BLOB_PIECE, Blob, Retention, Store};
+use turnwire_log::sqlite::FindingKind;
+use turnwire_log::store::{BLOB_PIECE_BYTES, Blob, Retention, Store};
 
 fn blob(byte: u8, size: usize) -> Blob {
     Blob { media_type: "image/png".to_owned(), bytes: Bytes::from(vec![byte; size]) }
@@ -19,19 +19,19 @@ fn all_unused() -> Retention {
 async fn pieces_of_uploads_that_did_not_end_are_removed_at_the_next_start() {
     let (_folder, path) = folder();
     let store = open(&path);
-    store.put_blob("tenant", [1; 32], blob(1, 3 * BLOB_PIECE)).await.unwrap();
+    store.put_blob("tenant", [1; 32], blob(1, 3 * BLOB_PIECE_BYTES)).await.unwrap();
     for _ in 0..3 {
         let upload = store.begin_upload().await.unwrap();
         for _ in 0..10 {
-            store.add_piece(upload, Bytes::from(vec![2; BLOB_PIECE])).await.unwrap();
+            store.add_upload_piece(upload, Bytes::from(vec![2; BLOB_PIECE_BYTES])).await.unwrap();
         }
     }
     assert_eq!(count(&path, "SELECT count(*) FROM blob_pieces"), 33);
     drop(store);
     let store = open(&path);
-    until_count(&path, "SELECT count(*) FROM blob_pieces", 3).await;
-    until_count(&path, "SELECT count(*) FROM blob_uploads", 0).await;
-    assert_eq!(store.blob("tenant", [1; 32]).await.unwrap(), Some(blob(1, 3 * BLOB_PIECE)));
+    wait_for_count(&path, "SELECT count(*) FROM blob_pieces", 3).await;
+    wait_for_count(&path, "SELECT count(*) FROM blob_uploads", 0).await;
+    assert_eq!(store.read_blob("tenant", [1; 32]).await.unwrap(), Some(blob(1, 3 * BLOB_PIECE_BYTES)));
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
 }
 
@@ -40,18 +40,18 @@ async fn pieces_of_what_is_abandoned_removed_or_there_already_do_not_stay() {
     let (_folder, path) = folder();
     let store = open(&path);
     for hash in [1, 2] {
-        store.put_blob("tenant", [hash; 32], blob(hash, 12 * BLOB_PIECE)).await.unwrap();
-        store.put_blob("tenant", [hash; 32], blob(hash, 12 * BLOB_PIECE)).await.unwrap();
+        store.put_blob("tenant", [hash; 32], blob(hash, 12 * BLOB_PIECE_BYTES)).await.unwrap();
+        store.put_blob("tenant", [hash; 32], blob(hash, 12 * BLOB_PIECE_BYTES)).await.unwrap();
     }
     let upload = store.begin_upload().await.unwrap();
-    store.add_piece(upload, Bytes::from_static(b"x")).await.unwrap();
+    store.add_upload_piece(upload, Bytes::from_static(b"x")).await.unwrap();
     store.abandon_upload(upload);
-    until_count(&path, "SELECT count(*) FROM blob_pieces", 24).await;
+    wait_for_count(&path, "SELECT count(*) FROM blob_pieces", 24).await;
     assert!(store.delete_blob("tenant", [1; 32]).await.unwrap());
-    until_count(&path, "SELECT count(*) FROM blob_pieces", 12).await;
-    assert_eq!(store.retain(all_unused()).await.unwrap().blobs, 1);
-    until_count(&path, "SELECT count(*) FROM blob_pieces", 0).await;
-    until_count(&path, "SELECT count(*) FROM blob_uploads", 0).await;
+    wait_for_count(&path, "SELECT count(*) FROM blob_pieces", 12).await;
+    assert_eq!(store.apply_retention(all_unused()).await.unwrap().blobs, 1);
+    wait_for_count(&path, "SELECT count(*) FROM blob_pieces", 0).await;
+    wait_for_count(&path, "SELECT count(*) FROM blob_uploads", 0).await;
     assert_eq!(count(&path, "SELECT count(*) FROM blob_info"), 0);
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
 }
@@ -60,7 +60,7 @@ async fn pieces_of_what_is_abandoned_removed_or_there_already_do_not_stay() {
 async fn a_damaged_piece_is_named_and_never_served() {
     let (_folder, path) = folder();
     let store = open(&path);
-    store.put_blob("tenant", [3; 32], blob(3, 3 * BLOB_PIECE)).await.unwrap();
+    store.put_blob("tenant", [3; 32], blob(3, 3 * BLOB_PIECE_BYTES)).await.unwrap();
     for (damage, good) in [
         ("UPDATE blob_pieces SET bytes = zeroblob(262144) WHERE start = 262144", Some(0)),
         ("DELETE FROM blob_pieces WHERE start = 262144", Some(0)),
@@ -74,15 +74,15 @@ async fn a_damaged_piece_is_named_and_never_served() {
         store.backup(&copy, |_| {}).await.unwrap();
         Connection::open(&copy).unwrap().execute(damage, []).unwrap();
         let store = open(&copy);
-        sentence!(store.blob("tenant", [3; 32]).await, Damaged);
+        sentence!(store.read_blob("tenant", [3; 32]).await, Damaged);
         if let Some(from) = good {
-            let piece = store.blob_piece("tenant", [3; 32], from).await.unwrap().unwrap();
-            assert_eq!(piece, vec![3; BLOB_PIECE], "{damage}");
+            let piece = store.read_blob_piece("tenant", [3; 32], from).await.unwrap().unwrap();
+            assert_eq!(piece, vec![3; BLOB_PIECE_BYTES], "{damage}");
         }
-        let sentence = sentence!(store.blob_piece("tenant", [3; 32], 262_144).await, Damaged);
+        let sentence = sentence!(store.read_blob_piece("tenant", [3; 32], 262_144).await, Damaged);
         assert!(sentence.contains("blob 0303"), "{sentence}");
         let found = store.check(|_| {}).await.unwrap();
-        assert_eq!(found.first().map(|finding| finding.kind), Some(Kind::Blob), "{damage}");
+        assert_eq!(found.first().map(|finding| finding.kind), Some(FindingKind::Blob), "{damage}");
     }
 }
 
@@ -107,7 +107,7 @@ async fn blobs_of_a_store_of_the_first_version_are_counted_and_stay() {
     drop(store);
     make_first_version(&path);
     // As large as one row was then.
-    let large = blob(2, 2 * BLOB_PIECE);
+    let large = blob(2, 2 * BLOB_PIECE_BYTES);
     let mut crc = crc32fast::Hasher::new();
     for part in [large.media_type.as_bytes(), &large.bytes] {
         crc.update(&(part.len() as u64).to_le_bytes());
@@ -123,20 +123,20 @@ async fn blobs_of_a_store_of_the_first_version_are_counted_and_stay() {
     let (_copy, copy) = folder();
     fs_copy(&path, &copy);
     let store = open(&path);
-    assert_eq!(store.blob_bytes("tenant").await.unwrap(), 1000 + 2 * BLOB_PIECE as u64);
-    assert_eq!(store.blob("tenant", [1; 32]).await.unwrap(), Some(blob(1, 1000)));
-    assert_eq!(store.blob("tenant", [2; 32]).await.unwrap(), Some(large));
+    assert_eq!(store.blob_bytes_used("tenant").await.unwrap(), 1000 + 2 * BLOB_PIECE_BYTES as u64);
+    assert_eq!(store.read_blob("tenant", [1; 32]).await.unwrap(), Some(blob(1, 1000)));
+    assert_eq!(store.read_blob("tenant", [2; 32]).await.unwrap(), Some(large));
     // Which sessions refer to them is not known.
-    store.delete(owner.no).await.unwrap();
-    assert_eq!(store.retain(all_unused()).await.unwrap().blobs, 0);
+    store.delete_session(owner.no).await.unwrap();
+    assert_eq!(store.apply_retention(all_unused()).await.unwrap().blobs, 0);
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
     assert!(store.delete_blob("tenant", [2; 32]).await.unwrap());
-    assert_eq!(store.blob_bytes("tenant").await.unwrap(), 1000);
+    assert_eq!(store.blob_bytes_used("tenant").await.unwrap(), 1000);
     // A backup of that version can be looked through and restored.
     let (_restored, restored) = folder();
-    let keep = turnwire_log::sqlite::Existing::Keep;
+    let keep = turnwire_log::sqlite::ExistingStore::Keep;
     turnwire_log::sqlite::restore(&copy, &restored, keep, |_| {}).unwrap();
-    assert_eq!(open(&restored).blob("tenant", [1; 32]).await.unwrap(), Some(blob(1, 1000)));
+    assert_eq!(open(&restored).read_blob("tenant", [1; 32]).await.unwrap(), Some(blob(1, 1000)));
 }
 
 fn fs_copy(from: &std::path::Path, to: &std::path::Path) {

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use turnwire_core::{Fields, Seq};
-use turnwire_log::sqlite::{Options, Sizes};
+use turnwire_log::sqlite::{Options, LayoutSizes};
 use turnwire_log::store::{
-    Append, Fence, Lines, NewSession, SessionKey, SessionNo, SessionRecord, SessionState, Store,
+    Append, Fence, EventLines, NewSession, SessionKey, SessionNumber, SessionRecord, SessionState, Store,
     StoredMessage,
 };
 use turnwire_log::{Error, Result, SqliteStore};
 
 /// Sizes at which nearly every append makes something move.
-pub(crate) const MOVING: Sizes = Sizes {
+pub(crate) const MOVING: LayoutSizes = LayoutSizes {
     large_bytes: 150,
     gathered_bytes: 250,
     row_bytes: 400,
@@ -34,7 +34,7 @@ pub(crate) fn open(path: &Path) -> SqliteStore {
     SqliteStore::open(path, Options::default()).unwrap()
 }
 
-pub(crate) fn open_moving(path: &Path) -> SqliteStore {
+pub(crate) fn open_small(path: &Path) -> SqliteStore {
     SqliteStore::open(path, Options { sizes: MOVING, ..Options::default() }).unwrap()
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn message(id: &str, first: u64, last: u64, text: &str) -> StoredMess
 #[derive(Debug, Clone)]
 pub(crate) struct Owner {
     pub(crate) id: String,
-    pub(crate) no: SessionNo,
+    pub(crate) no: SessionNumber,
     pub(crate) fence: Fence,
     pub(crate) last: u64,
     pub(crate) now_ms: i64,
@@ -84,9 +84,9 @@ pub(crate) struct Owner {
 impl Owner {
     /// Of a session that is there, or made for it.
     pub(crate) async fn new(store: &SqliteStore, id: &str) -> Self {
-        let no = store.create(new(id)).await.unwrap().0.no;
-        let fence = store.acquire(no, "test", Duration::from_mins(1)).await.unwrap().fence;
-        let last = record(store, id).await.unwrap().last;
+        let no = store.create_session(new(id)).await.unwrap().0.number;
+        let fence = store.acquire_lease(no, "test", Duration::from_mins(1)).await.unwrap().fence;
+        let last = record(store, id).await.unwrap().head;
         Self { id: id.to_owned(), no, fence, last, now_ms: 0 }
     }
 
@@ -99,7 +99,7 @@ impl Owner {
             messages: Vec::new(),
             superseded: Vec::new(),
             state: None,
-            key: None,
+            idempotency: None,
             enqueue: Vec::new(),
             dequeue: Vec::new(),
         }
@@ -110,7 +110,7 @@ impl Owner {
         let first = self.last + 1;
         self.last += u64::from(count);
         let bytes: String = (first..=self.last).map(|place| line(&self.id, place)).collect();
-        let lines = Lines { first: seq(first), count, bytes: Bytes::from(bytes) };
+        let lines = EventLines { first: seq(first), count, bytes: Bytes::from(bytes) };
         Append { lines: Some(lines), ..self.nothing() }
     }
 
@@ -124,15 +124,15 @@ impl Owner {
 }
 
 pub(crate) async fn record(store: &SqliteStore, id: &str) -> Option<SessionRecord> {
-    store.session(&SessionKey::new("tenant", id)).await.unwrap()
+    store.find_session(&SessionKey::new("tenant", id)).await.unwrap()
 }
 
 /// All that there is of a session from a place on, or why it ends.
-pub(crate) async fn read(store: &SqliteStore, no: SessionNo, from: u64) -> Result<Vec<u8>> {
+pub(crate) async fn read(store: &SqliteStore, no: SessionNumber, from: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut next = from;
     loop {
-        let page = store.read(no, seq(next), 300).await?;
+        let page = store.read_events(no, seq(next), 300).await?;
         let Some(last) = page.last() else { return Ok(bytes) };
         next = last.last() + 1;
         for lines in page {
@@ -147,7 +147,7 @@ pub(crate) async fn assert_events(store: &SqliteStore, owner: &Owner, first: u64
     let expected: String = (first..=last).map(|place| line(&owner.id, place)).collect();
     assert_eq!(String::from_utf8(found).unwrap(), expected);
     let record = record(store, &owner.id).await.unwrap();
-    assert_eq!((record.first.get(), record.last), (first, last));
+    assert_eq!((record.first.get(), record.head), (first, last));
 }
 
 /// The sentence of an error that has to be of this kind.
@@ -168,7 +168,7 @@ pub(crate) fn count(path: &Path, sql: &str) -> i64 {
 }
 
 /// Waits until a query counts what it should.
-pub(crate) async fn until_count(path: &Path, sql: &str, wanted: i64) {
+pub(crate) async fn wait_for_count(path: &Path, sql: &str, wanted: i64) {
     let end = std::time::Instant::now() + Duration::from_mins(1);
     while count(path, sql) != wanted {
         assert!(std::time::Instant::now() < end, "{sql} is {}", count(path, sql));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use turnwire_log::conformance::Engine;
-use turnwire_log::sqlite::{Options, Sizes};
+use turnwire_log::sqlite::{Options, LayoutSizes};
 use turnwire_log::{Error, SqliteStore, Store};
 
 struct InAFolder(TempDir, Options);
 
 impl InAFolder {
-    fn new(sizes: Sizes) -> Self {
+    fn new(sizes: LayoutSizes) -> Self {
         Self(tempfile::tempdir().unwrap(), Options { sizes, ..Options::default() })
     }
 }
@@ -38,12 +38,12 @@ impl Engine for InAFolder {
     }
 }
 
-mod as_it_is {
-    turnwire_log::conformance!(super::InAFolder::new(super::Sizes::default()));
+mod default_sizes {
+    turnwire_log::conformance!(super::InAFolder::new(super::LayoutSizes::default()));
 }
 
 /// So little makes events move, and rows full, that each case goes through all of that.
-mod always_moving {
+mod small_sizes {
     use crate::common::MOVING;
 
     turnwire_log::conformance!(super::InAFolder::new(MOVING));

@@ -2,7 +2,7 @@
 //!
 //! A run that fails prints its seed. `TURNWIRE_CRASHES` says how often; a few times by default.
 
-use crate::common::{Owner, assert_events, folder, is_no_session, open, open_moving, record, seq};
+use crate::common::{Owner, assert_events, folder, is_no_session, open, open_small, record, seq};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,21 +10,21 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, io};
 use turnwire_log::SqliteStore;
-use turnwire_log::store::{Retention, SessionNo, Store};
+use turnwire_log::store::{Retention, SessionNumber, Store};
 
-const STORE: &str = "TURNWIRE_CRASH_STORE";
-const NAME: &str = "crash::nothing_acknowledged_is_lost_when_the_process_is_killed";
+const STORE_VAR: &str = "TURNWIRE_CRASH_STORE";
+const TEST_NAME: &str = "crash::nothing_acknowledged_is_lost_when_the_process_is_killed";
 
 /// What was promised: where logs end at the least, and which sessions are gone.
 #[derive(Default)]
-struct Promised {
+struct Acknowledged {
     ends: BTreeMap<(String, i64), u64>,
-    gone: HashSet<i64>,
+    deleted: HashSet<i64>,
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
-    if let Ok(path) = env::var(STORE) {
+    if let Ok(path) = env::var(STORE_VAR) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         return runtime.block_on(write_until_killed(Path::new(&path)));
@@ -34,19 +34,19 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let mut rng = fastrand::Rng::with_seed(seed);
     let crashes = env::var("TURNWIRE_CRASHES").ok().and_then(|value| value.parse().ok());
     let (_folder, path) = folder();
-    let mut promised = Promised::default();
+    let mut promised = Acknowledged::default();
     for _ in 0..crashes.unwrap_or(6) {
-        crash(&path, rng.usize(1..400), &mut promised);
+        run_and_kill(&path, rng.usize(1..400), &mut promised);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(verify(&path, &promised));
     }
 }
 
 /// Lets a process write, and kills it when it was promised so much.
-fn crash(path: &Path, enough: usize, promised: &mut Promised) {
+fn run_and_kill(path: &Path, enough: usize, promised: &mut Acknowledged) {
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture", "--test-threads=2"])
-        .env(STORE, path)
+        .args(["--exact", TEST_NAME, "--nocapture", "--test-threads=2"])
+        .env(STORE_VAR, path)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -61,7 +61,7 @@ fn crash(path: &Path, enough: usize, promised: &mut Promised) {
                 *end = last.parse::<u64>().unwrap().max(*end);
             }
             ["deleted", no] => {
-                promised.gone.insert(no.parse().unwrap());
+                promised.deleted.insert(no.parse().unwrap());
             }
             _ => continue,
         }
@@ -73,27 +73,27 @@ fn crash(path: &Path, enough: usize, promised: &mut Promised) {
     assert!(!child.wait().unwrap().success(), "it ended by itself");
 }
 
-async fn verify(path: &Path, promised: &Promised) {
+async fn verify(path: &Path, promised: &Acknowledged) {
     let store = open(path);
     for ((id, no), end) in &promised.ends {
-        if promised.gone.contains(no) {
-            assert!(is_no_session(&store.read(SessionNo(*no), seq(1), 1).await), "{no} is back");
+        if promised.deleted.contains(no) {
+            assert!(is_no_session(&store.read_events(SessionNumber(*no), seq(1), 1).await), "{no} is back");
             continue;
         }
-        let Some(found) = record(&store, id).await.filter(|found| found.no.0 == *no) else {
+        let Some(found) = record(&store, id).await.filter(|found| found.number.0 == *no) else {
             // Deleted, and the word of it did not get through any more.
             continue;
         };
-        assert!(found.last >= *end, "{id} has {}, and {end} were acknowledged", found.last);
+        assert!(found.head >= *end, "{id} has {}, and {end} were acknowledged", found.head);
         let owner = Owner::new(&store, id).await;
-        assert_events(&store, &owner, found.first.get(), found.last).await;
+        assert_events(&store, &owner, found.first.get(), found.head).await;
     }
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
 }
 
 /// Writes to a few sessions at once, and tells what is durable.
 async fn write_until_killed(path: &Path) {
-    let store = Arc::new(open_moving(path));
+    let store = Arc::new(open_small(path));
     let writers: Vec<_> =
         (0..8).map(|number| tokio::spawn(write(Arc::clone(&store), number.to_string()))).collect();
     for writer in writers {
@@ -114,13 +114,13 @@ async fn write(store: Arc<SqliteStore>, id: String) {
         tell(format!("appended {id} {} {}", owner.no.0, owner.last));
         match fastrand::u8(..100) {
             0 => {
-                store.delete(owner.no).await.unwrap();
+                store.delete_session(owner.no).await.unwrap();
                 tell(format!("deleted {}", owner.no.0));
                 owner = Owner::new(&store, &id).await;
             }
             1 => {
                 let retention = Retention { max_bytes: Some(20_000), ..Retention::default() };
-                store.retain(retention).await.unwrap();
+                store.apply_retention(retention).await.unwrap();
             }
             _ => {}
         }

@@ -7,8 +7,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use turnwire_log::sqlite::{Existing, Finding, Kind, Options, restore};
-use turnwire_log::store::{Append, Blob, MessageQuery, Queued, Retention, Store};
+use turnwire_log::sqlite::{ExistingStore, StoreFinding, FindingKind, Options, restore};
+use turnwire_log::store::{Append, Blob, MessageQuery, QueuedMessage, Retention, Store};
 use turnwire_log::{Error, SqliteStore};
 
 fn try_open(path: &Path) -> Result<SqliteStore, Error> {
@@ -75,7 +75,7 @@ fn a_foreign_file_is_refused_and_left_as_it_is() {
             assert!(sentence.contains("is not a Turnwire store"), "{sentence}");
             assert!(sentence.contains(path.file_name().unwrap().to_str().unwrap()), "{sentence}");
         }
-        let refused = restore(path, folder.path().join("new.db"), Existing::Keep, |_| {});
+        let refused = restore(path, folder.path().join("new.db"), ExistingStore::Keep, |_| {});
         sentence!(refused, Store);
         assert_eq!(fs::read(path).unwrap(), before);
     }
@@ -120,7 +120,7 @@ async fn damaged_events_are_named_and_never_served() {
     // Once where they first go, and once where they end.
     for moving in [false, true] {
         let (_folder, path) = folder();
-        let store = if moving { open_moving(&path) } else { open(&path) };
+        let store = if moving { open_small(&path) } else { open(&path) };
         let mut hurt = Owner::new(&store, "hurt").await;
         let mut well = Owner::new(&store, "well").await;
         for _ in 0..40 {
@@ -129,19 +129,19 @@ async fn damaged_events_are_named_and_never_served() {
         }
         drop(store);
         damage(&path, "event 17 of hurt");
-        let store = if moving { open_moving(&path) } else { open(&path) };
+        let store = if moving { open_small(&path) } else { open(&path) };
         let sentence = sentence!(read(&store, hurt.no, 1).await, Damaged);
         for word in ["store.db", "`hurt`", "tenant"] {
             assert!(sentence.contains(word), "{sentence}");
         }
-        let first = store.read(hurt.no, seq(1), 1 << 20).await.unwrap();
+        let first = store.read_events(hurt.no, seq(1), 1 << 20).await.unwrap();
         let good = first.last().unwrap().last();
         assert!(good < 17, "{good}");
         assert!(sentence.contains(&format!("event {}", good + 1)), "{sentence}");
         assert_events(&store, &well, 1, 40).await;
         let findings = store.check(|_| {}).await.unwrap();
         let [finding] = findings.as_slice() else { panic!("{findings:?}") };
-        assert_eq!(finding.kind, Kind::Events);
+        assert_eq!(finding.kind, FindingKind::Events);
         assert_eq!(finding.seq, Some(seq(good + 1)));
         assert_eq!(&*finding.session.as_ref().unwrap().id, "hurt");
         // Both go on, and nothing hides the damage.
@@ -152,11 +152,11 @@ async fn damaged_events_are_named_and_never_served() {
             }
         }
         drop(store);
-        let store = open_moving(&path);
+        let store = open_small(&path);
         sentence!(read(&store, hurt.no, 1).await, Damaged);
         assert_events(&store, &Owner::new(&store, "well").await, 1, 100).await;
         let findings = store.check(|_| {}).await.unwrap();
-        assert_eq!(findings.iter().map(|one| one.kind).collect::<Vec<_>>(), [Kind::Events]);
+        assert_eq!(findings.iter().map(|one| one.kind).collect::<Vec<_>>(), [FindingKind::Events]);
     }
 }
 
@@ -174,8 +174,8 @@ async fn damage_in_the_last_events_does_not_make_them_disappear() {
     drop(conn);
     let store = open(&path);
     let record = record(&store, "s").await.unwrap();
-    assert!(record.last > 4, "acknowledged events are silently gone");
-    sentence!(store.read(owner.no, seq(5), 100).await, Damaged);
+    assert!(record.head > 4, "acknowledged events are silently gone");
+    sentence!(store.read_events(owner.no, seq(5), 100).await, Damaged);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn damaged_messages_blobs_and_queues_are_named() {
     let (_folder, path) = folder();
     let store = open(&path);
     let mut owner = Owner::new(&store, "s").await;
-    let queued = Queued {
+    let queued = QueuedMessage {
         id: "q".to_owned(),
         reply_id: "r".to_owned(),
         json: Bytes::from_static(b"{\"waits\":\"for its turn\"}"),
@@ -200,23 +200,23 @@ async fn damaged_messages_blobs_and_queues_are_named() {
         damage(&path, text);
     }
     let store = open(&path);
-    let sentence = sentence!(store.message(owner.no, "m").await, Damaged);
+    let sentence = sentence!(store.find_message(owner.no, "m").await, Damaged);
     assert!(sentence.contains("message `m`"), "{sentence}");
     let query = MessageQuery { limit: 10, ..MessageQuery::default() };
-    sentence!(store.messages(owner.no, &query).await, Damaged);
-    sentence!(store.queued(owner.no).await, Damaged);
-    let sentence = sentence!(store.blob("tenant", [3; 32]).await, Damaged);
+    sentence!(store.list_messages(owner.no, &query).await, Damaged);
+    sentence!(store.list_queued(owner.no).await, Damaged);
+    let sentence = sentence!(store.read_blob("tenant", [3; 32]).await, Damaged);
     assert!(sentence.contains("blob 0303"), "{sentence}");
     assert_events(&store, &owner, 1, 1).await;
-    let found: Vec<Kind> =
+    let found: Vec<FindingKind> =
         store.check(|_| {}).await.unwrap().iter().map(|finding| finding.kind).collect();
-    assert_eq!(found, [Kind::Message, Kind::Queued, Kind::Blob]);
+    assert_eq!(found, [FindingKind::Message, FindingKind::Queued, FindingKind::Blob]);
 }
 
 #[tokio::test]
 async fn a_file_that_sqlite_cannot_read_is_damaged() {
     let (_folder, path) = folder();
-    let store = open_moving(&path);
+    let store = open_small(&path);
     let mut owner = Owner::new(&store, "s").await;
     for _ in 0..200 {
         store.append(owner.events(3)).await.unwrap();
@@ -242,7 +242,7 @@ async fn a_file_that_sqlite_cannot_read_is_damaged() {
 #[tokio::test]
 async fn a_disk_that_reads_well_again_is_used_again() {
     let (_folder, path) = folder();
-    let store = open_moving(&path);
+    let store = open_small(&path);
     let mut owner = Owner::new(&store, "s").await;
     let mut other = Owner::new(&store, "other").await;
     let all: Vec<_> = (0..3000).map(|_| store.append(owner.events(5))).collect();
@@ -262,23 +262,23 @@ async fn a_disk_that_reads_well_again_is_used_again() {
         file.seek(SeekFrom::Start(at)).unwrap();
         file.write_all(bytes).unwrap();
     };
-    let store = open_moving(&path);
+    let store = open_small(&path);
     overwrite(&[0x5a; 8192]);
-    sentence!(store.read(owner.no, seq(1), 100).await, Damaged);
+    sentence!(store.read_events(owner.no, seq(1), 100).await, Damaged);
     let everything = Retention { before_ms: Some(1), ..Retention::default() };
-    sentence!(store.retain(everything).await, Damaged);
+    sentence!(store.apply_retention(everything).await, Damaged);
     // Whoever does not need that page goes on.
     let mut other = Owner::new(&store, "other").await;
     store.append(other.events(5)).await.unwrap();
     assert_events(&store, &other, 1, 10).await;
     // The writer itself comes upon it, and goes on too.
-    store.delete(owner.no).await.unwrap();
+    store.delete_session(owner.no).await.unwrap();
     let end = Instant::now() + Duration::from_millis(50);
     while Instant::now() < end {
         store.append(other.events(1)).await.unwrap();
     }
     overwrite(&page);
-    until_count(&path, "SELECT count(*) FROM deleted", 0).await;
+    wait_for_count(&path, "SELECT count(*) FROM deleted", 0).await;
     assert_events(&store, &other, 1, other.last).await;
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
 }
@@ -286,7 +286,7 @@ async fn a_disk_that_reads_well_again_is_used_again() {
 #[tokio::test]
 async fn a_check_finds_gaps_and_orphans() {
     let (_folder, path) = folder();
-    let store = open_moving(&path);
+    let store = open_small(&path);
     let mut owner = Owner::new(&store, "s").await;
     for number in 0..20 {
         store.append(owner.reply(5, &number.to_string(), "")).await.unwrap();
@@ -306,16 +306,16 @@ async fn a_check_finds_gaps_and_orphans() {
     .unwrap();
     drop(conn);
     let store = open(&path);
-    let findings: Vec<Finding> = store.check(|_| {}).await.unwrap();
-    let kinds: Vec<Kind> = findings.iter().map(|finding| finding.kind).collect();
-    assert_eq!(kinds, [Kind::Gap, Kind::Message, Kind::Orphan], "{findings:?}");
+    let findings: Vec<StoreFinding> = store.check(|_| {}).await.unwrap();
+    let kinds: Vec<FindingKind> = findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::Gap, FindingKind::Message, FindingKind::Orphan], "{findings:?}");
     sentence!(read(&store, owner.no, 1).await, Damaged);
 }
 
 #[tokio::test]
 async fn a_backup_is_made_while_events_come_and_becomes_another_store() {
     let (folder, path) = folder();
-    let store = Arc::new(open_moving(&path));
+    let store = Arc::new(open_small(&path));
     let mut owners = Vec::new();
     for number in 0..5 {
         let mut owner = Owner::new(&store, &number.to_string()).await;
@@ -340,7 +340,7 @@ async fn a_backup_is_made_while_events_come_and_becomes_another_store() {
     assert_eq!(left.len(), 1, "{left:?}");
 
     let restored = folder.path().join("restored/store.db");
-    restore(&to, &restored, Existing::Keep, |_| {}).unwrap();
+    restore(&to, &restored, ExistingStore::Keep, |_| {}).unwrap();
     let copy = open(&restored);
     for owner in &owners {
         assert_events(&copy, owner, 1, owner.last).await;
@@ -350,21 +350,21 @@ async fn a_backup_is_made_while_events_come_and_becomes_another_store() {
         assert_eq!(old, turnwire_log::store::SessionRecord { epoch: old.epoch.clone(), ..new });
         let query = MessageQuery { limit: 100, ..MessageQuery::default() };
         assert_eq!(
-            store.messages(owner.no, &query).await.unwrap(),
-            copy.messages(owner.no, &query).await.unwrap()
+            store.list_messages(owner.no, &query).await.unwrap(),
+            copy.list_messages(owner.no, &query).await.unwrap()
         );
     }
-    let seen = record(&copy, "busy").await.unwrap().last;
+    let seen = record(&copy, "busy").await.unwrap().head;
     assert_events(&copy, &busy, 1, seen).await;
     assert_eq!(copy.check(|_| {}).await.unwrap(), []);
     let mut owner = Owner::new(&copy, "0").await;
     copy.append(owner.events(1)).await.unwrap();
 
-    sentence!(restore(&to, &restored, Existing::Replace, |_| {}), Locked);
+    sentence!(restore(&to, &restored, ExistingStore::Replace, |_| {}), Locked);
     drop(copy);
-    sentence!(restore(&to, &restored, Existing::Keep, |_| {}), Store);
-    sentence!(restore(&restored, &restored, Existing::Replace, |_| {}), Store);
-    restore(&to, &restored, Existing::Replace, |_| {}).unwrap();
+    sentence!(restore(&to, &restored, ExistingStore::Keep, |_| {}), Store);
+    sentence!(restore(&restored, &restored, ExistingStore::Replace, |_| {}), Store);
+    restore(&to, &restored, ExistingStore::Replace, |_| {}).unwrap();
     let copy = open(&restored);
     assert_events(&copy, owners.first().unwrap(), 1, 80).await;
 }
@@ -379,7 +379,7 @@ async fn a_damaged_backup_is_not_restored() {
     store.backup(&backup, |_| {}).await.unwrap();
     damage(&backup, "event 7 of s");
     drop(store);
-    let sentence = sentence!(restore(&backup, &path, Existing::Replace, |_| {}), Damaged);
+    let sentence = sentence!(restore(&backup, &path, ExistingStore::Replace, |_| {}), Damaged);
     assert!(sentence.contains("backup.db"), "{sentence}");
     assert_events(&open(&path), &owner, 1, 9).await;
 }

@@ -3,7 +3,7 @@
 use crate::common::{Owner, folder, open};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
-use turnwire_log::sqlite::{Existing, Options, restore};
+use turnwire_log::sqlite::{ExistingStore, Options, restore};
 use turnwire_log::store::Store;
 use turnwire_log::{Error, SqliteStore};
 
@@ -19,12 +19,12 @@ async fn closed_store() -> (tempfile::TempDir, PathBuf) {
 
 /// That nobody opens or restores it, and that the error names what is wrong.
 #[track_caller]
-fn assert_refused(path: &Path, name: &str) {
+fn assert_rejected(path: &Path, name: &str) {
     let target = path.with_extension("restored");
     let refused = [
         SqliteStore::open(path, Options::default()).map(drop),
         SqliteStore::open_read_only(path).map(drop),
-        restore(path, &target, Existing::Keep, |_| {}),
+        restore(path, &target, ExistingStore::Keep, |_| {}),
     ];
     for refused in refused {
         let named = matches!(&refused, Err(Error::Damaged(why)) if why.contains(name));
@@ -77,7 +77,7 @@ async fn whatever_turnwire_does_not_make_is_refused_and_named() {
         };
         conn.execute_batch(&sql).unwrap();
         drop(conn);
-        assert_refused(&path, name);
+        assert_rejected(&path, name);
     }
 }
 
@@ -101,14 +101,14 @@ async fn texts_in_another_encoding_are_refused() {
         other.execute_batch(&sql.unwrap()).unwrap();
     }
     drop(other);
-    assert_refused(&planted, "UTF-16le");
+    assert_rejected(&planted, "UTF-16le");
 }
 
 #[tokio::test]
 async fn a_store_that_nobody_changed_is_opened_and_restored() {
     let (_folder, path) = closed_store().await;
     let target = path.with_extension("restored");
-    restore(&path, &target, Existing::Keep, |_| {}).unwrap();
+    restore(&path, &target, ExistingStore::Keep, |_| {}).unwrap();
     for path in [&path, &target] {
         assert_eq!(open(path).check(|_| {}).await.unwrap(), []);
         SqliteStore::open_read_only(path).unwrap();

@@ -4,12 +4,12 @@ use crate::common::*;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_log::sqlite::{Options, Sizes};
+use turnwire_log::sqlite::{Options, LayoutSizes};
 use turnwire_log::store::{
-    Append, Blob, KeyRecord, Lease, Lines, Queued, Retention, SessionKey, SessionNo, SessionPatch,
+    Append, Blob, IdempotencyRecord, Lease, EventLines, QueuedMessage, Retention, SessionKey, SessionNumber, SessionPatch,
     SessionQuery, SessionState, Store,
 };
-use turnwire_log::{Error, Reach, Search, SqliteStore};
+use turnwire_log::{Error, VisibleSessions, SearchQuery, SqliteStore};
 
 const SEGMENTS: &str = "SELECT count(*) FROM segments";
 const TAIL: &str = "SELECT count(*) FROM tail";
@@ -34,7 +34,7 @@ async fn one_bad_request_leaves_the_others_of_its_transaction_alone() {
                 pending.push((number, true, store.append(append)));
             }
         }
-        let nowhere = Append { session: SessionNo(999), ..owners.first().unwrap().nothing() };
+        let nowhere = Append { session: SessionNumber(999), ..owners.first().unwrap().nothing() };
         assert!(is_no_session(&store.append(nowhere).await));
     }
     for (number, good, append) in pending {
@@ -78,7 +78,7 @@ async fn events_gather_move_and_are_swept_without_a_gap() {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut ends = vec![0_u64; 30];
     for _ in 0..4 {
-        let store = open_moving(&path);
+        let store = open_small(&path);
         let mut owners = Vec::new();
         for number in 0..ends.len() {
             owners.push(Owner::new(&store, &number.to_string()).await);
@@ -117,11 +117,11 @@ async fn a_large_append_is_read_in_small_pages() {
     store.append(owner.events(3)).await.unwrap();
     store.append(owner.events(20_000)).await.unwrap();
     assert!(count(&path, SEGMENTS) > 10, "it is one row");
-    let page = store.read(owner.no, seq(10_000), 100).await.unwrap();
+    let page = store.read_events(owner.no, seq(10_000), 100).await.unwrap();
     assert_eq!(page.iter().map(|lines| lines.first.get()).collect::<Vec<_>>(), [10_000]);
     let mut next = 1;
     while next <= owner.last {
-        let page = store.read(owner.no, seq(next), 1 << 20).await.unwrap();
+        let page = store.read_events(owner.no, seq(next), 1 << 20).await.unwrap();
         for lines in &page {
             for (at, found) in lines.iter() {
                 assert_eq!(found, line("s", at.get()).trim_end().as_bytes());
@@ -136,7 +136,7 @@ async fn lines_that_are_not_as_many_as_announced_are_refused() {
     let (_folder, path) = folder();
     let store = open(&path);
     let mut owner = Owner::new(&store, "s").await;
-    let lines = |bytes: &'static str, count| Lines {
+    let lines = |bytes: &'static str, count| EventLines {
         first: seq(1),
         count,
         bytes: Bytes::from_static(bytes.as_bytes()),
@@ -161,9 +161,9 @@ async fn fences_rise_when_the_store_is_opened_again() {
     }
     assert!(fences.is_sorted() && fences.first() < fences.last(), "{fences:?}");
     let store = open(&path);
-    let no = record(&store, "s").await.unwrap().no;
+    let no = record(&store, "s").await.unwrap().number;
     let lease = Lease { fence: *fences.last().unwrap() };
-    let renewed = store.renew(no, lease, Duration::from_secs(1)).await;
+    let renewed = store.renew_lease(no, lease, Duration::from_secs(1)).await;
     assert!(matches!(renewed, Err(Error::Fenced)), "a lease of a process that has ended");
 }
 
@@ -183,7 +183,7 @@ async fn all_that_was_handed_in_is_written_before_the_store_ends() {
 
 #[tokio::test]
 async fn a_full_store_says_so_keeps_what_it_has_and_goes_on_when_there_is_room() {
-    for sizes in [Sizes::default(), MOVING] {
+    for sizes in [LayoutSizes::default(), MOVING] {
         let (_folder, path) = folder();
         let options = Options { max_bytes: Some(400 << 10), sizes, ..Options::default() };
         let store = SqliteStore::open(&path, options).unwrap();
@@ -205,7 +205,7 @@ async fn a_full_store_says_so_keeps_what_it_has_and_goes_on_when_there_is_room()
         };
         let sentence = sentence!(Err::<(), _>(full), Full);
         assert!(sentence.contains("store.db"), "{sentence}");
-        assert!(matches!(store.healthy().await, Err(Error::Full(_))), "healthy, and full");
+        assert!(matches!(store.check_health().await, Err(Error::Full(_))), "healthy, and full");
         // What is queued behind one that failed fails too.
         let (first, second) = (store.append(owner.clone().events(40)), {
             let mut ahead = owner.clone();
@@ -215,7 +215,7 @@ async fn a_full_store_says_so_keeps_what_it_has_and_goes_on_when_there_is_room()
         assert!(first.await.is_err() && second.await.is_err());
         assert_events(&store, &owner, 1, owner.last).await;
         store.set_max_bytes(None);
-        store.healthy().await.unwrap();
+        store.check_health().await.unwrap();
         store.append(owner.events(40)).await.unwrap();
         store.append(other.events(1)).await.unwrap();
         drop(store);
@@ -229,36 +229,36 @@ async fn a_full_store_says_so_keeps_what_it_has_and_goes_on_when_there_is_room()
 #[tokio::test]
 async fn a_deleted_session_stays_deleted_and_its_rows_go() {
     let (_folder, path) = folder();
-    let store = open_moving(&path);
+    let store = open_small(&path);
     let mut gone = Owner::new(&store, "gone").await;
     let mut kept = Owner::new(&store, "kept").await;
     for number in 0..150 {
         store.append(gone.reply(3, &number.to_string(), "secret")).await.unwrap();
         store.append(kept.events(1)).await.unwrap();
     }
-    let key = KeyRecord {
+    let key = IdempotencyRecord {
         tenant: "tenant".into(),
         key: "k".to_owned(),
         fingerprint: [1; 32],
-        answer: "{}".to_owned(),
+        response: "{}".to_owned(),
     };
-    let queued = Queued { id: "q".into(), reply_id: "r".into(), json: Bytes::from_static(b"{}") };
-    let append = Append { key: Some(key), enqueue: vec![queued], ..gone.nothing() };
+    let queued = QueuedMessage { id: "q".into(), reply_id: "r".into(), json: Bytes::from_static(b"{}") };
+    let append = Append { idempotency: Some(key), enqueue: vec![queued], ..gone.nothing() };
     store.append(append).await.unwrap();
     let titled = SessionPatch { title: Some("secret".to_owned()), metadata: None };
-    store.patch(gone.no, titled).await.unwrap();
-    store.delete(gone.no).await.unwrap();
-    assert!(is_no_session(&store.delete(gone.no).await));
+    store.patch_session(gone.no, titled).await.unwrap();
+    store.delete_session(gone.no).await.unwrap();
+    assert!(is_no_session(&store.delete_session(gone.no).await));
     // Perhaps before the rows are gone.
     drop(store);
-    let store = open_moving(&path);
+    let store = open_small(&path);
     assert_eq!(record(&store, "gone").await, None);
-    assert!(is_no_session(&store.read(gone.no, seq(1), 100).await));
+    assert!(is_no_session(&store.read_events(gone.no, seq(1), 100).await));
     assert!(is_no_session(&store.append(gone.events(1)).await));
-    assert_eq!(store.key("tenant", "k").await.unwrap(), None);
+    assert_eq!(store.find_idempotency_record("tenant", "k").await.unwrap(), None);
     let again = Owner::new(&store, "gone").await;
     assert!(again.no > gone.no && again.last == 0);
-    until_count(&path, "SELECT count(*) FROM deleted", 0).await;
+    wait_for_count(&path, "SELECT count(*) FROM deleted", 0).await;
     for table in ["segments", "tail", "messages", "queue", "keys"] {
         let left = format!("SELECT count(*) FROM {table} WHERE session = {}", gone.no.0);
         assert_eq!(count(&path, &left), 0, "{table}");
@@ -273,9 +273,9 @@ async fn words_are_searched_that_were_written_just_before() {
     let (_folder, path) = folder();
     let store = open(&path);
     let found = async |store: &SqliteStore, words: &str| {
-        let search = Search::new(words).unwrap();
+        let search = SearchQuery::new(words).unwrap();
         let query = SessionQuery { search, ..SessionQuery::latest("tenant", 10) };
-        store.sessions(&query).await.unwrap().len()
+        store.list_sessions(&query).await.unwrap().len()
     };
     let mut owner = Owner::new(&store, "s").await;
     let long = "lorem ipsum ".repeat(40_000) + "behind";
@@ -306,7 +306,7 @@ async fn retention_cuts_rows_in_which_replies_share() {
     assert!((1..100).contains(&segments), "{segments} rows");
     let bytes: u64 = (1..=1500).map(|place| line("s", place).len() as u64).sum();
     let half = Retention { max_bytes: Some(bytes / 2), ..Retention::default() };
-    let removed = store.retain(half).await.unwrap();
+    let removed = store.apply_retention(half).await.unwrap();
     assert!(removed.events > 600 && removed.events % 3 == 0, "{removed:?}");
     assert!((bytes / 2..bytes / 2 + 300).contains(&removed.bytes), "{removed:?} of {bytes}");
     let first = removed.events + 1;
@@ -315,14 +315,14 @@ async fn retention_cuts_rows_in_which_replies_share() {
     let store = open(&path);
     assert_events(&store, &owner, first, 1500).await;
     assert_eq!(store.check(|_| {}).await.unwrap(), []);
-    let read = store.read(owner.no, seq(first - 1), 100).await;
+    let read = store.read_events(owner.no, seq(first - 1), 100).await;
     assert!(matches!(read, Err(Error::Trimmed(at)) if at == seq(first)), "{read:?}");
 }
 
 #[tokio::test]
 async fn retention_goes_on_where_a_crash_left_it() {
     let (_folder, path) = folder();
-    let store = open_moving(&path);
+    let store = open_small(&path);
     let mut owner = Owner::new(&store, "s").await;
     for number in 0..50 {
         store.append(owner.reply(5, &number.to_string(), "")).await.unwrap();
@@ -334,17 +334,17 @@ async fn retention_goes_on_where_a_crash_left_it() {
     drop(conn);
     let left = "SELECT count(*) FROM segments WHERE last <= 100";
     assert!(count(&path, left) > 0);
-    let store = open_moving(&path);
+    let store = open_small(&path);
     assert_events(&store, &owner, 101, 250).await;
     let retention = Retention { before_ms: Some(1), ..Retention::default() };
-    store.retain(retention).await.unwrap();
+    store.apply_retention(retention).await.unwrap();
     assert_eq!(count(&path, left), 0);
 }
 
 #[tokio::test]
 async fn a_clock_that_goes_backwards_changes_no_order() {
     let (_folder, path) = folder();
-    let store = open_moving(&path);
+    let store = open_small(&path);
     let mut owner = Owner::new(&store, "s").await;
     for now_ms in [1000, -5, i64::MIN, i64::MAX, 0, 500] {
         owner.now_ms = now_ms;
@@ -352,14 +352,14 @@ async fn a_clock_that_goes_backwards_changes_no_order() {
     }
     assert_events(&store, &owner, 1, 24).await;
     let retention = Retention { before_ms: Some(1001), ..Retention::default() };
-    assert_eq!(store.retain(retention).await.unwrap().events, 12);
+    assert_eq!(store.apply_retention(retention).await.unwrap().events, 12);
     assert_events(&store, &owner, 13, 24).await;
 }
 
 #[tokio::test]
 async fn a_tool_looks_at_a_store_that_a_server_writes() {
     let (_folder, path) = folder();
-    let store = open_moving(&path);
+    let store = open_small(&path);
     let mut owner = Owner::new(&store, "s").await;
     store.append(owner.events(2)).await.unwrap();
     let tool = Arc::new(SqliteStore::open_read_only(&path).unwrap());
@@ -368,16 +368,16 @@ async fn a_tool_looks_at_a_store_that_a_server_writes() {
         assert_events(&tool, &owner, 1, owner.last).await;
     }
     let (waiting, no, last) = (Arc::clone(&tool), owner.no, owner.last);
-    let waiting = tokio::spawn(async move { waiting.wait(no, last).await });
+    let waiting = tokio::spawn(async move { waiting.wait_for_events(no, last).await });
     store.append(owner.events(1)).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), owner.last);
-    sentence!(tool.create(new("t")).await, Denied);
+    sentence!(tool.create_session(new("t")).await, Denied);
     sentence!(tool.append(owner.events(1)).await, Denied);
-    sentence!(tool.delete(owner.no).await, Denied);
-    let all = tool.all_sessions(SessionNo(0), 10).await.unwrap();
-    assert_eq!(all.iter().map(|record| record.no).collect::<Vec<_>>(), [owner.no]);
-    store.delete(owner.no).await.unwrap();
-    assert!(is_no_session(&tool.read(owner.no, seq(1), 100).await));
+    sentence!(tool.delete_session(owner.no).await, Denied);
+    let all = tool.list_all_sessions(SessionNumber(0), 10).await.unwrap();
+    assert_eq!(all.iter().map(|record| record.number).collect::<Vec<_>>(), [owner.no]);
+    store.delete_session(owner.no).await.unwrap();
+    assert!(is_no_session(&tool.read_events(owner.no, seq(1), 100).await));
     assert_eq!(record(&tool, "s").await, None);
     drop(store);
     assert_eq!(record(&tool, "s").await, None);
@@ -389,14 +389,14 @@ async fn sessions_of_all_tenants_are_walked_in_pages() {
     let store = open(&path);
     for number in 0..25 {
         let key = SessionKey::new(format!("tenant {}", number % 4), number.to_string());
-        store.create(turnwire_log::store::NewSession { key, ..new("") }).await.unwrap();
+        store.create_session(turnwire_log::store::NewSession { key, ..new("") }).await.unwrap();
     }
     let mut found = Vec::new();
-    let mut after = SessionNo(0);
+    let mut after = SessionNumber(0);
     loop {
-        let page = store.all_sessions(after, 7).await.unwrap();
+        let page = store.list_all_sessions(after, 7).await.unwrap();
         let Some(last) = page.last() else { break };
-        after = last.no;
+        after = last.number;
         found.extend(page.iter().map(|record| record.key.id.to_string()));
     }
     assert_eq!(found, (0..25).map(|number| number.to_string()).collect::<Vec<_>>());
@@ -408,14 +408,14 @@ async fn blobs_and_epochs_are_as_they_should_be() {
     let store = open(&path);
     let blob = Blob { media_type: "image/png".into(), bytes: Bytes::from(vec![7; 300_000]) };
     store.put_blob("tenant", [9; 32], blob.clone()).await.unwrap();
-    let epoch = store.create(new("s")).await.unwrap().0.epoch;
+    let epoch = store.create_session(new("s")).await.unwrap().0.epoch;
     assert!(
         epoch.len() >= 10
             && epoch.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     );
     drop(store);
     let store = open(&path);
-    assert_eq!(store.blob("tenant", [9; 32]).await.unwrap(), Some(blob));
+    assert_eq!(store.read_blob("tenant", [9; 32]).await.unwrap(), Some(blob));
     assert_eq!(record(&store, "s").await.unwrap().epoch, epoch);
 }
 
@@ -441,20 +441,20 @@ async fn what_sessions_of_an_earlier_version_spent_is_counted() {
     let store = open(&path);
     // Some change, some go, before they are counted or after.
     let last = owners.pop().unwrap();
-    store.delete(last.no).await.unwrap();
+    store.delete_session(last.no).await.unwrap();
     let mut first = Owner::new(&store, "0").await;
     let append = first.events(1);
     store.append(Append { state: Some(spending(1000)), ..append }).await.unwrap();
-    let totals = store.totals("tenant", &Reach::ALL, None).await.unwrap();
-    let tokens: Vec<_> = totals.values().map(|agent| agent.spent().usage.input_tokens).collect();
+    let totals = store.agent_totals("tenant", &VisibleSessions::ALL, None).await.unwrap();
+    let tokens: Vec<_> = totals.values().map(|agent| agent.total().usage.input_tokens).collect();
     assert_eq!(tokens, [1598]);
     assert_eq!(count(&path, "SELECT count(*) FROM uncounted"), 0);
     drop(store);
     // It goes through no sessions: with so few steps not even a list of them is possible.
     let options = Options { query_steps: Some(2000), ..Options::default() };
     let store = SqliteStore::open(&path, options).unwrap();
-    assert_eq!(store.totals("tenant", &Reach::ALL, None).await.unwrap(), totals);
-    let listed = store.sessions(&SessionQuery::latest("tenant", 1000)).await;
+    assert_eq!(store.agent_totals("tenant", &VisibleSessions::ALL, None).await.unwrap(), totals);
+    let listed = store.list_sessions(&SessionQuery::latest("tenant", 1000)).await;
     assert!(matches!(listed, Err(Error::TooSlow)), "{listed:?}");
 }
 
@@ -471,16 +471,16 @@ async fn the_most_expensive_search_that_is_allowed_is_interrupted() {
         let reply = owner.reply(1, &number.to_string(), &text.join(" "));
         store.append(reply).await.unwrap();
     }
-    let search = Search::new(&words.join(" ")).unwrap();
+    let search = SearchQuery::new(&words.join(" ")).unwrap();
     let query = SessionQuery { search, ..SessionQuery::latest("tenant", 1) };
-    assert_eq!(store.sessions(&query).await.unwrap().len(), 1);
+    assert_eq!(store.list_sessions(&query).await.unwrap().len(), 1);
     drop(store);
     let options = Options { query_steps: Some(1000), ..Options::default() };
     let store = SqliteStore::open(&path, options).unwrap();
     for _ in 0..10 {
-        let found = store.sessions(&query).await;
+        let found = store.list_sessions(&query).await;
         assert!(matches!(found, Err(Error::TooSlow)), "{found:?}");
     }
     let few = SessionQuery::latest("tenant", 1);
-    assert_eq!(store.sessions(&few).await.unwrap().len(), 1, "the connections are still good");
+    assert_eq!(store.list_sessions(&few).await.unwrap().len(), 1, "the connections are still good");
 }

@@ -1,7 +1,7 @@
 //! Tokens that somebody else signs. The algorithm, the issuer and the audience are settled here; a
 //! token never chooses them.
 
-use super::{Identity, Refusal, Scope, Scopes, SessionRule, has_passed, holder, is_id, sha256};
+use super::{Identity, Refusal, Scope, Scopes, SessionPattern, has_passed, holder, is_id, sha256};
 use crate::auth::tenant::Tenants;
 use crate::config::{JwtAlgorithm, JwtConfig};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
@@ -100,7 +100,7 @@ impl Jwt {
         let tenant = self.config.tenant.as_deref().or_else(|| text(&self.config.tenant_claim))?;
         let sessions = match claims.get(&self.config.sessions_claim) {
             None => None,
-            Some(list) => Some(words(list)?.map(SessionRule::new).collect()),
+            Some(list) => Some(words(list)?.map(SessionPattern::new).collect()),
         };
         // A scope of somebody else's vocabulary gives nothing, and is no reason to refuse the rest.
         let scopes: Scopes = match claims.get(&self.config.scopes_claim) {

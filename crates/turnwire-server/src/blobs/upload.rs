@@ -8,7 +8,7 @@ use crate::limits::ReservedBytes;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use sha2::{Digest, Sha256};
-use turnwire_log::store::{BLOB_PIECE, BlobInfo, NewBlob, UploadNo};
+use turnwire_log::store::{BLOB_PIECE_BYTES, BlobInfo, NewBlob, UploadNumber};
 
 /// A blob that is not whole yet. What was written of it is removed when this is dropped.
 pub(crate) struct Upload<'a> {
@@ -19,7 +19,7 @@ pub(crate) struct Upload<'a> {
     /// The end of the blob, which is not written yet.
     piece: BytesMut,
     /// Where the pieces before it are.
-    no: Option<UploadNo>,
+    no: Option<UploadNumber>,
     /// The bytes of the tenant's other blobs, when this one began.
     used: u64,
     buffered: ReservedBytes,
@@ -61,7 +61,7 @@ impl<'a> Upload<'a> {
             size: 0,
             piece: BytesMut::new(),
             no: None,
-            used: app.log.store().blob_bytes(tenant).await?,
+            used: app.log.store().blob_bytes_used(tenant).await?,
             buffered: app.buffered.reserve(tenant, 0)?,
             unfinished: app.uploads.reserve(tenant, 0)?,
         };
@@ -93,7 +93,7 @@ impl<'a> Upload<'a> {
         self.unfinished.grow(bytes.len()).map_err(|error| too_many(&error))?;
         self.hash.update(&bytes);
         loop {
-            let taken = bytes.split_to(bytes.len().min(BLOB_PIECE - self.piece.len()));
+            let taken = bytes.split_to(bytes.len().min(BLOB_PIECE_BYTES - self.piece.len()));
             let more = (self.piece.len() + taken.len()).saturating_sub(self.buffered.bytes());
             self.buffered.grow(more)?;
             self.piece.extend_from_slice(&taken);
@@ -111,7 +111,7 @@ impl<'a> Upload<'a> {
             Some(no) => no,
             None => *self.no.insert(store.begin_upload().await?),
         };
-        Ok(store.add_piece(no, self.piece.split().freeze()).await?)
+        Ok(store.add_upload_piece(no, self.piece.split().freeze()).await?)
     }
 
     /// Stores what was added. Bytes that are there already are not stored again.
@@ -190,7 +190,7 @@ mod tests {
             }
             uploads.push(upload);
         }
-        assert!(app.buffered.used() <= 8 * BLOB_PIECE, "{}", app.buffered.used());
+        assert!(app.buffered.used() <= 8 * BLOB_PIECE_BYTES, "{}", app.buffered.used());
         assert_eq!(app.uploads.used(), 8 * 3 * MIB);
         let stored = uploads.pop().unwrap().finish("image/png").await.unwrap();
         assert_eq!((stored.info.size, stored.is_new), (3 * MIB as u64, true));
@@ -199,7 +199,7 @@ mod tests {
         // What breaks off leaves nothing behind.
         drop(uploads);
         assert_eq!((app.buffered.used(), app.uploads.used()), (0, 0));
-        assert_eq!(app.log.store().blob_bytes("t").await.unwrap(), 3 * MIB as u64);
+        assert_eq!(app.log.store().blob_bytes_used("t").await.unwrap(), 3 * MIB as u64);
     }
 
     #[tokio::test]

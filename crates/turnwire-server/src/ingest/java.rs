@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use turnwire_core::{Event, EventKind, Seq};
 use turnwire_log::Session;
-use turnwire_log::store::{Lines, SessionNo};
+use turnwire_log::store::{EventLines, SessionNumber};
 use turnwire_wires::{Decoder, Encode, EncoderOptions, Frames as Encoded, Wire};
 
 pub(super) const WIRE: &str = "agentscope-java";
@@ -23,7 +23,7 @@ const CHUNK: usize = 1 << 20;
 /// What has to be told of the replies that grow.
 #[derive(Default)]
 pub(super) struct Replies {
-    known: Mutex<HashMap<SessionNo, Known>>,
+    known: Mutex<HashMap<SessionNumber, Known>>,
 }
 
 /// What has to be told of one reply.
@@ -60,7 +60,7 @@ impl Replies {
         let (open, _) = session
             .transact(&[], |tx| {
                 let own = tx.replies().iter().find(|reply| !reply.is_of_sub_agent());
-                let own = own.map(|reply| (reply.msg().id().to_owned(), reply.first()));
+                let own = own.map(|reply| (reply.msg().id().to_owned(), reply.first_seq()));
                 Ok::<_, ApiError>(own)
             })
             .await?;
@@ -84,7 +84,7 @@ impl Replies {
         first: Seq,
         batch: &[Item<'_>],
     ) -> ApiResult<Decoder> {
-        let known = self.known.lock().remove(&session.no());
+        let known = self.known.lock().remove(&session.number());
         let mut known = match known.filter(|known| known.reply_id == reply_id) {
             Some(known) => known,
             None => Known::new(reply_id, first)?,
@@ -104,7 +104,7 @@ impl Replies {
         if all.len() >= REMEMBERED {
             all.clear();
         }
-        all.insert(session.no(), known);
+        all.insert(session.number(), known);
         Ok(decoder)
     }
 }
@@ -118,12 +118,12 @@ impl Known {
 
     async fn read_on(&mut self, session: &Session) -> ApiResult<()> {
         let mut frames = Encoded::default();
-        while self.up_to < session.head().last {
+        while self.up_to < session.head_state().head {
             let from = Seq::new(self.up_to + 1).unwrap_or(Seq::FIRST);
-            let rows = session.read(from, CHUNK).await?;
-            let Some(last) = rows.last().map(Lines::last) else { break };
-            for (seq, line) in rows.iter().flat_map(Lines::iter) {
-                let event = Session::event_at(seq, line)?;
+            let rows = session.read_events(from, CHUNK).await?;
+            let Some(last) = rows.last().map(EventLines::last) else { break };
+            for (seq, line) in rows.iter().flat_map(EventLines::iter) {
+                let event = Session::parse_event(seq, line)?;
                 frames.clear();
                 self.encode.encode(&event, &mut frames);
                 if counts(&event) {

@@ -143,8 +143,8 @@ impl Pipe {
         let patience = self.reply.app.config.producers.silence.0;
         let closing = self.reply.app.closing.clone();
         let mut owed = body.size_hint().exact();
-        let mut head = self.reply.session.watch();
-        let mut seen = head.borrow_and_update().last;
+        let mut head = self.reply.session.watch_head();
+        let mut seen = head.borrow_and_update().head;
         let mut deadline = Instant::now() + patience;
         let tenant = self.reply.session.key().tenant.clone();
         let mut unread = UnreadBytes::new(self.reply.app.buffered.clone(), tenant);
@@ -153,8 +153,8 @@ impl Pipe {
                 chunk = extract::next(&mut body, deadline - Instant::now()) => chunk,
                 changed = head.changed(), if self.reply.begun => {
                     let now = *head.borrow_and_update();
-                    match self.reply.was_stopped(&mut seen, now.last).await {
-                        _ if changed.is_err() || now.is_gone => {
+                    match self.reply.was_stopped(&mut seen, now.head).await {
+                        _ if changed.is_err() || now.is_deleted => {
                             return Stop::Lost(turnwire_log::Error::NoSession.into());
                         }
                         Ok(false) => continue,

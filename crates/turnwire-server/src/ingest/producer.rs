@@ -7,7 +7,7 @@
 use crate::auth::{Caller, Scope, is_id};
 use crate::error::{ApiError, ApiResult};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use turnwire_log::Tx;
+use turnwire_log::Transaction;
 use turnwire_log::store::Producer;
 
 /// `ID.FENCE`
@@ -46,25 +46,25 @@ impl<'a> Publisher<'a> {
     }
 
     /// The holder in whose name it writes: its own, or of an administrator the one that used the name last.
-    fn holder_in<'t>(self, tx: &'t Tx<'_>) -> &'t str
+    fn holder_in<'t>(self, tx: &'t Transaction<'_>) -> &'t str
     where
         'a: 't,
     {
-        let last = if self.is_admin { tx.holder_of(self.id) } else { None };
+        let last = if self.is_admin { tx.producer_holder(self.id) } else { None };
         last.filter(|holder| !holder.is_empty()).unwrap_or(self.holder)
     }
 
     /// Whether nobody has taken over since they last wrote.
-    pub fn is_last(self, tx: &Tx<'_>) -> bool {
+    pub fn is_last(self, tx: &Transaction<'_>) -> bool {
         tx.producer().is_some_and(|known| {
             known.id == self.id && known.fence == self.fence && known.holder == self.holder_in(tx)
         })
     }
 
     /// Whether they may write now: nobody has taken over from them, and what is open is theirs.
-    pub fn check(self, tx: &Tx<'_>) -> ApiResult<()> {
+    pub fn check(self, tx: &Transaction<'_>) -> ApiResult<()> {
         let holder = self.holder_in(tx);
-        let fence = tx.fence_of(self.id, holder);
+        let fence = tx.producer_fence(self.id, holder);
         if fence > self.fence {
             return Err(self.fenced(fence));
         }
@@ -72,7 +72,7 @@ impl<'a> Publisher<'a> {
             return Ok(());
         }
         match tx.producer().filter(|_| tx.is_produced()) {
-            Some(known) if known.is(self.id, holder) => Ok(()),
+            Some(known) if known.matches(self.id, holder) => Ok(()),
             Some(known) if known.id == self.id => Err(busy(&format!(
                 "a producer {} with other credentials is writing a reply",
                 known.id
@@ -84,7 +84,7 @@ impl<'a> Publisher<'a> {
 
     /// Notes who writes from now on. To be called behind the events, since what is open then is
     /// theirs.
-    pub fn note(self, tx: &mut Tx<'_>) {
+    pub fn note(self, tx: &mut Transaction<'_>) {
         if !self.is_last(tx) || tx.is_produced() == tx.replies().is_empty() {
             let holder = self.holder_in(tx).to_owned();
             tx.set_producer(Producer { id: self.id.to_owned(), fence: self.fence, holder });

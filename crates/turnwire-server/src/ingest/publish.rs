@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use turnwire_core::{Error, ErrorKind, Event, EventKind};
-use turnwire_log::{Pushed, Session};
+use turnwire_log::{PushOutcome, Session};
 
 /// What came of a request.
 #[derive(Debug, Default)]
@@ -61,8 +61,8 @@ pub(crate) async fn publish(
                     Some(refusal) => Err(refusal),
                 };
                 match (pushed, tolerance) {
-                    (Ok(Pushed::Stored(_)), _) => result.stored += 1,
-                    (Ok(Pushed::Repeated), _) => result.repeated += 1,
+                    (Ok(PushOutcome::Stored(_)), _) => result.stored += 1,
+                    (Ok(PushOutcome::Repeated), _) => result.repeated += 1,
                     (Err(refusal), Tolerance::Strict) => return Err(refusal.error(&batch, at)),
                     (Err(refusal), Tolerance::Tolerant) => {
                         result.skipped.push(refusal.skipped(event, at));
@@ -75,7 +75,7 @@ pub(crate) async fn publish(
         .await;
     match done {
         Ok((mut result, receipt)) => {
-            result.last = receipt.last;
+            result.last = receipt.head;
             app.ingest.counts.add(&result);
             Ok(result)
         }

@@ -58,7 +58,7 @@ pub async fn stop(
     caller: Caller,
     Path((agent, thread)): Path<(String, String)>,
 ) -> ApiResult<StatusCode> {
-    let session = app.log.open(&caller.session(&thread)?).await?;
+    let session = app.log.open_session(&caller.session(&thread)?).await?;
     let session = session.ok_or(turnwire_log::Error::NoSession)?;
     answers::stop(&app, &of_agent(session, &agent)?, &caller).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -90,7 +90,7 @@ impl Asked<'_> {
     /// The thread's session. It is made when somebody says something in it, not when somebody looks.
     async fn session(&self) -> ApiResult<Option<Arc<Session>>> {
         let id = &self.input.thread_id;
-        if let Some(session) = self.app.log.open(&self.caller.session(id)?).await? {
+        if let Some(session) = self.app.log.open_session(&self.caller.session(id)?).await? {
             return of_agent(session, self.agent).map(Some);
         }
         if self.new_messages(&HashSet::new())?.is_empty() {
@@ -168,7 +168,7 @@ impl Asked<'_> {
         let begin = match (self.difference(thread), &accepted.reply_id) {
             (HistoryDifference::None, Some(_)) => Begin::Replay,
             // Nobody here answers: what is published from now on is the reply.
-            (HistoryDifference::None, None) => Begin::Behind(session.head().last),
+            (HistoryDifference::None, None) => Begin::Behind(session.head_state().head),
             _ => Begin::Picture,
         };
         // The new words stand behind whatever the client has not got.
@@ -186,7 +186,7 @@ impl Asked<'_> {
         let place = taken.last.saturating_sub(u64::from(taken.stored));
         // What went on beside while somebody was asked, the client has not seen.
         let difference = self.difference(thread);
-        let is_all = place == thread.snapshot.last && difference == HistoryDifference::None;
+        let is_all = place == thread.snapshot.head && difference == HistoryDifference::None;
         let begin = if is_all || !self.caller.can(Action::Read) {
             Begin::Behind(place)
         } else {
@@ -307,7 +307,7 @@ impl Thread {
         let snapshot = session.snapshot().await?;
         let (ids, replies) = (asked.input.message_ids(), asked.input.reply_ids());
         let mut thread = Self {
-            pending: snapshot.pending(),
+            pending: snapshot.pending_calls(),
             known: HashSet::new(),
             has_superseded: false,
             difference: HistoryDifference::None,
@@ -319,16 +319,16 @@ impl Thread {
         let open = thread.snapshot.open.iter().map(|reply| reply.msg().id().to_owned());
         thread.known.extend(open);
         let mut comparison = asked.input.comparison();
-        let mut walk = session.all_messages().without_sub_agents();
+        let mut walk = session.message_pages().without_sub_agents();
         loop {
-            let stored = walk.next().await?;
+            let stored = walk.next_page().await?;
             if stored.is_empty() {
                 break;
             }
             for stored in stored {
                 if stored.superseded {
                     thread.has_superseded |= replies.contains(&stored.id);
-                } else if stored.last.get() <= thread.snapshot.last {
+                } else if stored.last.get() <= thread.snapshot.head {
                     let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
                     let msg = Msg::from_json(text).map_err(ApiError::internal)?;
                     thread.note(&msg);

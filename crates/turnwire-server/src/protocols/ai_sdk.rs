@@ -111,7 +111,7 @@ async fn open(
     chat: &str,
     agent: &str,
 ) -> ApiResult<Option<Arc<Session>>> {
-    let session = app.log.open(&caller.session(chat)?).await?;
+    let session = app.log.open_session(&caller.session(chat)?).await?;
     session.map(|session| of_agent(session, agent)).transpose()
 }
 
@@ -266,7 +266,7 @@ impl Chat<'_> {
 
     /// A message of the conversation.
     async fn message(&self, id: &str) -> ApiResult<Option<Msg>> {
-        let stored = self.session.message(id).await?;
+        let stored = self.session.find_message(id).await?;
         Ok(stored.filter(|stored| !stored.superseded).as_ref().and_then(read))
     }
 
@@ -276,7 +276,7 @@ impl Chat<'_> {
         // Beyond so many new ones the request is refused.
         for id in ids.iter().take(MESSAGES + 1).filter(|id| !id.is_empty()) {
             let is_queued = snapshot.queue.iter().any(|queued| queued.id == *id);
-            if is_queued || self.session.message(id).await?.is_some() {
+            if is_queued || self.session.find_message(id).await?.is_some() {
                 return Ok(Some(id.clone()));
             }
         }
@@ -291,7 +291,7 @@ impl Chat<'_> {
     /// The latest messages before a place that count, the last one first.
     async fn before(&self, place: Option<Seq>) -> ApiResult<impl Iterator<Item = Msg>> {
         let query = MessageQuery { before: place, limit: MESSAGES, ..MessageQuery::default() };
-        let stored = self.session.messages(&query).await?;
+        let stored = self.session.list_messages(&query).await?;
         let counted = stored.into_iter().rev().filter(|message| !message.superseded);
         Ok(counted.filter_map(|message| read(&message)))
     }
@@ -308,7 +308,7 @@ impl Chat<'_> {
         self.caller.check(Action::Read)?;
         let snapshot = self.session.snapshot().await?;
         let reply = own(&snapshot).ok_or_else(nothing_new)?;
-        let mut before = self.before(Some(reply.first())).await?;
+        let mut before = self.before(Some(reply.first_seq())).await?;
         let question = before.find(|msg| msg.role() == Role::User);
         if !question.is_some_and(|question| is_asked(&question)) {
             return Err(busy());
@@ -328,19 +328,19 @@ impl Chat<'_> {
     /// The next reply of an agent that runs elsewhere: it comes when that agent gets to it.
     async fn elsewhere(&self, token: &str) -> ApiResult<String> {
         let place = token.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok()).unwrap_or(0);
-        let mut head = self.session.watch();
+        let mut head = self.session.watch_head();
         loop {
-            let is_gone = head.borrow_and_update().is_gone;
+            let is_gone = head.borrow_and_update().is_deleted;
             if is_gone {
                 return Err(turnwire_log::Error::NoSession.into());
             }
             let snapshot = self.session.snapshot().await?;
-            if let Some(reply) = own(&snapshot).filter(|reply| reply.first().get() > place) {
+            if let Some(reply) = own(&snapshot).filter(|reply| reply.first_seq().get() > place) {
                 return Ok(reply.msg().id().to_owned());
             }
             let query =
                 MessageQuery { after: Seq::new(place), limit: MESSAGES, ..MessageQuery::default() };
-            let later = self.session.messages(&query).await?;
+            let later = self.session.list_messages(&query).await?;
             let mut later = later.iter().filter_map(read);
             if let Some(reply) = later.find(|msg| msg.role() == Role::Assistant) {
                 return Ok(reply.id().to_owned());

@@ -17,8 +17,8 @@ use http::header::CONTENT_TYPE;
 use memchr::memmem;
 use std::sync::Arc;
 use turnwire_core::{EventKind, FinishedReason, Msg, Role, Seq, ToolCall};
-use turnwire_log::store::{Lines, Status, Store, StoredMessage};
-use turnwire_log::walk::Messages;
+use turnwire_log::store::{EventLines, SessionStatus, Store, StoredMessage};
+use turnwire_log::walk::MessagePages;
 use turnwire_log::{OpenReply, Session, Snapshot};
 use turnwire_wires::blocks::{
     self, APPROVAL_SECONDS, ApprovalKey, ApprovalDetails, History, HistoryEncoder, PendingApproval,
@@ -33,13 +33,13 @@ pub async fn history(
     caller: Caller,
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
-    let session = app.log.open(&caller.session(&id)?).await?;
+    let session = app.log.open_session(&caller.session(&id)?).await?;
     let session = session.ok_or(turnwire_log::Error::NoSession)?;
     let snapshot = session.snapshot().await?;
-    let open_from = snapshot.open.iter().map(OpenReply::first).min();
-    let place = open_from.map_or(snapshot.last, |first| first.get() - 1);
+    let open_from = snapshot.open.iter().map(OpenReply::first_seq).min();
+    let place = open_from.map_or(snapshot.head, |first| first.get() - 1);
     let pending_approval = pending(&app, &session, &snapshot).await?;
-    let stored = session.all_messages().without_sub_agents();
+    let stored = session.message_pages().without_sub_agents();
     let writing = Writing {
         // Nothing begins at the very last place: no log is so long.
         stored: stored.before(Seq::new(place.saturating_add(1)).unwrap_or(Seq::FIRST)),
@@ -63,7 +63,7 @@ struct Writing {
     /// The messages that had ended here are written.
     place: u64,
     pending_approval: Option<PendingApproval>,
-    stored: Messages<Arc<dyn Store>>,
+    stored: MessagePages<Arc<dyn Store>>,
     encoder: HistoryEncoder,
     part: Part,
     /// Why the last reply ended.
@@ -87,7 +87,7 @@ impl Writing {
                 self.part = Part::Messages;
             }
             Part::Messages => {
-                let stored = self.stored.next().await?;
+                let stored = self.stored.next_page().await?;
                 if stored.is_empty() {
                     text.push_str(&self.history().split_around_messages().1);
                     self.part = Part::End;
@@ -128,26 +128,26 @@ impl Writing {
             pending_approval: self.pending_approval.clone(),
             workspace: self.snapshot.metadata.raw("workspace").cloned(),
             agent_status: Some(word(self.snapshot.state.status).to_owned()),
-            last_event_id: Some(self.session.token(self.place)),
+            last_event_id: Some(self.session.resume_token(self.place)),
             ..History::from_encoder(self.session.id(), &self.encoder)
         }
     }
 }
 
-fn word(status: Status) -> &'static str {
+fn word(status: SessionStatus) -> &'static str {
     match status {
-        Status::Idle => "idle",
-        Status::Running => "running",
-        Status::Waiting => "waiting",
+        SessionStatus::Idle => "idle",
+        SessionStatus::Running => "running",
+        SessionStatus::Waiting => "waiting",
     }
 }
 
 /// How the last turn stands.
 fn status(snapshot: &Snapshot, last_reason: Option<&FinishedReason>) -> blocks::Status {
-    if snapshot.pending().iter().any(|pending| !pending.confirm.is_empty()) {
+    if snapshot.pending_calls().iter().any(|pending| !pending.confirm.is_empty()) {
         return blocks::Status::WaitingApproval;
     }
-    if snapshot.state.status != Status::Idle {
+    if snapshot.state.status != SessionStatus::Idle {
         return blocks::Status::Running;
     }
     match last_reason {
@@ -163,12 +163,12 @@ async fn pending(
     session: &Arc<Session>,
     snapshot: &Snapshot,
 ) -> ApiResult<Option<PendingApproval>> {
-    let asking = snapshot.pending().into_iter().find(|pending| !pending.confirm.is_empty());
+    let asking = snapshot.pending_calls().into_iter().find(|pending| !pending.confirm.is_empty());
     let Some(asking) = asking else { return Ok(None) };
     let reply = snapshot.open.iter().find(|reply| reply.msg().id() == asking.reply_id);
-    let from = reply.map_or(Seq::FIRST, OpenReply::first);
+    let from = reply.map_or(Seq::FIRST, OpenReply::first_seq);
     let Some(first) = asking.confirm.first() else { return Ok(None) };
-    let Some((at, question)) = last_question(session, from, snapshot.last, &first.id).await? else {
+    let Some((at, question)) = last_question(session, from, snapshot.head, &first.id).await? else {
         return Ok(None);
     };
     let is_asked = |call: &&ToolCall| question.calls.iter().any(|asked| asked.id == call.id);
@@ -199,18 +199,18 @@ pub(crate) async fn question(session: &Session, place: u64) -> ApiResult<Questio
             .kind("unknown_approval")
             .hint("the key is in the block `approval_request`, and in the history")
     };
-    let at = Seq::new(place).filter(|_| place <= session.head().last).ok_or_else(unknown)?;
-    let rows = match session.read(at, 1).await {
+    let at = Seq::new(place).filter(|_| place <= session.head_state().head).ok_or_else(unknown)?;
+    let rows = match session.read_events(at, 1).await {
         Err(turnwire_log::Error::Trimmed(_)) => return Err(unknown()),
         rows => rows?,
     };
-    let found = rows.iter().flat_map(Lines::iter).find(|(seq, _)| *seq == at);
+    let found = rows.iter().flat_map(EventLines::iter).find(|(seq, _)| *seq == at);
     let read = found.map(|(seq, line)| read(seq, line)).transpose()?.flatten();
     read.ok_or_else(unknown)
 }
 
 fn read(seq: Seq, line: &[u8]) -> ApiResult<Option<Question>> {
-    let event = Session::event_at(seq, line)?;
+    let event = Session::parse_event(seq, line)?;
     let timeout_seconds = event.metadata.get::<u64>("timeout_seconds").ok().flatten();
     let EventKind::RequireUserConfirm(ask) = event.kind else { return Ok(None) };
     let reply_id = event.reply_id.into_owned();
@@ -227,9 +227,9 @@ async fn last_question(
     let finder = memmem::Finder::new("REQUIRE_USER_CONFIRM");
     let (mut from, mut found) = (from, None);
     while from.get() <= to {
-        let rows = session.read(from, CHUNK).await?;
-        let Some(last) = rows.last().map(Lines::last) else { break };
-        for (seq, line) in rows.iter().flat_map(Lines::iter).filter(|(seq, _)| seq.get() <= to) {
+        let rows = session.read_events(from, CHUNK).await?;
+        let Some(last) = rows.last().map(EventLines::last) else { break };
+        for (seq, line) in rows.iter().flat_map(EventLines::iter).filter(|(seq, _)| seq.get() <= to) {
             if finder.find(line).is_none() {
                 continue;
             }

@@ -46,7 +46,7 @@ pub(crate) async fn find_waiting(
     let is_of_agent = |session: &str| session == agent;
     each_waiting(app, caller, is_of_agent, |session, snapshot| {
         let is_asked = snapshot
-            .pending()
+            .pending_calls()
             .iter()
             .any(|pending| pending.external.iter().any(|call| results.contains(&call.id.as_str())));
         if is_asked {
@@ -78,10 +78,10 @@ async fn user_words(
     let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
     let Some(own) = own else { return Ok(None) };
     let query =
-        MessageQuery { before: Some(own.first()), limit: MESSAGES, ..MessageQuery::default() };
+        MessageQuery { before: Some(own.first_seq()), limit: MESSAGES, ..MessageQuery::default() };
     let mut words = String::new();
     let mut asked_by = None;
-    for stored in session.messages(&query).await?.iter().filter(|stored| !stored.superseded) {
+    for stored in session.list_messages(&query).await?.iter().filter(|stored| !stored.superseded) {
         let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
         let msg = Msg::from_json(text).map_err(ApiError::internal)?;
         if msg.role() == Role::User {

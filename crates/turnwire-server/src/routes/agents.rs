@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use turnwire_core::Usage;
 use turnwire_log::Cost;
-use turnwire_log::cost::Spent;
+use turnwire_log::cost::UsageTotal;
 
 /// What can be talked to.
 #[derive(Debug, Serialize)]
@@ -65,7 +65,7 @@ pub async fn list_agents(
         default: *name == default_agent,
         price_per_million: app.config.agents.get(name).and_then(|agent| agent.price_per_million),
         spent: spent.as_mut().map(|spent| {
-            let Spent { usage, cost } = spent.remove(name).unwrap_or_default();
+            let UsageTotal { usage, cost } = spent.remove(name).unwrap_or_default();
             SpentView { usage, cost: cost.map(Cost::amount) }
         }),
     });
@@ -74,22 +74,22 @@ pub async fn list_agents(
 
 /// What each agent took in the sessions that the caller reaches. A sub-agent that does not run here by
 /// that name counts as the agent that it worked for.
-async fn spent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, Spent>> {
+async fn spent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, UsageTotal>> {
     let (reach, tenant) = (caller.0.reach(), caller.tenant());
     // For limited credentials the sessions that they reach are gone through.
-    let _permit = match reach.rules() {
+    let _permit = match reach.patterns() {
         Some(_) => Some(app.searches.acquire(tenant).await?),
         None => None,
     };
     let max_time = Some(app.config.limits.search_timeout.0);
-    let totals = app.log.store().totals(tenant, &reach, max_time);
-    let totals = app.log.read_for(tenant, totals).await?;
-    let mut sums: HashMap<String, Spent> = HashMap::new();
+    let totals = app.log.store().agent_totals(tenant, &reach, max_time);
+    let totals = app.log.read_fairly(tenant, totals).await?;
+    let mut sums: HashMap<String, UsageTotal> = HashMap::new();
     for (agent, totals) in totals {
-        let mut own = totals.spent();
+        let mut own = totals.total();
         for (name, part) in totals.sub_agents() {
             if name != agent && app.agents.contains_key(name) {
-                own.take(&part);
+                own.subtract(&part);
                 sums.entry(name.to_owned()).or_default().add(&part.usage, part.cost);
             }
         }

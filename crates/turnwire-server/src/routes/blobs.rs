@@ -137,7 +137,7 @@ pub async fn get_blob(
 
 async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> ApiResult<Response> {
     let (hash, tenant) = (parse_id(id)?, caller.tenant());
-    let info = app.log.read_for(tenant, app.log.store().blob_info(tenant, hash)).await?;
+    let info = app.log.read_fairly(tenant, app.log.store().find_blob_info(tenant, hash)).await?;
     let info = info.ok_or_else(no_blob)?;
     let tag = format!("\"{}\"", blobs::id(&hash));
     let mut headers = headers(&info.media_type, &tag);
@@ -188,8 +188,8 @@ async fn read_blob(
 ) -> ApiResult<Body> {
     let log = Arc::clone(&app.log);
     // Here an error still has a status.
-    let first = log.store().blob_piece(tenant, hash, range.start);
-    let first = log.read_for(tenant, first).await?.ok_or_else(no_blob)?;
+    let first = log.store().read_blob_piece(tenant, hash, range.start);
+    let first = log.read_fairly(tenant, first).await?.ok_or_else(no_blob)?;
     let download = Download {
         _held: app.buffered.reserve(tenant, first.len())?,
         log,
@@ -210,8 +210,8 @@ impl Download {
         let piece = if let Some(first) = self.read.take() {
             Some(first)
         } else {
-            let piece = self.log.store().blob_piece(&self.tenant, self.hash, start);
-            self.log.read_for(&self.tenant, piece).await?
+            let piece = self.log.store().read_blob_piece(&self.tenant, self.hash, start);
+            self.log.read_fairly(&self.tenant, piece).await?
         };
         let removed = || turnwire_log::Error::Store("the blob was removed meanwhile".to_owned());
         let mut piece = piece.filter(|piece| !piece.is_empty()).ok_or_else(removed)?;

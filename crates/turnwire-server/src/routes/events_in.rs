@@ -48,7 +48,7 @@ where
         return Err(cannot_be_retried(wire));
     }
     let key = caller.session(id)?;
-    let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     let limit = app.config.limits.body.bytes();
     let bytes = read_body(app, caller.tenant(), request, limit).await?;
     let batch = ingest::read(app, &session, wire, &bytes).await?;

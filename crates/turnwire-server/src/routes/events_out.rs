@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use turnwire_core::Seq;
 use turnwire_log::Session;
-use turnwire_log::store::Lines;
+use turnwire_log::store::EventLines;
 use turnwire_wires::Wire;
 use turnwire_wires::stream::DisplayMode;
 
@@ -45,7 +45,7 @@ pub async fn watch(
     headers: HeaderMap,
 ) -> ApiResult<Response> {
     let key = caller.session(&id)?;
-    let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     let shape = shape(&ask)?;
     let until = match ask.until.as_deref() {
         None => Until::Closed,
@@ -60,7 +60,7 @@ pub async fn watch(
         .get_all(ACCEPT)
         .iter()
         .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/x-ndjson")));
-    let first = session.first().await?;
+    let first = session.first_seq().await?;
     let after = if ask.after.as_deref() == Some("now") { Start::Now } else { Start::Beginning };
     let token = last_event_id.filter(|id| !id.is_empty());
     let token = token.or(ask.after.as_deref().filter(|after| !["", "now"].contains(after)));
@@ -115,7 +115,7 @@ pub(super) fn sse_up_to(
     let open = app.metrics.stream(watcher.wire().name, Transport::Sse);
     // What comes at once tells proxies and clients that there is a stream; those who lose it all at
     // the same time are not to come back all at the same time.
-    let jitter = watcher.session().head().last.wrapping_mul(0x9e37_79b9) % 1000 + jitter();
+    let jitter = watcher.session().head_state().head.wrapping_mul(0x9e37_79b9) % 1000 + jitter();
     let hello = Bytes::from(format!(": turnwire\nretry: {}\n\n", 1000 + jitter));
     let watching = (Some(watcher), Some(hello), open, end);
     let body = stream::unfold(watching, |(watcher, hello, open, end)| async move {
@@ -178,18 +178,18 @@ fn lines(
         }
         Start::Beginning => 0,
         Start::After(seq) => seq,
-        Start::Now => session.head().last,
+        Start::Now => session.head_state().head,
         Start::Reset(why) => return Err(gone(why.to_owned())),
     };
-    let (to, expires_at) = (session.head().last, caller.expires_at());
+    let (to, expires_at) = (session.head_state().head, caller.expires_at());
     let body = stream::unfold((session.clone(), cursor), move |(session, cursor)| async move {
         let from = Seq::new(cursor.saturating_add(1)).filter(|from| from.get() <= to)?;
         if has_passed(expires_at, Instant::now()) {
             return Some((Ok(Bytes::from(expired().json() + "\n")), (session, to)));
         }
-        match session.read(from, CHUNK).await {
+        match session.read_events(from, CHUNK).await {
             Ok(rows) => {
-                let last = rows.last().map_or(to, Lines::last);
+                let last = rows.last().map_or(to, EventLines::last);
                 Some((Ok(with_seqs(&rows, to)), (session, last)))
             }
             Err(error) => Some((Err(error), (session, to))),
@@ -202,9 +202,9 @@ fn lines(
     Ok((headers, Body::from_stream(body)).into_response())
 }
 
-fn with_seqs(rows: &[Lines], to: u64) -> Bytes {
+fn with_seqs(rows: &[EventLines], to: u64) -> Bytes {
     let mut out = Vec::new();
-    for (seq, line) in rows.iter().flat_map(Lines::iter).filter(|(seq, _)| seq.get() <= to) {
+    for (seq, line) in rows.iter().flat_map(EventLines::iter).filter(|(seq, _)| seq.get() <= to) {
         out.extend_from_slice(line.strip_suffix(b"}").unwrap_or(line));
         out.extend_from_slice(format!(",\"seq\":{seq}}}\n").as_bytes());
     }

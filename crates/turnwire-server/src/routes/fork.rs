@@ -18,9 +18,9 @@ use std::sync::Arc;
 use turnwire_core::event::Supersede;
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, EventKind, FinishedReason, Json as RawJson, Seq};
-use turnwire_log::store::{Lines, NewSession};
-use turnwire_log::walk::Messages;
-use turnwire_log::{Error, Session, Store, Tx, transfer};
+use turnwire_log::store::{EventLines, NewSession};
+use turnwire_log::walk::MessagePages;
+use turnwire_log::{Error, Session, Store, Transaction, transfer};
 
 /// How much of the log is copied at a time.
 const CHUNK: usize = 1 << 20;
@@ -53,15 +53,15 @@ pub async fn fork_session(
     Query(place): Query<Where>,
     Payload(body): Payload,
 ) -> ApiResult<impl IntoResponse> {
-    let source = app.log.open(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
+    let source = app.log.open_session(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
     let new: New = request::object(&body)?;
     let key = sessions::new_key(&caller, new.id)?;
     let snapshot = source.snapshot().await?;
     let at = match &place.at {
-        Some(text) => request::place(&source, snapshot.last, text)?,
-        None => snapshot.last,
+        Some(text) => request::place(&source, snapshot.head, text)?,
+        None => snapshot.head,
     };
-    let kept = source.first().await?;
+    let kept = source.first_seq().await?;
     if at < kept.get() - 1 {
         return Err(Error::Trimmed(kept).into());
     }
@@ -73,7 +73,7 @@ pub async fn fork_session(
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let agent = source.agent().to_owned();
     let new = NewSession { key, agent, title, metadata, now_ms };
-    let (fork, made) = app.log.create_waiting(new, unfinished::mark()).await?;
+    let (fork, made) = app.log.create_session_with_queued(new, unfinished::mark()).await?;
     if !made {
         return Err(ApiError::conflict(format!("there is a session {} already", fork.id()))
             .hint("choose another id, or give none"));
@@ -85,7 +85,7 @@ pub async fn fork_session(
         match copy.run().await {
             Ok(()) => Ok(SessionView::at(&app, &fork, fork.snapshot().await?)),
             Err(error) => {
-                app.log.delete(fork.key()).await?;
+                app.log.delete_session(fork.key()).await?;
                 Err(error)
             }
         }
@@ -97,16 +97,16 @@ pub async fn fork_session(
 /// A fork that a crash left in the middle is known by something in its queue that no client can put
 /// there; whoever starts next removes it. Nobody was told that it is there.
 pub(crate) mod unfinished {
-    use turnwire_log::store::Queued;
+    use turnwire_log::store::QueuedMessage;
 
     /// No id that a message can have.
     pub(crate) const ID: &str = "~fork";
 
-    pub(super) fn mark() -> Queued {
-        Queued { id: ID.to_owned(), reply_id: String::new(), json: "{}".into() }
+    pub(super) fn mark() -> QueuedMessage {
+        QueuedMessage { id: ID.to_owned(), reply_id: String::new(), json: "{}".into() }
     }
 
-    pub(crate) fn is_marked(queue: &[Queued]) -> bool {
+    pub(crate) fn is_marked(queue: &[QueuedMessage]) -> bool {
         queue.iter().any(|queued| queued.id == ID)
     }
 }
@@ -129,8 +129,8 @@ impl Copy {
         }
         let mut from = self.kept;
         while from.get() <= self.at {
-            let rows = self.source.read(from, CHUNK).await?;
-            let Some(last) = rows.last().map(Lines::last) else { break };
+            let rows = self.source.read_events(from, CHUNK).await?;
+            let Some(last) = rows.last().map(EventLines::last) else { break };
             self.copy_events(&rows).await?;
             from = Seq::new(last).map_or(from, Seq::next);
         }
@@ -140,10 +140,10 @@ impl Copy {
     /// Messages whose events are gone come whole.
     async fn copy_messages(&mut self) -> ApiResult<()> {
         let (store, source) = (self.store.clone(), self.source.clone());
-        let mut messages = Messages::new(&*store, source.no()).before(self.kept);
+        let mut messages = MessagePages::new(&*store, source.number()).before(self.kept);
         let mut superseded = Vec::new();
         loop {
-            let some = messages.next().await?;
+            let some = messages.next_page().await?;
             if some.is_empty() {
                 break;
             }
@@ -152,7 +152,7 @@ impl Copy {
                 if stored.superseded {
                     superseded.push(stored.id.clone());
                 }
-                events.push(transfer::whole(&stored, source.agent())?.stamped(&SystemStamp));
+                events.push(transfer::to_message_event(&stored, source.agent())?.stamped(&SystemStamp));
             }
             self.push(events).await?;
         }
@@ -173,10 +173,10 @@ impl Copy {
         let mut from = self.at;
         loop {
             let first = Seq::new(from.saturating_add(1)).unwrap_or(Seq::FIRST);
-            let rows = self.source.read(first, CHUNK).await?;
-            let Some(last) = rows.last().map(Lines::last) else { return Ok(later) };
-            for (seq, line) in rows.iter().flat_map(Lines::iter) {
-                if let EventKind::Supersede(event) = Session::event_at(seq, line)?.kind {
+            let rows = self.source.read_events(first, CHUNK).await?;
+            let Some(last) = rows.last().map(EventLines::last) else { return Ok(later) };
+            for (seq, line) in rows.iter().flat_map(EventLines::iter) {
+                if let EventKind::Supersede(event) = Session::parse_event(seq, line)?.kind {
                     later.extend(event.message_ids);
                 }
             }
@@ -184,26 +184,26 @@ impl Copy {
         }
     }
 
-    async fn copy_events(&mut self, rows: &[Lines]) -> ApiResult<()> {
-        let lines = rows.iter().flat_map(Lines::iter).take_while(|(seq, _)| seq.get() <= self.at);
+    async fn copy_events(&mut self, rows: &[EventLines]) -> ApiResult<()> {
+        let lines = rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= self.at);
         let last = self.last;
-        let change = |tx: &mut Tx<'_>| {
+        let change = |tx: &mut Transaction<'_>| {
             alone(tx, last)?;
             for (seq, line) in lines {
-                let mut event = Session::event_at(seq, line)?;
+                let mut event = Session::parse_event(seq, line)?;
                 tx.push(&mut event, std::str::from_utf8(line).ok())
                     .map_err(|why| refused(seq, &why))?;
             }
             Ok::<_, ApiError>(())
         };
-        self.last = self.fork.transact(&[], change).await?.1.last;
+        self.last = self.fork.transact(&[], change).await?.1.head;
         Ok(())
     }
 
     /// What was open at that point cannot go on twice: here it ends.
     async fn close_open(&self) -> ApiResult<()> {
         let last = self.last;
-        let change = |tx: &mut Tx<'_>| {
+        let change = |tx: &mut Transaction<'_>| {
             alone(tx, last)?;
             tx.dequeue(unfinished::ID);
             end_all(tx, &self.fork, &FinishedReason::Interrupted, None)
@@ -216,20 +216,20 @@ impl Copy {
 
     async fn push(&mut self, events: Vec<Event<'static>>) -> ApiResult<()> {
         let last = self.last;
-        let change = |tx: &mut Tx<'_>| {
+        let change = |tx: &mut Transaction<'_>| {
             alone(tx, last)?;
             for mut event in events {
                 tx.push(&mut event, None).map_err(ApiError::internal)?;
             }
             Ok::<_, ApiError>(())
         };
-        self.last = self.fork.transact(&[], change).await?.1.last;
+        self.last = self.fork.transact(&[], change).await?.1.head;
         Ok(())
     }
 }
 
-fn alone(tx: &Tx<'_>, last: u64) -> ApiResult<()> {
-    if tx.last() == last {
+fn alone(tx: &Transaction<'_>, last: u64) -> ApiResult<()> {
+    if tx.last_seq() == last {
         return Ok(());
     }
     Err(ApiError::conflict("somebody wrote to the new session before it was whole")

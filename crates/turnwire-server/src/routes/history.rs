@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use turnwire_core::event::SubAgent;
 use turnwire_core::{FoldCursor, Msg, Seq};
-use turnwire_log::store::{MessageQuery, Status, StoredMessage};
+use turnwire_log::store::{MessageQuery, SessionStatus, StoredMessage};
 use turnwire_log::{Error, Session, Snapshot};
 use turnwire_wires::Wire;
 
@@ -56,7 +56,7 @@ struct Around {
     /// Whose the messages of sub-agents are, by their ids.
     agents: BTreeMap<String, Whose>,
     last_event_id: String,
-    status: Status,
+    status: SessionStatus,
     pending: Vec<PendingView>,
     has_more: bool,
     next_before: Option<String>,
@@ -85,7 +85,7 @@ pub async fn list_messages(
     Query(listed): Query<Listed>,
 ) -> ApiResult<impl IntoResponse> {
     let wire = listed.wire.as_deref().filter(|name| *name != "turnwire").map(wire).transpose()?;
-    let session = app.log.open(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
+    let session = app.log.open_session(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let sub_agents = matches!(listed.agents, Some(Agents::All));
     let before = match &listed.before {
@@ -97,13 +97,13 @@ pub async fn list_messages(
         before,
         sub_agents,
         superseded: listed.superseded,
-        last: snapshot.last,
+        last: snapshot.head,
     };
     let (finished, next_before) = wanted.find(&session).await?;
     let has_more = next_before.is_some();
     let mut agents: BTreeMap<String, Whose> = BTreeMap::new();
     for message in finished.iter().filter(|message| message.of_sub_agent) {
-        let agent = session.sub_agent(message).await?;
+        let agent = session.sub_agent_of(message).await?;
         agents.extend(agent.map(|agent| (message.id.clone(), agent.into())));
     }
     let mut messages: Vec<(Seq, Bytes)> =
@@ -113,7 +113,7 @@ pub async fn list_messages(
     // misses nothing.
     if listed.before.is_none() {
         for reply in snapshot.open.iter().filter(|reply| sub_agents || !reply.is_of_sub_agent()) {
-            messages.push((reply.first(), reply.msg().to_json().into()));
+            messages.push((reply.first_seq(), reply.msg().to_json().into()));
             let id = reply.msg().id();
             cursors.insert(id.to_owned(), reply.cursor());
             let agent = reply.agent().filter(|_| reply.is_of_sub_agent());
@@ -129,7 +129,7 @@ pub async fn list_messages(
     let around = Around {
         cursors,
         agents,
-        last_event_id: session.token(snapshot.last),
+        last_event_id: session.resume_token(snapshot.head),
         status: snapshot.state.status,
         pending: view::pending(&app, session.agent(), &snapshot),
         has_more,
@@ -180,9 +180,9 @@ fn write(messages: &[Bytes], around: &Around) -> ApiResult<Vec<u8>> {
 /// Where a message begins.
 async fn first_of(session: &Session, snapshot: &Snapshot, id: &str) -> ApiResult<Seq> {
     if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == id) {
-        return Ok(reply.first());
+        return Ok(reply.first_seq());
     }
-    match session.message(id).await? {
+    match session.find_message(id).await? {
         Some(message) => Ok(message.first),
         None => Err(no_such_message(id)),
     }
@@ -221,7 +221,7 @@ impl Wanted {
                 sub_agents: self.sub_agents,
                 ..MessageQuery::default()
             };
-            let read = session.messages(&query).await?;
+            let read = session.list_messages(&query).await?;
             let Some(first) = read.first() else { break None };
             before = Some(first.first);
             looked_at += read.len();
@@ -260,11 +260,11 @@ pub async fn get_message(
     Path((session, id)): Path<(String, String)>,
     Query(when): Query<When>,
 ) -> ApiResult<impl IntoResponse> {
-    let session = app.log.open(&caller.session(&session)?).await?.ok_or(Error::NoSession)?;
+    let session = app.log.open_session(&caller.session(&session)?).await?.ok_or(Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let at = match &when.at {
-        Some(text) => request::place(&session, snapshot.last, text)?,
-        None => snapshot.last,
+        Some(text) => request::place(&session, snapshot.head, text)?,
+        None => snapshot.head,
     };
     let json = message_at(&session, &snapshot, &id, at).await?;
     Ok(([(CONTENT_TYPE, "application/json")], json))
@@ -282,7 +282,7 @@ async fn message_at(
             .kind("not_begun")
     };
     let open = || snapshot.open.iter().find(|reply| reply.msg().id() == id);
-    if at >= snapshot.last
+    if at >= snapshot.head
         && let Some(reply) = open()
     {
         return Ok(reply.msg().to_json().into());
@@ -290,11 +290,11 @@ async fn message_at(
     if at < first.get() {
         return Err(not_begun());
     }
-    let kept = session.first().await?;
-    if at < kept.get() && at < snapshot.last {
+    let kept = session.first_seq().await?;
+    if at < kept.get() && at < snapshot.head {
         return Err(Error::Trimmed(kept).into());
     }
-    match session.message(id).await? {
+    match session.find_message(id).await? {
         Some(message) if message.last.get() <= at => Ok(message.json),
         _ => {
             let at = Seq::new(at).ok_or_else(not_begun)?;

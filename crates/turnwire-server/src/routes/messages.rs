@@ -72,7 +72,7 @@ pub async fn cancel_message(
 
 /// A session that the caller reaches.
 pub(super) async fn session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
-    let session = app.log.open(&caller.session(id)?).await?;
+    let session = app.log.open_session(&caller.session(id)?).await?;
     session.ok_or_else(|| turnwire_log::Error::NoSession.into())
 }
 

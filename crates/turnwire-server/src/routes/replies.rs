@@ -28,13 +28,13 @@ pub async fn pipe_reply(
         wire => return Err(cannot_be_read(wire)),
     };
     let key = caller.session(&id)?;
-    let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     let pipe = Pipe::new(app.clone(), session.clone(), &caller, wire, publisher, params).await?;
     let piped =
         app.tasks.spawn(pipe.run(request.into_body())).await.map_err(ApiError::internal)??;
     let mut answer = json!({
         "reply_id": piped.reply_id,
-        "last_event_id": session.token(piped.last),
+        "last_event_id": session.resume_token(piped.last),
         "finished_reason": piped.finished_reason,
     });
     if let (Some(skipped), Some(answer)) = (piped.skipped, answer.as_object_mut()) {

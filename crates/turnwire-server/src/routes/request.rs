@@ -20,7 +20,7 @@ pub fn place(session: &Session, last: u64, text: &str) -> ApiResult<u64> {
         Some(_) => {
             return Err(ApiError::gone("this token is of another session, or of an earlier one")
                 .kind("foreign_token")
-                .hint(format!("this session's last_event_id is {}", session.token(last))));
+                .hint(format!("this session's last_event_id is {}", session.resume_token(last))));
         }
         None => text,
     };

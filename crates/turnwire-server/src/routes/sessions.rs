@@ -18,9 +18,9 @@ use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use turnwire_core::{Fields, Stamp, stamp::SystemStamp};
-use turnwire_log::Search;
+use turnwire_log::SearchQuery;
 use turnwire_log::store::{
-    NewSession, SessionKey, SessionNo, SessionPatch, SessionQuery, SessionRecord, Status,
+    NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionStatus,
 };
 
 /// How many sessions a page has, unless the client says so; and at the most.
@@ -54,7 +54,7 @@ pub async fn create_session(
     check_agent(&app, &agent)?;
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let new = NewSession { key, agent, title, metadata, now_ms };
-    let (record, made) = app.log.store().create(new).await?;
+    let (record, made) = app.log.store().create_session(new).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     // Of a new session the caller has said everything itself.
     if made {
@@ -108,7 +108,7 @@ pub struct Listed {
     q: Option<String>,
     cursor: Option<String>,
     limit: Option<usize>,
-    status: Option<Status>,
+    status: Option<SessionStatus>,
 }
 
 /// One page of sessions.
@@ -130,7 +130,7 @@ pub async fn list_sessions(
         None => None,
     };
     let query = SessionQuery {
-        reach: caller.0.reach(),
+        visible: caller.0.reach(),
         search: search(listed.q.as_deref().unwrap_or_default())?,
         status: listed.status,
         after,
@@ -142,7 +142,7 @@ pub async fn list_sessions(
         Some(_) => Some(app.searches.acquire(caller.tenant()).await?),
         None => None,
     };
-    let mut found = app.log.list(&query).await?;
+    let mut found = app.log.list_sessions(&query).await?;
     let has_more = found.len() > limit;
     found.truncate(limit);
     let next = found.last().filter(|_| has_more).map(Cursor::behind);
@@ -159,8 +159,8 @@ pub async fn list_sessions(
 }
 
 /// What to search for. A text without words finds everything.
-fn search(typed: &str) -> ApiResult<Option<Search>> {
-    Search::new(typed).map_err(|why| {
+fn search(typed: &str) -> ApiResult<Option<SearchQuery>> {
+    SearchQuery::new(typed).map_err(|why| {
         ApiError::bad_request(why.to_string())
             .kind("search_too_long")
             .hint("search for the few words that are special to what you look for")
@@ -199,12 +199,12 @@ impl Cursor {
     }
 
     /// Its place among the sessions of the tenant.
-    async fn place(&self, app: &App, caller: &Caller) -> ApiResult<(i64, SessionNo)> {
+    async fn place(&self, app: &App, caller: &Caller) -> ApiResult<(i64, SessionNumber)> {
         // Whether or not there is such a session.
         let key = caller.session(&self.id).map_err(|_| Self::wrong())?;
-        let record = app.log.read_for(&key.tenant, app.log.store().session(&key)).await?;
+        let record = app.log.read_fairly(&key.tenant, app.log.store().find_session(&key)).await?;
         // Without it, what changed in the same millisecond is shown again rather than left out.
-        Ok((self.updated_ms, record.map_or(SessionNo(i64::MAX), |record| record.no)))
+        Ok((self.updated_ms, record.map_or(SessionNumber(i64::MAX), |record| record.number)))
     }
 
     fn wrong() -> ApiError {
@@ -248,7 +248,7 @@ pub async fn patch_session(
     let patch: Patch = request::object(&body)?;
     let patch = SessionPatch { title: patch.title, metadata: patch.metadata };
     check_about(patch.title.as_deref(), patch.metadata.as_ref())?;
-    let session = app.log.open(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
+    let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     session.patch(patch).await?;
     let record = view::record(&app, &caller, &id).await?;
     Ok(Json(Shown::to(&caller, &app, record).await?))
@@ -262,10 +262,10 @@ pub async fn delete_session(
 ) -> ApiResult<impl IntoResponse> {
     let key = caller.session(&id)?;
     // Nothing depends on it: what comes after the deletion is refused. It spares the work.
-    if let Some(session) = app.log.held(&key) {
+    if let Some(session) = app.log.loaded_session(&key) {
         app.turns.let_go(&session, None);
     }
-    if !app.log.delete(&key).await? {
+    if !app.log.delete_session(&key).await? {
         return Err(turnwire_log::Error::NoSession.into());
     }
     Ok(StatusCode::NO_CONTENT)

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;
 use turnwire_core::{ContentBlock, Fields, Msg, ToolCall, Usage};
-use turnwire_log::store::{Queued, SessionRecord, SessionState, Status};
+use turnwire_log::store::{QueuedMessage, SessionRecord, SessionState, SessionStatus};
 use turnwire_log::{Cost, PendingCalls, Session, Snapshot};
 
 /// A session.
@@ -18,7 +18,7 @@ pub struct SessionView {
     id: String,
     agent: String,
     title: Option<String>,
-    status: Status,
+    status: SessionStatus,
     epoch: String,
     last_seq: u64,
     last_event_id: String,
@@ -65,10 +65,10 @@ impl SessionView {
     /// A session as it is stored. Of one that waits the log has to be read; and of one that is in
     /// use the engine may know more than was told yet, so that its token would lead nowhere.
     pub async fn of(app: &App, record: SessionRecord) -> ApiResult<Self> {
-        let held = app.log.held(&record.key).filter(|held| held.no() == record.no);
+        let held = app.log.loaded_session(&record.key).filter(|held| held.number() == record.number);
         let session = match held {
-            None if record.state.status == Status::Waiting => {
-                let session = app.log.open(&record.key).await?;
+            None if record.state.status == SessionStatus::Waiting => {
+                let session = app.log.open_session(&record.key).await?;
                 Some(session.ok_or(turnwire_log::Error::NoSession)?)
             }
             held => held,
@@ -77,9 +77,9 @@ impl SessionView {
             let view = Self::at(app, &session, session.snapshot().await?);
             return Ok(Self { updated_at: iso(record.updated_ms), ..view });
         }
-        let queued = app.log.store().queued(record.no);
-        let queue = app.log.read_for(&record.key.tenant, queued).await?;
-        let SessionRecord { key, epoch, agent, title, metadata, last, state, .. } = record;
+        let queued = app.log.store().list_queued(record.number);
+        let queue = app.log.read_fairly(&record.key.tenant, queued).await?;
+        let SessionRecord { key, epoch, agent, title, metadata, head: last, state, .. } = record;
         let (created_ms, updated_ms) = (record.created_ms, record.updated_ms);
         let about = About { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
         Ok(Self::new(&about, last, state, title, metadata, Vec::new(), &queue))
@@ -95,7 +95,7 @@ impl SessionView {
             updated_ms: Timestamp::now().as_millisecond(),
         };
         let waiting = pending(app, session.agent(), &snapshot);
-        let Snapshot { last, state, queue, title, metadata, .. } = snapshot;
+        let Snapshot { head: last, state, queue, title, metadata, .. } = snapshot;
         Self::new(&about, last, state, title, metadata, waiting, &queue)
     }
 
@@ -106,7 +106,7 @@ impl SessionView {
         title: String,
         metadata: Fields,
         pending: Vec<PendingView>,
-        queue: &[Queued],
+        queue: &[QueuedMessage],
     ) -> Self {
         let queue = queue.iter().filter(|queued| queued.id != unfinished::ID);
         let queued = queue.map(|queued| QueuedView {
@@ -173,7 +173,7 @@ pub fn pending(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<PendingView> 
     let is_here = !snapshot.state.is_produced;
     let limits = app.turns.wait_limits(agent).filter(|_| is_here);
     let views = snapshot.open.iter().filter_map(|reply| {
-        let PendingCalls { reply_id, agent_path, confirm, external, since } = reply.pending()?;
+        let PendingCalls { reply_id, agent_path, confirm, external, since } = reply.pending_calls()?;
         let expires_at = expires_at(reply, limits);
         Some(PendingView { reply_id, agent_path, confirm, external, since, expires_at })
     });
@@ -189,6 +189,6 @@ pub fn iso(ms: i64) -> String {
 /// The stored record of a session that the caller reaches.
 pub async fn record(app: &App, caller: &Caller, id: &str) -> ApiResult<SessionRecord> {
     let key = caller.session(id)?;
-    let record = app.log.read_for(&key.tenant, app.log.store().session(&key)).await?;
+    let record = app.log.read_fairly(&key.tenant, app.log.store().find_session(&key)).await?;
     record.ok_or_else(|| ApiError::from(turnwire_log::Error::NoSession))
 }

@@ -26,7 +26,7 @@ use std::collections::HashSet;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json};
 use turnwire_log::Session;
-use turnwire_log::store::Status;
+use turnwire_log::store::SessionStatus;
 use turnwire_wires::blocks::{ServerAnswer, Approval, Chat, Command, IncomingCommand, AnswerFrame, SubscriptionStatus};
 
 /// The wire's name.
@@ -109,12 +109,12 @@ impl Desk {
         let session = self.open(&caller, id).await?;
         let start = match token {
             None => Start::Beginning,
-            Some(token) => place(&session, session.first().await?, token).into(),
+            Some(token) => place(&session, session.first_seq().await?, token).into(),
         };
         let watcher = self.subscriptions.prepare(&session, start, Merge::Deltas).await?;
-        let status = match session.head().status {
-            Status::Idle => SubscriptionStatus::Completed,
-            Status::Running | Status::Waiting => SubscriptionStatus::Running,
+        let status = match session.head_state().status {
+            SessionStatus::Idle => SubscriptionStatus::Completed,
+            SessionStatus::Running | SessionStatus::Waiting => SubscriptionStatus::Running,
         };
         let answer = ServerAnswer::Subscribed { session_id: id.to_owned(), status };
         Ok(Done { answer, watch: Some(watcher) })
@@ -129,7 +129,7 @@ impl Desk {
         if !is_watched && caller.can(Action::Read) {
             self.subscriptions.has_room()?;
         }
-        let there = self.app.log.open(&key).await?;
+        let there = self.app.log.open_session(&key).await?;
         if let Some(session) = &there {
             is_free(&self.app, session, &chat.to_msg()).await.map_err(in_our_words)?;
         }
@@ -224,9 +224,9 @@ fn in_our_words(error: ApiError) -> ApiError {
 
 /// The place before a message; before the turn that goes on there, where an agent elsewhere has one.
 async fn before(session: &Session, token: &str) -> ApiResult<Start> {
-    let seq = match place(session, session.first().await?, token) {
+    let seq = match place(session, session.first_seq().await?, token) {
         Place::After(seq) => seq,
-        Place::Nowhere(_) => session.head().last,
+        Place::Nowhere(_) => session.head_state().head,
     };
     let open = session.open_from().map_or(seq, |open| open.get().min(seq));
     Ok(Start::After(open.saturating_sub(1)))

@@ -124,13 +124,13 @@ impl Desk {
             Err(error) => return self.refuse("subscribe", id.as_ref(), &error).await,
         };
         let session = watcher.session();
-        let head = session.head();
+        let head = session.head_state();
         let answer = json!({
             "type": "subscribed",
             "session_id": session.id(),
             "status": head.status,
-            "last_seq": head.last,
-            "last_event_id": session.token(head.last),
+            "last_seq": head.head,
+            "last_event_id": session.resume_token(head.head),
         });
         // The answer comes before the first event.
         self.say(fields(answer), id).await?;
@@ -144,7 +144,7 @@ impl Desk {
         let start = match token.or(command.after.as_deref()) {
             None | Some("") => Start::Beginning,
             Some("now") if token.is_none() => Start::Now,
-            Some(token) => place(&session, session.first().await?, token).into(),
+            Some(token) => place(&session, session.first_seq().await?, token).into(),
         };
         let merge = if command.raw { Merge::Nothing } else { Merge::Deltas };
         self.subscriptions.prepare(&session, start, merge).await
@@ -230,7 +230,7 @@ fn fields(value: Value) -> Fields {
 }
 
 fn accepted(session: &Session, last: u64) -> Fields {
-    let token = session.token(last);
+    let token = session.resume_token(last);
     fields(json!({"type": "accepted", "session_id": session.id(), "last_event_id": token}))
 }
 

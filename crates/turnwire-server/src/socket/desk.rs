@@ -118,7 +118,7 @@ impl Desk {
 
     /// A session that is there, and that the caller may see.
     pub async fn open(&self, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
-        let session = self.app.log.open(&caller.session(id)?).await?;
+        let session = self.app.log.open_session(&caller.session(id)?).await?;
         Ok(session.ok_or(turnwire_log::Error::NoSession)?)
     }
 

@@ -128,7 +128,7 @@ async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
                 Out::Text(ended(watcher.wire(), watcher.session().id(), &error.into()))
             }
             // The socket closes anyway when the server stops.
-            None if !watcher.session().head().is_gone => return,
+            None if !watcher.session().head_state().is_deleted => return,
             None => {
                 let gone = turnwire_log::Error::NoSession.into();
                 Out::Text(ended(watcher.wire(), watcher.session().id(), &gone))

@@ -5,7 +5,7 @@ use super::writer::{Merge, Shape, Writer};
 use bytes::Bytes;
 use turnwire_core::event::Message;
 use turnwire_core::{Event, Role, Seq, coalesce};
-use turnwire_log::store::{Lines, MessageQuery};
+use turnwire_log::store::{EventLines, MessageQuery};
 use turnwire_log::{Result, Session};
 use turnwire_wires::{Encode, Frames};
 
@@ -23,7 +23,7 @@ pub(super) async fn next(
     writer: &mut Option<Box<Writer>>,
     cursor: u64,
 ) -> Result<(Bytes, u64)> {
-    let to = (cursor / PAGE + 1).saturating_mul(PAGE).min(session.head().last);
+    let to = (cursor / PAGE + 1).saturating_mul(PAGE).min(session.head_state().head);
     if !shape.is_canonical() {
         let writer = match writer {
             Some(writer) => writer,
@@ -32,7 +32,7 @@ pub(super) async fn next(
         write(session, shape.merge, writer, cursor, to).await?;
         return Ok((writer.take(), to));
     }
-    let page = Page { session: session.no(), shape: shape.key(), from: cursor, to };
+    let page = Page { session: session.number(), shape: shape.key(), from: cursor, to };
     let make = async {
         let mut writer = new_writer(session, shape)?;
         write(session, shape.merge, &mut writer, cursor, to).await?;
@@ -59,7 +59,7 @@ async fn write(
             let mut events = Vec::new();
             for rows in rows {
                 for (seq, line) in rows.iter().take_while(|(seq, _)| seq.get() <= to) {
-                    events.push(Session::event_at(seq, line)?);
+                    events.push(Session::parse_event(seq, line)?);
                 }
             }
             for event in coalesce(events) {
@@ -72,7 +72,7 @@ async fn write(
 }
 
 fn each_line(
-    rows: &[Lines],
+    rows: &[EventLines],
     to: u64,
     mut each: impl FnMut(Seq, &[u8]) -> Result<()>,
 ) -> Result<()> {
@@ -89,12 +89,12 @@ async fn each_row(
     session: &Session,
     mut cursor: u64,
     to: u64,
-    mut each: impl FnMut(&[Lines]) -> Result<()>,
+    mut each: impl FnMut(&[EventLines]) -> Result<()>,
 ) -> Result<()> {
     while cursor < to {
         let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let rows = session.read(from, CHUNK).await?;
-        let Some(last) = rows.last().map(Lines::last) else { break };
+        let rows = session.read_events(from, CHUNK).await?;
+        let Some(last) = rows.last().map(EventLines::last) else { break };
         each(&rows)?;
         cursor = last;
     }
@@ -125,14 +125,14 @@ const BEFORE: usize = 16;
 async fn before_the_turn(session: &Session, encode: &mut dyn Encode, start: u64) -> Result<u64> {
     let Some(before) = Seq::new(start.saturating_add(1)) else { return Ok(start) };
     let query = MessageQuery { before: Some(before), limit: BEFORE, ..MessageQuery::default() };
-    let messages = session.messages(&query).await?;
+    let messages = session.list_messages(&query).await?;
     let Some(last) = messages.last() else { return Ok(start) };
     let msgs = messages.iter().rev().filter_map(|stored| super::watcher::read(&stored.json));
     if let Some(msg) = msgs.into_iter().find(|msg| msg.role() == Role::User) {
         let mut frames = Frames::default();
         encode.encode(&Event::new("", Message { message: Box::new(msg) }), &mut frames);
     }
-    let kept = session.first().await?.get() - 1;
+    let kept = session.first_seq().await?.get() - 1;
     Ok(start.min(last.last.get()).max(kept.min(start)))
 }
 
@@ -146,7 +146,7 @@ pub(super) async fn warm_up(
     let mut frames = Frames::default();
     each_row(session, from, to, |rows| {
         each_line(rows, to, |seq, line| {
-            encode.encode(&Session::event_at(seq, line)?, &mut frames);
+            encode.encode(&Session::parse_event(seq, line)?, &mut frames);
             frames.clear();
             Ok(())
         })
@@ -165,7 +165,7 @@ pub(super) async fn turn_start(session: &Session, cursor: u64) -> Result<u64> {
         sub_agents: true,
         ..MessageQuery::default()
     };
-    for message in session.messages(&query).await? {
+    for message in session.list_messages(&query).await? {
         if message.last > at && message.first <= at {
             start = start.min(before(message.first));
         }

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
-use turnwire_log::store::SessionNo;
+use turnwire_log::store::SessionNumber;
 
 use super::writer::ShapeKey;
 
@@ -15,7 +15,7 @@ const BYTES: usize = 32 << 20;
 /// Which events of which session, in which shape. They never change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Page {
-    pub session: SessionNo,
+    pub session: SessionNumber,
     pub shape: ShapeKey,
     pub from: u64,
     pub to: u64,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use turnwire_core::Seq;
 use turnwire_log::Session;
-use turnwire_log::store::{Lines, SessionNo};
+use turnwire_log::store::{EventLines, SessionNumber};
 
 /// How much is kept for those who are a little behind, for each of them and in all. Who has fallen
 /// further behind reads the log; many who did so would read it at the same time.
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// All feeds that somebody watches.
 #[derive(Default)]
 pub struct Feeds {
-    feeds: Mutex<HashMap<(SessionNo, ShapeKey), Weak<Feed>>>,
+    feeds: Mutex<HashMap<(SessionNumber, ShapeKey), Weak<Feed>>>,
 }
 
 impl Feeds {
@@ -45,7 +45,7 @@ impl Feeds {
         shutdown: &CancellationToken,
     ) -> Arc<Feed> {
         let mut feeds = self.feeds.lock();
-        let key = (session.no(), shape.key());
+        let key = (session.number(), shape.key());
         if let Some(feed) = feeds.get(&key).and_then(Weak::upgrade)
             && !feed.has_failed()
         {
@@ -188,7 +188,7 @@ async fn pump(
     mut cursor: u64,
     writer: Option<Box<Writer>>,
 ) -> turnwire_log::Result<()> {
-    let mut head = session.watch();
+    let mut head = session.watch_head();
     let mut writer = match writer {
         Some(writer) => writer,
         None => Box::new(backlog::warm(session, shape, cursor).await?),
@@ -196,10 +196,10 @@ async fn pump(
     let mut pace = Pace::default();
     loop {
         let now = *head.borrow_and_update();
-        if now.is_gone {
+        if now.is_deleted {
             return Ok(());
         }
-        if now.last <= cursor {
+        if now.head <= cursor {
             if head.changed().await.is_err() {
                 return Ok(());
             }
@@ -207,10 +207,10 @@ async fn pump(
         }
         pace.keep(feed).await;
         let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let rows = session.read(from, CHUNK).await?;
-        let Some(last) = rows.last().map(Lines::last) else { continue };
+        let rows = session.read_events(from, CHUNK).await?;
+        let Some(last) = rows.last().map(EventLines::last) else { continue };
         let mut ends = Vec::new();
-        for (seq, line) in rows.iter().flat_map(Lines::iter) {
+        for (seq, line) in rows.iter().flat_map(EventLines::iter) {
             writer.line(seq, line)?;
             ends.push(writer.len());
         }

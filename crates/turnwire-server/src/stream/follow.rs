@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Msg, ReplyError, Seq, coalesce};
-use turnwire_log::store::{Lines, MessageQuery, Status};
-use turnwire_log::{Error, Head, Result, Session, Snapshot};
+use turnwire_log::store::{EventLines, MessageQuery, SessionStatus};
+use turnwire_log::{Error, HeadState, Result, Session, Snapshot};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 /// How much of the log is read at a time.
@@ -82,7 +82,7 @@ pub struct Follow {
     /// Which frames the client gets.
     only: Option<Keep>,
     cursor: u64,
-    head: watch::Receiver<Head>,
+    head: watch::Receiver<HeadState>,
     frames: Frames,
     state: State,
     expires_at: Option<Instant>,
@@ -132,7 +132,7 @@ impl Follow {
     ) -> Result<Self> {
         let encode = tell.wire.encoder(&tell.encoding);
         let encode = encode.map_err(|error| Error::Store(error.to_string()))?;
-        let head = session.watch();
+        let head = session.watch_head();
         let mut follow = Self {
             session,
             shared,
@@ -175,7 +175,7 @@ impl Follow {
                 place
             }
             Begin::Picture => {
-                let place = snapshot.last;
+                let place = snapshot.head;
                 let start = start.map_or(place, |start| start.min(place));
                 warm_up(session, &mut *self.encode, start, place).await?;
                 let mut messages = finished_at(session, place, start).await?;
@@ -248,13 +248,13 @@ impl Follow {
     async fn advance(&mut self) -> Result<bool> {
         while self.frames.is_empty() && self.state == State::Going {
             let head = *self.head.borrow_and_update();
-            if head.is_gone {
+            if head.is_deleted {
                 return Err(Error::NoSession);
             }
             if has_passed(self.expires_at, Instant::now()) {
                 self.expire();
-            } else if self.cursor < head.last {
-                self.take(head.last).await?;
+            } else if self.cursor < head.head {
+                self.take(head.head).await?;
             } else if self.shared.closing.is_cancelled() {
                 self.stop();
             } else if !self.is_unbegun() && is_paused(&self.session, head, self.pause).await? {
@@ -269,11 +269,11 @@ impl Follow {
     /// Reads what is there, up to the end of the reply.
     async fn take(&mut self, to: u64) -> Result<()> {
         let from = Seq::new(self.cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let rows = self.session.read(from, CHUNK).await?;
+        let rows = self.session.read_events(from, CHUNK).await?;
         let mut events = Vec::new();
-        for (seq, line) in rows.iter().flat_map(Lines::iter).take_while(|(seq, _)| seq.get() <= to)
+        for (seq, line) in rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= to)
         {
-            events.push(Session::event_at(seq, line)?);
+            events.push(Session::parse_event(seq, line)?);
         }
         self.cursor = rows.last().map_or(to, |rows| rows.last().min(to));
         if self.unmerged {
@@ -416,23 +416,23 @@ fn kept(frames: &Frames, keep: &Keep) -> Frames {
 }
 
 /// Whether the reply waits for this client, or has ended without being seen to.
-async fn is_paused(session: &Arc<Session>, head: Head, pause: Pause) -> Result<bool> {
+async fn is_paused(session: &Arc<Session>, head: HeadState, pause: Pause) -> Result<bool> {
     match (head.status, pause) {
-        (Status::Running, _) => Ok(false),
-        (Status::Waiting, Pause::External) => {
+        (SessionStatus::Running, _) => Ok(false),
+        (SessionStatus::Waiting, Pause::External) => {
             let snapshot = session.snapshot().await?;
-            Ok(snapshot.pending().iter().any(|pending| !pending.external.is_empty()))
+            Ok(snapshot.pending_calls().iter().any(|pending| !pending.external.is_empty()))
         }
-        (Status::Idle | Status::Waiting, _) => Ok(true),
+        (SessionStatus::Idle | SessionStatus::Waiting, _) => Ok(true),
     }
 }
 
 /// The first event of a reply, if it is there.
 async fn first_of(session: &Session, snapshot: &Snapshot, reply_id: &str) -> Result<Option<Seq>> {
     if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == reply_id) {
-        return Ok(Some(reply.first()));
+        return Ok(Some(reply.first_seq()));
     }
-    Ok(session.message(reply_id).await?.map(|message| message.first))
+    Ok(session.find_message(reply_id).await?.map(|message| message.first))
 }
 
 /// The messages of the conversation as they stood at a place in a turn that began behind `turn`:
@@ -441,7 +441,7 @@ async fn first_of(session: &Session, snapshot: &Snapshot, reply_id: &str) -> Res
 pub(super) async fn messages_at(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
     let mut messages = finished_at(session, place, turn).await?;
     let at = Seq::new(place).unwrap_or(Seq::FIRST);
-    for id in session.unfinished_at(at).await? {
+    for id in session.unfinished_messages_at(at).await? {
         messages.extend(session.message_at(&id, at).await?);
     }
     Ok(messages)
@@ -462,7 +462,7 @@ async fn finished_at(session: &Arc<Session>, place: u64, turn: u64) -> Result<Ve
             sub_agents: true,
             ..MessageQuery::default()
         };
-        let stored = session.messages(&query).await?;
+        let stored = session.list_messages(&query).await?;
         let Some(first) = stored.first() else { break };
         before = Some(first.first);
         for stored in stored.iter().rev().filter(|stored| {

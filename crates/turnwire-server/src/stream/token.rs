@@ -32,7 +32,7 @@ pub fn place(session: &Session, first: Seq, token: &str) -> Place {
     if epoch.is_some_and(|epoch| epoch != session.epoch()) {
         return Place::Nowhere("the token is of another incarnation of this session");
     }
-    if seq > session.head().last {
+    if seq > session.head_state().head {
         return Place::Nowhere("the token is beyond the end of the log");
     }
     if seq.saturating_add(1) < first.get() {

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use turnwire_core::event::{Custom, CustomValue, Message, Reset, Supersede};
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, Msg, Seq};
-use turnwire_log::store::{Status, Store};
-use turnwire_log::walk::Messages;
-use turnwire_log::{Error, Head, Result, Session};
+use turnwire_log::store::{SessionStatus, Store};
+use turnwire_log::walk::MessagePages;
+use turnwire_log::{Error, HeadState, Result, Session};
 use turnwire_wires::registry::ResumeMode;
 
 /// Who is no further behind than this takes part in the feed.
@@ -59,7 +59,7 @@ pub struct Watcher {
     /// What is there up to here is read from the log, and merged where that is wanted; what comes
     /// behind it is taken from the feed.
     missed: u64,
-    head: watch::Receiver<Head>,
+    head: watch::Receiver<HeadState>,
     feed: Option<(Arc<Feed>, watch::Receiver<u64>)>,
     writer: Option<Box<Writer>>,
     /// What has to be said before anything else.
@@ -100,7 +100,7 @@ impl Watcher {
         expires_at: Option<Instant>,
         shared: Arc<Shared>,
     ) -> Result<Self> {
-        let head = session.watch();
+        let head = session.watch_head();
         let mut watcher = Self {
             session,
             shape,
@@ -125,11 +125,11 @@ impl Watcher {
     /// Finds the place where it begins, and what has to be said there.
     async fn begin(&mut self, start: Start) -> Result<()> {
         self.missed = match self.shape.merge {
-            Merge::Deltas => self.head.borrow().last,
+            Merge::Deltas => self.head.borrow().head,
             Merge::Nothing => 0,
         };
         match start {
-            Start::Now => self.cursor = self.head.borrow().last,
+            Start::Now => self.cursor = self.head.borrow().head,
             Start::After(seq) => {
                 self.cursor = match self.shape.wire.resume {
                     ResumeMode::Replay => backlog::turn_start(&self.session, seq).await?,
@@ -156,14 +156,14 @@ impl Watcher {
 
     /// Everything that there is: messages whose events are gone, whole; then the events.
     async fn start_over(&mut self, start: Start) -> Result<()> {
-        let kept = self.session.first().await?;
+        let kept = self.session.first_seq().await?;
         let mut writer = Box::new(backlog::warm(&self.session, &self.shape, 0).await?);
         if let Start::Reset(reason) = start {
             let epoch = self.session.epoch().to_owned();
             writer.event(&Event::new("", Reset { epoch, reason: reason.to_owned() }));
         }
         self.older = (kept > Seq::FIRST).then(|| {
-            let messages = self.session.all_messages().before(kept);
+            let messages = self.session.message_pages().before(kept);
             Box::new(Older { messages, superseded: Vec::new() })
         });
         self.first = Some(writer.take());
@@ -177,7 +177,7 @@ impl Watcher {
         let (Some(older), Some(writer)) = (&mut self.older, &mut self.writer) else {
             return Ok(None);
         };
-        let messages = older.messages.next().await?;
+        let messages = older.messages.next_page().await?;
         if messages.is_empty() {
             let message_ids = std::mem::take(&mut older.superseded);
             self.older = None;
@@ -229,12 +229,12 @@ impl Watcher {
         }
     }
 
-    fn is_done(&self, head: Head) -> bool {
-        self.cursor >= head.last
+    fn is_done(&self, head: HeadState) -> bool {
+        self.cursor >= head.head
             && match self.until {
                 Until::Closed => false,
-                Until::Idle => head.status == Status::Idle,
-                Until::Paused(seq) => self.cursor >= seq && head.status != Status::Running,
+                Until::Idle => head.status == SessionStatus::Idle,
+                Until::Paused(seq) => self.cursor >= seq && head.status != SessionStatus::Running,
             }
     }
 
@@ -260,7 +260,7 @@ impl Watcher {
         }
         loop {
             let head = *self.head.borrow_and_update();
-            if head.is_gone || self.stop().is_cancelled() {
+            if head.is_deleted || self.stop().is_cancelled() {
                 self.has_ended = true;
                 return None;
             }
@@ -268,7 +268,7 @@ impl Watcher {
                 self.has_ended = true;
                 return Box::pin(self.last_words()).await.map(Ok);
             }
-            let nothing_yet = if self.cursor < head.last {
+            let nothing_yet = if self.cursor < head.head {
                 match self.feed.as_ref().map(|(feed, _)| feed.take(self.cursor)) {
                     Some(Taken::Bytes(bytes, last)) => {
                         self.cursor = last;
@@ -280,7 +280,7 @@ impl Watcher {
                     Some(Taken::NotYet) => true,
                     Some(Taken::Gone) => {
                         self.feed = None;
-                        self.missed = head.last;
+                        self.missed = head.head;
                         false
                     }
                     None => false,
@@ -318,9 +318,9 @@ impl Watcher {
     }
 
     /// Reads what is in the log, or joins the feed, which has it. `None`: look again.
-    async fn read(&mut self, head: Head) -> Result<Option<Bytes>> {
+    async fn read(&mut self, head: HeadState) -> Result<Option<Bytes>> {
         // Feeds end when the server stops; an answer that goes on reads the log.
-        let is_near = self.cursor >= self.missed && head.last - self.cursor <= NEAR;
+        let is_near = self.cursor >= self.missed && head.head - self.cursor <= NEAR;
         if is_near && !self.shared.shutdown.is_cancelled() {
             let Self { session, shape, shared, cursor, writer, .. } = &mut *self;
             let feed = shared.feeds.join(session, shape, *cursor, writer, &shared.shutdown);
@@ -338,7 +338,7 @@ impl Watcher {
         let (bytes, last) =
             backlog::next(session, shape, &shared.backlogs, writer, self.cursor).await?;
         self.cursor = last;
-        self.missed = self.missed.min(head.last);
+        self.missed = self.missed.min(head.head);
         Ok(Some(bytes))
     }
 
@@ -441,6 +441,6 @@ pub(super) fn read(json: &[u8]) -> Option<Msg> {
 
 /// Messages whose events are gone, of which some were handed out already.
 struct Older {
-    messages: Messages<Arc<dyn Store>>,
+    messages: MessagePages<Arc<dyn Store>>,
     superseded: Vec<String>,
 }

@@ -99,7 +99,7 @@ impl Writer {
         // What is stored was read as text once; a row that is damaged is noticed by its checksum.
         let text = is_plain.then(|| std::str::from_utf8(line).ok()).flatten();
         let Some(open) = text.and_then(|text| text.strip_suffix('}')) else {
-            self.event(&Session::event_at(seq, line)?);
+            self.event(&Session::parse_event(seq, line)?);
             return Ok(());
         };
         self.begin(seq);

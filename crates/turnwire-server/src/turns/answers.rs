@@ -23,7 +23,7 @@ use turnwire_core::{
     Event, EventKind, Fields, FinishedReason, PermissionRule, ToolCall, ToolCallState, ToolResult,
     ToolResultState,
 };
-use turnwire_log::{OpenReply, Pushed, Session, Tx};
+use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 
 pub use clock::expires_at;
 
@@ -87,7 +87,7 @@ pub async fn take_with(
         app.turns.let_go(session, Some(reply));
     }
     let Desk { stored, repeated, started, .. } = desk;
-    Ok(Taken { last: receipt.last, stored, repeated, started })
+    Ok(Taken { last: receipt.head, stored, repeated, started })
 }
 
 /// Stops the reply that is open, as somebody with the scope `chat` may.
@@ -126,7 +126,7 @@ struct Desk<'d> {
 }
 
 impl Desk<'_> {
-    fn take(&mut self, tx: &mut Tx<'_>, event: &Event<'_>) -> ApiResult<()> {
+    fn take(&mut self, tx: &mut Transaction<'_>, event: &Event<'_>) -> ApiResult<()> {
         if tx.has_event(&event.reply_id, &event.id) {
             self.repeated += 1;
             return Ok(());
@@ -157,17 +157,17 @@ impl Desk<'_> {
     }
 
     /// Appends an answer, and keeps it for the agent.
-    fn answer(&mut self, tx: &mut Tx<'_>, event: Event<'static>) -> ApiResult<()> {
+    fn answer(&mut self, tx: &mut Transaction<'_>, event: Event<'static>) -> ApiResult<()> {
         let event = self.push(tx, event)?;
         self.app.turns.hand_over(self.session, tx, event);
         Ok(())
     }
 
-    fn push(&mut self, tx: &mut Tx<'_>, mut event: Event<'static>) -> ApiResult<Event<'static>> {
+    fn push(&mut self, tx: &mut Transaction<'_>, mut event: Event<'static>) -> ApiResult<Event<'static>> {
         let at = usize::try_from(self.stored + self.repeated).unwrap_or_default();
         match tx.push(&mut event, None) {
-            Ok(Pushed::Stored(_)) => self.stored += 1,
-            Ok(Pushed::Repeated) => self.repeated += 1,
+            Ok(PushOutcome::Stored(_)) => self.stored += 1,
+            Ok(PushOutcome::Repeated) => self.repeated += 1,
             Err(why) => return Err(turnwire_log::Error::Refused { at, why }.into()),
         }
         Ok(event)
@@ -175,7 +175,7 @@ impl Desk<'_> {
 
     /// Ends the reply in the same change that notes who wanted it: there is no moment in which it
     /// is stopped and could go on after a crash. An agent elsewhere watches for it.
-    fn stop(&mut self, tx: &mut Tx<'_>, event: &Event<'_>) -> ApiResult<()> {
+    fn stop(&mut self, tx: &mut Transaction<'_>, event: &Event<'_>) -> ApiResult<()> {
         let id = &*event.reply_id;
         let is_named = |reply: &&OpenReply| match id {
             "" => !reply.is_of_sub_agent(),
@@ -202,7 +202,7 @@ impl Desk<'_> {
 }
 
 /// The reply that an answer is for.
-fn open<'t>(tx: &'t Tx<'_>, event: &Event<'_>) -> ApiResult<&'t OpenReply> {
+fn open<'t>(tx: &'t Transaction<'_>, event: &Event<'_>) -> ApiResult<&'t OpenReply> {
     let id = &*event.reply_id;
     match tx.reply(id) {
         Some(reply) => Ok(reply),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use turnwire_agent::Halt;
 use turnwire_core::{FinishedReason, ToolCall, ToolCallState};
-use turnwire_log::store::{SessionKey, SessionNo, Status};
+use turnwire_log::store::{SessionKey, SessionNumber, SessionStatus};
 use turnwire_log::{OpenReply, Session, Snapshot};
 
 /// Clocks are set while one sleeps, so nobody sleeps for longer.
@@ -27,12 +27,12 @@ const NAP: Duration = Duration::from_secs(30);
 /// When which session has a question that nobody may answer any more.
 #[derive(Default)]
 pub(super) struct Deadlines {
-    due: Mutex<BTreeMap<(Timestamp, SessionNo), SessionKey>>,
+    due: Mutex<BTreeMap<(Timestamp, SessionNumber), SessionKey>>,
     changed: Notify,
 }
 
 impl Deadlines {
-    fn note(&self, at: Timestamp, no: SessionNo, key: SessionKey) {
+    fn note(&self, at: Timestamp, no: SessionNumber, key: SessionKey) {
         self.due.lock().insert((at, no), key);
         self.changed.notify_one();
     }
@@ -40,7 +40,7 @@ impl Deadlines {
     /// Takes out those whose time has come, and says how long it is until the next.
     fn take(&self, now: Timestamp) -> (Vec<SessionKey>, Duration) {
         let mut due = self.due.lock();
-        let later = due.split_off(&(now, SessionNo(i64::MAX)));
+        let later = due.split_off(&(now, SessionNumber(i64::MAX)));
         let taken = std::mem::replace(&mut *due, later).into_values().collect();
         let next = due.keys().next().map(|(at, _)| at.duration_since(now));
         (taken, next.and_then(|next| next.try_into().ok()).unwrap_or(NAP).min(NAP))
@@ -69,7 +69,7 @@ fn waiting_calls(
     reply: &OpenReply,
     limits: WaitLimits,
 ) -> impl Iterator<Item = (&ToolCall, Timestamp)> {
-    reply.waiting().filter_map(move |(id, since)| {
+    reply.waiting_calls().filter_map(move |(id, since)| {
         let call = reply.msg().blocks::<ToolCall>().find(|call| call.id == id)?;
         let limit = match call.state {
             ToolCallState::Asking => limits.approval,
@@ -104,7 +104,7 @@ impl Turns {
         let open = snapshot.open.iter().filter(|_| !snapshot.state.is_produced);
         let first = open.flat_map(|reply| waiting_calls(reply, limits)).map(|(_, at)| at).min();
         if let Some(at) = first {
-            self.deadlines.note(at, session.no(), session.key().clone());
+            self.deadlines.note(at, session.number(), session.key().clone());
         }
     }
 
@@ -127,8 +127,8 @@ impl Turns {
                 if let Err(error) = self.give_up_expired(&key).await {
                     tracing::warn!(session = &*key.id, %error, "a question could not be closed");
                     let later = Timestamp::now().checked_add(Duration::from_secs(5));
-                    if let (Ok(later), Ok(Some(session))) = (later, self.log.open(&key).await) {
-                        self.deadlines.note(later, session.no(), key);
+                    if let (Ok(later), Ok(Some(session))) = (later, self.log.open_session(&key).await) {
+                        self.deadlines.note(later, session.number(), key);
                     }
                 }
             }
@@ -141,7 +141,7 @@ impl Turns {
 
     /// Denies what nobody allowed in time, and ends a reply whose client sent no result in time.
     async fn give_up_expired(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
-        let Some(session) = self.log.open(key).await? else { return Ok(()) };
+        let Some(session) = self.log.open_session(key).await? else { return Ok(()) };
         let Some(limits) = self.wait_limits(session.agent()) else { return Ok(()) };
         self.end_abandoned(&session, limits).await?;
         self.deny(&session, "timeout", |reply| late_calls(reply, limits, &ToolCallState::Asking))
@@ -192,7 +192,7 @@ impl Turns {
             }
             Ok((None, _)) | Err(Halt::Stopped) => Ok(()),
             // It was deleted a moment ago.
-            Err(_) if session.head().is_gone => Ok(()),
+            Err(_) if session.head_state().is_deleted => Ok(()),
             Err(halt) => Err(turnwire_log::Error::Store(halt.to_string())),
         }
     }
@@ -247,10 +247,10 @@ impl Turns {
         let silence = self.config.producers.silence.0;
         let pause = (silence / 8).clamp(Duration::from_millis(20), NAP);
         // Where the log of each one stood, and since when.
-        let mut heard: HashMap<SessionNo, (u64, Instant)> = HashMap::new();
+        let mut heard: HashMap<SessionNumber, (u64, Instant)> = HashMap::new();
         loop {
             tokio::time::sleep(pause).await;
-            let open = match self.log.store().open_sessions().await {
+            let open = match self.log.store().list_open_sessions().await {
                 Ok(open) => open,
                 Err(error) => {
                     tracing::warn!(%error, "open sessions could not be looked at");
@@ -260,26 +260,26 @@ impl Turns {
             let before = std::mem::take(&mut heard);
             for record in open {
                 let is_elsewhere = record.state.is_produced || record.agent == EXTERNAL;
-                if !is_elsewhere || record.state.status != Status::Running {
+                if !is_elsewhere || record.state.status != SessionStatus::Running {
                     continue;
                 }
-                let same = before.get(&record.no).filter(|(last, _)| *last == record.last);
+                let same = before.get(&record.number).filter(|(last, _)| *last == record.head);
                 let since = same.map_or_else(Instant::now, |(_, since)| *since);
                 if since.elapsed() < silence {
-                    heard.insert(record.no, (record.last, since));
+                    heard.insert(record.number, (record.head, since));
                 } else {
-                    self.close_silent(&record.key, record.last).await;
+                    self.close_silent(&record.key, record.head).await;
                 }
             }
         }
     }
 
     async fn close_silent(self: &Arc<Self>, key: &SessionKey, last: u64) {
-        let Ok(Some(session)) = self.log.open(key).await else { return };
+        let Ok(Some(session)) = self.log.open_session(key).await else { return };
         let interrupted = FinishedReason::Interrupted;
         let closed = persist(&session, &self.over, &[], |tx| {
             let is_elsewhere = tx.is_produced() || session.agent() == EXTERNAL;
-            if tx.last() != last || !is_elsewhere {
+            if tx.last_seq() != last || !is_elsewhere {
                 return Ok(false);
             }
             end_all(tx, &session, &interrupted, None)
@@ -303,9 +303,9 @@ mod tests {
         let deadlines = Deadlines::default();
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
         let key = |id: &str| SessionKey::new("t", id);
-        deadlines.note(at(30), SessionNo(1), key("late"));
-        deadlines.note(at(10), SessionNo(2), key("early"));
-        deadlines.note(at(20), SessionNo(3), key("now"));
+        deadlines.note(at(30), SessionNumber(1), key("late"));
+        deadlines.note(at(10), SessionNumber(2), key("early"));
+        deadlines.note(at(20), SessionNumber(3), key("now"));
         let (due, next) = deadlines.take(at(20));
         assert_eq!((due, next), (vec![key("early"), key("now")], Duration::from_millis(10)));
         assert_eq!(deadlines.take(at(30)).0, [key("late")]);

@@ -68,7 +68,7 @@ impl Counts {
         match &event.kind {
             EventKind::ModelCallEnd(end) => {
                 let agent = self.whose(event.agent.as_deref());
-                let cost = Cost::of(event).map(Cost::amount);
+                let cost = Cost::from_event(event).map(Cost::amount);
                 self.metrics.tokens(agent, end.usage, cost);
             }
             EventKind::ReplyEnd(end) => {

@@ -14,8 +14,8 @@ use turnwire_core::event::Message;
 use turnwire_core::{
     ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Role, Seq,
 };
-use turnwire_log::store::{MessageQuery, Queued, SessionNo, Status};
-use turnwire_log::{Session, Snapshot, Tx};
+use turnwire_log::store::{MessageQuery, QueuedMessage, SessionNumber, SessionStatus};
+use turnwire_log::{Session, Snapshot, Transaction};
 
 /// How long an agent has to let go once it was told to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ enum Step {
     /// The agent replies, or goes on.
     Reply(Box<OpenTurn>),
     /// The next message of the queue gets its turn.
-    Next(Queued),
+    Next(QueuedMessage),
     /// Sub-agents' replies were left open by one that has ended.
     TidyUp,
     /// Messages wait until somebody else's reply has ended.
@@ -54,7 +54,7 @@ struct OpenTurn {
 
 /// Works until there is nothing more to do.
 pub(super) async fn drive(turns: Arc<Turns>, session: Arc<Session>) {
-    let mut seat = Seat { turns: turns.clone(), no: session.no(), has_left: false };
+    let mut seat = Seat { turns: turns.clone(), no: session.number(), has_left: false };
     let mut patience = Patience::new(session.id());
     while !turns.over.is_cancelled() {
         let done = match session.snapshot().await {
@@ -67,7 +67,7 @@ pub(super) async fn drive(turns: Arc<Turns>, session: Arc<Session>) {
         if let Err(Halt::Lost(why) | Halt::Failed(why)) = done {
             // A session that was deleted has nothing more to be done. Otherwise its log belongs to
             // another process now, or is damaged.
-            if !session.head().is_gone {
+            if !session.head_state().is_deleted {
                 tracing::error!(session = session.id(), why, "a session was given up");
             }
             seat.leave();
@@ -81,7 +81,7 @@ pub(super) async fn drive(turns: Arc<Turns>, session: Arc<Session>) {
 /// The place of the one task of a session. It is free again however the task ends.
 struct Seat {
     turns: Arc<Turns>,
-    no: SessionNo,
+    no: SessionNumber,
     has_left: bool,
 }
 
@@ -118,7 +118,7 @@ impl Turns {
         seat: &mut Seat,
         snapshot: Snapshot,
     ) -> Result<(), Halt> {
-        if snapshot.state.status == Status::Waiting {
+        if snapshot.state.status == SessionStatus::Waiting {
             if Box::pin(self.is_unattended(session, &snapshot)).await? {
                 let denied = Box::pin(self.deny_all(session)).await;
                 denied.map_err(|error| Halt::Lost(error.to_string()))?;
@@ -132,16 +132,16 @@ impl Turns {
             Step::Next(queued) => Box::pin(self.start_queued(session, &queued)).await,
             Step::TidyUp => {
                 let interrupted = FinishedReason::Interrupted;
-                let tidy = |tx: &mut Tx<'_>| match own_reply(session, tx) {
+                let tidy = |tx: &mut Transaction<'_>| match own_reply(session, tx) {
                     Some(_) => Ok(false),
                     None => end_own(tx, session, &interrupted, None),
                 };
                 Box::pin(persist(session, &self.over, &[], tidy)).await.map(drop)
             }
             Step::Await => {
-                let mut head = session.watch();
+                let mut head = session.watch_head();
                 tokio::select! {
-                    _ = head.wait_for(|head| head.status == Status::Idle || head.is_gone) => {}
+                    _ = head.wait_for(|head| head.status == SessionStatus::Idle || head.is_deleted) => {}
                     () = self.over.cancelled() => {}
                 }
                 Ok(())
@@ -189,8 +189,8 @@ impl Turns {
             message: format!("the agent failed: {why}"),
             ..ReplyError::default()
         });
-        let end = |tx: &mut Tx<'_>| match own_reply(session, tx) {
-            Some(own) if own.msg().id() == turn.id && tx.status() == Status::Running => {
+        let end = |tx: &mut Transaction<'_>| match own_reply(session, tx) {
+            Some(own) if own.msg().id() == turn.id && tx.status() == SessionStatus::Running => {
                 end_own(tx, session, &reason, error.as_ref())
             }
             _ => Ok(false),
@@ -235,7 +235,7 @@ impl Turns {
             return Err(Halt::Failed(format!("the agent {} is not there", session.agent())));
         };
         // What was said to another reply is not for this one.
-        let input = self.answers.lock().remove(&session.no());
+        let input = self.answers.lock().remove(&session.number());
         let input = input.filter(|(reply, _)| *reply == turn.id).map(|(_, answer)| answer);
         let has_begun = !turn.partial.content().is_empty() || turn.partial.usage().is_some();
         let handed = Turn {
@@ -264,12 +264,12 @@ impl Turns {
 
     /// Whether a question waits in a turn whose client said that nobody can be asked.
     async fn is_unattended(&self, session: &Session, snapshot: &Snapshot) -> Result<bool, Halt> {
-        let asks = snapshot.pending().iter().any(|pending| !pending.confirm.is_empty());
+        let asks = snapshot.pending_calls().iter().any(|pending| !pending.confirm.is_empty());
         let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
         let Some(own) = own.filter(|_| asks && !snapshot.state.is_produced) else {
             return Ok(false);
         };
-        let history = self.history(session, own.first(), 64, &self.over).await?;
+        let history = self.history(session, own.first_seq(), 64, &self.over).await?;
         let asked = history.messages.iter().rev().find(|msg| msg.role() == Role::User);
         Ok(asked.is_some_and(|msg| Offer::of(msg).unattended))
     }
@@ -290,7 +290,7 @@ impl Turns {
         };
         let mut patience = Patience::new(session.id());
         let stored = loop {
-            match session.messages(&query).await {
+            match session.list_messages(&query).await {
                 Ok(stored) => break stored,
                 Err(error) => patience.wait(error, stop).await?,
             }
@@ -330,7 +330,7 @@ impl Turns {
     }
 
     /// Gives the first message of the queue its turn.
-    async fn start_queued(&self, session: &Arc<Session>, queued: &Queued) -> Result<(), Halt> {
+    async fn start_queued(&self, session: &Arc<Session>, queued: &QueuedMessage) -> Result<(), Halt> {
         let msg = std::str::from_utf8(&queued.json).ok().and_then(|text| Msg::from_json(text).ok());
         let message =
             msg.map(|msg| filled(Event::new("", Message { message: Box::new(msg) }), session));
@@ -357,7 +357,7 @@ impl Turns {
     }
 
     fn at_work(&self, session: &Session, call: Option<(String, CancellationToken)>) {
-        if let Some(slot) = self.slots.lock().get_mut(&session.no()) {
+        if let Some(slot) = self.slots.lock().get_mut(&session.number()) {
             slot.call = call;
         }
     }
@@ -376,12 +376,12 @@ fn step(snapshot: Snapshot) -> Step {
     let subs = subs.collect();
     let own = open.into_iter().find(|reply| !reply.is_of_sub_agent());
     match (state.status, own, next) {
-        (Status::Idle, _, Some(next)) => Step::Next(next),
-        (Status::Idle, _, None) | (Status::Waiting, Some(_), _) => Step::Rest,
-        (Status::Running | Status::Waiting, None, _) => Step::TidyUp,
-        (Status::Running, Some(reply), _) => Step::Reply(Box::new(OpenTurn {
+        (SessionStatus::Idle, _, Some(next)) => Step::Next(next),
+        (SessionStatus::Idle, _, None) | (SessionStatus::Waiting, Some(_), _) => Step::Rest,
+        (SessionStatus::Running | SessionStatus::Waiting, None, _) => Step::TidyUp,
+        (SessionStatus::Running, Some(reply), _) => Step::Reply(Box::new(OpenTurn {
             id: reply.msg().id().to_owned(),
-            first: reply.first(),
+            first: reply.first_seq(),
             partial: reply.msg().clone(),
             calls: reply.model_calls().clone(),
             subs,

@@ -5,11 +5,11 @@ use super::journal::{filled, total};
 use turnwire_agent::{Halt, close};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, FinishedReason, ReplyError};
-use turnwire_log::{OpenReply, Session, Tx};
+use turnwire_log::{OpenReply, Session, Transaction};
 
 /// Ends what the session's own agent has open. Whether there was anything.
 pub(super) fn end_own(
-    tx: &mut Tx<'_>,
+    tx: &mut Transaction<'_>,
     session: &Session,
     reason: &FinishedReason,
     error: Option<&ReplyError>,
@@ -22,7 +22,7 @@ pub(super) fn end_own(
 
 /// Ends all that is open: sub-agents' replies first, then those that they work for.
 pub(crate) fn end_all(
-    tx: &mut Tx<'_>,
+    tx: &mut Transaction<'_>,
     session: &Session,
     reason: &FinishedReason,
     error: Option<&ReplyError>,

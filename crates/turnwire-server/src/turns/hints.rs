@@ -22,7 +22,7 @@ use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{
     ContentBlock, Event, EventKind, HintBlock, Msg, Part, Payload, Role, ToolResultState,
 };
-use turnwire_log::{OpenReply, Pushed, Session, Tx};
+use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 
 /// What the metadata of a result that ends as `running` call the process that its work goes on in.
 pub(super) const BACKGROUND: &str = "background";
@@ -59,7 +59,7 @@ impl Turns {
     pub(super) fn put_hint(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        tx: &mut Tx<'_>,
+        tx: &mut Transaction<'_>,
         event: &Event<'_>,
         when_idle: WhenIdle,
     ) -> ApiResult<Put> {
@@ -171,17 +171,17 @@ impl Turns {
 }
 
 /// Puts a hint into the reply that it names. Whether it is new.
-fn into_reply(tx: &mut Tx<'_>, hint: &mut Event<'_>, is_own: bool) -> ApiResult<bool> {
+fn into_reply(tx: &mut Transaction<'_>, hint: &mut Event<'_>, is_own: bool) -> ApiResult<bool> {
     if !is_own {
         // An agent elsewhere learns of it from the log, so it is there at once.
-        return Ok(tx.push(hint, None).map_err(refused)? != Pushed::Repeated);
+        return Ok(tx.push(hint, None).map_err(refused)? != PushOutcome::Repeated);
     }
-    if tx.held() >= HELD {
+    if tx.held_hint_count() >= HELD {
         return Err(ApiError::too_many(format!(
             "{HELD} hints wait until the model has spoken already; nothing was stored"
         )));
     }
-    tx.hint(hint).map_err(refused)
+    tx.push_hint(hint).map_err(refused)
 }
 
 fn refused(why: turnwire_core::Error) -> ApiError {
@@ -196,7 +196,7 @@ fn told_by(hint: &HintBlock) -> Option<String> {
 }
 
 /// The reply that a hint names.
-fn named<'t>(tx: &'t Tx<'_>, id: &str, is_own: bool) -> ApiResult<&'t OpenReply> {
+fn named<'t>(tx: &'t Transaction<'_>, id: &str, is_own: bool) -> ApiResult<&'t OpenReply> {
     let without = "leave `reply_id` out: the reply that is open gets it, else the next one";
     let Some(reply) = tx.reply(id) else {
         return Err(if tx.is_finished(id) {
@@ -209,7 +209,7 @@ fn named<'t>(tx: &'t Tx<'_>, id: &str, is_own: bool) -> ApiResult<&'t OpenReply>
         .hint(without));
     };
     // Nobody looks into the log for one that works: what it emits comes from the agent above.
-    if is_own && reply.is_of_sub_agent() && reply.waiting().next().is_none() {
+    if is_own && reply.is_of_sub_agent() && reply.waiting_calls().next().is_none() {
         return Err(ApiError::unprocessable(format!(
             "{id} is the reply of a sub-agent at work; nothing was stored"
         ))
@@ -276,7 +276,7 @@ impl Hints for Findings {
         let session = &self.session;
         let event = Event::new("", Hint::from(hint)).stamped(&SystemStamp);
         let when_idle = turns.when_idle(session.agent());
-        let put = |tx: &mut Tx<'_>| {
+        let put = |tx: &mut Transaction<'_>| {
             let put = turns.put_hint(session, tx, &event, when_idle);
             put.map_err(|error| Halt::Failed(error.to_string()))
         };

@@ -12,9 +12,9 @@ use turnwire_agent::{Halt, Journal};
 use turnwire_core::Stamp;
 use turnwire_core::stamp::{SequentialStamp, SystemStamp};
 use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState};
-use turnwire_log::cost::COST;
-use turnwire_log::store::Status;
-use turnwire_log::{Error, OpenReply, Receipt, Session, Tx};
+use turnwire_log::cost::COST_FIELD;
+use turnwire_log::store::SessionStatus;
+use turnwire_log::{Error, OpenReply, Receipt, Session, Transaction};
 
 /// The journal of one call of an agent.
 pub(super) struct Commits {
@@ -72,7 +72,7 @@ impl Commits {
                 // What it costs is said once, by the prices of this moment.
                 EventKind::ModelCallEnd(end) => {
                     if let Some(cost) = self.counts.cost(event, end) {
-                        event.metadata.insert(COST, cost.amount());
+                        event.metadata.insert(COST_FIELD, cost.amount());
                     }
                 }
                 // Who is asked is told how long the answer may take: by the clock here, not the agent's.
@@ -128,7 +128,7 @@ impl Commits {
                     Halt::Failed(format!("{} does not fit: {why}", event.kind.type_name()))
                 })?;
             }
-            Ok(Some(tx.status() == Status::Waiting))
+            Ok(Some(tx.status() == SessionStatus::Waiting))
         })
         .await?;
         let Some(waits) = written else { return Ok(false) };
@@ -231,16 +231,16 @@ fn fill(event: &mut Event<'static>, session: &Session, stamp: &impl Stamp) {
 }
 
 /// Has the end of a reply say what all of it cost.
-pub(super) fn total(event: &mut Event<'_>, tx: &Tx<'_>) {
+pub(super) fn total(event: &mut Event<'_>, tx: &Transaction<'_>) {
     if let EventKind::ReplyEnd(end) = &mut event.kind
         && let Some(cost) = tx.reply(&event.reply_id).and_then(OpenReply::cost)
     {
-        end.message_metadata.insert(COST, cost.amount());
+        end.message_metadata.insert(COST_FIELD, cost.amount());
     }
 }
 
 /// An agent writes one reply, and those of its sub-agents.
-fn check(event: &Event<'_>, reply_id: &str, tx: &Tx<'_>) -> Result<(), Halt> {
+fn check(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Result<(), Halt> {
     let is_at_home = !event.kind.is_part_of_reply()
         || event.reply_id == reply_id
         || event.is_from_sub_agent()
@@ -272,7 +272,7 @@ pub(crate) async fn persist<R>(
     session: &Arc<Session>,
     stop: &CancellationToken,
     touched: &[&str],
-    mut change: impl FnMut(&mut Tx<'_>) -> Result<R, Halt>,
+    mut change: impl FnMut(&mut Transaction<'_>) -> Result<R, Halt>,
 ) -> Result<(R, Receipt), Halt> {
     let mut patience = Patience::new(session.id());
     loop {

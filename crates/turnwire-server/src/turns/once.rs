@@ -6,8 +6,8 @@ use http::{HeaderMap, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
-use turnwire_log::store::KeyRecord;
-use turnwire_log::{Log, Session, Tx};
+use turnwire_log::store::IdempotencyRecord;
+use turnwire_log::{Log, Session, Transaction};
 
 /// The longest key that is taken.
 const LONGEST: usize = 255;
@@ -51,27 +51,27 @@ impl Once {
 
     /// What was answered to this request before.
     pub async fn answered<A: DeserializeOwned>(&self, log: &Log) -> ApiResult<Option<A>> {
-        let earlier = log.key(&self.tenant, &self.key).await?;
+        let earlier = log.find_idempotency_record(&self.tenant, &self.key).await?;
         earlier.as_ref().map(|earlier| self.same(earlier)).transpose()
     }
 
     /// What was answered to it a moment ago.
-    pub(super) fn just_answered<A: DeserializeOwned>(&self, tx: &Tx<'_>) -> ApiResult<Option<A>> {
-        tx.known_key(&self.key).map(|earlier| self.same(earlier)).transpose()
+    pub(super) fn just_answered<A: DeserializeOwned>(&self, tx: &Transaction<'_>) -> ApiResult<Option<A>> {
+        tx.find_answered(&self.key).map(|earlier| self.same(earlier)).transpose()
     }
 
     /// Keeps the answer, with the change that it is about.
-    pub(super) fn keep(&self, tx: &mut Tx<'_>, answer: &impl Serialize) -> ApiResult<()> {
-        tx.set_key(KeyRecord {
+    pub(super) fn keep(&self, tx: &mut Transaction<'_>, answer: &impl Serialize) -> ApiResult<()> {
+        tx.set_idempotency_record(IdempotencyRecord {
             tenant: self.tenant.clone(),
             key: self.key.clone(),
             fingerprint: self.fingerprint,
-            answer: serde_json::to_string(answer).map_err(ApiError::internal)?,
+            response: serde_json::to_string(answer).map_err(ApiError::internal)?,
         });
         Ok(())
     }
 
-    fn same<A: DeserializeOwned>(&self, earlier: &KeyRecord) -> ApiResult<A> {
+    fn same<A: DeserializeOwned>(&self, earlier: &IdempotencyRecord) -> ApiResult<A> {
         if earlier.fingerprint != self.fingerprint {
             return Err(ApiError::unprocessable(
                 "this Idempotency-Key was used for another request; nothing was stored",
@@ -81,6 +81,6 @@ impl Once {
                 "use a new key for each request; send the same request again with the same one",
             ));
         }
-        serde_json::from_str(&earlier.answer).map_err(ApiError::internal)
+        serde_json::from_str(&earlier.response).map_err(ApiError::internal)
     }
 }

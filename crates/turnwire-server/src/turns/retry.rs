@@ -16,7 +16,7 @@ use turnwire_core::event::Supersede;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Msg, Role};
 use turnwire_log::store::{MessageQuery, StoredMessage};
-use turnwire_log::{Error, Session, Tx};
+use turnwire_log::{Error, Session, Transaction};
 
 /// What the metadata of an edited message call the one that it stands for. Ids are given once, so
 /// the new words have an id of their own; whoever knows only the old one is led here.
@@ -88,7 +88,7 @@ async fn again(
                 if let Some(answer) = open(app, session, tx, once)? {
                     return Ok::<_, ApiError>(Some(Sent::Before(answer)));
                 }
-                if tx.last() != snapshot.last {
+                if tx.last_seq() != snapshot.head {
                     return Ok(None);
                 }
                 let plan = plan?;
@@ -110,7 +110,7 @@ async fn again(
 fn open(
     app: &App,
     session: &Session,
-    tx: &Tx<'_>,
+    tx: &Transaction<'_>,
     once: Option<&Once>,
 ) -> ApiResult<Option<Accepted>> {
     if let Some(once) = once
@@ -156,9 +156,9 @@ async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Err
         ))));
     };
     let mut superseded = Vec::new();
-    let mut behind = session.all_messages().after(question.first);
+    let mut behind = session.message_pages().after(question.first);
     loop {
-        let messages = behind.next().await?;
+        let messages = behind.next_page().await?;
         if messages.is_empty() {
             let offer = read(&question).map(|msg| Offer::of(&msg)).unwrap_or_default();
             return Ok(Ok(Plan { message_id: question.id, superseded, offer, words: None }));
@@ -183,7 +183,7 @@ async fn question(
             max_bytes: Some(PAGE_BYTES),
             ..MessageQuery::default()
         };
-        let mut messages = session.messages(&query).await?;
+        let mut messages = session.list_messages(&query).await?;
         let Some(first) = messages.first() else { return Ok(None) };
         before = first.first;
         let is_question =
@@ -196,15 +196,15 @@ async fn question(
 
 /// The message of an id, or the one that was put in its place.
 async fn current(session: &Session, id: &str) -> Result<Option<StoredMessage>, Error> {
-    let Some(mut named) = session.message(id).await? else { return Ok(None) };
+    let Some(mut named) = session.find_message(id).await? else { return Ok(None) };
     if !named.superseded {
         return Ok(Some(named));
     }
     // Which message stands for which other: one pass, however often it was edited.
     let mut stands_for: HashMap<String, String> = HashMap::new();
-    let mut later = session.all_messages().after(named.first);
+    let mut later = session.message_pages().after(named.first);
     loop {
-        let messages = later.next().await?;
+        let messages = later.next_page().await?;
         if messages.is_empty() {
             break;
         }
@@ -216,7 +216,7 @@ async fn current(session: &Session, id: &str) -> Result<Option<StoredMessage>, E
     }
     // Each is used once, so this comes to an end.
     while let Some(next) = stands_for.remove(&named.id).filter(|_| named.superseded) {
-        let Some(next) = session.message(&next).await? else { break };
+        let Some(next) = session.find_message(&next).await? else { break };
         named = next;
     }
     Ok(Some(named))
@@ -260,11 +260,11 @@ impl Plan {
         self,
         app: &Arc<App>,
         session: &Arc<Session>,
-        tx: &mut Tx<'_>,
+        tx: &mut Transaction<'_>,
     ) -> ApiResult<Accepted> {
         let is_external = session.agent() == EXTERNAL;
         let refused = |why| ApiError::from(Error::Refused { at: 0, why });
-        let from = tx.last();
+        let from = tx.last_seq();
         if !self.superseded.is_empty() {
             let supersede = Event::new("", Supersede { message_ids: self.superseded });
             tx.push(&mut supersede.stamped(&SystemStamp), None).map_err(refused)?;
@@ -281,7 +281,7 @@ impl Plan {
             message_id: self.message_id,
             reply_id,
             // Whoever watches from here also learns what was taken back.
-            last_event_id: session.token(from),
+            last_event_id: session.resume_token(from),
             queued: false,
         })
     }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use turnwire_core::event::{Message, ReplyStart};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Role};
-use turnwire_log::store::{Queued, Status};
-use turnwire_log::{Pushed, Session, Tx};
+use turnwire_log::store::{QueuedMessage, SessionStatus};
+use turnwire_log::{PushOutcome, Session, Transaction};
 
 /// How many messages of one session may wait for their turn.
 const QUEUE: usize = 64;
@@ -158,10 +158,10 @@ impl Taken {
     }
 
     /// Appends the message, and says where it stands.
-    pub(super) fn log(&self, tx: &mut Tx<'_>) -> ApiResult<u64> {
+    pub(super) fn log(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
         match tx.push(&mut self.event.clone(), None) {
-            Ok(Pushed::Stored(seq)) => Ok(seq.get()),
-            Ok(Pushed::Repeated) => Err(taken(&self.id)),
+            Ok(PushOutcome::Stored(seq)) => Ok(seq.get()),
+            Ok(PushOutcome::Repeated) => Err(taken(&self.id)),
             Err(why) => Err(refused(why)),
         }
     }
@@ -202,7 +202,7 @@ impl Door<'_> {
         Ok(way)
     }
 
-    fn way(&self, tx: &Tx<'_>, ids: &[&str]) -> ApiResult<Way> {
+    fn way(&self, tx: &Transaction<'_>, ids: &[&str]) -> ApiResult<Way> {
         if let Some(once) = self.once
             && let Some(answer) = once.just_answered(tx)?
         {
@@ -251,12 +251,12 @@ struct Incoming<'m> {
 }
 
 impl Incoming<'_> {
-    fn only_log(&self, tx: &mut Tx<'_>) -> ApiResult<Accepted> {
+    fn only_log(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
         let place = self.log(tx)?;
         Ok(self.accepted(None, place))
     }
 
-    fn answer(&self, tx: &mut Tx<'_>) -> ApiResult<Accepted> {
+    fn answer(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
         let place = self.log(tx)?;
         let reply_id = self.reply_id();
         start(tx, self.session, &reply_id).map_err(refused)?;
@@ -264,11 +264,11 @@ impl Incoming<'_> {
         Ok(self.accepted(Some(reply_id), place))
     }
 
-    fn wait(&self, tx: &mut Tx<'_>) -> Accepted {
+    fn wait(&self, tx: &mut Transaction<'_>) -> Accepted {
         let (id, json, reply_id) = (self.last.id.clone(), self.last.json.clone(), self.reply_id());
-        tx.enqueue(Queued { id, reply_id: reply_id.clone(), json });
+        tx.enqueue(QueuedMessage { id, reply_id: reply_id.clone(), json });
         self.app.turns.wake(self.session);
-        Accepted { queued: true, ..self.accepted(Some(reply_id), tx.last()) }
+        Accepted { queued: true, ..self.accepted(Some(reply_id), tx.last_seq()) }
     }
 
     fn reply_id(&self) -> String {
@@ -276,7 +276,7 @@ impl Incoming<'_> {
     }
 
     /// Appends everything, and says where the last message stands.
-    fn log(&self, tx: &mut Tx<'_>) -> ApiResult<u64> {
+    fn log(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
         for earlier in self.earlier {
             earlier.log(tx)?;
         }
@@ -291,7 +291,7 @@ impl Incoming<'_> {
         Accepted {
             message_id: self.last.id.clone(),
             reply_id,
-            last_event_id: self.session.token(place),
+            last_event_id: self.session.resume_token(place),
             queued: false,
         }
     }
@@ -300,7 +300,7 @@ impl Incoming<'_> {
 /// Starts a reply of the session's agent. It is open from here on, so nothing else starts, and a
 /// crash before the agent's first word is made up for by whoever finds it open.
 pub(super) fn start(
-    tx: &mut Tx<'_>,
+    tx: &mut Transaction<'_>,
     session: &Session,
     reply_id: &str,
 ) -> Result<(), turnwire_core::Error> {
@@ -361,11 +361,11 @@ fn refused(why: turnwire_core::Error) -> ApiError {
 }
 
 /// Why nothing new starts now.
-pub(super) fn busy(status: Status) -> ApiError {
+pub(super) fn busy(status: SessionStatus) -> ApiError {
     let what = match status {
-        Status::Idle => "messages wait for their turn",
-        Status::Running => "a reply runs",
-        Status::Waiting => "a reply waits for an answer",
+        SessionStatus::Idle => "messages wait for their turn",
+        SessionStatus::Running => "a reply runs",
+        SessionStatus::Waiting => "a reply waits for an answer",
     };
     ApiError::conflict(format!("{what}; nothing was stored"))
         .kind("busy")

@@ -5,7 +5,7 @@ use crate::auth::Caller;
 use crate::error::ApiResult;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use turnwire_log::store::{SessionQuery, Status};
+use turnwire_log::store::{SessionQuery, SessionStatus};
 use turnwire_log::{Session, Snapshot};
 
 /// How many sessions are read at a time.
@@ -20,19 +20,19 @@ pub(crate) async fn each_waiting(
     mut look: impl FnMut(Arc<Session>, Snapshot) -> ControlFlow<()>,
 ) -> ApiResult<()> {
     let mut page = SessionQuery {
-        reach: caller.0.reach(),
-        status: Some(Status::Waiting),
+        visible: caller.0.reach(),
+        status: Some(SessionStatus::Waiting),
         ..SessionQuery::latest(caller.tenant().clone(), PAGE)
     };
     loop {
-        let records = app.log.list(&page).await?;
+        let records = app.log.list_sessions(&page).await?;
         let is_last = records.len() < PAGE;
         for record in records {
-            page.after = Some((record.updated_ms, record.no));
+            page.after = Some((record.updated_ms, record.number));
             if !is_wanted_agent(&record.agent) {
                 continue;
             }
-            let Some(session) = app.log.open(&record.key).await? else { continue };
+            let Some(session) = app.log.open_session(&record.key).await? else { continue };
             let snapshot = match session.snapshot().await {
                 Ok(snapshot) => snapshot,
                 // It was deleted a moment ago.

@@ -94,7 +94,7 @@ async fn judge(folder: &Path, outcome: &Outcome, expected: &str) -> Result<(), S
         return Err(format!("{started:?} began, and {ended:?} ended"));
     }
     let store = SqliteStore::open_read_only(folder.join("turnwire.db")).unwrap();
-    let record = store.session(&SessionKey::new("default", "s")).await.unwrap().unwrap();
+    let record = store.find_session(&SessionKey::new("default", "s")).await.unwrap().unwrap();
     let found = doctor::check(&store, &record).await.unwrap();
     if found.is_empty() { Ok(()) } else { Err(format!("{found:?}")) }
 }

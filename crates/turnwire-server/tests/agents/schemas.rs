@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use turnwire_core::{Fields, Msg};
 use turnwire_log::sqlite::Options;
-use turnwire_log::store::{NewSession, Queued, SessionKey};
+use turnwire_log::store::{NewSession, QueuedMessage, SessionKey};
 use turnwire_log::{Log, SqliteStore};
 use turnwire_testkit::values;
 
@@ -35,8 +35,8 @@ async fn store_message(folder: &Path, schema: &Value) {
         now_ms: 1,
     };
     let queued =
-        Queued { id: "m".to_owned(), reply_id: "r".to_owned(), json: msg.to_json().into() };
-    log.create_waiting(new, queued).await.unwrap();
+        QueuedMessage { id: "m".to_owned(), reply_id: "r".to_owned(), json: msg.to_json().into() };
+    log.create_session_with_queued(new, queued).await.unwrap();
 }
 
 /// The error that a reply ends with.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance};
 use tower::ServiceExt;
 use turnwire_agent::Replier;
-use turnwire_log::store::{NewSession, SessionKey, Status};
+use turnwire_log::store::{NewSession, SessionKey, SessionStatus};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::auth::{Auth, Identity};
 use turnwire_server::config::Config;
@@ -60,7 +60,7 @@ impl House {
             metadata: turnwire_core::Fields::default(),
             now_ms: 0,
         };
-        self.app.log.create(new).await.unwrap().0
+        self.app.log.create_session(new).await.unwrap().0
     }
 
     /// A session with a reply that is open.
@@ -105,7 +105,7 @@ async fn a_stream_of_events_ends_at_the_expiry_on_every_wire_and_says_why() {
         // A client that resumes does so behind the last event that it got.
         assert!(!last.lines().any(|line| line.starts_with("id:")), "{}: {last}", wire.name);
         // The reply goes on, and nothing of this is in the log.
-        assert_eq!((session.head().status, session.head().last), (Status::Running, 3));
+        assert_eq!((session.head_state().status, session.head_state().head), (SessionStatus::Running, 3));
     }
 }
 
@@ -171,8 +171,8 @@ async fn the_answer_of_every_protocol_ends_at_the_expiry_with_its_own_error() {
         let last = text.trim_end().rsplit("\n\n").take(3);
         let is_error = |frame: &str| frame.contains(error) && frame.contains("have expired");
         assert_eq!(last.filter(|frame| is_error(frame)).count(), 1, "{path}: {text}");
-        let session = house.app.log.open(&SessionKey::new("default", id)).await.unwrap().unwrap();
-        assert_eq!(session.head().status, Status::Running, "{path}: the reply goes on");
+        let session = house.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap();
+        assert_eq!(session.head_state().status, SessionStatus::Running, "{path}: the reply goes on");
     }
 }
 
@@ -259,8 +259,8 @@ async fn a_piped_reply_is_ended_as_interrupted_at_the_expiry() {
     assert_eq!(response.status(), 401);
     let told = text(response).await;
     assert!(told.contains("credentials_expired") && told.contains("interrupted"), "{told}");
-    assert_eq!(session.head().status, Status::Idle);
-    let stored = session.message("r").await.unwrap().unwrap();
+    assert_eq!(session.head_state().status, SessionStatus::Idle);
+    let stored = session.find_message("r").await.unwrap().unwrap();
     let message: Value = serde_json::from_slice(&stored.json).unwrap();
     assert_eq!(message["finished_reason"], "interrupted", "{message}");
     assert!(message.to_string().contains("word word"), "what came before is kept");

@@ -4,7 +4,7 @@ use crate::running::within;
 use crate::setup::{ADMIN, Server, token};
 use serde_json::json;
 use turnwire_log::store::{Producer, SessionKey};
-use turnwire_log::{Error, Tx};
+use turnwire_log::{Error, Transaction};
 use turnwire_testkit::net::{HttpResponse, send_http};
 
 const SCOPES: &str = r#""publish","chat","read""#;
@@ -128,8 +128,8 @@ async fn many_names_of_one_holder_make_nobody_elses_fence_forgotten() {
 async fn a_producer_that_was_stored_without_a_holder_is_the_first_ones_that_goes_on() {
     let server = server().await;
     assert_eq!(publish(&server, "tw_ada", "p.5", &start("r")).await, fine());
-    let session = server.app.log.open(&SessionKey::new("acme", "s")).await.unwrap().unwrap();
-    let forget = |tx: &mut Tx<'_>| {
+    let session = server.app.log.open_session(&SessionKey::new("acme", "s")).await.unwrap().unwrap();
+    let forget = |tx: &mut Transaction<'_>| {
         tx.set_producer(Producer { id: "p".to_owned(), fence: 5, holder: String::new() });
         Ok::<_, Error>(())
     };

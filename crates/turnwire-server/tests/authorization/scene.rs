@@ -5,8 +5,8 @@ use crate::setup::{ADMIN, Server, hash};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::{Event, Fields};
-use turnwire_log::store::{NewSession, Queued, SessionKey, Status};
-use turnwire_log::{Error, Session, Tx};
+use turnwire_log::store::{NewSession, QueuedMessage, SessionKey, SessionStatus};
+use turnwire_log::{Error, Session, Transaction};
 
 /// Words that only whoever may read the session may be shown.
 pub const SECRETS: [&str; 6] =
@@ -77,7 +77,7 @@ async fn plant(server: &Server, id: &str, agent: &str) -> Arc<Session> {
         metadata: Fields::from_iter([("about", "onyx-metadata")]),
         now_ms: 0,
     };
-    let (session, _) = server.app.log.create(new).await.unwrap();
+    let (session, _) = server.app.log.create_session(new).await.unwrap();
     let message = |id: &str, text: &str| json!({"id": id, "name": "ada", "role": "user", "content": [{"type": "text", "id": "t", "text": text}]});
     let of_reply = |id: &str, rest: Value| {
         let mut event = json!({"id": id, "reply_id": "r1"});
@@ -98,8 +98,8 @@ async fn plant(server: &Server, id: &str, agent: &str) -> Arc<Session> {
     publish(&session, &events).await;
     if agent == "external" {
         let json = message("q1", "pearl-queued").to_string().into();
-        let queued = Queued { id: "q1".to_owned(), reply_id: "rq".to_owned(), json };
-        let queue = |tx: &mut Tx<'_>| {
+        let queued = QueuedMessage { id: "q1".to_owned(), reply_id: "rq".to_owned(), json };
+        let queue = |tx: &mut Transaction<'_>| {
             tx.enqueue(queued.clone());
             Ok::<_, Error>(())
         };
@@ -109,7 +109,7 @@ async fn plant(server: &Server, id: &str, agent: &str) -> Arc<Session> {
 }
 
 async fn publish(session: &Arc<Session>, events: &[Value]) {
-    let change = |tx: &mut Tx<'_>| {
+    let change = |tx: &mut Transaction<'_>| {
         for (at, event) in events.iter().enumerate() {
             let text = event.to_string();
             let mut event = Event::from_json(&text).unwrap();
@@ -126,9 +126,9 @@ async fn wait(server: &Server, scene: &mut Scene, word: &str) {
     let path = format!("/v1/sessions/{}/messages", scene.id);
     let body = json!({"content": word}).to_string();
     assert_eq!(server.call("POST", &path, ADMIN, &body).await.status, 202);
-    let mut head = session.watch();
-    let waits = within(head.wait_for(|head| head.status == Status::Waiting)).await.unwrap().last;
-    let pending = session.snapshot().await.unwrap().pending().remove(0);
+    let mut head = session.watch_head();
+    let waits = within(head.wait_for(|head| head.status == SessionStatus::Waiting)).await.unwrap().head;
+    let pending = session.snapshot().await.unwrap().pending_calls().remove(0);
     let call = pending.confirm.iter().chain(&pending.external).next().unwrap();
     (scene.reply, scene.call, scene.asked_at) = (pending.reply_id, call.id.clone(), waits);
 }

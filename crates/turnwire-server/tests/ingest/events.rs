@@ -15,10 +15,10 @@ async fn the_bytes_that_were_sent_are_the_bytes_that_are_stored() {
     sent[2] = sent[2].replace("\"delta\":\"Hello\"", r#""delta":"Hell\u006f","mood":[1, 2]"#);
     let answer = server.publish("s", "p.1", &sent.join("\n")).await;
     answer.stored(5, 0);
-    assert_eq!(answer.json["last_event_id"], session.token(5));
+    assert_eq!(answer.json["last_event_id"], session.resume_token(5));
     assert!(answer.json.get("skipped").is_none());
     assert_eq!(lines(&session).await, sent);
-    let message = session.message("r").await.unwrap().unwrap();
+    let message = session.find_message("r").await.unwrap().unwrap();
     assert_eq!(message.text, "Hello");
 }
 
@@ -30,7 +30,7 @@ async fn a_whole_request_sent_again_stores_nothing() {
     server.publish("s", "p.1", &body).await.stored(5, 0);
     let again = server.publish("s", "p.1", &body).await;
     again.stored(0, 5);
-    assert_eq!(again.json["last_event_id"], session.token(5));
+    assert_eq!(again.json["last_event_id"], session.resume_token(5));
     assert_eq!(lines(&session).await.len(), 5);
     assert!(server.app.metrics.text().contains("turnwire_events_stored_total 5\n"));
     assert!(server.app.metrics.text().contains("turnwire_events_repeated_total 5\n"));
@@ -44,7 +44,7 @@ async fn one_event_that_does_not_fit_is_named_and_nothing_is_stored() {
     body[3] = event("x", "r", r#""type":"TEXT_BLOCK_DELTA","block_id":"other","delta":"?""#);
     let answer = server.publish("s", "p.1", &body.join("\n\n")).await;
     answer.is(422, "refused", &["event 3", "line 7", "TEXT_BLOCK_DELTA", "UnknownBlock"]);
-    assert_eq!(session.head().last, 0);
+    assert_eq!(session.head_state().head, 0);
     assert_eq!(session.snapshot().await.unwrap().open.len(), 0);
     // What was refused may be sent again when it is right.
     server.publish("s", "p.1", &reply("r").join("\n")).await.stored(5, 0);
@@ -95,7 +95,7 @@ async fn a_list_lines_and_server_sent_events_are_the_same() {
         server.publish(name, "p.1", &body).await.stored(5, 0);
         let lines = lines(&session).await;
         assert!(lines.iter().all(|line| !line.contains(['\n', '\r'])), "{name}");
-        let message = session.message("r").await.unwrap().unwrap();
+        let message = session.find_message("r").await.unwrap().unwrap();
         assert_eq!((&*message.text, message.last.get()), ("Hello", 5), "{name}");
         server.publish(name, "p.1", &body).await.stored(0, 5);
     }
@@ -152,7 +152,7 @@ async fn a_place_that_an_event_brings_is_replaced() {
     server.publish("s", "p.1", &brought).await.stored(1, 0);
     let lines = lines(&session).await;
     assert!(!lines[0].contains("seq"), "{}", lines[0]);
-    assert_eq!(session.head().last, 1);
+    assert_eq!(session.head_state().head, 1);
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn recordings_in_older_names_are_read() {
         r#"{"id":"4","type":"RUN_FINISHED","replyId":"r"}"#,
     ];
     server.publish("s", "p.1", &old.join("\n")).await.stored(4, 0);
-    assert_eq!(session.message("r").await.unwrap().unwrap().text, "Old");
+    assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "Old");
     // The same as a pretty list.
     let values: Vec<serde_json::Value> =
         old.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -211,10 +211,10 @@ async fn whole_messages_come_in_once() {
     server.publish("s", "p.1", message).await.stored(0, 1);
     let other = message.replace("e1", "e2");
     server.publish("s", "p.1", &other).await.is(422, "refused", &["MESSAGE", "u1"]);
-    assert_eq!(session.message("u1").await.unwrap().unwrap().text, "hi");
+    assert_eq!(session.find_message("u1").await.unwrap().unwrap().text, "hi");
     let supersede = r#"{"id":"e3","type":"SUPERSEDE","message_ids":["u1"]}"#;
     server.publish("s", "p.1", supersede).await.stored(1, 0);
-    assert!(session.message("u1").await.unwrap().unwrap().superseded);
+    assert!(session.find_message("u1").await.unwrap().unwrap().superseded);
 }
 
 #[tokio::test]
@@ -236,8 +236,8 @@ async fn agentscopes_own_stream_becomes_canonical() {
     let producer = "turnwire-producer: p.1\r\n";
     server.post(path, producer, body.as_bytes()).await.stored(3, 0);
     server.post(path, producer, body.as_bytes()).await.stored(0, 3);
-    assert!(session.message("r").await.unwrap().is_some());
-    assert_eq!(session.message("u").await.unwrap().unwrap().text, "hi");
+    assert!(session.find_message("r").await.unwrap().is_some());
+    assert_eq!(session.find_message("u").await.unwrap().unwrap().text, "hi");
 }
 
 #[tokio::test]

@@ -107,5 +107,5 @@ async fn what_is_too_large_is_named() {
     }
     let many: Vec<String> = (0..200).map(|n| start(&format!("r{n}"))).collect();
     server.publish("s", "p.1", &many.join("\n")).await.is(413, "too_large", &["8192 bytes"]);
-    assert_eq!(session.head().last, 0);
+    assert_eq!(session.head_state().head, 0);
 }

@@ -33,7 +33,7 @@ async fn every_way_to_cut_a_stream_into_requests_gives_the_same_log() {
     let whole = server.session("whole").await;
     send(&server, "whole", &STREAM.join("\n"), 12, 0).await;
     let expected = lines(&whole).await;
-    let message = whole.message("r").await.unwrap().unwrap();
+    let message = whole.find_message("r").await.unwrap().unwrap();
     assert_eq!(message.text.split_whitespace().collect::<Vec<_>>(), ["One", "Two", "Three"]);
     for size in 1..STREAM.len() {
         let id = format!("cut-{size}");
@@ -46,7 +46,7 @@ async fn every_way_to_cut_a_stream_into_requests_gives_the_same_log() {
             send(&server, &id, &body, 0, count).await;
         }
         assert_eq!(lines(&session).await, expected, "{size} a request");
-        assert_eq!(session.message("r").await.unwrap().unwrap().json, message.json);
+        assert_eq!(session.find_message("r").await.unwrap().unwrap().json, message.json);
     }
 }
 

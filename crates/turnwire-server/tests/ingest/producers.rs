@@ -29,8 +29,8 @@ async fn a_fence_is_known_after_the_session_was_let_go() {
     let server = Server::new().await;
     drop(server.session("s").await);
     server.publish("s", "p.5", &start("r")).await.stored(1, 0);
-    while server.app.log.in_memory() > 0 {
-        server.app.log.sweep();
+    while server.app.log.loaded_count() > 0 {
+        server.app.log.evict_idle();
         tokio::task::yield_now().await;
     }
     server.publish("s", "p.4", &end("r")).await.is(409, "fenced", &[]);
@@ -172,7 +172,7 @@ async fn a_producer_cannot_confirm() {
         ),
     );
     server.publish("s", "p.1", &yes).await.is(403, "forbidden", &["USER_CONFIRM_RESULT"]);
-    assert_eq!(session.head().last, 3);
+    assert_eq!(session.head_state().head, 3);
     // Without the header it is a person's answer, and counts once.
     let path = "/v1/sessions/s/events";
     server.post(path, "", yes.as_bytes()).await.stored(1, 0);
@@ -201,7 +201,7 @@ async fn without_a_producer_only_answers_are_taken() {
         answer.is(422, "no_producer", &[]);
         assert!(answer.json["error"]["hint"].as_str().unwrap().contains("Turnwire-Producer"));
     }
-    assert_eq!(session.head().last, 4);
+    assert_eq!(session.head_state().head, 4);
 }
 
 #[tokio::test]
@@ -218,17 +218,17 @@ async fn a_hint_needs_the_scope_to_publish_and_one_that_starts_a_reply_that_to_c
     let server = Server::with(Config::default(), &[Scope::Read, Scope::Chat, Scope::Approve]).await;
     let session = server.session("s").await;
     server.post(path, "", hint).await.is(403, "forbidden", &["publish"]);
-    assert_eq!(session.head().last, 0);
+    assert_eq!(session.head_state().head, 0);
     let server = Server::with(Config::default(), &[Scope::Publish]).await;
     let session = server.session("s").await;
     let trigger = format!("{path}?reply=true");
     server.post(&trigger, "", hint).await.is(403, "forbidden", &["chat"]);
-    assert_eq!(session.head().last, 0);
+    assert_eq!(session.head_state().head, 0);
     server.post(path, "", hint).await.stored(1, 0);
     // A producer's hint belongs to its reply.
     let bare = r#"{"type":"HINT_BLOCK","id":"i","hint":"psst"}"#;
     server.publish("s", "p.1", bare).await.is(422, "refused", &["reply_id"]);
-    assert_eq!(session.head().last, 1);
+    assert_eq!(session.head_state().head, 1);
 }
 
 #[tokio::test]

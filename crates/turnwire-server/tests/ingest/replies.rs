@@ -110,8 +110,8 @@ async fn pipe(server: &Server, session: &str, query: &str, body: &str) -> Answer
 async fn message(session: &Session, answer: &Answer) -> Msg {
     assert_eq!(answer.status, 200, "{}", answer.json);
     let id = answer.json["reply_id"].as_str().unwrap();
-    let stored = session.message(id).await.unwrap().unwrap();
-    assert_eq!(answer.json["last_event_id"], session.token(stored.last.get()));
+    let stored = session.find_message(id).await.unwrap().unwrap();
+    assert_eq!(answer.json["last_event_id"], session.resume_token(stored.last.get()));
     Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap()
 }
 
@@ -174,12 +174,12 @@ async fn a_stream_that_came_before_is_not_stored_again() {
     let server = Server::new().await;
     let session = server.session("s").await;
     pipe(&server, "s", "?wire=anthropic", ANTHROPIC).await;
-    let last = session.head().last;
+    let last = session.head_state().head;
     let again = pipe(&server, "s", "?wire=anthropic", ANTHROPIC).await;
     again.is(409, "duplicate", &["msg_1"]);
     let again = pipe(&server, "s", "?wire=anthropic&reply_id=msg_1", ANTHROPIC).await;
     again.is(409, "duplicate", &["msg_1"]);
-    assert_eq!(session.head().last, last);
+    assert_eq!(session.head_state().head, last);
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn a_body_that_breaks_off_ends_its_reply_as_interrupted() {
     reaches(&session, 4).await;
     drop(piping);
     is_idle(&session).await;
-    let stored = session.message("msg_1").await.unwrap().unwrap();
+    let stored = session.find_message("msg_1").await.unwrap().unwrap();
     let msg = Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap();
     assert_eq!(msg.finished_reason().unwrap().as_str(), "interrupted");
     assert_eq!(msg.text("").as_deref(), Some("Hello"));
@@ -258,7 +258,7 @@ async fn a_bad_frame_ends_the_reply_with_an_error() {
     let body = format!("{}\n{}\nnonsense\n{}", start("r"), text("r", "one").join("\n"), end("r"));
     let answer = pipe(&server, "s", "", &body).await;
     answer.is(422, "refused", &["event 4", "line 5"]);
-    let stored = session.message("r").await.unwrap().unwrap();
+    let stored = session.find_message("r").await.unwrap().unwrap();
     let msg = Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap();
     assert_eq!(msg.finished_reason().unwrap().as_str(), "error");
     assert!(msg.error().unwrap().message.contains("line 5"), "{:?}", msg.error());
@@ -268,7 +268,7 @@ async fn a_bad_frame_ends_the_reply_with_an_error() {
     let second = start("other");
     let confirm = event("y", "q", r#""type":"USER_CONFIRM_RESULT","confirm_results":[]"#);
     for (bad, why) in [(&lost, "UnknownBlock"), (&second, "one reply"), (&confirm, "confirm")] {
-        let id = server.app.log.in_memory();
+        let id = server.app.log.loaded_count();
         let name = format!("s{id}");
         let session = server.session(&name).await;
         let body = format!("{}\n{bad}\n{}", start("q"), end("q"));
@@ -290,7 +290,7 @@ async fn a_stream_in_which_nothing_begins_leaves_nothing() {
     pipe(&server, "s", "?wire=ag-ui", "{}").await.is(400, "wrong_wire", &["ag-ui"]);
     pipe(&server, "s", "?wire=no", "{}").await.is(400, "unknown_wire", &[]);
     pipe(&server, "nowhere", "", "{}").await.is(404, "not_found", &[]);
-    assert_eq!(session.head().last, 0);
+    assert_eq!(session.head_state().head, 0);
 }
 
 #[tokio::test]
@@ -409,7 +409,7 @@ async fn a_later_run_of_the_producer_takes_the_reply_over() {
     piping.send(&format!("{}\n", text("r", "early").join("\n"))).await;
     crate::server::answer(piping.0).await.is(409, "fenced", &[]);
     server.publish("s", "p.2", &end("r")).await.stored(1, 0);
-    assert_eq!(session.message("r").await.unwrap().unwrap().text, "later");
+    assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "later");
 }
 
 #[tokio::test]

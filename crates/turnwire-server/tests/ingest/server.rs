@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use turnwire_core::{Fields, Seq};
-use turnwire_log::store::{Lines, NewSession, SessionKey, Status};
+use turnwire_log::store::{EventLines, NewSession, SessionKey, SessionStatus};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::auth::{Auth, Identity, Scopes};
 use turnwire_server::config::Config;
@@ -99,7 +99,7 @@ impl Server {
             metadata: Fields::default(),
             now_ms: 0,
         };
-        self.app.log.create(new).await.unwrap().0
+        self.app.log.create_session(new).await.unwrap().0
     }
 
     /// Sends a request, and returns what is answered.
@@ -158,20 +158,20 @@ pub async fn answer(mut stream: TcpStream) -> Answer {
 
 /// Waits until so many events are durable.
 pub async fn reaches(session: &Session, last: u64) {
-    let mut head = session.watch();
-    head.wait_for(|head| head.last >= last).await.unwrap();
+    let mut head = session.watch_head();
+    head.wait_for(|head| head.head >= last).await.unwrap();
 }
 
 /// Waits until nothing is open.
 pub async fn is_idle(session: &Session) {
-    let mut head = session.watch();
-    head.wait_for(|head| head.last > 0 && head.status == Status::Idle).await.unwrap();
+    let mut head = session.watch_head();
+    head.wait_for(|head| head.head > 0 && head.status == SessionStatus::Idle).await.unwrap();
 }
 
 /// What is in a session's log, a line each.
 pub async fn lines(session: &Session) -> Vec<String> {
-    let rows = session.read(Seq::FIRST, usize::MAX).await.unwrap();
-    let lines = rows.iter().flat_map(Lines::iter);
+    let rows = session.read_events(Seq::FIRST, usize::MAX).await.unwrap();
+    let lines = rows.iter().flat_map(EventLines::iter);
     lines.map(|(_, line)| String::from_utf8(line.to_vec()).unwrap()).collect()
 }
 

@@ -92,11 +92,11 @@ async fn one_socket_watches_several_sessions() {
     assert_eq!(
         answer,
         json!({"type": "subscribed", "session_id": "one", "status": "idle", "last_seq": 5,
-               "last_event_id": one.token(5), "id": "a"})
+               "last_event_id": one.resume_token(5), "id": "a"})
     );
     let frames = socket.frames(5).await;
     assert_eq!(seqs(&frames), [1, 2, 3, 4, 5]);
-    assert_eq!(frames[4]["event_id"], one.token(5));
+    assert_eq!(frames[4]["event_id"], one.resume_token(5));
     assert!(frames.iter().all(|frame| frame["session_id"] == "one"), "{frames:?}");
     let answer = socket.ask(subscribe("two", &json!({"id": 7}))).await;
     assert_eq!((&answer["type"], &answer["id"]), (&"subscribed".into(), &7.into()));
@@ -104,16 +104,16 @@ async fn one_socket_watches_several_sessions() {
     server.publish("two", "p.1", &start("q")).await.stored(1, 0);
     let frame = socket.next().await;
     assert_eq!((&frame["session_id"], &frame["seq"]), (&"two".into(), &1.into()));
-    assert_eq!(frame["event_id"], two.token(1));
+    assert_eq!(frame["event_id"], two.resume_token(1));
     server.publish("one", "p.1", &start("q")).await.stored(1, 0);
-    assert_eq!(socket.next().await["event_id"], one.token(6));
+    assert_eq!(socket.next().await["event_id"], one.resume_token(6));
     // Once it is not watched any more, nothing comes.
     let unsubscribe = json!({"type": "unsubscribe", "session_id": "two", "id": 8});
     assert_eq!(socket.ask(unsubscribe.clone()).await["type"], "unsubscribed");
     assert_eq!(socket.ask(unsubscribe).await["code"], "not_subscribed");
     server.publish("two", "p.1", &end("q")).await.stored(1, 0);
     server.publish("one", "p.1", &end("q")).await.stored(1, 0);
-    assert_eq!(socket.next().await["event_id"], one.token(7));
+    assert_eq!(socket.next().await["event_id"], one.resume_token(7));
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
     server.publish("s", "p.1", &reply("r").join("\n")).await.stored(5, 0);
     let mut socket = Socket::open(&server).await;
     for (name, token) in
-        [("last_event_id", session.token(3)), ("after", session.token(3)), ("after", "3".into())]
+        [("last_event_id", session.resume_token(3)), ("after", session.resume_token(3)), ("after", "3".into())]
     {
         // Subscribing again begins again from there.
         socket.ask(subscribe("s", &json!({name: token, "raw": true}))).await;
@@ -148,7 +148,7 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
     let begin = event("b", "q", r#""type":"TEXT_BLOCK_START","block_id":"b""#);
     server.publish("s", "p.1", &format!("{begin}\n{}", deltas.join("\n"))).await.stored(1101, 0);
     let mut late = Socket::open(&server).await;
-    late.ask(subscribe("s", &json!({"after": session.token(7)}))).await;
+    late.ask(subscribe("s", &json!({"after": session.resume_token(7)}))).await;
     let merged = late.next().await;
     assert_eq!((&merged["seq"], &merged["seq_from"]), (&1107.into(), &8.into()));
     assert_eq!(merged["delta"], "x".repeat(1100));
@@ -164,7 +164,7 @@ async fn agentscopes_frames_come_with_their_session_and_token() {
     socket.ask(subscribe("s", &json!({}))).await;
     let frame = socket.next().await;
     assert_eq!((&frame["type"], &frame["name"]), (&"CUSTOM".into(), &"message".into()));
-    assert_eq!((&frame["session_id"], &frame["event_id"]), (&"s".into(), &session.token(1).into()));
+    assert_eq!((&frame["session_id"], &frame["event_id"]), (&"s".into(), &session.resume_token(1).into()));
 }
 
 #[tokio::test]
@@ -176,16 +176,16 @@ async fn answers_messages_and_stops_are_taken() {
     let chat = json!({"type": "chat", "session_id": "s", "content": "hello", "id": "1"});
     let answer = socket.ask(chat).await;
     assert_eq!((&answer["type"], &answer["id"]), (&"accepted".into(), &"1".into()), "{answer}");
-    assert_eq!(answer["last_event_id"], session.token(1));
+    assert_eq!(answer["last_event_id"], session.resume_token(1));
     let id = answer["message_id"].as_str().unwrap();
-    assert_eq!(session.message(id).await.unwrap().unwrap().text, "hello");
+    assert_eq!(session.find_message(id).await.unwrap().unwrap().text, "hello");
     for message in
         [json!("hi"), json!({"id": "mine", "role": "user", "name": "u", "content": "hi"})]
     {
         let chat = json!({"type": "chat", "session_id": "s", "message": message});
         assert_eq!(socket.ask(chat).await["type"], "accepted");
     }
-    assert_eq!(session.message("mine").await.unwrap().unwrap().text, "hi");
+    assert_eq!(session.find_message("mine").await.unwrap().unwrap().text, "hi");
     // Answers.
     let call = r#"{"type":"tool_call","id":"c","name":"pay","input":"{}"}"#;
     let ask = [
@@ -208,7 +208,7 @@ async fn answers_messages_and_stops_are_taken() {
     assert_eq!((&answer["type"], &answer["command"]), (&"error".into(), &"events".into()));
     let answer = socket.ask(json!({"type": "stop", "session_id": "s", "id": "x"})).await;
     assert_eq!((&answer["type"], &answer["id"]), (&"accepted".into(), &"x".into()), "{answer}");
-    assert_eq!(answer["last_event_id"], session.token(session.head().last));
+    assert_eq!(answer["last_event_id"], session.resume_token(session.head_state().head));
 }
 
 #[tokio::test]
@@ -385,13 +385,13 @@ async fn a_session_that_is_deleted_is_said_to_be_gone() {
     let session = server.session("s").await;
     let mut socket = Socket::open(&server).await;
     socket.ask(subscribe("s", &json!({}))).await;
-    server.app.log.delete(session.key()).await.unwrap();
+    server.app.log.delete_session(session.key()).await.unwrap();
     let frame = socket.next().await;
     assert_eq!((&frame["type"], &frame["code"]), (&"unsubscribed".into(), &"not_found".into()));
     // The new one of this name is another.
     let session = server.session("s").await;
     let answer = socket.ask(subscribe("s", &json!({}))).await;
-    assert_eq!(answer["last_event_id"], session.token(0));
+    assert_eq!(answer["last_event_id"], session.resume_token(0));
 }
 
 #[tokio::test]

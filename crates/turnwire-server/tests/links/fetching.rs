@@ -168,7 +168,7 @@ async fn nothing_is_brought_in_for_what_is_refused() {
         metadata: Fields::default(),
         now_ms: 0,
     };
-    house.app.log.create(gone).await.unwrap();
+    house.app.log.create_session(gone).await.unwrap();
     refused("/v1/sessions/gone/messages", json!({}), 409, "no_agent").await;
     let image = json!({"type": "image_url", "image_url": {"url": site.url("/cat.png")}});
     let asked = json!({"model": "nobody", "messages": [{"role": "user", "content": [image]}]});
@@ -176,7 +176,7 @@ async fn nothing_is_brought_in_for_what_is_refused() {
 
     assert_eq!(site.asked(), [""; 0], "nothing was fetched");
     let store = house.app.log.store();
-    let blob = store.blob("default", Sha256::digest(&bytes).into()).await.unwrap();
+    let blob = store.read_blob("default", Sha256::digest(&bytes).into()).await.unwrap();
     assert_eq!(blob, None, "nothing was moved");
 }
 

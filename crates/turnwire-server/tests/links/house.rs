@@ -106,7 +106,7 @@ impl House {
     /// The end of a session's log.
     pub async fn last(&self, session: &str) -> u64 {
         let key = SessionKey::new("default", session);
-        self.app.log.open(&key).await.unwrap().unwrap().head().last
+        self.app.log.open_session(&key).await.unwrap().unwrap().head_state().head
     }
 
     /// How many sessions there are.

@@ -97,19 +97,19 @@ impl House {
     }
 
     async fn session(&self, id: &str) -> Option<Arc<Session>> {
-        self.app.log.open(&SessionKey::new("default", id)).await.unwrap()
+        self.app.log.open_session(&SessionKey::new("default", id)).await.unwrap()
     }
 
     /// How many messages a session has; `None` where there is no session.
     async fn count(&self, id: &str) -> Option<usize> {
         let session = self.session(id).await?;
         let query = MessageQuery { limit: usize::MAX, ..MessageQuery::default() };
-        Some(session.messages(&query).await.unwrap().len())
+        Some(session.list_messages(&query).await.unwrap().len())
     }
 
     /// What a reply waits for.
     async fn asked(&self, id: &str) -> Vec<String> {
-        let pending = self.session(id).await.unwrap().snapshot().await.unwrap().pending();
+        let pending = self.session(id).await.unwrap().snapshot().await.unwrap().pending_calls();
         let calls =
             pending.iter().flat_map(|waiting| waiting.confirm.iter().chain(&waiting.external));
         calls.map(|call| call.id.clone()).collect()

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tower::ServiceExt;
 use turnwire_agent::{Demo, Replier};
-use turnwire_log::store::{MessageQuery, SessionKey, Status};
+use turnwire_log::store::{MessageQuery, SessionKey, SessionStatus};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::App;
 use turnwire_server::auth::Auth;
@@ -92,13 +92,13 @@ impl House {
     }
 
     async fn session(&self, id: &str) -> Option<Arc<Session>> {
-        self.app.log.open(&SessionKey::new("default", id)).await.unwrap()
+        self.app.log.open_session(&SessionKey::new("default", id)).await.unwrap()
     }
 
     /// The messages of the chat `c` that count: role and id.
     async fn history(&self) -> Vec<(String, String)> {
         let query = MessageQuery { limit: usize::MAX, ..MessageQuery::default() };
-        let stored = self.session("c").await.unwrap().messages(&query).await.unwrap();
+        let stored = self.session("c").await.unwrap().list_messages(&query).await.unwrap();
         let counted = stored.into_iter().filter(|message| !message.superseded);
         let of = |json: Value| json["role"].as_str().unwrap().to_owned();
         counted.map(|it| (of(serde_json::from_slice(&it.json).unwrap()), it.id)).collect()
@@ -107,8 +107,8 @@ impl House {
     /// What waits in the chat `c`: the reply and the call.
     async fn waiting(&self) -> (String, String) {
         let snapshot = self.session("c").await.unwrap().snapshot().await.unwrap();
-        assert_eq!(snapshot.state.status, Status::Waiting);
-        let pending = &snapshot.pending()[0];
+        assert_eq!(snapshot.state.status, SessionStatus::Waiting);
+        let pending = &snapshot.pending_calls()[0];
         let mut calls = pending.confirm.iter().chain(&pending.external);
         (pending.reply_id.clone(), calls.next().unwrap().id.clone())
     }

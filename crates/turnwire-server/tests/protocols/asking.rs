@@ -12,7 +12,7 @@ use std::time::Duration;
 use tower::ServiceExt;
 use turnwire_agent::{Demo, Halt, Journal, Replier, Turn};
 use turnwire_core::{Event, Msg, ToolCall, ToolCallState, ToolResult};
-use turnwire_log::store::{SessionQuery, Status};
+use turnwire_log::store::{SessionQuery, SessionStatus};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::App;
 use turnwire_server::auth::Auth;
@@ -127,19 +127,19 @@ impl House {
 
     pub async fn session(&self, id: &str) -> Arc<Session> {
         let key = self.auth.token("all").unwrap().session(id).unwrap();
-        self.app.log.open(&key).await.unwrap().unwrap()
+        self.app.log.open_session(&key).await.unwrap().unwrap()
     }
 
     async fn until_waiting(&self, session: &str) {
-        let mut head = self.session(session).await.watch();
-        let waiting = head.wait_for(|head| head.status == Status::Waiting);
+        let mut head = self.session(session).await.watch_head();
+        let waiting = head.wait_for(|head| head.status == SessionStatus::Waiting);
         tokio::time::timeout(PATIENCE, waiting).await.expect("it takes too long").unwrap();
     }
 
     /// How many sessions there are.
     pub async fn sessions(&self) -> usize {
         let query = SessionQuery::latest(self.auth.token("all").unwrap().tenant().clone(), 1000);
-        self.app.log.list(&query).await.unwrap().len()
+        self.app.log.list_sessions(&query).await.unwrap().len()
     }
 }
 

@@ -78,12 +78,12 @@ impl Place {
 
     async fn session(&self, tenant: &str, id: &str) -> Option<Arc<Session>> {
         let key = turnwire_log::store::SessionKey::new(tenant, id);
-        self.app.log.open(&key).await.unwrap()
+        self.app.log.open_session(&key).await.unwrap()
     }
 
     /// The end of a session's log.
     async fn last(&self, tenant: &str, id: &str) -> u64 {
-        self.session(tenant, id).await.unwrap().head().last
+        self.session(tenant, id).await.unwrap().head_state().head
     }
 }
 

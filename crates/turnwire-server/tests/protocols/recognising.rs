@@ -3,7 +3,7 @@
 use crate::asking::{Answer, House, Words, user};
 use crate::{anthropic, chat};
 use serde_json::{Value, json};
-use turnwire_log::store::{MessageQuery, Status};
+use turnwire_log::store::{MessageQuery, SessionStatus};
 
 const RESPONSES: Words = Words {
     path: "/v1/responses",
@@ -115,7 +115,7 @@ async fn nobody_can_claim_that_somebody_else_asked() {
         let house = House::new(words.path);
         let ann = Conversation::begin(&house, words, "ann", "same words").await;
         let session = house.session(&ann.session).await;
-        let stored = session.messages(&MessageQuery { limit: 10, ..MessageQuery::default() }).await;
+        let stored = session.list_messages(&MessageQuery { limit: 10, ..MessageQuery::default() }).await;
         let question: Value = serde_json::from_slice(&stored.unwrap()[0].json).unwrap();
         let client = &question["metadata"]["client"];
         assert!(client["asked_by"].is_string(), "{question}");
@@ -128,8 +128,8 @@ async fn nobody_can_claim_that_somebody_else_asked() {
         let sent = house.send("ben", path, &[], trap.to_string()).await;
         assert_eq!(sent.status, 202, "{}", sent.text);
         let trap = house.session("trap").await;
-        let mut head = trap.watch();
-        head.wait_for(|head| head.status == Status::Waiting).await.unwrap();
+        let mut head = trap.watch_head();
+        head.wait_for(|head| head.status == SessionStatus::Waiting).await.unwrap();
         ann.goes_on("ANN").await;
     }
 }

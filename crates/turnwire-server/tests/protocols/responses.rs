@@ -93,11 +93,11 @@ impl House {
     /// How many sessions there are.
     async fn sessions(&self) -> usize {
         let query = SessionQuery::latest(self.caller.tenant().clone(), 1000);
-        self.app.log.list(&query).await.unwrap().len()
+        self.app.log.list_sessions(&query).await.unwrap().len()
     }
 
     async fn session(&self, id: &str) -> Arc<Session> {
-        self.app.log.open(&SessionKey::new("default", id)).await.unwrap().unwrap()
+        self.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap()
     }
 
     /// An agent elsewhere asks the clients of a session to execute these calls.
@@ -214,7 +214,7 @@ async fn only_a_response_is_found_by_its_name() {
     let id = made["id"].as_str().unwrap();
     assert_eq!(house.get(&format!("/v1/responses/{id}")).await.json(), made);
     let query = MessageQuery { limit: usize::MAX, sub_agents: true, ..MessageQuery::default() };
-    let messages = house.session("s").await.messages(&query).await.unwrap();
+    let messages = house.session("s").await.list_messages(&query).await.unwrap();
     let (user, sub) = (&messages[0], messages.iter().find(|msg| msg.of_sub_agent).unwrap());
     for wrong in [
         format!("resp_s~{}", user.id),
@@ -270,7 +270,7 @@ async fn all_calls_of_a_response_are_answered_together() {
     assert_eq!(shown["status"], "completed");
     assert_eq!(shown["output"].as_array().unwrap().len(), 2);
     let session = house.session("s").await;
-    let before = session.head().last;
+    let before = session.head_state().head;
     let send = |items: Value| json!({"model": "demo", "input": items, "background": true});
     for (items, status) in [
         (json!([output("a")]), 400),
@@ -282,7 +282,7 @@ async fn all_calls_of_a_response_are_answered_together() {
     ] {
         let answer = house.create_in("s", &send(items.clone())).await;
         assert_eq!(answer.status.as_u16(), status, "{items}: {}", answer.text);
-        assert_eq!(session.head().last, before, "{items}");
+        assert_eq!(session.head_state().head, before, "{items}");
     }
     // A client that repeats its history puts each result behind its call.
     let call =
@@ -315,7 +315,7 @@ async fn a_result_never_goes_to_one_of_two_sessions() {
     named["previous_response_id"] = json!("resp_two~r2");
     let taken = house.create(&named).await;
     assert!(taken.json()["id"].as_str().unwrap().starts_with("resp_two~r2~"), "{}", taken.text);
-    assert_eq!(house.session("one").await.snapshot().await.unwrap().pending().len(), 1);
+    assert_eq!(house.session("one").await.snapshot().await.unwrap().pending_calls().len(), 1);
     assert_eq!(house.create(&body).await.code(), "already_answered", "the other one stays");
 }
 
@@ -324,14 +324,14 @@ async fn a_session_stays_with_its_agent_and_its_name() {
     let house = House::new();
     let made = house.create_in("s", &json!({"model": "demo", "input": "hello"})).await.json();
     let session = house.session("s").await;
-    let before = session.head().last;
+    let before = session.head_state().head;
     let mut body = json!({"model": "twin", "input": "hello", "previous_response_id": made["id"]});
     assert_eq!(house.create(&body).await.code(), "wrong_agent");
     assert_eq!(house.create_in("s", &body).await.code(), "wrong_agent");
     body["model"] = json!("demo");
     let elsewhere = house.create_in("other", &body).await;
     assert_eq!((elsewhere.status.as_u16(), house.sessions().await), (400, 1));
-    assert_eq!(session.head().last, before);
+    assert_eq!(session.head_state().head, before);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use crate::asking::House;
 use serde_json::{Value, json};
 use turnwire_agent::Offer;
 use turnwire_core::Msg;
-use turnwire_log::store::{MessageQuery, Status};
+use turnwire_log::store::{MessageQuery, SessionStatus};
 use turnwire_server::turns::retry::edit;
 use turnwire_testkit::values;
 
@@ -141,15 +141,15 @@ async fn other_words_with_a_schema_that_costs_too_much_are_refused() {
     let house = House::new("/v1/sessions/s/messages");
     house.begin("s", "demo", "hi").await;
     let session = house.session("s").await;
-    session.watch().wait_for(|head| head.status == Status::Idle).await.unwrap();
-    let before = session.head().last;
+    session.watch_head().wait_for(|head| head.status == SessionStatus::Idle).await.unwrap();
+    let before = session.head_state().head;
     let offer = Offer { output_schema: Some(doubling_schema().into()), ..Offer::default() };
     let words = offer.to_msg(Msg::user("ann", "other words"));
     let query = MessageQuery { limit: 9, ..MessageQuery::default() };
-    let first = session.messages(&query).await.unwrap()[0].id.clone();
+    let first = session.list_messages(&query).await.unwrap()[0].id.clone();
     let refused = edit(&house.app, &session, &first, words, None).await.unwrap_err();
     assert!(refused.to_string().contains("nothing was stored"), "{refused}");
-    assert_eq!(session.head().last, before);
+    assert_eq!(session.head_state().head, before);
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn an_ai_sdk_message_with_a_schema_in_its_metadata_makes_no_session() {
     // Either the protocol has no place for it, or it is refused.
     if answer.status == 200 {
         let reply = house.session("c").await;
-        let stored = reply.messages(&MessageQuery { limit: 9, ..MessageQuery::default() }).await;
+        let stored = reply.list_messages(&MessageQuery { limit: 9, ..MessageQuery::default() }).await;
         assert!(
             stored
                 .unwrap()

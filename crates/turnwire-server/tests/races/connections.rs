@@ -36,7 +36,7 @@ async fn row_08_a_slow_consumer_is_closed_and_comes_back() {
     let sent = house.metric("turnwire_bytes_sent_total") - before;
     assert!(sent < BUFFERED, "{sent} bytes were sent to one who reads nothing");
     // What did get through has no gap, and with it the rest can be had, as often as it takes.
-    let (mut seen, mut token) = (vec![1, 2], session.token(2));
+    let (mut seen, mut token) = (vec![1, 2], session.resume_token(2));
     while seen.last() != Some(&last) {
         while let Some((event, id)) = slow.next().await {
             seen.push(event["seq"].as_u64().unwrap());
@@ -145,8 +145,8 @@ async fn row_16_closing_the_tab_does_not_stop_the_reply() {
     watching.next().await.unwrap();
     // Both leave, the one in the middle of the answer, the other in the middle of watching.
     drop((asking, watching));
-    let mut head = session.watch();
-    let idle = head.wait_for(|head| head.status == turnwire_log::store::Status::Idle);
+    let mut head = session.watch_head();
+    let idle = head.wait_for(|head| head.status == turnwire_log::store::SessionStatus::Idle);
     within(idle).await.unwrap();
     let path = format!("{MESSAGES}/{}", reply.as_str().unwrap());
     let message = house.get(&path).await.json();
@@ -168,9 +168,9 @@ async fn row_16_leaving_before_the_answer_does_not_take_the_message_back() {
     // The server has noticed that nobody is there before it is durable.
     eventually(|| house.metric("turnwire_connections") == 0).await;
     house.gate.open(Pass::Appends);
-    let mut head = session.watch();
-    let done = |head: &turnwire_log::Head| {
-        head.last > 2 && head.status == turnwire_log::store::Status::Idle
+    let mut head = session.watch_head();
+    let done = |head: &turnwire_log::HeadState| {
+        head.head > 2 && head.status == turnwire_log::store::SessionStatus::Idle
     };
     within(head.wait_for(done)).await.unwrap();
     let page = house.get(MESSAGES).await.json();

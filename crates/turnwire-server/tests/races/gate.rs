@@ -146,64 +146,64 @@ impl Gate {
 }
 
 /// What the store in memory has done when the call returns.
-fn at_once(pending: Pending<()>) -> Result<()> {
+fn at_once(pending: StoreFuture<()>) -> Result<()> {
     futures_util::FutureExt::now_or_never(pending).unwrap()
 }
 
 #[async_trait]
 impl Store for Gate {
-    async fn create(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
+    async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
         self.writable()?;
-        self.store.create(new).await
+        self.store.create_session(new).await
     }
-    async fn create_waiting(
+    async fn create_session_with_queued(
         &self,
         new: NewSession,
-        waits: Queued,
+        waits: QueuedMessage,
     ) -> Result<(SessionRecord, bool)> {
-        self.store.create_waiting(new, waits).await
+        self.store.create_session_with_queued(new, waits).await
     }
 
-    async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
-        self.store.session(key).await
+    async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
+        self.store.find_session(key).await
     }
-    async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+    async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
         self.state.send_modify(|state| state.lists += 1);
         if query.search.is_some() && &*query.tenant == "slow" {
             self.pass(Pass::Searches).await;
         }
-        self.store.sessions(query).await
+        self.store.list_sessions(query).await
     }
-    async fn totals(
+    async fn agent_totals(
         &self,
         tenant: &str,
-        reach: &turnwire_log::Reach,
+        reach: &turnwire_log::VisibleSessions,
         max_time: Option<Duration>,
     ) -> Result<std::collections::BTreeMap<String, turnwire_log::cost::AgentTotals>> {
-        self.store.totals(tenant, reach, max_time).await
+        self.store.agent_totals(tenant, reach, max_time).await
     }
-    async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {
-        self.store.all_sessions(after, limit).await
+    async fn list_all_sessions(&self, after: SessionNumber, limit: usize) -> Result<Vec<SessionRecord>> {
+        self.store.list_all_sessions(after, limit).await
     }
-    async fn open_sessions(&self) -> Result<Vec<SessionRecord>> {
-        self.store.open_sessions().await
+    async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>> {
+        self.store.list_open_sessions().await
     }
-    async fn patch(&self, session: SessionNo, patch: SessionPatch) -> Result<SessionRecord> {
+    async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord> {
         self.writable()?;
-        self.store.patch(session, patch).await
+        self.store.patch_session(session, patch).await
     }
-    async fn delete(&self, session: SessionNo) -> Result<()> {
+    async fn delete_session(&self, session: SessionNumber) -> Result<()> {
         self.writable()?;
         self.pass(Pass::Deletes).await;
-        self.store.delete(session).await
+        self.store.delete_session(session).await
     }
-    async fn acquire(&self, session: SessionNo, owner: &str, ttl: Duration) -> Result<Lease> {
-        self.store.acquire(session, owner, ttl).await
+    async fn acquire_lease(&self, session: SessionNumber, owner: &str, ttl: Duration) -> Result<Lease> {
+        self.store.acquire_lease(session, owner, ttl).await
     }
-    async fn renew(&self, session: SessionNo, lease: Lease, ttl: Duration) -> Result<()> {
-        self.store.renew(session, lease, ttl).await
+    async fn renew_lease(&self, session: SessionNumber, lease: Lease, ttl: Duration) -> Result<()> {
+        self.store.renew_lease(session, lease, ttl).await
     }
-    fn append(&self, append: Append) -> Pending<()> {
+    fn append(&self, append: Append) -> StoreFuture<()> {
         if let Err(error) = self.writable() {
             return Box::pin(std::future::ready(Err(error)));
         }
@@ -221,60 +221,60 @@ impl Store for Gate {
             done
         })
     }
-    async fn read(&self, session: SessionNo, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
+    async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
         self.state.send_modify(|state| state.reads += 1);
         self.readable()?;
         self.pass(Pass::Reads).await;
-        self.store.read(session, from, max_bytes).await
+        self.store.read_events(session, from, max_bytes).await
     }
-    async fn wait(&self, session: SessionNo, after: u64) -> Result<u64> {
-        self.store.wait(session, after).await
+    async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
+        self.store.wait_for_events(session, after).await
     }
-    async fn message(&self, session: SessionNo, id: &str) -> Result<Option<StoredMessage>> {
+    async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>> {
         self.readable()?;
-        self.store.message(session, id).await
+        self.store.find_message(session, id).await
     }
-    async fn messages(
+    async fn list_messages(
         &self,
-        session: SessionNo,
+        session: SessionNumber,
         query: &MessageQuery,
     ) -> Result<Vec<StoredMessage>> {
         self.readable()?;
-        let messages = self.store.messages(session, query).await?;
+        let messages = self.store.list_messages(session, query).await?;
         let bytes = messages.iter().map(StoredMessage::size).sum();
         self.state.send_modify(|state| state.largest_page = state.largest_page.max(bytes));
         Ok(messages)
     }
     async fn replace_messages(
         &self,
-        session: SessionNo,
+        session: SessionNumber,
         messages: Vec<StoredMessage>,
     ) -> Result<()> {
         self.store.replace_messages(session, messages).await
     }
-    async fn queued(&self, session: SessionNo) -> Result<Vec<Queued>> {
-        self.store.queued(session).await
+    async fn list_queued(&self, session: SessionNumber) -> Result<Vec<QueuedMessage>> {
+        self.store.list_queued(session).await
     }
-    async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
-        self.store.key(tenant, key).await
+    async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>> {
+        self.store.find_idempotency_record(tenant, key).await
     }
-    async fn begin_upload(&self) -> Result<UploadNo> {
+    async fn begin_upload(&self) -> Result<UploadNumber> {
         self.writable()?;
         self.store.begin_upload().await
     }
-    async fn add_piece(&self, upload: UploadNo, bytes: Bytes) -> Result<()> {
+    async fn add_upload_piece(&self, upload: UploadNumber, bytes: Bytes) -> Result<()> {
         self.writable()?;
-        self.store.add_piece(upload, bytes).await
+        self.store.add_upload_piece(upload, bytes).await
     }
-    fn abandon_upload(&self, upload: UploadNo) {
+    fn abandon_upload(&self, upload: UploadNumber) {
         self.store.abandon_upload(upload);
     }
     async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)> {
         self.writable()?;
         self.store.store_blob(new).await
     }
-    async fn blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
-        self.store.blob_info(tenant, hash).await
+    async fn find_blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
+        self.store.find_blob_info(tenant, hash).await
     }
     async fn touch_blob(
         &self,
@@ -284,8 +284,8 @@ impl Store for Gate {
     ) -> Result<Option<BlobInfo>> {
         self.store.touch_blob(tenant, hash, now_ms).await
     }
-    async fn blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
-        self.store.blob_piece(tenant, hash, from).await
+    async fn read_blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+        self.store.read_blob_piece(tenant, hash, from).await
     }
     async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()> {
         self.store.set_blob_type(tenant, hash, media_type).await
@@ -294,13 +294,13 @@ impl Store for Gate {
         self.writable()?;
         self.store.delete_blob(tenant, hash).await
     }
-    async fn blob_bytes(&self, tenant: &str) -> Result<u64> {
-        self.store.blob_bytes(tenant).await
+    async fn blob_bytes_used(&self, tenant: &str) -> Result<u64> {
+        self.store.blob_bytes_used(tenant).await
     }
-    async fn retain(&self, retention: Retention) -> Result<Removed> {
-        self.store.retain(retention).await
+    async fn apply_retention(&self, retention: Retention) -> Result<RetentionReport> {
+        self.store.apply_retention(retention).await
     }
-    async fn healthy(&self) -> Result<()> {
+    async fn check_health(&self) -> Result<()> {
         self.state().writes.map_or(Ok(()), Err)
     }
 }

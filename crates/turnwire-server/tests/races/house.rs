@@ -81,7 +81,7 @@ impl House {
     }
 
     pub async fn held(&self, id: &str) -> Arc<Session> {
-        self.app.log.open(&SessionKey::new("default", id)).await.unwrap().unwrap()
+        self.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap()
     }
 
     /// Publishes to the session `s`.
@@ -96,7 +96,7 @@ impl House {
     /// Removes all events that can go.
     pub async fn trim(&self) {
         let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
-        self.app.log.retain(retention).await.unwrap();
+        self.app.log.apply_retention(retention).await.unwrap();
     }
 
     pub async fn watch(&self, query: &str) -> Watching {

@@ -4,7 +4,7 @@ use crate::house::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::Event;
-use turnwire_log::{Error, Session, Tx};
+use turnwire_log::{Error, Session, Transaction};
 
 /// How many messages the session has, each of which has so many bytes.
 const COUNT: usize = 40;
@@ -22,7 +22,7 @@ async fn append(session: &Arc<Session>, id: usize) {
         "finished_at": "2026-01-01T00:00:00Z",
     });
     let line = json!({"id": format!("e{id}"), "type": "MESSAGE", "message": message}).to_string();
-    let change = |tx: &mut Tx<'_>| {
+    let change = |tx: &mut Transaction<'_>| {
         tx.push(&mut Event::from_json(&line).unwrap(), Some(&line)).unwrap();
         Ok::<_, Error>(())
     };

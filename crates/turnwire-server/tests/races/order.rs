@@ -79,7 +79,7 @@ async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
         let session = session.clone();
         async move { session.snapshot().await.unwrap() }
     });
-    assert_eq!(session.head().last, 2);
+    assert_eq!(session.head_state().head, 2);
     let found = house.get("/v1/sessions?q=erased").await;
     assert_eq!(found.json()["sessions"], Value::Array(Vec::new()));
     house.gate.lose();
@@ -92,13 +92,13 @@ async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
         assert!(!looked.text().contains(".3\""), "a token of it: {}", looked.text());
     }
     let snapshot = snapshot.await.unwrap();
-    assert_eq!(snapshot.last, 2);
+    assert_eq!(snapshot.head, 2);
     assert!(!snapshot.open[0].msg().to_json().contains("erased"));
     // Its place is given to another, and that is what whoever watches sees there.
     house.publish(&[delta("r", 1, "kept")]).await;
     let (event, token) = watching.next().await.unwrap();
     assert_eq!((event["delta"].as_str(), event["seq"].as_u64()), (Some("kept"), Some(3)));
-    assert_eq!(token, Some(session.token(3)));
+    assert_eq!(token, Some(session.resume_token(3)));
     house.stop().await;
 }
 

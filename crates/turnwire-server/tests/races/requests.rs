@@ -41,16 +41,16 @@ async fn row_12_an_owner_that_wakes_up_late_writes_nothing() {
     // Another process takes the session.
     let other = Log::new(house.gate.durable(), "other");
     let key = SessionKey::new("default", "s");
-    let session = other.open(&key).await.unwrap().unwrap();
+    let session = other.open_session(&key).await.unwrap().unwrap();
     let line = delta("r", 0, "theirs");
-    let push = |tx: &mut turnwire_log::Tx<'_>| {
+    let push = |tx: &mut turnwire_log::Transaction<'_>| {
         tx.push(&mut Event::from_json(&line).unwrap(), Some(&line)).unwrap();
         Ok::<_, Error>(())
     };
     session.transact(&["r"], push).await.unwrap();
     let late = house.publish(&[delta("r", 1, "ours")]).await;
     assert_eq!(late.status, 409, "{}", late.text());
-    let rows = house.gate.durable().read(session.no(), turnwire_core::Seq::FIRST, 1 << 20).await;
+    let rows = house.gate.durable().read_events(session.number(), turnwire_core::Seq::FIRST, 1 << 20).await;
     let rows = rows.unwrap();
     assert_eq!(rows.iter().map(|rows| rows.count).sum::<u32>(), 3);
     house.stop().await;
@@ -80,8 +80,8 @@ async fn row_13_a_post_that_is_sent_again_while_the_first_is_written_is_done_onc
     assert_eq!(third.json(), first.json());
     let other = house.send("POST", MESSAGES, KEYED, r#"{"content":"another"}"#).await;
     assert_eq!((other.status, other.error_type().as_str()), (422, "idempotency_key_reused"));
-    let mut head = session.watch();
-    let idle = head.wait_for(|head| head.status == turnwire_log::store::Status::Idle);
+    let mut head = session.watch_head();
+    let idle = head.wait_for(|head| head.status == turnwire_log::store::SessionStatus::Idle);
     within(idle).await.unwrap();
     let said = house.log().await.iter().filter(|event| event["type"] == "MESSAGE").count();
     assert_eq!(said, 1);
@@ -131,7 +131,7 @@ async fn is_gone(house: &House) {
         assert_eq!(house.send(method, path, &[], "").await.status, 404);
     }
     let key = SessionKey::new("default", "s");
-    assert_eq!(house.gate.durable().session(&key).await.unwrap(), None);
+    assert_eq!(house.gate.durable().find_session(&key).await.unwrap(), None);
     // Nor after a restart.
     let after = House::over(Gate::over(house.gate.durable()), "");
     assert_eq!(after.get("/v1/sessions/s").await.status, 404);

@@ -106,11 +106,11 @@ async fn row_06_a_token_of_another_incarnation_or_of_the_future() {
     let house = House::new();
     let old = house.session("external").await;
     house.publish(&reply("a", 1)).await;
-    let token = old.token(3);
+    let token = old.resume_token(3);
     assert_eq!(house.send("DELETE", "/v1/sessions/s", &[], "").await.status, 204);
     let new = house.session("external").await;
     house.publish(&reply("b", 1)).await;
-    let (future, far) = (new.token(6), format!("{}.{}", new.epoch(), u64::MAX));
+    let (future, far) = (new.resume_token(6), format!("{}.{}", new.epoch(), u64::MAX));
     for token in [&token, &future, &far, "6", "x", "x.y", ".1", "1.", "-1", "99999999999999999999"]
     {
         let mut watching = house.watch(&format!("after={token}")).await;
@@ -130,7 +130,7 @@ async fn row_06_a_token_from_before_a_wiped_store_does_not_come_in_again() {
     let (before, after) = (House::new(), House::new());
     let old = before.session("external").await;
     before.publish(&reply("a", 9)).await;
-    let token = old.token(5);
+    let token = old.resume_token(5);
     before.stop().await;
     let new = after.session("external").await;
     after.publish(&reply("b", 9)).await;
@@ -152,12 +152,12 @@ async fn row_11_who_asked_for_an_end_gets_one_and_then_204() {
     assert_eq!(watching.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
     assert!(watching.incoming.next_bytes().await.unwrap().is_none(), "a clean end");
     // The browser comes back with what it saw last, and is told to stay away.
-    let token = session.token(4);
+    let token = session.resume_token(4);
     let path = format!("{EVENTS}?until=idle");
     let headers = [("last-event-id", token.as_str())];
     assert_eq!(house.send("GET", &path, &headers, "").await.status, 204);
     // One that missed something gets it first, and an end.
-    let mut late = house.watch(&format!("until=idle&after={}", session.token(2))).await;
+    let mut late = house.watch(&format!("until=idle&after={}", session.resume_token(2))).await;
     assert_eq!(late.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
     assert!(late.next().await.is_none());
     // Who did not ask for an end stays.

@@ -59,8 +59,8 @@ fn house(gate: Arc<Gate>, agent: &Arc<Careful>) -> House {
 }
 
 async fn until_idle(house: &House) {
-    let mut head = house.held("s").await.watch();
-    let idle = head.wait_for(|head| head.status == turnwire_log::store::Status::Idle);
+    let mut head = house.held("s").await.watch_head();
+    let idle = head.wait_for(|head| head.status == turnwire_log::store::SessionStatus::Idle);
     within(idle).await.unwrap();
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use turnwire_agent::Demo;
 use turnwire_core::Msg;
 use turnwire_log::Error;
-use turnwire_log::store::Status;
+use turnwire_log::store::SessionStatus;
 
 fn full() -> Error {
     Error::Full("/somewhere/store.db: no room".to_owned())
@@ -68,15 +68,15 @@ async fn a_reply_under_way_survives_it() {
         let session = house.session("demo").await;
         let mut watching = house.watch("raw=true").await;
         let said = house.send("POST", MESSAGES, &[], r#"{"content":"long 60"}"#).await.json();
-        let mut head = session.watch();
-        within(head.wait_for(|head| head.last >= 20)).await.unwrap();
+        let mut head = session.watch_head();
+        within(head.wait_for(|head| head.head >= 20)).await.unwrap();
         house.gate.fail_writes(Some(error));
         // It has tried more than once.
         house.gate.until(|state| state.refused >= 2).await;
         let answer = house.send("POST", MESSAGES, &[], r#"{"content":"hello"}"#).await;
         assert!(matches!(answer.status, 409 | 503 | 507), "{}", answer.text());
         house.gate.fail_writes(None);
-        within(head.wait_for(|head| head.status == Status::Idle)).await.unwrap();
+        within(head.wait_for(|head| head.status == SessionStatus::Idle)).await.unwrap();
         let reply = said["reply_id"].as_str().unwrap();
         let message = house.get(&format!("{MESSAGES}/{reply}")).await.text();
         let message = Msg::from_json(&message).unwrap();
@@ -130,9 +130,9 @@ async fn queued_messages_and_answers_survive_it() {
     let agent = Arc::new(Demo::with_rate(400.0));
     let house = House::served_by(Gate::new(), "", "demo", agent);
     let session = house.session("demo").await;
-    let mut head = session.watch();
+    let mut head = session.watch_head();
     house.send("POST", MESSAGES, &[], r#"{"content":"approve this"}"#).await;
-    within(head.wait_for(|head| head.status == Status::Waiting)).await.unwrap();
+    within(head.wait_for(|head| head.status == SessionStatus::Waiting)).await.unwrap();
     let queued = format!("{MESSAGES}?queue=true");
     let waiting = house.send("POST", &queued, &[], r#"{"content":"hello"}"#).await;
     assert_eq!(waiting.status, 202, "{}", waiting.text());
@@ -149,7 +149,7 @@ async fn queued_messages_and_answers_survive_it() {
     house.gate.fail_writes(None);
     let taken = house.send("POST", EVENTS, &[], &answer.to_string()).await;
     assert_eq!(taken.status, 200, "{}", taken.text());
-    within(head.wait_for(|head| head.status == Status::Idle)).await.unwrap();
+    within(head.wait_for(|head| head.status == SessionStatus::Idle)).await.unwrap();
     let all = async {
         loop {
             let page = house.get(MESSAGES).await.json();

@@ -5,7 +5,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
 use sha2::{Digest, Sha256};
-use turnwire_log::store::{BLOB_PIECE, Blob, Retention};
+use turnwire_log::store::{BLOB_PIECE_BYTES, Blob, Retention};
 use turnwire_server::Scope;
 
 /// Stores bytes past the checks of an upload, as an earlier version did.
@@ -228,7 +228,7 @@ async fn a_limited_token_does_not_learn_what_others_have_stored() {
 
 /// A blob of three pieces and a bit.
 fn large() -> Bytes {
-    (0..=250).cycle().take(3 * BLOB_PIECE + 100).collect()
+    (0..=250).cycle().take(3 * BLOB_PIECE_BYTES + 100).collect()
 }
 
 fn path_of(bytes: &[u8]) -> String {
@@ -250,7 +250,7 @@ async fn a_large_blob_comes_back_whole_and_in_parts() {
     assert!(whole.bytes == bytes && whole.headers["content-length"] == bytes.len().to_string());
     let head = get(&server, "HEAD", &path, &[]).await;
     assert!(head.bytes.is_empty() && head.headers["content-length"] == bytes.len().to_string());
-    let (start, end) = (BLOB_PIECE - 10, 2 * BLOB_PIECE + 10);
+    let (start, end) = (BLOB_PIECE_BYTES - 10, 2 * BLOB_PIECE_BYTES + 10);
     let range = format!("bytes={start}-{end}");
     let part = get(&server, "GET", &path, &[("range", &range)]).await;
     assert_eq!(part.status, 206);
@@ -299,8 +299,8 @@ async fn a_tenant_over_its_quota_is_told_before_its_bytes_are_read() {
     let source = serde_json::json!({"type": "base64", "data": data, "media_type": "image/png"});
     let message = serde_json::json!({"content": [{"type": "data", "source": source}]}).to_string();
     server.post("/v1/sessions/s/messages", &message).await.expect(507);
-    assert_eq!(server.session("s").await.head().last, 0);
-    assert_eq!(server.app.log.store().blob_bytes("default").await.unwrap(), 500_000);
+    assert_eq!(server.session("s").await.head_state().head, 0);
+    assert_eq!(server.app.log.store().blob_bytes_used("default").await.unwrap(), 500_000);
     server.call("DELETE", &path_of(&half), "").await.expect(204);
     server.post("/v1/sessions/s/messages", &message).await.expect(202);
 }
@@ -324,7 +324,7 @@ async fn blobs_go_with_the_sessions_that_use_them() {
     server.post("/v1/sessions/s/fork", r#"{"id": "fork"}"#).await.expect(201);
     let sweep = async || {
         let all = Retention { blobs_before_ms: Some(i64::MAX), ..Retention::default() };
-        server.app.log.retain(all).await.unwrap().blobs
+        server.app.log.apply_retention(all).await.unwrap().blobs
     };
     assert_eq!(sweep().await, 1);
     assert_eq!(server.get(&path_of(&unused)).await.status, 404);

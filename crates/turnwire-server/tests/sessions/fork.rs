@@ -4,12 +4,12 @@ use crate::harness::{Server, asking, publish, reply, said};
 use serde_json::{Value, json};
 use turnwire_core::{Fields, Seq};
 use turnwire_log::Session;
-use turnwire_log::store::{Lines, NewSession, Queued, SessionKey};
+use turnwire_log::store::{EventLines, NewSession, QueuedMessage, SessionKey};
 
 async fn text(session: &Session) -> Vec<String> {
-    let from = session.first().await.unwrap();
-    let rows = session.read(from, usize::MAX).await.unwrap();
-    let lines = rows.iter().flat_map(Lines::iter);
+    let from = session.first_seq().await.unwrap();
+    let rows = session.read_events(from, usize::MAX).await.unwrap();
+    let lines = rows.iter().flat_map(EventLines::iter);
     lines.map(|(_, line)| String::from_utf8(line.to_vec()).unwrap()).collect()
 }
 
@@ -80,7 +80,7 @@ async fn messages_whose_events_are_gone_come_whole() {
     server.trim().await;
     publish(&session, &reply("kept", "rest")).await;
     publish(&session, &[r#"{"id":"y","type":"SUPERSEDE","message_ids":["r"]}"#.to_owned()]).await;
-    let kept = session.first().await.unwrap();
+    let kept = session.first_seq().await.unwrap();
     assert_eq!(kept, Seq::new(18).unwrap());
 
     server.post("/v1/sessions/s/fork", r#"{"id":"f"}"#).await.expect(201);
@@ -127,8 +127,8 @@ async fn a_fork_that_a_crash_left_in_the_middle_is_gone_after_the_start() {
             now_ms: 0,
         };
         // As a fork begins.
-        let mark = Queued { id: "~fork".to_owned(), reply_id: String::new(), json: "{}".into() };
-        server.app.log.create_waiting(new, mark).await.unwrap();
+        let mark = QueuedMessage { id: "~fork".to_owned(), reply_id: String::new(), json: "{}".into() };
+        server.app.log.create_session_with_queued(new, mark).await.unwrap();
         server.get(&format!("/v1/sessions/{agent}")).await.expect(200);
     }
     server.app.turns.recover().await.unwrap();

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use turnwire_core::Event;
 use turnwire_log::store::{Retention, SessionKey};
 use turnwire_log::{Error, Log, MemoryStore, Session};
-use turnwire_server::auth::{Auth, Identity, Scopes, SessionRule};
+use turnwire_server::auth::{Auth, Identity, Scopes, SessionPattern};
 use turnwire_server::config::Config;
 use turnwire_server::{App, Caller};
 
@@ -64,7 +64,7 @@ impl Server {
     pub fn seen_by(&self, sessions: Option<&[&str]>, scopes: Scopes) -> Self {
         let identity = Identity {
             sessions: sessions
-                .map(|rules| rules.iter().map(|rule| SessionRule::new(rule)).collect()),
+                .map(|rules| rules.iter().map(|rule| SessionPattern::new(rule)).collect()),
             ..Identity::new(self.caller.0.tenant.clone(), scopes)
         };
         let caller = Caller(Arc::new(identity));
@@ -100,13 +100,13 @@ impl Server {
 
     pub async fn session(&self, id: &str) -> Arc<Session> {
         let key = SessionKey::new("default", id);
-        self.app.log.open(&key).await.unwrap().unwrap()
+        self.app.log.open_session(&key).await.unwrap().unwrap()
     }
 
     /// Removes all events that can go.
     pub async fn trim(&self) {
         let retention = Retention { before_ms: Some(i64::MAX), ..Retention::default() };
-        self.app.log.retain(retention).await.unwrap();
+        self.app.log.apply_retention(retention).await.unwrap();
     }
 }
 
@@ -133,7 +133,7 @@ impl turnwire_agent::Replier for Silent {
 }
 
 pub async fn publish(session: &Arc<Session>, lines: &[String]) {
-    let change = |tx: &mut turnwire_log::Tx<'_>| {
+    let change = |tx: &mut turnwire_log::Transaction<'_>| {
         for (at, line) in lines.iter().enumerate() {
             let mut event = Event::from_json(line).unwrap();
             tx.push(&mut event, Some(line)).map_err(|why| Error::Refused { at, why })?;

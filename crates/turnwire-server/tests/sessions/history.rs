@@ -27,7 +27,7 @@ async fn the_latest_page_has_what_is_open_and_says_where_to_go_on() {
     assert_eq!(page["messages"][3]["content"][0]["text"], "half");
     assert_eq!(page["cursors"]["r3"], json!({"started": true, "seq": 13}));
     assert_eq!(page["cursors"].as_object().unwrap().len(), 2);
-    assert_eq!(page["last_event_id"], session.token(13));
+    assert_eq!(page["last_event_id"], session.resume_token(13));
     assert_eq!(page["status"], "waiting");
     assert_eq!(page["pending"][0]["confirm"][0]["id"], "c");
     assert_eq!((&page["has_more"], &page["next_before"]), (&json!(false), &Value::Null));
@@ -145,7 +145,7 @@ async fn a_message_can_be_read_at_any_point() {
         ("open", "8", json!("")),
         ("open", "9", json!("Hel")),
         ("u", "1", json!("hi")),
-        ("r", &session.token(4), json!("Hello")),
+        ("r", &session.resume_token(4), json!("Hello")),
     ] {
         let message = at(id, place).await.expect(200);
         assert_eq!(message["content"][0]["text"], text, "{id} at {place}");
@@ -204,7 +204,7 @@ fn sorted(messages: impl Iterator<Item = Value>) -> Vec<Value> {
 }
 
 async fn push(session: &Arc<Session>, events: &[Event<'static>]) {
-    let change = |tx: &mut turnwire_log::Tx<'_>| {
+    let change = |tx: &mut turnwire_log::Transaction<'_>| {
         for event in events {
             tx.push(&mut event.clone(), None).unwrap();
         }
@@ -269,9 +269,9 @@ fn history_and_then_the_events_behind_it_are_what_the_server_has() {
             loaded.push(load(&server).await);
             for (mut folder, last) in loaded {
                 let from = Seq::new(last + 1).unwrap();
-                for lines in session.read(from, usize::MAX).await.unwrap() {
+                for lines in session.read_events(from, usize::MAX).await.unwrap() {
                     for (seq, line) in lines.iter() {
-                        folder.push(&Session::event_at(seq, line).unwrap()).unwrap();
+                        folder.push(&Session::parse_event(seq, line).unwrap()).unwrap();
                     }
                 }
                 let json = |msg: &Msg| serde_json::from_str(&msg.to_json()).unwrap();

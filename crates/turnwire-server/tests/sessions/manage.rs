@@ -116,7 +116,7 @@ async fn what_waits_shows_in_the_session_and_in_the_list() {
         metadata: turnwire_core::Fields::default(),
         now_ms: 0,
     };
-    let (session, _) = server.app.log.create(new).await.unwrap();
+    let (session, _) = server.app.log.create_session(new).await.unwrap();
     publish(&session, &asking("r")).await;
     let one = server.get("/v1/sessions/s").await.expect(200);
     assert_eq!(one["status"], "waiting");

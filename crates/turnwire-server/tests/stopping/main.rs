@@ -76,13 +76,13 @@ impl House {
 
     async fn sessions(&self) -> Vec<SessionRecord> {
         let query = SessionQuery::latest("default", 100);
-        self.app.log.list(&query).await.unwrap()
+        self.app.log.list_sessions(&query).await.unwrap()
     }
 
     /// The last event of the first session.
     async fn last(&self) -> u64 {
         let Some(first) = self.sessions().await.into_iter().next() else { return 0 };
-        self.app.log.open(&first.key).await.unwrap().map_or(0, |session| session.head().last)
+        self.app.log.open_session(&first.key).await.unwrap().map_or(0, |session| session.head_state().head)
     }
 
     /// How often the agent was called, and how many sessions there are.

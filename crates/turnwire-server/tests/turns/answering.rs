@@ -83,7 +83,7 @@ async fn an_answer_is_not_trusted_further_than_it_was_asked() {
 async fn answers_that_do_not_fit_are_refused_whole() {
     let house = House::new();
     let (session, reply) = waiting(&house, "ask two").await;
-    let before = session.head().last;
+    let before = session.head_state().head;
     let edited = |input: &str| {
         json!({"type": "USER_CONFIRM_RESULT", "id": "e", "reply_id": reply,
         "confirm_results": [{"confirmed": true, "tool_call": {"id": "c1", "name": "trade", "input": input}}]})
@@ -126,7 +126,7 @@ async fn answers_that_do_not_fit_are_refused_whole() {
         let answer = house.tell(event.clone()).await;
         assert_eq!((answer.status.as_u16(), answer.kind()), (status, kind), "{event}");
     }
-    assert_eq!(session.head().last, before);
+    assert_eq!(session.head_state().head, before);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn several_questions_wait_until_all_are_answered() {
     let (session, reply) = waiting(&house, "ask two").await;
     house.tell(confirm("a1", &reply, "c1", true)).await;
     eventually(|| house.app.turns.working() == 0).await;
-    assert_eq!(session.snapshot().await.unwrap().pending()[0].confirm.len(), 1);
+    assert_eq!(session.snapshot().await.unwrap().pending_calls()[0].confirm.len(), 1);
     assert_eq!(house.actor.calls.lock().len(), 1);
     house.tell(confirm("a2", &reply, "c2", false)).await;
     until_idle(&session).await;
@@ -251,7 +251,7 @@ async fn a_question_that_nobody_answers_counts_as_denied() {
     house.app.turns.recover().await.unwrap();
     let session = house.session("s", "actor").await;
     let answer = house.say("ask two").await;
-    until(&session, |head| head.last > 5).await;
+    until(&session, |head| head.head > 5).await;
     until_idle(&session).await;
     let reply = answer.body["reply_id"].as_str().unwrap();
     assert_eq!(message(&session, reply).await.text("").as_deref(), Some("done done "));
@@ -317,7 +317,7 @@ async fn a_silent_producers_reply_is_closed_and_one_that_waits_is_not() {
     produce(&silent, &CALL[..1]).await;
     until_idle(&silent).await;
     assert_eq!(message(&silent, "r").await.finished_reason(), Some(&FinishedReason::Interrupted));
-    assert_eq!(asking.snapshot().await.unwrap().pending().len(), 1);
+    assert_eq!(asking.snapshot().await.unwrap().pending_calls().len(), 1);
 }
 
 #[tokio::test]

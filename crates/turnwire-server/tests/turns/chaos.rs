@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use turnwire_core::EventKind;
 use turnwire_log::sqlite::Options;
-use turnwire_log::store::Status;
+use turnwire_log::store::SessionStatus;
 use turnwire_log::{MemoryStore, Session, SqliteStore, Store};
 use turnwire_testkit::{check_property, one_in, pick};
 
@@ -147,9 +147,9 @@ async fn answer(house: &House, rng: &mut Rng, id: &str) {
 async fn settle(house: &House, session: &Arc<Session>) {
     let mut rng = Rng::with_seed(1);
     for n in 0.. {
-        let head = until(session, |head| head.status != Status::Running).await;
+        let head = until(session, |head| head.status != SessionStatus::Running).await;
         let queue = session.snapshot().await.unwrap().queue;
-        if head.status == Status::Idle && queue.is_empty() && house.app.turns.working() == 0 {
+        if head.status == SessionStatus::Idle && queue.is_empty() && house.app.turns.working() == 0 {
             return;
         }
         answer(house, &mut rng, &format!("settle-{n}")).await;

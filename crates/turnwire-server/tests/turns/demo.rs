@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use turnwire_core::{FinishedReason, Msg};
-use turnwire_log::store::Status;
+use turnwire_log::store::SessionStatus;
 use turnwire_log::{MemoryStore, Session};
 use turnwire_testkit::check_property;
 
@@ -15,8 +15,8 @@ use turnwire_testkit::check_property;
 pub async fn answer_all(house: &House, session: &Session) {
     let mut n = 0;
     loop {
-        let head = until(session, |head| head.status != Status::Running).await;
-        if head.status == Status::Idle {
+        let head = until(session, |head| head.status != SessionStatus::Running).await;
+        if head.status == SessionStatus::Idle {
             return;
         }
         let list = house.ask("GET", "/v1/approvals", None, &serde_json::Value::Null).await.body;
@@ -101,8 +101,8 @@ fn crash(scene: &str, rng: &mut Rng) {
                 answer.body["reply_id"].as_str().unwrap().clone_into(&mut reply);
             }
             if life < 4 {
-                let enough = session.head().last + rng.u64(1..8);
-                until(&session, |head| head.last >= enough || head.status != Status::Running).await;
+                let enough = session.head_state().head + rng.u64(1..8);
+                until(&session, |head| head.head >= enough || head.status != SessionStatus::Running).await;
                 return;
             }
             answer_all(&house, &session).await;

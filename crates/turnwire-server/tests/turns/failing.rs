@@ -35,7 +35,7 @@ async fn a_sub_agents_reply_is_closed_before_its_parents() {
     let house = House::new();
     let session = house.session("s", "actor").await;
     let answer = house.say("team").await;
-    until(&session, |head| head.last >= 6).await;
+    until(&session, |head| head.head >= 6).await;
     house
         .tell(serde_json::json!({"type": "USER_INTERRUPT", "reply_id": answer.body["reply_id"]}))
         .await;
@@ -68,7 +68,7 @@ async fn an_agent_that_does_not_let_go_does_not_hold_up_the_session() {
     let house = House::new();
     let session = house.session("s", "actor").await;
     let answer = house.say("stubborn").await;
-    until(&session, |head| head.last >= 3).await;
+    until(&session, |head| head.head >= 3).await;
     assert_eq!(house.stop(&session).await.stored, 1);
     let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
@@ -83,13 +83,13 @@ async fn a_reply_goes_on_when_a_full_disk_has_room_again() {
     let house = House::over(store.clone(), "");
     let session = house.session("s", "actor").await;
     let answer = house.say("hold").await;
-    until(&session, |head| head.last >= 4).await;
+    until(&session, |head| head.head >= 4).await;
     store.is_full.store(true, Ordering::SeqCst);
     house.actor.gate.add_permits(1);
     // Somebody else is told; the agent waits.
     assert_eq!(house.tell(serde_json::json!({"type": "CUSTOM", "name": "x"})).await.status, 507);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(session.head().last, 4);
+    assert_eq!(session.head_state().head, 4);
     store.is_full.store(false, Ordering::SeqCst);
     until_idle(&session).await;
     let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
@@ -102,8 +102,8 @@ async fn a_deleted_session_takes_its_agent_with_it() {
     let house = House::new();
     let session = house.session("s", "actor").await;
     house.say("hold").await;
-    until(&session, |head| head.last >= 4).await;
-    house.app.log.delete(session.key()).await.unwrap();
+    until(&session, |head| head.head >= 4).await;
+    house.app.log.delete_session(session.key()).await.unwrap();
     house.actor.gate.add_permits(1);
     eventually(|| house.app.turns.working() == 0).await;
 }

@@ -11,7 +11,7 @@ use turnwire_agent::model::script::Line;
 use turnwire_agent::tool::{Given, Out, ToolError, streaming};
 use turnwire_agent::{Agent, Replier};
 use turnwire_core::{Event, EventKind, FinishedReason, HintBlock, Msg, Role, ToolResultState};
-use turnwire_log::store::Status;
+use turnwire_log::store::SessionStatus;
 use turnwire_log::{MemoryStore, Session, Store};
 use turnwire_wires::{Loss, Wire};
 
@@ -65,7 +65,7 @@ async fn begin(house: &House) -> (Arc<Session>, String) {
 
 async fn until_logged(session: &Session, kind: &str, times: usize) {
     let wait = async {
-        let mut head = session.watch();
+        let mut head = session.watch_head();
         while count(session, kind).await < times {
             head.changed().await.unwrap();
         }
@@ -84,7 +84,7 @@ async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() 
     let house = house_with(&stage, &closed(), "");
     let (session, reply) = begin(&house).await;
     until_logged(&session, "THINKING_BLOCK_START", 1).await;
-    let before = session.head().last;
+    let before = session.head_state().head;
     for _ in 0..2 {
         let answer = house.post("/v1/sessions/s/events", json!([hint("h1", "one")])).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -94,7 +94,7 @@ async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() 
         "hint": [{"type": "text", "text": "two"}], "source": "team"}]);
     let answer = house.post("/v1/sessions/s/events", more).await;
     assert_eq!((&answer.body["stored"], &answer.body["repeated"]), (&json!(1), &json!(1)));
-    assert_eq!(session.head().last, before, "they wait until the model has spoken");
+    assert_eq!(session.head_state().head, before, "they wait until the model has spoken");
     stage.gate.add_permits(10);
     until_idle(&session).await;
     let types = types(&session).await;
@@ -139,7 +139,7 @@ async fn what_comes_while_nothing_runs_is_in_the_history_of_the_next_reply() {
     until_idle(&session).await;
     let answer = house.tell(hint("h", "The build is green.")).await;
     assert_eq!((&answer.body["stored"], &answer.body["repeated"]), (&json!(1), &json!(0)));
-    assert_eq!(session.head().status, Status::Idle);
+    assert_eq!(session.head_state().status, SessionStatus::Idle);
     let again = house.tell(hint("h", "The build is green.")).await;
     assert_eq!((&again.body["stored"], &again.body["repeated"]), (&json!(0), &json!(1)));
     let logged = events(&session).await;
@@ -186,7 +186,7 @@ async fn a_trigger_starts_a_reply() {
         let again = house.post(&path, json!([hint("h", "It is nine o'clock.")])).await;
         assert_eq!(again.body["repeated"], 1);
         assert_eq!(again.body["reply_id"], Value::Null);
-        assert_eq!(session.head().status, Status::Idle);
+        assert_eq!(session.head_state().status, SessionStatus::Idle);
     }
 }
 
@@ -249,7 +249,7 @@ async fn hints_that_cannot_be_taken_are_named() {
     let house = house_with(&stage, &closed(), "[limits]\nevent = \"1KiB\"");
     let (session, reply) = begin(&house).await;
     until_idle(&session).await;
-    let before = session.head().last;
+    let before = session.head_state().head;
     let of = |reply: &str| json!({"type": "HINT_BLOCK", "reply_id": reply, "block_id": "h", "hint": "x"});
     for (event, status, kind) in [
         (of("nobody"), 422, "unknown_reply"),
@@ -261,7 +261,7 @@ async fn hints_that_cannot_be_taken_are_named() {
         assert_eq!((answer.status.as_u16(), answer.kind()), (status, kind), "{event}");
         assert!(answer.body["error"]["hint"].is_string() || status == 422);
     }
-    assert_eq!(session.head().last, before);
+    assert_eq!(session.head_state().head, before);
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tower::ServiceExt;
 use turnwire_agent::{Demo, Replier};
 use turnwire_core::{Event, EventKind, Fields, Msg, Seq};
-use turnwire_log::store::{NewSession, SessionKey, Status};
-use turnwire_log::{Head, Log, MemoryStore, Session, Store};
+use turnwire_log::store::{NewSession, SessionKey, SessionStatus};
+use turnwire_log::{HeadState, Log, MemoryStore, Session, Store};
 use turnwire_server::auth::Auth;
 use turnwire_server::config::{Config, Limits};
 use turnwire_server::turns::answers::{self, Taken};
@@ -76,7 +76,7 @@ impl House {
             metadata: Fields::default(),
             now_ms: 0,
         };
-        self.app.log.create(new).await.unwrap().0
+        self.app.log.create_session(new).await.unwrap().0
     }
 
     pub async fn request(&self, request: Request<Body>) -> http::Response<Body> {
@@ -118,18 +118,18 @@ impl House {
 }
 
 /// Waits until a session is where the test wants it.
-pub async fn until(session: &Session, wanted: impl FnMut(&Head) -> bool) -> Head {
-    let mut head = session.watch();
+pub async fn until(session: &Session, wanted: impl FnMut(&HeadState) -> bool) -> HeadState {
+    let mut head = session.watch_head();
     let head = tokio::time::timeout(PATIENCE, head.wait_for(wanted)).await;
     *head.expect("it takes too long").unwrap()
 }
 
 pub async fn until_idle(session: &Session) {
-    until(session, |head| head.status == Status::Idle).await;
+    until(session, |head| head.status == SessionStatus::Idle).await;
 }
 
 pub async fn until_waiting(session: &Session) {
-    until(session, |head| head.status == Status::Waiting).await;
+    until(session, |head| head.status == SessionStatus::Waiting).await;
 }
 
 /// Waits until something holds, with nothing to be told by.
@@ -145,9 +145,9 @@ pub async fn eventually(mut holds: impl FnMut() -> bool) {
 /// The log of a session.
 pub async fn events(session: &Session) -> Vec<Event<'static>> {
     let mut events = Vec::new();
-    for rows in session.read(Seq::FIRST, usize::MAX).await.unwrap() {
+    for rows in session.read_events(Seq::FIRST, usize::MAX).await.unwrap() {
         for (seq, line) in rows.iter() {
-            events.push(Session::event_at(seq, line).unwrap().into_owned());
+            events.push(Session::parse_event(seq, line).unwrap().into_owned());
         }
     }
     events
@@ -163,7 +163,7 @@ pub async fn count(session: &Session, kind: &str) -> usize {
 
 /// A finished message.
 pub async fn message(session: &Session, id: &str) -> Msg {
-    let stored = session.message(id).await.unwrap().expect("the message is finished");
+    let stored = session.find_message(id).await.unwrap().expect("the message is finished");
     Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap()
 }
 

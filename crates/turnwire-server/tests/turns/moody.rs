@@ -37,49 +37,49 @@ impl Default for Moody {
 
 #[async_trait]
 impl Store for Moody {
-    async fn create(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
-        self.store.create(new).await
+    async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
+        self.store.create_session(new).await
     }
-    async fn create_waiting(
+    async fn create_session_with_queued(
         &self,
         new: NewSession,
-        waits: Queued,
+        waits: QueuedMessage,
     ) -> Result<(SessionRecord, bool)> {
-        self.store.create_waiting(new, waits).await
+        self.store.create_session_with_queued(new, waits).await
     }
-    async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
-        self.store.session(key).await
+    async fn find_session(&self, key: &SessionKey) -> Result<Option<SessionRecord>> {
+        self.store.find_session(key).await
     }
-    async fn sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
-        self.store.sessions(query).await
+    async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
+        self.store.list_sessions(query).await
     }
-    async fn totals(
+    async fn agent_totals(
         &self,
         tenant: &str,
-        reach: &turnwire_log::Reach,
+        reach: &turnwire_log::VisibleSessions,
         max_time: Option<Duration>,
     ) -> Result<std::collections::BTreeMap<String, turnwire_log::cost::AgentTotals>> {
-        self.store.totals(tenant, reach, max_time).await
+        self.store.agent_totals(tenant, reach, max_time).await
     }
-    async fn all_sessions(&self, after: SessionNo, limit: usize) -> Result<Vec<SessionRecord>> {
-        self.store.all_sessions(after, limit).await
+    async fn list_all_sessions(&self, after: SessionNumber, limit: usize) -> Result<Vec<SessionRecord>> {
+        self.store.list_all_sessions(after, limit).await
     }
-    async fn open_sessions(&self) -> Result<Vec<SessionRecord>> {
-        self.store.open_sessions().await
+    async fn list_open_sessions(&self) -> Result<Vec<SessionRecord>> {
+        self.store.list_open_sessions().await
     }
-    async fn patch(&self, session: SessionNo, patch: SessionPatch) -> Result<SessionRecord> {
-        self.store.patch(session, patch).await
+    async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord> {
+        self.store.patch_session(session, patch).await
     }
-    async fn delete(&self, session: SessionNo) -> Result<()> {
-        self.store.delete(session).await
+    async fn delete_session(&self, session: SessionNumber) -> Result<()> {
+        self.store.delete_session(session).await
     }
-    async fn acquire(&self, session: SessionNo, owner: &str, ttl: Duration) -> Result<Lease> {
-        self.store.acquire(session, owner, ttl).await
+    async fn acquire_lease(&self, session: SessionNumber, owner: &str, ttl: Duration) -> Result<Lease> {
+        self.store.acquire_lease(session, owner, ttl).await
     }
-    async fn renew(&self, session: SessionNo, lease: Lease, ttl: Duration) -> Result<()> {
-        self.store.renew(session, lease, ttl).await
+    async fn renew_lease(&self, session: SessionNumber, lease: Lease, ttl: Duration) -> Result<()> {
+        self.store.renew_lease(session, lease, ttl).await
     }
-    fn append(&self, append: Append) -> Pending<()> {
+    fn append(&self, append: Append) -> StoreFuture<()> {
         if self.is_full.load(Ordering::SeqCst) {
             return Box::pin(std::future::ready(Err(Error::Full("no room".to_owned()))));
         }
@@ -93,21 +93,21 @@ impl Store for Moody {
             done.await
         })
     }
-    async fn read(&self, session: SessionNo, from: Seq, max_bytes: usize) -> Result<Vec<Lines>> {
-        self.store.read(session, from, max_bytes).await
+    async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
+        self.store.read_events(session, from, max_bytes).await
     }
-    async fn wait(&self, session: SessionNo, after: u64) -> Result<u64> {
-        self.store.wait(session, after).await
+    async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
+        self.store.wait_for_events(session, after).await
     }
-    async fn message(&self, session: SessionNo, id: &str) -> Result<Option<StoredMessage>> {
-        self.store.message(session, id).await
+    async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>> {
+        self.store.find_message(session, id).await
     }
-    async fn messages(
+    async fn list_messages(
         &self,
-        session: SessionNo,
+        session: SessionNumber,
         query: &MessageQuery,
     ) -> Result<Vec<StoredMessage>> {
-        let messages = self.store.messages(session, query).await;
+        let messages = self.store.list_messages(session, query).await;
         if self.is_slow_to_read.load(Ordering::SeqCst) {
             self.hand_out.acquire().await.map_err(|_| Error::NoSession)?.forget();
         }
@@ -115,31 +115,31 @@ impl Store for Moody {
     }
     async fn replace_messages(
         &self,
-        session: SessionNo,
+        session: SessionNumber,
         messages: Vec<StoredMessage>,
     ) -> Result<()> {
         self.store.replace_messages(session, messages).await
     }
-    async fn queued(&self, session: SessionNo) -> Result<Vec<Queued>> {
-        self.store.queued(session).await
+    async fn list_queued(&self, session: SessionNumber) -> Result<Vec<QueuedMessage>> {
+        self.store.list_queued(session).await
     }
-    async fn key(&self, tenant: &str, key: &str) -> Result<Option<KeyRecord>> {
-        self.store.key(tenant, key).await
+    async fn find_idempotency_record(&self, tenant: &str, key: &str) -> Result<Option<IdempotencyRecord>> {
+        self.store.find_idempotency_record(tenant, key).await
     }
-    async fn begin_upload(&self) -> Result<UploadNo> {
+    async fn begin_upload(&self) -> Result<UploadNumber> {
         self.store.begin_upload().await
     }
-    async fn add_piece(&self, upload: UploadNo, bytes: Bytes) -> Result<()> {
-        self.store.add_piece(upload, bytes).await
+    async fn add_upload_piece(&self, upload: UploadNumber, bytes: Bytes) -> Result<()> {
+        self.store.add_upload_piece(upload, bytes).await
     }
-    fn abandon_upload(&self, upload: UploadNo) {
+    fn abandon_upload(&self, upload: UploadNumber) {
         self.store.abandon_upload(upload);
     }
     async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)> {
         self.store.store_blob(new).await
     }
-    async fn blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
-        self.store.blob_info(tenant, hash).await
+    async fn find_blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
+        self.store.find_blob_info(tenant, hash).await
     }
     async fn touch_blob(
         &self,
@@ -149,8 +149,8 @@ impl Store for Moody {
     ) -> Result<Option<BlobInfo>> {
         self.store.touch_blob(tenant, hash, now_ms).await
     }
-    async fn blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
-        self.store.blob_piece(tenant, hash, from).await
+    async fn read_blob_piece(&self, tenant: &str, hash: [u8; 32], from: u64) -> Result<Option<Bytes>> {
+        self.store.read_blob_piece(tenant, hash, from).await
     }
     async fn set_blob_type(&self, tenant: &str, hash: [u8; 32], media_type: &str) -> Result<()> {
         self.store.set_blob_type(tenant, hash, media_type).await
@@ -158,13 +158,13 @@ impl Store for Moody {
     async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool> {
         self.store.delete_blob(tenant, hash).await
     }
-    async fn blob_bytes(&self, tenant: &str) -> Result<u64> {
-        self.store.blob_bytes(tenant).await
+    async fn blob_bytes_used(&self, tenant: &str) -> Result<u64> {
+        self.store.blob_bytes_used(tenant).await
     }
-    async fn retain(&self, retention: Retention) -> Result<Removed> {
-        self.store.retain(retention).await
+    async fn apply_retention(&self, retention: Retention) -> Result<RetentionReport> {
+        self.store.apply_retention(retention).await
     }
-    async fn healthy(&self) -> Result<()> {
-        self.store.healthy().await
+    async fn check_health(&self) -> Result<()> {
+        self.store.check_health().await
     }
 }

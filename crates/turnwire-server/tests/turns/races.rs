@@ -42,7 +42,7 @@ async fn of_two_messages_at_once_one_starts_a_reply() {
         .await;
         assert_eq!(statuses(&answers), [202, 409]);
         house.actor.gate.add_permits(1);
-        until(&session, |head| head.last >= 6).await;
+        until(&session, |head| head.head >= 6).await;
         until_idle(&session).await;
         assert_eq!(count(&session, "MESSAGE").await, 1);
     }
@@ -100,7 +100,7 @@ async fn a_stop_and_the_end_at_once_leave_one_end() {
         let house = Arc::new(House::new());
         let session = house.session("s", "actor").await;
         let reply = house.say("hold").await.body["reply_id"].clone();
-        until(&session, |head| head.last >= 4).await;
+        until(&session, |head| head.head >= 4).await;
         let answers = at_once(2, |n| {
             let (house, reply) = (house.clone(), reply.clone());
             async move {

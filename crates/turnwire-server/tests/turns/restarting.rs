@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use turnwire_core::{FinishedReason, Msg};
-use turnwire_log::store::Status;
+use turnwire_log::store::SessionStatus;
 use turnwire_log::{MemoryStore, Store};
 use turnwire_testkit::check_property;
 
@@ -45,11 +45,11 @@ fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
                 let session = house.session("s", "actor").await;
                 house.actor.gate.add_permits(more);
                 eventually(|| {
-                    let is_over = session.head().status == Status::Idle;
+                    let is_over = session.head_state().status == SessionStatus::Idle;
                     is_over || house.actor.gate.available_permits() == 0
                 })
                 .await;
-                if session.head().status == Status::Idle {
+                if session.head_state().status == SessionStatus::Idle {
                     return;
                 }
                 let partial = house.actor.calls.lock()[0].partial.clone();
@@ -77,7 +77,7 @@ fn a_crash_right_after_the_message_starts_its_reply_later() {
         // As if it had died between the commit and the agent's first word.
         house.app.turns.shutdown().await;
         let answer = house.say("hello").await;
-        assert_eq!(session.head().status, Status::Running);
+        assert_eq!(session.head_state().status, SessionStatus::Running);
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
     life(&store, "", async |house| {
@@ -117,7 +117,7 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
         // It died after the reply ended, before the next began.
         let json = Msg::user("u", "hello").to_builder().id("m").build().unwrap().to_json();
         let queued =
-            turnwire_log::store::Queued { id: "m".into(), reply_id: "r".into(), json: json.into() };
+            turnwire_log::store::QueuedMessage { id: "m".into(), reply_id: "r".into(), json: json.into() };
         session
             .transact(&[], |tx| {
                 tx.enqueue(queued);
@@ -128,7 +128,7 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
     });
     life(&store, "", async |house| {
         let session = house.session("s", "actor").await;
-        until(&session, |head| head.last > 2).await;
+        until(&session, |head| head.head > 2).await;
         until_idle(&session).await;
         assert_eq!(message(&session, "r").await.text("").as_deref(), Some("re: hello"));
     });
@@ -149,7 +149,7 @@ fn an_approval_survives_a_crash_and_is_answered_once() {
     };
     life(&store, "", async |house| {
         let session = house.session("s", "actor").await;
-        let pending = session.snapshot().await.unwrap().pending();
+        let pending = session.snapshot().await.unwrap().pending_calls();
         assert_eq!(pending[0].confirm[0].id, "c1");
         assert!(house.actor.calls.lock().is_empty(), "what waits is left alone");
         assert_eq!(house.tell(confirm("a1")).await.status, 200);
@@ -194,9 +194,9 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
             (house.session("s", "actor").await, house.session("w", "actor").await);
         let held = house.say("hold").await;
         house.post("/v1/sessions/w/messages", json!({"content": "ask"})).await;
-        until(&session, |head| head.last >= 4).await;
+        until(&session, |head| head.head >= 4).await;
         until_waiting(&other).await;
-        (held.body["reply_id"].as_str().unwrap().to_owned(), other.head().last)
+        (held.body["reply_id"].as_str().unwrap().to_owned(), other.head_state().head)
     });
     life(&store, settings, async |house| {
         let (session, other) =
@@ -210,7 +210,7 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
         // What was open is closed, and nothing else happens.
         assert!(types.ends_with(&["TEXT_BLOCK_DELTA", "TEXT_BLOCK_END", "REPLY_END"]), "{types:?}");
         // What waits for a person goes on waiting.
-        assert_eq!((other.head().status, other.head().last), (Status::Waiting, asked));
+        assert_eq!((other.head_state().status, other.head_state().head), (SessionStatus::Waiting, asked));
     });
 }
 
@@ -220,10 +220,10 @@ fn a_graceful_stop_leaves_replies_open() {
     let reply = life(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         let answer = house.say("hold").await;
-        until(&session, |head| head.last >= 4).await;
+        until(&session, |head| head.head >= 4).await;
         house.app.turns.shutdown().await;
         assert_eq!(house.app.turns.working(), 0);
-        assert_eq!((session.head().status, session.head().last), (Status::Running, 4));
+        assert_eq!((session.head_state().status, session.head_state().head), (SessionStatus::Running, 4));
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
     life(&store, "", async |house| {
@@ -242,7 +242,7 @@ fn an_owner_that_was_replaced_writes_nothing_more() {
         let old = House::over(store.clone(), "");
         let session = old.session("s", "actor").await;
         let answer = old.say("hold").await;
-        until(&session, |head| head.last >= 4).await;
+        until(&session, |head| head.head >= 4).await;
         // Another process takes over while this one sleeps.
         let new = House::over(store.clone(), "");
         new.app.turns.recover().await.unwrap();

@@ -17,13 +17,13 @@ async fn a_retry_takes_the_old_reply_out_of_the_history() {
     until_idle(&session).await;
     let (question, old) =
         (first["message_id"].as_str().unwrap(), first["reply_id"].as_str().unwrap());
-    let before = session.head().last;
+    let before = session.head_state().head;
     let answer = ask(&house, old).await;
     assert_eq!(answer.status, 202, "{}", answer.body);
     assert_eq!(answer.body["message_id"], question);
-    assert_eq!(answer.body["last_event_id"], json!(session.token(before)));
+    assert_eq!(answer.body["last_event_id"], json!(session.resume_token(before)));
     until_idle(&session).await;
-    assert!(session.message(old).await.unwrap().unwrap().superseded);
+    assert!(session.find_message(old).await.unwrap().unwrap().superseded);
     let log = events(&session).await;
     let at = usize::try_from(before).unwrap();
     assert!(matches!(&log[at].kind, EventKind::Supersede(s) if s.message_ids == [old]));

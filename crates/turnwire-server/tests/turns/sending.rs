@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use turnwire_core::{EventKind, FinishedReason, Msg};
 use turnwire_log::Store;
-use turnwire_log::store::Status;
+use turnwire_log::store::SessionStatus;
 
 #[tokio::test]
 async fn a_message_is_logged_with_the_start_of_its_reply_and_answered() {
@@ -17,7 +17,7 @@ async fn a_message_is_logged_with_the_start_of_its_reply_and_answered() {
     let session = house.session("s", "actor").await;
     let answer = house.say("hello").await;
     assert_eq!(answer.status, 202, "{}", answer.body);
-    assert_eq!(answer.body["last_event_id"], json!(session.token(1)));
+    assert_eq!(answer.body["last_event_id"], json!(session.resume_token(1)));
     until_idle(&session).await;
     let reply = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
     assert_eq!((reply.text("").as_deref(), reply.name()), (Some("re: hello"), "actor"));
@@ -66,7 +66,7 @@ async fn what_is_no_users_message_is_refused() {
         house.post("/v1/sessions/nowhere/messages", json!({"content": "hi"})).await.status,
         404
     );
-    assert_eq!(session.head().last, 0);
+    assert_eq!(session.head_state().head, 0);
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_stop_ends_the_reply_and_leaves_the_queue() {
     let session = house.session("s", "actor").await;
     let held = house.say("hold").await;
     house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
-    until(&session, |head| head.last >= 4).await;
+    until(&session, |head| head.head >= 4).await;
     let stopped =
         house.tell(json!({"type": "USER_INTERRUPT", "reply_id": held.body["reply_id"]})).await;
     assert_eq!(stopped.body["stored"], 1, "{}", stopped.body);
@@ -231,7 +231,7 @@ async fn a_disconnect_does_not_stop_a_reply() {
         .unwrap();
     drop(house.request(request).await);
     house.actor.gate.add_permits(1);
-    until(&session, |head| head.last >= 7).await;
+    until(&session, |head| head.head >= 7).await;
     until_idle(&session).await;
     let reply = events(&session).await[1].reply_id.to_string();
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("before after"));
@@ -249,7 +249,7 @@ async fn a_session_shows_no_token_that_watchers_would_not_know() {
     };
     let said = ask("POST", "/v1/sessions/s/messages", json!({"content": "hello"}));
     // The store has it, and has not said so yet.
-    let last = async || store.session(session.key()).await.unwrap().unwrap().last;
+    let last = async || store.find_session(session.key()).await.unwrap().unwrap().head;
     while last().await == 0 {
         tokio::task::yield_now().await;
     }
@@ -261,7 +261,7 @@ async fn a_session_shows_no_token_that_watchers_would_not_know() {
         store.acknowledge.add_permits(1);
     }
     let shown = shown.await.unwrap().body["last_seq"].as_u64().unwrap();
-    assert!(shown <= session.head().last, "{shown} is not known to watchers");
+    assert!(shown <= session.head_state().head, "{shown} is not known to watchers");
     store.acknowledge.add_permits(100);
     assert_eq!(said.await.unwrap().status, 202);
 }
@@ -279,7 +279,7 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_gets_its_reply() {
     drop(request);
     store.is_slow.store(false, Ordering::SeqCst);
     store.acknowledge.add_permits(1);
-    until(&session, |head| head.last >= 5).await;
+    until(&session, |head| head.head >= 5).await;
     until_idle(&session).await;
     assert_eq!(count(&session, "MESSAGE").await, 1);
 }
@@ -335,7 +335,7 @@ async fn large_data_is_moved_out_of_the_log() {
     let bytes: Vec<u8> =
         (0..32).map(|at| u8::from_str_radix(&hash[2 * at..2 * at + 2], 16).unwrap()).collect();
     let blob =
-        house.app.log.store().blob("default", bytes.try_into().unwrap()).await.unwrap().unwrap();
+        house.app.log.store().read_blob("default", bytes.try_into().unwrap()).await.unwrap().unwrap();
     assert_eq!((blob.media_type.as_str(), blob.bytes.len()), ("image/png", 60_000));
     let wrong = json!({"role": "user", "content": [data(&"!".repeat(70_000))]});
     until_idle(&session).await;
@@ -373,7 +373,7 @@ async fn nobody_gets_ahead_of_those_who_wait_for_their_turn() {
     house.say("hello").await;
     house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
     house.stop(&session).await;
-    assert_eq!(session.head().status, Status::Idle);
+    assert_eq!(session.head_state().status, SessionStatus::Idle);
     let refused = house.say("me first").await;
     assert_eq!((refused.status.as_u16(), refused.kind()), (409, "busy"));
     let queued = house.post("/v1/sessions/s/messages?queue=true", json!({"content": "last"})).await;
@@ -388,7 +388,7 @@ async fn a_reply_starts_once() {
         let session = house.session(agent, agent).await;
         let path = format!("/v1/sessions/{agent}/messages");
         house.post(&path, json!({"content": text})).await;
-        until(&session, |head| head.last > 2 && head.status == Status::Idle).await;
+        until(&session, |head| head.head > 2 && head.status == SessionStatus::Idle).await;
         let mut started: Vec<String> = events(&session)
             .await
             .iter()

@@ -14,7 +14,7 @@ use turnwire_agent::model::{Answer, Ask, Model, ModelError};
 use turnwire_agent::tool::{Given, Out, Tool, ToolError, ToolSpec};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::{Behavior, FinishedReason, ToolCall};
-use turnwire_log::store::Status;
+use turnwire_log::store::SessionStatus;
 use turnwire_log::{MemoryStore, Session};
 use turnwire_testkit::check_property;
 
@@ -181,8 +181,8 @@ fn crash(rng: &mut Rng) {
                 answer.body["reply_id"].as_str().unwrap().clone_into(&mut reply);
             }
             if life < 4 {
-                let enough = session.head().last + rng.u64(1..8);
-                until(&session, |head| head.last >= enough || head.status != Status::Running).await;
+                let enough = session.head_state().head + rng.u64(1..8);
+                until(&session, |head| head.head >= enough || head.status != SessionStatus::Running).await;
                 return;
             }
             answer_all(&house, &session).await;
@@ -199,8 +199,8 @@ async fn one_may_be_answered_while_another_still_works() {
     let answer = house.say("go").await;
     let mut n = 0;
     // Whoever asks is answered at once, wherever the others are.
-    while session.head().status != Status::Idle {
-        until(&session, |head| head.status != Status::Running).await;
+    while session.head_state().status != SessionStatus::Idle {
+        until(&session, |head| head.status != SessionStatus::Running).await;
         let shown = house.ask("GET", "/v1/sessions/s", None, &Value::Null).await;
         for item in shown.body["pending"].as_array().unwrap() {
             n += 1;

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use turnwire_log::store::{SessionKey, SessionNo, SessionRecord, Store};
+use turnwire_log::store::{SessionKey, SessionNumber, SessionRecord, Store};
 use turnwire_log::transfer::{self, ExportError};
 use turnwire_log::{Error, SqliteStore, private_file};
 
@@ -120,7 +120,7 @@ impl Export {
         let mut chosen = Vec::new();
         for id in &self.ids {
             let key = SessionKey::new(tenant.unwrap_or(DEFAULT_TENANT), id.as_str());
-            let Some(record) = store.session(&key).await? else {
+            let Some(record) = store.find_session(&key).await? else {
                 let (id, tenant) = (plain(id), plain(&key.tenant));
                 say(format_args!("error: there is no session {id} of tenant {tenant}"));
                 say("hint: `turnwire sessions` lists those that are there");
@@ -176,11 +176,11 @@ async fn all(
     bar: &ProgressBar,
 ) -> Result<Written, ExportError> {
     let mut written = Written::default();
-    let mut after = SessionNo(0);
+    let mut after = SessionNumber(0);
     loop {
-        let records = store.all_sessions(after, PAGE).await?;
+        let records = store.list_all_sessions(after, PAGE).await?;
         let Some(last) = records.last() else { return Ok(written) };
-        after = last.no;
+        after = last.number;
         let is_wanted =
             |record: &&SessionRecord| tenant.is_none_or(|tenant| *record.key.tenant == *tenant);
         for record in records.iter().filter(is_wanted) {

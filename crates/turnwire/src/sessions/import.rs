@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use turnwire_log::store::{SessionQuery, Store};
-use turnwire_log::transfer::{self, Existing, Imported, Importing};
-use turnwire_log::{Error, Search};
+use turnwire_log::transfer::{self, ExistingSession, ImportReport, ImportOptions};
+use turnwire_log::{Error, SearchQuery};
 
 /// Read sessions that `export` has written
 ///
@@ -63,11 +63,11 @@ impl Import {
         })?;
         let store = self.which.open(Mode::Write)?;
         let existing = match (self.replace, self.skip_existing) {
-            (true, _) => Existing::Replace,
-            (false, true) => Existing::Skip,
-            (false, false) => Existing::Refuse,
+            (true, _) => ExistingSession::Replace,
+            (false, true) => ExistingSession::Skip,
+            (false, false) => ExistingSession::Refuse,
         };
-        let importing = Importing { existing, tenant: self.tenant.map(Into::into) };
+        let importing = ImportOptions { existing, tenant: self.tenant.map(Into::into) };
         let template = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
         let bar = store::bar(template, size);
         let shown = bar.clone();
@@ -86,9 +86,9 @@ impl Import {
 async fn make_searchable(store: &dyn Store) -> Result<(), Error> {
     let bar = store::bar("{spinner} making it searchable {elapsed}", None);
     bar.enable_steady_tick(Duration::from_millis(100));
-    let search = Search::new("turnwire").ok().flatten();
+    let search = SearchQuery::new("turnwire").ok().flatten();
     let query = SessionQuery { search, ..SessionQuery::latest(DEFAULT_TENANT, 1) };
-    let found = store.sessions(&query).await;
+    let found = store.list_sessions(&query).await;
     bar.finish_and_clear();
     found.map(drop)
 }
@@ -105,7 +105,7 @@ fn open(file: &Path) -> io::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
     Ok((Box::new(BufReader::with_capacity(1 << 18, file)), size))
 }
 
-fn tell(file: &Path, imported: &Imported) -> ExitCode {
+fn tell(file: &Path, imported: &ImportReport) -> ExitCode {
     let name = file.display();
     let mut problems: Vec<_> = imported.problems.iter().collect();
     problems.sort_by_key(|problem| problem.line);
@@ -123,7 +123,7 @@ fn tell(file: &Path, imported: &Imported) -> ExitCode {
             "hint: --skip-existing leaves such sessions alone, --replace puts these in their place",
         );
     }
-    let Imported { sessions, events, skipped, .. } = imported;
+    let ImportReport { sessions, events, skipped, .. } = imported;
     let skipped = if *skipped > 0 { format!("; {skipped} skipped") } else { String::new() };
     say(format_args!("{sessions} sessions with {events} events imported{skipped}"));
     match &imported.stopped {

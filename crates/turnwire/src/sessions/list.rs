@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use turnwire_core::{Fields, Usage};
-use turnwire_log::store::{SessionNo, SessionQuery, SessionRecord, Status, Store};
-use turnwire_log::{Search, SqliteStore};
+use turnwire_log::store::{SessionNumber, SessionQuery, SessionRecord, SessionStatus, Store};
+use turnwire_log::{SearchQuery, SqliteStore};
 
 /// How many sessions are read from the store at a time.
 const PAGE: usize = 500;
@@ -50,7 +50,7 @@ struct Line<'a> {
     id: &'a str,
     agent: &'a str,
     title: Option<&'a str>,
-    status: Status,
+    status: SessionStatus,
     epoch: &'a str,
     first_seq: u64,
     last_seq: u64,
@@ -88,20 +88,20 @@ impl List {
         limit: usize,
     ) -> Result<(Vec<SessionRecord>, bool), Cannot> {
         let status = self.status.as_deref().map(|status| match status {
-            "running" => Status::Running,
-            "waiting" => Status::Waiting,
-            _ => Status::Idle,
+            "running" => SessionStatus::Running,
+            "waiting" => SessionStatus::Waiting,
+            _ => SessionStatus::Idle,
         });
-        let search = Search::new(self.search.as_deref().unwrap_or_default());
+        let search = SearchQuery::new(self.search.as_deref().unwrap_or_default());
         let search = search.map_err(|why| Cannot::new(why.to_string(), "use fewer words"))?;
         let page = PAGE.min(limit.saturating_add(1));
         let mut query =
             SessionQuery { search, status, ..SessionQuery::latest(self.tenant.as_str(), page) };
         let mut found: Vec<SessionRecord> = Vec::new();
         loop {
-            let page = store.sessions(&query).await?;
+            let page = store.list_sessions(&query).await?;
             let is_last = page.len() < query.limit;
-            query.after = page.last().map(|record| (record.updated_ms, record.no));
+            query.after = page.last().map(|record| (record.updated_ms, record.number));
             found.extend(page);
             if found.len() > limit {
                 found.truncate(limit);
@@ -114,7 +114,7 @@ impl List {
     }
 
     async fn say_why_none(&self, store: &SqliteStore) -> Result<(), Cannot> {
-        let some = store.all_sessions(SessionNo(0), 1000).await?;
+        let some = store.list_all_sessions(SessionNumber(0), 1000).await?;
         let others = some.iter().find(|record| *record.key.tenant != *self.tenant);
         let own = some.iter().any(|record| *record.key.tenant == *self.tenant);
         match others {
@@ -146,7 +146,7 @@ fn json(records: &[SessionRecord]) -> String {
             status: record.state.status,
             epoch: &record.epoch,
             first_seq: record.first.get(),
-            last_seq: record.last,
+            last_seq: record.head,
             usage: &record.state.usage,
             created_at: time(record.created_ms),
             updated_at: time(record.updated_ms),
@@ -165,9 +165,9 @@ fn table(records: &[SessionRecord]) -> String {
     }
     let cells = |record: &SessionRecord| {
         let status = match record.state.status {
-            Status::Idle => "idle",
-            Status::Running => "running",
-            Status::Waiting => "waiting",
+            SessionStatus::Idle => "idle",
+            SessionStatus::Running => "running",
+            SessionStatus::Waiting => "waiting",
         };
         // Down to the minute, as people say it.
         let changed: String = time(record.updated_ms).chars().take(16).collect();
@@ -175,7 +175,7 @@ fn table(records: &[SessionRecord]) -> String {
             record.key.id.to_string(),
             plain(&record.agent),
             status.to_owned(),
-            record.last.to_string(),
+            record.head.to_string(),
             changed.replace('T', " "),
             plain(&record.title),
         ]

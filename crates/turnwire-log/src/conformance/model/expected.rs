@@ -1,9 +1,9 @@
 //! The model: what a store should hold, as plain lists.
 
 use crate::error::Error;
-use crate::search::Search;
+use crate::search::SearchQuery;
 use crate::store::{
-    Append, Blob, Fence, KeyRecord, Lines, MessageQuery, Queued, SessionKey, SessionNo,
+    Append, Blob, Fence, IdempotencyRecord, EventLines, MessageQuery, QueuedMessage, SessionKey, SessionNumber,
     SessionQuery, SessionRecord, StoredMessage,
 };
 use bytes::Bytes;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 /// One session.
 #[derive(Debug, Clone)]
-pub(super) struct Session {
+pub(super) struct ExpectedSession {
     pub(super) record: SessionRecord,
     /// All events that there ever were, and when each came.
     pub(super) events: Vec<(Bytes, i64)>,
     pub(super) messages: Vec<StoredMessage>,
-    pub(super) queue: Vec<Queued>,
+    pub(super) queue: Vec<QueuedMessage>,
     /// Every fence that was given out; the last one holds.
     pub(super) fences: Vec<Fence>,
     /// Whether something that has no events of its own would rest on an append that failed.
@@ -25,17 +25,17 @@ pub(super) struct Session {
 }
 
 /// A key, the session with which it goes, and when it came.
-type Key = (KeyRecord, SessionNo, i64);
+type Key = (IdempotencyRecord, SessionNumber, i64);
 
 /// Everything.
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    pub(super) sessions: BTreeMap<SessionKey, Session>,
+    pub(super) sessions: BTreeMap<SessionKey, ExpectedSession>,
     pub(super) keys: BTreeMap<(Arc<str>, String), Key>,
     pub(super) blobs: BTreeMap<(Arc<str>, [u8; 32]), Blob>,
 }
 
-impl Session {
+impl ExpectedSession {
     pub(super) fn new(record: SessionRecord) -> Self {
         Self {
             record,
@@ -58,15 +58,15 @@ impl Session {
             return Err(Error::Fenced);
         }
         if let Some(lines) = &append.lines {
-            self.failed = lines.first.get() != self.record.last + 1;
+            self.failed = lines.first.get() != self.record.head + 1;
         }
         if self.failed {
             return Err(Error::OutOfOrder);
         }
-        for (_, line) in append.lines.iter().flat_map(Lines::iter) {
+        for (_, line) in append.lines.iter().flat_map(EventLines::iter) {
             self.events.push((Bytes::copy_from_slice(line), append.now_ms));
         }
-        self.record.last = self.events.len() as u64;
+        self.record.head = self.events.len() as u64;
         self.put(&append.messages);
         for message in &mut self.messages {
             message.superseded |= append.superseded.contains(&message.id);
@@ -112,16 +112,16 @@ impl Session {
 
     /// The bytes of the events that are kept.
     pub(super) fn bytes(&self) -> u64 {
-        let kept = self.events.iter().skip(self.gone());
+        let kept = self.events.iter().skip(self.trimmed_count());
         kept.map(|(line, _)| line.len() as u64 + 1).sum()
     }
 
     /// How many events are not kept.
-    pub(super) fn gone(&self) -> usize {
+    pub(super) fn trimmed_count(&self) -> usize {
         usize::try_from(self.record.first.get() - 1).unwrap()
     }
 
-    fn has_words(&self, search: &Search) -> bool {
+    fn has_words(&self, search: &SearchQuery) -> bool {
         let has =
             |text: &str| search.words().iter().all(|word| text.split(' ').any(|has| has == word));
         has(&self.record.title) || self.messages.iter().any(|message| has(&message.text))
@@ -130,9 +130,9 @@ impl Session {
 
 impl Model {
     pub(super) fn append(&mut self, key: &SessionKey, append: &Append) -> Result<(), Error> {
-        let session = self.sessions.get_mut(key).filter(|one| one.record.no == append.session);
+        let session = self.sessions.get_mut(key).filter(|one| one.record.number == append.session);
         session.ok_or(Error::NoSession)?.append(append)?;
-        if let Some(record) = &append.key {
+        if let Some(record) = &append.idempotency {
             let name = (Arc::clone(&record.tenant), record.key.clone());
             self.keys.insert(name, (record.clone(), append.session, append.now_ms));
         }
@@ -141,7 +141,7 @@ impl Model {
 
     pub(super) fn delete(&mut self, key: &SessionKey) {
         if let Some(gone) = self.sessions.remove(key) {
-            self.keys.retain(|_, (_, of, _)| *of != gone.record.no);
+            self.keys.retain(|_, (_, of, _)| *of != gone.record.number);
         }
     }
 
@@ -150,9 +150,9 @@ impl Model {
             let record = &session.record;
             record.key.tenant == query.tenant
                 && query.status.is_none_or(|status| record.state.status == status)
-                && query.after.is_none_or(|after| (record.updated_ms, record.no) < after)
+                && query.after.is_none_or(|after| (record.updated_ms, record.number) < after)
                 && query.search.as_ref().is_none_or(|search| session.has_words(search))
-                && query.reach.contains(&record.key.id)
+                && query.visible.contains(&record.key.id)
         });
         let mut found: Vec<_> = found.map(|session| session.record.clone()).collect();
         // No two change in the same millisecond here.

@@ -1,11 +1,11 @@
 //! What a run does, one step after the other.
 
 use super::super::bench::{Bench, TTL, new, seq};
-use super::expected::{Model, Session};
+use super::expected::{Model, ExpectedSession};
 use crate::error::Error;
 use crate::store::{
-    Append, Blob, Fence, KeyRecord, Lines, Pending, Queued, Removed, Retention, SessionKey,
-    SessionNo, SessionPatch, SessionState, Status, Store, StoredMessage,
+    Append, Blob, Fence, IdempotencyRecord, EventLines, StoreFuture, QueuedMessage, RetentionReport, Retention, SessionKey,
+    SessionNumber, SessionPatch, SessionState, SessionStatus, Store, StoredMessage,
 };
 use bytes::Bytes;
 use fastrand::Rng;
@@ -14,16 +14,16 @@ use turnwire_core::Fields;
 const WORDS: [&str; 6] = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"];
 
 /// A run: its dice, its clock, and what it expects.
-pub(super) struct Run {
+pub(super) struct RandomRun {
     pub(super) rng: Rng,
     pub(super) seed: u64,
     now_ms: i64,
     pub(super) model: Model,
     /// Deleted sessions, and a fence that they had.
-    pub(super) deleted: Vec<(SessionKey, SessionNo, Fence)>,
+    pub(super) deleted: Vec<(SessionKey, SessionNumber, Fence)>,
 }
 
-impl Run {
+impl RandomRun {
     pub(super) fn new(rng: Rng, seed: u64) -> Self {
         Self { rng, seed, now_ms: 0, model: Model::default(), deleted: Vec::new() }
     }
@@ -42,12 +42,12 @@ impl Run {
     }
 
     /// One of the sessions that there are.
-    fn session(&mut self) -> Option<Session> {
+    fn session(&mut self) -> Option<ExpectedSession> {
         let at = self.rng.usize(..self.model.sessions.len().max(1));
         self.model.sessions.values().nth(at).cloned()
     }
 
-    fn model_of(&mut self, session: &Session) -> &mut Session {
+    fn model_of(&mut self, session: &ExpectedSession) -> &mut ExpectedSession {
         self.model.sessions.get_mut(&session.record.key).unwrap()
     }
 
@@ -59,7 +59,7 @@ impl Run {
             10..12 => self.delete(store).await,
             12..20 => self.acquire(store).await,
             20..24 => self.patch(store).await,
-            24..70 => self.appends(store).await,
+            24..70 => self.append_several(store).await,
             70..74 => self.replace(store).await,
             74..77 => self.blob(store).await,
             77..82 => self.retain(store).await,
@@ -77,27 +77,27 @@ impl Run {
         let key = self.key();
         let mut session = new(&key.tenant, &key.id, self.now_ms);
         session.title = self.words();
-        let (record, made) = store.create(session).await.unwrap();
+        let (record, made) = store.create_session(session).await.unwrap();
         assert_eq!(made, !self.model.sessions.contains_key(&key));
         if made {
-            assert_eq!((record.created_ms, record.last), (self.now_ms, 0));
-            assert!(self.deleted.iter().all(|(_, no, _)| *no != record.no));
-            self.model.sessions.insert(key.clone(), Session::new(record.clone()));
+            assert_eq!((record.created_ms, record.head), (self.now_ms, 0));
+            assert!(self.deleted.iter().all(|(_, no, _)| *no != record.number));
+            self.model.sessions.insert(key.clone(), ExpectedSession::new(record.clone()));
         }
         assert_eq!(Some(&record), self.model.sessions.get(&key).map(|known| &known.record));
     }
 
     async fn delete(&mut self, store: &dyn Store) {
         let Some(session) = self.session() else { return };
-        store.delete(session.record.no).await.unwrap();
+        store.delete_session(session.record.number).await.unwrap();
         self.model.delete(&session.record.key);
         let fence = session.fences.last().copied().unwrap_or(Fence(0));
-        self.deleted.push((session.record.key, session.record.no, fence));
+        self.deleted.push((session.record.key, session.record.number, fence));
     }
 
     async fn acquire(&mut self, store: &dyn Store) {
         let Some(session) = self.session() else { return };
-        let lease = store.acquire(session.record.no, "run", TTL).await.unwrap();
+        let lease = store.acquire_lease(session.record.number, "run", TTL).await.unwrap();
         self.model_of(&session).acquired(lease.fence);
     }
 
@@ -105,7 +105,7 @@ impl Run {
     async fn reopen(&mut self, bench: &mut Bench) {
         bench.reopen().await;
         for session in self.model.sessions.values_mut() {
-            let lease = bench.store().acquire(session.record.no, "run", TTL).await.unwrap();
+            let lease = bench.store().acquire_lease(session.record.number, "run", TTL).await.unwrap();
             session.acquired(lease.fence);
         }
     }
@@ -119,7 +119,7 @@ impl Run {
             metadata = Some(fields);
         }
         let patch = SessionPatch { title: title.clone(), metadata: metadata.clone() };
-        let record = store.patch(session.record.no, patch).await.unwrap();
+        let record = store.patch_session(session.record.number, patch).await.unwrap();
         let model = self.model_of(&session);
         model.record.title = title.unwrap_or_else(|| model.record.title.clone());
         model.record.metadata = metadata.unwrap_or_else(|| model.record.metadata.clone());
@@ -128,14 +128,14 @@ impl Run {
 
     /// Several appends without waiting, good and bad, to one or more sessions; then some are waited
     /// for in any order, and the others are dropped.
-    async fn appends(&mut self, store: &dyn Store) {
-        let mut pending: Vec<(Pending<()>, Result<(), Error>)> = Vec::new();
+    async fn append_several(&mut self, store: &dyn Store) {
+        let mut pending: Vec<(StoreFuture<()>, Result<(), Error>)> = Vec::new();
         for _ in 0..self.rng.usize(1..6) {
             let (key, append) = if !self.deleted.is_empty() && self.rng.u8(..25) == 0 {
                 let (key, no, fence) = self.rng.choice(&self.deleted).cloned().unwrap();
-                (key, self.bare(no, fence))
+                (key, self.empty_append(no, fence))
             } else if let Some(session) = self.session() {
-                (session.record.key.clone(), self.append(&session))
+                (session.record.key.clone(), self.random_append(&session))
             } else {
                 return;
             };
@@ -146,10 +146,10 @@ impl Run {
         if self.rng.bool() {
             pending.truncate(self.rng.usize(..pending.len()));
             // What nobody waits for is done when one behind it is.
-            let sessions: Vec<Session> = self.model.sessions.values().cloned().collect();
+            let sessions: Vec<ExpectedSession> = self.model.sessions.values().cloned().collect();
             for session in sessions {
                 let fence = session.fences.last().copied().unwrap_or(Fence(0));
-                let append = self.bare(session.record.no, fence);
+                let append = self.empty_append(session.record.number, fence);
                 let expected = self.model.append(&session.record.key, &append);
                 pending.push((store.append(append), expected));
             }
@@ -161,7 +161,7 @@ impl Run {
         }
     }
 
-    fn bare(&self, session: SessionNo, fence: Fence) -> Append {
+    fn empty_append(&self, session: SessionNumber, fence: Fence) -> Append {
         Append {
             session,
             fence,
@@ -170,20 +170,20 @@ impl Run {
             messages: Vec::new(),
             superseded: Vec::new(),
             state: None,
-            key: None,
+            idempotency: None,
             enqueue: Vec::new(),
             dequeue: Vec::new(),
         }
     }
 
-    fn append(&mut self, session: &Session) -> Append {
+    fn random_append(&mut self, session: &ExpectedSession) -> Append {
         self.now_ms += 1;
         let mut fence = session.fences.last().copied().unwrap_or(Fence(0));
         if self.rng.u8(..15) == 0 {
             fence = self.rng.choice(&session.fences).copied().unwrap_or(Fence(0));
         }
-        let mut append = self.bare(session.record.no, fence);
-        let mut last = session.record.last;
+        let mut append = self.empty_append(session.record.number, fence);
+        let mut last = session.record.head;
         if self.rng.u8(..6) > 0 {
             let count = self.rng.u32(1..8);
             let mut first = last + 1;
@@ -192,23 +192,23 @@ impl Run {
                 first = self.rng.u64(1..first + 5);
             }
             let bytes: String = (0..count).map(|_| self.line()).collect();
-            append.lines = Some(Lines { first: seq(first), count, bytes: Bytes::from(bytes) });
+            append.lines = Some(EventLines { first: seq(first), count, bytes: Bytes::from(bytes) });
         }
         if last > 0 && self.rng.bool() {
-            self.fold(session, last, &mut append);
+            self.add_folded(session, last, &mut append);
         }
         if self.rng.u8(..6) == 0 {
-            append.key = Some(KeyRecord {
+            append.idempotency = Some(IdempotencyRecord {
                 tenant: session.record.key.tenant.clone(),
                 key: format!("{}/{}", session.record.key.id, self.rng.u8(..5)),
                 fingerprint: [self.rng.u8(..); 32],
-                answer: self.words(),
+                response: self.words(),
             });
         }
         if self.rng.u8(..5) == 0 {
             let id = format!("q{}", self.now_ms);
             let json = Bytes::from(self.line());
-            append.enqueue.push(Queued { reply_id: format!("reply to {id}"), id, json });
+            append.enqueue.push(QueuedMessage { reply_id: format!("reply to {id}"), id, json });
         }
         if let Some(queued) = session.queue.first().filter(|_| self.rng.u8(..4) == 0) {
             append.dequeue.push(queued.id.clone());
@@ -222,7 +222,7 @@ impl Run {
     }
 
     /// What follows from the events: a reply begins, or ends, or the like.
-    fn fold(&mut self, session: &Session, last: u64, append: &mut Append) {
+    fn add_folded(&mut self, session: &ExpectedSession, last: u64, append: &mut Append) {
         let open = session.record.state.open_from.map(turnwire_core::Seq::get);
         let kept = session.record.first.get().min(last);
         let open = match open {
@@ -244,9 +244,9 @@ impl Run {
         if let Some(old) = self.rng.choice(&session.messages).filter(|_| last.is_multiple_of(3)) {
             append.superseded.push(old.id.clone());
         }
-        let status = if self.rng.bool() { Status::Running } else { Status::Waiting };
+        let status = if self.rng.bool() { SessionStatus::Running } else { SessionStatus::Waiting };
         append.state = Some(SessionState {
-            status: if open.is_some() { status } else { Status::Idle },
+            status: if open.is_some() { status } else { SessionStatus::Idle },
             open_from: open.map(seq),
             ..SessionState::default()
         });
@@ -274,7 +274,7 @@ impl Run {
             message.text = self.words();
             message.fold_version += 1;
         }
-        store.replace_messages(session.record.no, messages.clone()).await.unwrap();
+        store.replace_messages(session.record.number, messages.clone()).await.unwrap();
         self.model_of(&session).put(&messages);
     }
 
@@ -283,7 +283,7 @@ impl Run {
         let blob = Blob { media_type: self.words(), bytes: Bytes::from(self.line()) };
         store.put_blob(&tenant, hash, blob.clone()).await.unwrap();
         let kept = self.model.blobs.entry((tenant.as_str().into(), hash)).or_insert(blob);
-        assert_eq!(store.blob(&tenant, hash).await.unwrap().as_ref(), Some(&*kept));
+        assert_eq!(store.read_blob(&tenant, hash).await.unwrap().as_ref(), Some(&*kept));
     }
 
     /// An engine has some freedom in what it removes; that it keeps to the rules is checked, and
@@ -293,29 +293,29 @@ impl Run {
         let max_bytes = (self.rng.u8(..4) == 0).then(|| self.rng.u64(..5000));
         let keys_before_ms = self.rng.bool().then(|| self.rng.i64(..=self.now_ms));
         let retention = Retention { before_ms, max_bytes, keys_before_ms, blobs_before_ms: None };
-        let removed = store.retain(retention).await.unwrap();
+        let removed = store.apply_retention(retention).await.unwrap();
 
-        let mut expected = Removed::default();
+        let mut expected = RetentionReport::default();
         for session in self.model.sessions.values_mut() {
-            let record = store.session(&session.record.key).await.unwrap().unwrap();
-            let (gone, bytes) = (session.gone(), session.bytes());
+            let record = store.find_session(&session.record.key).await.unwrap().unwrap();
+            let (gone, bytes) = (session.trimmed_count(), session.bytes());
             session.record.first = record.first;
-            assert!(session.gone() >= gone, "what was removed is there again");
-            if session.gone() == gone {
+            assert!(session.trimmed_count() >= gone, "what was removed is there again");
+            if session.trimmed_count() == gone {
                 continue;
             }
             expected.sessions += 1;
-            expected.events += (session.gone() - gone) as u64;
+            expected.events += (session.trimmed_count() - gone) as u64;
             expected.bytes += bytes - session.bytes();
             assert!(session.may_begin_at(record.first.get()), "cut at {}", record.first);
-            let young = session.events.iter().take(session.gone()).skip(gone);
+            let young = session.events.iter().take(session.trimmed_count()).skip(gone);
             let young =
                 before_ms.is_none_or(|before| young.map(|(_, at)| *at).max() >= Some(before));
             assert!(max_bytes.is_some() || !young, "what is young enough was removed");
         }
-        let total: u64 = self.model.sessions.values().map(Session::bytes).sum();
-        let left = |session: &Session| {
-            let last = session.record.last;
+        let total: u64 = self.model.sessions.values().map(ExpectedSession::bytes).sum();
+        let left = |session: &ExpectedSession| {
+            let last = session.record.head;
             session.may_begin_at(last + 1) && session.record.first.get() <= last
         };
         assert!(
@@ -335,11 +335,11 @@ impl Run {
     }
 
     /// Deletes what there is, for the next run.
-    pub(super) async fn leave(mut self, bench: &mut Bench) {
+    pub(super) async fn delete_everything(mut self, bench: &mut Bench) {
         let retention = Retention { keys_before_ms: Some(i64::MAX), ..Retention::default() };
-        bench.store().retain(retention).await.unwrap();
+        bench.store().apply_retention(retention).await.unwrap();
         while let Some((_, session)) = self.model.sessions.pop_first() {
-            bench.store().delete(session.record.no).await.unwrap();
+            bench.store().delete_session(session.record.number).await.unwrap();
         }
     }
 }

@@ -1,47 +1,47 @@
 //! What is to go: the rows of all sessions are looked at from the oldest on, and of each session as
 //! much goes as ends with a whole reply.
 
-use crate::sqlite::fault::Fault;
+use crate::sqlite::fault::SqliteError;
 use crate::sqlite::places;
-use crate::sqlite::run::Run;
-use crate::sqlite::tail::{Piece, Tails};
+use crate::sqlite::run::Segment;
+use crate::sqlite::tail::{TailRow, Tails};
 use crate::store::Retention;
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Of this session the events up to this place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct TrimPoint {
     pub(super) session: i64,
     pub(super) last: u64,
 }
 
 /// What has not moved to `segments` yet.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    sessions: HashMap<i64, Vec<Piece>>,
+pub(super) struct TailCopy {
+    sessions: HashMap<i64, Vec<TailRow>>,
     /// When pieces came, and of which session, in order.
     ages: VecDeque<(i64, i64)>,
     bytes: u64,
 }
 
-impl Waiting {
-    pub(super) fn of(tails: &Tails) -> Self {
-        let sessions: HashMap<i64, Vec<Piece>> =
+impl TailCopy {
+    pub(super) fn from_tails(tails: &Tails) -> Self {
+        let sessions: HashMap<i64, Vec<TailRow>> =
             tails.iter().map(|(session, pieces)| (session, pieces.to_vec())).collect();
         let pieces =
             || sessions.iter().flat_map(|(session, all)| all.iter().map(|one| (*session, one)));
         let mut ages: Vec<(i64, i64)> =
-            pieces().map(|(session, one)| (one.run.ms, session)).collect();
+            pieces().map(|(session, one)| (one.segment.ms, session)).collect();
         ages.sort_unstable();
-        let bytes = pieces().map(|(_, one)| one.run.len() as u64).sum();
+        let bytes = pieces().map(|(_, one)| one.segment.len() as u64).sum();
         Self { ages: ages.into(), sessions, bytes }
     }
 }
 
 /// A row of events: where it ends, and how large it is.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct ScannedRow {
     first: u64,
     last: u64,
     bytes: u64,
@@ -49,39 +49,39 @@ struct Row {
 
 /// How far the look at one session has come.
 #[derive(Debug, Default)]
-struct Walk {
+struct SessionScan {
     /// What goes so far.
-    cut: u64,
+    trim_to: u64,
     /// Whether anything goes that is still kept.
-    cuts: bool,
+    trims: bool,
     /// What is old enough so far, and the rows behind the cut until there.
     reached: u64,
-    rows: VecDeque<Row>,
+    rows: VecDeque<ScannedRow>,
     /// What must stay begins here.
-    stays: u64,
+    keep_from: u64,
 }
 
-struct Plan<'a> {
+struct RetentionPlan<'a> {
     conn: &'a Connection,
-    waiting: Waiting,
-    walks: HashMap<i64, Walk>,
+    tail: TailCopy,
+    scans: HashMap<i64, SessionScan>,
     retention: Retention,
     /// How many bytes are left of all.
-    left: u64,
+    bytes_left: u64,
 }
 
 /// Whether the look has to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Go {
-    On,
+enum ScanFlow {
+    Continue,
     Stop,
 }
 
-pub(super) fn make(
+pub(super) fn plan_retention(
     conn: &Connection,
-    waiting: Waiting,
+    waiting: TailCopy,
     retention: Retention,
-) -> Result<Vec<Cut>, Fault> {
+) -> Result<Vec<TrimPoint>, SqliteError> {
     let left = match retention.max_bytes {
         Some(_) => {
             let stored: i64 =
@@ -90,25 +90,25 @@ pub(super) fn make(
         }
         None => 0,
     };
-    let mut plan = Plan { conn, waiting, walks: HashMap::new(), retention, left };
-    plan.look()?;
-    let cut = plan.walks.into_iter().filter(|(_, walk)| walk.cuts);
-    Ok(cut.map(|(session, walk)| Cut { session, last: walk.cut }).collect())
+    let mut plan = RetentionPlan { conn, tail: waiting, scans: HashMap::new(), retention, bytes_left: left };
+    plan.scan_rows()?;
+    let cut = plan.scans.into_iter().filter(|(_, walk)| walk.trims);
+    Ok(cut.map(|(session, walk)| TrimPoint { session, last: walk.trim_to }).collect())
 }
 
-impl Plan<'_> {
+impl RetentionPlan<'_> {
     fn is_due(&self, ms: i64) -> bool {
         self.retention.before_ms.is_some_and(|before| ms < before)
-            || self.retention.max_bytes.is_some_and(|max| self.left > max)
+            || self.retention.max_bytes.is_some_and(|max| self.bytes_left > max)
     }
 
     /// Goes through all rows from the oldest on.
-    fn look(&mut self) -> Result<(), Fault> {
+    fn scan_rows(&mut self) -> Result<(), SqliteError> {
         let mut rows = self.conn.prepare("SELECT ms, session FROM segments ORDER BY ms")?;
         let mut rows = rows.query([])?;
-        let mut stored = next(&mut rows)?;
+        let mut stored = next_age(&mut rows)?;
         loop {
-            let waiting = self.waiting.ages.front().copied();
+            let waiting = self.tail.ages.front().copied();
             let Some(ms) = stored.into_iter().chain(waiting).map(|(ms, _)| ms).min() else {
                 return Ok(());
             };
@@ -119,13 +119,13 @@ impl Plan<'_> {
             let mut sessions = BTreeSet::new();
             while let Some((_, session)) = stored.filter(|(at, _)| *at == ms) {
                 sessions.insert(session);
-                stored = next(&mut rows)?;
+                stored = next_age(&mut rows)?;
             }
-            while let Some((_, session)) = self.waiting.ages.pop_front_if(|(at, _)| *at == ms) {
+            while let Some((_, session)) = self.tail.ages.pop_front_if(|(at, _)| *at == ms) {
                 sessions.insert(session);
             }
             for session in sessions {
-                if self.visit(session, ms)? == Go::Stop {
+                if self.scan_session(session, ms)? == ScanFlow::Stop {
                     return Ok(());
                 }
             }
@@ -133,24 +133,24 @@ impl Plan<'_> {
     }
 
     /// Looks what of a session can go now that events of this moment can.
-    fn visit(&mut self, session: i64, ms: i64) -> Result<Go, Fault> {
-        let mut walk = match self.walks.remove(&session) {
+    fn scan_session(&mut self, session: i64, ms: i64) -> Result<ScanFlow, SqliteError> {
+        let mut walk = match self.scans.remove(&session) {
             Some(walk) => walk,
-            None => match self.begin(session)? {
+            None => match self.start_scan(session)? {
                 Some(walk) => walk,
-                None => return Ok(Go::On),
+                None => return Ok(ScanFlow::Continue),
             },
         };
-        let mut go = Go::On;
-        if walk.reached + 1 < walk.stays {
-            self.reach(session, ms, &mut walk)?;
-            go = self.cut(session, ms, &mut walk)?;
+        let mut go = ScanFlow::Continue;
+        if walk.reached + 1 < walk.keep_from {
+            self.read_old_rows(session, ms, &mut walk)?;
+            go = self.advance_trim(session, ms, &mut walk)?;
         }
-        self.walks.insert(session, walk);
+        self.scans.insert(session, walk);
         Ok(go)
     }
 
-    fn begin(&self, session: i64) -> Result<Option<Walk>, Fault> {
+    fn start_scan(&self, session: i64) -> Result<Option<SessionScan>, SqliteError> {
         let found: Option<(i64, Option<i64>)> = self
             .conn
             .prepare_cached("SELECT first, open_from FROM sessions WHERE no = ?1")?
@@ -163,17 +163,17 @@ impl Plan<'_> {
             .conn
             .prepare_cached("SELECT 1 FROM segments WHERE session = ?1 AND last <= ?2 LIMIT 1")?
             .exists([session, places::to_sql(before)])?;
-        Ok(Some(Walk {
-            cut: before,
-            cuts: left,
+        Ok(Some(SessionScan {
+            trim_to: before,
+            trims: left,
             reached: before,
             rows: VecDeque::new(),
-            stays: open_from.map_or(u64::MAX, places::from_sql),
+            keep_from: open_from.map_or(u64::MAX, places::from_sql),
         }))
     }
 
     /// Takes in the rows that follow, as long as they are old enough.
-    fn reach(&self, session: i64, ms: i64, walk: &mut Walk) -> Result<(), Fault> {
+    fn read_old_rows(&self, session: i64, ms: i64, walk: &mut SessionScan) -> Result<(), SqliteError> {
         let mut rows = self.conn.prepare_cached(
             "SELECT last, count, size, ms FROM segments WHERE session = ?1 AND last > ?2
              ORDER BY last",
@@ -185,33 +185,33 @@ impl Plan<'_> {
             }
             let (last, count) = (places::from_sql(row.get(0)?), places::from_sql(row.get(1)?));
             let bytes = places::from_sql(row.get(2)?);
-            walk.rows.push_back(Row { first: (last + 1).saturating_sub(count), last, bytes });
+            walk.rows.push_back(ScannedRow { first: (last + 1).saturating_sub(count), last, bytes });
             walk.reached = last;
         }
-        for piece in self.waiting.sessions.get(&session).into_iter().flatten() {
-            if piece.run.last() <= walk.reached {
+        for piece in self.tail.sessions.get(&session).into_iter().flatten() {
+            if piece.segment.last() <= walk.reached {
                 continue;
             }
-            if piece.run.ms > ms {
+            if piece.segment.ms > ms {
                 break;
             }
-            let (first, last) = (piece.run.first, piece.run.last());
-            walk.rows.push_back(Row { first, last, bytes: piece.run.len() as u64 });
+            let (first, last) = (piece.segment.first, piece.segment.last());
+            walk.rows.push_back(ScannedRow { first, last, bytes: piece.segment.len() as u64 });
             walk.reached = last;
         }
         Ok(())
     }
 
     /// Moves the cut from one end of a whole reply to the next, as far as it has to go.
-    fn cut(&mut self, session: i64, ms: i64, walk: &mut Walk) -> Result<Go, Fault> {
-        let end = walk.reached.min(walk.stays.saturating_sub(1));
+    fn advance_trim(&mut self, session: i64, ms: i64, walk: &mut SessionScan) -> Result<ScanFlow, SqliteError> {
+        let end = walk.reached.min(walk.keep_from.saturating_sub(1));
         let messages: Vec<(u64, u64)> = self
             .conn
             .prepare_cached(
                 "SELECT first, last FROM messages WHERE session = ?1 AND first > ?2 AND first <= ?3
                  ORDER BY first",
             )?
-            .query_map([session, places::to_sql(walk.cut), places::to_sql(end)], |row| {
+            .query_map([session, places::to_sql(walk.trim_to), places::to_sql(end)], |row| {
                 Ok((places::from_sql(row.get(0)?), places::from_sql(row.get(1)?)))
             })?
             .collect::<rusqlite::Result<_>>()?;
@@ -219,7 +219,7 @@ impl Plan<'_> {
         let ends: BTreeSet<u64> = ends
             .chain(walk.rows.iter().map(|row| row.last))
             .chain([end])
-            .filter(|&place| place > walk.cut && place <= end)
+            .filter(|&place| place > walk.trim_to && place <= end)
             .collect();
         let mut messages = messages.into_iter().peekable();
         // How far those reach that begin up to the place.
@@ -232,7 +232,7 @@ impl Plan<'_> {
                 continue;
             }
             if !self.is_due(ms) {
-                return Ok(Go::Stop);
+                return Ok(ScanFlow::Stop);
             }
             let Some(bytes) = self.bytes_until(session, place, walk)? else { continue };
             while walk.rows.front().is_some_and(|row| row.last <= place) {
@@ -244,16 +244,16 @@ impl Plan<'_> {
                     whole - self.bytes_in(session, row.last, row.first, place)?.unwrap_or(0);
                 row.first = place + 1;
             }
-            self.left = self.left.saturating_sub(bytes);
-            walk.cut = place;
-            walk.cuts = true;
+            self.bytes_left = self.bytes_left.saturating_sub(bytes);
+            walk.trim_to = place;
+            walk.trims = true;
         }
-        Ok(Go::On)
+        Ok(ScanFlow::Continue)
     }
 
     /// How many bytes the events between the cut and a place have; `None` when that is within a
     /// damaged row.
-    fn bytes_until(&self, session: i64, place: u64, walk: &Walk) -> Result<Option<u64>, Fault> {
+    fn bytes_until(&self, session: i64, place: u64, walk: &SessionScan) -> Result<Option<u64>, SqliteError> {
         let mut bytes = 0;
         for row in &walk.rows {
             if row.last <= place {
@@ -269,11 +269,11 @@ impl Plan<'_> {
     }
 
     /// How many bytes the events of one row have from one place to another.
-    fn bytes_in(&self, session: i64, last: u64, from: u64, to: u64) -> Result<Option<u64>, Fault> {
-        let pieces = self.waiting.sessions.get(&session).into_iter().flatten();
-        let piece = pieces.into_iter().find(|piece| piece.run.last() == last);
+    fn bytes_in(&self, session: i64, last: u64, from: u64, to: u64) -> Result<Option<u64>, SqliteError> {
+        let pieces = self.tail.sessions.get(&session).into_iter().flatten();
+        let piece = pieces.into_iter().find(|piece| piece.segment.last() == last);
         let run = match piece {
-            Some(piece) => Some(piece.run.clone()).filter(|_| piece.sound),
+            Some(piece) => Some(piece.segment.clone()).filter(|_| piece.is_intact),
             None => self
                 .conn
                 .prepare_cached(
@@ -281,18 +281,18 @@ impl Plan<'_> {
                      WHERE session = ?1 AND last = ?2",
                 )?
                 .query_one([session, places::to_sql(last)], |row| {
-                    let run = Run::of_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-                    let sound = run.is_sound(session, row.get(4)?);
+                    let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+                    let sound = run.is_intact(session, row.get(4)?);
                     Ok(Some(run).filter(|_| sound))
                 })
                 .optional()?
                 .flatten(),
         };
-        Ok(run.map(|run| (run.offset(to + 1) - run.offset(from)) as u64))
+        Ok(run.map(|run| (run.byte_offset(to + 1) - run.byte_offset(from)) as u64))
     }
 }
 
 /// The age of the next row of `segments`, and whose it is.
-fn next(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<Option<(i64, i64)>> {
+fn next_age(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<Option<(i64, i64)>> {
     rows.next()?.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
 }

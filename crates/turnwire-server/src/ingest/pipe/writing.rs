@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use turnwire_agent::Halt;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Error, ErrorKind, Event, EventKind, FinishedReason, ReplyError, Seq};
-use turnwire_log::store::{Lines, Producer};
-use turnwire_log::{Pushed, Session, Tx};
+use turnwire_log::store::{EventLines, Producer};
+use turnwire_log::{PushOutcome, Session, Transaction};
 use turnwire_wires::Wire;
 
 /// The id of a reply whose stream gives it none.
@@ -129,8 +129,8 @@ impl Writing {
             self.tried = true;
             for (at, line, event) in &mut events {
                 match tx.push(event, None) {
-                    Ok(Pushed::Stored(_)) => outcome.stored += 1,
-                    Ok(Pushed::Repeated) => outcome.repeated += 1,
+                    Ok(PushOutcome::Stored(_)) => outcome.stored += 1,
+                    Ok(PushOutcome::Repeated) => outcome.repeated += 1,
                     Err(why) => {
                         let word = event.kind.type_name().to_owned();
                         outcome.refused.push((*at, *line, word, why));
@@ -158,7 +158,7 @@ impl Writing {
             (Err(Halt::Stopped), None) => return Err(Stop::BrokeOff(stops())),
             (Err(halt), None) => return Err(Stop::Lost(gone(&session, &halt))),
         };
-        self.last = receipt.last;
+        self.last = receipt.head;
         self.begun |= outcome.stored > 0;
         self.stored += outcome.stored;
         self.ended = outcome.ended.or(self.ended.take());
@@ -184,7 +184,7 @@ impl Writing {
     }
 
     /// Whether a reply can begin.
-    pub fn may_begin(&self, tx: &Tx<'_>) -> ApiResult<()> {
+    pub fn may_begin(&self, tx: &Transaction<'_>) -> ApiResult<()> {
         self.publisher().check(tx)?;
         if let Some(open) = tx.replies().first() {
             return Err(busy(&format!("the reply {} is open", open.msg().id())));
@@ -199,7 +199,7 @@ impl Writing {
     }
 
     /// Whether the reply is still this stream's.
-    fn may_go_on(&self, tx: &Tx<'_>) -> ApiResult<()> {
+    fn may_go_on(&self, tx: &Transaction<'_>) -> ApiResult<()> {
         // A try that failed may have come through after all.
         let is_there = self.tried && self.publisher().is_last(tx) && tx.is_produced();
         if !self.begun && !is_there {
@@ -225,7 +225,7 @@ impl Writing {
             return Ok(());
         }
         let (session, closing) = (self.session.clone(), self.app.closing.clone());
-        let close = |tx: &mut Tx<'_>| {
+        let close = |tx: &mut Transaction<'_>| {
             let is_ours = self.publisher().is_last(tx) && tx.is_produced();
             if is_ours { end_all(tx, &session, reason, error) } else { Ok(false) }
         };
@@ -240,7 +240,7 @@ impl Writing {
         };
         match closed {
             Ok((has_closed, receipt)) => {
-                self.last = receipt.last;
+                self.last = receipt.head;
                 if has_closed && self.ended.is_none() {
                     self.ended = Some(reason.clone());
                 }
@@ -255,13 +255,13 @@ impl Writing {
     pub async fn was_stopped(&self, seen: &mut u64, last: u64) -> ApiResult<bool> {
         while *seen < last {
             let from = Seq::new(*seen + 1).unwrap_or(Seq::FIRST);
-            let rows = self.session.read(from, CHUNK).await?;
-            let Some(read) = rows.last().map(Lines::last) else { break };
-            for (seq, line) in rows.iter().flat_map(Lines::iter) {
+            let rows = self.session.read_events(from, CHUNK).await?;
+            let Some(read) = rows.last().map(EventLines::last) else { break };
+            for (seq, line) in rows.iter().flat_map(EventLines::iter) {
                 if memchr::memmem::find(line, b"\"USER_INTERRUPT\"").is_none() {
                     continue;
                 }
-                let event = Session::event_at(seq, line)?;
+                let event = Session::parse_event(seq, line)?;
                 let stops = matches!(event.kind, EventKind::UserInterrupt(_));
                 if stops && self.is_own(&event.reply_id) {
                     return Ok(true);
@@ -319,7 +319,7 @@ pub(super) fn stops() -> ApiError {
 
 /// Why the log took nothing more.
 fn gone(session: &Session, halt: &Halt) -> ApiError {
-    if session.head().is_gone {
+    if session.head_state().is_deleted {
         return turnwire_log::Error::NoSession.into();
     }
     ApiError::internal(halt)

@@ -11,7 +11,7 @@ use crate::turns::answers;
 use axum::response::Response;
 use turnwire_core::{Event, EventKind, Seq};
 use turnwire_log::Session;
-use turnwire_log::store::Lines;
+use turnwire_log::store::EventLines;
 use turnwire_wires::ai_sdk::{ChatRequest, ContinuedMessage, PendingReply};
 
 /// How much of the log is read at a time.
@@ -27,12 +27,12 @@ impl Chat<'_> {
     ) -> ApiResult<Response> {
         let snapshot = self.session.snapshot().await?;
         let Some(reply) = own(&snapshot) else { return Err(self.too_late(continued).await?) };
-        let (id, first) = (reply.msg().id().to_owned(), reply.first());
+        let (id, first) = (reply.msg().id().to_owned(), reply.first_seq());
         if id != continued.id {
             // The client shows another message: it would put what comes now into that one.
             return Err(busy());
         }
-        let waiting = snapshot.pending();
+        let waiting = snapshot.pending_calls();
         let pending: Vec<PendingReply<'_>> = waiting
             .iter()
             .map(|one| PendingReply {
@@ -77,7 +77,7 @@ impl Chat<'_> {
 
     /// What to say when no reply is open.
     async fn too_late(&self, continued: &ContinuedMessage) -> ApiResult<ApiError> {
-        let is_known = self.session.message(&continued.id).await?.is_some();
+        let is_known = self.session.find_message(&continued.id).await?.is_some();
         if !is_known || continued.calls.is_empty() {
             return Ok(nothing_new());
         }
@@ -103,15 +103,15 @@ fn unanswered(waits: bool) -> ApiError {
 
 /// The place before the first answer to one of these calls.
 async fn answered(session: &Session, first: Seq, calls: &[String]) -> ApiResult<Option<u64>> {
-    let (mut from, last) = (first, session.head().last);
+    let (mut from, last) = (first, session.head_state().head);
     while from.get() <= last {
-        let rows = session.read(from, CHUNK).await?;
-        for (seq, line) in rows.iter().flat_map(Lines::iter) {
-            if is_answer(&Session::event_at(seq, line)?, calls) {
+        let rows = session.read_events(from, CHUNK).await?;
+        for (seq, line) in rows.iter().flat_map(EventLines::iter) {
+            if is_answer(&Session::parse_event(seq, line)?, calls) {
                 return Ok(Some(seq.get() - 1));
             }
         }
-        let Some(end) = rows.last().map(Lines::last) else { break };
+        let Some(end) = rows.last().map(EventLines::last) else { break };
         let Some(next) = Seq::new(end.saturating_add(1)) else { break };
         from = next;
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use turnwire_core::event::{ExternalExecutionResult, Hint};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
-use turnwire_log::store::{Lines, MessageQuery};
+use turnwire_log::store::{EventLines, MessageQuery};
 use turnwire_log::{PendingCalls, Session, Snapshot};
 use turnwire_wires::model::ClientRequest;
 
@@ -47,7 +47,7 @@ async fn bring_to(
     ids: &[&str],
     (session, snapshot): Candidate,
 ) -> ApiResult<Turn> {
-    let pending = snapshot.pending();
+    let pending = snapshot.pending_calls();
     let waiting: HashSet<&str> = external(&pending).map(|call| call.id.as_str()).collect();
     if let Some(other) = ids.iter().find(|id| !waiting.contains(**id)) {
         return not_waiting(request, session, other).await;
@@ -95,7 +95,7 @@ fn external(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
 /// The session that the client names.
 async fn named_session(request: &Request, asked: &ClientRequest) -> ApiResult<Option<Arc<Session>>> {
     let Some(id) = named(&request.headers)? else { return Ok(None) };
-    let session = request.app.log.open(&request.caller.session(id)?).await?;
+    let session = request.app.log.open_session(&request.caller.session(id)?).await?;
     of_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model).map(Some)
 }
 
@@ -194,10 +194,10 @@ async fn reply_with(session: &Arc<Session>, id: &str) -> ApiResult<Option<(Strin
     let snapshot = session.snapshot().await?;
     let mut open = snapshot.open.iter().filter(|reply| !reply.is_of_sub_agent());
     if let Some(reply) = open.find(|reply| has(reply.msg())) {
-        return Ok(Some((reply.msg().id().to_owned(), reply.first())));
+        return Ok(Some((reply.msg().id().to_owned(), reply.first_seq())));
     }
     let query = MessageQuery { limit: LOOK_BACK, ..MessageQuery::default() };
-    let mut stored = session.messages(&query).await?.into_iter().rev();
+    let mut stored = session.list_messages(&query).await?.into_iter().rev();
     Ok(stored.find_map(|stored| {
         let text = std::str::from_utf8(&stored.json).ok()?;
         has(&Msg::from_json(text).ok()?).then_some((stored.id, stored.first))
@@ -207,14 +207,14 @@ async fn reply_with(session: &Arc<Session>, id: &str) -> ApiResult<Option<(Strin
 /// Where an event stands that has this id, from a place on.
 async fn place_of(session: &Session, mut from: Seq, id: &str) -> ApiResult<Option<Seq>> {
     loop {
-        let rows = session.read(from, CHUNK).await?;
-        for (seq, line) in rows.iter().flat_map(Lines::iter) {
-            if Session::event_at(seq, line)?.id == id {
+        let rows = session.read_events(from, CHUNK).await?;
+        for (seq, line) in rows.iter().flat_map(EventLines::iter) {
+            if Session::parse_event(seq, line)?.id == id {
                 return Ok(Some(seq));
             }
         }
         let next = rows.last().and_then(|rows| Seq::new(rows.last() + 1));
-        let Some(next) = next.filter(|next| next.get() <= session.head().last) else {
+        let Some(next) = next.filter(|next| next.get() <= session.head_state().head) else {
             return Ok(None);
         };
         from = next;

@@ -50,7 +50,7 @@ fn turn(session: Arc<Session>, sent: &Sent) -> ApiResult<Turn> {
 
 /// The messages that the session does not have yet: of a new one, all that was `said`.
 fn messages(offer: &Offer, asked: &ClientRequest, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
-    let is_fresh = session.head().last == 0;
+    let is_fresh = session.head_state().head == 0;
     let new = if is_fresh { said } else { asked.new_messages() };
     let Some((last, earlier)) = new.split_last() else {
         return Err(ApiError::bad_request(

@@ -16,7 +16,7 @@ use http::{HeaderMap, Uri};
 use std::sync::Arc;
 use turnwire_core::event::ExternalExecutionResult;
 use turnwire_core::{Event, Seq, ToolResult};
-use turnwire_log::store::Lines;
+use turnwire_log::store::EventLines;
 use turnwire_log::{PendingCalls, Session};
 
 /// How much of the log is read at a time.
@@ -45,7 +45,7 @@ impl Asking<'_> {
                 .hint("leave one of the two out"));
             }
             (Some(previous), _) => Some(previous.session.clone()),
-            (None, Some(name)) => self.app.log.open(&self.caller.session(name)?).await?,
+            (None, Some(name)) => self.app.log.open_session(&self.caller.session(name)?).await?,
             (None, None) => None,
         };
         let session = session.map(|session| of_agent(session, &asked.model)).transpose()?;
@@ -75,7 +75,7 @@ impl Asking<'_> {
         session: Option<Arc<Session>>,
         name: Option<&str>,
     ) -> ApiResult<Found> {
-        let is_fresh = session.as_ref().is_none_or(|session| session.head().last == 0);
+        let is_fresh = session.as_ref().is_none_or(|session| session.head_state().head == 0);
         let agent = asked.model.clone();
         let mut messages = asked.messages(is_fresh);
         if messages.is_empty() {
@@ -166,7 +166,7 @@ impl Asking<'_> {
         key: &str,
         (session, snapshot): Candidate,
     ) -> ApiResult<Option<Found>> {
-        let pending = snapshot.pending();
+        let pending = snapshot.pending_calls();
         let answers = Answers::new(asked, &pending)?;
         if answers.list.is_empty() {
             return Ok(None);
@@ -249,12 +249,12 @@ fn stray(id: &str) -> ApiError {
 
 /// Where results were taken that came with a key.
 async fn answered(previous: &Found, key: &str) -> ApiResult<Option<Seq>> {
-    let last = previous.session.head().last;
+    let last = previous.session.head_state().head;
     let mut from = previous.first;
     while from.get() <= last {
-        let rows = previous.session.read(from, CHUNK).await?;
-        for (seq, line) in rows.iter().flat_map(Lines::iter) {
-            let event = Session::event_at(seq, line)?;
+        let rows = previous.session.read_events(from, CHUNK).await?;
+        for (seq, line) in rows.iter().flat_map(EventLines::iter) {
+            let event = Session::parse_event(seq, line)?;
             if event.id == key && brings_results(&event) {
                 return Ok(Some(seq));
             }

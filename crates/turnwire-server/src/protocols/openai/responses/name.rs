@@ -11,7 +11,7 @@ use std::sync::Arc;
 use turnwire_agent::Offer;
 use turnwire_core::{Event, EventKind, Msg, Seq};
 use turnwire_log::Session;
-use turnwire_log::store::{Lines, MessageQuery};
+use turnwire_log::store::{EventLines, MessageQuery};
 
 /// What stands in front of every name.
 const PREFIX: &str = "resp_";
@@ -63,14 +63,14 @@ impl Name {
         if !caller.0.reaches(&name.session) {
             return Ok(None);
         }
-        let Some(session) = app.log.open(&caller.session(&name.session)?).await? else {
+        let Some(session) = app.log.open_session(&caller.session(&name.session)?).await? else {
             return Ok(None);
         };
         let snapshot = session.snapshot().await?;
         let open = snapshot.open.iter().find(|reply| reply.msg().id() == name.reply);
         let (first, last, is_ours) = if let Some(reply) = open {
-            (reply.first(), snapshot.last, !reply.is_of_sub_agent())
-        } else if let Some(stored) = session.message(&name.reply).await? {
+            (reply.first_seq(), snapshot.head, !reply.is_of_sub_agent())
+        } else if let Some(stored) = session.find_message(&name.reply).await? {
             // A message that came whole is no reply.
             let is_reply = stored.event_id.is_empty();
             (stored.first, stored.last.get(), is_reply && !stored.of_sub_agent)
@@ -100,16 +100,16 @@ pub(super) fn brings_results(event: &Event<'_>) -> bool {
 /// Whether the message before a reply asks for an answer in JSON.
 async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
     let query = MessageQuery { before: Some(reply), limit: 1, ..MessageQuery::default() };
-    let messages = session.messages(&query).await?;
+    let messages = session.list_messages(&query).await?;
     let json = messages.last().and_then(|stored| std::str::from_utf8(&stored.json).ok());
     let msg = json.and_then(|json| Msg::from_json(json).ok());
     Ok(msg.is_some_and(|msg| Offer::of(&msg).output_schema.is_some()))
 }
 
 async fn has_results(session: &Session, seq: Seq) -> ApiResult<bool> {
-    let rows = session.read(seq, 1).await?;
-    let at = rows.iter().flat_map(Lines::iter).find(|(place, _)| *place == seq);
-    let event = at.map(|(place, line)| Session::event_at(place, line)).transpose()?;
+    let rows = session.read_events(seq, 1).await?;
+    let at = rows.iter().flat_map(EventLines::iter).find(|(place, _)| *place == seq);
+    let event = at.map(|(place, line)| Session::parse_event(place, line)).transpose()?;
     Ok(event.is_some_and(|event| brings_results(&event)))
 }
 

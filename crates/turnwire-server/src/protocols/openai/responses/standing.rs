@@ -6,7 +6,7 @@ use crate::error::{ApiError, ApiResult};
 use serde_json::Value;
 use turnwire_core::{Event, EventKind, Seq, coalesce};
 use turnwire_log::Session;
-use turnwire_log::store::Lines;
+use turnwire_log::store::EventLines;
 use turnwire_wires::{Encode, Frames};
 
 /// How much of the log is read at a time.
@@ -24,18 +24,18 @@ pub(super) async fn standing(found: &Found) -> ApiResult<Value> {
         is_over: false,
     };
     let mut from = found.first;
-    while !reading.is_over && from.get() <= snapshot.last {
-        let rows = found.session.read(from, CHUNK).await?;
-        let Some(last) = rows.last().map(Lines::last) else { break };
+    while !reading.is_over && from.get() <= snapshot.head {
+        let rows = found.session.read_events(from, CHUNK).await?;
+        let Some(last) = rows.last().map(EventLines::last) else { break };
         let mut events = Vec::new();
-        let lines = rows.iter().flat_map(Lines::iter);
-        for (seq, line) in lines.take_while(|(seq, _)| seq.get() <= snapshot.last) {
-            events.push(Session::event_at(seq, line)?);
+        let lines = rows.iter().flat_map(EventLines::iter);
+        for (seq, line) in lines.take_while(|(seq, _)| seq.get() <= snapshot.head) {
+            events.push(Session::parse_event(seq, line)?);
         }
         reading.take(events);
         from = Seq::new(last.saturating_add(1)).unwrap_or(from);
     }
-    let pending = snapshot.pending();
+    let pending = snapshot.pending_calls();
     let waits = pending.iter().any(|pending| !pending.external.is_empty());
     let is_open = snapshot.open.iter().any(|reply| reply.msg().id() == found.name.reply);
     reading.encode.end(&mut reading.frames);
