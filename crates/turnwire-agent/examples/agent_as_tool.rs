@@ -5,9 +5,9 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::tool::{ToolError, function};
-use turnwire_agent::{Agent, AgentTool, Talk};
+use turnwire_agent::{Agent, AgentTool, Conversation};
 use turnwire_core::Event;
 
 #[derive(Deserialize, JsonSchema)]
@@ -29,32 +29,32 @@ fn show(event: &Event<'static>) {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), turnwire_agent::Halt> {
+async fn main() -> Result<(), turnwire_agent::AgentError> {
     let researcher = Agent::builder("researcher")
-        .model(Script::new([
-            vec![Line::call("r1", "fetch", r#"{"page":"towers.example"}"#)],
-            vec![Line::text("330 m, says towers.example.")],
+        .model(ScriptedModel::new([
+            vec![ScriptStep::call("r1", "fetch", r#"{"page":"towers.example"}"#)],
+            vec![ScriptStep::text("330 m, says towers.example.")],
         ]))
-        .tool(function("fetch", "Reads a page", fetch).asks())
+        .tool(function("fetch", "Reads a page", fetch).requires_approval())
         .build();
     let main = Agent::builder("main")
-        .model(Script::new([
-            vec![Line::call("m1", "researcher", r#"{"task":"How high is the tower?"}"#)],
-            vec![Line::text("The tower is 330 m high.")],
+        .model(ScriptedModel::new([
+            vec![ScriptStep::call("m1", "researcher", r#"{"task":"How high is the tower?"}"#)],
+            vec![ScriptStep::text("The tower is 330 m high.")],
         ]))
         .tool(AgentTool::new(researcher, "Finds things out and says where"))
         .build();
 
-    let mut talk = Talk::new(main).watched(show);
-    talk.say("How high is the tower?").await?;
+    let mut talk = Conversation::new(main).with_event_callback(show);
+    talk.send_text("How high is the tower?").await?;
     // The researcher asks, and both wait for the answer.
-    let questions = talk.questions().into_iter();
+    let questions = talk.approval_requests().into_iter();
     let reactions = questions.map(|question| {
         println!("May I {} {}?", question.call.name, question.call.input);
-        question.yes()
+        question.approve()
     });
     let reactions: Vec<_> = reactions.collect();
-    let reply = talk.answer(reactions).await?;
+    let reply = talk.decide(reactions).await?;
 
     // What the researcher did is a message of its own; here is what it gave.
     for (call, result) in reply.tool_calls() {

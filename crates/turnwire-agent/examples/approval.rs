@@ -4,10 +4,10 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::permission::{Pattern, Rule};
 use turnwire_agent::tool::{ToolError, function};
-use turnwire_agent::{Agent, Talk};
+use turnwire_agent::{Agent, Conversation};
 use turnwire_core::Behavior;
 
 #[derive(Deserialize, JsonSchema)]
@@ -21,34 +21,34 @@ async fn buy(Order { stock, shares }: Order) -> Result<String, ToolError> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), turnwire_agent::Halt> {
-    let model = Script::new([
+async fn main() -> Result<(), turnwire_agent::AgentError> {
+    let model = ScriptedModel::new([
         vec![
-            Line::call("1", "buy", r#"{"stock":"ACME","shares":1000}"#),
-            Line::call("2", "buy", r#"{"stock":"HOOLI","shares":5}"#),
-            Line::call("3", "buy", r#"{"stock":"JUNK","shares":1}"#),
+            ScriptStep::call("1", "buy", r#"{"stock":"ACME","shares":1000}"#),
+            ScriptStep::call("2", "buy", r#"{"stock":"HOOLI","shares":5}"#),
+            ScriptStep::call("3", "buy", r#"{"stock":"JUNK","shares":1}"#),
         ],
-        vec![Line::text("That is settled.")],
+        vec![ScriptStep::text("That is settled.")],
     ]);
     let broker = Agent::builder("broker")
         .model(model)
-        .tool(function("buy", "Buys shares", buy).asks())
+        .tool(function("buy", "Buys shares", buy).requires_approval())
         // The first rule that fits wins; without one, the tool asks.
         .permissions([Rule::new("buy", Behavior::Deny).input("stock", Pattern::exact("JUNK"))])
         .build();
 
-    let mut talk = Talk::new(broker);
-    talk.say("Invest my money.").await?;
-    let reactions = talk.questions().into_iter().map(|question| {
+    let mut talk = Conversation::new(broker);
+    talk.send_text("Invest my money.").await?;
+    let reactions = talk.approval_requests().into_iter().map(|question| {
         println!("May I {} {}?", question.call.name, question.call.input);
         if question.call.input.contains("ACME") {
-            question.edited(r#"{"stock":"ACME","shares":10}"#)
+            question.approve_with_input(r#"{"stock":"ACME","shares":10}"#)
         } else {
-            question.no()
+            question.deny()
         }
     });
     let reactions: Vec<_> = reactions.collect();
-    let reply = talk.answer(reactions).await?;
+    let reply = talk.decide(reactions).await?;
 
     for (call, result) in reply.tool_calls() {
         let output = result.map(|result| result.output.text("")).unwrap_or_default();

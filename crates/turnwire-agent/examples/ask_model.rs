@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::error::Error;
 use std::io::{self, Write};
 use turnwire_agent::Agent;
-use turnwire_agent::model::http::{HttpModel, HttpModelBuilder, Key};
+use turnwire_agent::model::http::{HttpModel, HttpModelBuilder, ApiKey};
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_core::Msg;
 
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             builder = builder.base_url(url);
         }
         if let Some(variable) = &key {
-            builder = builder.key(Key::env(variable));
+            builder = builder.key(ApiKey::from_env(variable));
         }
         builder
     };

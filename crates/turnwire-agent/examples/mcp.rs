@@ -11,7 +11,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt, transport};
 use std::error::Error;
 use std::sync::Arc;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::permission::Rule;
 use turnwire_agent::{Agent, McpServer};
 use turnwire_core::{Behavior, Msg};
@@ -51,14 +51,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let program = std::env::current_exe()?.display().to_string();
-    let library = McpServer::command([program.as_str(), "serve"]).named("library");
+    let library = McpServer::command([program.as_str(), "serve"]).with_name("library");
 
-    let model = Script::new([
+    let model = ScriptedModel::new([
         vec![
-            Line::call("1", "library/find", r#"{"title":"Middlemarch"}"#),
-            Line::call("2", "library/discard", r#"{"title":"Middlemarch"}"#),
+            ScriptStep::call("1", "library/find", r#"{"title":"Middlemarch"}"#),
+            ScriptStep::call("2", "library/discard", r#"{"title":"Middlemarch"}"#),
         ],
-        vec![Line::text("It stands where it should.")],
+        vec![ScriptStep::text("It stands where it should.")],
     ]);
     let mut friday = Agent::builder("friday")
         .model(model)

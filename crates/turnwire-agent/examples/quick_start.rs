@@ -6,14 +6,14 @@
 
 use futures_util::StreamExt;
 use turnwire_agent::Agent;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_core::{EventKind, Msg};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), turnwire_agent::Halt> {
+async fn main() -> Result<(), turnwire_agent::AgentError> {
     let words = ["Hello", ", Ann", "! How can", " I help?"].map(str::to_owned);
     let friday = Agent::builder("friday")
-        .model(Script::new([vec![Line::Text(words.into())]]))
+        .model(ScriptedModel::new([vec![ScriptStep::Text(words.into())]]))
         .system("You are Friday.")
         .build();
 

@@ -9,10 +9,10 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use turnwire_agent::model::ModelError;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::permission::Rule;
-use turnwire_agent::tool::{Out, Tool, ToolError, streaming};
-use turnwire_agent::{Agent, ClientTool, Halt, Offer, Talk};
+use turnwire_agent::tool::{ToolContext, Tool, ToolError, streaming_function};
+use turnwire_agent::{Agent, ClientTool, AgentError, ClientContext, Conversation};
 use turnwire_core::{
     Behavior, DataBlock, ErrorType, Event, Msg, ToolCall, ToolCallState, ToolResult,
 };
@@ -89,13 +89,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn play(
     scenario: Scenario,
     tools: &BTreeMap<String, ToolPlan>,
-) -> Result<Vec<Event<'static>>, Halt> {
+) -> Result<Vec<Event<'static>>, AgentError> {
     let Scenario { answers, decisions, results, max_iterations, stop_at, .. } = scenario;
     let lines = |words: Vec<Words>| words.into_iter().map(line).collect();
     let mut friday = Agent::builder("friday")
-        .model(Script::new(answers.into_iter().map(lines)))
+        .model(ScriptedModel::new(answers.into_iter().map(lines)))
         .max_iterations(max_iterations.unwrap_or(10));
-    let mut offer = Offer::default();
+    let mut offer = ClientContext::default();
     let mut rules = Vec::new();
     for (name, plan) in tools {
         if plan.external {
@@ -105,10 +105,10 @@ async fn play(
         }
         rules.extend(plan.behavior.clone().map(|behavior| Rule::new(name.clone(), behavior)));
     }
-    let talk = Talk::new(friday.permissions(rules).build());
+    let talk = Conversation::new(friday.permissions(rules).build());
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let (stop, watched) = (talk.stop(), seen.clone());
-    let mut talk = talk.watched(move |event| {
+    let (stop, watched) = (talk.stop_token(), seen.clone());
+    let mut talk = talk.with_event_callback(move |event| {
         if stop_at.as_deref() == Some(event.kind.type_name()) {
             stop.cancel();
         }
@@ -117,14 +117,14 @@ async fn play(
         }
     });
 
-    let mut reply = talk.send(offer.to_msg(Msg::user("ann", "Well?"))).await?;
+    let mut reply = talk.send(offer.attach_to(Msg::user("ann", "Well?"))).await?;
     while reply.finished_at().is_none() {
         let mut reactions = Vec::new();
-        for question in talk.questions() {
+        for question in talk.approval_requests() {
             reactions.extend(match decisions.get(&question.call.id) {
-                Some(Value::String(input)) => Some(question.edited(input.clone())),
-                Some(Value::Bool(true)) => Some(question.yes()),
-                Some(_) => Some(question.no()),
+                Some(Value::String(input)) => Some(question.approve_with_input(input.clone())),
+                Some(Value::Bool(true)) => Some(question.approve()),
+                Some(_) => Some(question.deny()),
                 None => None,
             });
         }
@@ -136,11 +136,11 @@ async fn play(
             })
             .collect();
         reply = if !reactions.is_empty() {
-            talk.answer(reactions).await?
+            talk.decide(reactions).await?
         } else if !done.is_empty() {
-            talk.hand_in(done).await?
+            talk.submit_results(done).await?
         } else {
-            talk.give_up();
+            talk.interrupt();
             break;
         };
     }
@@ -148,25 +148,25 @@ async fn play(
     Ok(seen.lock().map(|seen| seen.clone()).unwrap_or_default())
 }
 
-fn line(words: Words) -> Line {
+fn line(words: Words) -> ScriptStep {
     match words {
-        Words::Text(deltas) => Line::Text(deltas),
-        Words::Thinking(deltas) => Line::Thinking(deltas),
-        Words::Call(id, name, input) => Line::Call { id, name, input },
-        Words::Fail(why) => Line::Fail(ModelError::new(ErrorType::Upstream, why)),
-        Words::Wait => Line::Wait(Duration::from_hours(1)),
+        Words::Text(deltas) => ScriptStep::Text(deltas),
+        Words::Thinking(deltas) => ScriptStep::Thinking(deltas),
+        Words::Call(id, name, input) => ScriptStep::Call { id, name, input },
+        Words::Fail(why) => ScriptStep::Fail(ModelError::new(ErrorType::Upstream, why)),
+        Words::Wait => ScriptStep::Wait(Duration::from_hours(1)),
     }
 }
 
 fn tool(name: &str, plan: ToolPlan) -> impl Tool {
-    streaming(name, "", move |_: City, out: Out| {
+    streaming_function(name, "", move |_: City, out: ToolContext| {
         let plan = plan.clone();
         async move {
             for text in plan.says {
-                out.text(text).await;
+                out.send_text(text).await;
             }
             if let Some(picture) = plan.shows {
-                out.part(DataBlock::bytes(picture, "image/png")).await;
+                out.send_part(DataBlock::bytes(picture, "image/png")).await;
             }
             if plan.hangs {
                 std::future::pending::<()>().await;

@@ -7,8 +7,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use turnwire_agent::Agent;
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::structured::CallError;
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::structured::StructuredCallError;
 use turnwire_core::{HintBlock, Msg};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -18,10 +18,10 @@ struct TaskPlan {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), CallError> {
-    let model = Script::new([
-        vec![Line::text(r#"{"goal": "a cup of tea", "steps": "boil water, pour"}"#)],
-        vec![Line::text(r#"{"goal": "a cup of tea", "steps": ["boil water", "pour"]}"#)],
+async fn main() -> Result<(), StructuredCallError> {
+    let model = ScriptedModel::new([
+        vec![ScriptStep::text(r#"{"goal": "a cup of tea", "steps": "boil water, pour"}"#)],
+        vec![ScriptStep::text(r#"{"goal": "a cup of tea", "steps": ["boil water", "pour"]}"#)],
     ]);
     let planner = Agent::builder("planner").model(model).build();
 

@@ -5,8 +5,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use turnwire_agent::Agent;
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::tool::{Out, ToolError, function, streaming};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::tool::{ToolContext, ToolError, function, streaming_function};
 use turnwire_core::Msg;
 
 #[derive(Deserialize, JsonSchema)]
@@ -22,27 +22,27 @@ async fn weather(City { city }: City) -> Result<String, ToolError> {
     }
 }
 
-async fn sights(City { city }: City, out: Out) -> Result<(), ToolError> {
+async fn sights(City { city }: City, out: ToolContext) -> Result<(), ToolError> {
     for sight in ["the river", "the tower", "the museum"] {
-        out.text(format!("{sight} of {city}\n")).await;
+        out.send_text(format!("{sight} of {city}\n")).await;
     }
     Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), turnwire_agent::Halt> {
-    let model = Script::new([
+async fn main() -> Result<(), turnwire_agent::AgentError> {
+    let model = ScriptedModel::new([
         vec![
-            Line::call("1", "get_weather", r#"{"city":"Paris"}"#),
-            Line::call("2", "get_weather", r#"{"city":"Atlantis"}"#),
-            Line::call("3", "list_sights", r#"{"city":"Paris"}"#),
+            ScriptStep::call("1", "get_weather", r#"{"city":"Paris"}"#),
+            ScriptStep::call("2", "get_weather", r#"{"city":"Atlantis"}"#),
+            ScriptStep::call("3", "list_sights", r#"{"city":"Paris"}"#),
         ],
-        vec![Line::text("Go to the tower while the sun shines.")],
+        vec![ScriptStep::text("Go to the tower while the sun shines.")],
     ]);
     let guide = Agent::builder("guide")
         .model(model)
         .tool(function("get_weather", "The weather of a city", weather).idempotent())
-        .tool(streaming("list_sights", "What to see in a city", sights))
+        .tool(streaming_function("list_sights", "What to see in a city", sights))
         .build();
 
     let reply = guide.call([Msg::user("ann", "What shall I do in Paris?")]).await?;

@@ -3,20 +3,20 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use turnwire_agent::Agent;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_core::Msg;
 use turnwire_wires::request::SpeakerFormat;
 
 fn debater(name: &str, words: &[&str]) -> Agent {
     Agent::builder(name)
-        .model(Script::new(words.iter().map(|text| vec![Line::text(text)])))
+        .model(ScriptedModel::new(words.iter().map(|text| vec![ScriptStep::text(text)])))
         .system(format!("You are {name}. Argue your side in one sentence."))
-        .among(SpeakerFormat::HistoryTags)
+        .speakers(SpeakerFormat::HistoryTags)
         .build()
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), turnwire_agent::Halt> {
+async fn main() -> Result<(), turnwire_agent::AgentError> {
     let cat = debater("cat", &["Sleep is the point of a day.", "Running ends in a nap, too."]);
     let dog = debater("dog", &["A day without a run is no day.", "Then let us run first!"]);
 

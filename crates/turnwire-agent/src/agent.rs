@@ -17,15 +17,15 @@
 //! # }
 //! ```
 
-use crate::core::Core;
+use crate::core::LoopConfig;
 use crate::cut::RESULT_LIMIT;
-use crate::hints::{Hints, Mailbox};
+use crate::hints::{HintStore, InMemoryHints};
 use crate::middleware::Middleware;
-use crate::model::{Model, Tuning};
+use crate::model::{Model, ModelSettings};
 use crate::permission::{Permissions, Rule};
-use crate::replier::{Halt, Journal, Replier, Turn};
-use crate::run::Run;
-use crate::structured::{CallError, Shape};
+use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
+use crate::run::AgentLoop;
+use crate::structured::{StructuredCallError, AnswerSchema};
 use crate::tool::Tool;
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -44,36 +44,36 @@ pub const MAX_ITERATIONS: u32 = 10;
 /// An agent. It is cheap to clone, and keeps nothing between two replies.
 #[derive(Clone)]
 pub struct Agent {
-    core: Arc<Core>,
+    config: Arc<LoopConfig>,
 }
 
 /// An agent in the making.
-pub struct Builder {
-    core: Core,
+pub struct AgentBuilder {
+    config: LoopConfig,
     middleware: Vec<Arc<dyn Middleware>>,
 }
 
 /// The events of a reply, as they come.
-pub type Events = BoxStream<'static, Result<Event<'static>, Halt>>;
+pub type ReplyStream = BoxStream<'static, Result<Event<'static>, AgentError>>;
 
 impl Agent {
     /// Begins an agent of this name.
-    pub fn builder(name: impl Into<String>) -> Builder {
-        Builder {
-            core: Core {
+    pub fn builder(name: impl Into<String>) -> AgentBuilder {
+        AgentBuilder {
+            config: LoopConfig {
                 name: name.into(),
-                about: String::new(),
-                model: Arc::new(crate::model::script::Script::default()),
+                description: String::new(),
+                model: Arc::new(crate::model::script::ScriptedModel::default()),
                 system: String::new(),
                 tools: Vec::new(),
                 permissions: Permissions::default(),
                 max_iterations: MAX_ITERATIONS,
                 output_schema: None,
                 middleware: Arc::new([]),
-                hints: Arc::new(Mailbox::default()),
+                hints: Arc::new(InMemoryHints::default()),
                 result_limit: RESULT_LIMIT,
-                window: None,
-                tuning: Tuning::default(),
+                context_window: None,
+                model_settings: ModelSettings::default(),
             },
             middleware: Vec::new(),
         }
@@ -81,51 +81,51 @@ impl Agent {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.core.name
+        &self.config.name
     }
 
     /// The events of a reply to these messages, as they come. Whoever drops the stream stops the reply.
-    pub fn reply(&self, messages: impl IntoIterator<Item = Msg>) -> Events {
-        self.start("", messages, None)
+    pub fn reply(&self, messages: impl IntoIterator<Item = Msg>) -> ReplyStream {
+        self.start_reply("", messages, None)
     }
 
     /// The same in a session: hints that come after the end of one reply are read by the next.
-    pub fn reply_in(
+    pub fn reply_in_session(
         &self,
         session_id: impl Into<String>,
         messages: impl IntoIterator<Item = Msg>,
-    ) -> Events {
-        self.start(session_id, messages, None)
+    ) -> ReplyStream {
+        self.start_reply(session_id, messages, None)
     }
 
-    fn start(
+    fn start_reply(
         &self,
         session_id: impl Into<String>,
         messages: impl IntoIterator<Item = Msg>,
-        shape: Option<Arc<Shape>>,
-    ) -> Events {
+        shape: Option<Arc<AnswerSchema>>,
+    ) -> ReplyStream {
         let stop = CancellationToken::new();
-        let turn = Turn {
+        let turn = ReplyRequest {
             session_id: session_id.into(),
             reply_id: SystemStamp.id(),
             history: messages.into_iter().collect(),
             partial: None,
-            calls: ModelCalls::default(),
-            subs: Vec::new(),
-            rules: Vec::new(),
+            model_calls: ModelCalls::default(),
+            sub_replies: Vec::new(),
+            accepted_rules: Vec::new(),
             input: None,
             stop: stop.clone(),
         };
         let (sender, receiver) = mpsc::channel(16);
         let agent = self.clone();
         tokio::spawn(async move {
-            let mut journal = Pipe(sender.clone());
-            if let Err(halt) = agent.run(turn, &mut journal, shape).await {
+            let mut journal = ChannelJournal(sender.clone());
+            if let Err(halt) = agent.run_request(turn, &mut journal, shape).await {
                 // Where nobody listens, nobody needs to know.
                 let _ = sender.send(Err(halt)).await;
             }
         });
-        let state: (mpsc::Receiver<Result<Vec<Event<'static>>, Halt>>, DropGuard) =
+        let state: (mpsc::Receiver<Result<Vec<Event<'static>>, AgentError>>, DropGuard) =
             (receiver, stop.drop_guard());
         stream::unfold(state, |(mut receiver, guard)| async move {
             let events = receiver.recv().await?;
@@ -138,24 +138,24 @@ impl Agent {
         .boxed()
     }
 
-    async fn run(
+    async fn run_request(
         &self,
-        mut turn: Turn,
+        mut turn: ReplyRequest,
         journal: &mut dyn Journal,
-        shape: Option<Arc<Shape>>,
-    ) -> Result<(), Halt> {
+        shape: Option<Arc<AnswerSchema>>,
+    ) -> Result<(), AgentError> {
         // What the middleware stops is this call, and nothing of whoever made it.
         turn.stop = turn.stop.child_token();
-        let mut run = Run::new(&self.core, &turn, journal);
+        let mut run = AgentLoop::new(&self.config, &turn, journal);
         if let Some(shape) = shape {
-            run.shaped(shape);
+            run.set_answer_schema(shape);
         }
-        run.go().await
+        run.run().await
     }
 
     /// The whole reply to these messages. One that waits for a person comes as far as it goes.
-    pub async fn call(&self, messages: impl IntoIterator<Item = Msg>) -> Result<Msg, Halt> {
-        self.folded(self.reply(messages)).await
+    pub async fn call(&self, messages: impl IntoIterator<Item = Msg>) -> Result<Msg, AgentError> {
+        self.fold_events(self.reply(messages)).await
     }
 
     /// The whole reply, and the data in it.
@@ -186,36 +186,36 @@ impl Agent {
     pub async fn call_as<T: DeserializeOwned + JsonSchema>(
         &self,
         messages: impl IntoIterator<Item = Msg>,
-    ) -> Result<(Msg, T), CallError> {
-        let failed = |why: String| CallError::Halt(Halt::Failed(why));
+    ) -> Result<(Msg, T), StructuredCallError> {
+        let failed = |why: String| StructuredCallError::Agent(AgentError::Failed(why));
         let schema = Json::from_value(&schemars::schema_for!(T)).map_err(|why| failed(why.to_string()))?;
         let reads = |json: &Json| json.parse_as::<T>().map(drop).map_err(|error| error.to_string());
-        let shape = Shape::compile(&schema).await.map_err(|why| failed(why.to_string()))?;
-        let shape = shape.checked(Arc::new(reads));
-        let reply = self.folded(self.start("", messages, Some(Arc::new(shape)))).await?;
+        let shape = AnswerSchema::compile(&schema).await.map_err(|why| failed(why.to_string()))?;
+        let shape = shape.with_check(Arc::new(reads));
+        let reply = self.fold_events(self.start_reply("", messages, Some(Arc::new(shape)))).await?;
         let why = match reply.parse_structured_output::<T>() {
             Ok(Some(data)) => return Ok((reply, data)),
-            Ok(None) => why_there_is_none(&reply),
+            Ok(None) => missing_output_reason(&reply),
             Err(error) => error.to_string(),
         };
-        Err(CallError::NoOutput { reply: Box::new(reply), why })
+        Err(StructuredCallError::NoOutput { reply: Box::new(reply), why })
     }
 
-    async fn folded(&self, mut events: Events) -> Result<Msg, Halt> {
+    async fn fold_events(&self, mut events: ReplyStream) -> Result<Msg, AgentError> {
         let mut reply: Option<Msg> = None;
         while let Some(event) = events.next().await {
             let event = event?;
-            let reply = reply.get_or_insert_with(|| Msg::reply(&*event.reply_id, &*self.core.name));
+            let reply = reply.get_or_insert_with(|| Msg::reply(&*event.reply_id, &*self.config.name));
             if event.reply_id == reply.id() {
                 reply.append_event_tolerant(&event);
             }
         }
-        reply.ok_or_else(|| Halt::Failed("the agent said nothing".to_owned()))
+        reply.ok_or_else(|| AgentError::Failed("the agent said nothing".to_owned()))
     }
 }
 
 /// Why a reply has no data.
-fn why_there_is_none(reply: &Msg) -> String {
+fn missing_output_reason(reply: &Msg) -> String {
     if let Some(error) = reply.error() {
         return error.message.clone();
     }
@@ -231,80 +231,80 @@ fn why_there_is_none(reply: &Msg) -> String {
 }
 
 /// Passes on what is committed.
-struct Pipe(mpsc::Sender<Result<Vec<Event<'static>>, Halt>>);
+struct ChannelJournal(mpsc::Sender<Result<Vec<Event<'static>>, AgentError>>);
 
 #[async_trait]
-impl Journal for Pipe {
-    async fn commit(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
+impl Journal for ChannelJournal {
+    async fn commit(&mut self, mut events: Vec<Event<'static>>) -> Result<(), AgentError> {
         for event in &mut events {
             event.stamp(&SystemStamp);
         }
-        self.0.send(Ok(events)).await.map_err(|_| Halt::Stopped)
+        self.0.send(Ok(events)).await.map_err(|_| AgentError::Stopped)
     }
 }
 
 #[async_trait]
 impl Replier for Agent {
-    fn about(&self) -> &str {
-        &self.core.about
+    fn description(&self) -> &str {
+        &self.config.description
     }
 
-    fn model(&self) -> &str {
-        self.core.model.name()
+    fn model_name(&self) -> &str {
+        self.config.model.name()
     }
 
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
-        self.run(turn, journal, None).await
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
+        self.run_request(turn, journal, None).await
     }
 }
 
-impl Builder {
+impl AgentBuilder {
     /// The model that it asks.
     #[must_use]
     pub fn model(mut self, model: impl Model) -> Self {
-        self.core.model = Arc::new(model);
+        self.config.model = Arc::new(model);
         self
     }
 
     /// What the model is told before everything else.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Self {
-        self.core.system = text.into();
+        self.config.system = text.into();
         self
     }
 
     /// A line about it, for people.
     #[must_use]
-    pub fn about(mut self, text: impl Into<String>) -> Self {
-        self.core.about = text.into();
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.config.description = text.into();
         self
     }
 
     /// Something that it can do.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool) -> Self {
-        self.core.tools.push(Arc::new(tool));
+        self.config.tools.push(Arc::new(tool));
         self
     }
 
     /// Who may call what: the first rule that fits wins.
     #[must_use]
     pub fn permissions(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
-        self.core.permissions = Permissions::new(rules);
+        self.config.permissions = Permissions::new(rules);
         self
     }
 
     /// How many model calls one reply may take.
     #[must_use]
     pub fn max_iterations(mut self, limit: u32) -> Self {
-        self.core.max_iterations = limit;
+        self.config.max_iterations = limit;
         self
     }
 
     /// The form that every answer must have: a JSON Schema. What a client asks for wins.
     #[must_use]
     pub fn output_schema(mut self, schema: impl Into<Json>) -> Self {
-        self.core.output_schema = Some(schema.into());
+        self.config.output_schema = Some(schema.into());
         self
     }
 
@@ -317,42 +317,42 @@ impl Builder {
 
     /// Where hints for its sessions wait. Without it they are kept in memory.
     #[must_use]
-    pub fn hints(mut self, hints: Arc<dyn Hints>) -> Self {
-        self.core.hints = hints;
+    pub fn hints(mut self, hints: Arc<dyn HintStore>) -> Self {
+        self.config.hints = hints;
         self
     }
 
     /// How many characters of a tool's result the model is sent; the log has all of them.
     #[must_use]
     pub fn result_limit(mut self, characters: usize) -> Self {
-        self.core.result_limit = characters;
+        self.config.result_limit = characters;
         self
     }
 
     /// How many tokens the model can read. The oldest part of a longer conversation is summed up.
     #[must_use]
-    pub fn window(mut self, tokens: u32) -> Self {
-        self.core.window = Some(tokens);
+    pub fn context_window(mut self, tokens: u32) -> Self {
+        self.config.context_window = Some(tokens);
         self
     }
 
     /// How the model is to answer, where its own settings are not to count.
     #[must_use]
-    pub fn tuning(mut self, tuning: Tuning) -> Self {
-        self.core.tuning = tuning;
+    pub fn model_settings(mut self, tuning: ModelSettings) -> Self {
+        self.config.model_settings = tuning;
         self
     }
 
     /// Several agents speak in its conversations; the model is told who said what.
     #[must_use]
-    pub fn among(mut self, agents: SpeakerFormat) -> Self {
-        self.core.tuning.agents = agents;
+    pub fn speakers(mut self, agents: SpeakerFormat) -> Self {
+        self.config.model_settings.agents = agents;
         self
     }
 
     /// The agent.
     pub fn build(self) -> Agent {
-        let core = Core { middleware: self.middleware.into(), ..self.core };
-        Agent { core: Arc::new(core) }
+        let core = LoopConfig { middleware: self.middleware.into(), ..self.config };
+        Agent { config: Arc::new(core) }
     }
 }

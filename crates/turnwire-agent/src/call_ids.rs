@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use turnwire_core::{ContentBlock, Event, EventKind, Msg};
 
 /// The shortest run of letters and digits that a provider can only have made at random.
-const RANDOM: usize = 16;
+const MIN_RANDOM_CHARS: usize = 16;
 
 /// Whether an id looks as if it was made at random, so that no other call anywhere has it: `call_0` does
 /// not; `call_Vx3KcT0yqP1sQ8mZ` does, and so does one with a UUID in it.
@@ -20,7 +20,7 @@ pub fn is_random_id(id: &str) -> bool {
             _ => byte.is_ascii_hexdigit(),
         })
     };
-    id.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|run| run.len() >= RANDOM)
+    id.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|run| run.len() >= MIN_RANDOM_CHARS)
         || id.as_bytes().windows(36).any(is_uuid)
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct CallIds {
     is_of_sub_agent: bool,
     used: HashSet<String>,
     renamed: HashMap<String, String>,
-    made: u32,
+    generated: u32,
 }
 
 impl CallIds {
@@ -42,34 +42,34 @@ impl CallIds {
         messages: impl Iterator<Item = &'m Msg>,
         used: &[String],
     ) -> Self {
-        let in_messages = messages.flat_map(calls_of).map(str::to_owned);
+        let in_messages = messages.flat_map(tool_call_ids).map(str::to_owned);
         Self {
             prefix: prefix.to_owned(),
             is_of_sub_agent: depth > 0,
             used: in_messages.chain(used.iter().cloned()).collect(),
             renamed: HashMap::new(),
-            made: 0,
+            generated: 0,
         }
     }
 
     /// Replaces the ids of an event of the model's.
-    pub(crate) fn rename(&mut self, mut event: Event<'static>) -> Event<'static> {
+    pub(crate) fn rewrite_ids(&mut self, mut event: Event<'static>) -> Event<'static> {
         match &mut event.kind {
             EventKind::ToolCallStart(start) => {
-                let id = self.begin(&start.tool_call_id);
+                let id = self.assign_id(&start.tool_call_id);
                 start.tool_call_id = id.into();
             }
             EventKind::Block(block) => {
                 if let ContentBlock::ToolCall(call) = &mut *block.block {
-                    call.id = self.begin(&call.id);
+                    call.id = self.assign_id(&call.id);
                 }
             }
-            EventKind::ToolCallDelta(part) => self.put(&mut part.tool_call_id),
-            EventKind::ToolCallEnd(end) => self.put(&mut end.tool_call_id),
-            EventKind::ToolResultStart(start) => self.put(&mut start.tool_call_id),
-            EventKind::ToolResultTextDelta(part) => self.put(&mut part.tool_call_id),
-            EventKind::ToolResultDataDelta(part) => self.put(&mut part.tool_call_id),
-            EventKind::ToolResultEnd(end) => self.put(&mut end.tool_call_id),
+            EventKind::ToolCallDelta(part) => self.replace_id(&mut part.tool_call_id),
+            EventKind::ToolCallEnd(end) => self.replace_id(&mut end.tool_call_id),
+            EventKind::ToolResultStart(start) => self.replace_id(&mut start.tool_call_id),
+            EventKind::ToolResultTextDelta(part) => self.replace_id(&mut part.tool_call_id),
+            EventKind::ToolResultDataDelta(part) => self.replace_id(&mut part.tool_call_id),
+            EventKind::ToolResultEnd(end) => self.replace_id(&mut end.tool_call_id),
             EventKind::ModelCallEnd(end) => {
                 for id in &mut end.discard {
                     if let Some(renamed) = self.renamed.get(id) {
@@ -83,7 +83,7 @@ impl CallIds {
     }
 
     /// The id of a call that begins.
-    fn begin(&mut self, id: &str) -> String {
+    fn assign_id(&mut self, id: &str) -> String {
         let is_shared = self.is_of_sub_agent && !is_random_id(id);
         if !is_shared && !self.used.contains(id) {
             self.used.insert(id.to_owned());
@@ -92,8 +92,8 @@ impl CallIds {
         }
         let new = loop {
             let mut hasher = DefaultHasher::new();
-            (&self.prefix, self.made, id).hash(&mut hasher);
-            self.made += 1;
+            (&self.prefix, self.generated, id).hash(&mut hasher);
+            self.generated += 1;
             let new = format!("call_{:016x}", hasher.finish());
             if self.used.insert(new.clone()) {
                 break new;
@@ -103,7 +103,7 @@ impl CallIds {
         new
     }
 
-    fn put(&self, id: &mut turnwire_core::event::Text<'static>) {
+    fn replace_id(&self, id: &mut turnwire_core::event::Text<'static>) {
         if let Some(renamed) = self.renamed.get(&**id) {
             *id = renamed.clone().into();
         }
@@ -111,7 +111,7 @@ impl CallIds {
 }
 
 /// The ids of the calls in a message.
-pub fn calls_of(msg: &Msg) -> impl Iterator<Item = &str> {
+pub fn tool_call_ids(msg: &Msg) -> impl Iterator<Item = &str> {
     msg.content().iter().filter_map(|block| match block {
         ContentBlock::ToolCall(call) => Some(call.id.as_str()),
         _ => None,
@@ -126,7 +126,7 @@ mod tests {
 
     fn start(ids: &mut CallIds, id: &'static str) -> String {
         let start = ToolCallStart { tool_call_id: id.into(), tool_call_name: "f".into() };
-        match ids.rename(Event::new("r", start)).kind {
+        match ids.rewrite_ids(Event::new("r", start)).kind {
             EventKind::ToolCallStart(start) => start.tool_call_id.into_owned(),
             _ => panic!("it stays what it is"),
         }
@@ -148,7 +148,7 @@ mod tests {
         assert!(new != "call_0" && is_random_id(&new) && new.len() <= 40, "{new}");
         let end =
             ToolCallEnd { tool_call_id: "call_0".into(), extra: turnwire_core::Fields::default() };
-        let EventKind::ToolCallEnd(end) = ids.rename(Event::new("r", end)).kind else { panic!() };
+        let EventKind::ToolCallEnd(end) = ids.rewrite_ids(Event::new("r", end)).kind else { panic!() };
         assert_eq!(end.tool_call_id, new.as_str());
         assert_eq!(start(&mut ids, "call_1"), "call_1");
         let twice = [start(&mut ids, "call_1"), start(&mut ids, "call_0"), start(&mut ids, "old")];

@@ -48,7 +48,7 @@ use turnwire_core::{
 /// closed by itself.
 ///
 /// Data that breaks off inside a byte cannot end as it is; its last byte is filled up with zeros.
-pub fn close(
+pub fn close_reply(
     partial: &Msg,
     calls: &ModelCalls,
     reason: FinishedReason,
@@ -57,8 +57,8 @@ pub fn close(
     if partial.finished_at().is_some() {
         return Vec::new();
     }
-    let blocks = within_reach(partial);
-    let mut closing = Closing { reply_id: partial.id(), events: Vec::new() };
+    let blocks = addressable_blocks(partial);
+    let mut closing = ClosingEvents { reply_id: partial.id(), events: Vec::new() };
     for block in &blocks {
         closing.end_block(block);
     }
@@ -79,13 +79,13 @@ pub fn close(
                 let (tool_call_id, tool_call_name) =
                     (call.id.clone().into(), call.name.clone().into());
                 closing.push(ToolResultStart { tool_call_id, tool_call_name });
-                closing.explain(&call.id);
+                closing.push_interrupted_text(&call.id);
                 closing.end_result(&call.id);
             }
             ContentBlock::ToolResult(result) if result.finished_at.is_none() => {
-                closing.fill_up_parts(result);
+                closing.pad_data_parts(result);
                 if is_empty(&result.output) {
-                    closing.explain(&result.id);
+                    closing.push_interrupted_text(&result.id);
                 }
                 closing.end_result(&result.id);
             }
@@ -97,37 +97,37 @@ pub fn close(
 }
 
 /// The events that end all open blocks of a reply, and nothing else.
-pub(crate) fn end_blocks(partial: &Msg) -> Vec<Event<'static>> {
-    let mut closing = Closing { reply_id: partial.id(), events: Vec::new() };
-    for block in within_reach(partial) {
+pub(crate) fn end_open_blocks(partial: &Msg) -> Vec<Event<'static>> {
+    let mut closing = ClosingEvents { reply_id: partial.id(), events: Vec::new() };
+    for block in addressable_blocks(partial) {
         closing.end_block(block);
     }
     closing.events
 }
 
 /// The events that end the result of a call as interrupted.
-pub(crate) fn interrupt(partial: &Msg, result: &ToolResult) -> Vec<Event<'static>> {
-    let mut closing = Closing { reply_id: partial.id(), events: Vec::new() };
-    closing.fill_up_parts(result);
+pub(crate) fn interrupt_result(partial: &Msg, result: &ToolResult) -> Vec<Event<'static>> {
+    let mut closing = ClosingEvents { reply_id: partial.id(), events: Vec::new() };
+    closing.pad_data_parts(result);
     if is_empty(&result.output) {
-        closing.explain(&result.id);
+        closing.push_interrupted_text(&result.id);
     }
     closing.end_result(&result.id);
     closing.events
 }
 
 /// What a model reads of a tool that gave nothing.
-const INTERRUPTED: &str = "interrupted";
+const INTERRUPTED_TEXT: &str = "interrupted";
 
 /// Behind one character of base64: the rest of a byte, all zeros, and the padding.
 const REST_OF_BYTE: &str = "A==";
 
-struct Closing<'m> {
+struct ClosingEvents<'m> {
     reply_id: &'m str,
     events: Vec<Event<'static>>,
 }
 
-impl Closing<'_> {
+impl ClosingEvents<'_> {
     fn push(&mut self, kind: impl Into<EventKind<'static>>) {
         self.events.push(Event::new(self.reply_id.to_owned(), kind));
     }
@@ -142,7 +142,7 @@ impl Closing<'_> {
                 self.push(ThinkingBlockEnd { block_id: block.id.clone().into(), extra });
             }
             ContentBlock::Data(block) if block.finished_at.is_none() => {
-                if breaks_off_inside_a_byte(&block.source) {
+                if is_cut_inside_byte(&block.source) {
                     self.push(DataBlockDelta {
                         block_id: block.id.clone().into(),
                         media_type: None,
@@ -158,13 +158,13 @@ impl Closing<'_> {
         }
     }
 
-    fn fill_up_parts(&mut self, result: &ToolResult) {
+    fn pad_data_parts(&mut self, result: &ToolResult) {
         let Payload::Parts(parts) = &result.output else { return };
         let mut seen = HashSet::new();
         for part in parts.iter().rev() {
             let Part::Data(block) = part else { continue };
             let is_in_reach = !block.id.is_empty() && seen.insert(&block.id);
-            if is_in_reach && breaks_off_inside_a_byte(&block.source) {
+            if is_in_reach && is_cut_inside_byte(&block.source) {
                 self.push(ToolResultDataDelta {
                     tool_call_id: result.id.clone().into(),
                     block_id: block.id.clone().into(),
@@ -175,8 +175,8 @@ impl Closing<'_> {
         }
     }
 
-    fn explain(&mut self, call: &str) {
-        let (tool_call_id, delta) = (call.to_owned().into(), INTERRUPTED.into());
+    fn push_interrupted_text(&mut self, call: &str) {
+        let (tool_call_id, delta) = (call.to_owned().into(), INTERRUPTED_TEXT.into());
         self.push(ToolResultTextDelta { tool_call_id, delta });
     }
 
@@ -187,7 +187,7 @@ impl Closing<'_> {
 }
 
 /// The blocks that an event can name: of several of one kind with one id, the last.
-fn within_reach(msg: &Msg) -> Vec<&ContentBlock> {
+fn addressable_blocks(msg: &Msg) -> Vec<&ContentBlock> {
     let mut seen = HashSet::new();
     let mut blocks: Vec<&ContentBlock> = msg
         .content()
@@ -207,7 +207,7 @@ fn is_empty(output: &Payload) -> bool {
 }
 
 /// Whether the fold would refuse to end this data. The rule is the fold's own, so it is asked.
-fn breaks_off_inside_a_byte(source: &Source) -> bool {
+fn is_cut_inside_byte(source: &Source) -> bool {
     // Only a group of four that has just begun can be at fault, and most have not.
     if !matches!(source, Source::Base64(source) if source.data.len() % 4 == 1) {
         return false;

@@ -16,17 +16,17 @@ use turnwire_core::{ContentBlock, HintBlock, Json, Msg, Payload, Role, Source};
 pub const BYTES_PER_TOKEN: usize = 4;
 
 /// What an image or a file is taken to cost, in bytes of text.
-const BYTES_OF_DATA: usize = 1600 * BYTES_PER_TOKEN;
+const DATA_BYTES: usize = 1600 * BYTES_PER_TOKEN;
 
 /// What stands in front of a summary.
-const HEAD: &str = "What was said before, in short:\n";
+const SUMMARY_PREFIX: &str = "What was said before, in short:\n";
 
 /// How many characters of a single block go into what is summed up.
-const MOST_OF_A_BLOCK: usize = 4000;
+const MAX_BLOCK_CHARS: usize = 4000;
 
 /// Up to where a summary reaches: the source of its hint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reach {
+pub struct SummaryExtent {
     #[serde(rename = "type")]
     kind: String,
     /// The last message of which anything is in the summary.
@@ -38,31 +38,31 @@ pub struct Reach {
     pub block: Option<String>,
 }
 
-const KIND: &str = "compaction";
+const SOURCE_TYPE: &str = "compaction";
 
-impl Reach {
+impl SummaryExtent {
     /// What a hint reaches, if it is a summary.
-    pub fn of(hint: &HintBlock) -> Option<Self> {
+    pub fn from_hint(hint: &HintBlock) -> Option<Self> {
         let source = hint.source.as_deref().filter(|source| source.starts_with('{'))?;
         let reach: Self = serde_json::from_str(source).ok()?;
-        (reach.kind == KIND).then_some(reach)
+        (reach.kind == SOURCE_TYPE).then_some(reach)
     }
 
     /// As the source of a hint.
-    pub fn source(&self) -> String {
+    pub fn to_source(&self) -> String {
         Json::from_value(self).map(|json| json.text().to_owned()).unwrap_or_default()
     }
 }
 
 /// A piece of the conversation that stays together.
-struct Piece<'m> {
+struct Section<'m> {
     msg: &'m Msg,
     /// Its place among the messages.
-    at: usize,
+    message_index: usize,
     blocks: Range<usize>,
 }
 
-impl Piece<'_> {
+impl Section<'_> {
     fn content(&self) -> &[ContentBlock] {
         self.msg.content().get(self.blocks.clone()).unwrap_or_default()
     }
@@ -74,15 +74,15 @@ impl Piece<'_> {
 
 /// The part that is to be summed up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Old {
+pub struct OldPart {
     /// Up to where it goes.
-    pub reach: Reach,
+    pub extent: SummaryExtent,
     /// What it says, for whoever sums it up.
     pub text: String,
 }
 
 /// The summary that counts, and from where on the conversation is sent as it is.
-struct Standing<'m> {
+struct CurrentSummary<'m> {
     summary: Option<&'m HintBlock>,
     /// The first message that is left, and its first block.
     from: (usize, usize),
@@ -90,10 +90,10 @@ struct Standing<'m> {
     question: Option<usize>,
 }
 
-fn standing<'m>(messages: &[&'m Msg]) -> Standing<'m> {
+fn current_summary<'m>(messages: &[&'m Msg]) -> CurrentSummary<'m> {
     let hints = messages.iter().rev().flat_map(|msg| msg.content().iter().rev());
     let summaries = hints.filter_map(|block| match block {
-        ContentBlock::Hint(hint) => Reach::of(hint).map(|reach| (hint, reach)),
+        ContentBlock::Hint(hint) => SummaryExtent::from_hint(hint).map(|reach| (hint, reach)),
         _ => None,
     });
     for (hint, reach) in summaries {
@@ -102,15 +102,15 @@ fn standing<'m>(messages: &[&'m Msg]) -> Standing<'m> {
         // A summary of what was superseded since then is of no use.
         let Some((at, msg)) = found.and_then(|at| Some((at, messages.get(at)?))) else { continue };
         let Some(block) = &reach.block else {
-            return Standing { summary: Some(hint), from: (at + 1, 0), question: None };
+            return CurrentSummary { summary: Some(hint), from: (at + 1, 0), question: None };
         };
         let Some(first) = msg.content().iter().position(|own| own.id() == block) else { continue };
         let before = messages.iter().take(at);
         let question = before.enumerate().rev().find(|(_, msg)| msg.role() == Role::User);
         let question = question.map(|(at, _)| at);
-        return Standing { summary: Some(hint), from: (at, first), question };
+        return CurrentSummary { summary: Some(hint), from: (at, first), question };
     }
-    Standing { summary: None, from: (0, 0), question: None }
+    CurrentSummary { summary: None, from: (0, 0), question: None }
 }
 
 /// What a model is sent of a conversation: the newest summary, and what came behind it.
@@ -122,23 +122,23 @@ fn standing<'m>(messages: &[&'m Msg]) -> Standing<'m> {
 /// let messages = [Msg::user("ann", "Hi!"), Msg::assistant("friday", "Hello.")];
 /// assert_eq!(view(messages.iter()), messages);
 /// ```
-pub fn view<'m>(messages: impl IntoIterator<Item = &'m Msg>) -> Vec<Msg> {
+pub fn model_view<'m>(messages: impl IntoIterator<Item = &'m Msg>) -> Vec<Msg> {
     let messages: Vec<&Msg> = messages.into_iter().collect();
-    let Standing { summary, from: (first, block), question } = standing(&messages);
-    let summary = summary.map(|hint| Msg::user("", format!("{HEAD}{}", hint.hint.text("\n"))));
+    let CurrentSummary { summary, from: (first, block), question } = current_summary(&messages);
+    let summary = summary.map(|hint| Msg::user("", format!("{SUMMARY_PREFIX}{}", hint.hint.text("\n"))));
     let question = question.and_then(|at| messages.get(at)).map(|&msg| msg.clone());
     let rest = messages.iter().enumerate().skip(first).map(|(at, msg)| {
         let from = if at == first { block } else { 0 };
-        bare(msg, from).into_owned()
+        without_summaries(msg, from).into_owned()
     });
     let is_left = |msg: &Msg| msg.role() != Role::Assistant || !msg.content().is_empty();
     summary.into_iter().chain(question).chain(rest.filter(is_left)).collect()
 }
 
 /// A message from a block on, without summaries.
-fn bare(msg: &Msg, from: usize) -> Cow<'_, Msg> {
+fn without_summaries(msg: &Msg, from: usize) -> Cow<'_, Msg> {
     let is_summary = |block: &ContentBlock| match block {
-        ContentBlock::Hint(hint) => Reach::of(hint).is_some(),
+        ContentBlock::Hint(hint) => SummaryExtent::from_hint(hint).is_some(),
         _ => false,
     };
     if from == 0 && !msg.content().iter().any(is_summary) {
@@ -150,12 +150,12 @@ fn bare(msg: &Msg, from: usize) -> Cow<'_, Msg> {
 }
 
 /// About how many bytes of text a message costs.
-pub(crate) fn size(content: &[ContentBlock]) -> usize {
+pub(crate) fn estimate_bytes(content: &[ContentBlock]) -> usize {
     let payload = |payload: &Payload| match payload {
         Payload::Text(text) => text.len(),
         Payload::Parts(parts) => {
             let parts = parts.iter().cloned().map(ContentBlock::from);
-            parts.map(|block| size(std::slice::from_ref(&block))).sum()
+            parts.map(|block| estimate_bytes(std::slice::from_ref(&block))).sum()
         }
     };
     let one = |block: &ContentBlock| match block {
@@ -165,8 +165,8 @@ pub(crate) fn size(content: &[ContentBlock]) -> usize {
         ContentBlock::ToolCall(call) => call.name.len() + call.input.len(),
         ContentBlock::ToolResult(result) => payload(&result.output),
         ContentBlock::Data(block) => match &block.source {
-            Source::Base64(source) => BYTES_OF_DATA.min(source.data.len()),
-            Source::Url(_) | Source::Other(_) => BYTES_OF_DATA,
+            Source::Base64(source) => DATA_BYTES.min(source.data.len()),
+            Source::Url(_) | Source::Other(_) => DATA_BYTES,
         },
         ContentBlock::Other(item) => Json::from_value(item).map_or(0, |json| json.text().len()),
         _ => 0,
@@ -176,28 +176,28 @@ pub(crate) fn size(content: &[ContentBlock]) -> usize {
 
 /// The oldest part of a conversation: all but the last `keep` bytes or so. `None` where nothing can go.
 /// The last message is the reply so far; it may be cut between two rounds of tools.
-pub(crate) fn oldest(history: &[Msg], reply: &Msg, keep: usize, most: usize) -> Option<Old> {
+pub(crate) fn select_oldest(history: &[Msg], reply: &Msg, keep: usize, most: usize) -> Option<OldPart> {
     let messages: Vec<&Msg> = history.iter().chain([reply]).collect();
-    let standing = standing(&messages);
-    let pieces = pieces(&messages, &standing);
+    let standing = current_summary(&messages);
+    let pieces = split_sections(&messages, &standing);
     // From the end on, as much as may stay; the last piece stays in any case.
     let mut first = pieces.len().checked_sub(1)?;
-    let mut kept = size(pieces.get(first)?.content());
+    let mut kept = estimate_bytes(pieces.get(first)?.content());
     while let Some(piece) = first.checked_sub(1).and_then(|at| pieces.get(at)) {
-        kept += size(piece.content());
+        kept += estimate_bytes(piece.content());
         if kept > keep {
             break;
         }
         first -= 1;
     }
     // What is being answered stays; so there is nothing to cut between it and what is right behind it.
-    let question = pieces.iter().rposition(Piece::is_question);
-    let whole = boundaries(&pieces);
+    let question = pieces.iter().rposition(Section::is_question);
+    let whole = split_points(&pieces);
     let fits = |at: usize| {
         whole.contains(&at)
             && pieces.get(at).is_some_and(|piece| match question {
                 Some(question) if at > question => {
-                    piece.at == history.len() && piece.blocks.start > 0
+                    piece.message_index == history.len() && piece.blocks.start > 0
                 }
                 _ => piece.blocks.start == 0,
             })
@@ -205,33 +205,33 @@ pub(crate) fn oldest(history: &[Msg], reply: &Msg, keep: usize, most: usize) -> 
     // Rather a little more than was meant stays than a little less.
     let first = (1..=first).rev().find(|&at| fits(at))?;
     let old = pieces.iter().enumerate().take(first).filter(|(at, _)| Some(*at) != question);
-    let old: Vec<String> = old.filter_map(|(_, piece)| said(piece)).collect();
+    let old: Vec<String> = old.filter_map(|(_, piece)| describe_section(piece)).collect();
     if old.is_empty() {
         return None;
     }
-    let before = standing.summary.map(|hint| format!("{HEAD}{}", hint.hint.text("\n")));
+    let before = standing.summary.map(|hint| format!("{SUMMARY_PREFIX}{}", hint.hint.text("\n")));
     let text = before.into_iter().chain(old).collect::<Vec<_>>().join("\n\n");
-    let text = crate::cut::cut(&text, most);
-    Some(Old { reach: reach(&pieces, first, question)?, text })
+    let text = crate::cut::truncate_text(&text, most);
+    Some(OldPart { extent: extent_before(&pieces, first, question)?, text })
 }
 
-fn reach(pieces: &[Piece<'_>], first: usize, question: Option<usize>) -> Option<Reach> {
-    let kind = KIND.to_owned();
+fn extent_before(pieces: &[Section<'_>], first: usize, question: Option<usize>) -> Option<SummaryExtent> {
+    let kind = SOURCE_TYPE.to_owned();
     let piece = pieces.get(first)?;
     if question.is_some_and(|question| first > question) {
         let block = piece.content().first().map(|block| block.id().to_owned());
-        return Some(Reach { kind, upto: piece.msg.id().to_owned(), count: piece.at + 1, block });
+        return Some(SummaryExtent { kind, upto: piece.msg.id().to_owned(), count: piece.message_index + 1, block });
     }
     let last = pieces.get(first.checked_sub(1)?)?;
-    Some(Reach { kind, upto: last.msg.id().to_owned(), count: last.at + 1, block: None })
+    Some(SummaryExtent { kind, upto: last.msg.id().to_owned(), count: last.message_index + 1, block: None })
 }
 
 /// The conversation behind what is summed up already, in pieces that stay together.
-fn pieces<'m>(messages: &[&'m Msg], standing: &Standing<'_>) -> Vec<Piece<'m>> {
+fn split_sections<'m>(messages: &[&'m Msg], standing: &CurrentSummary<'_>) -> Vec<Section<'m>> {
     let (first, block) = standing.from;
     let mut pieces = Vec::new();
     if let Some((at, msg)) = standing.question.and_then(|at| Some((at, messages.get(at)?))) {
-        pieces.push(Piece { msg, at, blocks: 0..msg.content().len() });
+        pieces.push(Section { msg, message_index: at, blocks: 0..msg.content().len() });
     }
     for (at, msg) in messages.iter().enumerate().skip(first) {
         let mut start = if at == first { block } else { 0 };
@@ -242,20 +242,20 @@ fn pieces<'m>(messages: &[&'m Msg], standing: &Standing<'_>) -> Vec<Piece<'m>> {
                 let ends = matches!(content.get(next - 1), Some(ContentBlock::ToolResult(_)));
                 let begins = !matches!(content.get(next), Some(ContentBlock::ToolResult(_)));
                 if ends && begins && content.get(next).is_some_and(|block| !block.id().is_empty()) {
-                    pieces.push(Piece { msg, at, blocks: start..next });
+                    pieces.push(Section { msg, message_index: at, blocks: start..next });
                     start = next;
                 }
             }
         }
         if start < content.len() {
-            pieces.push(Piece { msg, at, blocks: start..content.len() });
+            pieces.push(Section { msg, message_index: at, blocks: start..content.len() });
         }
     }
     pieces
 }
 
 /// Before which pieces no call waits for a result that comes behind.
-fn boundaries(pieces: &[Piece<'_>]) -> HashSet<usize> {
+fn split_points(pieces: &[Section<'_>]) -> HashSet<usize> {
     let mut last: HashMap<&str, usize> = HashMap::new();
     for (at, piece) in pieces.iter().enumerate() {
         for block in piece.content() {
@@ -280,22 +280,22 @@ fn boundaries(pieces: &[Piece<'_>]) -> HashSet<usize> {
 }
 
 /// A piece in words, for whoever sums it up.
-fn said(piece: &Piece<'_>) -> Option<String> {
+fn describe_section(piece: &Section<'_>) -> Option<String> {
     let who = match piece.msg.role() {
         _ if !piece.msg.name().is_empty() => piece.msg.name(),
         role => role.as_str(),
     };
     let lines = piece.content().iter().filter_map(|block| match block {
-        ContentBlock::Text(block) => Some(format!("{who}: {}", short(&block.text))),
-        ContentBlock::Hint(hint) if Reach::of(hint).is_none() => {
-            Some(format!("note: {}", short(&hint.hint.text("\n"))))
+        ContentBlock::Text(block) => Some(format!("{who}: {}", shorten(&block.text))),
+        ContentBlock::Hint(hint) if SummaryExtent::from_hint(hint).is_none() => {
+            Some(format!("note: {}", shorten(&hint.hint.text("\n"))))
         }
         ContentBlock::ToolCall(call) => {
-            Some(format!("{who} calls {}: {}", call.name, short(&call.input)))
+            Some(format!("{who} calls {}: {}", call.name, shorten(&call.input)))
         }
         ContentBlock::ToolResult(result) => {
             let (name, state) = (&result.name, &result.state);
-            Some(format!("{name} gives ({state}): {}", short(&result.output.text("\n"))))
+            Some(format!("{name} gives ({state}): {}", shorten(&result.output.text("\n"))))
         }
         ContentBlock::Data(block) => {
             let kind = turnwire_wires::request::media_type(block).unwrap_or("file");
@@ -307,8 +307,8 @@ fn said(piece: &Piece<'_>) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-fn short(text: &str) -> String {
-    crate::cut::cut(text, MOST_OF_A_BLOCK)
+fn shorten(text: &str) -> String {
+    crate::cut::truncate_text(text, MAX_BLOCK_CHARS)
 }
 
 #[cfg(test)]
@@ -370,9 +370,9 @@ mod tests {
         messages.iter().flat_map(Msg::content).collect()
     }
 
-    fn with_summary(reply: &Msg, reach: &Reach, nth: usize) -> Msg {
+    fn with_summary(reply: &Msg, reach: &SummaryExtent, nth: usize) -> Msg {
         let mut hint = HintBlock::new(format!("summary {nth}"));
-        hint.source = Some(reach.source());
+        hint.source = Some(reach.to_source());
         reply.to_builder().block(hint).build().unwrap()
     }
 
@@ -382,10 +382,10 @@ mod tests {
             let (history, mut reply) = conversation(rng);
             // Once more behind the first one: a summary of a summary.
             for nth in 0..2 {
-                let before = view(history.iter().chain([&reply]));
-                let Some(old) = oldest(&history, &reply, rng.usize(..400), 10_000) else { return };
-                reply = with_summary(&reply, &old.reach, nth);
-                let after = view(history.iter().chain([&reply]));
+                let before = model_view(history.iter().chain([&reply]));
+                let Some(old) = select_oldest(&history, &reply, rng.usize(..400), 10_000) else { return };
+                reply = with_summary(&reply, &old.extent, nth);
+                let after = model_view(history.iter().chain([&reply]));
                 let (was, is) = (blocks(&before), blocks(&after));
                 let questions = |messages: &[Msg]| {
                     messages
@@ -424,9 +424,9 @@ mod tests {
 
     #[test]
     fn a_summary_of_what_is_not_there_is_none() {
-        let reach = Reach { kind: KIND.to_owned(), upto: "gone".to_owned(), ..Reach::default() };
+        let reach = SummaryExtent { kind: SOURCE_TYPE.to_owned(), upto: "gone".to_owned(), ..SummaryExtent::default() };
         let history = [Msg::user("ann", "hi")];
         let reply = with_summary(&Msg::reply("r", "friday"), &reach, 0);
-        assert_eq!(view(history.iter().chain([&reply])), history);
+        assert_eq!(model_view(history.iter().chain([&reply])), history);
     }
 }

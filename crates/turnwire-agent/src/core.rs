@@ -1,18 +1,18 @@
 //! What an agent is made of.
 
-use crate::hints::Hints;
-use crate::middleware::Chain;
-use crate::model::{Model, Tuning};
-use crate::offer::Offer;
+use crate::hints::HintStore;
+use crate::middleware::MiddlewareChain;
+use crate::model::{Model, ModelSettings};
+use crate::offer::ClientContext;
 use crate::permission::Permissions;
 use crate::tool::{Tool, ToolSpec};
 use std::sync::Arc;
 use turnwire_core::{Json, Msg, Role};
 
 /// What an agent is made of. It keeps nothing between two calls.
-pub(crate) struct Core {
+pub(crate) struct LoopConfig {
     pub name: String,
-    pub about: String,
+    pub description: String,
     pub model: Arc<dyn Model>,
     pub system: String,
     pub tools: Vec<Arc<dyn Tool>>,
@@ -20,50 +20,50 @@ pub(crate) struct Core {
     pub max_iterations: u32,
     /// The form that its answers have.
     pub output_schema: Option<Json>,
-    pub middleware: Chain,
-    pub hints: Arc<dyn Hints>,
+    pub middleware: MiddlewareChain,
+    pub hints: Arc<dyn HintStore>,
     /// How many characters of a result the model is sent.
     pub result_limit: usize,
     /// How many tokens the model can read.
-    pub window: Option<u32>,
-    pub tuning: Tuning,
+    pub context_window: Option<u32>,
+    pub model_settings: ModelSettings,
 }
 
-impl Core {
+impl LoopConfig {
     /// A tool of its own.
-    pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+    pub fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.tools.iter().find(|tool| tool.spec().name == name).cloned()
     }
 
     /// The tools that the client brings with the message that is answered. A name of the agent's own is
     /// not for a client to take.
-    pub fn offered(&self, history: &[Msg]) -> Vec<ToolSpec> {
-        let offer = offer(history);
+    pub fn client_tools(&self, history: &[Msg]) -> Vec<ToolSpec> {
+        let offer = client_context(history);
         let is_free = |name: &str| self.tools.iter().all(|tool| tool.spec().name != name);
         let tools = offer.tools.into_iter().filter(|tool| is_free(&tool.name));
         tools
             .map(|tool| {
                 let input = tool.input.unwrap_or_else(|| serde_json::Map::new().into());
-                ToolSpec::of_client(tool.name, tool.description, input)
+                ToolSpec::for_client(tool.name, tool.description, input)
             })
             .collect()
     }
 
     /// The form that the answer is to have: as the client wants it, else as the agent has it.
     pub fn output_schema(&self, history: &[Msg]) -> Option<Json> {
-        offer(history).output_schema.or_else(|| self.output_schema.clone())
+        client_context(history).output_schema.or_else(|| self.output_schema.clone())
     }
 
     /// What the model is told before everything else.
-    pub fn system(&self, history: &[Msg]) -> Option<String> {
-        let told = [self.system.clone(), offer(history).instructions.unwrap_or_default()];
+    pub fn system_prompt(&self, history: &[Msg]) -> Option<String> {
+        let told = [self.system.clone(), client_context(history).instructions.unwrap_or_default()];
         let told: Vec<String> = told.into_iter().filter(|text| !text.is_empty()).collect();
         (!told.is_empty()).then(|| told.join("\n\n"))
     }
 }
 
 /// What came with the message that is answered.
-fn offer(history: &[Msg]) -> Offer {
+fn client_context(history: &[Msg]) -> ClientContext {
     let last = history.iter().rev().find(|msg| msg.role() == Role::User);
-    last.map(Offer::of).unwrap_or_default()
+    last.map(ClientContext::from_msg).unwrap_or_default()
 }

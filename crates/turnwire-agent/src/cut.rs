@@ -8,9 +8,9 @@ pub const RESULT_LIMIT: usize = 50_000;
 
 /// A message whose results a model can be sent: of each text that is too long, head and tail are left.
 /// Bytes are not text, and stay.
-pub(crate) fn cut_results(msg: &Msg, limit: usize) -> Cow<'_, Msg> {
+pub(crate) fn truncate_results(msg: &Msg, limit: usize) -> Cow<'_, Msg> {
     let is_long = |block: &ContentBlock| match block {
-        ContentBlock::ToolResult(result) => letters(&result.output, limit) > limit,
+        ContentBlock::ToolResult(result) => text_length(&result.output, limit) > limit,
         _ => false,
     };
     if !msg.content().iter().any(is_long) {
@@ -18,7 +18,7 @@ pub(crate) fn cut_results(msg: &Msg, limit: usize) -> Cow<'_, Msg> {
     }
     let content = msg.content().iter().map(|block| match block {
         ContentBlock::ToolResult(result) if is_long(block) => {
-            let output = cut_output(&result.output, limit);
+            let output = truncate_output(&result.output, limit);
             ContentBlock::ToolResult(ToolResult { output, ..result.clone() })
         }
         other => other.clone(),
@@ -29,27 +29,27 @@ pub(crate) fn cut_results(msg: &Msg, limit: usize) -> Cow<'_, Msg> {
 }
 
 /// The characters of an output; where the bytes are not more than the limit, their number will do.
-fn letters(output: &Payload, limit: usize) -> usize {
+fn text_length(output: &Payload, limit: usize) -> usize {
     let count = |text: &str| if text.len() <= limit { text.len() } else { text.chars().count() };
     match output {
         Payload::Text(text) => count(text),
-        Payload::Parts(parts) => parts.iter().map(|part| text_of(part).map_or(0, count)).sum(),
+        Payload::Parts(parts) => parts.iter().map(|part| part_text(part).map_or(0, count)).sum(),
     }
 }
 
-fn text_of(part: &Part) -> Option<&str> {
+fn part_text(part: &Part) -> Option<&str> {
     match part {
         Part::Text(block) => Some(&block.text),
         _ => None,
     }
 }
 
-fn cut_output(output: &Payload, limit: usize) -> Payload {
+fn truncate_output(output: &Payload, limit: usize) -> Payload {
     match output {
-        Payload::Text(text) => Payload::Text(cut(text, limit)),
+        Payload::Text(text) => Payload::Text(truncate_text(text, limit)),
         Payload::Parts(parts) => {
             // Each text gets its share: a short one leaves the rest to those behind it.
-            let mut texts = parts.iter().filter(|part| text_of(part).is_some()).count();
+            let mut texts = parts.iter().filter(|part| part_text(part).is_some()).count();
             let mut left = limit;
             let parts = parts.iter().map(|part| match part {
                 Part::Text(block) => {
@@ -57,7 +57,7 @@ fn cut_output(output: &Payload, limit: usize) -> Payload {
                     texts -= 1;
                     left = left.saturating_sub(share.min(block.text.chars().count()));
                     let mut block = block.clone();
-                    block.text = cut(&block.text, share);
+                    block.text = truncate_text(&block.text, share);
                     Part::Text(block)
                 }
                 other => other.clone(),
@@ -68,7 +68,7 @@ fn cut_output(output: &Payload, limit: usize) -> Payload {
 }
 
 /// A text of at most so many characters, with a line that says how many were left out.
-pub(crate) fn cut(text: &str, limit: usize) -> String {
+pub(crate) fn truncate_text(text: &str, limit: usize) -> String {
     let count = text.chars().count();
     if count <= limit {
         return text.to_owned();
@@ -89,10 +89,10 @@ mod tests {
     #[test]
     fn head_and_tail_stay_and_a_line_says_how_much_is_missing() {
         let text = format!("{}é{}", "a".repeat(60), "z".repeat(60));
-        assert_eq!(cut(&text, 7), "aaaa\n[114 characters were left out here]\nzzz");
-        assert_eq!(cut(&text, 121), text);
-        assert_eq!(cut("ééé", 1), "é\n[2 characters were left out here]\n");
-        assert_eq!(cut("ééé", 0), "\n[3 characters were left out here]\n");
+        assert_eq!(truncate_text(&text, 7), "aaaa\n[114 characters were left out here]\nzzz");
+        assert_eq!(truncate_text(&text, 121), text);
+        assert_eq!(truncate_text("ééé", 1), "é\n[2 characters were left out here]\n");
+        assert_eq!(truncate_text("ééé", 0), "\n[3 characters were left out here]\n");
     }
 
     #[test]
@@ -101,13 +101,13 @@ mod tests {
         let parts: Vec<Part> =
             vec!["ab".into(), bytes.clone().into(), "x".repeat(50).as_str().into()];
         let msg = Msg::assistant("a", ToolResult::success("c", parts));
-        assert!(matches!(cut_results(&msg, 52), Cow::Borrowed(_)));
-        let cut = cut_results(&msg, 20).into_owned();
+        assert!(matches!(truncate_results(&msg, 52), Cow::Borrowed(_)));
+        let cut = truncate_results(&msg, 20).into_owned();
         let Payload::Parts(parts) = &cut.first::<ToolResult>().unwrap().output else {
             panic!("parts")
         };
         assert_eq!(parts[0], "ab".into());
         assert_eq!(parts[1], bytes.into());
-        assert_eq!(text_of(&parts[2]).unwrap().matches('x').count(), 18);
+        assert_eq!(part_text(&parts[2]).unwrap().matches('x').count(), 18);
     }
 }

@@ -32,25 +32,25 @@ mod tools;
 mod wish;
 mod writer;
 
-use crate::replier::{Halt, Journal, Replier, Turn};
+use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
 use async_trait::async_trait;
-use pace::Pace;
+use pace::PacedJournal;
 use std::fmt;
 use std::time::Duration;
 use turnwire_core::{Msg, Role};
-use wish::Wish;
-use writer::Writer;
+use wish::Scene;
+use writer::ReplyWriter;
 
 /// The offline agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Demo {
+pub struct DemoAgent {
     /// How long a delta takes. `None`: no time at all.
     period: Option<Duration>,
 }
 
-impl Demo {
+impl DemoAgent {
     /// Deltas in a second, unless it is told otherwise.
-    pub const RATE: f64 = 40.0;
+    pub const DEFAULT_RATE: f64 = 40.0;
 
     /// The environment variable that says how many deltas there are in a second.
     pub const RATE_VARIABLE: &'static str = "TURNWIRE_DEMO_RATE";
@@ -66,80 +66,80 @@ impl Demo {
     }
 
     /// An agent at the rate that `TURNWIRE_DEMO_RATE` gives, read now.
-    pub fn from_env() -> Result<Self, BadRate> {
+    pub fn from_env() -> Result<Self, InvalidRate> {
         let rate = std::env::var_os(Self::RATE_VARIABLE);
-        rate.map_or(Ok(Self::default()), |rate| Self::at(&rate.to_string_lossy()))
+        rate.map_or(Ok(Self::default()), |rate| Self::parse_rate(&rate.to_string_lossy()))
     }
 
-    fn at(rate: &str) -> Result<Self, BadRate> {
+    fn parse_rate(rate: &str) -> Result<Self, InvalidRate> {
         match rate.trim().parse::<f64>() {
             Ok(rate) if rate.is_finite() && rate >= 0.0 => Ok(Self::with_rate(rate)),
-            _ => Err(BadRate(rate.to_owned())),
+            _ => Err(InvalidRate(rate.to_owned())),
         }
     }
 }
 
-impl Default for Demo {
+impl Default for DemoAgent {
     fn default() -> Self {
-        Self::with_rate(Self::RATE)
+        Self::with_rate(Self::DEFAULT_RATE)
     }
 }
 
 /// `TURNWIRE_DEMO_RATE` is no rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadRate(String);
+pub struct InvalidRate(String);
 
-impl fmt::Display for BadRate {
+impl fmt::Display for InvalidRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{} is `{}`, which is no rate; give the number of deltas in a second, such as 40, or 0 \
              for as many as it can",
-            Demo::RATE_VARIABLE,
+            DemoAgent::RATE_VARIABLE,
             self.0
         )
     }
 }
 
-impl std::error::Error for BadRate {}
+impl std::error::Error for InvalidRate {}
 
 #[async_trait]
-impl Replier for Demo {
-    fn about(&self) -> &'static str {
+impl Replier for DemoAgent {
+    fn description(&self) -> &'static str {
         "Answers offline, to the same words in the same way. Try: weather, approve, parallel, \
          browser, image, team, json, fail, long 100"
     }
 
-    fn model(&self) -> &'static str {
-        scenes::MODEL
+    fn model_name(&self) -> &'static str {
+        scenes::MODEL_NAME
     }
 
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
         if turn.partial.as_ref().is_some_and(|partial| partial.finished_at().is_some()) {
             return Ok(());
         }
-        let question = question(&turn.history);
-        let mut pace = Pace::new(journal, turn.stop.clone(), self.period);
-        let mut writer = Writer::new(&turn, &question, &mut pace);
+        let question = last_user_text(&turn.history);
+        let mut pace = PacedJournal::new(journal, turn.stop.clone(), self.period);
+        let mut writer = ReplyWriter::new(&turn, &question, &mut pace);
         writer.start().await?;
-        match Wish::of(&question) {
-            Wish::Weather => scenes::weather(&mut writer).await?,
-            Wish::Approve => scenes::approve(&mut writer).await?,
-            Wish::Parallel => scenes::parallel(&mut writer).await?,
-            Wish::Browser => scenes::browser(&mut writer).await?,
-            Wish::Image => scenes::image(&mut writer).await?,
-            Wish::Team => scenes::team(&mut writer, &question).await?,
-            Wish::Json => scenes::json(&mut writer, &question).await?,
-            Wish::Fail => scenes::fail(&mut writer).await?,
-            Wish::Long { deltas, asked } => scenes::long(&mut writer, deltas, asked).await?,
-            Wish::Talk => scenes::talk(&mut writer, &question).await?,
+        match Scene::from_message(&question) {
+            Scene::Weather => scenes::weather(&mut writer).await?,
+            Scene::Approve => scenes::approve(&mut writer).await?,
+            Scene::Parallel => scenes::parallel(&mut writer).await?,
+            Scene::Browser => scenes::browser(&mut writer).await?,
+            Scene::Image => scenes::image(&mut writer).await?,
+            Scene::Team => scenes::team(&mut writer, &question).await?,
+            Scene::Json => scenes::json(&mut writer, &question).await?,
+            Scene::Fail => scenes::fail(&mut writer).await?,
+            Scene::Long { deltas, asked } => scenes::long(&mut writer, deltas, asked).await?,
+            Scene::Introduction => scenes::introduction(&mut writer, &question).await?,
         }
         pace.flush().await
     }
 }
 
 /// The text of the user's last message.
-fn question(history: &[Msg]) -> String {
+fn last_user_text(history: &[Msg]) -> String {
     let last = history.iter().rev().find(|msg| msg.role() == Role::User);
     last.and_then(|msg| msg.text("\n")).unwrap_or_default()
 }
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn a_rate_is_a_number_of_deltas_in_a_second() {
-        assert_eq!(Demo::at(" 40 "), Ok(Demo::default()));
-        assert_eq!(Demo::at("0.5"), Ok(Demo { period: Some(Duration::from_secs(2)) }));
-        assert_eq!(Demo::at("0"), Ok(Demo { period: None }));
+        assert_eq!(DemoAgent::parse_rate(" 40 "), Ok(DemoAgent::default()));
+        assert_eq!(DemoAgent::parse_rate("0.5"), Ok(DemoAgent { period: Some(Duration::from_secs(2)) }));
+        assert_eq!(DemoAgent::parse_rate("0"), Ok(DemoAgent { period: None }));
         for rate in ["", "fast", "-1", "NaN", "inf"] {
-            let error = Demo::at(rate).unwrap_err().to_string();
+            let error = DemoAgent::parse_rate(rate).unwrap_err().to_string();
             assert!(error.contains("TURNWIRE_DEMO_RATE is `"), "{error}");
         }
     }

@@ -31,25 +31,25 @@ use turnwire_core::{HintBlock, Payload};
 /// Where hints wait. A hint stays until it is in the log: one that was taken twice because of a crash is
 /// known by its id.
 #[async_trait]
-pub trait Hints: Send + Sync + 'static {
+pub trait HintStore: Send + Sync + 'static {
     /// Posts a hint to a session. One without an id gets one.
     async fn post(&self, session_id: &str, hint: HintBlock);
 
     /// Those that wait, in the order in which they came.
-    async fn waiting(&self, session_id: &str) -> Vec<HintBlock>;
+    async fn pending(&self, session_id: &str) -> Vec<HintBlock>;
 
     /// These are in the log now.
-    async fn taken(&self, session_id: &str, ids: &[String]);
+    async fn remove(&self, session_id: &str, ids: &[String]);
 }
 
 /// Hints in memory: they are gone with the process.
 #[derive(Debug, Default)]
-pub struct Mailbox {
+pub struct InMemoryHints {
     sessions: Mutex<HashMap<String, Vec<HintBlock>>>,
 }
 
 #[async_trait]
-impl Hints for Mailbox {
+impl HintStore for InMemoryHints {
     async fn post(&self, session_id: &str, mut hint: HintBlock) {
         if hint.id.is_empty() {
             hint.id = SystemStamp.id();
@@ -57,11 +57,11 @@ impl Hints for Mailbox {
         self.sessions.lock().entry(session_id.to_owned()).or_default().push(hint);
     }
 
-    async fn waiting(&self, session_id: &str) -> Vec<HintBlock> {
+    async fn pending(&self, session_id: &str) -> Vec<HintBlock> {
         self.sessions.lock().get(session_id).cloned().unwrap_or_default()
     }
 
-    async fn taken(&self, session_id: &str, ids: &[String]) {
+    async fn remove(&self, session_id: &str, ids: &[String]) {
         let mut sessions = self.sessions.lock();
         let Some(hints) = sessions.get_mut(session_id) else { return };
         hints.retain(|hint| !ids.contains(&hint.id));
@@ -73,16 +73,16 @@ impl Hints for Mailbox {
 
 /// Where a tool that has gone to the background says what it has found.
 #[derive(Clone)]
-pub struct Later {
-    pub(crate) hints: Arc<dyn Hints>,
+pub struct HintSender {
+    pub(crate) hints: Arc<dyn HintStore>,
     pub(crate) session_id: String,
     pub(crate) call_id: String,
     pub(crate) tool: String,
 }
 
-impl Later {
+impl HintSender {
     /// Tells the model: in this reply while it runs, else in the next of the session.
-    pub async fn hint(&self, found: impl Into<Payload> + Send) {
+    pub async fn send(&self, found: impl Into<Payload> + Send) {
         let source = json!({
             "type": "background_tool",
             "tool_call_id": self.call_id,
@@ -93,7 +93,7 @@ impl Later {
     }
 }
 
-impl fmt::Debug for Later {
+impl fmt::Debug for HintSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Later").field("call_id", &self.call_id).finish_non_exhaustive()
     }

@@ -50,7 +50,7 @@ mod tool;
 pub use descendants::{adopt_orphans, end_descendants};
 
 use crate::tool::{Tool, ToolError};
-use link::Link;
+use link::McpConnection;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,33 +64,33 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const CALL_LIMIT: Duration = Duration::from_mins(2);
 
 /// No limit is longer: it is added to the time of day.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
+const MAX_LIMIT: Duration = Duration::from_hours(24 * 365);
 
 /// An MCP server, and how to reach it.
 #[derive(Clone)]
 pub struct McpServer {
     name: String,
-    way: Way,
+    transport: McpTransport,
     start_limit: Duration,
     call_limit: Duration,
 }
 
 #[derive(Clone)]
-enum Way {
-    Child(Child),
-    Remote(Remote),
+enum McpTransport {
+    Child(ChildConfig),
+    Remote(RemoteConfig),
 }
 
 #[derive(Clone, Default)]
-struct Child {
+struct ChildConfig {
     command: Vec<String>,
-    folder: Option<PathBuf>,
+    working_dir: Option<PathBuf>,
     env: Vec<(String, String)>,
-    inherited: Vec<String>,
+    inherited_variables: Vec<String>,
 }
 
 #[derive(Clone, Default)]
-struct Remote {
+struct RemoteConfig {
     url: String,
     headers: Vec<(String, String)>,
 }
@@ -102,7 +102,7 @@ impl McpServer {
         let program = command.first().map(String::as_str).unwrap_or_default();
         let name = std::path::Path::new(program).file_stem().and_then(|stem| stem.to_str());
         let name = name.unwrap_or("mcp").to_owned();
-        Self::new(name, Way::Child(Child { command, ..Child::default() }))
+        Self::new(name, McpTransport::Child(ChildConfig { command, ..ChildConfig::default() }))
     }
 
     /// A server over streamable HTTP. It is called like its host.
@@ -110,16 +110,16 @@ impl McpServer {
         let url = url.into();
         let host = url::Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
         let name = host.unwrap_or_else(|| "mcp".to_owned());
-        Self::new(name, Way::Remote(Remote { url, headers: Vec::new() }))
+        Self::new(name, McpTransport::Remote(RemoteConfig { url, headers: Vec::new() }))
     }
 
-    fn new(name: String, way: Way) -> Self {
-        Self { name, way, start_limit: START_LIMIT, call_limit: CALL_LIMIT }
+    fn new(name: String, way: McpTransport) -> Self {
+        Self { name, transport: way, start_limit: START_LIMIT, call_limit: CALL_LIMIT }
     }
 
     /// What it is called: what stands before the `/` in the names of its tools.
     #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Self {
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
@@ -127,7 +127,7 @@ impl McpServer {
     /// A variable of a child's environment.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Way::Child(child) = &mut self.way {
+        if let McpTransport::Child(child) = &mut self.transport {
             child.env.push((name.into(), value.into()));
         }
         self
@@ -136,17 +136,17 @@ impl McpServer {
     /// A variable that a child gets from our own environment, if it is there.
     #[must_use]
     pub fn inherit(mut self, name: impl Into<String>) -> Self {
-        if let Way::Child(child) = &mut self.way {
-            child.inherited.push(name.into());
+        if let McpTransport::Child(child) = &mut self.transport {
+            child.inherited_variables.push(name.into());
         }
         self
     }
 
     /// Where a child works.
     #[must_use]
-    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        if let Way::Child(child) = &mut self.way {
-            child.folder = Some(folder.into());
+    pub fn working_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        if let McpTransport::Child(child) = &mut self.transport {
+            child.working_dir = Some(folder.into());
         }
         self
     }
@@ -154,7 +154,7 @@ impl McpServer {
     /// A header of each request, such as `Authorization`.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Way::Remote(remote) = &mut self.way {
+        if let McpTransport::Remote(remote) = &mut self.transport {
             remote.headers.push((name.into(), value.into()));
         }
         self
@@ -163,20 +163,20 @@ impl McpServer {
     /// How long it may take to start and to say what it can do: 20 seconds where nobody says so.
     #[must_use]
     pub fn start_limit(mut self, limit: Duration) -> Self {
-        self.start_limit = limit.min(LONGEST);
+        self.start_limit = limit.min(MAX_LIMIT);
         self
     }
 
     /// How long a call may give no sign: two minutes where nobody says so. Progress is a sign.
     #[must_use]
     pub fn call_limit(mut self, limit: Duration) -> Self {
-        self.call_limit = limit.min(LONGEST);
+        self.call_limit = limit.min(MAX_LIMIT);
         self
     }
 
     /// Starts or reaches it, and asks what it can do. The connection lives as long as its tools.
     pub async fn connect(&self) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        let link = Arc::new(Link::new(self.clone()));
+        let link = Arc::new(McpConnection::new(self.clone()));
         let tools = link.tools().await?;
         let tools = tools.into_iter().map(|tool| -> Arc<dyn Tool> {
             Arc::new(McpTool::new(&self.name, tool, link.clone(), self.call_limit))
@@ -188,9 +188,9 @@ impl McpServer {
 /// What it is given may be secret, and so may its address.
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way = match &self.way {
-            Way::Child(_) => "child",
-            Way::Remote(_) => "remote",
+        let way = match &self.transport {
+            McpTransport::Child(_) => "child",
+            McpTransport::Remote(_) => "remote",
         };
         f.debug_struct("McpServer")
             .field("name", &self.name)

@@ -37,8 +37,8 @@
 //! # }
 //! ```
 
-use crate::model::Tuning;
-use crate::tool::{Given, Out, Tool, ToolError, ToolSpec};
+use crate::model::ModelSettings;
+use crate::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -51,7 +51,7 @@ use turnwire_wires::request::{OutputFormat, ToolDefinition as ModelTool, ToolCho
 
 /// What a model is about to be asked.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct EditableRequest {
     /// What it is told, the conversation, and the reply so far.
     pub messages: Vec<Msg>,
     /// The tools that it may call.
@@ -61,7 +61,7 @@ pub struct Request {
     /// The form that the answer must have, for a model with a mode for that.
     pub output: Option<OutputFormat>,
     /// How it is to answer.
-    pub tuning: Tuning,
+    pub settings: ModelSettings,
 }
 
 /// What becomes of an event.
@@ -78,30 +78,30 @@ pub enum Verdict {
 #[async_trait]
 pub trait Middleware: Send + Sync + 'static {
     /// What the model is to be told before the next call: each becomes a `HINT_BLOCK`.
-    async fn hints(&self, reply: &Msg, context: &Context) -> Vec<HintBlock> {
+    async fn hints(&self, reply: &Msg, context: &ReplyContext) -> Vec<HintBlock> {
         let _ = (reply, context);
         Vec::new()
     }
 
     /// The model is about to be asked; this may change what.
-    async fn model(&self, request: &mut Request, context: &Context) {
+    async fn before_model(&self, request: &mut EditableRequest, context: &ReplyContext) {
         let _ = (request, context);
     }
 
     /// A tool is about to run. It runs by `next`, or not at all.
-    async fn tool(
+    async fn around_tool(
         &self,
         call: ToolCall,
-        out: Out,
+        out: ToolContext,
         next: Next<'_>,
-        context: &Context,
-    ) -> Result<Given, ToolError> {
+        context: &ReplyContext,
+    ) -> Result<ToolOutput, ToolError> {
         let _ = context;
         next.run(call, out).await
     }
 
     /// An event is about to be committed; this may change what it says, not its type and not its ids.
-    fn event(&self, event: &mut Event<'static>, context: &Context) -> Verdict {
+    fn on_event(&self, event: &mut Event<'static>, context: &ReplyContext) -> Verdict {
         let _ = (event, context);
         Verdict::Keep
     }
@@ -109,77 +109,77 @@ pub trait Middleware: Send + Sync + 'static {
 
 /// Which reply it is about, and how to stop it.
 #[derive(Clone)]
-pub struct Context {
-    about: Arc<About>,
+pub struct ReplyContext {
+    data: Arc<ContextData>,
 }
 
-struct About {
+struct ContextData {
     agent: String,
     session_id: String,
     reply_id: String,
     stop: CancellationToken,
     /// Why it is to stop.
-    why: Mutex<Option<String>>,
+    stop_reason: Mutex<Option<String>>,
 }
 
-impl Context {
+impl ReplyContext {
     pub(crate) fn new(
         agent: &str,
         session_id: &str,
         reply_id: &str,
         stop: CancellationToken,
     ) -> Self {
-        let about = About {
+        let about = ContextData {
             agent: agent.to_owned(),
             session_id: session_id.to_owned(),
             reply_id: reply_id.to_owned(),
             stop,
-            why: Mutex::new(None),
+            stop_reason: Mutex::new(None),
         };
-        Self { about: Arc::new(about) }
+        Self { data: Arc::new(about) }
     }
 
     /// The agent's name.
     pub fn agent(&self) -> &str {
-        &self.about.agent
+        &self.data.agent
     }
 
     /// The session; empty where there is none.
     pub fn session_id(&self) -> &str {
-        &self.about.session_id
+        &self.data.session_id
     }
 
     /// The reply.
     pub fn reply_id(&self) -> &str {
-        &self.about.reply_id
+        &self.data.reply_id
     }
 
     /// Stops the reply: what runs is let go, and the reply ends with a `REQUEST_STOP` that says why.
     pub fn stop(&self, why: impl Into<String>) {
-        self.about.why.lock().get_or_insert_with(|| why.into());
-        self.about.stop.cancel();
+        self.data.stop_reason.lock().get_or_insert_with(|| why.into());
+        self.data.stop.cancel();
     }
 
     /// Why it is to stop, if it is.
-    pub(crate) fn why(&self) -> Option<String> {
-        self.about.why.lock().clone()
+    pub(crate) fn stop_reason(&self) -> Option<String> {
+        self.data.stop_reason.lock().clone()
     }
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for ReplyContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("reply_id", &self.about.reply_id).finish_non_exhaustive()
+        f.debug_struct("Context").field("reply_id", &self.data.reply_id).finish_non_exhaustive()
     }
 }
 
 /// Several, in their order.
-pub(crate) type Chain = Arc<[Arc<dyn Middleware>]>;
+pub(crate) type MiddlewareChain = Arc<[Arc<dyn Middleware>]>;
 
 /// What comes behind a middleware around a tool: the next one, and at last the tool.
 pub struct Next<'n> {
     rest: &'n [Arc<dyn Middleware>],
     tool: &'n dyn Tool,
-    context: &'n Context,
+    context: &'n ReplyContext,
 }
 
 impl Next<'_> {
@@ -189,28 +189,28 @@ impl Next<'_> {
     }
 
     /// Runs it.
-    pub async fn run(self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+    pub async fn run(self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         match self.rest.split_first() {
-            Some((first, rest)) => first.tool(call, out, Next { rest, ..self }, self.context).await,
+            Some((first, rest)) => first.around_tool(call, out, Next { rest, ..self }, self.context).await,
             None => self.tool.run(call, out).await,
         }
     }
 }
 
 /// A tool with middleware around it.
-pub(crate) struct Wrapped {
+pub(crate) struct WrappedTool {
     pub tool: Arc<dyn Tool>,
-    pub chain: Chain,
-    pub context: Context,
+    pub chain: MiddlewareChain,
+    pub context: ReplyContext,
 }
 
 #[async_trait]
-impl Tool for Wrapped {
+impl Tool for WrappedTool {
     fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }
 
-    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+    async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         let next = Next { rest: &self.chain, tool: &*self.tool, context: &self.context };
         next.run(call, out).await
     }
@@ -218,17 +218,17 @@ impl Tool for Wrapped {
 
 /// Events on their way through the middleware.
 #[derive(Default)]
-pub(crate) struct Sieve {
+pub(crate) struct EventFilter {
     /// Blocks whose start was dropped.
     dropped: HashSet<String>,
 }
 
-impl Sieve {
+impl EventFilter {
     /// What is left of events.
-    pub(crate) fn pass(
+    pub(crate) fn filter(
         &mut self,
         chain: &[Arc<dyn Middleware>],
-        context: &Context,
+        context: &ReplyContext,
         events: Vec<Event<'static>>,
     ) -> Vec<Event<'static>> {
         if chain.is_empty() {
@@ -237,37 +237,37 @@ impl Sieve {
         // What agents below say went through their own middleware.
         let one = |event: Event<'static>| match &event.agent {
             Some(_) => Some(event),
-            None => self.one(chain, context, event),
+            None => self.filter_one(chain, context, event),
         };
         events.into_iter().filter_map(one).collect()
     }
 
-    fn one(
+    fn filter_one(
         &mut self,
         chain: &[Arc<dyn Middleware>],
-        context: &Context,
+        context: &ReplyContext,
         mut event: Event<'static>,
     ) -> Option<Event<'static>> {
-        let part = part(&event.kind);
-        if let Part::Start(id) | Part::Piece(id) | Part::End(id) = part
+        let part = event_role(&event.kind);
+        if let EventRole::Start(id) | EventRole::Delta(id) | EventRole::End(id) = part
             && self.dropped.contains(id)
         {
             return None;
         }
         for middleware in chain {
             let mut changed = event.clone();
-            let verdict = middleware.event(&mut changed, context);
+            let verdict = middleware.on_event(&mut changed, context);
             if verdict == Verdict::Drop {
-                match self::part(&event.kind) {
-                    Part::Start(id) => {
+                match self::event_role(&event.kind) {
+                    EventRole::Start(id) => {
                         self.dropped.insert(id.to_owned());
                         return None;
                     }
-                    Part::Piece(_) | Part::Whole => return None,
-                    Part::End(_) | Part::Frame => {}
+                    EventRole::Delta(_) | EventRole::Standalone => return None,
+                    EventRole::End(_) | EventRole::Structural => {}
                 }
             }
-            if is_same(&event, &changed) {
+            if is_same_event(&event, &changed) {
                 event = changed;
             }
         }
@@ -276,50 +276,50 @@ impl Sieve {
 }
 
 /// What an event is to the block that it is about.
-enum Part<'e> {
+enum EventRole<'e> {
     Start(&'e str),
-    Piece(&'e str),
+    Delta(&'e str),
     End(&'e str),
     /// It stands by itself.
-    Whole,
+    Standalone,
     /// It holds the reply together.
-    Frame,
+    Structural,
 }
 
-fn part<'e>(kind: &'e EventKind<'_>) -> Part<'e> {
+fn event_role<'e>(kind: &'e EventKind<'_>) -> EventRole<'e> {
     match kind {
-        EventKind::TextBlockStart(start) => Part::Start(&start.block_id),
-        EventKind::ThinkingBlockStart(start) => Part::Start(&start.block_id),
-        EventKind::DataBlockStart(start) => Part::Start(&start.block_id),
-        EventKind::ToolCallStart(start) => Part::Start(&start.tool_call_id),
-        EventKind::TextBlockDelta(delta) => Part::Piece(&delta.block_id),
-        EventKind::ThinkingBlockDelta(delta) => Part::Piece(&delta.block_id),
-        EventKind::DataBlockDelta(delta) => Part::Piece(&delta.block_id),
-        EventKind::ToolCallDelta(delta) => Part::Piece(&delta.tool_call_id),
-        EventKind::TextBlockEnd(end) => Part::End(&end.block_id),
-        EventKind::ThinkingBlockEnd(end) => Part::End(&end.block_id),
-        EventKind::DataBlockEnd(end) => Part::End(&end.block_id),
-        EventKind::ToolCallEnd(end) => Part::End(&end.tool_call_id),
+        EventKind::TextBlockStart(start) => EventRole::Start(&start.block_id),
+        EventKind::ThinkingBlockStart(start) => EventRole::Start(&start.block_id),
+        EventKind::DataBlockStart(start) => EventRole::Start(&start.block_id),
+        EventKind::ToolCallStart(start) => EventRole::Start(&start.tool_call_id),
+        EventKind::TextBlockDelta(delta) => EventRole::Delta(&delta.block_id),
+        EventKind::ThinkingBlockDelta(delta) => EventRole::Delta(&delta.block_id),
+        EventKind::DataBlockDelta(delta) => EventRole::Delta(&delta.block_id),
+        EventKind::ToolCallDelta(delta) => EventRole::Delta(&delta.tool_call_id),
+        EventKind::TextBlockEnd(end) => EventRole::End(&end.block_id),
+        EventKind::ThinkingBlockEnd(end) => EventRole::End(&end.block_id),
+        EventKind::DataBlockEnd(end) => EventRole::End(&end.block_id),
+        EventKind::ToolCallEnd(end) => EventRole::End(&end.tool_call_id),
         EventKind::ToolResultTextDelta(_)
         | EventKind::ToolResultDataDelta(_)
         | EventKind::Hint(_)
         | EventKind::Block(_)
-        | EventKind::Custom(_) => Part::Whole,
-        _ => Part::Frame,
+        | EventKind::Custom(_) => EventRole::Standalone,
+        _ => EventRole::Structural,
     }
 }
 
 /// Whether it is still the same event, whatever it says now.
-fn is_same(before: &Event<'_>, after: &Event<'_>) -> bool {
+fn is_same_event(before: &Event<'_>, after: &Event<'_>) -> bool {
     before.id == after.id
         && before.reply_id == after.reply_id
         && before.agent == after.agent
         && discriminant(&before.kind) == discriminant(&after.kind)
-        && ids(&before.kind) == ids(&after.kind)
+        && event_ids(&before.kind) == event_ids(&after.kind)
 }
 
 /// The ids in an event.
-fn ids<'e>(kind: &'e EventKind<'_>) -> Vec<&'e str> {
+fn event_ids<'e>(kind: &'e EventKind<'_>) -> Vec<&'e str> {
     match kind {
         EventKind::ToolResultStart(start) => vec![&start.tool_call_id],
         EventKind::ToolResultTextDelta(delta) => vec![&delta.tool_call_id],
@@ -334,9 +334,9 @@ fn ids<'e>(kind: &'e EventKind<'_>) -> Vec<&'e str> {
         EventKind::RequireExternalExecution(ask) => {
             ask.tool_calls.iter().map(|call| call.id.as_str()).collect()
         }
-        kind => match part(kind) {
-            Part::Start(id) | Part::Piece(id) | Part::End(id) => vec![id],
-            Part::Whole | Part::Frame => Vec::new(),
+        kind => match event_role(kind) {
+            EventRole::Start(id) | EventRole::Delta(id) | EventRole::End(id) => vec![id],
+            EventRole::Standalone | EventRole::Structural => Vec::new(),
         },
     }
 }

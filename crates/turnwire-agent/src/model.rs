@@ -16,15 +16,15 @@ use turnwire_core::{ErrorType, Event, Fields, Msg, ReplyError};
 use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 
 /// What the metadata of a `MODEL_CALL_END` call the model that was asked, as `WIRE:MODEL`.
-pub const MODEL: &str = "model";
+pub const MODEL_METADATA_KEY: &str = "model";
 
 /// The events of one model call: `MODEL_CALL_START`, blocks, `MODEL_CALL_END`. An error is the last
 /// item. Whoever drops it cancels the call.
-pub type Answer = BoxStream<'static, Result<Event<'static>, ModelError>>;
+pub type ModelStream = BoxStream<'static, Result<Event<'static>, ModelError>>;
 
 /// What a model is asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct ModelRequest<'a> {
     /// The reply that its events belong to.
     pub reply_id: &'a str,
     /// What stands in front of the ids of its blocks: no two calls of a reply have the same.
@@ -38,12 +38,12 @@ pub struct Ask<'a> {
     /// The form that the answer must have.
     pub output: Option<&'a OutputFormat>,
     /// What wins over the model's own settings in this call.
-    pub tuning: &'a Tuning,
+    pub settings: &'a ModelSettings,
 }
 
 /// How a model is to answer. What is not said here is as the model is set up.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tuning {
+pub struct ModelSettings {
     /// How much chance there is in the answer.
     pub temperature: Option<f64>,
     /// The most tokens that it may write.
@@ -66,7 +66,7 @@ pub trait Model: Send + Sync + 'static {
     }
 
     /// Asks it. Returns when the answer begins; what can be tried again was tried again by then.
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError>;
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError>;
 }
 
 #[async_trait]
@@ -79,8 +79,8 @@ impl<M: Model + ?Sized> Model for Arc<M> {
         (**self).has_schema_mode()
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
-        (**self).ask(ask).await
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+        (**self).stream(ask).await
     }
 }
 
@@ -92,7 +92,7 @@ pub struct ModelError {
     /// What happened, for people. No secret is in it.
     pub message: String,
     /// Whether it may succeed when it is tried again.
-    pub is_passing: bool,
+    pub is_transient: bool,
     /// When to try again, where the provider says so.
     pub retry_after: Option<Duration>,
 }
@@ -100,12 +100,12 @@ pub struct ModelError {
 impl ModelError {
     /// A failure that stays.
     pub fn new(kind: ErrorType, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), is_passing: false, retry_after: None }
+        Self { kind, message: message.into(), is_transient: false, retry_after: None }
     }
 
     /// One that may pass.
-    pub fn passing(kind: ErrorType, message: impl Into<String>) -> Self {
-        Self { is_passing: true, ..Self::new(kind, message) }
+    pub fn transient(kind: ErrorType, message: impl Into<String>) -> Self {
+        Self { is_transient: true, ..Self::new(kind, message) }
     }
 }
 

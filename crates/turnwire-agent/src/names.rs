@@ -4,31 +4,31 @@
 //! digits, `_` and `-`, and 64 of them. So the model is told another name, and what it calls by that
 //! name is called by the tool's own from there on: this is the one place where the two meet.
 
-use crate::model::{Answer, Ask, Model, ModelError};
+use crate::model::{ModelStream, ModelRequest, Model, ModelError};
 use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
 use turnwire_core::{ContentBlock, EventKind, Msg};
 use turnwire_wires::request::{ToolDefinition, ToolChoice};
 
 /// The longest name that every provider takes.
-const LONGEST: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// Asks a model, by names that it takes.
-pub(crate) async fn ask(model: &dyn Model, ask: Ask<'_>) -> Result<Answer, ModelError> {
-    let names = Names::of(ask.tools);
-    if names.told.is_empty() {
-        return model.ask(ask).await;
+pub(crate) async fn stream_with_provider_names(model: &dyn Model, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+    let names = ProviderNames::new(ask.tools);
+    if names.names.is_empty() {
+        return model.stream(ask).await;
     }
-    let messages: Vec<Msg> = ask.messages.iter().map(|msg| names.in_message(msg)).collect();
-    let tools: Vec<ToolDefinition> = ask.tools.iter().map(|tool| names.in_tool(tool)).collect();
+    let messages: Vec<Msg> = ask.messages.iter().map(|msg| names.rename_in_message(msg)).collect();
+    let tools: Vec<ToolDefinition> = ask.tools.iter().map(|tool| names.rename_tool(tool)).collect();
     let tool_choice = match ask.tool_choice {
-        ToolChoice::Tool(name) => ToolChoice::Tool(names.told(name).to_owned()),
+        ToolChoice::Tool(name) => ToolChoice::Tool(names.provider_name(name).to_owned()),
         other => other.clone(),
     };
-    let told = Ask { messages: &messages, tools: &tools, tool_choice: &tool_choice, ..ask };
-    let answer = model.ask(told).await?;
+    let told = ModelRequest { messages: &messages, tools: &tools, tool_choice: &tool_choice, ..ask };
+    let answer = model.stream(told).await?;
     let own: HashMap<String, String> =
-        names.told.into_iter().map(|(own, told)| (told, own)).collect();
+        names.names.into_iter().map(|(own, told)| (told, own)).collect();
     let back = move |event| match event {
         Ok(mut event) => {
             if let turnwire_core::Event { kind: EventKind::ToolCallStart(start), .. } = &mut event
@@ -44,46 +44,46 @@ pub(crate) async fn ask(model: &dyn Model, ask: Ask<'_>) -> Result<Answer, Model
 }
 
 /// What the tools are called that a model cannot call by their own names.
-struct Names {
-    told: HashMap<String, String>,
+struct ProviderNames {
+    names: HashMap<String, String>,
 }
 
-impl Names {
+impl ProviderNames {
     /// No two tools get one name, and none gets that of another.
-    fn of(tools: &[ToolDefinition]) -> Self {
+    fn new(tools: &[ToolDefinition]) -> Self {
         let mut told = HashMap::new();
-        if tools.iter().all(|tool| is_fine(&tool.name)) {
-            return Self { told };
+        if tools.iter().all(|tool| is_valid_name(&tool.name)) {
+            return Self { names: told };
         }
-        let fine = tools.iter().filter(|tool| is_fine(&tool.name));
+        let fine = tools.iter().filter(|tool| is_valid_name(&tool.name));
         let mut taken: HashSet<String> = fine.map(|tool| tool.name.clone()).collect();
-        for tool in tools.iter().filter(|tool| !is_fine(&tool.name)) {
+        for tool in tools.iter().filter(|tool| !is_valid_name(&tool.name)) {
             if told.contains_key(&tool.name) {
                 continue;
             }
-            let plain = plain(&tool.name);
-            let mut name = cut(&plain, LONGEST).to_owned();
+            let plain = replace_invalid_chars(&tool.name);
+            let mut name = truncate_name(&plain, MAX_NAME_LENGTH).to_owned();
             let mut more = 2_u32;
             while !taken.insert(name.clone()) {
                 let end = format!("_{more}");
-                name = format!("{}{end}", cut(&plain, LONGEST - end.len()));
+                name = format!("{}{end}", truncate_name(&plain, MAX_NAME_LENGTH - end.len()));
                 more += 1;
             }
             told.insert(tool.name.clone(), name);
         }
-        Self { told }
+        Self { names: told }
     }
 
-    fn told<'n>(&'n self, own: &'n str) -> &'n str {
-        self.told.get(own).map_or(own, String::as_str)
+    fn provider_name<'n>(&'n self, own: &'n str) -> &'n str {
+        self.names.get(own).map_or(own, String::as_str)
     }
 
-    fn in_tool(&self, tool: &ToolDefinition) -> ToolDefinition {
-        ToolDefinition { name: self.told(&tool.name).to_owned(), ..tool.clone() }
+    fn rename_tool(&self, tool: &ToolDefinition) -> ToolDefinition {
+        ToolDefinition { name: self.provider_name(&tool.name).to_owned(), ..tool.clone() }
     }
 
-    fn in_message(&self, msg: &Msg) -> Msg {
-        let is_told = |name: &str| self.told.contains_key(name);
+    fn rename_in_message(&self, msg: &Msg) -> Msg {
+        let is_told = |name: &str| self.names.contains_key(name);
         let concerns = |block: &ContentBlock| match block {
             ContentBlock::ToolCall(call) => is_told(&call.name),
             ContentBlock::ToolResult(result) => is_told(&result.name),
@@ -94,9 +94,9 @@ impl Names {
         }
         let blocks = msg.content().iter().cloned().map(|mut block| {
             match &mut block {
-                ContentBlock::ToolCall(call) => call.name = self.told(&call.name).to_owned(),
+                ContentBlock::ToolCall(call) => call.name = self.provider_name(&call.name).to_owned(),
                 ContentBlock::ToolResult(result) => {
-                    result.name = self.told(&result.name).to_owned();
+                    result.name = self.provider_name(&result.name).to_owned();
                 }
                 _ => {}
             }
@@ -107,21 +107,21 @@ impl Names {
     }
 }
 
-fn is_plain(letter: char) -> bool {
+fn is_allowed_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
 }
 
-fn is_fine(name: &str) -> bool {
-    !name.is_empty() && name.len() <= LONGEST && name.chars().all(is_plain)
+fn is_valid_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.chars().all(is_allowed_char)
 }
 
 /// `files/read` is told as `files__read`.
-fn plain(name: &str) -> String {
+fn replace_invalid_chars(name: &str) -> String {
     let mut plain = String::with_capacity(name.len() + 1);
     for letter in name.chars() {
         match letter {
             '/' => plain.push_str("__"),
-            letter if is_plain(letter) => plain.push(letter),
+            letter if is_allowed_char(letter) => plain.push(letter),
             _ => plain.push('_'),
         }
     }
@@ -132,7 +132,7 @@ fn plain(name: &str) -> String {
 }
 
 /// It is all ASCII by now.
-fn cut(plain: &str, most: usize) -> &str {
+fn truncate_name(plain: &str, most: usize) -> &str {
     plain.get(..most).unwrap_or(plain)
 }
 
@@ -147,8 +147,8 @@ mod tests {
             input_schema: serde_json::Map::new().into(),
         };
         let tools: Vec<ToolDefinition> = names.iter().map(tool).collect();
-        let all = Names::of(&tools);
-        tools.iter().map(|tool| all.told(&tool.name).to_owned()).collect()
+        let all = ProviderNames::new(&tools);
+        tools.iter().map(|tool| all.provider_name(&tool.name).to_owned()).collect()
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
     fn long_names_are_cut_and_stay_apart() {
         let (one, two) = (format!("s/{}1", "x".repeat(80)), format!("s/{}2", "x".repeat(80)));
         let told = told(&[&one, &two]);
-        assert!(told.iter().all(|name| is_fine(name)), "{told:?}");
+        assert!(told.iter().all(|name| is_valid_name(name)), "{told:?}");
         assert_ne!(told.first(), told.last());
     }
 }

@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use turnwire_core::{Fields, Json, Msg};
 
 /// The entry of a message's metadata.
-const KEY: &str = "client";
+const METADATA_KEY: &str = "client";
 
 /// What a client brings to a turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct ClientContext {
     /// Tools that the client executes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
@@ -57,20 +57,20 @@ pub struct ClientTool {
     pub input: Option<Json>,
 }
 
-impl Offer {
+impl ClientContext {
     /// What came with a message; nothing when there is nothing, or when it cannot be read.
-    pub fn of(msg: &Msg) -> Self {
-        msg.metadata().get::<Self>(KEY).ok().flatten().unwrap_or_default()
+    pub fn from_msg(msg: &Msg) -> Self {
+        msg.metadata().get::<Self>(METADATA_KEY).ok().flatten().unwrap_or_default()
     }
 
     /// Puts it into a message.
-    pub fn to_msg(&self, msg: Msg) -> Msg {
+    pub fn attach_to(&self, msg: Msg) -> Msg {
         if *self == Self::default() { msg } else { self.replace_in(msg) }
     }
 
     /// Puts it into a message, in the place of what is there.
     pub fn replace_in(&self, msg: Msg) -> Msg {
         let Ok(json) = Json::from_value(self) else { return msg };
-        msg.to_builder().metadata(KEY, json).build().unwrap_or(msg)
+        msg.to_builder().metadata(METADATA_KEY, json).build().unwrap_or(msg)
     }
 }

@@ -33,27 +33,27 @@ mod path;
 mod pattern;
 mod text;
 
-pub use accepted::{DESCRIPTION, describe};
+pub use accepted::{DESCRIPTION_FIELD, describe_rule};
 pub use input::check_input;
 pub use pattern::{Pattern, PatternError};
 
 use crate::tool::ToolSpec;
 use glob::{DoubleStar, Glob, Segments};
-use input::Node;
+use input::InputValue;
 use serde_json::Value;
 use turnwire_core::{Behavior, PermissionRule};
 
 /// Whether a pattern is about a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+enum MatchResult {
     No,
     /// It may be.
     Unsure,
     Yes,
 }
 
-impl Fit {
-    fn unsure_if(is_so: bool) -> Self {
+impl MatchResult {
+    fn unsure_or_no(is_so: bool) -> Self {
         if is_so { Self::Unsure } else { Self::No }
     }
 }
@@ -69,13 +69,13 @@ impl Fit {
 /// assert!(ToolNames::new("*").matches("files/read_text"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolNames {
+pub struct ToolNamePattern {
     /// `None`: a pattern that matches nothing, since `**` is only a part of a segment.
     strict: Option<Segments>,
     loose: Glob,
 }
 
-impl ToolNames {
+impl ToolNamePattern {
     /// Reads a pattern. One that [is not valid](Self::check) matches nothing for certain.
     pub fn new(pattern: &str) -> Self {
         let pattern = if pattern == "*" { "**" } else { pattern };
@@ -93,7 +93,7 @@ impl ToolNames {
 
     /// Whether a tool is meant.
     pub fn matches(&self, name: &str) -> bool {
-        self.fit(name) == Fit::Yes
+        self.match_name(name) == MatchResult::Yes
     }
 
     /// Whether a tool could be meant whose name begins with this segment and a `/`.
@@ -101,19 +101,19 @@ impl ToolNames {
         self.strict.as_ref().is_some_and(|strict| strict.first_matches(segment))
     }
 
-    fn fit(&self, name: &str) -> Fit {
+    fn match_name(&self, name: &str) -> MatchResult {
         let parts: Vec<&str> = name.split('/').collect();
         if self.strict.as_ref().is_some_and(|strict| strict.matches(&parts)) {
-            return Fit::Yes;
+            return MatchResult::Yes;
         }
-        Fit::unsure_if(self.loose.matches(name))
+        MatchResult::unsure_or_no(self.loose.matches(name))
     }
 }
 
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    tool: ToolNames,
+    tool: ToolNamePattern,
     input: Vec<(String, Pattern)>,
     behavior: Behavior,
 }
@@ -121,7 +121,7 @@ pub struct Rule {
 impl Rule {
     /// About the tools whose names match: see [`ToolNames`].
     pub fn new(tool: impl AsRef<str>, behavior: Behavior) -> Self {
-        Self { tool: ToolNames::new(tool.as_ref()), input: Vec::new(), behavior }
+        Self { tool: ToolNamePattern::new(tool.as_ref()), input: Vec::new(), behavior }
     }
 
     /// Only where a field of the input matches. A name that begins with `/` is a JSON Pointer to a
@@ -132,31 +132,31 @@ impl Rule {
         self
     }
 
-    fn fit(&self, tool: &ToolSpec, input: Option<&Node>) -> Fit {
+    fn match_call(&self, tool: &ToolSpec, input: Option<&InputValue>) -> MatchResult {
         let fields = self.input.iter().map(|(field, pattern)| match input {
-            Some(input) => fit_field(tool, input, field, pattern),
-            None => Fit::Unsure,
+            Some(input) => match_field(tool, input, field, pattern),
+            None => MatchResult::Unsure,
         });
-        fields.fold(self.tool.fit(&tool.name), Fit::min)
+        fields.fold(self.tool.match_name(&tool.name), MatchResult::min)
     }
 }
 
-fn fit_field(tool: &ToolSpec, input: &Node, field: &str, pattern: &Pattern) -> Fit {
-    let values = input.field(field);
+fn match_field(tool: &ToolSpec, input: &InputValue, field: &str, pattern: &Pattern) -> MatchResult {
+    let values = input.find_fields(field);
     if !values.iter().any(|(_, is_exact)| *is_exact) && values.is_empty() {
         // A tool that does not know the field is not what the rule is about.
-        return Fit::unsure_if(may_have_field(tool, field));
+        return MatchResult::unsure_or_no(may_have_field(tool, field));
     }
-    let fits = values.iter().map(|(value, is_exact)| match pattern.fit(value) {
+    let fits = values.iter().map(|(value, is_exact)| match pattern.match_value(value) {
         // Some programs do not tell the case of keys apart.
-        Fit::Yes if !is_exact => Fit::Unsure,
+        MatchResult::Yes if !is_exact => MatchResult::Unsure,
         fit => fit,
     });
-    let fits: Vec<Fit> = fits.collect();
+    let fits: Vec<MatchResult> = fits.collect();
     match fits.first() {
         Some(first) if fits.iter().all(|fit| fit == first) => *first,
         // All of them have to fit; that one does is enough to be unsure.
-        _ => Fit::Unsure,
+        _ => MatchResult::Unsure,
     }
 }
 
@@ -190,10 +190,10 @@ impl Permissions {
         let mut strictest = &Behavior::Allow;
         let is_final = |rule: &&Rule| rule.behavior != Behavior::Passthrough;
         for rule in self.0.iter().filter(is_final) {
-            match rule.fit(tool, node.as_ref()) {
-                Fit::No => {}
-                Fit::Unsure => strictest = stricter(strictest, &rule.behavior),
-                Fit::Yes => {
+            match rule.match_call(tool, node.as_ref()) {
+                MatchResult::No => {}
+                MatchResult::Unsure => strictest = stricter(strictest, &rule.behavior),
+                MatchResult::Yes => {
                     decided = Some(&rule.behavior);
                     break;
                 }
@@ -212,7 +212,7 @@ impl Permissions {
     /// What a person who is asked may accept for the rest of the session, the narrowest first. Each
     /// says in words what it covers, in its field [`DESCRIPTION`].
     pub fn suggest(tool: &ToolSpec, input: &str) -> Vec<PermissionRule> {
-        accepted::suggest(tool, input)
+        accepted::suggest_rules(tool, input)
     }
 }
 

@@ -5,76 +5,76 @@
 //! waited for a person for a day, or whose process died in the middle of a tool, goes on from here.
 
 use crate::permission::{Permissions, check_input};
-use crate::schema::Problem;
-use crate::structured::{is_mended, is_mending};
-use crate::tool::{Place, ToolSpec};
+use crate::schema::AnswerError;
+use crate::structured::{was_corrected, is_correction_hint};
+use crate::tool::{Executor, ToolSpec};
 use turnwire_core::{
     Behavior, ContentBlock, FinishedReason, HintBlock, Json, ModelCalls, Msg, Payload,
     PermissionRule, ToolCall, ToolCallState, ToolResult, ToolResultState,
 };
 
 /// What there is to go by.
-pub struct State<'s> {
+pub struct ReplyState<'s> {
     /// The reply as far as it goes.
     pub reply: &'s Msg,
     /// How far its model calls have come.
-    pub calls: &'s ModelCalls,
+    pub model_calls: &'s ModelCalls,
     /// Finds a tool by its name.
-    pub tool: &'s dyn Fn(&str) -> Option<&'s ToolSpec>,
+    pub find_tool: &'s dyn Fn(&str) -> Option<&'s ToolSpec>,
     /// The agent's rules.
     pub permissions: &'s Permissions,
     /// Rules that people accepted in this session.
-    pub accepted: &'s [PermissionRule],
+    pub accepted_rules: &'s [PermissionRule],
     /// How many model calls one reply may take.
-    pub limit: u32,
+    pub max_iterations: u32,
     /// What is known of the answer, where it must match a JSON Schema.
-    pub answer: Answer<'s>,
+    pub answer: AnswerCheck<'s>,
     /// Whether the model was asked with everything that is there, and had nothing to say.
-    pub is_silent: bool,
+    pub is_model_silent: bool,
     /// Whether others have put hints into the reply that the model was not asked with. Wherever they
     /// stand, it has not read them.
-    pub has_news: bool,
+    pub has_unread_hints: bool,
 }
 
 /// What is known of an answer.
 #[derive(Debug, Clone, Copy)]
-pub enum Answer<'s> {
+pub enum AnswerCheck<'s> {
     /// It may be anything.
-    Free,
+    Unconstrained,
     /// Whether it matches its schema is not known yet.
     Unchecked,
     /// It was checked.
-    Checked(&'s Result<Json, Problem>),
+    Checked(&'s Result<Json, AnswerError>),
 }
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Plan {
+pub enum Step {
     /// A model call was broken off: its blocks are taken back.
-    TakeBack(Vec<String>),
+    DiscardModelCall(Vec<String>),
     /// Something is to be done about calls.
-    Calls(Vec<(ToolCall, Todo)>),
+    HandleCalls(Vec<(ToolCall, CallAction)>),
     /// The model is asked; the last time without tools, because it was asked as often as it may be.
-    Ask(Tools),
+    CallModel(OfferedTools),
     /// Somebody is to answer.
     Wait,
     /// The answer is to be checked against its schema.
-    Check,
+    CheckAnswer,
     /// To check it costs too much: the reply fails.
-    Uncheckable(String),
+    AnswerTooExpensive(String),
     /// The answer does not have its form: the model is told why, and asked again.
-    Mend(String),
+    CorrectAnswer(String),
     /// It does not have it although the model was told so: the reply fails.
-    Misshapen(String),
+    InvalidAnswer(String),
     /// The reply ends.
-    End(FinishedReason),
+    EndReply(FinishedReason),
     /// It has ended.
     Done,
 }
 
 /// Whether a model gets tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tools {
+pub enum OfferedTools {
     /// It does.
     All,
     /// It does not: this is its last word.
@@ -83,13 +83,13 @@ pub enum Tools {
 
 /// What is to be done about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Todo {
+pub enum CallAction {
     /// It runs.
-    Run(Began),
+    Run(ResultStarted),
     /// The client executes it.
-    HandOver,
+    SendToClient,
     /// A person is asked, who may accept these rules.
-    AskFor(Vec<PermissionRule>),
+    AskUser(Vec<PermissionRule>),
     /// It gets a result that says why it did not run.
     Refuse(ToolResultState, String),
     /// It had begun when the process died, and may not run again.
@@ -98,7 +98,7 @@ pub enum Todo {
 
 /// Whether the start of a call's result is in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Began {
+pub enum ResultStarted {
     /// It is.
     Yes,
     /// Not yet.
@@ -106,16 +106,16 @@ pub enum Began {
 }
 
 /// What to do next.
-pub fn plan(state: &State<'_>) -> Plan {
+pub fn next_step(state: &ReplyState<'_>) -> Step {
     if state.reply.finished_at().is_some() {
-        return Plan::Done;
+        return Step::Done;
     }
-    if let Some(blocks) = &state.calls.open_blocks {
-        return Plan::TakeBack(blocks.clone());
+    if let Some(blocks) = &state.model_calls.open_blocks {
+        return Step::DiscardModelCall(blocks.clone());
     }
     let mut todos = Vec::new();
     let mut waits = false;
-    let has_failed = state.calls.last_reason.as_ref().is_some_and(is_failure);
+    let has_failed = state.model_calls.last_reason.as_ref().is_some_and(is_failure);
     for (call, result) in state.reply.tool_calls() {
         let is_done = |result: &ToolResult| {
             result.finished_at.is_some() || call.state == ToolCallState::Finished
@@ -125,11 +125,11 @@ pub fn plan(state: &State<'_>) -> Plan {
         }
         let todo = match result {
             // What a model asked for that then failed may not be what it wanted.
-            None if has_failed => Some(Todo::Refuse(
+            None if has_failed => Some(CallAction::Refuse(
                 ToolResultState::Interrupted,
                 "The model broke off before this call was made.".to_owned(),
             )),
-            result => todo(state, call, result),
+            result => call_action(state, call, result),
         };
         match todo {
             Some(todo) => todos.push((call.clone(), todo)),
@@ -137,38 +137,38 @@ pub fn plan(state: &State<'_>) -> Plan {
         }
     }
     if !todos.is_empty() {
-        return Plan::Calls(todos);
+        return Step::HandleCalls(todos);
     }
     if waits {
-        return Plan::Wait;
+        return Step::Wait;
     }
-    let ModelCalls { ended, last_reason: reason, tool_calls: made, .. } = state.calls;
-    let unread = unread(state.reply).filter(|_| !state.is_silent);
-    let is_asked = !made.is_empty() || unread.is_some() || state.has_news;
+    let ModelCalls { ended, last_reason: reason, tool_calls: made, .. } = state.model_calls;
+    let unread = unread_hint(state.reply).filter(|_| !state.is_model_silent);
+    let is_asked = !made.is_empty() || unread.is_some() || state.has_unread_hints;
     if *ended == 0 || (is_asked && !has_failed) {
         return match *ended {
-            ended if ended < state.limit => Plan::Ask(Tools::All),
-            ended if ended == state.limit => Plan::Ask(Tools::None),
+            ended if ended < state.max_iterations => Step::CallModel(OfferedTools::All),
+            ended if ended == state.max_iterations => Step::CallModel(OfferedTools::None),
             // The one round in which an answer is put right is not counted.
-            _ if unread.is_some_and(is_mending) => Plan::Ask(Tools::None),
-            _ => Plan::End(FinishedReason::ExceedMaxIters),
+            _ if unread.is_some_and(is_correction_hint) => Step::CallModel(OfferedTools::None),
+            _ => Step::EndReply(FinishedReason::ExceedMaxIters),
         };
     }
     if matches!(reason, None | Some(FinishedReason::Completed | FinishedReason::ToolCalls)) {
         match state.answer {
-            Answer::Free | Answer::Checked(Ok(_)) => {}
-            Answer::Unchecked => return Plan::Check,
-            Answer::Checked(Err(Problem::TooExpensive(why))) => {
-                return Plan::Uncheckable(why.clone());
+            AnswerCheck::Unconstrained | AnswerCheck::Checked(Ok(_)) => {}
+            AnswerCheck::Unchecked => return Step::CheckAnswer,
+            AnswerCheck::Checked(Err(AnswerError::TooExpensive(why))) => {
+                return Step::AnswerTooExpensive(why.clone());
             }
-            Answer::Checked(Err(Problem::Mismatch(why))) if is_mended(state.reply) => {
-                return Plan::Misshapen(why.clone());
+            AnswerCheck::Checked(Err(AnswerError::Mismatch(why))) if was_corrected(state.reply) => {
+                return Step::InvalidAnswer(why.clone());
             }
-            Answer::Checked(Err(Problem::Mismatch(why))) => return Plan::Mend(why.clone()),
+            AnswerCheck::Checked(Err(AnswerError::Mismatch(why))) => return Step::CorrectAnswer(why.clone()),
         }
     }
-    Plan::End(match reason {
-        _ if *ended > state.limit => FinishedReason::ExceedMaxIters,
+    Step::EndReply(match reason {
+        _ if *ended > state.max_iterations => FinishedReason::ExceedMaxIters,
         // It said that it wanted tools, and called none.
         None | Some(FinishedReason::ToolCalls) => FinishedReason::Completed,
         Some(reason) => reason.clone(),
@@ -176,7 +176,7 @@ pub fn plan(state: &State<'_>) -> Plan {
 }
 
 /// The hint at the end of a reply, which the model has not answered yet.
-fn unread(reply: &Msg) -> Option<&HintBlock> {
+fn unread_hint(reply: &Msg) -> Option<&HintBlock> {
     match reply.content().last() {
         Some(ContentBlock::Hint(hint)) => Some(hint),
         _ => None,
@@ -195,52 +195,52 @@ fn is_failure(reason: &FinishedReason) -> bool {
 }
 
 /// What is to be done about a call that has no end yet; nothing while it waits for somebody.
-fn todo(state: &State<'_>, call: &ToolCall, result: Option<&ToolResult>) -> Option<Todo> {
-    let spec = (state.tool)(&call.name);
+fn call_action(state: &ReplyState<'_>, call: &ToolCall, result: Option<&ToolResult>) -> Option<CallAction> {
+    let spec = (state.find_tool)(&call.name);
     match &call.state {
         ToolCallState::Asking | ToolCallState::Submitted => None,
         // A person said no.
-        ToolCallState::Finished if result.is_none() => Some(Todo::Refuse(
+        ToolCallState::Finished if result.is_none() => Some(CallAction::Refuse(
             ToolResultState::Denied,
             "The user did not allow this call.".to_owned(),
         )),
         _ => Some(match (spec, result) {
-            (Some(spec), Some(_)) if spec.resumes => Todo::Run(Began::Yes),
+            (Some(spec), Some(_)) if spec.resumes => CallAction::Run(ResultStarted::Yes),
             (Some(spec), Some(result)) if spec.idempotent && is_empty(&result.output) => {
-                Todo::Run(Began::Yes)
+                CallAction::Run(ResultStarted::Yes)
             }
-            (_, Some(_)) => Todo::Interrupt,
+            (_, Some(_)) => CallAction::Interrupt,
             (None, None) => {
                 let why = format!("There is no tool \"{}\".", call.name);
-                Todo::Refuse(ToolResultState::Error, why)
+                CallAction::Refuse(ToolResultState::Error, why)
             }
-            (Some(spec), None) => decided(state, call, spec),
+            (Some(spec), None) => apply_rules(state, call, spec),
         }),
     }
 }
 
 /// What the rules say of a call that has not begun.
-fn decided(state: &State<'_>, call: &ToolCall, spec: &ToolSpec) -> Todo {
-    if let Some(why) = is_no_input(&call.input) {
-        return Todo::Refuse(ToolResultState::Error, why);
+fn apply_rules(state: &ReplyState<'_>, call: &ToolCall, spec: &ToolSpec) -> CallAction {
+    if let Some(why) = invalid_input_reason(&call.input) {
+        return CallAction::Refuse(ToolResultState::Error, why);
     }
     let is_allowed = call.state == ToolCallState::Allowed;
-    match state.permissions.decide(state.accepted, spec, &call.input) {
+    match state.permissions.decide(state.accepted_rules, spec, &call.input) {
         Behavior::Deny => {
             let why = format!("The rules do not allow this call of {}.", call.name);
-            Todo::Refuse(ToolResultState::Denied, why)
+            CallAction::Refuse(ToolResultState::Denied, why)
         }
         // A rule that cannot be read is no permission.
         Behavior::Ask | Behavior::Other(_) if !is_allowed => {
-            Todo::AskFor(Permissions::suggest(spec, &call.input))
+            CallAction::AskUser(Permissions::suggest(spec, &call.input))
         }
-        _ if spec.place == Place::Client => Todo::HandOver,
-        _ => Todo::Run(Began::No),
+        _ if spec.executor == Executor::Client => CallAction::SendToClient,
+        _ => CallAction::Run(ResultStarted::No),
     }
 }
 
 /// Why a text is no input of a tool.
-fn is_no_input(input: &str) -> Option<String> {
+fn invalid_input_reason(input: &str) -> Option<String> {
     let why = check_input(input).err()?;
     Some(format!("The input of this call cannot be used. It is {why}."))
 }
@@ -255,7 +255,7 @@ fn is_empty(output: &Payload) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::structured::Shape;
+    use crate::structured::AnswerSchema;
     use turnwire_core::Event;
 
     const START: &str = r#""type":"MODEL_CALL_START""#;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     /// What follows from these events.
-    fn after(events: &[String], shape: Option<&Shape>, limit: u32, is_silent: bool) -> Plan {
+    fn after(events: &[String], shape: Option<&AnswerSchema>, limit: u32, is_silent: bool) -> Step {
         let (mut reply, mut calls) = (Msg::reply("r", "a"), ModelCalls::default());
         for line in events {
             let event = format!(r#"{{"reply_id":"r",{line}}}"#);
@@ -283,17 +283,17 @@ mod tests {
             reply.append_event(&event).unwrap();
             calls.observe(&event);
         }
-        let read = shape.map(|shape| shape.read(&reply));
-        plan(&State {
+        let read = shape.map(|shape| shape.parse_reply(&reply));
+        next_step(&ReplyState {
             reply: &reply,
-            calls: &calls,
-            tool: &|_| None,
+            model_calls: &calls,
+            find_tool: &|_| None,
             permissions: &Permissions::default(),
-            accepted: &[],
-            limit,
-            answer: read.as_ref().map_or(Answer::Free, Answer::Checked),
-            is_silent,
-            has_news: false,
+            accepted_rules: &[],
+            max_iterations: limit,
+            answer: read.as_ref().map_or(AnswerCheck::Unconstrained, AnswerCheck::Checked),
+            is_model_silent: is_silent,
+            has_unread_hints: false,
         })
     }
 
@@ -306,41 +306,41 @@ mod tests {
         let start = [START.to_owned()];
         let end = [END.to_owned()];
         let told = events(&[&start, &says("a", "Hi."), &end, &[hint("h", "team")]]);
-        assert_eq!(after(&told, None, 3, false), Plan::Ask(Tools::All));
-        assert_eq!(after(&told, None, 1, false), Plan::Ask(Tools::None));
-        assert_eq!(after(&told, None, 0, false), Plan::End(FinishedReason::ExceedMaxIters));
-        assert_eq!(after(&told, None, 3, true), Plan::End(FinishedReason::Completed));
+        assert_eq!(after(&told, None, 3, false), Step::CallModel(OfferedTools::All));
+        assert_eq!(after(&told, None, 1, false), Step::CallModel(OfferedTools::None));
+        assert_eq!(after(&told, None, 0, false), Step::EndReply(FinishedReason::ExceedMaxIters));
+        assert_eq!(after(&told, None, 3, true), Step::EndReply(FinishedReason::Completed));
         let answered = events(&[&told, &start, &says("b", "I see."), &end]);
-        assert_eq!(after(&answered, None, 3, false), Plan::End(FinishedReason::Completed));
+        assert_eq!(after(&answered, None, 3, false), Step::EndReply(FinishedReason::Completed));
     }
 
     #[test]
     fn an_answer_is_put_right_once_even_at_the_limit() {
-        let shape = Shape::new(&Json::parse(r#"{"type":"integer"}"#).unwrap()).unwrap();
+        let shape = AnswerSchema::new(&Json::parse(r#"{"type":"integer"}"#).unwrap()).unwrap();
         let shape = Some(&shape);
         let start = [START.to_owned()];
         let end = [END.to_owned()];
         let good = events(&[&start, &says("a", "3"), &end]);
-        assert_eq!(after(&good, shape, 3, false), Plan::End(FinishedReason::Completed));
+        assert_eq!(after(&good, shape, 3, false), Step::EndReply(FinishedReason::Completed));
         let bad = events(&[&start, &says("a", "three"), &end]);
-        assert!(matches!(after(&bad, shape, 3, false), Plan::Mend(_)));
+        assert!(matches!(after(&bad, shape, 3, false), Step::CorrectAnswer(_)));
         let told = events(&[&bad, &[hint("h", "structured_output")]]);
-        assert_eq!(after(&told, shape, 3, false), Plan::Ask(Tools::All));
-        assert_eq!(after(&told, shape, 0, false), Plan::Ask(Tools::None));
-        assert!(matches!(after(&told, shape, 0, true), Plan::Misshapen(_)));
+        assert_eq!(after(&told, shape, 3, false), Step::CallModel(OfferedTools::All));
+        assert_eq!(after(&told, shape, 0, false), Step::CallModel(OfferedTools::None));
+        assert!(matches!(after(&told, shape, 0, true), Step::InvalidAnswer(_)));
         let worse = events(&[&told, &start, &says("b", "drei"), &end]);
-        assert!(matches!(after(&worse, shape, 3, false), Plan::Misshapen(_)));
+        assert!(matches!(after(&worse, shape, 3, false), Step::InvalidAnswer(_)));
         let better = events(&[&told, &start, &says("b", "3"), &end]);
-        assert_eq!(after(&better, shape, 3, false), Plan::End(FinishedReason::Completed));
+        assert_eq!(after(&better, shape, 3, false), Step::EndReply(FinishedReason::Completed));
     }
 
     #[test]
     fn who_refuses_is_not_asked_for_a_form() {
-        let shape = Shape::new(&Json::parse(r#"{"type":"integer"}"#).unwrap()).unwrap();
+        let shape = AnswerSchema::new(&Json::parse(r#"{"type":"integer"}"#).unwrap()).unwrap();
         for reason in ["refusal", "length", "error", "content_filter", "truncated"] {
             let end = format!(r#"{END},"finished_reason":"{reason}""#);
             let refused = events(&[&[START.to_owned()], &says("a", "No."), &[end]]);
-            let expected = Plan::End(FinishedReason::from(reason));
+            let expected = Step::EndReply(FinishedReason::from(reason));
             assert_eq!(after(&refused, Some(&shape), 3, false), expected);
         }
     }

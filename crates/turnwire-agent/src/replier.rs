@@ -65,7 +65,7 @@
 //! # }
 //! ```
 
-use crate::hints::Hints;
+use crate::hints::HintStore;
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ use turnwire_core::{Event, ModelCalls, Msg, PermissionRule};
 
 /// What an agent is asked to do: begin a reply, or go on with one.
 #[derive(Debug, Clone)]
-pub struct Turn {
+pub struct ReplyRequest {
     /// The session.
     pub session_id: String,
     /// The reply: the id of the message that it becomes.
@@ -86,11 +86,11 @@ pub struct Turn {
     /// The reply as the log has it. `None`: nothing of it was emitted yet.
     pub partial: Option<Msg>,
     /// How far its model calls have come.
-    pub calls: ModelCalls,
+    pub model_calls: ModelCalls,
     /// The replies of its sub-agents that are open.
-    pub subs: Vec<SubReply>,
+    pub sub_replies: Vec<SubAgentReply>,
     /// Rules that people accepted in this session.
-    pub rules: Vec<PermissionRule>,
+    pub accepted_rules: Vec<PermissionRule>,
     /// What it was waiting for: a `USER_CONFIRM_RESULT` or an `EXTERNAL_EXECUTION_RESULT` that is in
     /// the log, and in `partial`, already. `None` at the start, and after a restart.
     pub input: Option<Event<'static>>,
@@ -101,11 +101,11 @@ pub struct Turn {
 
 /// An open reply of a sub-agent.
 #[derive(Debug, Clone)]
-pub struct SubReply {
+pub struct SubAgentReply {
     /// As far as it goes.
     pub msg: Msg,
     /// How far its model calls have come.
-    pub calls: ModelCalls,
+    pub model_calls: ModelCalls,
     /// Which sub-agent, and for which call it works.
     pub agent: SubAgent,
 }
@@ -116,71 +116,71 @@ pub trait Journal: Send {
     /// Appends events, all or none, and returns when they are durable. Ids and times are filled in
     /// where they are missing. An event whose id an open reply has already is a repeat: it is passed
     /// over, the others count. After an error nothing more can be committed: return it.
-    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt>;
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError>;
 
     /// The reply as the log has it, and how far its model calls have come, where others have put hints
     /// into it since this was last asked. An agent that looks before it asks its model sends what the log
     /// has.
-    async fn news(&mut self) -> Result<Option<(Msg, ModelCalls)>, Halt> {
+    async fn take_updates(&mut self) -> Result<Option<(Msg, ModelCalls)>, AgentError> {
         Ok(None)
     }
 
     /// Commits the end of the reply, unless there are [news](Self::news) that nobody has read. Whether
     /// the reply has ended.
-    async fn conclude(&mut self, events: Vec<Event<'static>>) -> Result<bool, Halt> {
+    async fn commit_end(&mut self, events: Vec<Event<'static>>) -> Result<bool, AgentError> {
         self.commit(events).await.map(|()| true)
     }
 
     /// Where hints of this session go that come late; `None`: the agent has a place for them.
-    fn hints(&self) -> Option<Arc<dyn Hints>> {
+    fn hints(&self) -> Option<Arc<dyn HintStore>> {
         None
     }
 
     /// Ids of calls that the session has used in messages that the turn's history does not have. A new
     /// call gets none of them.
-    fn used_calls(&self) -> &[String] {
+    fn used_call_ids(&self) -> &[String] {
         &[]
     }
 
     /// How many agents stand above the one that writes here.
-    fn depth(&self) -> u32 {
+    fn sub_agent_depth(&self) -> u32 {
         0
     }
 }
 
 /// Why an agent cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Halt {
+pub enum AgentError {
     /// Somebody asked it to stop.
     Stopped,
     /// The session belongs to somebody else now, or the log cannot be written.
-    Lost(String),
+    LogLost(String),
     /// The agent itself failed, or emitted something that does not fit.
     Failed(String),
 }
 
-impl fmt::Display for Halt {
+impl fmt::Display for AgentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => f.write_str("stopped"),
-            Self::Lost(why) => write!(f, "the log was lost: {why}"),
+            Self::LogLost(why) => write!(f, "the log was lost: {why}"),
             Self::Failed(why) => write!(f, "the agent failed: {why}"),
         }
     }
 }
 
-impl std::error::Error for Halt {}
+impl std::error::Error for AgentError {}
 
 /// Something that replies.
 #[async_trait]
 pub trait Replier: Send + Sync + 'static {
     /// What it is, in a line for people.
-    fn about(&self) -> &str;
+    fn description(&self) -> &str;
 
     /// The model behind it, as `WIRE:MODEL`, or a word such as `demo`.
-    fn model(&self) -> &str;
+    fn model_name(&self) -> &str;
 
     /// Replies, or goes on replying. Returns when the reply has ended (a `REPLY_END` was committed),
     /// or when it waits (a `REQUIRE_…` was): then it is called again with the answer.
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt>;
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError>;
 }

@@ -29,7 +29,7 @@ mod tools;
 mod workers;
 
 pub use tools::{MAX_TOOL_BYTES, MAX_TOOLS, MAX_TOOLS_BYTES, check_tool, check_tools};
-pub(crate) use workers::run;
+pub(crate) use workers::run_on_worker;
 
 #[cfg(test)]
 mod tests;
@@ -102,14 +102,14 @@ impl std::error::Error for SchemaError {}
 
 /// Why an answer was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
+pub enum AnswerError {
     /// It does not match the schema.
     Mismatch(String),
     /// Nobody knows whether it matches: to find out costs too much.
     TooExpensive(String),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for AnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mismatch(why) | Self::TooExpensive(why) => f.write_str(why),
@@ -136,7 +136,7 @@ impl Schema {
     }
 
     /// Checks a value. This blocks for as long as [`MAX_STEPS`] steps take.
-    pub fn check(&self, value: &Value) -> Result<(), Problem> {
+    pub fn check(&self, value: &Value) -> Result<(), AnswerError> {
         self.checker().check(value)
     }
 
@@ -155,13 +155,13 @@ impl fmt::Debug for Schema {
 /// Whether a schema can be used, found out on a worker thread. The last ones that could are remembered:
 /// most clients send the same schema with each message.
 pub async fn check_schema(schema: &Json) -> Result<(), SchemaError> {
-    static ACCEPTED: LazyLock<Accepted> = LazyLock::new(Accepted::default);
+    static ACCEPTED: LazyLock<AcceptedSchemas> = LazyLock::new(AcceptedSchemas::default);
     let key = ACCEPTED.hasher.hash_one(schema.text());
     if ACCEPTED.keys.lock().contains(&key) {
         return Ok(());
     }
     let schema = schema.clone();
-    let compiled = run(move |deadline| Schema::compile_until(&schema, deadline).map(drop)).await;
+    let compiled = run_on_worker(move |deadline| Schema::compile_until(&schema, deadline).map(drop)).await;
     compiled.unwrap_or(Err(SchemaError::TooSlow))?;
     let mut keys = ACCEPTED.keys.lock();
     keys.push_back(key);
@@ -177,7 +177,7 @@ const MAX_ACCEPTED: usize = 256;
 /// Schemas that could be used, by their hashes. A wrong match does no harm: a schema is compiled again
 /// before an answer is checked.
 #[derive(Default)]
-struct Accepted {
+struct AcceptedSchemas {
     hasher: RandomState,
     keys: Mutex<VecDeque<u64>>,
 }

@@ -20,8 +20,8 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
-use crate::replier::Halt;
-use crate::schema::{self, Checker, MAX_ANSWER_BYTES, Problem, Schema, SchemaError};
+use crate::replier::AgentError;
+use crate::schema::{self, Checker, MAX_ANSWER_BYTES, AnswerError, Schema, SchemaError};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -33,47 +33,47 @@ use turnwire_core::{
 use turnwire_wires::request::{OutputFormat, ToolDefinition};
 
 /// The source of the hint by which a model is told that its answer does not fit.
-pub const SOURCE: &str = "structured_output";
+pub const CORRECTION_SOURCE: &str = "structured_output";
 
 /// What providers are told the form is called.
-const NAME: &str = "final_answer";
+const OUTPUT_NAME: &str = "final_answer";
 
 /// The field that holds an answer which is no object: providers take only objects.
-const WRAPPED: &str = "answer";
+const WRAPPER_FIELD: &str = "answer";
 
 /// A check beyond the schema.
-pub(crate) type Check = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
+pub(crate) type OutputCheck = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
 
 /// The form that an answer must have. It holds the schema as text: what it compiles to is larger, and is
 /// needed only while an answer is checked.
 #[derive(Clone)]
-pub struct Shape {
+pub struct AnswerSchema {
     output: OutputFormat,
     schema: Json,
-    check: Option<Check>,
+    check: Option<OutputCheck>,
 }
 
-impl Shape {
+impl AnswerSchema {
     /// The form that a JSON Schema describes, or why it describes none. Nothing is fetched. This blocks
     /// while the schema is compiled.
     pub fn new(schema: &Json) -> Result<Self, SchemaError> {
         Schema::compile(schema)?;
-        Ok(Self::of_valid(schema))
+        Ok(Self::from_valid(schema))
     }
 
     /// The same, compiled on a worker thread.
     pub async fn compile(schema: &Json) -> Result<Self, SchemaError> {
         schema::check_schema(schema).await?;
-        Ok(Self::of_valid(schema))
+        Ok(Self::from_valid(schema))
     }
 
-    fn of_valid(schema: &Json) -> Self {
-        let output = OutputFormat { name: NAME.to_owned(), schema: as_object(schema) };
+    fn from_valid(schema: &Json) -> Self {
+        let output = OutputFormat { name: OUTPUT_NAME.to_owned(), schema: wrap_in_object(schema) };
         Self { output, schema: schema.clone(), check: None }
     }
 
     /// The same, with a check beyond the schema.
-    pub(crate) fn checked(self, check: Check) -> Self {
+    pub(crate) fn with_check(self, check: OutputCheck) -> Self {
         Self { check: Some(check), ..self }
     }
 
@@ -83,8 +83,8 @@ impl Shape {
     }
 
     /// The tool that a model is made to call which has no mode of its own.
-    pub(crate) fn tool(&self, others: &[ToolDefinition]) -> ToolDefinition {
-        let mut name = NAME.to_owned();
+    pub(crate) fn answer_tool(&self, others: &[ToolDefinition]) -> ToolDefinition {
+        let mut name = OUTPUT_NAME.to_owned();
         while others.iter().any(|tool| tool.name == name) {
             name.push('_');
         }
@@ -94,64 +94,64 @@ impl Shape {
 
     /// What a reply has answered last, if it has this form; otherwise why not. This blocks while the answer
     /// is checked.
-    pub fn read(&self, reply: &Msg) -> Result<Json, Problem> {
-        self.read_texts(&last_texts(reply)?)
+    pub fn parse_reply(&self, reply: &Msg) -> Result<Json, AnswerError> {
+        self.parse_texts(&answer_texts(reply)?)
     }
 
     /// The same, checked on a worker thread.
-    pub async fn read_on_worker(&self, reply: &Msg) -> Result<Json, Problem> {
-        let (shape, texts) = (self.clone(), last_texts(reply)?);
-        let read = schema::run(move |_| shape.read_texts(&texts)).await;
+    pub async fn parse_reply_on_worker(&self, reply: &Msg) -> Result<Json, AnswerError> {
+        let (shape, texts) = (self.clone(), answer_texts(reply)?);
+        let read = schema::run_on_worker(move |_| shape.parse_texts(&texts)).await;
         read.unwrap_or_else(|| {
             let why = "the answer cannot be checked against its JSON Schema: the check broke down";
-            Err(Problem::TooExpensive(why.to_owned()))
+            Err(AnswerError::TooExpensive(why.to_owned()))
         })
     }
 
     /// Reads the first of these texts that has this form.
-    fn read_texts(&self, texts: &[String]) -> Result<Json, Problem> {
+    fn parse_texts(&self, texts: &[String]) -> Result<Json, AnswerError> {
         let schema = Schema::compile(&self.schema);
-        let schema = schema.map_err(|error| Problem::TooExpensive(error.to_string()))?;
+        let schema = schema.map_err(|error| AnswerError::TooExpensive(error.to_string()))?;
         let mut checker = schema.checker();
         let mut wrong = None;
         for text in texts {
-            match self.read_text(text, &mut checker) {
+            match self.parse_text(text, &mut checker) {
                 Ok(json) => return Ok(json),
                 // The last words count: what is wrong with those before them helps nobody.
-                Err(Problem::Mismatch(why)) => wrong = wrong.or(Some(why)),
-                Err(problem @ Problem::TooExpensive(_)) => return Err(problem),
+                Err(AnswerError::Mismatch(why)) => wrong = wrong.or(Some(why)),
+                Err(problem @ AnswerError::TooExpensive(_)) => return Err(problem),
             }
         }
-        Err(Problem::Mismatch(wrong.unwrap_or_else(|| "there is no answer".to_owned())))
+        Err(AnswerError::Mismatch(wrong.unwrap_or_else(|| "there is no answer".to_owned())))
     }
 
-    fn read_text(&self, text: &str, checker: &mut Checker<'_>) -> Result<Json, Problem> {
-        let not_json = |why: &dyn fmt::Display| Problem::Mismatch(format!("it is not JSON: {why}"));
+    fn parse_text(&self, text: &str, checker: &mut Checker<'_>) -> Result<Json, AnswerError> {
+        let not_json = |why: &dyn fmt::Display| AnswerError::Mismatch(format!("it is not JSON: {why}"));
         let value: Value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
         let inner = value.as_object().filter(|fields| fields.len() == 1);
-        let inner = inner.and_then(|fields| fields.get(WRAPPED));
+        let inner = inner.and_then(|fields| fields.get(WRAPPER_FIELD));
         let json = match (checker.check(&value), inner) {
             (Ok(()), _) => Json::parse(text).map_err(|error| not_json(&error))?,
-            (Err(Problem::Mismatch(_)), Some(inner)) => {
+            (Err(AnswerError::Mismatch(_)), Some(inner)) => {
                 checker.check(inner)?;
                 Json::from(inner.clone())
             }
             (Err(problem), _) => return Err(problem),
         };
         let check = self.check.as_ref().map_or(Ok(()), |check| check(&json));
-        check.map_err(Problem::Mismatch)?;
+        check.map_err(AnswerError::Mismatch)?;
         Ok(json)
     }
 }
 
 /// What a reply has said behind its last tool result, the last text first.
-fn last_texts(reply: &Msg) -> Result<Vec<String>, Problem> {
+fn answer_texts(reply: &Msg) -> Result<Vec<String>, AnswerError> {
     let behind = |block: &&ContentBlock| {
         !matches!(block, ContentBlock::ToolResult(_) | ContentBlock::Hint(_))
     };
     let blocks = reply.content().iter().rev().take_while(behind);
     let texts = blocks.filter_map(|block| match block {
-        ContentBlock::Text(TextBlock { text, .. }) => Some(bare(text)),
+        ContentBlock::Text(TextBlock { text, .. }) => Some(strip_code_fence(text)),
         _ => None,
     });
     let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
@@ -160,19 +160,19 @@ fn last_texts(reply: &Msg) -> Result<Vec<String>, Problem> {
             "the answer cannot be checked against its JSON Schema: it has more than \
              {MAX_ANSWER_BYTES} bytes"
         );
-        return Err(Problem::TooExpensive(why));
+        return Err(AnswerError::TooExpensive(why));
     }
     Ok(texts.into_iter().map(str::to_owned).collect())
 }
 
-impl fmt::Debug for Shape {
+impl fmt::Debug for AnswerSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shape").field("output", &self.output).finish_non_exhaustive()
     }
 }
 
 /// The schema itself where it is one of objects; else that of an object that holds the answer.
-fn as_object(schema: &Json) -> Json {
+fn wrap_in_object(schema: &Json) -> Json {
     let Ok(Value::Object(mut fields)) = schema.parse_as() else { return schema.clone() };
     if fields.get("type").is_some_and(|kind| kind == "object") || fields.contains_key("properties")
     {
@@ -186,21 +186,21 @@ fn as_object(schema: &Json) -> Json {
         }
     }
     root.insert("type".to_owned(), json!("object"));
-    root.insert("properties".to_owned(), json!({ WRAPPED: fields }));
-    root.insert("required".to_owned(), json!([WRAPPED]));
+    root.insert("properties".to_owned(), json!({ WRAPPER_FIELD: fields }));
+    root.insert("required".to_owned(), json!([WRAPPER_FIELD]));
     root.insert("additionalProperties".to_owned(), json!(false));
     Value::Object(root).into()
 }
 
 /// A text without the fence that models like to put around JSON.
-fn bare(text: &str) -> &str {
+fn strip_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
 }
 
 /// What a model is told whose answer does not fit.
-pub(crate) fn told(why: &str) -> String {
+pub(crate) fn correction_message(why: &str) -> String {
     format!(
         "Your answer does not have the form that it must have: {why}. Answer again, with nothing \
          but JSON that fits the schema."
@@ -208,35 +208,35 @@ pub(crate) fn told(why: &str) -> String {
 }
 
 /// Whether a reply was told already that its answer does not fit.
-pub(crate) fn is_mended(reply: &Msg) -> bool {
-    reply.blocks::<HintBlock>().any(is_mending)
+pub(crate) fn was_corrected(reply: &Msg) -> bool {
+    reply.blocks::<HintBlock>().any(is_correction_hint)
 }
 
 /// Whether this hint says that an answer does not fit.
-pub(crate) fn is_mending(hint: &HintBlock) -> bool {
-    hint.source.as_deref() == Some(SOURCE)
+pub(crate) fn is_correction_hint(hint: &HintBlock) -> bool {
+    hint.source.as_deref() == Some(CORRECTION_SOURCE)
 }
 
 /// Makes the calls of the tool for the answer what they are to everybody: text.
-pub(crate) struct Veil {
+pub(crate) struct AnswerToolRewriter {
     tool: String,
     prefix: String,
     /// The blocks that its calls have become.
     blocks: HashMap<String, String>,
-    has_others: bool,
+    has_other_calls: bool,
 }
 
-impl Veil {
+impl AnswerToolRewriter {
     pub(crate) fn new(tool: String, prefix: &str) -> Self {
-        Self { tool, prefix: format!("{prefix}answer-"), blocks: HashMap::new(), has_others: false }
+        Self { tool, prefix: format!("{prefix}answer-"), blocks: HashMap::new(), has_other_calls: false }
     }
 
-    pub(crate) fn cover(&mut self, mut event: Event<'static>) -> Event<'static> {
-        event.kind = self.kind(event.kind);
+    pub(crate) fn rewrite(&mut self, mut event: Event<'static>) -> Event<'static> {
+        event.kind = self.rewrite_kind(event.kind);
         event
     }
 
-    fn kind(&mut self, kind: EventKind<'static>) -> EventKind<'static> {
+    fn rewrite_kind(&mut self, kind: EventKind<'static>) -> EventKind<'static> {
         match kind {
             EventKind::ToolCallStart(start) if start.tool_call_name == self.tool => {
                 let block = format!("{}{}", self.prefix, self.blocks.len());
@@ -244,7 +244,7 @@ impl Veil {
                 TextBlockStart { block_id: block.into() }.into()
             }
             EventKind::ToolCallStart(start) => {
-                self.has_others = true;
+                self.has_other_calls = true;
                 start.into()
             }
             EventKind::ToolCallDelta(part) => match self.blocks.get(&*part.tool_call_id) {
@@ -261,7 +261,7 @@ impl Veil {
                 None => end.into(),
             },
             EventKind::ModelCallEnd(mut end) => {
-                let only_this = !self.has_others && !self.blocks.is_empty();
+                let only_this = !self.has_other_calls && !self.blocks.is_empty();
                 if only_this && end.finished_reason == FinishedReason::ToolCalls {
                     end.finished_reason = FinishedReason::Completed;
                 }
@@ -274,9 +274,9 @@ impl Veil {
 
 /// Why a call gave no data.
 #[derive(Debug, Clone, PartialEq)]
-pub enum CallError {
+pub enum StructuredCallError {
     /// The agent could not go on.
-    Halt(Halt),
+    Agent(AgentError),
     /// It replied, and the reply has no data: it failed, waits for somebody, or its answer does not
     /// fit, also after it was told so.
     NoOutput {
@@ -287,20 +287,20 @@ pub enum CallError {
     },
 }
 
-impl fmt::Display for CallError {
+impl fmt::Display for StructuredCallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Halt(halt) => halt.fmt(f),
+            Self::Agent(halt) => halt.fmt(f),
             Self::NoOutput { why, .. } => write!(f, "there is no structured output: {why}"),
         }
     }
 }
 
-impl std::error::Error for CallError {}
+impl std::error::Error for StructuredCallError {}
 
-impl From<Halt> for CallError {
-    fn from(halt: Halt) -> Self {
-        Self::Halt(halt)
+impl From<AgentError> for StructuredCallError {
+    fn from(halt: AgentError) -> Self {
+        Self::Agent(halt)
     }
 }
 
@@ -308,12 +308,12 @@ impl From<Halt> for CallError {
 mod tests {
     use super::*;
 
-    fn shape(schema: &str) -> Shape {
-        Shape::new(&Json::parse(schema).unwrap()).unwrap()
+    fn shape(schema: &str) -> AnswerSchema {
+        AnswerSchema::new(&Json::parse(schema).unwrap()).unwrap()
     }
 
-    fn read(shape: &Shape, text: &str) -> Result<String, String> {
-        let read = shape.read(&Msg::assistant("a", text));
+    fn read(shape: &AnswerSchema, text: &str) -> Result<String, String> {
+        let read = shape.parse_reply(&Msg::assistant("a", text));
         read.map(|json| json.text().to_owned()).map_err(|problem| problem.to_string())
     }
 
@@ -340,10 +340,10 @@ mod tests {
     fn the_last_words_count() {
         let any = shape(r#"{"type":"object"}"#);
         let talk: Vec<ContentBlock> = vec!["Here: {".into(), r#"{"a":1}"#.into()];
-        assert_eq!(any.read(&Msg::assistant("a", talk)).unwrap().text(), r#"{"a":1}"#);
+        assert_eq!(any.parse_reply(&Msg::assistant("a", talk)).unwrap().text(), r#"{"a":1}"#);
         let before: Vec<ContentBlock> = vec![r#"{"a":1}"#.into(), HintBlock::new("no").into()];
         assert_eq!(
-            any.read(&Msg::assistant("a", before)).unwrap_err().to_string(),
+            any.parse_reply(&Msg::assistant("a", before)).unwrap_err().to_string(),
             "there is no answer"
         );
     }
@@ -357,7 +357,7 @@ mod tests {
             r##"{"$ref":"#/$defs/missing"}"##,
             r#"{"pattern":"("}"#,
         ] {
-            let refused = Shape::new(&Json::parse(schema).unwrap());
+            let refused = AnswerSchema::new(&Json::parse(schema).unwrap());
             assert!(refused.is_err(), "{schema}");
         }
     }
@@ -370,7 +370,7 @@ mod tests {
             r##"{"properties":{"a":{"$ref":"#"}}}"##,
             r##"{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}"##,
         ] {
-            if let Ok(shape) = Shape::new(&Json::parse(schema).unwrap()) {
+            if let Ok(shape) = AnswerSchema::new(&Json::parse(schema).unwrap()) {
                 let _ = read(&shape, r#"{"a":{"a":{}}}"#);
             }
         }

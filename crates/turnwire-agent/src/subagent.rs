@@ -34,12 +34,12 @@
 mod log;
 
 use crate::agent::Agent;
-use crate::hints::Hints;
-use crate::replier::{Halt, Replier, SubReply};
-use crate::tool::{Given, Out, Tool, ToolError, ToolSpec};
+use crate::hints::HintStore;
+use crate::replier::{AgentError, Replier, SubAgentReply};
+use crate::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;
 use futures_util::FutureExt;
-use log::SubLog;
+use log::SubAgentJournal;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
@@ -53,21 +53,21 @@ pub const MAX_DEPTH: u32 = 5;
 
 /// What an agent is told by the one that it works for.
 #[derive(Default)]
-pub(crate) struct Above {
+pub(crate) struct ParentContext {
     pub session_id: String,
     /// The name of that agent.
     pub name: String,
     /// How many stand above that one.
     pub depth: u32,
-    pub rules: Vec<PermissionRule>,
+    pub accepted_rules: Vec<PermissionRule>,
     /// The replies below that one which the log has open.
-    pub subs: Vec<SubReply>,
+    pub sub_replies: Vec<SubAgentReply>,
     pub input: Option<Event<'static>>,
     /// Where hints go that come late, if that is not each agent's own affair.
-    pub hints: Option<Arc<dyn Hints>>,
+    pub hints: Option<Arc<dyn HintStore>>,
 }
 
-impl fmt::Debug for Above {
+impl fmt::Debug for ParentContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Above").field("name", &self.name).finish_non_exhaustive()
     }
@@ -91,11 +91,11 @@ struct Input {
 impl AgentTool {
     /// An agent, by its own name, and what the model above is told of it.
     pub fn new(agent: Agent, description: impl Into<String>) -> Self {
-        Self::of(agent.name().to_owned(), agent, description)
+        Self::from_replier(agent.name().to_owned(), agent, description)
     }
 
     /// Anything that replies, by a name.
-    pub fn of(
+    pub fn from_replier(
         name: impl Into<String>,
         agent: impl Replier,
         description: impl Into<String>,
@@ -115,14 +115,14 @@ impl AgentTool {
 
     /// It runs by itself, not beside others.
     #[must_use]
-    pub fn alone(mut self) -> Self {
+    pub fn exclusive(mut self) -> Self {
         self.spec.concurrent = false;
         self
     }
 
     /// A person is asked first, unless a rule says otherwise.
     #[must_use]
-    pub fn asks(mut self) -> Self {
+    pub fn requires_approval(mut self) -> Self {
         self.spec.behavior = Behavior::Ask;
         self
     }
@@ -142,8 +142,8 @@ impl Tool for AgentTool {
         &self.spec
     }
 
-    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
-        if out.above.depth >= MAX_DEPTH {
+    async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
+        if out.parent.depth >= MAX_DEPTH {
             return Err(ToolError::new(format!(
                 "Agents may not stand more than {MAX_DEPTH} deep below each other: do this yourself."
             )));
@@ -151,17 +151,17 @@ impl Tool for AgentTool {
         let Input { task } = serde_json::from_str(&call.input).map_err(|error| {
             ToolError::new(format!("the input does not fit the schema: {error}"))
         })?;
-        let mut log = SubLog::new(&self.spec.name, call.id, out);
-        let turn = log.turn(task);
-        let reply = AssertUnwindSafe(self.agent.reply(turn, &mut log)).catch_unwind();
+        let mut log = SubAgentJournal::new(&self.spec.name, call.id, out);
+        let turn = log.request(task);
+        let reply = AssertUnwindSafe(self.agent.run(turn, &mut log)).catch_unwind();
         let reply =
-            async { reply.await.unwrap_or_else(|_| Err(Halt::Failed("it broke down".to_owned()))) };
+            async { reply.await.unwrap_or_else(|_| Err(AgentError::Failed("it broke down".to_owned()))) };
         let outcome = match self.time_limit {
             None => reply.await,
             Some(limit) => tokio::time::timeout(limit, reply).await.unwrap_or_else(|_| {
-                Err(Halt::Failed(format!("it took longer than {limit:?} and was given up")))
+                Err(AgentError::Failed(format!("it took longer than {limit:?} and was given up")))
             }),
         };
-        log.end(outcome).await
+        log.finish(outcome).await
     }
 }

@@ -25,10 +25,10 @@
 
 mod function;
 
-pub use function::{Function, function, streaming};
+pub use function::{FunctionTool, function, streaming_function};
 
-use crate::hints::Later;
-use crate::subagent::Above;
+use crate::hints::HintSender;
+use crate::subagent::ParentContext;
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
@@ -59,14 +59,14 @@ pub struct ToolSpec {
     /// What to do when no rule fits.
     pub behavior: Behavior,
     /// Who executes it.
-    pub place: Place,
+    pub executor: Executor,
 }
 
 /// Who executes a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Executor {
     /// The agent.
-    Here,
+    Agent,
     /// The client: the reply waits for its result.
     Client,
 }
@@ -84,13 +84,13 @@ impl ToolSpec {
             concurrent: true,
             time_limit: None,
             behavior: Behavior::Allow,
-            place: Place::Here,
+            executor: Executor::Agent,
         }
     }
 
     /// One that the client executes.
-    pub fn of_client(name: impl Into<String>, description: impl Into<String>, input: Json) -> Self {
-        Self { place: Place::Client, ..Self::new(name, description, input) }
+    pub fn for_client(name: impl Into<String>, description: impl Into<String>, input: Json) -> Self {
+        Self { executor: Executor::Client, ..Self::new(name, description, input) }
     }
 }
 
@@ -102,7 +102,7 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Does it. When this is called, it is in the log that it was. What it says through `out` reaches
     /// the watchers at once.
-    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError>;
+    async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError>;
 }
 
 #[async_trait]
@@ -111,16 +111,16 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
         (**self).spec()
     }
 
-    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+    async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         (**self).run(call, out).await
     }
 }
 
 /// What a tool gives at its end, behind what it has streamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Given {
+pub enum ToolOutput {
     /// Nothing more.
-    Nothing,
+    Empty,
     /// Text.
     Text(String),
     /// Texts and bytes.
@@ -128,12 +128,12 @@ pub enum Given {
     /// It goes on in the background: the model is told so, and what it finds comes later as a hint.
     Background(String),
     /// It waits for somebody, and is run again when they have answered: an agent that asks.
-    Waits,
+    Waiting,
 }
 
-impl Given {
+impl ToolOutput {
     /// Texts and bytes, with a line between texts that follow each other.
-    pub(crate) fn of(parts: impl IntoIterator<Item = Part>) -> Self {
+    pub(crate) fn from_parts(parts: impl IntoIterator<Item = Part>) -> Self {
         let mut joined: Vec<Part> = Vec::new();
         for part in parts {
             match (part, joined.last_mut()) {
@@ -146,38 +146,38 @@ impl Given {
             }
         }
         match joined.as_mut_slice() {
-            [] => Self::Nothing,
+            [] => Self::Empty,
             [Part::Text(block)] => Self::Text(std::mem::take(&mut block.text)),
             _ => Self::Parts(joined),
         }
     }
 }
 
-impl From<()> for Given {
+impl From<()> for ToolOutput {
     fn from((): ()) -> Self {
-        Self::Nothing
+        Self::Empty
     }
 }
 
-impl From<String> for Given {
+impl From<String> for ToolOutput {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<&str> for Given {
+impl From<&str> for ToolOutput {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<Json> for Given {
+impl From<Json> for ToolOutput {
     fn from(json: Json) -> Self {
         Self::Text(json.text().to_owned())
     }
 }
 
-impl From<Vec<Part>> for Given {
+impl From<Vec<Part>> for ToolOutput {
     fn from(parts: Vec<Part>) -> Self {
         Self::Parts(parts)
     }
@@ -209,57 +209,57 @@ impl std::error::Error for ToolError {}
 
 /// Where a tool says what it finds while it works.
 #[derive(Debug, Clone)]
-pub struct Out {
+pub struct ToolContext {
     pub(crate) call_id: String,
-    pub(crate) sender: mpsc::Sender<Piece>,
+    pub(crate) sender: mpsc::Sender<ToolUpdate>,
     pub(crate) stop: CancellationToken,
     /// What an agent that works for this call is told by the one that made it.
-    pub(crate) above: Arc<Above>,
+    pub(crate) parent: Arc<ParentContext>,
     /// The reply of an agent that works for this call.
     pub(crate) sub_reply_id: String,
-    pub(crate) later: Later,
+    pub(crate) hint_sender: HintSender,
 }
 
 /// A piece of what a tool says.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct ToolUpdate {
     pub call_id: String,
-    pub said: Said,
+    pub content: UpdateContent,
 }
 
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum UpdateContent {
     Text(String),
     Part(Box<Part>),
     /// Events of an agent that works for the call. Told when they are durable.
     Events(Vec<Event<'static>>, oneshot::Sender<()>),
     /// Its last ones: they become durable with the end of the call's result, or not at all.
-    Last(Vec<Event<'static>>),
+    FinalEvents(Vec<Event<'static>>),
 }
 
-impl Out {
+impl ToolContext {
     /// Says some text.
-    pub async fn text(&self, text: impl Into<String>) {
-        self.say(Said::Text(text.into())).await;
+    pub async fn send_text(&self, text: impl Into<String>) {
+        self.send(UpdateContent::Text(text.into())).await;
     }
 
     /// Shows some text or bytes as a part of its own.
-    pub async fn part(&self, part: impl Into<Part>) {
-        self.say(Said::Part(Box::new(part.into()))).await;
+    pub async fn send_part(&self, part: impl Into<Part>) {
+        self.send(UpdateContent::Part(Box::new(part.into()))).await;
     }
 
-    pub(crate) async fn say(&self, said: Said) {
+    pub(crate) async fn send(&self, said: UpdateContent) {
         // Where nobody listens any more, the reply has been stopped.
-        let _ = self.sender.send(Piece { call_id: self.call_id.clone(), said }).await;
+        let _ = self.sender.send(ToolUpdate { call_id: self.call_id.clone(), content: said }).await;
     }
 
     /// Where to say what is found after the tool has gone to the [background](Given::Background).
-    pub fn later(&self) -> &Later {
-        &self.later
+    pub fn hint_sender(&self) -> &HintSender {
+        &self.hint_sender
     }
 
     /// Cancelled when the reply is to stop.
-    pub fn stop(&self) -> &CancellationToken {
+    pub fn stop_token(&self) -> &CancellationToken {
         &self.stop
     }
 }

@@ -17,19 +17,19 @@ pub(crate) const USER_AGENT: &str = concat!("turnwire/", env!("CARGO_PKG_VERSION
 /// `ALL_PROXY`, `NO_PROXY`) is used for https, where it sees nothing but the host's name; a plain http
 /// address is always reached directly, since a proxy would see the key. It is HTTP/1.1, so that one
 /// answer is one connection: whoever drops the answer closes it, and no other waits behind it.
-pub fn client(is_plain: bool) -> Result<ClientBuilder, rustls::Error> {
+pub fn client_builder(is_plain: bool) -> Result<ClientBuilder, rustls::Error> {
     let builder = ClientBuilder::new()
         .redirect(Policy::none())
         .http1_only()
         .referer(false)
         .user_agent(USER_AGENT)
-        .tls_backend_preconfigured(tls(is_plain)?);
+        .tls_backend_preconfigured(tls_config(is_plain)?);
     Ok(if is_plain { builder.no_proxy() } else { builder })
 }
 
 /// TLS that trusts what the system trusts. Without a need for it, it trusts nobody: a machine that has
 /// no certificates can talk to a model of its own.
-pub(crate) fn tls(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
+pub(crate) fn tls_config(is_plain: bool) -> Result<ClientConfig, rustls::Error> {
     let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;

@@ -3,7 +3,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::cell::Cell;
-use turnwire_agent::close;
+use turnwire_agent::close_reply;
 use turnwire_core::{
     ContentBlock, DataBlock, ErrorType, Event, EventKind, FinishedReason, FixedStamp, ModelCalls, Msg,
     Part, Payload, ReplyError, ToolCallState, ToolResult, ToolResultState,
@@ -26,7 +26,7 @@ fn closed(partial: &Msg) -> (Msg, Vec<String>) {
 fn closed_in(partial: &Msg, calls: &ModelCalls) -> (Msg, Vec<String>) {
     let mut msg = partial.clone();
     let mut types = Vec::new();
-    for event in close(partial, calls, FinishedReason::Interrupted, None) {
+    for event in close_reply(partial, calls, FinishedReason::Interrupted, None) {
         let line = event.stamped(&FixedStamp::default()).to_json();
         let mut event = Event::from_json(&line).unwrap();
         event.id = "".into();
@@ -151,7 +151,7 @@ fn the_reason_and_the_error_come_with_the_end() {
         ..ReplyError::default()
     };
     let (reply, calls) = (Msg::reply("r", ""), ModelCalls::default());
-    let events = close(&reply, &calls, FinishedReason::Error, Some(error.clone()));
+    let events = close_reply(&reply, &calls, FinishedReason::Error, Some(error.clone()));
     let EventKind::ReplyEnd(end) = &events.last().unwrap().kind else { panic!() };
     assert_eq!((&end.finished_reason, &end.error), (&FinishedReason::Error, &Some(error)));
 }

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::{Agent, Replier};
 use turnwire_log::{Log, MemoryStore};
 use turnwire_server::config::Config;
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listen = asked.as_deref().unwrap_or("127.0.0.1:0");
     let config = Config::parse("example", &format!("listen = \"{listen}\""))?;
 
-    let model = Script::new([vec![Line::text("Hello over HTTP.")]]);
+    let model = ScriptedModel::new([vec![ScriptStep::text("Hello over HTTP.")]]);
     let friday: Arc<dyn Replier> = Arc::new(Agent::builder("friday").model(model).build());
     let agents = [("friday".to_owned(), friday)].into();
 

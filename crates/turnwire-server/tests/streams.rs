@@ -183,7 +183,7 @@ fn on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled() {
             let open = session.snapshot().await.unwrap().open;
             for reply in open {
                 let (msg, calls) = (reply.msg(), reply.model_calls());
-                let end = turnwire_agent::close(msg, calls, FinishedReason::Interrupted, None);
+                let end = turnwire_agent::close_reply(msg, calls, FinishedReason::Interrupted, None);
                 publish(&session, end).await;
             }
             for wire in Wire::all().filter(|wire| wire.can_encode()) {

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use rustix::time::{ClockId, clock_gettime};
 use std::error::Error;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::{Agent, Halt, Journal, Replier, Turn};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::{Agent, AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, ModelCalls, Msg};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
@@ -78,25 +78,25 @@ fn main() -> Result<()> {
 
 /// Seconds of the processor for a token, and how many bytes the reply has become.
 async fn reply() -> Result<(f64, usize)> {
-    let said = Line::Text((0..TOKENS).map(|_| TOKEN.to_owned()).collect());
+    let said = ScriptStep::Text((0..TOKENS).map(|_| TOKEN.to_owned()).collect());
     let agent =
-        Agent::builder("friday").model(Script::new([vec![said]])).system("You are Friday.").build();
-    let turn = Turn {
+        Agent::builder("friday").model(ScriptedModel::new([vec![said]])).system("You are Friday.").build();
+    let turn = ReplyRequest {
         session_id: "session-1".to_owned(),
         reply_id: "0192f0c1a2b34c5d6e7f8091a2b3c4d5".to_owned(),
         history: vec![Msg::user("ann", "Hi!")],
         partial: None,
-        calls: ModelCalls::default(),
-        subs: Vec::new(),
-        rules: Vec::new(),
+        model_calls: ModelCalls::default(),
+        sub_replies: Vec::new(),
+        accepted_rules: Vec::new(),
         input: None,
         stop: CancellationToken::new(),
     };
     let encode = Wire::named("turnwire").ok_or("no such wire")?.encoder(&EncoderOptions::default())?;
     let mut journal =
-        Encoded { encode, frames: Frames::default(), out: String::new(), bytes: 0, deltas: 0 };
+        EncodingJournal { encode, frames: Frames::default(), out: String::new(), bytes: 0, deltas: 0 };
     let start = processor_seconds();
-    Replier::reply(&agent, turn, &mut journal).await?;
+    Replier::run(&agent, turn, &mut journal).await?;
     let seconds = processor_seconds() - start;
     if journal.deltas != TOKENS {
         return Err(format!("{TOKENS} tokens became {} deltas", journal.deltas).into());
@@ -105,7 +105,7 @@ async fn reply() -> Result<(f64, usize)> {
 }
 
 /// Keeps nothing: each commit becomes the bytes that a watcher would be sent.
-struct Encoded {
+struct EncodingJournal {
     encode: Box<dyn Encode>,
     frames: Frames,
     out: String,
@@ -114,8 +114,8 @@ struct Encoded {
 }
 
 #[async_trait]
-impl Journal for Encoded {
-    async fn commit(&mut self, mut events: Vec<Event<'static>>) -> Result<(), Halt> {
+impl Journal for EncodingJournal {
+    async fn commit(&mut self, mut events: Vec<Event<'static>>) -> Result<(), AgentError> {
         for event in &mut events {
             event.stamp(&SystemStamp);
             self.deltas += u32::from(event.kind.type_name() == "TEXT_BLOCK_DELTA");

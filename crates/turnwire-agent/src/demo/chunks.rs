@@ -29,7 +29,7 @@ impl Chunks {
     }
 
     /// What is left when so many bytes have come.
-    pub(super) fn after(&self, bytes: usize) -> impl Iterator<Item = String> + Send {
+    pub(super) fn remaining_after(&self, bytes: usize) -> impl Iterator<Item = String> + Send {
         let mut known = bytes;
         self.iter().filter_map(move |chunk| {
             let cut = known.min(chunk.len());
@@ -73,7 +73,7 @@ mod tests {
             let all: Vec<String> = chunks.iter().map(Cow::into_owned).collect();
             for come in 0..=all.len() {
                 let (before, after) = all.split_at(come);
-                let left: Vec<String> = chunks.after(before.concat().len()).collect();
+                let left: Vec<String> = chunks.remaining_after(before.concat().len()).collect();
                 assert_eq!(left, after, "{chunks:?}");
             }
         }
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn numbers_are_eight_bytes_up_to_the_last() {
-        let chunks = Chunks::Numbers(super::super::wish::LONGEST);
+        let chunks = Chunks::Numbers(super::super::wish::MAX_DELTAS);
         assert!(chunks.iter().all(|chunk| chunk.len() == 8));
-        assert_eq!(chunks.after(8 * 999_999).collect::<Vec<_>>(), ["1000000\n"]);
+        assert_eq!(chunks.remaining_after(8 * 999_999).collect::<Vec<_>>(), ["1000000\n"]);
     }
 }

@@ -1,22 +1,22 @@
 //! When an event goes out: deltas in their time, everything else at once.
 
-use crate::replier::{Halt, Journal};
+use crate::replier::{AgentError, Journal};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use turnwire_core::Event;
 
 /// How many events are committed together at the most.
-const TOGETHER: usize = 64;
+const MAX_BATCH: usize = 64;
 
 /// How far behind is caught up with. What stood still for longer goes on from now.
-const CATCH_UP: Duration = Duration::from_secs(1);
+const MAX_CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The way to the journal.
 ///
 /// At a rate that a clock can keep, each delta is a commit of its own. Deltas that are late, and all
 /// of them where there is no rate, go out together.
-pub(super) struct Pace<'j> {
+pub(super) struct PacedJournal<'j> {
     journal: &'j mut dyn Journal,
     stop: CancellationToken,
     period: Option<Duration>,
@@ -25,7 +25,7 @@ pub(super) struct Pace<'j> {
     waiting: Vec<Event<'static>>,
 }
 
-impl<'j> Pace<'j> {
+impl<'j> PacedJournal<'j> {
     pub(super) fn new(
         journal: &'j mut dyn Journal,
         stop: CancellationToken,
@@ -36,21 +36,21 @@ impl<'j> Pace<'j> {
     }
 
     /// An event that takes no time.
-    pub(super) async fn event(&mut self, event: Event<'static>) -> Result<(), Halt> {
+    pub(super) async fn push(&mut self, event: Event<'static>) -> Result<(), AgentError> {
         self.waiting.push(event);
-        if self.waiting.len() < TOGETHER { Ok(()) } else { self.flush().await }
+        if self.waiting.len() < MAX_BATCH { Ok(()) } else { self.flush().await }
     }
 
     /// An event that takes the time of a delta.
-    pub(super) async fn delta(&mut self, event: Event<'static>) -> Result<(), Halt> {
-        self.wait().await?;
-        self.event(event).await
+    pub(super) async fn push_delta(&mut self, event: Event<'static>) -> Result<(), AgentError> {
+        self.wait_until_due().await?;
+        self.push(event).await
     }
 
     /// Events of which a crash leaves all or none. Together they take the time of a delta.
-    pub(super) async fn as_one(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
-        self.wait().await?;
-        if self.waiting.len() + events.len() > TOGETHER {
+    pub(super) async fn commit_together(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
+        self.wait_until_due().await?;
+        if self.waiting.len() + events.len() > MAX_BATCH {
             self.flush().await?;
         }
         self.waiting.extend(events);
@@ -58,9 +58,9 @@ impl<'j> Pace<'j> {
     }
 
     /// Makes durable what has gone out so far.
-    pub(super) async fn flush(&mut self) -> Result<(), Halt> {
+    pub(super) async fn flush(&mut self) -> Result<(), AgentError> {
         if self.stop.is_cancelled() {
-            return Err(Halt::Stopped);
+            return Err(AgentError::Stopped);
         }
         if self.waiting.is_empty() {
             return Ok(());
@@ -68,15 +68,15 @@ impl<'j> Pace<'j> {
         self.journal.commit(std::mem::take(&mut self.waiting)).await
     }
 
-    async fn wait(&mut self) -> Result<(), Halt> {
+    async fn wait_until_due(&mut self) -> Result<(), AgentError> {
         let Some(period) = self.period else { return Ok(()) };
         if self.due > Instant::now() {
             self.flush().await?;
             let sleep = sleep_until(self.due);
-            self.stop.run_until_cancelled(sleep).await.ok_or(Halt::Stopped)?;
+            self.stop.run_until_cancelled(sleep).await.ok_or(AgentError::Stopped)?;
         }
         let now = Instant::now();
-        if now.duration_since(self.due) > CATCH_UP {
+        if now.duration_since(self.due) > MAX_CATCH_UP {
             self.due = now;
         }
         self.due += period;

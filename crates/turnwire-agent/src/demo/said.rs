@@ -2,7 +2,7 @@
 
 use super::chunks::Chunks;
 use super::picture;
-use super::tools::Call;
+use super::tools::DemoCall;
 use turnwire_core::event::{
     Chunk, DataBlockDelta, DataBlockEnd, DataBlockStart, TextBlockDelta, TextBlockEnd,
     TextBlockStart, ThinkingBlockDelta, ThinkingBlockEnd, ThinkingBlockStart, ToolCallDelta,
@@ -11,14 +11,14 @@ use turnwire_core::event::{
 use turnwire_core::{DataBlock, EventKind, Fields, Source};
 
 /// One block.
-pub(super) enum Said<'c> {
+pub(super) enum DemoBlock<'c> {
     Thinking(Chunks),
     Text(Chunks),
     Picture(Chunks),
-    Call(&'c Call, Chunks),
+    Call(&'c DemoCall, Chunks),
 }
 
-impl<'c> Said<'c> {
+impl<'c> DemoBlock<'c> {
     pub(super) fn thinking(text: impl Into<String>) -> Self {
         Self::Thinking(Chunks::Words(text.into()))
     }
@@ -35,7 +35,7 @@ impl<'c> Said<'c> {
         Self::Picture(Chunks::Pieces(base64, 1024))
     }
 
-    pub(super) fn call(call: &'c Call) -> Self {
+    pub(super) fn call(call: &'c DemoCall) -> Self {
         Self::Call(call, Chunks::Pieces(call.input.clone(), 8))
     }
 

@@ -2,27 +2,27 @@
 
 use super::chunks::Chunks;
 use super::quote;
-use super::said::Said;
-use super::tools::{Call, Outcome, Tool, WEATHER};
-use super::wish::{Asked, LONGEST, words};
-use super::writer::Writer;
-use crate::replier::Halt;
+use super::said::DemoBlock;
+use super::tools::{DemoCall, ToolOutcome, DemoTool, WEATHER};
+use super::wish::{LengthLimit, MAX_DELTAS, words};
+use super::writer::ReplyWriter;
+use crate::replier::AgentError;
 use serde_json::json;
 use turnwire_core::event::ToolResultTextDelta;
 use turnwire_core::{ErrorType, FinishedReason, ReplyError, ToolResultState};
 
 /// The name of the agent, and of its model.
-pub(super) const MODEL: &str = "demo";
+pub(super) const MODEL_NAME: &str = "demo";
 
-type Played = Result<(), Halt>;
+type SceneResult = Result<(), AgentError>;
 
 /// Thinking, then an answer that quotes the message.
-pub(super) async fn talk(w: &mut Writer<'_, '_>, question: &str) -> Played {
+pub(super) async fn introduction(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneResult {
     let said = [
-        Said::thinking(
+        DemoBlock::thinking(
             "No word here that I know a scene for. I will say what I heard, and what I can show.",
         ),
-        Said::text(format!(
+        DemoBlock::text(format!(
             "## What you said\n\n{}\n\n\
              I am a **demo**: no model is behind me, and the same words always get the same answer. \
              Put one of these into a message:\n\n\
@@ -30,7 +30,7 @@ pub(super) async fn talk(w: &mut Writer<'_, '_>, question: &str) -> Played {
              - `team` asks another agent\n\
              - `image`, `json` and `long 100` answer with more than words\n\
              - `fail` breaks off\n",
-            quote::lines(question)
+            quote::as_blockquote(question)
         )),
     ];
     w.model_call(&said).await?;
@@ -38,11 +38,11 @@ pub(super) async fn talk(w: &mut Writer<'_, '_>, question: &str) -> Played {
 }
 
 /// A tool that streams its result.
-pub(super) async fn weather(w: &mut Writer<'_, '_>) -> Played {
+pub(super) async fn weather(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     let call = weather_call(w);
-    w.model_call(&[Said::thinking("I should look that up."), Said::call(&call)]).await?;
+    w.model_call(&[DemoBlock::thinking("I should look that up."), DemoBlock::call(&call)]).await?;
     w.get_weather(&call).await?;
-    w.model_call(&[Said::text(
+    w.model_call(&[DemoBlock::text(
         "It is **18 °C** in Paris, with light rain. Tomorrow is the day for a walk: 22 °C and sunny.",
     )])
     .await?;
@@ -50,69 +50,69 @@ pub(super) async fn weather(w: &mut Writer<'_, '_>) -> Played {
 }
 
 /// A tool that asks first.
-pub(super) async fn approve(w: &mut Writer<'_, '_>) -> Played {
+pub(super) async fn approve(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     let call = trade_call(w);
-    let thinking = Said::thinking("This spends money, so somebody has to agree first.");
-    w.model_call(&[thinking, Said::call(&call)]).await?;
-    let Some(answer) = about_the_trade(w.execute_trade(&call).await?) else { return Ok(()) };
-    w.model_call(&[Said::text(answer)]).await?;
+    let thinking = DemoBlock::thinking("This spends money, so somebody has to agree first.");
+    w.model_call(&[thinking, DemoBlock::call(&call)]).await?;
+    let Some(answer) = describe_trade(w.execute_trade(&call).await?) else { return Ok(()) };
+    w.model_call(&[DemoBlock::text(answer)]).await?;
     w.end(None).await
 }
 
 /// Two tools at once: the one that need not ask runs while the other waits.
-pub(super) async fn parallel(w: &mut Writer<'_, '_>) -> Played {
+pub(super) async fn parallel(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     let (weather, trade) = (weather_call(w), trade_call(w));
     let thinking =
-        Said::thinking("Two things that have nothing to do with each other: both at once.");
-    w.model_call(&[thinking, Said::call(&weather), Said::call(&trade)]).await?;
+        DemoBlock::thinking("Two things that have nothing to do with each other: both at once.");
+    w.model_call(&[thinking, DemoBlock::call(&weather), DemoBlock::call(&trade)]).await?;
     w.get_weather(&weather).await?;
-    let Some(answer) = about_the_trade(w.execute_trade(&trade).await?) else { return Ok(()) };
+    let Some(answer) = describe_trade(w.execute_trade(&trade).await?) else { return Ok(()) };
     let now = WEATHER.lines().next().unwrap_or_default();
-    w.model_call(&[Said::text(format!("{now}\n\n{answer}"))]).await?;
+    w.model_call(&[DemoBlock::text(format!("{now}\n\n{answer}"))]).await?;
     w.end(None).await
 }
 
 /// A tool that the client executes.
-pub(super) async fn browser(w: &mut Writer<'_, '_>) -> Played {
-    let call = w.tool_call(Tool::OpenPage, json!({"url": "https://example.com/"}).to_string());
-    let thinking = Said::thinking("Only the user's own browser can open that page.");
-    w.model_call(&[thinking, Said::call(&call)]).await?;
+pub(super) async fn browser(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
+    let call = w.tool_call(DemoTool::OpenPage, json!({"url": "https://example.com/"}).to_string());
+    let thinking = DemoBlock::thinking("Only the user's own browser can open that page.");
+    w.model_call(&[thinking, DemoBlock::call(&call)]).await?;
     let answer = match w.open_page(&call).await? {
-        Outcome::Waits => return Ok(()),
-        Outcome::Done(text) => {
-            format!("The page is open. This is what came back:\n\n{}", quote::lines(&text))
+        ToolOutcome::Waits => return Ok(()),
+        ToolOutcome::Done(text) => {
+            format!("The page is open. This is what came back:\n\n{}", quote::as_blockquote(&text))
         }
-        Outcome::Failed(text) => {
-            format!("The page could not be opened:\n\n{}", quote::lines(&text))
+        ToolOutcome::Failed(text) => {
+            format!("The page could not be opened:\n\n{}", quote::as_blockquote(&text))
         }
-        Outcome::Denied => "The page was not opened: that was not allowed.".to_owned(),
-        Outcome::Interrupted => "The page was not opened: that was interrupted.".to_owned(),
+        ToolOutcome::Denied => "The page was not opened: that was not allowed.".to_owned(),
+        ToolOutcome::Interrupted => "The page was not opened: that was interrupted.".to_owned(),
     };
-    w.model_call(&[Said::text(answer)]).await?;
+    w.model_call(&[DemoBlock::text(answer)]).await?;
     w.end(None).await
 }
 
 /// Text and a picture.
-pub(super) async fn image(w: &mut Writer<'_, '_>) -> Played {
+pub(super) async fn image(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     let said = [
-        Said::text("Here is a sunset, drawn pixel by pixel:"),
-        Said::picture(),
-        Said::text("It is a PNG of 48 by 48 pixels."),
+        DemoBlock::text("Here is a sunset, drawn pixel by pixel:"),
+        DemoBlock::picture(),
+        DemoBlock::text("It is a PNG of 48 by 48 pixels."),
     ];
     w.model_call(&said).await?;
     w.end(None).await
 }
 
 /// Another agent, whose reply is a message of its own.
-pub(super) async fn team(w: &mut Writer<'_, '_>, question: &str) -> Played {
-    let input = json!({"question": quote::in_a_line(question)}).to_string();
-    let call = w.tool_call(Tool::AskResearcher, input);
-    let thinking = Said::thinking("The researcher knows more about this than I do.");
-    w.model_call(&[thinking, Said::call(&call)]).await?;
+pub(super) async fn team(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneResult {
+    let input = json!({"question": quote::on_one_line(question)}).to_string();
+    let call = w.tool_call(DemoTool::AskResearcher, input);
+    let thinking = DemoBlock::thinking("The researcher knows more about this than I do.");
+    w.model_call(&[thinking, DemoBlock::call(&call)]).await?;
     research(w, &call).await?;
-    w.model_call(&[Said::text(format!(
+    w.model_call(&[DemoBlock::text(format!(
         "I asked the researcher. In short:\n\n{}",
-        quote::lines(FINDINGS)
+        quote::as_blockquote(FINDINGS)
     ))])
     .await?;
     w.end(None).await
@@ -122,7 +122,7 @@ const FINDINGS: &str = "Two heads find more than one, as long as each knows what
 
 /// The end of the sub-agent's reply and what it found are one commit. So as long as the call has no
 /// output the sub-agent's reply is open, and the log knows what comes again of it.
-async fn research(w: &mut Writer<'_, '_>, call: &Call) -> Played {
+async fn research(w: &mut ReplyWriter<'_, '_>, call: &DemoCall) -> SceneResult {
     match w.known_result(call) {
         None => w.start_result(call).await?,
         Some(known) if known.output.text("").is_empty() => {}
@@ -131,26 +131,26 @@ async fn research(w: &mut Writer<'_, '_>, call: &Call) -> Played {
     let mut researcher = w.sub_agent("researcher", call);
     researcher.start().await?;
     let said = [
-        Said::thinking("What is asked here? Who has looked into it before?"),
-        Said::text(FINDINGS),
+        DemoBlock::thinking("What is asked here? Who has looked into it before?"),
+        DemoBlock::text(FINDINGS),
     ];
     researcher.model_call(&said).await?;
-    let end = researcher.ending();
+    let end = researcher.end_event();
     let (tool_call_id, delta) = (call.id.clone().into(), FINDINGS.into());
     let found = w.event(ToolResultTextDelta { tool_call_id, delta });
-    w.pace.as_one(vec![end, found]).await?;
+    w.pace.commit_together(vec![end, found]).await?;
     w.end_result(call, ToolResultState::Success).await
 }
 
 /// Structured output beside the text.
-pub(super) async fn json(w: &mut Writer<'_, '_>, question: &str) -> Played {
+pub(super) async fn json(w: &mut ReplyWriter<'_, '_>, question: &str) -> SceneResult {
     let output = json!({
-        "message": quote::in_a_line(question),
+        "message": quote::on_one_line(question),
         "words": words(question).count(),
         "characters": question.chars().count(),
         "shows": ["text", "structured output"],
     });
-    w.model_call(&[Said::text(format!(
+    w.model_call(&[DemoBlock::text(format!(
         "What I know about your message, as JSON:\n\n```json\n{output:#}\n```\n"
     ))])
     .await?;
@@ -158,47 +158,47 @@ pub(super) async fn json(w: &mut Writer<'_, '_>, question: &str) -> Played {
 }
 
 /// A model that breaks off.
-pub(super) async fn fail(w: &mut Writer<'_, '_>) -> Played {
+pub(super) async fn fail(w: &mut ReplyWriter<'_, '_>) -> SceneResult {
     let error = ReplyError {
         r#type: ErrorType::Upstream,
         message: "the model broke off in the middle of its answer; ask again".to_owned(),
         ..ReplyError::default()
     };
-    let said = [Said::text("This was going to be a long and thoughtful answer, but the")];
-    w.model_call_until(&said, FinishedReason::Error, Some(error.clone())).await?;
+    let said = [DemoBlock::text("This was going to be a long and thoughtful answer, but the")];
+    w.model_call_with_reason(&said, FinishedReason::Error, Some(error.clone())).await?;
     w.end_failed(error).await
 }
 
 /// A text of so many deltas.
-pub(super) async fn long(w: &mut Writer<'_, '_>, deltas: u64, asked: Asked) -> Played {
-    let numbers = Said::Text(Chunks::Numbers(deltas));
+pub(super) async fn long(w: &mut ReplyWriter<'_, '_>, deltas: u64, asked: LengthLimit) -> SceneResult {
+    let numbers = DemoBlock::Text(Chunks::Numbers(deltas));
     let said = match asked {
-        Asked::Enough => vec![numbers],
-        Asked::TooMuch => {
-            let most = format!("That is more than I give at once: {LONGEST} deltas it is.");
-            vec![Said::thinking(most), numbers]
+        LengthLimit::Within => vec![numbers],
+        LengthLimit::Exceeded => {
+            let most = format!("That is more than I give at once: {MAX_DELTAS} deltas it is.");
+            vec![DemoBlock::thinking(most), numbers]
         }
     };
     w.model_call(&said).await?;
     w.end(None).await
 }
 
-fn weather_call(w: &mut Writer<'_, '_>) -> Call {
-    w.tool_call(Tool::GetWeather, json!({"city": "Paris"}).to_string())
+fn weather_call(w: &mut ReplyWriter<'_, '_>) -> DemoCall {
+    w.tool_call(DemoTool::GetWeather, json!({"city": "Paris"}).to_string())
 }
 
-fn trade_call(w: &mut Writer<'_, '_>) -> Call {
-    w.tool_call(Tool::ExecuteTrade, json!({"symbol": "ACME", "quantity": 100}).to_string())
+fn trade_call(w: &mut ReplyWriter<'_, '_>) -> DemoCall {
+    w.tool_call(DemoTool::ExecuteTrade, json!({"symbol": "ACME", "quantity": 100}).to_string())
 }
 
 /// What the model says about a trade. `None`: nothing yet.
-fn about_the_trade(outcome: Outcome) -> Option<String> {
+fn describe_trade(outcome: ToolOutcome) -> Option<String> {
     Some(match outcome {
-        Outcome::Waits => return None,
-        Outcome::Done(done) => format!("Done. {done}"),
-        Outcome::Failed(why) => format!("The trade did not go through. {why}"),
-        Outcome::Denied => "You said no, so I have bought nothing.".to_owned(),
-        Outcome::Interrupted => "The trade was interrupted, and I cannot tell whether it went \
+        ToolOutcome::Waits => return None,
+        ToolOutcome::Done(done) => format!("Done. {done}"),
+        ToolOutcome::Failed(why) => format!("The trade did not go through. {why}"),
+        ToolOutcome::Denied => "You said no, so I have bought nothing.".to_owned(),
+        ToolOutcome::Interrupted => "The trade was interrupted, and I cannot tell whether it went \
                                  through. I did not try again: please look at your orders first."
             .to_owned(),
     })

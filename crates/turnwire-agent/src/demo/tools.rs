@@ -2,8 +2,8 @@
 
 use super::chunks::Chunks;
 use super::quote;
-use super::writer::Writer;
-use crate::replier::Halt;
+use super::writer::ReplyWriter;
+use crate::replier::AgentError;
 use serde::Deserialize;
 use turnwire_core::event::{
     RequireExternalExecution, RequireUserConfirm, ToolResultEnd, ToolResultStart,
@@ -15,7 +15,7 @@ use turnwire_core::{
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tool {
+pub(super) enum DemoTool {
     /// Can run again at any time.
     GetWeather,
     /// Asks first, and never runs twice.
@@ -26,7 +26,7 @@ pub(super) enum Tool {
     AskResearcher,
 }
 
-impl Tool {
+impl DemoTool {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::GetWeather => "get_weather",
@@ -50,22 +50,22 @@ impl Tool {
 
 /// A call of a tool.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct DemoCall {
     pub(super) id: String,
-    pub(super) tool: Tool,
+    pub(super) tool: DemoTool,
     pub(super) input: String,
 }
 
-impl Call {
+impl DemoCall {
     /// The call as a question shows it.
-    fn block(&self, state: ToolCallState, suggested_rules: Vec<PermissionRule>) -> ToolCall {
+    fn to_tool_call(&self, state: ToolCallState, suggested_rules: Vec<PermissionRule>) -> ToolCall {
         let call = ToolCall::new(self.id.clone(), self.tool.name(), self.input.clone());
         ToolCall { state, suggested_rules, rest: self.tool.title(), ..call }
     }
 }
 
 /// What came of a call.
-pub(super) enum Outcome {
+pub(super) enum ToolOutcome {
     /// Somebody has to answer first.
     Waits,
     Done(String),
@@ -74,7 +74,7 @@ pub(super) enum Outcome {
     Interrupted,
 }
 
-impl From<&ToolResult> for Outcome {
+impl From<&ToolResult> for ToolOutcome {
     fn from(result: &ToolResult) -> Self {
         let text = || result.output.text("\n");
         match &result.state {
@@ -102,51 +102,51 @@ struct Trade {
     quantity: u32,
 }
 
-impl Writer<'_, '_> {
+impl ReplyWriter<'_, '_> {
     /// It can run again: after a crash it goes on.
-    pub(super) async fn get_weather(&mut self, call: &Call) -> Result<(), Halt> {
+    pub(super) async fn get_weather(&mut self, call: &DemoCall) -> Result<(), AgentError> {
         self.result(call, WEATHER, ToolResultState::Success).await
     }
 
     /// It asks first. Once it has started it never starts again: after a crash nobody can tell how
     /// far it came.
-    pub(super) async fn execute_trade(&mut self, call: &Call) -> Result<Outcome, Halt> {
+    pub(super) async fn execute_trade(&mut self, call: &DemoCall) -> Result<ToolOutcome, AgentError> {
         let result = self.known_result(call);
         if let Some(over) = result.filter(|result| result.finished_at.is_some()) {
             return Ok(over.into());
         }
         let known = self.known_call(call);
         match (known.map_or(&ToolCallState::Pending, |known| &known.state), result) {
-            (ToolCallState::Asking, _) => Ok(Outcome::Waits),
+            (ToolCallState::Asking, _) => Ok(ToolOutcome::Waits),
             // Only a no finishes a call whose result has not ended.
             (ToolCallState::Finished, _) => {
                 self.result(call, DENIED, ToolResultState::Denied).await?;
-                Ok(Outcome::Denied)
+                Ok(ToolOutcome::Denied)
             }
             (_, Some(begun)) => self.interrupt(call, begun).await,
             (ToolCallState::Allowed, None) => {
                 self.trade(call, known.map_or(&*call.input, |known| &known.input)).await
             }
             (ToolCallState::Pending | ToolCallState::Submitted | ToolCallState::Other(_), None) => {
-                self.ask(call).await
+                self.ask_user(call).await
             }
         }
     }
 
     /// The client runs it. Its result comes whole, and is in the message when it has come.
-    pub(super) async fn open_page(&mut self, call: &Call) -> Result<Outcome, Halt> {
+    pub(super) async fn open_page(&mut self, call: &DemoCall) -> Result<ToolOutcome, AgentError> {
         if let Some(result) = self.known_result(call) {
             return Ok(result.into());
         }
         let is_submitted = |known: &ToolCall| known.state == ToolCallState::Submitted;
         if !self.known_call(call).is_some_and(is_submitted) {
-            let tool_calls = vec![call.block(ToolCallState::Submitted, Vec::new())];
+            let tool_calls = vec![call.to_tool_call(ToolCallState::Submitted, Vec::new())];
             self.emit(RequireExternalExecution { tool_calls }).await?;
         }
-        Ok(Outcome::Waits)
+        Ok(ToolOutcome::Waits)
     }
 
-    async fn ask(&mut self, call: &Call) -> Result<Outcome, Halt> {
+    async fn ask_user(&mut self, call: &DemoCall) -> Result<ToolOutcome, AgentError> {
         let rule = PermissionRule {
             tool_name: call.tool.name().to_owned(),
             rule_content: Some("ACME".to_owned()),
@@ -154,30 +154,30 @@ impl Writer<'_, '_> {
             source: "demo".to_owned(),
             ..PermissionRule::default()
         };
-        let tool_calls = vec![call.block(ToolCallState::Asking, vec![rule])];
+        let tool_calls = vec![call.to_tool_call(ToolCallState::Asking, vec![rule])];
         self.emit(RequireUserConfirm { tool_calls }).await?;
-        Ok(Outcome::Waits)
+        Ok(ToolOutcome::Waits)
     }
 
     /// The trade itself, with the input as a person has left it.
-    async fn trade(&mut self, call: &Call, input: &str) -> Result<Outcome, Halt> {
+    async fn trade(&mut self, call: &DemoCall, input: &str) -> Result<ToolOutcome, AgentError> {
         match serde_json::from_str::<Trade>(input) {
             Ok(Trade { symbol, quantity }) => {
-                let (symbol, cents) = (quote::in_a_line(&symbol), PRICE * u64::from(quantity));
+                let (symbol, cents) = (quote::on_one_line(&symbol), PRICE * u64::from(quantity));
                 let (price, total) = (money(PRICE), money(cents));
                 let done = format!("Bought {quantity} {symbol} at {price} each, {total} in all.");
                 self.result(call, &done, ToolResultState::Success).await?;
-                Ok(Outcome::Done(done))
+                Ok(ToolOutcome::Done(done))
             }
             Err(error) => {
                 let failed = format!("The input does not fit: {error}.");
                 self.result(call, &failed, ToolResultState::Error).await?;
-                Ok(Outcome::Failed(failed))
+                Ok(ToolOutcome::Failed(failed))
             }
         }
     }
 
-    async fn interrupt(&mut self, call: &Call, begun: &ToolResult) -> Result<Outcome, Halt> {
+    async fn interrupt(&mut self, call: &DemoCall, begun: &ToolResult) -> Result<ToolOutcome, AgentError> {
         let tool_call_id = || call.id.clone().into();
         let mut events = Vec::new();
         if !begun.output.text("").ends_with(INTERRUPTED) {
@@ -186,17 +186,17 @@ impl Writer<'_, '_> {
         }
         let state = ToolResultState::Interrupted;
         events.push(self.event(ToolResultEnd { tool_call_id: tool_call_id(), state }));
-        self.pace.as_one(events).await?;
-        Ok(Outcome::Interrupted)
+        self.pace.commit_together(events).await?;
+        Ok(ToolOutcome::Interrupted)
     }
 
     /// A result, from wherever the log has left it.
     pub(super) async fn result(
         &mut self,
-        call: &Call,
+        call: &DemoCall,
         text: &str,
         state: ToolResultState,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         let known = match self.known_result(call) {
             Some(known) if known.finished_at.is_some() => return Ok(()),
             Some(known) => known.output.text("").len(),
@@ -205,7 +205,7 @@ impl Writer<'_, '_> {
                 0
             }
         };
-        for delta in Chunks::Words(text.to_owned()).after(known) {
+        for delta in Chunks::Words(text.to_owned()).remaining_after(known) {
             let (tool_call_id, delta) = (call.id.clone().into(), delta.into());
             self.emit_delta(ToolResultTextDelta { tool_call_id, delta }).await?;
         }
@@ -214,14 +214,14 @@ impl Writer<'_, '_> {
 
     pub(super) async fn end_result(
         &mut self,
-        call: &Call,
+        call: &DemoCall,
         state: ToolResultState,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         self.emit(ToolResultEnd { tool_call_id: call.id.clone().into(), state }).await
     }
 
     /// A tool starts only after its start is durable.
-    pub(super) async fn start_result(&mut self, call: &Call) -> Result<(), Halt> {
+    pub(super) async fn start_result(&mut self, call: &DemoCall) -> Result<(), AgentError> {
         let (tool_call_id, tool_call_name) = (call.id.clone().into(), call.tool.name().into());
         self.emit(ToolResultStart { tool_call_id, tool_call_name }).await?;
         self.pace.flush().await

@@ -1,10 +1,10 @@
 //! Writes a reply, from wherever the log has left it.
 
-use super::pace::Pace;
-use super::said::Said;
-use super::scenes::MODEL;
-use super::tools::{Call, Tool};
-use crate::replier::{Halt, Turn};
+use super::pace::PacedJournal;
+use super::said::DemoBlock;
+use super::scenes::MODEL_NAME;
+use super::tools::{DemoCall, DemoTool};
+use crate::replier::{AgentError, ReplyRequest};
 use turnwire_core::event::{
     ModelCallEnd, ModelCallStart, ReplyEnd, ReplyStart, SubAgent, TokenCounts,
 };
@@ -14,8 +14,8 @@ use turnwire_core::{
 };
 
 /// One reply being written. Every step looks first at what the log has of it, and leaves that out.
-pub(super) struct Writer<'w, 'j> {
-    pub(super) pace: &'w mut Pace<'j>,
+pub(super) struct ReplyWriter<'w, 'j> {
+    pub(super) pace: &'w mut PacedJournal<'j>,
     reply_id: String,
     session_id: &'w str,
     name: &'static str,
@@ -41,46 +41,46 @@ struct Counts {
 
 /// How far the log has come with a block.
 enum Progress {
-    Nothing,
+    NotStarted,
     /// Begun, with so many bytes.
     Begun(usize),
     Ended,
 }
 
-impl<'w, 'j> Writer<'w, 'j> {
-    pub(super) fn new(turn: &'w Turn, question: &str, pace: &'w mut Pace<'j>) -> Self {
+impl<'w, 'j> ReplyWriter<'w, 'j> {
+    pub(super) fn new(turn: &'w ReplyRequest, question: &str, pace: &'w mut PacedJournal<'j>) -> Self {
         Self {
             pace,
             reply_id: turn.reply_id.clone(),
             session_id: &turn.session_id,
-            name: MODEL,
+            name: MODEL_NAME,
             agent: None,
             partial: turn.partial.as_ref(),
-            input_tokens: words(question),
+            input_tokens: count_words(question),
             so_far: Counts::default(),
         }
     }
 
     /// The reply of a sub-agent that works for a call. What the log has of it is not known here, so
     /// all of it is written, with ids by which a repeat is known.
-    pub(super) fn sub_agent(&mut self, name: &'static str, call: &Call) -> Writer<'_, 'j> {
+    pub(super) fn sub_agent(&mut self, name: &'static str, call: &DemoCall) -> ReplyWriter<'_, 'j> {
         let agent = SubAgent {
             agent_path: Some(format!("{}/{name}", self.name)),
             parent_tool_call_id: Some(call.id.clone()),
         };
-        Writer {
+        ReplyWriter {
             reply_id: format!("{}-{name}", self.reply_id),
             session_id: self.session_id,
             name,
             agent: Some(Box::new(agent)),
             partial: None,
-            input_tokens: words(&call.input),
+            input_tokens: count_words(&call.input),
             so_far: Counts::default(),
             pace: self.pace,
         }
     }
 
-    pub(super) async fn start(&mut self) -> Result<(), Halt> {
+    pub(super) async fn start(&mut self) -> Result<(), AgentError> {
         if self.partial.is_some_and(|partial| !partial.name().is_empty()) {
             return Ok(());
         }
@@ -89,25 +89,25 @@ impl<'w, 'j> Writer<'w, 'j> {
     }
 
     /// A call that the model is about to make.
-    pub(super) fn tool_call(&mut self, tool: Tool, input: String) -> Call {
+    pub(super) fn tool_call(&mut self, tool: DemoTool, input: String) -> DemoCall {
         self.so_far.calls += 1;
-        Call { id: format!("{}-call-{}", self.reply_id, self.so_far.calls), tool, input }
+        DemoCall { id: format!("{}-call-{}", self.reply_id, self.so_far.calls), tool, input }
     }
 
     /// One call of the model, and what it says in it.
-    pub(super) async fn model_call(&mut self, said: &[Said<'_>]) -> Result<(), Halt> {
-        let calls = said.iter().any(|said| matches!(said, Said::Call(..)));
+    pub(super) async fn model_call(&mut self, said: &[DemoBlock<'_>]) -> Result<(), AgentError> {
+        let calls = said.iter().any(|said| matches!(said, DemoBlock::Call(..)));
         let reason = if calls { FinishedReason::ToolCalls } else { FinishedReason::Completed };
-        self.model_call_until(said, reason, None).await
+        self.model_call_with_reason(said, reason, None).await
     }
 
     /// The same, and how it ends.
-    pub(super) async fn model_call_until(
+    pub(super) async fn model_call_with_reason(
         &mut self,
-        said: &[Said<'_>],
+        said: &[DemoBlock<'_>],
         finished_reason: FinishedReason,
         error: Option<ReplyError>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         self.so_far.model_calls += 1;
         let ids: Vec<String> = said.iter().map(|said| self.block_id(said)).collect();
         // At least one, so that the sum grows with each call.
@@ -116,19 +116,19 @@ impl<'w, 'j> Writer<'w, 'j> {
         if self.written_tokens() >= self.so_far.output_tokens {
             return Ok(());
         }
-        if ids.iter().all(|id| matches!(self.progress(id), Progress::Nothing)) {
+        if ids.iter().all(|id| matches!(self.progress(id), Progress::NotStarted)) {
             self.start_model_call().await?;
         }
         for (said, id) in said.iter().zip(&ids) {
             let known = match self.progress(id) {
                 Progress::Ended => continue,
                 Progress::Begun(bytes) => bytes,
-                Progress::Nothing => {
+                Progress::NotStarted => {
                     self.emit(said.start(id)).await?;
                     0
                 }
             };
-            for chunk in said.chunks().after(known) {
+            for chunk in said.chunks().remaining_after(known) {
                 self.emit_delta(said.delta(id, chunk)).await?;
             }
             self.emit(said.end(id)).await?;
@@ -141,15 +141,15 @@ impl<'w, 'j> Writer<'w, 'j> {
         self.emit(ModelCallEnd { usage, finished_reason, error, discard: Vec::new() }).await
     }
 
-    async fn start_model_call(&mut self) -> Result<(), Halt> {
-        let mut event = self.event(ModelCallStart { model_name: MODEL.to_owned() });
+    async fn start_model_call(&mut self) -> Result<(), AgentError> {
+        let mut event = self.event(ModelCallStart { model_name: MODEL_NAME.to_owned() });
         // It leaves no trace in the message: this is what a repeat is known by.
         event.id = format!("{}-model-{}", self.reply_id, self.so_far.model_calls).into();
-        self.pace.event(event).await
+        self.pace.push(event).await
     }
 
     /// Ends the reply as it should.
-    pub(super) async fn end(&mut self, structured_output: Option<Json>) -> Result<(), Halt> {
+    pub(super) async fn end(&mut self, structured_output: Option<Json>) -> Result<(), AgentError> {
         let end = ReplyEnd {
             session_id: self.session_id.to_owned(),
             structured_output,
@@ -159,7 +159,7 @@ impl<'w, 'j> Writer<'w, 'j> {
     }
 
     /// Ends the reply with an error.
-    pub(super) async fn end_failed(&mut self, error: ReplyError) -> Result<(), Halt> {
+    pub(super) async fn end_failed(&mut self, error: ReplyError) -> Result<(), AgentError> {
         let end = ReplyEnd {
             session_id: self.session_id.to_owned(),
             finished_reason: FinishedReason::Error,
@@ -170,22 +170,22 @@ impl<'w, 'j> Writer<'w, 'j> {
     }
 
     /// The end of the reply, for who commits it together with something else.
-    pub(super) fn ending(&mut self) -> Event<'static> {
+    pub(super) fn end_event(&mut self) -> Event<'static> {
         let session_id = self.session_id.to_owned();
         self.event(ReplyEnd { session_id, ..ReplyEnd::default() })
     }
 
-    pub(super) async fn emit(&mut self, kind: impl Into<EventKind<'static>>) -> Result<(), Halt> {
+    pub(super) async fn emit(&mut self, kind: impl Into<EventKind<'static>>) -> Result<(), AgentError> {
         let event = self.event(kind);
-        self.pace.event(event).await
+        self.pace.push(event).await
     }
 
     pub(super) async fn emit_delta(
         &mut self,
         kind: impl Into<EventKind<'static>>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         let event = self.event(kind);
-        self.pace.delta(event).await
+        self.pace.push_delta(event).await
     }
 
     pub(super) fn event(&mut self, kind: impl Into<EventKind<'static>>) -> Event<'static> {
@@ -199,19 +199,19 @@ impl<'w, 'j> Writer<'w, 'j> {
     }
 
     /// The call as the log has it.
-    pub(super) fn known_call(&self, call: &Call) -> Option<&'w ToolCall> {
+    pub(super) fn known_call(&self, call: &DemoCall) -> Option<&'w ToolCall> {
         self.partial?.blocks::<ToolCall>().find(|known| known.id == call.id)
     }
 
     /// The result as the log has it.
-    pub(super) fn known_result(&self, call: &Call) -> Option<&'w ToolResult> {
+    pub(super) fn known_result(&self, call: &DemoCall) -> Option<&'w ToolResult> {
         self.partial?.blocks::<ToolResult>().find(|known| known.id == call.id)
     }
 
-    fn block_id(&mut self, said: &Said<'_>) -> String {
+    fn block_id(&mut self, said: &DemoBlock<'_>) -> String {
         match said {
-            Said::Call(call, _) => call.id.clone(),
-            Said::Thinking(_) | Said::Text(_) | Said::Picture(_) => {
+            DemoBlock::Call(call, _) => call.id.clone(),
+            DemoBlock::Thinking(_) | DemoBlock::Text(_) | DemoBlock::Picture(_) => {
                 self.so_far.blocks += 1;
                 format!("{}-block-{}", self.reply_id, self.so_far.blocks)
             }
@@ -241,13 +241,13 @@ impl<'w, 'j> Writer<'w, 'j> {
             _ => None,
         });
         match found {
-            None => Progress::Nothing,
+            None => Progress::NotStarted,
             Some((_, Some(_))) => Progress::Ended,
             Some((bytes, None)) => Progress::Begun(bytes),
         }
     }
 }
 
-fn words(text: &str) -> i64 {
+fn count_words(text: &str) -> i64 {
     i64::try_from(text.split_whitespace().count()).unwrap_or(i64::MAX)
 }

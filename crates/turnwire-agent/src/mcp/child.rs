@@ -1,6 +1,6 @@
 //! MCP servers that are children of ours.
 
-use super::Child;
+use super::ChildConfig;
 use futures_util::StreamExt;
 use process_wrap::tokio::{CommandWrap, KillOnDrop};
 use rmcp::transport::TokioChildProcess;
@@ -10,7 +10,7 @@ use tokio::process::{ChildStderr, Command};
 use tokio_util::codec::{FramedRead, LinesCodec};
 
 /// What a child gets of our environment unasked.
-const INHERITED: &[&str] = &[
+const INHERITED_VARIABLES: &[&str] = &[
     "PATH",
     "HOME",
     "USER",
@@ -40,7 +40,7 @@ const INHERITED: &[&str] = &[
 ];
 
 /// The longest line of a child's standard error that is traced.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 
 /// The connection to a child.
 #[cfg(target_os = "linux")]
@@ -49,20 +49,20 @@ pub(super) type Process = super::descendants::ChildTransport;
 pub(super) type Process = TokioChildProcess;
 
 /// Starts it.
-pub(super) fn start(name: &str, child: &Child) -> io::Result<Process> {
+pub(super) fn spawn_server(name: &str, child: &ChildConfig) -> io::Result<Process> {
     let Some((program, arguments)) = child.command.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
     };
     let mut command = Command::new(program);
     command.args(arguments).env_clear();
-    let inherited = INHERITED.iter().copied().chain(child.inherited.iter().map(String::as_str));
+    let inherited = INHERITED_VARIABLES.iter().copied().chain(child.inherited_variables.iter().map(String::as_str));
     for name in inherited {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
         }
     }
     command.envs(child.env.iter().map(|(name, value)| (name, value)));
-    if let Some(folder) = &child.folder {
+    if let Some(folder) = &child.working_dir {
         command.current_dir(folder);
     }
     let mut command = CommandWrap::from(command);
@@ -73,7 +73,7 @@ pub(super) fn start(name: &str, child: &Child) -> io::Result<Process> {
     #[cfg(target_os = "linux")]
     let family = {
         let end = super::descendants::EndDescendants::new()?;
-        let family = end.family();
+        let family = end.descendants();
         command.wrap(end);
         family
     };
@@ -81,7 +81,7 @@ pub(super) fn start(name: &str, child: &Child) -> io::Result<Process> {
     command.wrap(process_wrap::tokio::JobObject);
     let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;
     if let Some(stderr) = stderr {
-        tokio::spawn(trace(name.to_owned(), stderr));
+        tokio::spawn(log_stderr(name.to_owned(), stderr));
     }
     #[cfg(target_os = "linux")]
     let process = super::descendants::ChildTransport { process, family };
@@ -89,8 +89,8 @@ pub(super) fn start(name: &str, child: &Child) -> io::Result<Process> {
 }
 
 /// Traces what it says until it ends.
-async fn trace(server: String, stderr: ChildStderr) {
-    let mut lines = FramedRead::new(stderr, LinesCodec::new_with_max_length(LONGEST_LINE));
+async fn log_stderr(server: String, stderr: ChildStderr) {
+    let mut lines = FramedRead::new(stderr, LinesCodec::new_with_max_length(MAX_LINE_BYTES));
     while let Some(line) = lines.next().await {
         match line {
             Ok(line) => tracing::debug!(server, line, "an MCP server says"),

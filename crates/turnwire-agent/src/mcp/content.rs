@@ -1,15 +1,15 @@
 //! What a server gives, as parts of a result.
 
-use crate::tool::{Given, ToolError};
+use crate::tool::{ToolOutput, ToolError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use turnwire_core::{DataBlock, Part, TextBlock};
 
 /// What a server gives for a call.
-pub(super) fn given(result: CallToolResult) -> Result<Given, ToolError> {
+pub(super) fn tool_output(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     let is_error = result.is_error == Some(true);
-    let mut parts: Vec<Part> = result.content.into_iter().map(part).collect();
+    let mut parts: Vec<Part> = result.content.into_iter().map(to_part).collect();
     // Where there are words, they say the same.
     if parts.is_empty()
         && let Some(structured) = result.structured_content
@@ -17,7 +17,7 @@ pub(super) fn given(result: CallToolResult) -> Result<Given, ToolError> {
         parts.push(text(structured.to_string()));
     }
     if !is_error {
-        return Ok(Given::of(parts));
+        return Ok(ToolOutput::from_parts(parts));
     }
     let words: Vec<String> = parts
         .into_iter()
@@ -30,7 +30,7 @@ pub(super) fn given(result: CallToolResult) -> Result<Given, ToolError> {
     Err(ToolError::new(if words.is_empty() { "The call failed.".to_owned() } else { words }))
 }
 
-fn part(block: ContentBlock) -> Part {
+fn to_part(block: ContentBlock) -> Part {
     match block {
         ContentBlock::Text(block) => text(block.text),
         ContentBlock::Image(image) => data(image.data, image.mime_type),

@@ -26,13 +26,13 @@ use std::time::Duration;
 use tokio::process::Command;
 
 /// The variable with the mark.
-const MARK: &str = "TURNWIRE_MCP_SERVER";
+const MARK_VARIABLE: &str = "TURNWIRE_MCP_SERVER";
 
 /// How often processes are looked for and killed, until none is left.
-const ROUNDS: usize = 100;
+const MAX_KILL_ROUNDS: usize = 100;
 
 /// How long a killed process has to be gone before it is looked for again.
-const ROUND: Duration = Duration::from_millis(10);
+const KILL_ROUND_TIME: Duration = Duration::from_millis(10);
 
 /// How often orphans that have ended are looked for.
 const REAP_INTERVAL: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ pub fn adopt_orphans() {
 /// Ends every process that descends from this one. This blocks until none is left.
 pub fn end_descendants() {
     let own = getpid().as_raw_nonzero().get();
-    end(|processes| processes.below(&HashSet::from([own])));
+    kill_all(|processes| processes.descendants_of(&HashSet::from([own])));
 }
 
 /// Collects the exit codes of children that had ended already; those that have ended now.
@@ -77,14 +77,14 @@ fn reap(before: &HashSet<(i32, u64)>) -> HashSet<(i32, u64)> {
 }
 
 /// Kills processes until none of them is left.
-fn end(find: impl Fn(&Processes) -> Vec<Process>) {
-    for _ in 0..ROUNDS {
+fn kill_all(find: impl Fn(&Processes) -> Vec<Process>) {
+    for _ in 0..MAX_KILL_ROUNDS {
         let found = find(&Processes::read());
         if found.is_empty() {
             return;
         }
         found.iter().for_each(Process::kill);
-        thread::sleep(ROUND);
+        thread::sleep(KILL_ROUND_TIME);
     }
     tracing::warn!("processes that MCP servers have started are still there");
 }
@@ -113,7 +113,7 @@ impl Process {
 
     fn has_mark(&self, mark: &str) -> bool {
         let environment = fs::read(format!("/proc/{}/environ", self.id)).unwrap_or_default();
-        let entry = format!("{MARK}={mark}");
+        let entry = format!("{MARK_VARIABLE}={mark}");
         environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes())
     }
 
@@ -140,7 +140,7 @@ impl Processes {
     }
 
     /// Those that run and whose parents lead to one of these.
-    fn below(&self, roots: &HashSet<i32>) -> Vec<Process> {
+    fn descendants_of(&self, roots: &HashSet<i32>) -> Vec<Process> {
         let parents: HashMap<i32, i32> =
             self.list.iter().map(|process| (process.id, process.parent)).collect();
         let is_below = |process: &&Process| {
@@ -164,24 +164,24 @@ impl Processes {
 /// Ends an MCP server with all its descendants.
 #[derive(Debug)]
 pub(super) struct EndDescendants {
-    family: SharedFamily,
+    family: SharedDescendants,
 }
 
 impl EndDescendants {
     pub(super) fn new() -> io::Result<Self> {
         let mark = getrandom::u64().map_err(io::Error::other)?;
         let mark = format!("{}-{mark:016x}", std::process::id());
-        Ok(Self { family: Arc::new(Mutex::new(Family { mark, known: Vec::new() })) })
+        Ok(Self { family: Arc::new(Mutex::new(Descendants { mark, known: Vec::new() })) })
     }
 
-    pub(super) fn family(&self) -> SharedFamily {
+    pub(super) fn descendants(&self) -> SharedDescendants {
         self.family.clone()
     }
 }
 
 impl CommandWrapper for EndDescendants {
     fn pre_spawn(&mut self, command: &mut Command, _: &CommandWrap) -> io::Result<()> {
-        command.env(MARK, &self.family.lock().mark);
+        command.env(MARK_VARIABLE, &self.family.lock().mark);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl CommandWrapper for EndDescendants {
     ) -> io::Result<Box<dyn ChildWrapper>> {
         let family = self.family.clone();
         let root = process_id(inner.id());
-        Ok(Box::new(McpProcess { guard: Guard { family, root, has_ended: false }, inner }))
+        Ok(Box::new(McpProcess { guard: DescendantGuard { family, root, has_ended: false }, inner }))
     }
 }
 
@@ -200,7 +200,7 @@ impl CommandWrapper for EndDescendants {
 /// has ended, their parents no longer tell.
 pub(super) struct ChildTransport {
     pub(super) process: TokioChildProcess,
-    pub(super) family: SharedFamily,
+    pub(super) family: SharedDescendants,
 }
 
 impl Transport<RoleClient> for ChildTransport {
@@ -219,7 +219,7 @@ impl Transport<RoleClient> for ChildTransport {
 
     async fn close(&mut self) -> io::Result<()> {
         let (family, root) = (self.family.clone(), process_id(self.process.id()));
-        let _ = tokio::task::spawn_blocking(move || note(&family, root)).await;
+        let _ = tokio::task::spawn_blocking(move || record_descendants(&family, root)).await;
         self.process.close().await
     }
 }
@@ -229,7 +229,7 @@ impl Drop for ChildTransport {
         // After it was closed there is no process any more.
         let root = process_id(self.process.id());
         if root.is_some() {
-            note(&self.family, root);
+            record_descendants(&self.family, root);
         }
     }
 }
@@ -239,24 +239,24 @@ fn process_id(id: Option<u32>) -> Option<i32> {
 }
 
 /// Notes the descendants that are there now.
-fn note(family: &SharedFamily, root: Option<i32>) {
+fn record_descendants(family: &SharedDescendants, root: Option<i32>) {
     let known = family.lock().clone();
     let found = known.find(&Processes::read(), root);
     family.lock().known.extend(found);
 }
 
 /// Shared by the process and the connection to it.
-pub(super) type SharedFamily = Arc<Mutex<Family>>;
+pub(super) type SharedDescendants = Arc<Mutex<Descendants>>;
 
 /// The descendants of an MCP server.
 #[derive(Debug, Clone)]
-pub(super) struct Family {
+pub(super) struct Descendants {
     mark: String,
     /// Those that were found before the server ended.
     known: Vec<Process>,
 }
 
-impl Family {
+impl Descendants {
     /// All that run. The server itself is among them, while it is there.
     fn find(&self, all: &Processes, root: Option<i32>) -> Vec<Process> {
         let is_known = |process: &Process| {
@@ -264,7 +264,7 @@ impl Family {
         };
         let known = all.list.iter().filter(|process| is_known(process));
         let roots: HashSet<i32> = known.map(|process| process.id).chain(root).collect();
-        let mut found = all.below(&roots);
+        let mut found = all.descendants_of(&roots);
         let others = all
             .list
             .iter()
@@ -277,18 +277,18 @@ impl Family {
 
 /// Ends the descendants when it is dropped, unless that was done.
 #[derive(Debug)]
-struct Guard {
-    family: SharedFamily,
+struct DescendantGuard {
+    family: SharedDescendants,
     /// The number of the MCP server, as long as nobody has collected its exit code.
     root: Option<i32>,
     has_ended: bool,
 }
 
-impl Drop for Guard {
+impl Drop for DescendantGuard {
     fn drop(&mut self) {
         if !self.has_ended {
             let family = self.family.lock().clone();
-            end(|all| family.find(all, self.root));
+            kill_all(|all| family.find(all, self.root));
         }
     }
 }
@@ -296,7 +296,7 @@ impl Drop for Guard {
 /// An MCP server that runs. Its descendants are ended before it is: the fields are dropped in this order.
 #[derive(Debug)]
 struct McpProcess {
-    guard: Guard,
+    guard: DescendantGuard,
     inner: Box<dyn ChildWrapper>,
 }
 
@@ -316,7 +316,7 @@ impl ChildWrapper for McpProcess {
     }
 
     fn start_kill(&mut self) -> io::Result<()> {
-        note(&self.guard.family, self.guard.root);
+        record_descendants(&self.guard.family, self.guard.root);
         let known = self.guard.family.lock().known.clone();
         known.iter().for_each(Process::kill);
         self.inner.start_kill()
@@ -334,11 +334,11 @@ impl ChildWrapper for McpProcess {
         Box::pin(async {
             // A server that ends by itself may leave others behind: who they are is known now.
             let (family, root) = (self.guard.family.clone(), self.guard.root);
-            let _ = tokio::task::spawn_blocking(move || note(&family, root)).await;
+            let _ = tokio::task::spawn_blocking(move || record_descendants(&family, root)).await;
             let status = self.inner.wait().await?;
             self.guard.root = None;
             let family = self.guard.family.lock().clone();
-            let ended = tokio::task::spawn_blocking(move || end(|all| family.find(all, None)));
+            let ended = tokio::task::spawn_blocking(move || kill_all(|all| family.find(all, None)));
             self.guard.has_ended = ended.await.is_ok();
             Ok(status)
         })

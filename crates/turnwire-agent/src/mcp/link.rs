@@ -1,7 +1,7 @@
 //! The connection to a server, made again when it has ended.
 
-use super::listening::Listening;
-use super::{McpError, McpServer, Way, child, remote};
+use super::listening::ProgressListener;
+use super::{McpError, McpServer, McpTransport, child, remote};
 use crate::schema::{MAX_TOOLS, MAX_TOOLS_BYTES, check_tool};
 use rmcp::ServiceExt;
 use rmcp::model::{ClientRequest, PaginatedRequestParams, PingRequest, Tool};
@@ -18,29 +18,29 @@ use tokio::time::Instant;
 use turnwire_core::Json;
 
 /// A connection that was made.
-pub(super) type Live = Arc<RunningService<RoleClient, Listening>>;
+pub(super) type LiveClient = Arc<RunningService<RoleClient, ProgressListener>>;
 
 /// How long a server that gave no sign may take to say that it is there.
-const SIGN_LIMIT: Duration = Duration::from_secs(5);
+const PING_LIMIT: Duration = Duration::from_secs(5);
 
 /// The connection to a server.
-pub(super) struct Link {
+pub(super) struct McpConnection {
     server: McpServer,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Whether something went wrong since it was last known to be well.
-    is_doubtful: AtomicBool,
+    is_suspect: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
-    live: Option<Live>,
+struct ConnectionState {
+    client: Option<LiveClient>,
     /// When it could last not be made, and why.
-    failed: Option<(Instant, McpError)>,
+    last_failure: Option<(Instant, McpError)>,
 }
 
-impl Link {
+impl McpConnection {
     pub(super) fn new(server: McpServer) -> Self {
-        Self { server, state: Mutex::default(), is_doubtful: AtomicBool::new(false) }
+        Self { server, state: Mutex::default(), is_suspect: AtomicBool::new(false) }
     }
 
     pub(super) fn server(&self) -> &str {
@@ -48,54 +48,54 @@ impl Link {
     }
 
     /// The connection, made anew if it has ended.
-    pub(super) async fn live(&self) -> Result<Live, McpError> {
+    pub(super) async fn client(&self) -> Result<LiveClient, McpError> {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
         // Who waited while somebody else tried in vain need not try as well.
-        if let Some((at, why)) = &state.failed
+        if let Some((at, why)) = &state.last_failure
             && *at >= asked
         {
             return Err(why.clone());
         }
-        if let Some(live) = &state.live {
-            if self.is_well(live).await {
+        if let Some(live) = &state.client {
+            if self.is_alive(live).await {
                 return Ok(live.clone());
             }
             tracing::warn!(
                 server = self.server(),
                 "an MCP server is gone; it is started or reached again"
             );
-            state.live = None;
+            state.client = None;
         }
-        let opened = tokio::time::timeout(self.server.start_limit, self.open()).await;
-        let opened = opened.unwrap_or_else(|_| Err(self.too_late()));
+        let opened = tokio::time::timeout(self.server.start_limit, self.connect()).await;
+        let opened = opened.unwrap_or_else(|_| Err(self.start_timeout()));
         match opened {
             Ok(live) => {
-                state.live = Some(live.clone());
+                state.client = Some(live.clone());
                 Ok(live)
             }
             Err(why) => {
-                state.failed = Some((Instant::now(), why.clone()));
+                state.last_failure = Some((Instant::now(), why.clone()));
                 Err(why)
             }
         }
     }
 
     /// Something went wrong: before the next call it is asked whether it is there.
-    pub(super) fn doubt(&self) {
-        self.is_doubtful.store(true, Ordering::Relaxed);
+    pub(super) fn mark_suspect(&self) {
+        self.is_suspect.store(true, Ordering::Relaxed);
     }
 
-    async fn is_well(&self, live: &Live) -> bool {
+    async fn is_alive(&self, live: &LiveClient) -> bool {
         if live.is_transport_closed() {
-            self.is_doubtful.store(false, Ordering::Relaxed);
+            self.is_suspect.store(false, Ordering::Relaxed);
             return false;
         }
-        if !self.is_doubtful.swap(false, Ordering::Relaxed) {
+        if !self.is_suspect.swap(false, Ordering::Relaxed) {
             return true;
         }
         let ping = ClientRequest::PingRequest(PingRequest::default());
-        let limit = SIGN_LIMIT.min(self.server.call_limit);
+        let limit = PING_LIMIT.min(self.server.call_limit);
         let options = PeerRequestOptions::with_timeout(limit);
         let sign =
             async { live.send_request_with_option(ping, options).await?.await_response().await };
@@ -107,7 +107,7 @@ impl Link {
     /// What the server can do. To start and to say so may take as long as a start.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
         let latest = Instant::now() + self.server.start_limit;
-        let live = self.live().await?;
+        let live = self.client().await?;
         let listed = tokio::time::timeout_at(latest, self.list_tools(&live)).await;
         match listed {
             Ok(Ok(tools)) => Ok(tools),
@@ -115,13 +115,13 @@ impl Link {
             Ok(Err(ServiceError::McpError(error))) if error.code.0 == METHOD_NOT_FOUND => {
                 Ok(Vec::new())
             }
-            Ok(Err(error)) => Err(McpError::new(self.server(), broken(&error))),
-            Err(_) => Err(self.too_late()),
+            Ok(Err(error)) => Err(McpError::new(self.server(), request_failure(&error))),
+            Err(_) => Err(self.start_timeout()),
         }
     }
 
     /// Lists the tools that are small enough, and not more than there may be.
-    async fn list_tools(&self, live: &Live) -> Result<Vec<Tool>, ServiceError> {
+    async fn list_tools(&self, live: &LiveClient) -> Result<Vec<Tool>, ServiceError> {
         let (mut tools, mut bytes, mut cursor) = (Vec::new(), 0, None);
         // A server that adds no tool with a page would be asked without end.
         for _ in 0..MAX_TOOLS {
@@ -157,26 +157,26 @@ impl Link {
         Ok(tools)
     }
 
-    fn too_late(&self) -> McpError {
+    fn start_timeout(&self) -> McpError {
         let limit = self.server.start_limit;
         McpError::new(self.server(), format!("did not start within {limit:?}"))
     }
 
-    async fn open(&self) -> Result<Live, McpError> {
+    async fn connect(&self) -> Result<LiveClient, McpError> {
         let name = self.server();
-        let service = Listening::default();
-        let live = match &self.server.way {
-            Way::Child(child) => {
-                let process = child::start(name, child)
+        let service = ProgressListener::default();
+        let live = match &self.server.transport {
+            McpTransport::Child(child) => {
+                let process = child::spawn_server(name, child)
                     .map_err(|error| McpError::new(name, format!("cannot be started: {error}")))?;
                 service.serve(process).await
             }
-            Way::Remote(remote) => {
-                let way = remote::reach(remote).map_err(|why| McpError::new(name, why))?;
+            McpTransport::Remote(remote) => {
+                let way = remote::transport(remote).map_err(|why| McpError::new(name, why))?;
                 service.serve(way).await
             }
         };
-        live.map(Arc::new).map_err(|error| McpError::new(name, unopened(&error)))
+        live.map(Arc::new).map_err(|error| McpError::new(name, connect_failure(&error)))
     }
 }
 
@@ -184,7 +184,7 @@ impl Link {
 const METHOD_NOT_FOUND: i32 = -32601;
 
 /// Why there is no connection. What the libraries say may have the address in it, which may be secret.
-fn unopened(error: &ClientInitializeError) -> String {
+fn connect_failure(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::JsonRpcError(error) => format!("refuses: {}", error.message),
         ClientInitializeError::ConnectionClosed(_) => "ended before it was ready".to_owned(),
@@ -192,7 +192,7 @@ fn unopened(error: &ClientInitializeError) -> String {
             let error: &(dyn Error + 'static) = &*error.error;
             match error.downcast_ref::<io::Error>().map(io::Error::kind) {
                 Some(io::ErrorKind::BrokenPipe) => "ended before it was ready".to_owned(),
-                _ => unreached(error),
+                _ => transport_failure(error),
             }
         }
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
@@ -203,17 +203,17 @@ fn unopened(error: &ClientInitializeError) -> String {
 }
 
 /// Why a request came to nothing.
-pub(super) fn broken(error: &ServiceError) -> String {
+pub(super) fn request_failure(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => format!("says: {}", error.message),
-        ServiceError::TransportSend(error) => unreached(&*error.error),
+        ServiceError::TransportSend(error) => transport_failure(&*error.error),
         ServiceError::TransportClosed => "is gone".to_owned(),
         ServiceError::Timeout { timeout } => format!("gave no answer within {timeout:?}"),
         _ => "gave an answer that cannot be understood".to_owned(),
     }
 }
 
-fn unreached(error: &(dyn Error + 'static)) -> String {
+fn transport_failure(error: &(dyn Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<reqwest::Error>() {

@@ -12,19 +12,19 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// How much progress is kept for a call that is only just being made, over all calls.
-const EARLY: usize = 64;
+const MAX_EARLY_NOTIFICATIONS: usize = 64;
 
 /// How much progress of one call may wait to be read. It is not worth more.
-const WAITING: usize = 64;
+const MAX_PENDING_NOTIFICATIONS: usize = 64;
 
 /// Our side of a connection: it can do nothing for the server, and hears of progress.
 #[derive(Default)]
-pub(super) struct Listening {
-    ears: Arc<Mutex<Ears>>,
+pub(super) struct ProgressListener {
+    ears: Arc<Mutex<ProgressChannels>>,
 }
 
 #[derive(Default)]
-struct Ears {
+struct ProgressChannels {
     open: HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>,
     /// Of a call it is not known what its progress is called until it is on its way.
     early: VecDeque<ProgressNotificationParam>,
@@ -34,14 +34,14 @@ struct Ears {
 pub(super) struct Progress {
     token: ProgressToken,
     steps: mpsc::Receiver<ProgressNotificationParam>,
-    ears: Arc<Mutex<Ears>>,
+    ears: Arc<Mutex<ProgressChannels>>,
     furthest: f64,
 }
 
-impl Listening {
+impl ProgressListener {
     /// Listens for the progress of a call.
-    pub(super) fn listen(&self, token: ProgressToken) -> Progress {
-        let (sender, steps) = mpsc::channel(WAITING);
+    pub(super) fn subscribe(&self, token: ProgressToken) -> Progress {
+        let (sender, steps) = mpsc::channel(MAX_PENDING_NOTIFICATIONS);
         let mut ears = self.ears.lock();
         let (own, others) = std::mem::take(&mut ears.early)
             .into_iter()
@@ -55,13 +55,13 @@ impl Listening {
         Progress { token, steps, ears: self.ears.clone(), furthest: f64::NEG_INFINITY }
     }
 
-    fn hear(&self, step: ProgressNotificationParam) {
+    fn dispatch(&self, step: ProgressNotificationParam) {
         let mut ears = self.ears.lock();
         if let Some(sender) = ears.open.get(&step.progress_token) {
             let _ = sender.try_send(step);
             return;
         }
-        if ears.early.len() == EARLY {
+        if ears.early.len() == MAX_EARLY_NOTIFICATIONS {
             ears.early.pop_front();
         }
         ears.early.push_back(step);
@@ -72,17 +72,17 @@ impl Progress {
     /// The next step: what it says, which may be nothing.
     pub(super) async fn next(&mut self) -> Option<String> {
         let step = self.steps.recv().await?;
-        Some(self.said(step))
+        Some(self.step_message(step))
     }
 
     /// The next step that is there already.
-    pub(super) fn rest(&mut self) -> Option<String> {
+    pub(super) fn next_buffered(&mut self) -> Option<String> {
         let step = self.steps.try_recv().ok()?;
-        Some(self.said(step))
+        Some(self.step_message(step))
     }
 
     /// Progress grows. What arrives behind something later is of no use any more.
-    fn said(&mut self, step: ProgressNotificationParam) -> String {
+    fn step_message(&mut self, step: ProgressNotificationParam) -> String {
         if step.progress <= self.furthest {
             return String::new();
         }
@@ -97,7 +97,7 @@ impl Drop for Progress {
     }
 }
 
-impl ClientHandler for Listening {
+impl ClientHandler for ProgressListener {
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new("turnwire", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), own)
@@ -108,7 +108,7 @@ impl ClientHandler for Listening {
         params: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) -> impl Future<Output = ()> + Send + '_ {
-        self.hear(params);
+        self.dispatch(params);
         ready(())
     }
 }

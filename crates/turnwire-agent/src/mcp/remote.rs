@@ -1,6 +1,6 @@
 //! MCP servers over HTTP.
 
-use super::Remote;
+use super::RemoteConfig;
 use crate::web;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -13,8 +13,8 @@ use url::Url;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The way to a server, or why there is none. No secret is in that.
-pub(super) fn reach(
-    remote: &Remote,
+pub(super) fn transport(
+    remote: &RemoteConfig,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
     let url = Url::parse(&remote.url).map_err(|error| format!("has no valid address: {error}"))?;
     if !["http", "https"].contains(&url.scheme()) {
@@ -37,7 +37,7 @@ pub(super) fn reach(
 }
 
 fn client(url: &Url) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    let builder = web::client(url.scheme() == "http")?.connect_timeout(CONNECT_LIMIT);
+    let builder = web::client_builder(url.scheme() == "http")?.connect_timeout(CONNECT_LIMIT);
     // Of a connection whose answer was not read to its end the system holds back the next answer.
     Ok(builder.pool_max_idle_per_host(0).build()?)
 }

@@ -1,8 +1,8 @@
 //! A tool of a server.
 
-use super::link::{Link, Live, broken};
+use super::link::{McpConnection, LiveClient, request_failure};
 use super::{McpError, content};
-use crate::tool::{Given, Out, Tool, ToolError, ToolSpec};
+use crate::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
@@ -20,12 +20,12 @@ pub(super) struct McpTool {
     spec: ToolSpec,
     /// What its server calls it.
     name: String,
-    link: Arc<Link>,
-    limit: Duration,
+    connection: Arc<McpConnection>,
+    silence_limit: Duration,
 }
 
 impl McpTool {
-    pub(super) fn new(server: &str, tool: Described, link: Arc<Link>, limit: Duration) -> Self {
+    pub(super) fn new(server: &str, tool: Described, link: Arc<McpConnection>, limit: Duration) -> Self {
         let input = Json::from_value(&*tool.input_schema);
         let input = input.unwrap_or_else(|_| serde_json::Map::new().into());
         let description = tool.description.as_deref().unwrap_or_default();
@@ -35,12 +35,12 @@ impl McpTool {
             idempotent: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
             ..ToolSpec::new(format!("{server}/{}", tool.name), description, input)
         };
-        Self { spec, name: tool.name.into_owned(), link, limit }
+        Self { spec, name: tool.name.into_owned(), connection: link, silence_limit: limit }
     }
 
-    async fn send(
+    async fn send_call(
         &self,
-        live: &Live,
+        live: &LiveClient,
         params: CallToolRequestParams,
     ) -> Result<RequestHandle<RoleClient>, ServiceError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
@@ -48,8 +48,8 @@ impl McpTool {
     }
 
     /// What went wrong on the way, for the model.
-    fn failed(&self, error: &ServiceError) -> ToolError {
-        let server = self.link.server();
+    fn call_error(&self, error: &ServiceError) -> ToolError {
+        let server = self.connection.server();
         match error {
             // The server is well, and says what is wrong with the call.
             ServiceError::McpError(error) => ToolError::new(error.message.to_string()),
@@ -58,8 +58,8 @@ impl McpTool {
                 McpError::new(server, why).into()
             }
             error => {
-                self.link.doubt();
-                McpError::new(server, broken(error)).into()
+                self.connection.mark_suspect();
+                McpError::new(server, request_failure(error)).into()
             }
         }
     }
@@ -71,70 +71,70 @@ impl Tool for McpTool {
         &self.spec
     }
 
-    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+    async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         let input = if call.input.trim_ascii().is_empty() { "{}" } else { call.input.as_str() };
         let arguments = serde_json::from_str(input)
             .map_err(|error| ToolError::new(format!("the input is no JSON object: {error}")))?;
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
-        let mut live = self.link.live().await?;
-        let sent = match self.send(&live, params.clone()).await {
+        let mut live = self.connection.client().await?;
+        let sent = match self.send_call(&live, params.clone()).await {
             // It ended since: this call has not been made, so it can be.
             Err(ServiceError::TransportClosed) => {
-                live = self.link.live().await?;
-                self.send(&live, params).await
+                live = self.connection.client().await?;
+                self.send_call(&live, params).await
             }
             sent => sent,
         };
         let RequestHandle { mut rx, id, peer, progress_token, .. } =
-            sent.map_err(|error| self.failed(&error))?;
-        let mut open = OpenCall(Some((peer, id)));
-        let mut progress = live.service().listen(progress_token);
-        let mut limit = pin!(tokio::time::sleep(self.limit));
+            sent.map_err(|error| self.call_error(&error))?;
+        let mut open = CancelOnDrop(Some((peer, id)));
+        let mut progress = live.service().subscribe(progress_token);
+        let mut limit = pin!(tokio::time::sleep(self.silence_limit));
         let answer = loop {
             tokio::select! {
                 biased;
                 answer = &mut rx => break answer.unwrap_or(Err(ServiceError::TransportClosed)),
                 Some(step) = progress.next() => {
-                    limit.as_mut().reset(Instant::now() + self.limit);
-                    show(&out, step).await;
+                    limit.as_mut().reset(Instant::now() + self.silence_limit);
+                    send_progress(&out, step).await;
                 }
                 () = &mut limit => {
-                    self.link.doubt();
-                    let why = format!("gave no sign for {:?}; the call was given up", self.limit);
-                    return Err(McpError::new(self.link.server(), why).into());
+                    self.connection.mark_suspect();
+                    let why = format!("gave no sign for {:?}; the call was given up", self.silence_limit);
+                    return Err(McpError::new(self.connection.server(), why).into());
                 }
             }
         };
         open.0 = None;
-        while let Some(step) = progress.rest() {
-            show(&out, step).await;
+        while let Some(step) = progress.next_buffered() {
+            send_progress(&out, step).await;
         }
         match answer {
-            Ok(ServerResult::CallToolResult(result)) => content::given(result),
+            Ok(ServerResult::CallToolResult(result)) => content::tool_output(result),
             Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
                 let why = "wants to be talked to before it answers, which is not possible here";
-                Err(McpError::new(self.link.server(), why).into())
+                Err(McpError::new(self.connection.server(), why).into())
             }
             // Of a newer kind: the model may make something of it.
-            Ok(ServerResult::CustomResult(result)) => Ok(Given::Text(result.0.to_string())),
-            Ok(_) => Err(self.failed(&ServiceError::UnexpectedResponse)),
-            Err(error) => Err(self.failed(&error)),
+            Ok(ServerResult::CustomResult(result)) => Ok(ToolOutput::Text(result.0.to_string())),
+            Ok(_) => Err(self.call_error(&ServiceError::UnexpectedResponse)),
+            Err(error) => Err(self.call_error(&error)),
         }
     }
 }
 
 /// Shows a step, where it says something.
-async fn show(out: &Out, step: String) {
+async fn send_progress(out: &ToolContext, step: String) {
     if !step.is_empty() {
-        out.text(step + "\n").await;
+        out.send_text(step + "\n").await;
     }
 }
 
 /// A call that was made and not answered. Whoever lets go of it, by a stop or a time limit, tells the
 /// server.
-struct OpenCall(Option<(Peer<RoleClient>, RequestId)>);
+struct CancelOnDrop(Option<(Peer<RoleClient>, RequestId)>);
 
-impl Drop for OpenCall {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let (Some((peer, id)), Ok(runtime)) =
             (self.0.take(), tokio::runtime::Handle::try_current())

@@ -5,7 +5,7 @@
 //! number of its own: which one it is, and the moment at which it was due. So whoever reads it, in
 //! whatever process, knows if one is missing and how long it was on its way.
 
-use super::{Answer, Ask, Model, ModelError};
+use super::{ModelStream, ModelRequest, Model, ModelError};
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,28 +17,28 @@ use turnwire_core::{Event, EventKind, Fields, Msg, Role};
 
 /// A model that tells the time.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Clock;
+pub struct ClockModel;
 
 /// How much it is to say, and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct ClockRequest {
     /// How many tokens.
     pub tokens: u32,
     /// How many in a second.
     pub rate: u32,
 }
 
-impl Wish {
+impl ClockRequest {
     /// The most tokens.
-    pub const MOST: u32 = 1_000_000;
+    pub const MAX_TOKENS: u32 = 1_000_000;
 
     /// What a message wishes for: its first two numbers.
-    pub fn of(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let mut numbers = text
             .split(|letter: char| !letter.is_ascii_digit())
             .filter(|digits| !digits.is_empty())
             .map(|digits| digits.parse().unwrap_or(u32::MAX));
-        let tokens = numbers.next().unwrap_or(500).min(Self::MOST);
+        let tokens = numbers.next().unwrap_or(500).min(Self::MAX_TOKENS);
         let rate = numbers.next().unwrap_or(50).clamp(1, 100_000);
         Self { tokens, rate }
     }
@@ -49,7 +49,7 @@ impl Wish {
     }
 }
 
-impl std::fmt::Display for Wish {
+impl std::fmt::Display for ClockRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} tokens, {} a second", self.tokens, self.rate)
     }
@@ -58,63 +58,63 @@ impl std::fmt::Display for Wish {
 /// A token: which one it is, and when it was said, in as few letters as will do. Those of a language
 /// model have four or five; what is measured with longer ones is not what a reply takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Token {
+pub struct TimedToken {
     /// The end of its place in the answer, from 0.
     nth: u32,
     /// Hundred-thousandths of a second since 1970, as far as a token has room for them.
     ticks: u64,
 }
 
-impl Token {
+impl TimedToken {
     /// How many digits follow the `#` of a token.
     pub const DIGITS: u8 = 9;
 
     /// Places are told up to here.
-    const PLACES: u32 = 100;
+    const POSITIONS: u32 = 100;
 
     /// Ticks are told up to here: a bit more than a minute and a half.
-    const ROUND: u64 = 10_000_000;
+    const TICK_RANGE: u64 = 10_000_000;
 
     const TICK: Duration = Duration::from_micros(10);
 
     /// A token that is said at this time.
     pub fn new(nth: u32, said: SystemTime) -> Self {
         let since = said.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ticks = since.as_micros() / Self::TICK.as_micros() % u128::from(Self::ROUND);
-        Self { nth: nth % Self::PLACES, ticks: u64::try_from(ticks).unwrap_or_default() }
+        let ticks = since.as_micros() / Self::TICK.as_micros() % u128::from(Self::TICK_RANGE);
+        Self { nth: nth % Self::POSITIONS, ticks: u64::try_from(ticks).unwrap_or_default() }
     }
 
     /// The token that these digits are.
-    pub fn of_digits(digits: u64) -> Self {
-        let nth = u32::try_from(digits / Self::ROUND).unwrap_or(u32::MAX);
-        Self { nth: nth % Self::PLACES, ticks: digits % Self::ROUND }
+    pub fn from_digits(digits: u64) -> Self {
+        let nth = u32::try_from(digits / Self::TICK_RANGE).unwrap_or(u32::MAX);
+        Self { nth: nth % Self::POSITIONS, ticks: digits % Self::TICK_RANGE }
     }
 
     /// Its place in the answer, for somebody who expects this one next: the first from there that it
     /// can be.
-    pub fn place(self, next: u64) -> u64 {
-        let places = u64::from(Self::PLACES);
+    pub fn position(self, next: u64) -> u64 {
+        let places = u64::from(Self::POSITIONS);
         next + (u64::from(self.nth) + places - next % places) % places
     }
 
     /// How long it was on its way to somebody who has it at this time.
     pub fn age(self, now: SystemTime) -> Duration {
-        let age = (Self::new(0, now).ticks + Self::ROUND - self.ticks) % Self::ROUND;
+        let age = (Self::new(0, now).ticks + Self::TICK_RANGE - self.ticks) % Self::TICK_RANGE;
         // Two clocks of one machine may differ by a little.
-        let age = if age > Self::ROUND / 2 { 0 } else { age };
+        let age = if age > Self::TICK_RANGE / 2 { 0 } else { age };
         Self::TICK * u32::try_from(age).unwrap_or(u32::MAX)
     }
 }
 
-impl std::fmt::Display for Token {
+impl std::fmt::Display for TimedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "#{:02}{:07}", self.nth, self.ticks)
     }
 }
 
 /// Where an answer is.
-struct Saying {
-    wish: Wish,
+struct ClockStream {
+    wish: ClockRequest,
     reply: String,
     block: String,
     begin: (Instant, SystemTime),
@@ -122,7 +122,7 @@ struct Saying {
     at: u32,
 }
 
-impl Saying {
+impl ClockStream {
     async fn next(&mut self) -> Option<EventKind<'static>> {
         let (at, tokens) = (self.at, self.wish.tokens);
         self.at += 1;
@@ -133,7 +133,7 @@ impl Saying {
             _ if at - 2 < tokens => {
                 let due = self.wish.due(at - 2);
                 tokio::time::sleep_until(self.begin.0 + due).await;
-                let delta = Token::new(at - 2, self.begin.1 + due).to_string().into();
+                let delta = TimedToken::new(at - 2, self.begin.1 + due).to_string().into();
                 TextBlockDelta { block_id: block_id(), delta }.into()
             }
             _ if at - 2 == tokens => {
@@ -152,16 +152,16 @@ impl Saying {
 const NAME: &str = "clock";
 
 #[async_trait]
-impl Model for Clock {
+impl Model for ClockModel {
     fn name(&self) -> &str {
         NAME
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
         let question = ask.messages.iter().rev().find(|msg| msg.role() == Role::User);
         let question = question.and_then(|msg: &Msg| msg.text("\n")).unwrap_or_default();
-        let saying = Saying {
-            wish: Wish::of(&question),
+        let saying = ClockStream {
+            wish: ClockRequest::parse(&question),
             reply: ask.reply_id.to_owned(),
             block: format!("{}1", ask.block_prefix),
             begin: (Instant::now(), SystemTime::now()),
@@ -183,45 +183,45 @@ mod tests {
     #[test]
     fn a_token_says_which_it_is_and_when_it_was_said() {
         let said = UNIX_EPOCH + Duration::from_micros(1_723_456_789_012_345);
-        let token = Token::new(1_342, said);
+        let token = TimedToken::new(1_342, said);
         let text = token.to_string();
         assert_eq!(text, "#428901234");
-        assert_eq!(text.len(), 1 + usize::from(Token::DIGITS));
-        assert_eq!(Token::of_digits(text[1..].parse().unwrap()), token);
-        assert_eq!([0, 42, 43, 1_342].map(|next| token.place(next)), [42, 42, 142, 1_342]);
+        assert_eq!(text.len(), 1 + usize::from(TimedToken::DIGITS));
+        assert_eq!(TimedToken::from_digits(text[1..].parse().unwrap()), token);
+        assert_eq!([0, 42, 43, 1_342].map(|next| token.position(next)), [42, 42, 142, 1_342]);
         let age = token.age(said + Duration::from_millis(3));
         assert_eq!(age, Duration::from_millis(3));
         assert_eq!(token.age(said - Duration::from_millis(3)), Duration::ZERO);
         // The digits begin anew while it is on its way.
         let ticks = |ticks: u64| UNIX_EPOCH + Duration::from_micros(10 * ticks);
-        let late = Token::new(0, ticks(Token::ROUND - 5));
-        assert_eq!(late.age(ticks(Token::ROUND + 5)), Duration::from_micros(100));
+        let late = TimedToken::new(0, ticks(TimedToken::TICK_RANGE - 5));
+        assert_eq!(late.age(ticks(TimedToken::TICK_RANGE + 5)), Duration::from_micros(100));
     }
 
     #[test]
     fn a_message_says_how_much_and_how_fast() {
-        let wish = |tokens, rate| Wish { tokens, rate };
-        assert_eq!(Wish::of("30 tokens, 10 a second"), wish(30, 10));
-        assert_eq!(Wish::of(&wish(7, 9).to_string()), wish(7, 9));
-        assert_eq!(Wish::of("Hello!"), wish(500, 50));
-        assert_eq!(Wish::of("99999999999999999999 at 0/s"), wish(Wish::MOST, 1));
+        let wish = |tokens, rate| ClockRequest { tokens, rate };
+        assert_eq!(ClockRequest::parse("30 tokens, 10 a second"), wish(30, 10));
+        assert_eq!(ClockRequest::parse(&wish(7, 9).to_string()), wish(7, 9));
+        assert_eq!(ClockRequest::parse("Hello!"), wish(500, 50));
+        assert_eq!(ClockRequest::parse("99999999999999999999 at 0/s"), wish(ClockRequest::MAX_TOKENS, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_says_each_token_when_it_is_due() {
-        let agent = Agent::builder("clock").model(Clock).build();
+        let agent = Agent::builder("clock").model(ClockModel).build();
         let begin = Instant::now();
         let reply = agent.call([Msg::user("ann", "26 tokens, 50 a second")]).await.unwrap();
         assert_eq!(begin.elapsed(), Duration::from_millis(500));
         let text = reply.text("").unwrap();
         let digits: Vec<u64> = text.split('#').skip(1).map(|it| it.parse().unwrap()).collect();
-        let tokens: Vec<Token> = digits.into_iter().map(Token::of_digits).collect();
+        let tokens: Vec<TimedToken> = digits.into_iter().map(TimedToken::from_digits).collect();
         assert_eq!(
             tokens.iter().map(|token| token.nth).collect::<Vec<_>>(),
             (0..26).collect::<Vec<_>>()
         );
-        let apart = |pair: &[Token]| pair[1].ticks + Token::ROUND - pair[0].ticks;
-        assert!(tokens.windows(2).all(|pair| apart(pair) % Token::ROUND == 2_000), "{text}");
+        let apart = |pair: &[TimedToken]| pair[1].ticks + TimedToken::TICK_RANGE - pair[0].ticks;
+        assert!(tokens.windows(2).all(|pair| apart(pair) % TimedToken::TICK_RANGE == 2_000), "{text}");
         assert!(reply.finished_at().is_some());
     }
 }

@@ -48,16 +48,16 @@ mod line;
 mod pauses;
 mod provider;
 
-pub use builder::{HttpModelBuilder, RETRIES};
-pub use key::Key;
+pub use builder::{HttpModelBuilder, DEFAULT_RETRIES};
+pub use key::ApiKey;
 
-use super::{Answer, Ask, Model, ModelError};
-use answer::Incoming;
+use super::{ModelStream, ModelRequest, Model, ModelError};
+use answer::ResponseStream;
 use async_trait::async_trait;
-use builder::Settings;
+use builder::RequestSettings;
 use bytes::Bytes;
-use client::{Body, Client};
-use framing::Head;
+use client::{ResponseBody, HttpClient};
+use framing::ResponseHead;
 use futures_util::StreamExt;
 use http::header;
 use key::Secret;
@@ -72,7 +72,7 @@ use turnwire_wires::stream::{DecoderOptions, StreamScope};
 use url::Url;
 
 /// How long the body of a failure may take.
-const FAILURE_TIME: Duration = Duration::from_secs(5);
+const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 
 /// A model over HTTP.
 pub struct HttpModel {
@@ -80,11 +80,11 @@ pub struct HttpModel {
     provider: &'static Provider,
     wire: &'static Wire,
     model: String,
-    address: Url,
-    client: Client,
-    settings: Settings,
+    url: Url,
+    client: HttpClient,
+    settings: RequestSettings,
     has_schema_mode: bool,
-    key: Key,
+    key: ApiKey,
 }
 
 impl HttpModel {
@@ -99,8 +99,8 @@ impl HttpModel {
     }
 
     /// The body of a request.
-    fn body(&self, ask: &Ask<'_>) -> Result<String, ModelError> {
-        let (set, tuning) = (&self.settings, ask.tuning);
+    fn request_body(&self, ask: &ModelRequest<'_>) -> Result<String, ModelError> {
+        let (set, tuning) = (&self.settings, ask.settings);
         let mut extra = set.extra.clone();
         for (key, value) in &tuning.extra {
             extra.insert(key, value.clone());
@@ -126,24 +126,24 @@ impl HttpModel {
     }
 
     /// Asks once.
-    async fn once(&self, ask: &Ask<'_>, url: &Url, body: &Bytes) -> Result<Incoming, ModelError> {
+    async fn send_once(&self, ask: &ModelRequest<'_>, url: &Url, body: &Bytes) -> Result<ResponseStream, ModelError> {
         let secret = self.key.read()?;
-        let until = Instant::now() + self.settings.first_token;
+        let until = Instant::now() + self.settings.first_token_limit;
         let headers = self.provider.headers(&secret);
         let (head, answer) = match timeout_at(until, self.client.post(url, &headers, body)).await {
-            Err(_) => return Err(self.slow()),
-            Ok(Err(trouble)) => return Err(failure::of_send(&self.name, &self.place(), &trouble)),
+            Err(_) => return Err(self.first_token_timeout()),
+            Ok(Err(trouble)) => return Err(failure::from_send_error(&self.name, &self.origin(), &trouble)),
             Ok(Ok(answer)) => answer,
         };
         if !head.status.is_success() {
-            return Err(self.refused(&head, answer, &secret).await);
+            return Err(self.status_error(&head, answer, &secret).await);
         }
         let media_type = head.headers.get(header::CONTENT_TYPE);
         if media_type.is_some_and(|it| it.as_bytes().starts_with(b"text/html")) {
             let message = format!(
                 "{} answered with a page for browsers: {} may not be its base URL",
                 self.name,
-                self.place(),
+                self.origin(),
             );
             return Err(ModelError::new(ErrorType::Upstream, message));
         }
@@ -157,26 +157,26 @@ impl HttpModel {
             ModelError::new(ErrorType::Internal, format!("{} cannot be read: {error}", self.name))
         })?;
         let (who, model) = (self.name.clone(), self.model.clone());
-        let mut answer = Incoming::new(who, model, secret, decoder, answer);
-        match timeout_at(until, answer.begin()).await {
-            Err(_) => return Err(self.slow()),
+        let mut answer = ResponseStream::new(who, model, secret, decoder, answer);
+        match timeout_at(until, answer.wait_for_first_event()).await {
+            Err(_) => return Err(self.first_token_timeout()),
             Ok(begun) => begun?,
         }
-        answer.limit_silence(self.settings.between_tokens);
+        answer.set_idle_limit(self.settings.token_gap_limit);
         Ok(answer)
     }
 
-    fn slow(&self) -> ModelError {
-        let limit = self.settings.first_token;
+    fn first_token_timeout(&self) -> ModelError {
+        let limit = self.settings.first_token_limit;
         let message = format!("{} said nothing for {limit:?}", self.name);
-        ModelError::passing(ErrorType::Upstream, message)
+        ModelError::transient(ErrorType::Upstream, message)
     }
 
     /// Why a provider did not answer.
-    async fn refused(&self, head: &Head, mut answer: Body, secret: &Secret) -> ModelError {
+    async fn status_error(&self, head: &ResponseHead, mut answer: ResponseBody, secret: &Secret) -> ModelError {
         let mut body = Vec::new();
         let read = async {
-            while body.len() < failure::MOST {
+            while body.len() < failure::MAX_BODY_BYTES {
                 let more = answer.read(|bytes| body.extend_from_slice(bytes)).await;
                 if more != Ok(true) {
                     return;
@@ -184,13 +184,13 @@ impl HttpModel {
             }
         };
         // What has come by then is enough: the status says the most.
-        let _ = tokio::time::timeout(FAILURE_TIME, read).await;
-        body.truncate(failure::MOST);
+        let _ = tokio::time::timeout(ERROR_BODY_TIME, read).await;
+        body.truncate(failure::MAX_BODY_BYTES);
         let (status, headers) = (head.status, &head.headers);
-        let mut error = failure::of_status(&self.name, status, headers, &body, secret);
+        let mut error = failure::from_status(&self.name, status, headers, &body, secret);
         let hint = match status.as_u16() {
             401 => Some(self.key.hint()),
-            404 => Some(format!("check the model and the base URL, {}", self.place())),
+            404 => Some(format!("check the model and the base URL, {}", self.origin())),
             _ => None,
         };
         if let Some(hint) = hint {
@@ -200,24 +200,24 @@ impl HttpModel {
     }
 
     /// Where it is asked, for people: without what may be secret in it.
-    fn place(&self) -> String {
-        self.address.origin().ascii_serialization()
+    fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
     }
 
     /// Asks until there is an answer, or until it is not worth to ask again.
-    async fn tried(&self, ask: &Ask<'_>) -> Result<Incoming, ModelError> {
-        let body = self.body(ask)?;
-        let url = self.provider.address_for(&self.address, &self.model, &body);
+    async fn send_with_retries(&self, ask: &ModelRequest<'_>) -> Result<ResponseStream, ModelError> {
+        let body = self.request_body(ask)?;
+        let url = self.provider.request_url_for_body(&self.url, &self.model, &body);
         let body = Bytes::from(body);
         let mut again = 0;
         loop {
-            let error = match self.once(ask, &url, &body).await {
+            let error = match self.send_once(ask, &url, &body).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let Settings { retries, pauses, .. } = &self.settings;
-            let pause = pauses.after(again, error.retry_after, pauses::chance());
-            match pause.filter(|_| error.is_passing && again < *retries) {
+            let RequestSettings { retries, backoff: pauses, .. } = &self.settings;
+            let pause = pauses.delay(again, error.retry_after, pauses::jitter());
+            match pause.filter(|_| error.is_transient && again < *retries) {
                 None => return Err(error),
                 Some(pause) => {
                     tracing::warn!(model = %self.name, %error, ?pause, "the model is asked again");
@@ -240,14 +240,14 @@ impl Model for HttpModel {
         self.has_schema_mode && fallback.is_none_or(|fallback| fallback.has_schema_mode())
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
-        let error = match self.tried(&ask).await {
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+        let error = match self.send_with_retries(&ask).await {
             Ok(answer) => return Ok(answer.boxed()),
             Err(error) => error,
         };
         let Some(fallback) = &self.settings.fallback else { return Err(error) };
         tracing::warn!(model = %self.name, %error, fallback = fallback.name(), "the fallback is asked");
-        fallback.ask(ask).await.map_err(|second| ModelError {
+        fallback.stream(ask).await.map_err(|second| ModelError {
             message: format!("{}; before that: {}", second.message, error.message),
             ..second
         })
@@ -258,7 +258,7 @@ impl fmt::Debug for HttpModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpModel")
             .field("name", &self.name)
-            .field("place", &self.place())
+            .field("place", &self.origin())
             .field("key", &self.key)
             .finish_non_exhaustive()
     }

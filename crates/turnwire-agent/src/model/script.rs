@@ -10,7 +10,7 @@
 //! assert_eq!(model.asked().len(), 0);
 //! ```
 
-use super::{Answer, Ask, Model, ModelError};
+use super::{ModelStream, ModelRequest, Model, ModelError};
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ use turnwire_core::{Event, EventKind, Fields, FinishedReason, Msg};
 
 /// Something that the model says.
 #[derive(Debug, Clone)]
-pub enum Line {
+pub enum ScriptStep {
     /// A text, delta by delta.
     Text(Vec<String>),
     /// Reasoning, delta by delta.
@@ -48,7 +48,7 @@ pub enum Line {
     End(FinishedReason),
 }
 
-impl Line {
+impl ScriptStep {
     /// A text in one delta.
     pub fn text(text: &str) -> Self {
         Self::Text(vec![text.to_owned()])
@@ -67,9 +67,9 @@ impl Line {
 
 /// A model that says what it was told to say, one answer for each call.
 #[derive(Debug, Default)]
-pub struct Script {
-    answers: Vec<Vec<Line>>,
-    asked: Mutex<Vec<Vec<Msg>>>,
+pub struct ScriptedModel {
+    answers: Vec<Vec<ScriptStep>>,
+    requests: Mutex<Vec<Vec<Msg>>>,
     name: String,
     /// Which answer is next follows from the conversation, not from how often it was asked: so a call
     /// that is repeated gets the same answer.
@@ -77,9 +77,9 @@ pub struct Script {
     has_schema_mode: bool,
 }
 
-impl Script {
+impl ScriptedModel {
     /// These answers, one after the other; behind the last there is nothing more to say.
-    pub fn new(answers: impl IntoIterator<Item = Vec<Line>>) -> Self {
+    pub fn new(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Self {
         Self {
             answers: answers.into_iter().collect(),
             name: "script".to_owned(),
@@ -96,17 +96,17 @@ impl Script {
 
     /// It can be held to a JSON Schema by itself.
     #[must_use]
-    pub fn schema_mode(self) -> Self {
+    pub fn with_schema_mode(self) -> Self {
         Self { has_schema_mode: true, ..self }
     }
 
     /// What it was asked so far: the messages of each call.
-    pub fn asked(&self) -> Vec<Vec<Msg>> {
-        self.asked.lock().clone()
+    pub fn requests(&self) -> Vec<Vec<Msg>> {
+        self.requests.lock().clone()
     }
 
-    fn answer(&self, messages: &[Msg]) -> Vec<Line> {
-        let mut asked = self.asked.lock();
+    fn next_answer(&self, messages: &[Msg]) -> Vec<ScriptStep> {
+        let mut asked = self.requests.lock();
         let nth = if self.by_history {
             let rounds =
                 |msg: &Msg| msg.tool_calls().filter(|(_, result)| result.is_some()).count();
@@ -120,7 +120,7 @@ impl Script {
 }
 
 #[async_trait]
-impl Model for Script {
+impl Model for ScriptedModel {
     fn name(&self) -> &str {
         &self.name
     }
@@ -129,12 +129,12 @@ impl Model for Script {
         self.has_schema_mode
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
-        let lines = self.answer(ask.messages);
-        if let Some(Line::Fail(error)) = lines.first() {
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+        let lines = self.next_answer(ask.messages);
+        if let Some(ScriptStep::Fail(error)) = lines.first() {
             return Err(error.clone());
         }
-        let mut steps = steps(lines, ask.reply_id, ask.block_prefix, &self.name).into_iter();
+        let mut steps = stream_steps(lines, ask.reply_id, ask.block_prefix, &self.name).into_iter();
         let mut pause: Option<Pin<Box<Sleep>>> = None;
         Ok(stream::poll_fn(move |context| {
             loop {
@@ -143,9 +143,9 @@ impl Model for Script {
                 }
                 pause = None;
                 return Poll::Ready(Some(match steps.next() {
-                    Some(Step::Say(event)) => Ok(event),
-                    Some(Step::Fail(error)) => Err(error),
-                    Some(Step::Wait(time)) => {
+                    Some(StreamStep::Event(event)) => Ok(event),
+                    Some(StreamStep::Fail(error)) => Err(error),
+                    Some(StreamStep::Wait(time)) => {
                         pause = Some(Box::pin(tokio::time::sleep(time)));
                         continue;
                     }
@@ -157,22 +157,22 @@ impl Model for Script {
     }
 }
 
-enum Step {
-    Say(Event<'static>),
+enum StreamStep {
+    Event(Event<'static>),
     Fail(ModelError),
     Wait(Duration),
 }
 
-fn steps(lines: Vec<Line>, reply: &str, prefix: &str, model: &str) -> Vec<Step> {
+fn stream_steps(lines: Vec<ScriptStep>, reply: &str, prefix: &str, model: &str) -> Vec<StreamStep> {
     let mut steps = Vec::new();
-    let event = |kind: EventKind<'static>| Step::Say(Event::new(reply.to_owned(), kind));
+    let event = |kind: EventKind<'static>| StreamStep::Event(Event::new(reply.to_owned(), kind));
     steps.push(event(ModelCallStart { model_name: model.to_owned() }.into()));
     let (mut calls, mut tokens, mut said) = (false, 0, None);
     for (at, line) in lines.into_iter().enumerate() {
         let block = format!("{prefix}{at}");
         let extra = Fields::default();
         match line {
-            Line::Text(deltas) => {
+            ScriptStep::Text(deltas) => {
                 steps.push(event(TextBlockStart { block_id: block.clone().into() }.into()));
                 for delta in deltas {
                     tokens += 1;
@@ -182,7 +182,7 @@ fn steps(lines: Vec<Line>, reply: &str, prefix: &str, model: &str) -> Vec<Step> 
                 steps
                     .push(event(TextBlockEnd { block_id: block.into(), text: None, extra }.into()));
             }
-            Line::Thinking(deltas) => {
+            ScriptStep::Thinking(deltas) => {
                 steps.push(event(ThinkingBlockStart { block_id: block.clone().into() }.into()));
                 for delta in deltas {
                     tokens += 1;
@@ -191,7 +191,7 @@ fn steps(lines: Vec<Line>, reply: &str, prefix: &str, model: &str) -> Vec<Step> 
                 }
                 steps.push(event(ThinkingBlockEnd { block_id: block.into(), extra }.into()));
             }
-            Line::Call { id, name, input } => {
+            ScriptStep::Call { id, name, input } => {
                 calls = true;
                 let tool_call_id = || id.clone().into();
                 let start =
@@ -204,12 +204,12 @@ fn steps(lines: Vec<Line>, reply: &str, prefix: &str, model: &str) -> Vec<Step> 
                 }
                 steps.push(event(ToolCallEnd { tool_call_id: tool_call_id(), extra }.into()));
             }
-            Line::Fail(error) => {
-                steps.push(Step::Fail(error));
+            ScriptStep::Fail(error) => {
+                steps.push(StreamStep::Fail(error));
                 return steps;
             }
-            Line::Wait(time) => steps.push(Step::Wait(time)),
-            Line::End(reason) => said = Some(reason),
+            ScriptStep::Wait(time) => steps.push(StreamStep::Wait(time)),
+            ScriptStep::End(reason) => said = Some(reason),
         }
     }
     let usual = if calls { FinishedReason::ToolCalls } else { FinishedReason::Completed };

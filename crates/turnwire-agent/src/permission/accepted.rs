@@ -9,16 +9,16 @@ use std::fmt::Write;
 use turnwire_core::{Behavior, Fields, PermissionRule};
 
 /// What the content of a rule about one input begins with; the input as JSON comes behind it.
-const EXACT: &str = "input == ";
+const EXACT_PREFIX: &str = "input == ";
 /// The longest input that a rule is suggested for: a person has to read it.
-const LONGEST_INPUT: usize = 2048;
+const MAX_INPUT_BYTES: usize = 2048;
 /// The field of a rule that says in words what it covers.
-pub const DESCRIPTION: &str = "description";
+pub const DESCRIPTION_FIELD: &str = "description";
 
 /// The rules that a person may accept along with a call, the narrowest first.
-pub(super) fn suggest(tool: &ToolSpec, input: &str) -> Vec<PermissionRule> {
-    let exact = exact_input(input).map(|input| format!("{EXACT}{}", Value::Object(input)));
-    let exact = exact.filter(|content| content.len() <= LONGEST_INPUT).map(Some);
+pub(super) fn suggest_rules(tool: &ToolSpec, input: &str) -> Vec<PermissionRule> {
+    let exact = exact_input(input).map(|input| format!("{EXACT_PREFIX}{}", Value::Object(input)));
+    let exact = exact.filter(|content| content.len() <= MAX_INPUT_BYTES).map(Some);
     let rule = |rule_content: Option<String>| {
         let mut rule = PermissionRule {
             tool_name: tool.name.clone(),
@@ -27,7 +27,7 @@ pub(super) fn suggest(tool: &ToolSpec, input: &str) -> Vec<PermissionRule> {
             source: "suggested".to_owned(),
             ..PermissionRule::default()
         };
-        rule.rest = Fields::from_iter([(DESCRIPTION, describe(&rule))]);
+        rule.rest = Fields::from_iter([(DESCRIPTION_FIELD, describe_rule(&rule))]);
         rule
     };
     exact.into_iter().chain([None]).map(rule).collect()
@@ -38,27 +38,27 @@ pub(super) fn covers(rule: &PermissionRule, tool: &str, input: &str) -> bool {
     if rule.tool_name != tool {
         return false;
     }
-    match covered(rule) {
-        Covered::EveryCall => true,
-        Covered::Input(own) => exact_input(input).is_some_and(|input| input == own),
-        Covered::Unknown => false,
+    match rule_scope(rule) {
+        RuleScope::EveryCall => true,
+        RuleScope::Input(own) => exact_input(input).is_some_and(|input| input == own),
+        RuleScope::Unknown => false,
     }
 }
 
 /// What a rule says about the input.
-enum Covered {
+enum RuleScope {
     EveryCall,
     Input(Map<String, Value>),
     /// It cannot be read without a doubt, and covers nothing.
     Unknown,
 }
 
-fn covered(rule: &PermissionRule) -> Covered {
+fn rule_scope(rule: &PermissionRule) -> RuleScope {
     let Some(content) = rule.rule_content.as_deref().filter(|content| !content.is_empty()) else {
-        return Covered::EveryCall;
+        return RuleScope::EveryCall;
     };
-    if let Some(input) = content.strip_prefix(EXACT) {
-        return exact_input(input).map_or(Covered::Unknown, Covered::Input);
+    if let Some(input) = content.strip_prefix(EXACT_PREFIX) {
+        return exact_input(input).map_or(RuleScope::Unknown, RuleScope::Input);
     }
     // Until version 0.1 a rule was `FIELD=TEXT`, where `*` was a wildcard. It is still good where it
     // can be read in one way only, and covers the input that has nothing but this field.
@@ -66,9 +66,9 @@ fn covered(rule: &PermissionRule) -> Covered {
     match (parts.next(), parts.next(), parts.next()) {
         (Some(field), Some(text), None) if !content.contains('*') => {
             let entry = (field.to_owned(), Value::String(text.to_owned()));
-            Covered::Input(Map::from_iter([entry]))
+            RuleScope::Input(Map::from_iter([entry]))
         }
-        _ => Covered::Unknown,
+        _ => RuleScope::Unknown,
     }
 }
 
@@ -109,45 +109,45 @@ fn has_exact_numbers(value: &Value) -> bool {
 /// };
 /// assert_eq!(describe(&rule), r#"Always allow `shell` with exactly command = "ls""#);
 /// ```
-pub fn describe(rule: &PermissionRule) -> String {
+pub fn describe_rule(rule: &PermissionRule) -> String {
     let verb = match &rule.behavior {
         Behavior::Allow | Behavior::Passthrough => "allow",
         Behavior::Deny => "deny",
         Behavior::Ask | Behavior::Other(_) => "ask about",
     };
-    let tool = name(&rule.tool_name);
-    match covered(rule) {
-        Covered::EveryCall => format!("Always {verb} every call of `{tool}`"),
-        Covered::Input(input) if input.is_empty() => {
+    let tool = quote_name(&rule.tool_name);
+    match rule_scope(rule) {
+        RuleScope::EveryCall => format!("Always {verb} every call of `{tool}`"),
+        RuleScope::Input(input) if input.is_empty() => {
             format!("Always {verb} `{tool}` with an empty input")
         }
-        Covered::Input(input) => {
+        RuleScope::Input(input) => {
             let fields = input
                 .iter()
-                .map(|(field, value)| format!("{} = {}", name(field), visible(&value.to_string())));
+                .map(|(field, value)| format!("{} = {}", quote_name(field), escape_invisible(&value.to_string())));
             let fields = fields.collect::<Vec<_>>().join(", ");
             format!("Always {verb} `{tool}` with exactly {fields}")
         }
         // Rules of agents elsewhere mean what those agents say.
-        Covered::Unknown => {
-            let content = visible(rule.rule_content.as_deref().unwrap_or_default());
+        RuleScope::Unknown => {
+            let content = escape_invisible(rule.rule_content.as_deref().unwrap_or_default());
             format!("Always {verb} `{tool}` for {content}")
         }
     }
 }
 
 /// A name as it is, or as a JSON string where it has anything but plain characters.
-fn name(name: &str) -> String {
+fn quote_name(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
     if !name.is_empty() && name.chars().all(is_plain) {
         return name.to_owned();
     }
-    visible(&Value::from(name).to_string())
+    escape_invisible(&Value::from(name).to_string())
 }
 
 /// A text in which nothing is hidden: control characters, and those that turn the direction of the
 /// writing or take no room, are written as their numbers.
-fn visible(text: &str) -> String {
+fn escape_invisible(text: &str) -> String {
     let is_hidden = |letter: char| {
         letter.is_control()
             || matches!(
@@ -199,7 +199,7 @@ mod tests {
             "{}",
             "",
         ] {
-            let rules = suggest(&tool("shell"), input);
+            let rules = suggest_rules(&tool("shell"), input);
             assert_eq!(rules.len(), 2, "{input}");
             assert!(covers(&rules[0], "shell", input), "{input}");
             for other in [
@@ -221,15 +221,15 @@ mod tests {
 
     #[test]
     fn the_order_of_keys_and_white_space_do_not_matter() {
-        let rules = suggest(&tool("f"), r#"{"a":1,"b":"x"}"#);
+        let rules = suggest_rules(&tool("f"), r#"{"a":1,"b":"x"}"#);
         assert!(covers(&rules[0], "f", r#" { "b": "x", "a": 1 } "#));
     }
 
     #[test]
     fn no_rule_is_suggested_for_an_input_that_nobody_could_check() {
-        let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(LONGEST_INPUT));
+        let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_INPUT_BYTES));
         for input in ["no", "[]", r#"{"a":1,"a":2}"#, r#"{"a":123456789012345678901}"#, &long] {
-            let rules = suggest(&tool("f"), input);
+            let rules = suggest_rules(&tool("f"), input);
             assert_eq!((rules.len(), &rules[0].rule_content), (1, &None), "{input}");
         }
     }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_rule_names_one_tool_whatever_its_name_looks_like() {
         for name in ["*", "**", "files/*", "s*"] {
-            let rules = suggest(&tool(name), "{}");
+            let rules = suggest_rules(&tool(name), "{}");
             assert!(rules.iter().all(|rule| covers(rule, name, "{}")));
             assert!(rules.iter().all(|rule| !covers(rule, "shell", "{}")), "{name}");
         }
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn a_person_reads_what_a_rule_covers() {
         let words = |name: &str, input: &str| -> Vec<String> {
-            let rules = suggest(&tool(name), input);
-            let text = |rule: &PermissionRule| rule.rest.get::<String>(DESCRIPTION).unwrap();
+            let rules = suggest_rules(&tool(name), input);
+            let text = |rule: &PermissionRule| rule.rest.get::<String>(DESCRIPTION_FIELD).unwrap();
             rules.iter().filter_map(text).collect()
         };
         assert_eq!(
@@ -281,6 +281,6 @@ mod tests {
             r#"Always allow `s` with exactly "command=*" = "a\u{202e}b\nc""#
         );
         assert_eq!(words("a` every b", "{}")[1], r#"Always allow every call of `"a` every b"`"#);
-        assert_eq!(describe(&rule("trade", Some("amount<5"))), "Always allow `trade` for amount<5");
+        assert_eq!(describe_rule(&rule("trade", Some("amount<5"))), "Always allow `trade` for amount<5");
     }
 }

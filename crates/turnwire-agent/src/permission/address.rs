@@ -1,9 +1,9 @@
 //! URLs: read as a browser reads them (the WHATWG parser), and compared part by part.
 
-use super::Fit;
-use super::glob::{DoubleStar, Glob, LONGEST_PATTERN, Segments};
+use super::MatchResult;
+use super::glob::{DoubleStar, Glob, MAX_PATTERN_BYTES, Segments};
 use super::pattern::PatternError;
-use super::text::{decode_percent, fold, normal_segment};
+use super::text::{decode_percent, fold_case, normalize_segment};
 use url::{Host, Url};
 
 /// A pattern for a URL.
@@ -46,7 +46,7 @@ enum QueryPattern {
 impl UrlPattern {
     pub(super) fn new(text: &str) -> Result<Self, PatternError> {
         let fail = |why: &str| Err(PatternError::new(why));
-        if text.len() > LONGEST_PATTERN {
+        if text.len() > MAX_PATTERN_BYTES {
             return fail("a pattern has at most 1024 bytes");
         }
         if text.chars().any(|letter| letter.is_control() || letter.is_whitespace())
@@ -71,7 +71,7 @@ impl UrlPattern {
             None => (rest, None),
         };
         let (host, port) = host_and_port(authority)?;
-        let segments: Vec<String> = path.split('/').skip(1).map(normal_segment).collect();
+        let segments: Vec<String> = path.split('/').skip(1).map(normalize_segment).collect();
         let last = segments.len().saturating_sub(1);
         let is_odd = |(at, segment): (usize, &String)| {
             matches!(segment.as_str(), "." | "..") || (segment.is_empty() && at < last)
@@ -90,29 +90,29 @@ impl UrlPattern {
         // A slash at the end makes no other page to many servers.
         let trimmed = segments.iter().map(String::as_str).filter(|segment| !segment.is_empty());
         let loose_path = Segments::new(trimmed, DoubleStar::OneOrMoreAtTheEnd)?
-            .loosened(|literal| fold(&decode_percent(literal)));
+            .loosened(|literal| fold_case(&decode_percent(literal)));
         Ok(Self { scheme, host, port, path, loose_path, query })
     }
 
-    pub(super) fn fit(&self, value: &str) -> Fit {
+    pub(super) fn match_value(&self, value: &str) -> MatchResult {
         let is_odd = |letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\';
         if value.chars().any(is_odd) {
             // Programs do not agree on what this is.
-            return Fit::Unsure;
+            return MatchResult::Unsure;
         }
-        let Ok(url) = Url::parse(value) else { return Fit::Unsure };
+        let Ok(url) = Url::parse(value) else { return MatchResult::Unsure };
         if url.cannot_be_a_base() {
-            return Fit::Unsure;
+            return MatchResult::Unsure;
         }
         if !self.could_be(value, &url) {
-            return Fit::No;
+            return MatchResult::No;
         }
-        if self.is_certainly(value, &url) { Fit::Yes } else { Fit::Unsure }
+        if self.is_certainly(value, &url) { MatchResult::Yes } else { MatchResult::Unsure }
     }
 
     /// Whether every program reads the value as a URL that the pattern is about.
     fn is_certainly(&self, value: &str, url: &Url) -> bool {
-        let Some(raw) = Raw::new(value) else { return false };
+        let Some(raw) = RawUrl::new(value) else { return false };
         let host = url.host_str().unwrap_or_default();
         let is_plain_host =
             raw.host.trim_end_matches('.').eq_ignore_ascii_case(host.trim_end_matches('.'));
@@ -129,12 +129,12 @@ impl UrlPattern {
             QueryPattern::None => url.query().is_none(),
             QueryPattern::Like(glob) => url.query().is_some_and(|query| glob.matches(query)),
         };
-        let segments: Vec<String> = url.path().split('/').skip(1).map(normal_segment).collect();
+        let segments: Vec<String> = url.path().split('/').skip(1).map(normalize_segment).collect();
         is_plain_host
             && is_plain_path
             && port
             && query
-            && self.host.matches(url, IsStrict::Yes)
+            && self.host.matches(url, Strictness::Strict)
             && self.path.matches(&segments)
     }
 
@@ -149,16 +149,16 @@ impl UrlPattern {
         let query = match &self.query {
             QueryPattern::Any | QueryPattern::None => true,
             QueryPattern::Like(glob) => {
-                let glob = glob.loosened().map_literals(|literal| fold(&decode_percent(literal)));
-                glob.matches(&fold(&decode_percent(url.query().unwrap_or_default())))
+                let glob = glob.loosened().map_literals(|literal| fold_case(&decode_percent(literal)));
+                glob.matches(&fold_case(&decode_percent(url.query().unwrap_or_default())))
             }
         };
         // Programs that do not resolve `..` themselves send it as it is written.
-        let raw = Raw::new(value).map_or_else(|| url.path(), |raw| raw.path);
+        let raw = RawUrl::new(value).map_or_else(|| url.path(), |raw| raw.path);
         scheme
             && port
             && query
-            && self.host.matches(url, IsStrict::No)
+            && self.host.matches(url, Strictness::Loose)
             && [url.path(), raw].iter().any(|path| self.loose_path.matches(&loose_segments(path)))
     }
 }
@@ -199,14 +199,14 @@ fn host_and_port(authority: &str) -> Result<(HostPattern, PortPattern), PatternE
         host => {
             let parsed = Host::parse(host)
                 .map_err(|why| PatternError::new(format!("`{host}` is no host: {why}")))?;
-            HostPattern::Exact(plain_host(&parsed))
+            HostPattern::Exact(canonical_host(&parsed))
         }
     };
     Ok((host, port))
 }
 
 /// A host in one spelling: an IPv4 address inside of an IPv6 one is that address.
-fn plain_host<S: AsRef<str>>(host: &Host<S>) -> String {
+fn canonical_host<S: AsRef<str>>(host: &Host<S>) -> String {
     match host {
         Host::Domain(name) => name.as_ref().trim_end_matches('.').to_ascii_lowercase(),
         Host::Ipv4(address) => address.to_string(),
@@ -218,13 +218,13 @@ fn plain_host<S: AsRef<str>>(host: &Host<S>) -> String {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IsStrict {
-    Yes,
-    No,
+enum Strictness {
+    Strict,
+    Loose,
 }
 
 impl HostPattern {
-    fn matches(&self, url: &Url, is_strict: IsStrict) -> bool {
+    fn matches(&self, url: &Url, is_strict: Strictness) -> bool {
         // Outside of the web's own schemes a host is not read by the parser.
         let host = match url.host() {
             Some(Host::Domain(name)) => Host::parse(name).unwrap_or(Host::Domain(name.to_owned())),
@@ -232,15 +232,15 @@ impl HostPattern {
             Some(Host::Ipv6(address)) => Host::Ipv6(address),
             None => Host::Domain(String::new()),
         };
-        let plain = plain_host(&host);
+        let plain = canonical_host(&host);
         match (self, host) {
             (Self::Any, _) => true,
             (Self::Exact(own), _) => *own == plain,
             (Self::Labels { strict, loose }, Host::Domain(_)) => {
                 let labels: Vec<&str> = plain.split('.').collect();
                 match is_strict {
-                    IsStrict::Yes => strict.matches(&labels),
-                    IsStrict::No => loose.matches(&labels),
+                    Strictness::Strict => strict.matches(&labels),
+                    Strictness::Loose => loose.matches(&labels),
                 }
             }
             (Self::Labels { .. }, Host::Ipv4(_) | Host::Ipv6(_)) => false,
@@ -249,12 +249,12 @@ impl HostPattern {
 }
 
 /// The parts of a URL as they are written.
-struct Raw<'v> {
+struct RawUrl<'v> {
     host: &'v str,
     path: &'v str,
 }
 
-impl<'v> Raw<'v> {
+impl<'v> RawUrl<'v> {
     /// `None` where it is not written in full, or names a user.
     fn new(value: &'v str) -> Option<Self> {
         let (scheme, rest) = value.split_once("://")?;
@@ -291,7 +291,7 @@ fn loose_segments(path: &str) -> Vec<String> {
         match segment.split(';').next().unwrap_or_default() {
             "" | "." => {}
             ".." => drop(segments.pop()),
-            segment => segments.push(fold(segment)),
+            segment => segments.push(fold_case(segment)),
         }
     }
     segments
@@ -302,8 +302,8 @@ mod tests {
     use super::*;
     use turnwire_testkit::{Rng, check_property, one_in, pick};
 
-    fn fit(pattern: &str, value: &str) -> Fit {
-        UrlPattern::new(pattern).unwrap().fit(value)
+    fn fit(pattern: &str, value: &str) -> MatchResult {
+        UrlPattern::new(pattern).unwrap().match_value(value)
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
             ("file:///srv/**", "file:///srv/a"),
             ("https://b\u{fc}cher.example/**", "https://xn--bcher-kva.example/a"),
         ] {
-            assert_eq!(fit(pattern, value), Fit::Yes, "{pattern} {value}");
+            assert_eq!(fit(pattern, value), MatchResult::Yes, "{pattern} {value}");
         }
     }
 
@@ -374,7 +374,7 @@ mod tests {
             "https://",
             "https://[::1",
         ] {
-            assert_ne!(fit("https://*.example.com/**", value), Fit::Yes, "{value}");
+            assert_ne!(fit("https://*.example.com/**", value), MatchResult::Yes, "{value}");
         }
         for (pattern, value) in [
             ("http://127.0.0.1/**", "http://0x7f.1/"),
@@ -385,7 +385,7 @@ mod tests {
             ("https://example.com/a", "https://example.com/b"),
             ("https://example.com/find?q=*", "https://example.com/find?q=a/b"),
         ] {
-            assert_ne!(fit(pattern, value), Fit::Yes, "{pattern} {value}");
+            assert_ne!(fit(pattern, value), MatchResult::Yes, "{pattern} {value}");
         }
     }
 
@@ -419,7 +419,7 @@ mod tests {
             ("https://evil.test/admin", "https://evil.test/admin/?x=y"),
             ("https://evil.test/find?q=secret", "https://evil.test/find?q=%73ecret"),
         ] {
-            assert_ne!(fit(pattern, value), Fit::No, "{pattern} {value}");
+            assert_ne!(fit(pattern, value), MatchResult::No, "{pattern} {value}");
         }
         for value in [
             "https://good.test/",
@@ -428,7 +428,7 @@ mod tests {
             "http://evil.test/",
             "https://user@good.test/",
         ] {
-            assert_eq!(fit("https://evil.test/**", value), Fit::No, "{value}");
+            assert_eq!(fit("https://evil.test/**", value), MatchResult::No, "{value}");
         }
     }
 
@@ -480,9 +480,9 @@ mod tests {
                 _ => "https://*.test/admin/**".to_owned(),
             };
             let value = respelled(rng, path);
-            assert_ne!(fit(&pattern, &value), Fit::No, "{pattern} {value}");
+            assert_ne!(fit(&pattern, &value), MatchResult::No, "{pattern} {value}");
             // Whatever counts as certainly allowed is what the parser says it is.
-            if fit(&pattern, &value) == Fit::Yes {
+            if fit(&pattern, &value) == MatchResult::Yes {
                 let url = Url::parse(&value).unwrap();
                 let host = url.host_str().unwrap().trim_end_matches('.').to_owned();
                 assert_eq!((host.as_str(), url.port()), ("evil.test", None), "{value}");

@@ -3,9 +3,9 @@
 use super::pattern::PatternError;
 
 /// How much of a value is compared with a pattern that has wildcards. Longer values are not decided.
-pub(super) const LONGEST_VALUE: usize = 16 * 1024;
+pub(super) const MAX_VALUE_BYTES: usize = 16 * 1024;
 /// The longest pattern.
-pub(super) const LONGEST_PATTERN: usize = 1024;
+pub(super) const MAX_PATTERN_BYTES: usize = 1024;
 
 /// A part of a pattern for one string.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -275,6 +275,6 @@ mod tests {
     fn many_stars_are_matched_in_bounded_work() {
         // A naive matcher takes exponential time for this one.
         let pattern = Glob::new(&"*a".repeat(200));
-        assert!(!pattern.matches(&"a".repeat(LONGEST_VALUE).replace('a', "ab")));
+        assert!(!pattern.matches(&"a".repeat(MAX_VALUE_BYTES).replace('a', "ab")));
     }
 }

@@ -5,15 +5,15 @@ use std::fmt;
 
 /// A JSON value that keeps keys that stand there twice.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Node {
+pub(crate) enum InputValue {
     String(String),
     /// A number, `true`, `false` or `null`, as JSON.
     Scalar(String),
-    Array(Vec<Node>),
-    Object(Vec<(String, Node)>),
+    Array(Vec<InputValue>),
+    Object(Vec<(String, InputValue)>),
 }
 
-impl Node {
+impl InputValue {
     /// The name of a key that some object in it has twice.
     pub(crate) fn repeated_key(&self) -> Option<&str> {
         match self {
@@ -34,7 +34,7 @@ impl Node {
     /// The values of a field, with those whose names differ only in case, and whether each has the
     /// very name. A name that begins with `/` is a JSON Pointer; on its way it takes every element of
     /// an array.
-    pub(super) fn field(&self, name: &str) -> Vec<(&Self, bool)> {
+    pub(super) fn find_fields(&self, name: &str) -> Vec<(&Self, bool)> {
         let Some(pointer) = name.strip_prefix('/') else { return self.members(name, true) };
         let mut found = vec![(self, true)];
         for step in pointer.split('/') {
@@ -63,55 +63,55 @@ impl Node {
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for InputValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct AnyNode;
 
         impl<'de> Visitor<'de> for AnyNode {
-            type Value = Node;
+            type Value = InputValue;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("JSON")
             }
 
-            fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-                Ok(Node::Scalar(value.to_string()))
+            fn visit_bool<E>(self, value: bool) -> Result<InputValue, E> {
+                Ok(InputValue::Scalar(value.to_string()))
             }
 
-            fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-                Ok(Node::Scalar(value.to_string()))
+            fn visit_i64<E>(self, value: i64) -> Result<InputValue, E> {
+                Ok(InputValue::Scalar(value.to_string()))
             }
 
-            fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-                Ok(Node::Scalar(value.to_string()))
+            fn visit_u64<E>(self, value: u64) -> Result<InputValue, E> {
+                Ok(InputValue::Scalar(value.to_string()))
             }
 
-            fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-                Ok(Node::Scalar(serde_json::Value::from(value).to_string()))
+            fn visit_f64<E>(self, value: f64) -> Result<InputValue, E> {
+                Ok(InputValue::Scalar(serde_json::Value::from(value).to_string()))
             }
 
-            fn visit_str<E>(self, value: &str) -> Result<Node, E> {
-                Ok(Node::String(value.to_owned()))
+            fn visit_str<E>(self, value: &str) -> Result<InputValue, E> {
+                Ok(InputValue::String(value.to_owned()))
             }
 
-            fn visit_unit<E>(self) -> Result<Node, E> {
-                Ok(Node::Scalar("null".to_owned()))
+            fn visit_unit<E>(self) -> Result<InputValue, E> {
+                Ok(InputValue::Scalar("null".to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<InputValue, A::Error> {
                 let mut elements = Vec::new();
                 while let Some(element) = seq.next_element()? {
                     elements.push(element);
                 }
-                Ok(Node::Array(elements))
+                Ok(InputValue::Array(elements))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InputValue, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
                 }
-                Ok(Node::Object(entries))
+                Ok(InputValue::Object(entries))
             }
         }
 
@@ -133,12 +133,12 @@ pub fn check_input(input: &str) -> Result<(), String> {
     parse(input).map(drop)
 }
 
-pub(super) fn parse(input: &str) -> Result<Node, String> {
+pub(super) fn parse(input: &str) -> Result<InputValue, String> {
     if input.trim_ascii().is_empty() {
-        return Ok(Node::Object(Vec::new()));
+        return Ok(InputValue::Object(Vec::new()));
     }
-    let node: Node = serde_json::from_str(input).map_err(|error| format!("not JSON: {error}"))?;
-    if !matches!(node, Node::Object(_)) {
+    let node: InputValue = serde_json::from_str(input).map_err(|error| format!("not JSON: {error}"))?;
+    if !matches!(node, InputValue::Object(_)) {
         return Err("no JSON object".to_owned());
     }
     match node.repeated_key() {

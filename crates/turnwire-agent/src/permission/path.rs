@@ -1,9 +1,9 @@
 //! Paths of files: compared segment by segment, after `.`, doubled and trailing slashes are taken out.
 
-use super::Fit;
-use super::glob::{DoubleStar, LONGEST_PATTERN, Segments};
+use super::MatchResult;
+use super::glob::{DoubleStar, MAX_PATTERN_BYTES, Segments};
 use super::pattern::PatternError;
-use super::text::{decode_percent, fold};
+use super::text::{decode_percent, fold_case};
 
 /// A pattern for a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) struct PathPattern {
 impl PathPattern {
     pub(super) fn new(text: &str) -> Result<Self, PatternError> {
         let fail = |why: &str| Err(PatternError::new(why));
-        if text.len() > LONGEST_PATTERN {
+        if text.len() > MAX_PATTERN_BYTES {
             return fail("a pattern has at most 1024 bytes");
         }
         if text.chars().any(char::is_control) || text.contains('\\') {
@@ -43,14 +43,14 @@ impl PathPattern {
         Ok(Self { is_absolute, strict, loose })
     }
 
-    pub(super) fn fit(&self, value: &str) -> Fit {
-        if let Some(path) = plain(value)
+    pub(super) fn match_value(&self, value: &str) -> MatchResult {
+        if let Some(path) = parse_plain_path(value)
             && path.is_absolute == self.is_absolute
             && self.strict.matches(&path.segments)
         {
-            return Fit::Yes;
+            return MatchResult::Yes;
         }
-        if self.could_be(value) { Fit::Unsure } else { Fit::No }
+        if self.could_be(value) { MatchResult::Unsure } else { MatchResult::No }
     }
 
     /// Whether some program could read the value as a path that the pattern is about.
@@ -85,7 +85,7 @@ struct PlainPath<'v> {
 
 /// Takes out `.`, doubled and trailing slashes. `None` where the path could lead elsewhere: with `..`
 /// (behind a symbolic link that is another directory), a leading `//`, `~`, backslashes.
-fn plain(value: &str) -> Option<PlainPath<'_>> {
+fn parse_plain_path(value: &str) -> Option<PlainPath<'_>> {
     let is_odd = value.is_empty()
         || value.chars().any(char::is_control)
         || value.contains('\\')
@@ -124,15 +124,15 @@ fn resolve(path: &str) -> Option<Vec<String>> {
 
 /// Letters of either case, and dots and spaces at the end, are the same to some file systems.
 fn fold_segment(segment: &str) -> String {
-    fold(segment.trim_end_matches(['.', ' ']))
+    fold_case(segment.trim_end_matches(['.', ' ']))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fit(pattern: &str, value: &str) -> Fit {
-        PathPattern::new(pattern).unwrap().fit(value)
+    fn fit(pattern: &str, value: &str) -> MatchResult {
+        PathPattern::new(pattern).unwrap().match_value(value)
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         for value in
             ["/tmp/a", "/tmp/a/b", "/tmp//a", "/tmp/./a", "/./tmp/a/", "/tmp/%2e%2e", "/tmp/..."]
         {
-            assert_eq!(fit("/tmp/**", value), Fit::Yes, "{value}");
+            assert_eq!(fit("/tmp/**", value), MatchResult::Yes, "{value}");
         }
         for value in [
             "/tmp/../etc/passwd",
@@ -162,12 +162,12 @@ mod tests {
             "/TMP/a",
             "/tmp/a/../../etc/x",
         ] {
-            assert_ne!(fit("/tmp/**", value), Fit::Yes, "{value}");
+            assert_ne!(fit("/tmp/**", value), MatchResult::Yes, "{value}");
         }
-        assert_eq!(fit("/tmp/*", "/tmp/a/b"), Fit::No);
-        assert_eq!(fit("src/**", "src/a/b"), Fit::Yes);
-        assert_eq!(fit("src/**", "./src/a"), Fit::Yes);
-        assert_eq!(fit("/", "/"), Fit::Yes);
+        assert_eq!(fit("/tmp/*", "/tmp/a/b"), MatchResult::No);
+        assert_eq!(fit("src/**", "src/a/b"), MatchResult::Yes);
+        assert_eq!(fit("src/**", "./src/a"), MatchResult::Yes);
+        assert_eq!(fit("/", "/"), MatchResult::Yes);
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
             "/etc/passwd\0.txt",
             "",
         ] {
-            assert_ne!(fit("/etc/**", value), Fit::No, "{value}");
+            assert_ne!(fit("/etc/**", value), MatchResult::No, "{value}");
         }
         for value in [
             "/tmp/a",
@@ -210,10 +210,10 @@ mod tests {
             "/tmp/*.txt",
             "/tmp/**/a",
         ] {
-            assert_eq!(fit("/etc/**", value), Fit::No, "{value}");
+            assert_eq!(fit("/etc/**", value), MatchResult::No, "{value}");
         }
-        assert_ne!(fit("/caf\u{e9}/**", "/cafe\u{301}/a"), Fit::No);
-        assert_ne!(fit("/caf\u{e9}/**", "/cafe\u{301}/a"), Fit::Yes);
+        assert_ne!(fit("/caf\u{e9}/**", "/cafe\u{301}/a"), MatchResult::No);
+        assert_ne!(fit("/caf\u{e9}/**", "/cafe\u{301}/a"), MatchResult::Yes);
     }
 
     #[test]

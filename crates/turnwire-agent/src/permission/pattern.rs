@@ -1,11 +1,11 @@
 //! What a rule says about a field of a tool's input.
 
-use super::Fit;
+use super::MatchResult;
 use super::address::UrlPattern;
-use super::glob::{Glob, LONGEST_PATTERN, LONGEST_VALUE};
-use super::input::Node;
+use super::glob::{Glob, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
+use super::input::InputValue;
 use super::path::PathPattern;
-use super::text::fold;
+use super::text::fold_case;
 use std::fmt;
 
 /// A pattern for the value of a field. What `*` means depends on what the value is:
@@ -17,10 +17,10 @@ use std::fmt;
 /// | [`path`](Self::path) | any characters within a segment | any segments |
 /// | [`url`](Self::url) | within a label of the host or a segment of the path | any labels, any segments |
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern(Kind);
+pub struct Pattern(PatternKind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum PatternKind {
     Exact(String),
     Text { strict: Glob, loose: Glob },
     Path(Box<PathPattern>),
@@ -48,27 +48,27 @@ impl std::error::Error for PatternError {}
 impl Pattern {
     /// This very text.
     pub fn exact(text: impl Into<String>) -> Self {
-        Self(Kind::Exact(text.into()))
+        Self(PatternKind::Exact(text.into()))
     }
 
     /// Text with wildcards.
     pub fn text(pattern: &str) -> Result<Self, PatternError> {
-        if pattern.len() > LONGEST_PATTERN {
+        if pattern.len() > MAX_PATTERN_BYTES {
             return Err(PatternError::new("a pattern has at most 1024 bytes"));
         }
         let strict = Glob::new(pattern);
-        let loose = strict.loosened().map_literals(fold_text);
-        Ok(Self(Kind::Text { strict, loose }))
+        let loose = strict.loosened().map_literals(normalize_text);
+        Ok(Self(PatternKind::Text { strict, loose }))
     }
 
     /// A path of files: `/tmp/**`, `/srv/*/notes.txt`.
     pub fn path(pattern: &str) -> Result<Self, PatternError> {
-        PathPattern::new(pattern).map(|pattern| Self(Kind::Path(Box::new(pattern))))
+        PathPattern::new(pattern).map(|pattern| Self(PatternKind::Path(Box::new(pattern))))
     }
 
     /// A URL: `https://*.example.com/**`.
     pub fn url(pattern: &str) -> Result<Self, PatternError> {
-        UrlPattern::new(pattern).map(|pattern| Self(Kind::Url(Box::new(pattern))))
+        UrlPattern::new(pattern).map(|pattern| Self(PatternKind::Url(Box::new(pattern))))
     }
 
     /// A pattern whose kind follows from how it is written: what begins with `/` is a path, what has
@@ -102,62 +102,62 @@ impl Pattern {
     /// Whether it matches every value.
     fn is_anything(&self) -> bool {
         match &self.0 {
-            Kind::Text { strict, .. } => strict.is_anything() || *strict == Glob::new("*"),
-            Kind::Exact(_) | Kind::Path(_) | Kind::Url(_) => false,
+            PatternKind::Text { strict, .. } => strict.is_anything() || *strict == Glob::new("*"),
+            PatternKind::Exact(_) | PatternKind::Path(_) | PatternKind::Url(_) => false,
         }
     }
 
-    pub(super) fn fit(&self, value: &Node) -> Fit {
+    pub(super) fn match_value(&self, value: &InputValue) -> MatchResult {
         if self.is_anything() {
-            return Fit::Yes;
+            return MatchResult::Yes;
         }
         match value {
-            Node::String(text) => self.fit_text(text),
-            Node::Scalar(json) => match &self.0 {
-                Kind::Exact(_) | Kind::Text { .. } => {
-                    self.fit_text(json).max(self.fit_number(json))
+            InputValue::String(text) => self.match_text(text),
+            InputValue::Scalar(json) => match &self.0 {
+                PatternKind::Exact(_) | PatternKind::Text { .. } => {
+                    self.match_text(json).max(self.match_number(json))
                 }
-                Kind::Path(_) | Kind::Url(_) => Fit::Unsure,
+                PatternKind::Path(_) | PatternKind::Url(_) => MatchResult::Unsure,
             },
             // Each element counts.
-            Node::Array(elements) => {
-                let fits: Vec<Fit> = elements.iter().map(|element| self.fit(element)).collect();
+            InputValue::Array(elements) => {
+                let fits: Vec<MatchResult> = elements.iter().map(|element| self.match_value(element)).collect();
                 match fits.first() {
                     Some(first) if fits.iter().all(|fit| fit == first) => *first,
-                    _ => Fit::Unsure,
+                    _ => MatchResult::Unsure,
                 }
             }
-            Node::Object(_) => Fit::Unsure,
+            InputValue::Object(_) => MatchResult::Unsure,
         }
     }
 
-    fn fit_text(&self, text: &str) -> Fit {
-        if text.len() > LONGEST_VALUE && !matches!(self.0, Kind::Exact(_)) {
-            return Fit::Unsure;
+    fn match_text(&self, text: &str) -> MatchResult {
+        if text.len() > MAX_VALUE_BYTES && !matches!(self.0, PatternKind::Exact(_)) {
+            return MatchResult::Unsure;
         }
         match &self.0 {
-            Kind::Exact(own) if own == text => Fit::Yes,
-            Kind::Exact(own) => Fit::unsure_if(fold_text(own) == fold_text(text)),
-            Kind::Text { strict, .. } if strict.matches(text) => Fit::Yes,
-            Kind::Text { loose, .. } => Fit::unsure_if(loose.matches(&fold_text(text))),
-            Kind::Path(pattern) => pattern.fit(text),
-            Kind::Url(pattern) => pattern.fit(text),
+            PatternKind::Exact(own) if own == text => MatchResult::Yes,
+            PatternKind::Exact(own) => MatchResult::unsure_or_no(normalize_text(own) == normalize_text(text)),
+            PatternKind::Text { strict, .. } if strict.matches(text) => MatchResult::Yes,
+            PatternKind::Text { loose, .. } => MatchResult::unsure_or_no(loose.matches(&normalize_text(text))),
+            PatternKind::Path(pattern) => pattern.match_value(text),
+            PatternKind::Url(pattern) => pattern.match_value(text),
         }
     }
 
     /// `5.0` and `5` are one number.
-    fn fit_number(&self, json: &str) -> Fit {
-        let Kind::Exact(own) = &self.0 else { return Fit::No };
+    fn match_number(&self, json: &str) -> MatchResult {
+        let PatternKind::Exact(own) = &self.0 else { return MatchResult::No };
         match (own.parse::<f64>(), json.parse::<f64>()) {
-            (Ok(own), Ok(value)) => Fit::unsure_if(own.to_bits() == value.to_bits()),
-            _ => Fit::No,
+            (Ok(own), Ok(value)) => MatchResult::unsure_or_no(own.to_bits() == value.to_bits()),
+            _ => MatchResult::No,
         }
     }
 }
 
 /// Case, accents and white space that many programs do not tell apart.
-fn fold_text(text: &str) -> String {
-    let folded = fold(text);
+fn normalize_text(text: &str) -> String {
+    let folded = fold_case(text);
     let mut out = String::with_capacity(folded.len());
     for letter in folded.chars() {
         let letter = if letter.is_whitespace() { ' ' } else { letter };

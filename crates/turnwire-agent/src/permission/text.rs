@@ -3,10 +3,10 @@
 use icu_normalizer::ComposingNormalizerBorrowed;
 
 /// How often percent-encoding is taken off: some programs do it more than once.
-const LAYERS: usize = 4;
+const MAX_LAYERS: usize = 4;
 
 /// The text in lower case, and in Unicode's composed form (NFC).
-pub(super) fn fold(text: &str) -> String {
+pub(super) fn fold_case(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
@@ -18,7 +18,7 @@ pub(super) fn fold(text: &str) -> String {
 /// Takes off every layer of percent-encoding. What is no UTF-8 behind it is replaced.
 pub(super) fn decode_percent(text: &str) -> String {
     let mut text = text.to_owned();
-    for _ in 0..LAYERS {
+    for _ in 0..MAX_LAYERS {
         let decoded = decode_once(&text, |_| true);
         if decoded == text {
             break;
@@ -30,7 +30,7 @@ pub(super) fn decode_percent(text: &str) -> String {
 
 /// The normal form of a segment of a URL: letters, digits and `-._~` and what is not ASCII stand for
 /// themselves, everything else that is encoded stays so, in upper case.
-pub(super) fn normal_segment(segment: &str) -> String {
+pub(super) fn normalize_segment(segment: &str) -> String {
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let decoded = decode_once(segment, |byte| is_unreserved(byte) || !byte.is_ascii());
     if decoded.contains(char::REPLACEMENT_CHARACTER) {
@@ -92,7 +92,7 @@ mod tests {
     fn normalising_twice_equals_once() {
         check_property("normalising_twice_equals_once", 2_000, |rng| {
             let text = some_text(rng);
-            for normal in [fold, normal_segment] {
+            for normal in [fold_case, normalize_segment] {
                 let once = normal(&text);
                 assert_eq!(normal(&once), once, "{text}");
             }
@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn percent_encoding_is_taken_off_layer_by_layer() {
         assert_eq!(decode_percent("%252e%2E/%2561"), "../a");
-        assert_eq!(normal_segment("%7euser%2f%2e%c3%a9"), "~user%2F.é");
-        assert_eq!(normal_segment("%ff%41"), "%FFA");
-        assert_eq!(fold("CAFE\u{301}"), "caf\u{e9}");
+        assert_eq!(normalize_segment("%7euser%2f%2e%c3%a9"), "~user%2F.é");
+        assert_eq!(normalize_segment("%ff%41"), "%FFA");
+        assert_eq!(fold_case("CAFE\u{301}"), "caf\u{e9}");
     }
 }

@@ -1,10 +1,10 @@
 //! The calls of one round: refused, handed over, asked for, run.
 
-use super::{Flow, Run};
-use crate::plan::{Began, Todo};
-use crate::replier::Halt;
-use crate::subagent::Above;
-use crate::tool::{Given, Out, Piece, Said, Tool, ToolError};
+use super::{Flow, AgentLoop};
+use crate::plan::{ResultStarted, CallAction};
+use crate::replier::AgentError;
+use crate::subagent::ParentContext;
+use crate::tool::{ToolOutput, ToolContext, ToolUpdate, UpdateContent, Tool, ToolError};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -17,40 +17,40 @@ use turnwire_core::event::{
 use turnwire_core::{DataBlock, Event, Fields, Part, Source, ToolCall, ToolResultState};
 
 /// How much of what tools say may wait to be committed.
-const WAITING: usize = 256;
+const MAX_PENDING_UPDATES: usize = 256;
 
 /// A tool that has come to its end.
-type Done = (String, Result<Given, ToolError>);
+type FinishedTool = (String, Result<ToolOutput, ToolError>);
 
-impl Run<'_> {
+impl AgentLoop<'_> {
     /// Does what is to be done about calls. A person is asked first, and the client is handed what is
     /// its own, so that nobody waits for a tool that has nothing to do with it.
-    pub(super) async fn work_on(&mut self, todos: Vec<(ToolCall, Todo)>) -> Result<Flow, Halt> {
+    pub(super) async fn handle_calls(&mut self, todos: Vec<(ToolCall, CallAction)>) -> Result<Flow, AgentError> {
         let mut events = Vec::new();
         let (mut asked, mut handed, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         for (mut call, todo) in todos {
             match todo {
-                Todo::Refuse(state, why) => {
-                    events.push(self.start_of(&call));
-                    events.push(self.text_of(&call.id, why));
-                    events.push(self.end_of(&call.id, state, Fields::default()));
+                CallAction::Refuse(state, why) => {
+                    events.push(self.result_start(&call));
+                    events.push(self.result_text(&call.id, why));
+                    events.push(self.result_end(&call.id, state, Fields::default()));
                 }
-                Todo::Interrupt => {
+                CallAction::Interrupt => {
                     let (_, result) =
                         self.reply.tool_calls().find(|(own, _)| own.id == call.id).unzip();
                     if let Some(result) = result.flatten() {
-                        events.extend(crate::closing::interrupt(&self.reply, result));
+                        events.extend(crate::closing::interrupt_result(&self.reply, result));
                     }
                 }
-                Todo::AskFor(rules) => {
+                CallAction::AskUser(rules) => {
                     call.suggested_rules = rules;
                     asked.push(call);
                 }
                 // The result comes in one piece, with its own beginning.
-                Todo::HandOver => handed.push(call),
-                Todo::Run(began) => {
-                    if began == Began::No {
-                        events.push(self.start_of(&call));
+                CallAction::SendToClient => handed.push(call),
+                CallAction::Run(began) => {
+                    if began == ResultStarted::No {
+                        events.push(self.result_start(&call));
                     }
                     runs.push(call);
                 }
@@ -64,21 +64,21 @@ impl Run<'_> {
             events.push(self.event(RequireUserConfirm { tool_calls: asked }));
         }
         self.commit(events).await?;
-        let flow = self.run_all(runs).await?;
+        let flow = self.run_tools(runs).await?;
         Ok(if waits { Flow::Wait } else { flow })
     }
 
-    fn start_of(&self, call: &ToolCall) -> Event<'static> {
+    fn result_start(&self, call: &ToolCall) -> Event<'static> {
         let (tool_call_id, tool_call_name) = (call.id.clone().into(), call.name.clone().into());
         self.event(ToolResultStart { tool_call_id, tool_call_name })
     }
 
-    fn text_of(&self, call_id: &str, text: String) -> Event<'static> {
+    fn result_text(&self, call_id: &str, text: String) -> Event<'static> {
         let (tool_call_id, delta) = (call_id.to_owned().into(), text.into());
         self.event(ToolResultTextDelta { tool_call_id, delta })
     }
 
-    fn end_of(&self, call_id: &str, state: ToolResultState, metadata: Fields) -> Event<'static> {
+    fn result_end(&self, call_id: &str, state: ToolResultState, metadata: Fields) -> Event<'static> {
         let mut event =
             self.event(ToolResultEnd { tool_call_id: call_id.to_owned().into(), state });
         event.metadata = metadata;
@@ -86,26 +86,26 @@ impl Run<'_> {
     }
 
     /// Runs tools: those that may, beside each other. What they say is committed as it comes.
-    async fn run_all(&mut self, calls: Vec<ToolCall>) -> Result<Flow, Halt> {
+    async fn run_tools(&mut self, calls: Vec<ToolCall>) -> Result<Flow, AgentError> {
         if calls.is_empty() {
-            return Ok(Flow::GoOn);
+            return Ok(Flow::Continue);
         }
-        let (sender, mut pieces) = mpsc::channel(WAITING);
-        let launch = Launch { sender, stop: self.turn.stop.clone(), above: Arc::new(self.above()) };
+        let (sender, mut pieces) = mpsc::channel(MAX_PENDING_UPDATES);
+        let launch = ToolLauncher { sender, stop: self.request.stop.clone(), parent: Arc::new(self.parent_context()) };
         let mut queue: VecDeque<(ToolCall, Arc<dyn Tool>)> = VecDeque::new();
-        let mut running: JoinSet<Done> = JoinSet::new();
+        let mut running: JoinSet<FinishedTool> = JoinSet::new();
         for call in calls {
-            let Some(tool) = self.tool(&call.name) else { continue };
+            let Some(tool) = self.find_tool(&call.name) else { continue };
             if tool.spec().concurrent {
                 launch.start(&mut running, call, tool, self);
             } else {
                 queue.push_back((call, tool));
             }
         }
-        let mut flow = Flow::GoOn;
+        let mut flow = Flow::Continue;
         // What is left behind by a tool that has ended says nothing more here.
         let mut over: HashSet<String> = HashSet::new();
-        let stop = self.turn.stop.clone();
+        let stop = self.request.stop.clone();
         // What is to become durable with the end of a result.
         let mut last: HashMap<String, Vec<Event<'static>>> = HashMap::new();
         // The tasks are ended when this set is dropped, however that comes about.
@@ -117,7 +117,7 @@ impl Run<'_> {
             let (mut said, mut ended) = (Vec::new(), Vec::new());
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return Err(Halt::Stopped),
+                () = stop.cancelled() => return Err(AgentError::Stopped),
                 Some(piece) = pieces.recv() => said.push(piece),
                 Some(done) = running.join_next() => ended.push(done),
             }
@@ -126,35 +126,35 @@ impl Run<'_> {
             while let Some(done) = running.try_join_next() {
                 ended.push(done);
             }
-            while said.len() <= WAITING
+            while said.len() <= MAX_PENDING_UPDATES
                 && let Ok(piece) = pieces.try_recv()
             {
                 said.push(piece);
             }
             let (mut events, mut told) = (Vec::new(), Vec::new());
-            for Piece { call_id, said } in said {
+            for ToolUpdate { call_id, content: said } in said {
                 if over.contains(&call_id) {
                     continue;
                 }
                 match said {
-                    Said::Text(text) => events.push(self.text_of(&call_id, text)),
-                    Said::Part(part) => events.push(self.part_of(&call_id, *part)),
-                    Said::Events(more, durable) => {
+                    UpdateContent::Text(text) => events.push(self.result_text(&call_id, text)),
+                    UpdateContent::Part(part) => events.push(self.result_part(&call_id, *part)),
+                    UpdateContent::Events(more, durable) => {
                         events.extend(more);
                         told.push(durable);
                     }
-                    Said::Last(more) => last.entry(call_id).or_default().extend(more),
+                    UpdateContent::FinalEvents(more) => last.entry(call_id).or_default().extend(more),
                 }
             }
             for done in ended {
                 match done {
-                    Ok((_, Ok(Given::Waits))) => flow = Flow::Wait,
+                    Ok((_, Ok(ToolOutput::Waiting))) => flow = Flow::Wait,
                     Ok((call, given)) => {
                         events.extend(last.remove(&call).unwrap_or_default());
-                        events.extend(self.given(&call, given));
+                        events.extend(self.output_events(&call, given));
                         over.insert(call);
                     }
-                    Err(error) => return Err(Halt::Failed(format!("a tool broke down: {error}"))),
+                    Err(error) => return Err(AgentError::Failed(format!("a tool broke down: {error}"))),
                 }
             }
             self.commit(events).await?;
@@ -167,21 +167,21 @@ impl Run<'_> {
     }
 
     /// What agents that work for this reply are told.
-    fn above(&self) -> Above {
-        Above {
-            session_id: self.turn.session_id.clone(),
-            name: self.core.name.clone(),
-            depth: self.journal.depth(),
-            rules: self.turn.rules.clone(),
-            subs: self.turn.subs.clone(),
-            input: self.turn.input.clone(),
+    fn parent_context(&self) -> ParentContext {
+        ParentContext {
+            session_id: self.request.session_id.clone(),
+            name: self.config.name.clone(),
+            depth: self.journal.sub_agent_depth(),
+            accepted_rules: self.request.accepted_rules.clone(),
+            sub_replies: self.request.sub_replies.clone(),
+            input: self.request.input.clone(),
             hints: self.journal.hints(),
         }
     }
 
-    fn part_of(&self, call_id: &str, part: Part) -> Event<'static> {
+    fn result_part(&self, call_id: &str, part: Part) -> Event<'static> {
         match part {
-            Part::Text(block) => self.text_of(call_id, block.text),
+            Part::Text(block) => self.result_text(call_id, block.text),
             Part::Data(DataBlock { source, .. }) => {
                 let (media_type, chunk) = match source {
                     Source::Base64(source) => (source.media_type, Chunk::Data(source.data.into())),
@@ -195,63 +195,63 @@ impl Run<'_> {
                     chunk,
                 })
             }
-            _ => self.text_of(call_id, String::new()),
+            _ => self.result_text(call_id, String::new()),
         }
     }
 
     /// What a tool gave at its end.
-    fn given(&self, call_id: &str, given: Result<Given, ToolError>) -> Vec<Event<'static>> {
+    fn output_events(&self, call_id: &str, given: Result<ToolOutput, ToolError>) -> Vec<Event<'static>> {
         let mut events = Vec::new();
         let state = match given {
-            Ok(Given::Nothing | Given::Waits) => ToolResultState::Success,
-            Ok(Given::Text(text)) => {
+            Ok(ToolOutput::Empty | ToolOutput::Waiting) => ToolResultState::Success,
+            Ok(ToolOutput::Text(text)) => {
                 if !text.is_empty() {
-                    events.push(self.text_of(call_id, text));
+                    events.push(self.result_text(call_id, text));
                 }
                 ToolResultState::Success
             }
-            Ok(Given::Parts(parts)) => {
-                events.extend(parts.into_iter().map(|part| self.part_of(call_id, part)));
+            Ok(ToolOutput::Parts(parts)) => {
+                events.extend(parts.into_iter().map(|part| self.result_part(call_id, part)));
                 ToolResultState::Success
             }
-            Ok(Given::Background(note)) => {
-                events.push(self.text_of(call_id, note));
+            Ok(ToolOutput::Background(note)) => {
+                events.push(self.result_text(call_id, note));
                 ToolResultState::Running
             }
             Err(error) => {
-                events.push(self.text_of(call_id, error.message().to_owned()));
+                events.push(self.result_text(call_id, error.message().to_owned()));
                 ToolResultState::Error
             }
         };
-        events.push(self.end_of(call_id, state, Fields::default()));
+        events.push(self.result_end(call_id, state, Fields::default()));
         events
     }
 }
 
 /// What every tool gets.
-struct Launch {
-    sender: mpsc::Sender<Piece>,
+struct ToolLauncher {
+    sender: mpsc::Sender<ToolUpdate>,
     stop: CancellationToken,
-    above: Arc<Above>,
+    parent: Arc<ParentContext>,
 }
 
-impl Launch {
+impl ToolLauncher {
     fn start(
         &self,
-        running: &mut JoinSet<Done>,
+        running: &mut JoinSet<FinishedTool>,
         call: ToolCall,
         tool: Arc<dyn Tool>,
-        run: &Run<'_>,
+        run: &AgentLoop<'_>,
     ) {
         let (id, reply) = (call.id.clone(), &run.reply);
         // Calls stay where they are once they run, so this is the same after a crash.
         let place = reply.tool_calls().position(|(own, _)| own.id == id).unwrap_or_default();
-        let out = Out {
+        let out = ToolContext {
             call_id: id.clone(),
             sender: self.sender.clone(),
             stop: self.stop.clone(),
-            later: run.later(&call),
-            above: self.above.clone(),
+            hint_sender: run.hint_sender(&call),
+            parent: self.parent.clone(),
             sub_reply_id: format!("{}.{place}", reply.id()),
         };
         running.spawn(async move {

@@ -3,9 +3,9 @@
 //! What was found for a subschema and a value is remembered, so a schema that refers to one subschema along
 //! many ways costs no more than its size times that of the value.
 
-use super::Problem;
+use super::AnswerError;
 use super::graph::{Condition, Contains, Graph, Node, NodeId};
-use super::keywords::{are_unique, size};
+use super::keywords::{are_unique, steps_for};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -32,12 +32,12 @@ pub(crate) struct Checker<'g> {
     steps: u64,
     next_clock: u64,
     depth: usize,
-    remembered: HashMap<(NodeId, usize), Remembered>,
+    remembered: HashMap<(NodeId, usize), CachedResult>,
 }
 
 /// Why checking ends before its result is known.
 #[derive(Debug)]
-enum Stop {
+enum CheckLimit {
     Steps,
     Depth,
     Deadline,
@@ -45,15 +45,15 @@ enum Stop {
 
 /// What is known of a subschema and a value.
 #[derive(Clone)]
-enum Remembered {
+enum CachedResult {
     /// It is being found out: the schema refers to itself without going into the value.
     Open,
-    Found(Found),
+    Found(CheckResult),
 }
 
 /// Whether a value matches a subschema, and which of its fields or items were looked at.
 #[derive(Clone, Default)]
-struct Found {
+struct CheckResult {
     is_valid: bool,
     evaluated: Evaluated,
 }
@@ -138,23 +138,23 @@ impl<'g> Checker<'g> {
     }
 
     /// Checks a value.
-    pub(crate) fn check(&mut self, value: &Value) -> Result<(), Problem> {
+    pub(crate) fn check(&mut self, value: &Value) -> Result<(), AnswerError> {
         let checked = self.try_check(value);
         // Another value may be where this one was.
         self.remembered.clear();
         self.depth = 0;
         checked.unwrap_or_else(|stop| {
             let why = match stop {
-                Stop::Steps => format!("it takes more than {} steps", self.max_steps),
-                Stop::Depth => "answer and schema are nested too deeply".to_owned(),
-                Stop::Deadline => "it takes too long".to_owned(),
+                CheckLimit::Steps => format!("it takes more than {} steps", self.max_steps),
+                CheckLimit::Depth => "answer and schema are nested too deeply".to_owned(),
+                CheckLimit::Deadline => "it takes too long".to_owned(),
             };
             let why = format!("the answer cannot be checked against its JSON Schema: {why}");
-            Err(Problem::TooExpensive(why))
+            Err(AnswerError::TooExpensive(why))
         })
     }
 
-    fn try_check(&mut self, value: &Value) -> Result<Result<(), Problem>, Stop> {
+    fn try_check(&mut self, value: &Value) -> Result<Result<(), AnswerError>, CheckLimit> {
         if self.apply(0, value, None)?.is_valid {
             return Ok(Ok(()));
         }
@@ -163,7 +163,7 @@ impl<'g> Checker<'g> {
         if report.errors.is_empty() {
             report.add("it does not match the schema");
         }
-        Ok(Err(Problem::Mismatch(report.text())))
+        Ok(Err(AnswerError::Mismatch(report.text())))
     }
 
     /// How many steps were taken.
@@ -172,15 +172,15 @@ impl<'g> Checker<'g> {
         self.steps
     }
 
-    fn spend(&mut self, steps: u64) -> Result<(), Stop> {
+    fn spend(&mut self, steps: u64) -> Result<(), CheckLimit> {
         self.steps = self.steps.saturating_add(steps);
         if self.steps > self.max_steps {
-            return Err(Stop::Steps);
+            return Err(CheckLimit::Steps);
         }
         if self.steps >= self.next_clock {
             self.next_clock = self.steps + STEPS_PER_CLOCK;
             if Instant::now() > self.deadline {
-                return Err(Stop::Deadline);
+                return Err(CheckLimit::Deadline);
             }
         }
         Ok(())
@@ -192,7 +192,7 @@ impl<'g> Checker<'g> {
         id: NodeId,
         value: &Value,
         mut report: Option<&mut Report>,
-    ) -> Result<Found, Stop> {
+    ) -> Result<CheckResult, CheckLimit> {
         self.spend(1)?;
         let node = self.graph.node(id);
         let key = (id, std::ptr::from_ref(value) as usize);
@@ -201,27 +201,27 @@ impl<'g> Checker<'g> {
         }
         if node.is_shared {
             match self.remembered.get(&key) {
-                Some(Remembered::Found(found)) if found.is_valid || report.is_none() => {
+                Some(CachedResult::Found(found)) if found.is_valid || report.is_none() => {
                     return Ok(found.clone());
                 }
-                Some(Remembered::Open) => {
-                    return Ok(Found { is_valid: true, ..Found::default() });
+                Some(CachedResult::Open) => {
+                    return Ok(CheckResult { is_valid: true, ..CheckResult::default() });
                 }
-                Some(Remembered::Found(_)) | None => {}
+                Some(CachedResult::Found(_)) | None => {}
             }
         }
         if self.depth >= MAX_RECURSION {
-            return Err(Stop::Depth);
+            return Err(CheckLimit::Depth);
         }
         let remembers = node.is_shared && self.remembered.len() < MAX_REMEMBERED;
         if remembers {
-            self.remembered.insert(key, Remembered::Open);
+            self.remembered.insert(key, CachedResult::Open);
         }
         self.depth += 1;
         let found = self.evaluate(node, value, report)?;
         self.depth -= 1;
         if remembers {
-            self.remembered.insert(key, Remembered::Found(found.clone()));
+            self.remembered.insert(key, CachedResult::Found(found.clone()));
         }
         Ok(found)
     }
@@ -231,8 +231,8 @@ impl<'g> Checker<'g> {
         node: &'g Node,
         value: &Value,
         report: Option<&mut Report>,
-    ) -> Result<Found, Stop> {
-        let mut visit = Visit { found: Found { is_valid: true, ..Found::default() }, report };
+    ) -> Result<CheckResult, CheckLimit> {
+        let mut visit = Visit { found: CheckResult { is_valid: true, ..CheckResult::default() }, report };
         if node.is_false {
             visit.fail("nothing is allowed here");
             return Ok(visit.found);
@@ -258,7 +258,7 @@ impl<'g> Checker<'g> {
     }
 
     /// Keywords that look at this value alone.
-    fn assert(&mut self, node: &Node, value: &Value, visit: &mut Visit<'_>) -> Result<(), Stop> {
+    fn assert(&mut self, node: &Node, value: &Value, visit: &mut Visit<'_>) -> Result<(), CheckLimit> {
         let keywords = &self.graph.keywords;
         if let Some(assertions) = node.assertions.and_then(|index| keywords.assertions.get(index)) {
             self.spend(assertions.steps(value))?;
@@ -279,7 +279,7 @@ impl<'g> Checker<'g> {
             }
         }
         if let (true, Value::Array(items)) = (node.unique_items, value) {
-            self.spend(size(value))?;
+            self.spend(steps_for(value))?;
             if !are_unique(items) {
                 visit.fail("the items are not unique");
             }
@@ -294,7 +294,7 @@ impl<'g> Checker<'g> {
         value: &Value,
         name: impl FnOnce() -> String,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         if let Some(report) = &mut visit.report {
             report.path.push(name().replace('~', "~0").replace('/', "~1"));
         }
@@ -311,7 +311,7 @@ impl<'g> Checker<'g> {
         node: &'g Node,
         fields: &Map<String, Value>,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         let has_some = !node.properties.is_empty()
             || !node.pattern_properties.is_empty()
             || node.additional_properties.is_some()
@@ -361,7 +361,7 @@ impl<'g> Checker<'g> {
         id: NodeId,
         name: &Value,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         let remembered = std::mem::take(&mut self.remembered);
         let found = self.apply(id, name, None);
         self.remembered = remembered;
@@ -376,7 +376,7 @@ impl<'g> Checker<'g> {
         node: &'g Node,
         items: &[Value],
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         if node.items.is_some() || !node.prefix_items.is_empty() {
             for (index, item) in items.iter().enumerate() {
                 let Some(id) = node.prefix_items.get(index).copied().or(node.items) else { break };
@@ -400,7 +400,7 @@ impl<'g> Checker<'g> {
         contains: &Contains,
         items: &[Value],
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         let mut count: u64 = 0;
         for (index, item) in items.iter().enumerate() {
             if self.apply(contains.node, item, None)?.is_valid {
@@ -425,10 +425,10 @@ impl<'g> Checker<'g> {
         node: &'g Node,
         value: &Value,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         for &id in &node.all_of {
             let found = self.apply(id, value, visit.report.as_deref_mut())?;
-            self.take_over(&found, visit)?;
+            self.merge_result(&found, visit)?;
             if visit.is_over() {
                 return Ok(());
             }
@@ -436,7 +436,7 @@ impl<'g> Checker<'g> {
         for (name, id) in &node.dependent {
             if value.get(name).is_some() && value.is_object() {
                 let found = self.apply(*id, value, visit.report.as_deref_mut())?;
-                self.take_over(&found, visit)?;
+                self.merge_result(&found, visit)?;
             }
         }
         if let Some(condition) = &node.condition {
@@ -471,17 +471,17 @@ impl<'g> Checker<'g> {
         condition: &Condition,
         value: &Value,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         let found = self.apply(condition.r#if, value, None)?;
         let branch = if found.is_valid {
-            self.take_over(&found, visit)?;
+            self.merge_result(&found, visit)?;
             condition.then
         } else {
             condition.otherwise
         };
         if let Some(id) = branch {
             let found = self.apply(id, value, visit.report.as_deref_mut())?;
-            self.take_over(&found, visit)?;
+            self.merge_result(&found, visit)?;
         }
         Ok(())
     }
@@ -493,13 +493,13 @@ impl<'g> Checker<'g> {
         value: &Value,
         stop_at: usize,
         visit: &mut Visit<'_>,
-    ) -> Result<usize, Stop> {
+    ) -> Result<usize, CheckLimit> {
         let mut count = 0;
         for &id in ids {
             let found = self.apply(id, value, None)?;
             if found.is_valid {
                 count += 1;
-                self.take_over(&found, visit)?;
+                self.merge_result(&found, visit)?;
             }
             if count >= stop_at {
                 break;
@@ -509,7 +509,7 @@ impl<'g> Checker<'g> {
     }
 
     /// Takes over what a subschema has found for the same value.
-    fn take_over(&mut self, found: &Found, visit: &mut Visit<'_>) -> Result<(), Stop> {
+    fn merge_result(&mut self, found: &CheckResult, visit: &mut Visit<'_>) -> Result<(), CheckLimit> {
         self.spend(found.evaluated.words())?;
         visit.found.is_valid &= found.is_valid;
         if found.is_valid {
@@ -524,7 +524,7 @@ impl<'g> Checker<'g> {
         node: &'g Node,
         value: &Value,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         match (value, node.unevaluated_properties, node.unevaluated_items) {
             (Value::Object(fields), Some(id), _) => {
                 for (index, (name, value)) in fields.iter().enumerate() {
@@ -548,7 +548,7 @@ impl<'g> Checker<'g> {
         value: &Value,
         name: impl FnOnce() -> String,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CheckLimit> {
         self.spend(1)?;
         if visit.found.evaluated.has(index) {
             return Ok(());
@@ -560,7 +560,7 @@ impl<'g> Checker<'g> {
 
 /// A subschema on its way over a value.
 struct Visit<'r> {
-    found: Found,
+    found: CheckResult,
     report: Option<&'r mut Report>,
 }
 

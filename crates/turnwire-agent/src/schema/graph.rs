@@ -194,7 +194,7 @@ impl Graph {
 }
 
 /// What a subschema is known by: where it is in memory, and what its references are relative to.
-type Key = (usize, Vec<Arc<Uri<String>>>);
+type SubschemaKey = (usize, Vec<Arc<Uri<String>>>);
 
 /// How many addresses a dynamic reference may depend on.
 const MAX_SCOPE: usize = 32;
@@ -202,7 +202,7 @@ const MAX_SCOPE: usize = 32;
 struct Builder<'s> {
     nodes: Vec<Node>,
     keywords: Keywords,
-    known: HashMap<Key, NodeId>,
+    known: HashMap<SubschemaKey, NodeId>,
     waiting: Vec<(NodeId, &'s Value, Resolver<'s>, Draft)>,
     has_unevaluated: bool,
     is_dynamic: bool,
@@ -317,7 +317,7 @@ impl<'s> Reader<'_, 's> {
         self.read_array(&mut node)?;
         node.unique_items = self.fields.get("uniqueItems") == Some(&Value::Bool(true));
         if let Some(pattern) = self.fields.get("pattern") {
-            let pattern = pattern.as_str().ok_or_else(|| wrong("pattern"))?;
+            let pattern = pattern.as_str().ok_or_else(|| invalid_keyword("pattern"))?;
             node.pattern = Some(self.builder.keywords.pattern(pattern)?);
         }
         node.assertions = self.builder.keywords.assertions(self.draft, self.fields)?;
@@ -382,7 +382,7 @@ impl<'s> Reader<'_, 's> {
     /// What a reference leads to.
     fn reference(&mut self, word: &str) -> Result<Option<NodeId>, SchemaError> {
         let Some(target) = self.fields.get(word) else { return Ok(None) };
-        let target = target.as_str().ok_or_else(|| wrong(word))?;
+        let target = target.as_str().ok_or_else(|| invalid_keyword(word))?;
         let (schema, resolver, draft) = self.resolver.lookup(target)?.into_inner();
         self.builder.add(schema, resolver, draft.detect(schema)).map(Some)
     }
@@ -393,14 +393,14 @@ impl<'s> Reader<'_, 's> {
 
     fn list(&mut self, word: &str) -> Result<Option<Vec<NodeId>>, SchemaError> {
         let Some(list) = self.fields.get(word) else { return Ok(None) };
-        let list = list.as_array().ok_or_else(|| wrong(word))?;
+        let list = list.as_array().ok_or_else(|| invalid_keyword(word))?;
         list.iter().map(|schema| self.subschema(schema)).collect::<Result<_, _>>().map(Some)
     }
 
     /// The subschemas of an object by their names. Lists of names in `dependencies` are no subschemas.
     fn named(&mut self, word: &str) -> Result<Vec<(String, NodeId)>, SchemaError> {
         let Some(named) = self.fields.get(word) else { return Ok(Vec::new()) };
-        let named = named.as_object().ok_or_else(|| wrong(word))?;
+        let named = named.as_object().ok_or_else(|| invalid_keyword(word))?;
         let schemas =
             named.iter().filter(|(_, schema)| word != "dependencies" || !schema.is_array());
         schemas.map(|(name, schema)| Ok((name.clone(), self.subschema(schema)?))).collect()
@@ -413,7 +413,7 @@ impl<'s> Reader<'_, 's> {
     }
 }
 
-fn wrong(word: &str) -> SchemaError {
+fn invalid_keyword(word: &str) -> SchemaError {
     SchemaError::invalid(format_args!("`{word}` has a value of the wrong type"))
 }
 

@@ -62,7 +62,7 @@ impl Assertions {
     /// How many steps it takes to check a value.
     pub(super) fn steps(&self, value: &Value) -> u64 {
         let steps = match value {
-            Value::String(text) => count(text.len() / BYTES_PER_STEP),
+            Value::String(text) => to_u64(text.len() / BYTES_PER_STEP),
             _ => 0,
         };
         self.steps.saturating_add(steps)
@@ -83,7 +83,7 @@ impl Pattern {
     /// How many steps it takes to search a text.
     pub(super) fn steps(&self, bytes: usize) -> u64 {
         let each = self.size.div_ceil(PATTERN_BYTES_PER_STEP);
-        count(bytes.saturating_add(1)).saturating_mul(count(each))
+        to_u64(bytes.saturating_add(1)).saturating_mul(to_u64(each))
     }
 }
 
@@ -121,7 +121,7 @@ impl Keywords {
         }
         let found = Value::Object(found);
         let text = found.to_string();
-        let steps = count(1 + text.len() / BYTES_PER_STEP);
+        let steps = to_u64(1 + text.len() / BYTES_PER_STEP);
         let key = (draft as u8, text);
         if let Some(known) = self.known_assertions.get(&key) {
             return Ok(Some(*known));
@@ -222,17 +222,17 @@ fn write_canonical(value: &Value, text: &mut String) {
 }
 
 /// How many steps it takes to go through a value.
-pub(super) fn size(value: &Value) -> u64 {
+pub(super) fn steps_for(value: &Value) -> u64 {
     1 + match value {
-        Value::String(text) => count(text.len() / BYTES_PER_STEP),
-        Value::Array(items) => items.iter().map(size).sum(),
+        Value::String(text) => to_u64(text.len() / BYTES_PER_STEP),
+        Value::Array(items) => items.iter().map(steps_for).sum(),
         Value::Object(fields) => {
-            fields.iter().map(|(key, value)| count(key.len() / BYTES_PER_STEP) + size(value)).sum()
+            fields.iter().map(|(key, value)| to_u64(key.len() / BYTES_PER_STEP) + steps_for(value)).sum()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 
-fn count(number: usize) -> u64 {
+fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -5,7 +5,7 @@ fn compile(schema: &Value) -> Result<Schema, SchemaError> {
     Schema::compile(&Json::from(schema.clone()))
 }
 
-fn steps(schema: &Value, answer: &Value) -> (Result<(), Problem>, u64) {
+fn steps(schema: &Value, answer: &Value) -> (Result<(), AnswerError>, u64) {
     let schema = compile(schema).unwrap();
     let mut checker = schema.checker();
     let result = checker.check(answer);
@@ -159,7 +159,7 @@ fn a_recursive_schema_costs_no_more_than_its_size_times_that_of_the_answer() {
         let wrong =
             json!({"allOf": [schema, {"$ref": "#/$defs/no"}], "$defs": {"no": {"type": "null"}}});
         let (checked, _) = steps(&wrong, &nested_array(20));
-        assert!(matches!(checked, Err(Problem::Mismatch(_))), "{checked:?}");
+        assert!(matches!(checked, Err(AnswerError::Mismatch(_))), "{checked:?}");
     }
 }
 
@@ -180,7 +180,7 @@ fn a_union_of_many_recursive_types_is_checked() {
     assert!(count < 100_000, "{count}");
     let wrong =
         (0..40).fold(json!("1"), |inner, _| json!({"left": inner, "right": 2, "op": "op1"}));
-    assert!(matches!(steps(&schema, &wrong).0, Err(Problem::Mismatch(_))));
+    assert!(matches!(steps(&schema, &wrong).0, Err(AnswerError::Mismatch(_))));
 }
 
 #[test]
@@ -222,10 +222,10 @@ fn a_pattern_on_a_long_text_is_counted_before_it_is_searched() {
     let schema = json!({"pattern": "^(.{0,300}x)*[01]{900}$"});
     assert_eq!(
         steps(&schema, &json!("short")).0,
-        Err(Problem::Mismatch("the text does not match `pattern`".to_owned()))
+        Err(AnswerError::Mismatch("the text does not match `pattern`".to_owned()))
     );
     let (checked, _) = steps(&schema, &json!("01".repeat(400_000)));
-    assert!(matches!(checked, Err(Problem::TooExpensive(_))), "{checked:?}");
+    assert!(matches!(checked, Err(AnswerError::TooExpensive(_))), "{checked:?}");
     let ordinary = json!({"items": {"pattern": r"^\d{4}-\d{2}-\d{2}$"}});
     let dates: Vec<&str> = vec!["2026-11-16"; 10_000];
     assert_eq!(steps(&ordinary, &json!(dates)).0, Ok(()));
@@ -278,7 +278,7 @@ fn a_long_chain_of_references_does_not_overflow_the_stack() {
         definitions[format!("d{at}")] = json!({"$ref": format!("#/$defs/d{}", at - 1)});
     }
     let (checked, _) = steps(&json!({"$defs": definitions, "$ref": "#/$defs/d3999"}), &json!("x"));
-    assert!(matches!(checked, Err(Problem::TooExpensive(_))), "{checked:?}");
+    assert!(matches!(checked, Err(AnswerError::TooExpensive(_))), "{checked:?}");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn schemas_that_refer_to_themselves_in_place_come_to_an_end() {
         json!({"propertyNames": {"$ref": "#"}, "additionalProperties": {"$ref": "#"}}),
     ] {
         let (checked, count) = steps(&schema, &json!({"a": {"a": {}}}));
-        assert!(!matches!(checked, Err(Problem::TooExpensive(_))), "{schema}");
+        assert!(!matches!(checked, Err(AnswerError::TooExpensive(_))), "{schema}");
         assert!(count < 1000, "{count}: {schema}");
     }
 }
@@ -304,7 +304,7 @@ fn an_answer_that_takes_too_many_steps_is_given_up() {
     let schema = json!({"items": {"anyOf": schemas}});
     let items: Vec<i64> = vec![-1; 1500];
     let (checked, _) = steps(&json!({"items": {"not": schema["items"]}}), &json!(items));
-    assert!(matches!(checked, Err(Problem::TooExpensive(_))), "{checked:?}");
+    assert!(matches!(checked, Err(AnswerError::TooExpensive(_))), "{checked:?}");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn unique_items_cost_no_more_than_their_size() {
     assert_eq!(steps(&schema, &json!(nested)).0, Ok(()));
     for same in [json!([1, 1.0]), json!([0.0, -0.0]), json!([{"a": 1, "b": 2}, {"b": 2.0, "a": 1}])]
     {
-        assert!(matches!(steps(&schema, &same).0, Err(Problem::Mismatch(_))), "{same}");
+        assert!(matches!(steps(&schema, &same).0, Err(AnswerError::Mismatch(_))), "{same}");
     }
     for differ in [
         json!([1, "1"]),
@@ -348,7 +348,7 @@ fn ordinary_schemas_of_fifty_kilobytes_are_compiled() {
         "children": [{"name": "c", "kind": "three", "children": []}]});
     assert_eq!(steps(&schema, &answer).0, Ok(()));
     let (checked, _) = steps(&schema, &json!({"name": "a", "kind": "four", "more": 1}));
-    let Err(Problem::Mismatch(why)) = checked else { panic!("{checked:?}") };
+    let Err(AnswerError::Mismatch(why)) = checked else { panic!("{checked:?}") };
     assert!(why.contains("/kind") && why.contains("/more"), "{why}");
 }
 

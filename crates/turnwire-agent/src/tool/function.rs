@@ -1,6 +1,6 @@
 //! Functions as tools.
 
-use super::{Given, Out, Tool, ToolError, ToolSpec};
+use super::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use turnwire_core::{Behavior, Json, ToolCall};
 
 /// A function as a tool.
-pub struct Function<A, F> {
+pub struct FunctionTool<A, F> {
     spec: ToolSpec,
     run: F,
     takes: PhantomData<fn(A)>,
@@ -21,30 +21,30 @@ pub fn function<A, G, F, Fut>(
     name: &str,
     description: &str,
     function: F,
-) -> Function<A, impl Fn(A, Out) -> Fut + Send + Sync + 'static>
+) -> FunctionTool<A, impl Fn(A, ToolContext) -> Fut + Send + Sync + 'static>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    G: Into<Given>,
+    G: Into<ToolOutput>,
     F: Fn(A) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<G, ToolError>> + Send + 'static,
 {
-    streaming(name, description, move |argument, _| function(argument))
+    streaming_function(name, description, move |argument, _| function(argument))
 }
 
 /// A tool out of an async function that says what it finds while it works.
-pub fn streaming<A, G, F, Fut>(name: &str, description: &str, function: F) -> Function<A, F>
+pub fn streaming_function<A, G, F, Fut>(name: &str, description: &str, function: F) -> FunctionTool<A, F>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    G: Into<Given>,
-    F: Fn(A, Out) -> Fut + Send + Sync + 'static,
+    G: Into<ToolOutput>,
+    F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<G, ToolError>> + Send + 'static,
 {
     let schema = schemars::schema_for!(A);
     let input = Json::from_value(&schema).unwrap_or_else(|_| serde_json::Map::new().into());
-    Function { spec: ToolSpec::new(name, description, input), run: function, takes: PhantomData }
+    FunctionTool { spec: ToolSpec::new(name, description, input), run: function, takes: PhantomData }
 }
 
-impl<A, F> Function<A, F> {
+impl<A, F> FunctionTool<A, F> {
     /// It may run again after a crash.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
@@ -54,7 +54,7 @@ impl<A, F> Function<A, F> {
 
     /// It runs by itself, not beside others.
     #[must_use]
-    pub fn alone(mut self) -> Self {
+    pub fn exclusive(mut self) -> Self {
         self.spec.concurrent = false;
         self
     }
@@ -68,7 +68,7 @@ impl<A, F> Function<A, F> {
 
     /// A person is asked first, unless a rule says otherwise.
     #[must_use]
-    pub fn asks(mut self) -> Self {
+    pub fn requires_approval(mut self) -> Self {
         self.spec.behavior = Behavior::Ask;
         self
     }
@@ -82,18 +82,18 @@ impl<A, F> Function<A, F> {
 }
 
 #[async_trait]
-impl<A, G, F, Fut> Tool for Function<A, F>
+impl<A, G, F, Fut> Tool for FunctionTool<A, F>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    G: Into<Given>,
-    F: Fn(A, Out) -> Fut + Send + Sync + 'static,
+    G: Into<ToolOutput>,
+    F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<G, ToolError>> + Send + 'static,
 {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    async fn run(&self, call: ToolCall, out: Out) -> Result<Given, ToolError> {
+    async fn run(&self, call: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         let input = if call.input.trim_ascii().is_empty() { "{}" } else { call.input.as_str() };
         let argument: A = serde_json::from_str(input).map_err(|error| {
             ToolError::new(format!("the input does not fit the schema: {error}"))

@@ -3,14 +3,14 @@
 use crate::session::{Answer, Session};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use turnwire_agent::{Demo, Halt};
+use turnwire_agent::{DemoAgent, AgentError};
 use turnwire_core::TextBlock;
 
 #[tokio::test(start_paused = true)]
 async fn a_delta_takes_its_time_and_is_a_commit_of_its_own() {
     let begun = Instant::now();
     let mut session = Session::default();
-    session.play(&Demo::default(), "long 80", Answer::Yes).await;
+    session.play(&DemoAgent::default(), "long 80", Answer::Yes).await;
     let took = begun.elapsed();
     assert!(took >= Duration::from_secs(2) && took < Duration::from_millis(2200), "{took:?}");
     assert_eq!(session.deltas.iter().max(), Some(&1));
@@ -21,7 +21,7 @@ async fn a_delta_takes_its_time_and_is_a_commit_of_its_own() {
 async fn without_a_rate_it_takes_no_time_and_few_commits() {
     let begun = Instant::now();
     let mut session = Session::default();
-    session.play(&Demo::with_rate(0.0), "long 1000", Answer::Yes).await;
+    session.play(&DemoAgent::with_rate(0.0), "long 1000", Answer::Yes).await;
     assert_eq!(begun.elapsed(), Duration::ZERO);
     assert_eq!(session.commits.iter().max(), Some(&64));
     assert_eq!(session.commits.len(), session.log.len().div_ceil(64));
@@ -31,7 +31,7 @@ async fn without_a_rate_it_takes_no_time_and_few_commits() {
 async fn every_rate_comes_to_an_end() {
     for rate in [1e12, 1e300, f64::INFINITY, f64::NAN, -1.0, 0.000_001, f64::MIN_POSITIVE] {
         let mut session = Session::default();
-        session.play(&Demo::with_rate(rate), "long 10", Answer::Yes).await;
+        session.play(&DemoAgent::with_rate(rate), "long 10", Answer::Yes).await;
         assert_eq!(session.message().first::<TextBlock>().unwrap().text.len(), 80, "{rate}");
     }
 }
@@ -40,7 +40,7 @@ async fn every_rate_comes_to_an_end() {
 async fn a_high_rate_batches_what_the_clock_cannot_tell_apart() {
     let begun = Instant::now();
     let mut session = Session::default();
-    session.play(&Demo::with_rate(100_000.0), "long 10000", Answer::Yes).await;
+    session.play(&DemoAgent::with_rate(100_000.0), "long 10000", Answer::Yes).await;
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(95) && took < Duration::from_millis(120), "{took:?}");
     assert!(session.commits.len() < 1000, "{} commits", session.commits.len());
@@ -55,9 +55,9 @@ async fn a_stop_is_heard_while_it_waits_for_the_next_delta() {
         sleep(Duration::from_secs(61)).await;
         stop.cancel();
     };
-    let demo = Demo::with_rate(0.1);
+    let demo = DemoAgent::with_rate(0.1);
     let (halt, ()) = tokio::join!(session.call(&demo, "weather"), stopping);
-    assert_eq!(halt, Err(Halt::Stopped));
+    assert_eq!(halt, Err(AgentError::Stopped));
     assert_eq!(begun.elapsed().as_secs(), 61);
     assert_eq!(session.deltas.iter().sum::<usize>(), 6);
 }
@@ -65,8 +65,8 @@ async fn a_stop_is_heard_while_it_waits_for_the_next_delta() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_heard_without_a_rate_too() {
     let mut session = Session { stop_after: Some(3), ..Session::default() };
-    let halt = session.call(&Demo::with_rate(0.0), "long 100000").await;
-    assert_eq!((halt, session.commits.len()), (Err(Halt::Stopped), 3));
+    let halt = session.call(&DemoAgent::with_rate(0.0), "long 100000").await;
+    assert_eq!((halt, session.commits.len()), (Err(AgentError::Stopped), 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,15 +74,15 @@ async fn what_was_stopped_before_it_began_says_nothing() {
     for question in ["hello", "approve", "team"] {
         let mut session = Session::default();
         session.stop.cancel();
-        let halt = session.call(&Demo::default(), question).await;
-        assert_eq!((halt, session.log.len()), (Err(Halt::Stopped), 0));
+        let halt = session.call(&DemoAgent::default(), question).await;
+        assert_eq!((halt, session.log.len()), (Err(AgentError::Stopped), 0));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_log_ends_it_with_the_reason() {
     let mut session = Session { lose_after: Some(2), ..Session::default() };
-    let halt = session.call(&Demo::default(), "weather").await;
-    assert_eq!(halt, Err(Halt::Lost("gone".to_owned())));
+    let halt = session.call(&DemoAgent::default(), "weather").await;
+    assert_eq!(halt, Err(AgentError::LogLost("gone".to_owned())));
     assert_eq!(session.commits.len(), 2);
 }

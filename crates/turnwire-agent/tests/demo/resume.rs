@@ -1,7 +1,7 @@
 //! Whatever the log has of a reply, the demo goes on from there.
 
-use crate::session::{Answer, REPLY, Session, played};
-use turnwire_agent::Demo;
+use crate::session::{Answer, REPLY, Session, play_scene};
+use turnwire_agent::DemoAgent;
 use turnwire_core::{EventKind, Msg, ToolCall, ToolResult, ToolResultState};
 
 const SCENES: [(&str, Answer); 17] = [
@@ -36,13 +36,13 @@ fn is_inside_a_trade(partial: Option<&Msg>) -> bool {
 #[tokio::test(start_paused = true)]
 async fn cut_at_any_event_it_ends_as_if_it_had_never_been() {
     for (question, answer) in SCENES {
-        let whole = played(question, answer).await;
+        let whole = play_scene(question, answer).await;
         for cut in 0..=whole.log.len() {
             let mut session = Session::with_log(&whole.log[..cut]);
             if is_inside_a_trade(session.partial().as_ref()) {
                 continue;
             }
-            session.play(&Demo::with_rate(0.0), question, answer).await;
+            session.play(&DemoAgent::with_rate(0.0), question, answer).await;
             let at = format!("{question:?}, {answer:?}, cut at {cut} of {}", whole.log.len());
             assert_eq!(session.messages(), whole.messages(), "{at}");
             assert_eq!(session.story(), whole.story(), "{at}");
@@ -53,12 +53,12 @@ async fn cut_at_any_event_it_ends_as_if_it_had_never_been() {
 #[tokio::test(start_paused = true)]
 async fn cut_again_and_again_it_still_ends_the_same() {
     for (question, answer) in SCENES.into_iter().filter(|(question, _)| *question != "long 300") {
-        let whole = played(question, answer).await;
+        let whole = play_scene(question, answer).await;
         let mut log = Vec::new();
         // Each life gets one event further than the last.
         while log.len() < whole.log.len() {
             let mut session = Session::with_log(&log);
-            session.play(&Demo::with_rate(0.0), question, answer).await;
+            session.play(&DemoAgent::with_rate(0.0), question, answer).await;
             log = session.log[..=log.len()].to_vec();
             if is_inside_a_trade(Session::with_log(&log).partial().as_ref()) {
                 break;
@@ -72,19 +72,19 @@ async fn cut_again_and_again_it_still_ends_the_same() {
 async fn a_trade_that_had_started_is_never_started_again() {
     let mut crashes = 0;
     for question in ["approve", "parallel"] {
-        let whole = played(question, Answer::Yes).await;
+        let whole = play_scene(question, Answer::Yes).await;
         for cut in 0..=whole.log.len() {
             let mut session = Session::with_log(&whole.log[..cut]);
             if !is_inside_a_trade(session.partial().as_ref()) {
                 continue;
             }
             crashes += 1;
-            session.play(&Demo::with_rate(0.0), question, Answer::Yes).await;
+            session.play(&DemoAgent::with_rate(0.0), question, Answer::Yes).await;
             assert_interrupted(session.message());
             // A second crash, while that was being told, changes nothing more.
             for second in cut..session.log.len() {
                 let mut again = Session::with_log(&session.log[..second]);
-                again.play(&Demo::with_rate(0.0), question, Answer::Yes).await;
+                again.play(&DemoAgent::with_rate(0.0), question, Answer::Yes).await;
                 assert_eq!(again.messages(), session.messages());
             }
         }
@@ -103,11 +103,11 @@ fn assert_interrupted(msg: &Msg) {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_came_while_it_was_down_is_enough() {
-    let whole = played("approve", Answer::No).await;
+    let whole = play_scene("approve", Answer::No).await;
     let is_answer = |kind: &EventKind<'_>| matches!(kind, EventKind::UserConfirmResult(_));
     let answered = whole.story().iter().position(is_answer).unwrap() + 1;
     let mut session = Session::with_log(&whole.log[..answered]);
-    session.call(&Demo::with_rate(0.0), "approve").await.unwrap();
+    session.call(&DemoAgent::with_rate(0.0), "approve").await.unwrap();
     assert_eq!(session.messages(), whole.messages());
 }
 
@@ -115,7 +115,7 @@ async fn an_answer_that_came_while_it_was_down_is_enough() {
 async fn while_it_waits_it_says_nothing() {
     for question in ["approve", "parallel", "browser"] {
         let mut session = Session::default();
-        let demo = Demo::with_rate(0.0);
+        let demo = DemoAgent::with_rate(0.0);
         session.call(&demo, question).await.unwrap();
         let (events, commits) = (session.log.len(), session.commits.len());
         session.call(&demo, question).await.unwrap();
@@ -126,22 +126,22 @@ async fn while_it_waits_it_says_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_has_ended_stays_as_it_is() {
-    let mut session = played("weather", Answer::Yes).await;
+    let mut session = play_scene("weather", Answer::Yes).await;
     let before = session.log.clone();
-    session.call(&Demo::with_rate(0.0), "weather").await.unwrap();
+    session.call(&DemoAgent::with_rate(0.0), "weather").await.unwrap();
     assert_eq!(session.log, before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_others_put_into_the_reply_is_no_hindrance() {
-    let whole = played("weather", Answer::Yes).await;
+    let whole = play_scene("weather", Answer::Yes).await;
     for cut in 1..whole.log.len() {
         let mut session = Session::with_log(&whole.log[..cut]);
         let hint = format!(
             r#"{{"type":"HINT_BLOCK","id":"h","reply_id":"{REPLY}","block_id":"h","hint":"psst"}}"#
         );
         session.push(turnwire_core::Event::from_json(&hint).unwrap().into_owned());
-        session.play(&Demo::with_rate(0.0), "weather", Answer::Yes).await;
+        session.play(&DemoAgent::with_rate(0.0), "weather", Answer::Yes).await;
         assert_eq!(session.message().text(""), whole.message().text(""));
         assert_eq!(session.message().blocks::<ToolCall>().count(), 1);
     }
@@ -149,7 +149,7 @@ async fn what_others_put_into_the_reply_is_no_hindrance() {
 
 #[tokio::test(start_paused = true)]
 async fn after_any_commit_a_log_that_forgets_what_has_ended_is_enough() {
-    for demo in [Demo::with_rate(0.0), Demo::default()] {
+    for demo in [DemoAgent::with_rate(0.0), DemoAgent::default()] {
         for (question, answer) in [("team", Answer::Yes), ("weather", Answer::Yes)] {
             let mut whole = Session { forgets_ended_replies: true, ..Session::default() };
             whole.play(&demo, question, answer).await;

@@ -1,9 +1,9 @@
 //! What each word shows.
 
-use crate::session::{Answer, REPLY, Session, history, played};
+use crate::session::{Answer, REPLY, Session, history, play_scene};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Demo, Halt, Journal, Replier, Turn, close};
+use turnwire_agent::{DemoAgent, AgentError, Journal, Replier, ReplyRequest, close_reply};
 use turnwire_core::{
     DataBlock, ErrorType, Event, EventKind, FinishedReason, ModelCalls, Msg, TextBlock,
     ThinkingBlock, ToolCall, ToolCallState, ToolResult, ToolResultState,
@@ -21,7 +21,7 @@ fn result<'m>(msg: &'m Msg, tool: &str) -> &'m ToolResult {
 
 #[tokio::test(start_paused = true)]
 async fn anything_else_gets_thinking_and_an_answer_that_quotes_it() {
-    let session = played("Hello there,\nold friend", Answer::Yes).await;
+    let session = play_scene("Hello there,\nold friend", Answer::Yes).await;
     let msg = session.message();
     assert!(msg.has::<ThinkingBlock>());
     assert!(msg.text("").unwrap().contains("> Hello there,\n> old friend\n"));
@@ -47,7 +47,7 @@ async fn anything_else_gets_thinking_and_an_answer_that_quotes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn weather_calls_a_tool_that_streams() {
-    let session = played("How is the WEATHER?", Answer::Yes).await;
+    let session = play_scene("How is the WEATHER?", Answer::Yes).await;
     let msg = session.message();
     let (call, result) = msg.tool_calls().next().unwrap();
     assert_eq!((call.name.as_str(), call.input.as_str()), ("get_weather", r#"{"city":"Paris"}"#));
@@ -63,7 +63,7 @@ async fn weather_calls_a_tool_that_streams() {
 #[tokio::test(start_paused = true)]
 async fn approve_asks_and_stops_until_somebody_answers() {
     let mut session = Session::default();
-    session.call(&Demo::with_rate(0.0), "approve").await.unwrap();
+    session.call(&DemoAgent::with_rate(0.0), "approve").await.unwrap();
     let EventKind::RequireUserConfirm(ask) = &session.log.last().unwrap().kind else { panic!() };
     let asked = &ask.tool_calls[0];
     assert_eq!(asked.name, "execute_trade");
@@ -85,7 +85,7 @@ async fn approve_goes_on_after_yes_after_an_edit_and_after_no() {
         (Answer::Edit(r#"{"symbol":"ACME"}"#), ToolResultState::Error, "missing field `quantity`"),
         (Answer::No, ToolResultState::Denied, "You said no"),
     ] {
-        let session = played("approve", answer).await;
+        let session = play_scene("approve", answer).await;
         let msg = session.message();
         assert_eq!(result(msg, "execute_trade").state, state);
         assert!(msg.text("").unwrap().contains(said), "{answer:?}: {:?}", msg.text(""));
@@ -98,12 +98,12 @@ async fn approve_goes_on_after_yes_after_an_edit_and_after_no() {
 #[tokio::test(start_paused = true)]
 async fn parallel_runs_the_one_while_the_other_asks() {
     let mut session = Session::default();
-    session.call(&Demo::with_rate(0.0), "parallel").await.unwrap();
+    session.call(&DemoAgent::with_rate(0.0), "parallel").await.unwrap();
     let msg = session.message();
     assert_eq!(result(msg, "get_weather").state, ToolResultState::Success);
     let states: Vec<_> = msg.blocks::<ToolCall>().map(|call| call.state.clone()).collect();
     assert_eq!(states, [ToolCallState::Finished, ToolCallState::Asking]);
-    let session = played("parallel", Answer::Yes).await;
+    let session = play_scene("parallel", Answer::Yes).await;
     let text = session.message().text("").unwrap();
     assert!(text.contains("18 °C") && text.contains("Bought 100 ACME"), "{text}");
 }
@@ -111,21 +111,21 @@ async fn parallel_runs_the_one_while_the_other_asks() {
 #[tokio::test(start_paused = true)]
 async fn browser_leaves_the_tool_to_the_client() {
     let mut session = Session::default();
-    session.call(&Demo::with_rate(0.0), "browser").await.unwrap();
+    session.call(&DemoAgent::with_rate(0.0), "browser").await.unwrap();
     let EventKind::RequireExternalExecution(ask) = &session.log.last().unwrap().kind else {
         panic!()
     };
     assert_eq!(ask.tool_calls[0].name, "open_page");
     assert_eq!(ask.tool_calls[0].input, r#"{"url":"https://example.com/"}"#);
-    let session = played("browser", Answer::Yes).await;
+    let session = play_scene("browser", Answer::Yes).await;
     assert!(session.message().text("").unwrap().contains("> A quiet page."));
-    let session = played("browser", Answer::No).await;
+    let session = play_scene("browser", Answer::No).await;
     assert!(session.message().text("").unwrap().contains("could not be opened:\n\n> no network"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn image_is_a_png_in_several_deltas() {
-    let session = played("an image, please", Answer::Yes).await;
+    let session = play_scene("an image, please", Answer::Yes).await;
     let block = session.message().first::<DataBlock>().unwrap();
     assert_eq!(
         (block.media_type(), block.name.as_deref()),
@@ -149,7 +149,7 @@ async fn image_is_a_png_in_several_deltas() {
 
 #[tokio::test(start_paused = true)]
 async fn team_has_a_sub_agent_with_a_message_of_its_own() {
-    let session = played("team", Answer::Yes).await;
+    let session = play_scene("team", Answer::Yes).await;
     let messages = session.messages();
     assert_eq!(messages.len(), 2);
     let (parent, sub) = (&messages[0], &messages[1]);
@@ -175,7 +175,7 @@ async fn team_has_a_sub_agent_with_a_message_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_sub_agent_and_its_result_are_one_commit() {
-    for demo in [Demo::with_rate(0.0), Demo::default()] {
+    for demo in [DemoAgent::with_rate(0.0), DemoAgent::default()] {
         let mut session = Session::default();
         session.play(&demo, "team", Answer::Yes).await;
         let ends = |event: &Event<'_>| {
@@ -202,7 +202,7 @@ async fn json_has_structured_output() {
         message: String,
         words: usize,
     }
-    let session = played("Some JSON, please", Answer::Yes).await;
+    let session = play_scene("Some JSON, please", Answer::Yes).await;
     let known: Known = session.message().parse_structured_output().unwrap().unwrap();
     assert_eq!((known.message.as_str(), known.words), ("Some JSON, please", 3));
     assert!(session.message().has::<TextBlock>());
@@ -210,7 +210,7 @@ async fn json_has_structured_output() {
 
 #[tokio::test(start_paused = true)]
 async fn fail_breaks_off_with_a_typed_error() {
-    let session = played("fail", Answer::Yes).await;
+    let session = play_scene("fail", Answer::Yes).await;
     let msg = session.message();
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Error));
     assert_eq!(msg.error().unwrap().r#type, ErrorType::Upstream);
@@ -224,7 +224,7 @@ async fn fail_breaks_off_with_a_typed_error() {
 #[tokio::test(start_paused = true)]
 async fn long_has_as_many_deltas_as_were_asked_for() {
     for n in [0, 1, 300, 5000] {
-        let session = played(&format!("long {n}"), Answer::Yes).await;
+        let session = play_scene(&format!("long {n}"), Answer::Yes).await;
         let deltas = |kind: &&EventKind<'_>| matches!(kind, EventKind::TextBlockDelta(_));
         assert_eq!(session.story().iter().filter(deltas).count(), n);
         assert_eq!(session.message().first::<TextBlock>().unwrap().text.len(), 8 * n);
@@ -242,7 +242,7 @@ async fn more_than_a_million_deltas_are_a_million() {
 
     #[async_trait]
     impl Journal for Counter {
-        async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+        async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
             for event in events {
                 match event.kind {
                     EventKind::TextBlockDelta(_) => self.deltas += 1,
@@ -255,18 +255,18 @@ async fn more_than_a_million_deltas_are_a_million() {
     }
 
     let mut counter = Counter::default();
-    let turn = Turn {
+    let turn = ReplyRequest {
         session_id: "session".to_owned(),
         reply_id: REPLY.to_owned(),
         history: history("long 4000000"),
         partial: None,
-        calls: ModelCalls::default(),
-        subs: Vec::new(),
-        rules: Vec::new(),
+        model_calls: ModelCalls::default(),
+        sub_replies: Vec::new(),
+        accepted_rules: Vec::new(),
         input: None,
         stop: CancellationToken::new(),
     };
-    Demo::with_rate(0.0).reply(turn, &mut counter).await.unwrap();
+    DemoAgent::with_rate(0.0).run(turn, &mut counter).await.unwrap();
     assert_eq!(counter.deltas, 1_000_000);
     assert!(counter.thinking.contains("1000000 deltas"), "{}", counter.thinking);
 }
@@ -276,11 +276,11 @@ async fn the_same_words_give_the_same_events() {
     for question in ["hello", "weather", "approve", "parallel", "browser", "image", "team", "json"]
     {
         let (first, second) =
-            (played(question, Answer::Yes).await, played(question, Answer::Yes).await);
+            (play_scene(question, Answer::Yes).await, play_scene(question, Answer::Yes).await);
         assert_eq!(first.log, second.log, "{question}");
         // At another pace the commits differ, and nothing else.
         let mut slow = Session::default();
-        slow.play(&Demo::default(), question, Answer::Yes).await;
+        slow.play(&DemoAgent::default(), question, Answer::Yes).await;
         assert_eq!(slow.log, first.log, "{question}");
     }
 }
@@ -288,7 +288,7 @@ async fn the_same_words_give_the_same_events() {
 #[tokio::test(start_paused = true)]
 async fn no_two_blocks_of_a_session_share_an_id() {
     for question in ["weather", "parallel", "image", "team"] {
-        let session = played(question, Answer::Yes).await;
+        let session = play_scene(question, Answer::Yes).await;
         let messages = session.messages();
         let blocks = messages.iter().flat_map(Msg::content);
         let mut ids: Vec<_> =
@@ -304,32 +304,32 @@ async fn no_two_blocks_of_a_session_share_an_id() {
 #[tokio::test(start_paused = true)]
 async fn a_session_without_a_question_gets_an_answer_too() {
     let mut session = Session::default();
-    let turn = Turn {
+    let turn = ReplyRequest {
         session_id: "session".to_owned(),
         reply_id: REPLY.to_owned(),
         history: Vec::new(),
         partial: None,
-        calls: ModelCalls::default(),
-        subs: Vec::new(),
-        rules: Vec::new(),
+        model_calls: ModelCalls::default(),
+        sub_replies: Vec::new(),
+        accepted_rules: Vec::new(),
         input: None,
         stop: CancellationToken::new(),
     };
-    Demo::with_rate(0.0).reply(turn, &mut session).await.unwrap();
+    DemoAgent::with_rate(0.0).run(turn, &mut session).await.unwrap();
     assert!(session.message().text("").unwrap().contains("> (nothing)"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopped_anywhere_it_can_be_closed() {
     for question in ["weather", "parallel", "browser", "image", "team"] {
-        let whole = played(question, Answer::Yes).await;
+        let whole = play_scene(question, Answer::Yes).await;
         for cut in 1..whole.log.len() {
             let mut session = Session::with_log(&whole.log[..cut]);
             for msg in session.messages() {
                 let mut calls = ModelCalls::default();
                 let own = session.log.iter().filter(|event| event.reply_id == msg.id());
                 own.for_each(|event| calls.observe(event));
-                for event in close(&msg, &calls, FinishedReason::Interrupted, None) {
+                for event in close_reply(&msg, &calls, FinishedReason::Interrupted, None) {
                     session.push(event);
                 }
             }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Demo, Halt, Journal, Replier, Turn};
+use turnwire_agent::{DemoAgent, AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
 use turnwire_core::{
     Event, EventKind, FixedStamp, Folder, Msg, Outcome, Stamp, ToolCall, ToolCallState, ToolResult,
@@ -40,9 +40,9 @@ pub struct Session {
 
 #[async_trait]
 impl Journal for Session {
-    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
         if self.lose_after == Some(self.commits.len()) {
-            return Err(Halt::Lost("gone".to_owned()));
+            return Err(AgentError::LogLost("gone".to_owned()));
         }
         let is_delta = |event: &&Event<'_>| event.kind.type_name().ends_with("_DELTA");
         self.commits.push(events.len());
@@ -100,23 +100,23 @@ impl Session {
     }
 
     /// One call of the agent.
-    pub async fn call(&mut self, demo: &Demo, question: &str) -> Result<(), Halt> {
-        let turn = Turn {
+    pub async fn call(&mut self, demo: &DemoAgent, question: &str) -> Result<(), AgentError> {
+        let turn = ReplyRequest {
             session_id: "session".to_owned(),
             reply_id: REPLY.to_owned(),
             history: history(question),
             partial: self.partial(),
-            calls: turnwire_core::ModelCalls::default(),
-            subs: Vec::new(),
-            rules: Vec::new(),
+            model_calls: turnwire_core::ModelCalls::default(),
+            sub_replies: Vec::new(),
+            accepted_rules: Vec::new(),
             input: self.log.last().filter(|event| is_answer(event)).cloned(),
             stop: self.stop.clone(),
         };
-        demo.reply(turn, self).await
+        demo.run(turn, self).await
     }
 
     /// Calls the agent until the reply has ended, and answers what it asks.
-    pub async fn play(&mut self, demo: &Demo, question: &str, answer: Answer) {
+    pub async fn play(&mut self, demo: &DemoAgent, question: &str, answer: Answer) {
         for _ in 0..5 {
             self.call(demo, question).await.unwrap();
             let partial = self.partial().unwrap();
@@ -168,8 +168,8 @@ fn reaction(call: &ToolCall, answer: Answer) -> Option<Event<'static>> {
 }
 
 /// A whole reply, as fast as it comes.
-pub async fn played(question: &str, answer: Answer) -> Session {
+pub async fn play_scene(question: &str, answer: Answer) -> Session {
     let mut session = Session::default();
-    session.play(&Demo::with_rate(0.0), question, answer).await;
+    session.play(&DemoAgent::with_rate(0.0), question, answer).await;
     session
 }

@@ -1,15 +1,15 @@
 //! Tools that go to the background, and what they find later.
 
-use crate::house::House;
-use crate::kit::{Asked, Told, result};
+use crate::house::Harness;
+use crate::kit::{RecordedRequest, FakeModel, find_result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_agent::hints::{Hints, Mailbox};
-use turnwire_agent::model::script::Line;
-use turnwire_agent::tool::{Given, Out, ToolError, streaming};
-use turnwire_agent::{Agent, Builder};
+use turnwire_agent::hints::{HintStore, InMemoryHints};
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::tool::{ToolOutput, ToolContext, ToolError, streaming_function};
+use turnwire_agent::{Agent, AgentBuilder};
 use turnwire_core::{FinishedReason, HintBlock, Msg, ToolResultState};
 
 #[derive(Deserialize, JsonSchema)]
@@ -18,43 +18,43 @@ struct After {
 }
 
 /// Goes to the background at once, and finds something after so long.
-fn agent(model: &Arc<Told>) -> Builder {
-    let search = |After { millis }: After, out: Out| async move {
-        let later = out.later().clone();
+fn agent(model: &Arc<FakeModel>) -> AgentBuilder {
+    let search = |After { millis }: After, out: ToolContext| async move {
+        let later = out.hint_sender().clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(millis)).await;
             // It has ended: nobody hears this.
-            out.text("too late").await;
-            later.hint("Found it.").await;
+            out.send_text("too late").await;
+            later.send("Found it.").await;
         });
-        Ok::<_, ToolError>(Given::Background("Searching.".to_owned()))
+        Ok::<_, ToolError>(ToolOutput::Background("Searching.".to_owned()))
     };
-    let slow = |After { millis }: After, _: Out| async move {
+    let slow = |After { millis }: After, _: ToolContext| async move {
         tokio::time::sleep(Duration::from_millis(millis)).await;
         Ok::<_, ToolError>("done")
     };
     Agent::builder("friday")
         .model(model.clone())
-        .tool(streaming("search", "Searches", search))
-        .tool(streaming("slow", "Takes its time", slow))
+        .tool(streaming_function("search", "Searches", search))
+        .tool(streaming_function("slow", "Takes its time", slow))
 }
 
-fn call(id: &str, tool: &str, millis: u64) -> Line {
-    Line::call(id, tool, &format!(r#"{{"millis":{millis}}}"#))
+fn call(id: &str, tool: &str, millis: u64) -> ScriptStep {
+    ScriptStep::call(id, tool, &format!(r#"{{"millis":{millis}}}"#))
 }
 
-fn is_told(asked: &Asked) -> bool {
+fn is_told(asked: &RecordedRequest) -> bool {
     asked.messages.iter().any(Msg::has::<HintBlock>)
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_found_while_the_reply_runs_is_part_of_it() {
-    let model = Told::new(|asked| match asked.results() {
+    let model = FakeModel::new(|asked| match asked.result_count() {
         0 => vec![call("c", "search", 5)],
-        _ if is_told(asked) => vec![Line::text("There it is.")],
-        _ => vec![Line::text("It "), Line::Wait(Duration::from_millis(10)), Line::text("takes.")],
+        _ if is_told(asked) => vec![ScriptStep::text("There it is.")],
+        _ => vec![ScriptStep::text("It "), ScriptStep::Wait(Duration::from_millis(10)), ScriptStep::text("takes.")],
     });
-    let mut house = House::new("search");
+    let mut house = Harness::new("search");
     house.run(&agent(&model).build()).await.unwrap();
     let types = house.types();
     let from_the_result = &types[6..];
@@ -82,7 +82,7 @@ async fn what_is_found_while_the_reply_runs_is_part_of_it() {
         ]
     );
     let reply = house.reply();
-    assert_eq!(result(&reply, "c"), (ToolResultState::Running, "Searching.".to_owned()));
+    assert_eq!(find_result(&reply, "c"), (ToolResultState::Running, "Searching.".to_owned()));
     assert_eq!(reply.text("").as_deref(), Some("It takes.There it is."));
     let hint = reply.first::<HintBlock>().unwrap();
     assert!(hint.source.as_deref().unwrap().contains("background_tool"));
@@ -90,38 +90,38 @@ async fn what_is_found_while_the_reply_runs_is_part_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_found_later_waits_for_the_next_reply_of_the_same_session() {
-    let model = Told::new(|asked| match asked.results() {
+    let model = FakeModel::new(|asked| match asked.result_count() {
         0 if asked.text().contains("search") => vec![call("c", "search", 60_000)],
-        _ if is_told(asked) => vec![Line::text("Found.")],
-        _ => vec![Line::text("I go on searching.")],
+        _ if is_told(asked) => vec![ScriptStep::text("Found.")],
+        _ => vec![ScriptStep::text("I go on searching.")],
     });
     let friday = agent(&model).build();
-    let mut house = House::new("search");
+    let mut house = Harness::new("search");
     house.run(&friday).await.unwrap();
     let first = house.reply();
     assert_eq!(first.finished_reason(), Some(&FinishedReason::Completed));
     tokio::time::sleep(Duration::from_mins(2)).await;
     // Another session is told nothing; neither is somebody who has none.
-    let mut other = friday.reply_in("other", [Msg::user("bob", "hi")]);
+    let mut other = friday.reply_in_session("other", [Msg::user("bob", "hi")]);
     while let Some(event) = futures_util::StreamExt::next(&mut other).await {
         assert_ne!(event.unwrap().kind.type_name(), "HINT_BLOCK");
     }
     assert!(!friday.call([Msg::user("bob", "hi")]).await.unwrap().has::<HintBlock>());
-    let mut next = House::new("and?");
+    let mut next = Harness::new("and?");
     next.run(&friday).await.unwrap();
     assert_eq!(next.types()[..3], ["REPLY_START", "HINT_BLOCK", "MODEL_CALL_START"]);
     assert_eq!(next.reply().text("").as_deref(), Some("Found."));
     // It was told once.
-    let mut last = House::new("and now?");
+    let mut last = Harness::new("and now?");
     last.run(&friday).await.unwrap();
     assert!(!last.reply().has::<HintBlock>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_found_for_nobody_is_told_to_nobody() {
-    let model = Told::new(|asked| match asked.results() {
+    let model = FakeModel::new(|asked| match asked.result_count() {
         0 if asked.text().contains("search") => vec![call("c", "search", 60_000)],
-        _ => vec![Line::text("Hello.")],
+        _ => vec![ScriptStep::text("Hello.")],
     });
     let friday = agent(&model).build();
     friday.call([Msg::user("ann", "search")]).await.unwrap();
@@ -133,45 +133,45 @@ async fn what_is_found_for_nobody_is_told_to_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_ended_says_nothing_more_beside_another_tool() {
-    let model = Told::new(|asked| match asked.results() {
+    let model = FakeModel::new(|asked| match asked.result_count() {
         0 => vec![call("a", "search", 5), call("b", "slow", 50)],
-        _ => vec![Line::text("Done.")],
+        _ => vec![ScriptStep::text("Done.")],
     });
-    let mut house = House::new("both");
+    let mut house = Harness::new("both");
     house.run(&agent(&model).build()).await.unwrap();
     let reply = house.reply();
-    assert_eq!(result(&reply, "a"), (ToolResultState::Running, "Searching.".to_owned()));
-    assert_eq!(result(&reply, "b"), (ToolResultState::Success, "done".to_owned()));
+    assert_eq!(find_result(&reply, "a"), (ToolResultState::Running, "Searching.".to_owned()));
+    assert_eq!(find_result(&reply, "b"), (ToolResultState::Success, "done".to_owned()));
     assert!(reply.has::<HintBlock>());
 }
 
 #[tokio::test]
 async fn a_hint_that_was_taken_when_the_process_died_is_told_once() {
     for dies_after in 0..6 {
-        let mailbox = Arc::new(Mailbox::default());
+        let mailbox = Arc::new(InMemoryHints::default());
         mailbox.post("s", HintBlock::new("Mind the gap.")).await;
-        let choose = |asked: &Asked| vec![Line::text(if is_told(asked) { "I do." } else { "?" })];
-        let house = crate::kit::play(
-            House::new("go"),
-            &|| Agent::builder("friday").model(Told::new(choose)).hints(mailbox.clone()).build(),
+        let choose = |asked: &RecordedRequest| vec![ScriptStep::text(if is_told(asked) { "I do." } else { "?" })];
+        let house = crate::kit::run_to_end(
+            Harness::new("go"),
+            &|| Agent::builder("friday").model(FakeModel::new(choose)).hints(mailbox.clone()).build(),
             Some(dies_after),
         )
         .await;
         let reply = house.reply();
         assert_eq!(reply.blocks::<HintBlock>().count(), 1, "{:?}", house.types());
         assert_eq!(reply.text("").as_deref(), Some("I do."));
-        assert!(mailbox.waiting("s").await.is_empty());
+        assert!(mailbox.pending("s").await.is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_model_that_has_nothing_to_say_to_a_hint_ends_the_reply() {
-    let mailbox = Arc::new(Mailbox::default());
+    let mailbox = Arc::new(InMemoryHints::default());
     mailbox.post("s", HintBlock::new("Mind the gap.")).await;
-    let model = Told::new(|_| Vec::new());
+    let model = FakeModel::new(|_| Vec::new());
     let friday = Agent::builder("friday").model(model.clone()).hints(mailbox).build();
-    let mut house = House::new("go");
+    let mut house = Harness::new("go");
     house.run(&friday).await.unwrap();
-    assert_eq!(model.asked().len(), 1);
+    assert_eq!(model.requests().len(), 1);
     assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
 }

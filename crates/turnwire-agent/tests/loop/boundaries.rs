@@ -1,13 +1,13 @@
 //! The process dies after each commit, and goes on from the log.
 
-use crate::house::{House, yes};
+use crate::house::{Harness, approve};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::tool::{Out, ToolError, streaming};
-use turnwire_agent::{Agent, Halt};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::tool::{ToolContext, ToolError, streaming_function};
+use turnwire_agent::{Agent, AgentError};
 use turnwire_core::{FinishedReason, Msg};
 
 #[derive(Deserialize, JsonSchema)]
@@ -22,26 +22,26 @@ struct Effects {
 }
 
 fn agent(effects: &Arc<Effects>) -> Agent {
-    let lines = |texts: &[&str]| Line::Text(texts.iter().map(|&text| text.to_owned()).collect());
-    let model = Script::new([
+    let lines = |texts: &[&str]| ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect());
+    let model = ScriptedModel::new([
         vec![
             lines(&["Let ", "me ", "see."]),
-            Line::call("a", "once", "{}"),
-            Line::call("b", "again", "{}"),
+            ScriptStep::call("a", "once", "{}"),
+            ScriptStep::call("b", "again", "{}"),
         ],
         vec![],
-        vec![lines(&["And "]), Line::call("c", "asked", "{}")],
+        vec![lines(&["And "]), ScriptStep::call("c", "asked", "{}")],
         vec![lines(&["All ", "done."])],
     ])
     .by_history();
     let tool = |name: &str, count: fn(&Effects) -> &AtomicU32| {
         let effects = effects.clone();
-        streaming(name, "", move |_: Nothing, out: Out| {
+        streaming_function(name, "", move |_: Nothing, out: ToolContext| {
             let effects = effects.clone();
             async move {
                 count(&effects).fetch_add(1, Ordering::Relaxed);
-                out.text("one ").await;
-                out.text("two").await;
+                out.send_text("one ").await;
+                out.send_text("two").await;
                 Ok::<_, ToolError>(())
             }
         })
@@ -50,15 +50,15 @@ fn agent(effects: &Arc<Effects>) -> Agent {
         .model(model)
         .tool(tool("once", |effects| &effects.once))
         .tool(tool("again", |effects| &effects.again).idempotent())
-        .tool(tool("asked", |effects| &effects.asked).asks())
+        .tool(tool("asked", |effects| &effects.asked).requires_approval())
         .build()
 }
 
 /// Runs to the end, and dies as often as it is told to.
-async fn play(dies_after: Option<usize>) -> (House, Arc<Effects>, usize) {
+async fn play(dies_after: Option<usize>) -> (Harness, Arc<Effects>, usize) {
     let effects = Arc::new(Effects::default());
-    let mut house = House::new("go");
-    house.dies_after = dies_after;
+    let mut house = Harness::new("go");
+    house.crash_after_commits = dies_after;
     let mut runs = 0;
     while house.reply().finished_at().is_none() {
         runs += 1;
@@ -66,9 +66,9 @@ async fn play(dies_after: Option<usize>) -> (House, Arc<Effects>, usize) {
         // Another process: nothing is remembered but the log.
         match house.run(&agent(&effects)).await {
             Ok(()) => {
-                house.answer(yes);
+                house.confirm_all(approve);
             }
-            Err(Halt::Lost(_)) => house.dies_after = None,
+            Err(AgentError::LogLost(_)) => house.crash_after_commits = None,
             Err(other) => panic!("{other}"),
         }
     }
@@ -88,7 +88,7 @@ async fn a_reply_goes_on_after_any_crash() {
     let mut crashes = 0;
     for dies_after in 0.. {
         let (house, effects, _) = play(Some(dies_after)).await;
-        if house.dies_after.is_some() {
+        if house.crash_after_commits.is_some() {
             break;
         }
         crashes += 1;

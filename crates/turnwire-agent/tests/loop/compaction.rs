@@ -1,14 +1,14 @@
 //! Conversations that are longer than the model's window.
 
-use crate::house::House;
-use crate::kit::{Asked, Told, crash_everywhere};
+use crate::house::Harness;
+use crate::kit::{RecordedRequest, FakeModel, crash_everywhere};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_agent::Agent;
-use turnwire_agent::compact::Reach;
+use turnwire_agent::compact::SummaryExtent;
 use turnwire_agent::model::ModelError;
-use turnwire_agent::model::script::Line;
+use turnwire_agent::model::script::ScriptStep;
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_core::stamp::FixedStamp;
 use turnwire_core::{ErrorType, FinishedReason, HintBlock, Msg, ToolCall, ToolResult};
@@ -18,20 +18,20 @@ struct Page {
     page: u32,
 }
 
-fn agent(model: &Arc<Told>) -> Agent {
+fn agent(model: &Arc<FakeModel>) -> Agent {
     let read = |Page { page }: Page| async move {
         Ok::<_, ToolError>(format!("page {page}: {}", "words ".repeat(100)))
     };
     Agent::builder("friday")
         .model(model.clone())
         .tool(function("read", "Reads", read))
-        .window(500)
+        .context_window(500)
         .build()
 }
 
 /// A conversation of twelve messages, each of about 120 tokens.
-fn long(question: &str) -> House {
-    let mut house = House::new(question);
+fn long(question: &str) -> Harness {
+    let mut house = Harness::new(question);
     let stamp = FixedStamp::default();
     let turns = (1..=6).flat_map(|turn| {
         let call = ToolCall::new(format!("old-{turn}"), "read", "{}");
@@ -45,22 +45,22 @@ fn long(question: &str) -> House {
     house
 }
 
-fn is_summing_up(asked: &Asked) -> bool {
+fn is_summing_up(asked: &RecordedRequest) -> bool {
     let first = asked.messages.first().and_then(|msg| msg.text(""));
     first.is_some_and(|text| text.starts_with("You sum up"))
 }
 
-fn choose(asked: &Asked) -> Vec<Line> {
-    if is_summing_up(asked) { vec![Line::text("They talked.")] } else { vec![Line::text("Hello.")] }
+fn choose(asked: &RecordedRequest) -> Vec<ScriptStep> {
+    if is_summing_up(asked) { vec![ScriptStep::text("They talked.")] } else { vec![ScriptStep::text("Hello.")] }
 }
 
-fn summaries(reply: &Msg) -> Vec<Reach> {
-    reply.blocks::<HintBlock>().filter_map(Reach::of).collect()
+fn summaries(reply: &Msg) -> Vec<SummaryExtent> {
+    reply.blocks::<HintBlock>().filter_map(SummaryExtent::from_hint).collect()
 }
 
 #[tokio::test]
 async fn the_oldest_part_becomes_a_summary_that_is_logged() {
-    let model = Told::new(choose);
+    let model = FakeModel::new(choose);
     let friday = agent(&model);
     let mut house = long("And now?");
     house.run(&friday).await.unwrap();
@@ -68,7 +68,7 @@ async fn the_oldest_part_becomes_a_summary_that_is_logged() {
         house.types()[..5],
         ["REPLY_START", "MODEL_CALL_START", "MODEL_CALL_END", "HINT_BLOCK", "MODEL_CALL_START"]
     );
-    let [summing, asking] = &model.asked()[..] else { panic!("two calls") };
+    let [summing, asking] = &model.requests()[..] else { panic!("two calls") };
     assert!(summing.text().contains("question 1"), "all that goes is summed up");
     assert!(summing.tools.is_empty());
     let first = asking.messages[0].text("").unwrap();
@@ -86,10 +86,10 @@ async fn the_oldest_part_becomes_a_summary_that_is_logged() {
     let mut history = house.history.clone();
     history.push(reply);
     history.push(Msg::user("ann", "And then?").stamped(&turnwire_core::stamp::SystemStamp));
-    let mut next = House::new("");
+    let mut next = Harness::new("");
     next.history = history;
     next.run(&friday).await.unwrap();
-    let asked = model.asked();
+    let asked = model.requests();
     assert_eq!(asked.len(), 3);
     assert!(asked[2].text().contains("They talked.") && !asked[2].text().contains("question 1 "));
     assert_eq!(asked[2].text().matches("They talked.").count(), 1);
@@ -97,25 +97,25 @@ async fn the_oldest_part_becomes_a_summary_that_is_logged() {
 
 #[tokio::test]
 async fn a_reply_that_grows_too_long_is_cut_between_its_rounds() {
-    let model = Told::new(|asked| {
+    let model = FakeModel::new(|asked| {
         if is_summing_up(asked) {
-            return vec![Line::text("They read.")];
+            return vec![ScriptStep::text("They read.")];
         }
         let calls = asked.messages.last().unwrap().blocks::<ToolCall>();
         let page = calls.map(|call| call.id[1..].parse::<u32>().unwrap()).max().unwrap_or(0) + 1;
         if page > 6 {
-            return vec![Line::text("All read.")];
+            return vec![ScriptStep::text("All read.")];
         }
-        vec![Line::call(&format!("p{page}"), "read", &format!(r#"{{"page":{page}}}"#))]
+        vec![ScriptStep::call(&format!("p{page}"), "read", &format!(r#"{{"page":{page}}}"#))]
     });
-    let mut house = House::new("Read the book.");
+    let mut house = Harness::new("Read the book.");
     house.history = house.history.into_iter().map(|msg| msg.stamped(&FixedStamp::default())).collect();
     house.run(&agent(&model)).await.unwrap();
     let reply = house.reply();
     assert_eq!(reply.text("").as_deref(), Some("All read."));
     assert!(!summaries(&reply).is_empty());
     assert_eq!(reply.blocks::<ToolResult>().count(), 6, "the log keeps everything");
-    for asked in model.asked().iter().filter(|asked| !is_summing_up(asked)) {
+    for asked in model.requests().iter().filter(|asked| !is_summing_up(asked)) {
         assert!(asked.text().contains("Read the book."), "the question stays");
         let last = asked.messages.last().unwrap();
         for (call, result) in last.tool_calls() {
@@ -130,7 +130,7 @@ async fn a_reply_that_grows_too_long_is_cut_between_its_rounds() {
 async fn what_is_sent_follows_from_the_log_after_a_crash() {
     let crashes = crash_everywhere(
         || long("And now?"),
-        || agent(&Told::new(choose)),
+        || agent(&FakeModel::new(choose)),
         |crashed, whole| {
             assert_eq!(summaries(&crashed.reply()), summaries(&whole.reply()));
             assert_eq!(crashed.reply().text(""), whole.reply().text(""));
@@ -140,9 +140,9 @@ async fn what_is_sent_follows_from_the_log_after_a_crash() {
     assert!(crashes >= 5, "{crashes}");
     // Each process that begins behind the summary sends the same.
     for dies_after in 2..4 {
-        let model = Told::new(choose);
-        crate::kit::play(long("And now?"), &|| agent(&model), Some(dies_after)).await;
-        let asked = model.asked();
+        let model = FakeModel::new(choose);
+        crate::kit::run_to_end(long("And now?"), &|| agent(&model), Some(dies_after)).await;
+        let asked = model.requests();
         assert_eq!(asked.iter().filter(|asked| is_summing_up(asked)).count(), 1);
         let sent: Vec<_> = asked.iter().filter(|asked| !is_summing_up(asked)).collect();
         assert!(sent.iter().all(|asked| asked.messages == sent[0].messages));
@@ -152,36 +152,36 @@ async fn what_is_sent_follows_from_the_log_after_a_crash() {
 #[tokio::test]
 async fn without_a_summary_the_model_gets_everything() {
     let broken = ModelError::new(ErrorType::Upstream, "no");
-    let model = Told::new(move |asked| {
+    let model = FakeModel::new(move |asked| {
         let line =
-            if is_summing_up(asked) { Line::Fail(broken.clone()) } else { Line::text("Hello.") };
+            if is_summing_up(asked) { ScriptStep::Fail(broken.clone()) } else { ScriptStep::text("Hello.") };
         vec![line]
     });
     let mut house = long("And now?");
     house.run(&agent(&model)).await.unwrap();
     assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
-    assert_eq!(model.asked()[1].messages.len(), 13);
+    assert_eq!(model.requests()[1].messages.len(), 13);
 }
 
 #[tokio::test]
 async fn a_summary_is_no_round_of_the_reply() {
-    let model = Told::new(choose);
+    let model = FakeModel::new(choose);
     let friday = Agent::builder("friday")
         .model(model.clone())
         .tool(function("read", "", async |_: Page| Ok::<_, ToolError>("")))
-        .window(500)
+        .context_window(500)
         .max_iterations(1)
         .build();
     let mut house = long("And now?");
     house.run(&friday).await.unwrap();
-    assert_eq!(model.asked()[1].tools, ["read"], "this is not its last word yet");
+    assert_eq!(model.requests()[1].tools, ["read"], "this is not its last word yet");
     assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
 }
 
 #[tokio::test]
 async fn what_fits_is_left_alone() {
-    let model = Told::new(choose);
-    let mut house = House::new("Hi.");
+    let model = FakeModel::new(choose);
+    let mut house = Harness::new("Hi.");
     house.run(&agent(&model)).await.unwrap();
-    assert_eq!(model.asked().len(), 1);
+    assert_eq!(model.requests().len(), 1);
 }

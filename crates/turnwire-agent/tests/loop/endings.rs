@@ -1,14 +1,14 @@
 //! Every way in which a reply or a call can end, event by event.
 
-use crate::house::House;
-use crate::kit::{Told, law_10, result, sequence};
+use crate::house::Harness;
+use crate::kit::{FakeModel, assert_history_is_fold, find_result, expand_sequence};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_agent::model::script::Line;
-use turnwire_agent::tool::{Out, ToolError, function, streaming};
-use turnwire_agent::{Agent, Halt};
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::tool::{ToolContext, ToolError, function, streaming_function};
+use turnwire_agent::{Agent, AgentError};
 use turnwire_core::{
     DataBlock, EventKind, FinishedReason, Part, Payload, ToolResult, ToolResultState,
 };
@@ -18,15 +18,15 @@ struct Nothing {}
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-fn agent(model: &Arc<Told>) -> Agent {
+fn agent(model: &Arc<FakeModel>) -> Agent {
     let limited = |_: Nothing| async {
         tokio::time::sleep(Duration::from_hours(1)).await;
         Ok::<_, ToolError>("late")
     };
-    let slow = |_: Nothing, out: Out| async move {
+    let slow = |_: Nothing, out: ToolContext| async move {
         for word in ["one ", "two ", "three"] {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            out.text(word).await;
+            out.send_text(word).await;
         }
         Ok::<_, ToolError>(())
     };
@@ -38,27 +38,27 @@ fn agent(model: &Arc<Told>) -> Agent {
         .model(model.clone())
         .tool(function("limited", "", limited).time_limit(Duration::from_secs(1)))
         .tool(function("forever", "", limited))
-        .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("")).asks())
-        .tool(streaming("slow", "", slow))
+        .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("")).requires_approval())
+        .tool(streaming_function("slow", "", slow))
         .tool(function("picture", "", picture))
         .tool(function("huge", "", huge))
         .build()
 }
 
 /// A reply in which the model says these lines, and then "Well.".
-fn saying(lines: Vec<Line>) -> Arc<Told> {
-    Told::new(move |asked| match asked.results() {
+fn model_saying(lines: Vec<ScriptStep>) -> Arc<FakeModel> {
+    FakeModel::new(move |asked| match asked.result_count() {
         0 => lines.clone(),
-        _ => vec![Line::text("Well.")],
+        _ => vec![ScriptStep::text("Well.")],
     })
 }
 
 /// Such a reply, and the types of its events.
-async fn types(lines: Vec<Line>) -> (House, Vec<String>) {
-    let mut house = House::new("go");
-    let model = saying(lines);
+async fn event_types(lines: Vec<ScriptStep>) -> (Harness, Vec<String>) {
+    let mut house = Harness::new("go");
+    let model = model_saying(lines);
     house.run(&agent(&model)).await.unwrap();
-    law_10(&house, &model);
+    assert_history_is_fold(&house, &model);
     let types = house.types();
     (house, types)
 }
@@ -79,34 +79,34 @@ async fn a_model_that_stops_early_ends_the_reply_and_says_why() {
         FinishedReason::ContentFilter,
         FinishedReason::Truncated,
     ] {
-        let (house, types) = types(vec![Line::text("I "), Line::End(reason.clone())]).await;
-        assert_eq!(types, sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"));
+        let (house, types) = event_types(vec![ScriptStep::text("I "), ScriptStep::End(reason.clone())]).await;
+        assert_eq!(types, expand_sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"));
         assert_eq!(house.reply().finished_reason(), Some(&reason));
     }
 }
 
 #[tokio::test]
 async fn a_call_of_a_model_that_declined_is_not_made() {
-    let lines = vec![Line::call("c", "huge", "{}"), Line::End(FinishedReason::Refusal)];
-    let (house, types) = types(lines).await;
-    let expected = sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
+    let lines = vec![ScriptStep::call("c", "huge", "{}"), ScriptStep::End(FinishedReason::Refusal)];
+    let (house, types) = event_types(lines).await;
+    let expected = expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
     assert_eq!(types, expected);
-    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
+    assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Interrupted);
 }
 
 /// Runs, and is stopped after a while.
-async fn stopped(lines: Vec<Line>) -> House {
-    let mut house = House::new("go");
+async fn stopped(lines: Vec<ScriptStep>) -> Harness {
+    let mut house = Harness::new("go");
     let stop = house.stop.clone();
-    let model = saying(lines);
+    let model = model_saying(lines);
     let friday = agent(&model);
     let (ended, ()) = tokio::join!(house.run(&friday), async {
         tokio::time::sleep(Duration::from_mins(1)).await;
         stop.cancel();
     });
-    assert_eq!(ended, Err(Halt::Stopped));
+    assert_eq!(ended, Err(AgentError::Stopped));
     house.close();
-    law_10(&house, &model);
+    assert_history_is_fold(&house, &model);
     let reply = house.reply();
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
     house
@@ -114,9 +114,9 @@ async fn stopped(lines: Vec<Line>) -> House {
 
 #[tokio::test(start_paused = true)]
 async fn stopped_in_the_model() {
-    let wait = Line::Wait(Duration::from_hours(1));
-    let house = stopped(vec![Line::text("Let me"), wait, Line::text("see")]).await;
-    let expected = sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END");
+    let wait = ScriptStep::Wait(Duration::from_hours(1));
+    let house = stopped(vec![ScriptStep::text("Let me"), wait, ScriptStep::text("see")]).await;
+    let expected = expand_sequence("REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END");
     assert_eq!(house.types(), expected);
     assert_eq!(house.calls().open_blocks, None);
     assert_eq!(house.reply().text("").as_deref(), Some("Let me"));
@@ -124,28 +124,28 @@ async fn stopped_in_the_model() {
 
 #[tokio::test(start_paused = true)]
 async fn stopped_in_a_tool() {
-    let house = stopped(vec![Line::call("c", "forever", "{}")]).await;
-    let expected = sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
+    let house = stopped(vec![ScriptStep::call("c", "forever", "{}")]).await;
+    let expected = expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END");
     assert_eq!(house.types(), expected);
-    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
+    assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Interrupted);
 }
 
 #[tokio::test]
 async fn stopped_while_it_waits() {
-    let (mut house, _) = types(vec![Line::call("c", "asks", "{}")]).await;
+    let (mut house, _) = event_types(vec![ScriptStep::call("c", "asks", "{}")]).await;
     house.close();
-    let expected = sequence(
+    let expected = expand_sequence(
         "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM RESULT REPLY_END",
     );
     assert_eq!(house.types(), expected);
-    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Interrupted);
+    assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Interrupted);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_takes_too_long() {
-    let (house, types) = types(vec![Line::call("c", "limited", "{}")]).await;
-    assert_eq!(types, sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
-    let (state, why) = result(&house.reply(), "c");
+    let (house, types) = event_types(vec![ScriptStep::call("c", "limited", "{}")]).await;
+    assert_eq!(types, expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
+    let (state, why) = find_result(&house.reply(), "c");
     assert_eq!(state, ToolResultState::Error);
     assert!(why.contains("1s"), "{why}");
 }
@@ -153,9 +153,9 @@ async fn a_tool_that_takes_too_long() {
 #[tokio::test]
 async fn an_unknown_tool_and_an_input_that_is_no_json() {
     for (tool, input, why) in [("nothing", "{}", "no tool"), ("huge", "{\"a\":", "not JSON")] {
-        let (house, types) = types(vec![Line::call("c", tool, input)]).await;
-        assert_eq!(types, sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
-        let (state, said) = result(&house.reply(), "c");
+        let (house, types) = event_types(vec![ScriptStep::call("c", tool, input)]).await;
+        assert_eq!(types, expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
+        let (state, said) = find_result(&house.reply(), "c");
         assert_eq!(state, ToolResultState::Error);
         assert!(said.contains(why), "{said}");
     }
@@ -163,12 +163,12 @@ async fn an_unknown_tool_and_an_input_that_is_no_json() {
 
 #[tokio::test]
 async fn a_huge_result_is_whole_in_the_log_and_cut_for_the_model() {
-    let model = saying(vec![Line::call("c", "huge", "{}")]);
-    let mut house = House::new("go");
+    let model = model_saying(vec![ScriptStep::call("c", "huge", "{}")]);
+    let mut house = Harness::new("go");
     house.run(&agent(&model)).await.unwrap();
-    assert_eq!(house.types(), sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
-    assert_eq!(result(&house.reply(), "c").1.len(), 60_008);
-    let sent = result(model.asked()[1].messages.last().unwrap(), "c").1;
+    assert_eq!(house.types(), expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA")));
+    assert_eq!(find_result(&house.reply(), "c").1.len(), 60_008);
+    let sent = find_result(model.requests()[1].messages.last().unwrap(), "c").1;
     assert!(sent.starts_with("head") && sent.ends_with("tail"));
     assert!(sent.contains("[10008 characters were left out here]"));
     assert!(sent.len() < 50_100);
@@ -176,12 +176,12 @@ async fn a_huge_result_is_whole_in_the_log_and_cut_for_the_model() {
 
 #[tokio::test]
 async fn a_binary_result_passes_through() {
-    let model = saying(vec![Line::call("c", "picture", "{}")]);
-    let mut house = House::new("go");
+    let model = model_saying(vec![ScriptStep::call("c", "picture", "{}")]);
+    let mut house = Harness::new("go");
     house.run(&agent(&model)).await.unwrap();
-    assert_eq!(house.types(), sequence(&a_call("TOOL_RESULT_TEXT_DELTA TOOL_RESULT_DATA_DELTA")));
-    law_10(&house, &model);
-    for msg in [&house.reply(), model.asked()[1].messages.last().unwrap()] {
+    assert_eq!(house.types(), expand_sequence(&a_call("TOOL_RESULT_TEXT_DELTA TOOL_RESULT_DATA_DELTA")));
+    assert_history_is_fold(&house, &model);
+    for msg in [&house.reply(), model.requests()[1].messages.last().unwrap()] {
         let Payload::Parts(parts) = &msg.first::<ToolResult>().unwrap().output else {
             panic!("parts")
         };
@@ -192,8 +192,8 @@ async fn a_binary_result_passes_through() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_result_comes_piece_by_piece() {
-    let (house, types) = types(vec![Line::call("c", "slow", "{}")]).await;
-    assert_eq!(types, sequence(&a_call(&"TOOL_RESULT_TEXT_DELTA ".repeat(3))));
+    let (house, types) = event_types(vec![ScriptStep::call("c", "slow", "{}")]).await;
+    assert_eq!(types, expand_sequence(&a_call(&"TOOL_RESULT_TEXT_DELTA ".repeat(3))));
     let pieces = house.events.iter().filter_map(|event| match &event.kind {
         EventKind::ToolResultTextDelta(delta) => Some(delta.delta.as_ref()),
         _ => None,

@@ -1,23 +1,23 @@
 //! Models that fail, rounds without end, and processes that die, event by event.
 
-use crate::house::House;
-use crate::kit::{Told, law_10, law_10_after_crashes, result, sequence};
+use crate::house::Harness;
+use crate::kit::{FakeModel, assert_history_is_fold, assert_history_is_fold_after_crashes, find_result, expand_sequence};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_agent::model::ModelError;
-use turnwire_agent::model::script::Line;
-use turnwire_agent::tool::{Out, ToolError, streaming};
-use turnwire_agent::{Agent, Halt};
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::tool::{ToolContext, ToolError, streaming_function};
+use turnwire_agent::{Agent, AgentError};
 use turnwire_core::{ErrorType, EventKind, FinishedReason, ToolResultState};
 
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-fn agent(model: &Arc<Told>) -> Agent {
+fn agent(model: &Arc<FakeModel>) -> Agent {
     let tool = |name: &str| {
-        streaming(name, "", |_: Nothing, out: Out| async move {
-            out.text("half").await;
+        streaming_function(name, "", |_: Nothing, out: ToolContext| async move {
+            out.send_text("half").await;
             Ok::<_, ToolError>("")
         })
     };
@@ -29,17 +29,17 @@ fn agent(model: &Arc<Told>) -> Agent {
         .build()
 }
 
-fn call(id: &str, tool: &str) -> Line {
-    Line::call(id, tool, "{}")
+fn call(id: &str, tool: &str) -> ScriptStep {
+    ScriptStep::call(id, tool, "{}")
 }
 
 #[tokio::test]
 async fn a_model_that_fails() {
-    let fails = || Line::Fail(ModelError::new(ErrorType::RateLimit, "too many"));
+    let fails = || ScriptStep::Fail(ModelError::new(ErrorType::RateLimit, "too many"));
     for (lines, script) in [
         (vec![fails()], "REPLY_START MODEL_CALL_START MODEL_CALL_END REPLY_END"),
         (
-            vec![Line::text("Let me"), fails()],
+            vec![ScriptStep::text("Let me"), fails()],
             "REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END",
         ),
         // What it asked for before it failed may not be what it wanted.
@@ -48,11 +48,11 @@ async fn a_model_that_fails() {
             "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT REPLY_END",
         ),
     ] {
-        let model = Told::new(move |_| lines.clone());
-        let mut house = House::new("go");
+        let model = FakeModel::new(move |_| lines.clone());
+        let mut house = Harness::new("go");
         house.run(&agent(&model)).await.unwrap();
-        assert_eq!(house.types(), sequence(script));
-        law_10(&house, &model);
+        assert_eq!(house.types(), expand_sequence(script));
+        assert_history_is_fold(&house, &model);
         let reply = house.reply();
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error));
         let error = reply.error().unwrap();
@@ -68,32 +68,32 @@ async fn a_model_that_goes_round_and_round() {
          TOOL_RESULT_END";
     // The last time it gets no tools; whether it listens or not, that is the end.
     for (listens, last) in [(true, "MODEL_CALL_START WORDS MODEL_CALL_END"), (false, round)] {
-        let model = Told::new(move |asked| match asked.results() {
-            2 if listens => vec![Line::text("Enough.")],
+        let model = FakeModel::new(move |asked| match asked.result_count() {
+            2 if listens => vec![ScriptStep::text("Enough.")],
             rounds => vec![call(&format!("c{rounds}"), "once")],
         });
-        let mut house = House::new("go");
+        let mut house = Harness::new("go");
         house.run(&agent(&model)).await.unwrap();
         let script = format!("REPLY_START {round} {round} {last} EXCEED_MAX_ITERS REPLY_END");
-        assert_eq!(house.types(), sequence(&script));
-        law_10(&house, &model);
+        assert_eq!(house.types(), expand_sequence(&script));
+        assert_history_is_fold(&house, &model);
         assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::ExceedMaxIters));
-        assert!(model.asked()[2].tools.is_empty());
+        assert!(model.requests()[2].tools.is_empty());
     }
 }
 
 /// Dies after so many commits, and goes on in another process.
-async fn crashed(lines: Vec<Line>, dies_after: usize) -> House {
-    let model = Told::new(move |asked| match asked.results() {
+async fn crashed(lines: Vec<ScriptStep>, dies_after: usize) -> Harness {
+    let model = FakeModel::new(move |asked| match asked.result_count() {
         0 => lines.clone(),
-        _ => vec![Line::text("Well.")],
+        _ => vec![ScriptStep::text("Well.")],
     });
-    let mut house = House::new("go");
-    house.dies_after = Some(dies_after);
-    assert!(matches!(house.run(&agent(&model)).await, Err(Halt::Lost(_))));
-    house.dies_after = None;
+    let mut house = Harness::new("go");
+    house.crash_after_commits = Some(dies_after);
+    assert!(matches!(house.run(&agent(&model)).await, Err(AgentError::LogLost(_))));
+    house.crash_after_commits = None;
     house.run(&agent(&model)).await.unwrap();
-    law_10_after_crashes(&house, &model);
+    assert_history_is_fold_after_crashes(&house, &model);
     assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
     house
 }
@@ -101,10 +101,10 @@ async fn crashed(lines: Vec<Line>, dies_after: usize) -> House {
 #[tokio::test]
 async fn a_process_that_dies_while_the_model_speaks() {
     // Committed are: the start of the reply, of the call, of the text, and its delta.
-    let house = crashed(vec![Line::text("Hello.")], 4).await;
+    let house = crashed(vec![ScriptStep::text("Hello.")], 4).await;
     let script = "REPLY_START MODEL_CALL_START WORDS MODEL_CALL_END \
          MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
-    assert_eq!(house.types(), sequence(script));
+    assert_eq!(house.types(), expand_sequence(script));
     // What it had said is taken back, and said once.
     let end = house.events.iter().find_map(|event| match &event.kind {
         EventKind::ModelCallEnd(end) => Some(end.clone()),
@@ -126,7 +126,7 @@ async fn a_process_that_dies_in_a_tool() {
         let house = crashed(vec![call("c", tool)], 7).await;
         let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT \
              MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
-        assert_eq!(house.types(), sequence(script), "{tool}");
-        assert_eq!(result(&house.reply(), "c"), (state, said.to_owned()));
+        assert_eq!(house.types(), expand_sequence(script), "{tool}");
+        assert_eq!(find_result(&house.reply(), "c"), (state, said.to_owned()));
     }
 }

@@ -1,15 +1,15 @@
 //! Wherever a reply was cut off, it leaves a history that every provider accepts.
 
-use crate::house::{House, yes};
-use crate::kit::Told;
+use crate::house::{Harness, approve};
+use crate::kit::FakeModel;
 use crate::subagents::open_page;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use turnwire_agent::Agent;
 use turnwire_agent::model::ModelError;
-use turnwire_agent::model::script::Line;
-use turnwire_agent::tool::{Out, ToolError, function, streaming};
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::tool::{ToolContext, ToolError, function, streaming_function};
 use turnwire_core::{ErrorType, Event, FinishedReason, Json, ModelCalls, Msg, ToolResult};
 use turnwire_wires::request::ToolDefinition;
 use turnwire_wires::{Request, Wire};
@@ -19,41 +19,41 @@ struct Nothing {}
 
 /// A reply with everything in it: thoughts, words, parallel calls that run, ask, are handed over, fail,
 /// are unknown or no JSON, several rounds, and a model that fails in the end.
-async fn reference() -> House {
-    let model = Told::new(|asked| match asked.results() {
+async fn reference() -> Harness {
+    let model = FakeModel::new(|asked| match asked.result_count() {
         0 => vec![
-            Line::thinking("Hm."),
-            Line::text("Let me see."),
-            Line::call("a", "look", "{}"),
-            Line::call("b", "asks", "{}"),
-            Line::call("c", "open_page", "{}"),
+            ScriptStep::thinking("Hm."),
+            ScriptStep::text("Let me see."),
+            ScriptStep::call("a", "look", "{}"),
+            ScriptStep::call("b", "asks", "{}"),
+            ScriptStep::call("c", "open_page", "{}"),
         ],
         3 => vec![
-            Line::call("d", "nothing", "{}"),
-            Line::call("e", "look", "{\"ci"),
-            Line::text("And on."),
+            ScriptStep::call("d", "nothing", "{}"),
+            ScriptStep::call("e", "look", "{\"ci"),
+            ScriptStep::text("And on."),
         ],
         _ => vec![
-            Line::text("So"),
-            Line::call("f", "look", "{}"),
-            Line::Fail(ModelError::new(ErrorType::Upstream, "gone")),
+            ScriptStep::text("So"),
+            ScriptStep::call("f", "look", "{}"),
+            ScriptStep::Fail(ModelError::new(ErrorType::Upstream, "gone")),
         ],
     });
-    let look = |_: Nothing, out: Out| async move {
-        out.text("one ").await;
+    let look = |_: Nothing, out: ToolContext| async move {
+        out.send_text("one ").await;
         Ok::<_, ToolError>("two")
     };
     let friday = Agent::builder("friday")
         .model(model)
-        .tool(streaming("look", "", look))
-        .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("yes")).asks())
+        .tool(streaming_function("look", "", look))
+        .tool(function("asks", "", async |_: Nothing| Ok::<_, ToolError>("yes")).requires_approval())
         .tool(open_page())
         .build();
-    let mut house = House::new("go");
+    let mut house = Harness::new("go");
     while house.reply().finished_at().is_none() {
         house.run(&friday).await.unwrap();
-        house.answer(yes);
-        house.execute(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"));
+        house.confirm_all(approve);
+        house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"));
     }
     house
 }
@@ -65,7 +65,7 @@ fn cut(events: &[Event<'static>]) -> Msg {
         reply.append_event(event).unwrap();
         calls.observe(event);
     }
-    for event in turnwire_agent::close(&reply, &calls, FinishedReason::Interrupted, None) {
+    for event in turnwire_agent::close_reply(&reply, &calls, FinishedReason::Interrupted, None) {
         reply.append_event(&event.stamped(&turnwire_core::stamp::SystemStamp)).unwrap();
     }
     reply

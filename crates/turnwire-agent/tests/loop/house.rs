@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Halt, Journal, Replier, SubReply, Turn, close};
+use turnwire_agent::{AgentError, Journal, Replier, SubAgentReply, ReplyRequest, close_reply};
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, SubAgent, UserConfirmResult};
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{
@@ -11,21 +11,21 @@ use turnwire_core::{
 };
 
 /// A reply in a log, and what was said before it.
-pub struct House {
+pub struct Harness {
     pub history: Vec<Msg>,
     pub events: Vec<Event<'static>>,
     pub rules: Vec<PermissionRule>,
     /// After so many commits the process dies.
-    pub dies_after: Option<usize>,
+    pub crash_after_commits: Option<usize>,
     /// When there are so many events, somebody stops the reply.
-    pub stops_after: Option<usize>,
+    pub stop_after_events: Option<usize>,
     /// Stops the reply.
     pub stop: CancellationToken,
     commits: usize,
 }
 
 /// A reply in the log: the one that was asked for, or one of a sub-agent.
-pub struct Logged {
+pub struct LoggedReply {
     pub msg: Msg,
     pub calls: ModelCalls,
     pub agent: Option<SubAgent>,
@@ -33,15 +33,15 @@ pub struct Logged {
 
 pub const REPLY: &str = "reply";
 
-impl House {
+impl Harness {
     pub fn new(question: &str) -> Self {
         let history = vec![Msg::user("ann", question)];
         Self {
             history,
             events: Vec::new(),
             rules: Vec::new(),
-            dies_after: None,
-            stops_after: None,
+            crash_after_commits: None,
+            stop_after_events: None,
             stop: CancellationToken::new(),
             commits: 0,
         }
@@ -49,19 +49,19 @@ impl House {
 
     /// Closes a reply that was stopped, as whoever calls an agent does.
     pub fn close(&mut self) {
-        for event in close(&self.reply(), &self.calls(), FinishedReason::Interrupted, None) {
+        for event in close_reply(&self.reply(), &self.calls(), FinishedReason::Interrupted, None) {
             self.push(event);
         }
     }
 
     /// All replies as the log has them, in the order of their first events. Everything in them fits,
     /// strictly, and says whose it is.
-    pub fn replies(&self) -> Vec<Logged> {
-        let mut replies: Vec<Logged> = Vec::new();
+    pub fn replies(&self) -> Vec<LoggedReply> {
+        let mut replies: Vec<LoggedReply> = Vec::new();
         for event in &self.events {
             let at = replies.iter().position(|reply| reply.msg.id() == event.reply_id);
             let at = at.unwrap_or_else(|| {
-                replies.push(Logged {
+                replies.push(LoggedReply {
                     msg: Msg::reply(&*event.reply_id, ""),
                     calls: ModelCalls::default(),
                     agent: event.agent.as_deref().cloned(),
@@ -91,39 +91,39 @@ impl House {
     }
 
     /// The replies of sub-agents that are open.
-    fn subs(&self) -> Vec<SubReply> {
-        let open = |reply: &Logged| reply.msg.finished_at().is_none();
+    fn open_sub_replies(&self) -> Vec<SubAgentReply> {
+        let open = |reply: &LoggedReply| reply.msg.finished_at().is_none();
         let replies = self.replies().into_iter().filter(open);
         replies
-            .filter_map(|Logged { msg, calls, agent }| Some(SubReply { msg, calls, agent: agent? }))
+            .filter_map(|LoggedReply { msg, calls, agent }| Some(SubAgentReply { msg, model_calls: calls, agent: agent? }))
             .collect()
     }
 
     /// Ends everything that is open, as a server does when somebody stops a reply.
     pub fn close_all(&mut self) {
-        let open = |reply: &Logged| reply.msg.finished_at().is_none();
-        for Logged { msg, calls, agent } in self.replies().into_iter().filter(open).rev() {
-            for event in close(&msg, &calls, FinishedReason::Interrupted, None) {
+        let open = |reply: &LoggedReply| reply.msg.finished_at().is_none();
+        for LoggedReply { msg, calls, agent } in self.replies().into_iter().filter(open).rev() {
+            for event in close_reply(&msg, &calls, FinishedReason::Interrupted, None) {
                 self.push(Event { agent: agent.clone().map(Box::new), ..event });
             }
         }
     }
 
     /// Calls the agent once: until the reply ends, or waits, or the process dies.
-    pub async fn run(&mut self, agent: &dyn Replier) -> Result<(), Halt> {
+    pub async fn run(&mut self, agent: &dyn Replier) -> Result<(), AgentError> {
         let reply = self.reply();
-        let turn = Turn {
+        let turn = ReplyRequest {
             session_id: "s".to_owned(),
             reply_id: REPLY.to_owned(),
             history: self.history.clone(),
             partial: (!self.events.is_empty()).then_some(reply),
-            calls: self.calls(),
-            subs: self.subs(),
-            rules: self.rules.clone(),
+            model_calls: self.calls(),
+            sub_replies: self.open_sub_replies(),
+            accepted_rules: self.rules.clone(),
             input: None,
             stop: self.stop.clone(),
         };
-        agent.reply(turn, self).await
+        agent.run(turn, self).await
     }
 
     pub fn types(&self) -> Vec<String> {
@@ -131,9 +131,9 @@ impl House {
     }
 
     /// The calls of all replies that are in a state.
-    fn in_state(&self, state: &ToolCallState) -> Vec<(Logged, Vec<ToolCall>)> {
+    fn calls_in_state(&self, state: &ToolCallState) -> Vec<(LoggedReply, Vec<ToolCall>)> {
         let replies = self.replies().into_iter();
-        let calls = |reply: &Logged| -> Vec<ToolCall> {
+        let calls = |reply: &LoggedReply| -> Vec<ToolCall> {
             let calls = reply.msg.blocks::<ToolCall>();
             calls.filter(|call| call.state == *state).cloned().collect()
         };
@@ -145,8 +145,8 @@ impl House {
     }
 
     /// Answers everything that is asked. Whether there was anything.
-    pub fn answer(&mut self, mut decide: impl FnMut(ToolCall) -> ConfirmResult) -> bool {
-        let asked = self.in_state(&ToolCallState::Asking);
+    pub fn confirm_all(&mut self, mut decide: impl FnMut(ToolCall) -> ConfirmResult) -> bool {
+        let asked = self.calls_in_state(&ToolCallState::Asking);
         let any = !asked.is_empty();
         for (reply, calls) in asked {
             let confirm_results: Vec<ConfirmResult> = calls.into_iter().map(&mut decide).collect();
@@ -158,8 +158,8 @@ impl House {
     }
 
     /// Gives a result for everything that the client executes. Whether there was anything.
-    pub fn execute(&mut self, give: impl Fn(&ToolCall) -> ToolResult) -> bool {
-        let handed = self.in_state(&ToolCallState::Submitted);
+    pub fn execute_client_calls(&mut self, give: impl Fn(&ToolCall) -> ToolResult) -> bool {
+        let handed = self.calls_in_state(&ToolCallState::Submitted);
         let any = !handed.is_empty();
         for (reply, calls) in handed {
             let execution_results = calls.iter().map(&give).collect();
@@ -168,7 +168,7 @@ impl House {
         any
     }
 
-    fn push_to(&mut self, reply: &Logged, kind: impl Into<EventKind<'static>>) {
+    fn push_to(&mut self, reply: &LoggedReply, kind: impl Into<EventKind<'static>>) {
         let mut event = Event::new(reply.msg.id().to_owned(), kind);
         event.agent = reply.agent.clone().map(Box::new);
         self.push(event);
@@ -180,13 +180,13 @@ impl House {
 }
 
 #[async_trait]
-impl Journal for House {
-    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+impl Journal for Harness {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
         if self.stop.is_cancelled() {
-            return Err(Halt::Stopped);
+            return Err(AgentError::Stopped);
         }
-        if self.dies_after == Some(self.commits) {
-            return Err(Halt::Lost("the process died".to_owned()));
+        if self.crash_after_commits == Some(self.commits) {
+            return Err(AgentError::LogLost("the process died".to_owned()));
         }
         self.commits += 1;
         for event in events {
@@ -194,17 +194,17 @@ impl Journal for House {
         }
         // Everything fits, at any point.
         self.replies();
-        if self.stops_after.is_some_and(|most| self.events.len() >= most) {
+        if self.stop_after_events.is_some_and(|most| self.events.len() >= most) {
             self.stop.cancel();
         }
         Ok(())
     }
 }
 
-pub fn yes(tool_call: ToolCall) -> ConfirmResult {
+pub fn approve(tool_call: ToolCall) -> ConfirmResult {
     ConfirmResult { confirmed: true, tool_call, rules: None, ..ConfirmResult::default() }
 }
 
-pub fn no(tool_call: ToolCall) -> ConfirmResult {
-    ConfirmResult { confirmed: false, ..yes(tool_call) }
+pub fn deny(tool_call: ToolCall) -> ConfirmResult {
+    ConfirmResult { confirmed: false, ..approve(tool_call) }
 }

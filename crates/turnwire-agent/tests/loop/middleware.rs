@@ -1,16 +1,16 @@
 //! What stands around an agent.
 
-use crate::house::House;
-use crate::kit::{Asked, Told, crash_everywhere, result};
+use crate::house::Harness;
+use crate::kit::{RecordedRequest, FakeModel, crash_everywhere, find_result};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use turnwire_agent::middleware::{Context, Middleware, Next, Request, Verdict};
-use turnwire_agent::model::script::Line;
-use turnwire_agent::tool::{Given, Out, ToolError, function};
-use turnwire_agent::{Agent, Builder};
+use turnwire_agent::middleware::{ReplyContext, Middleware, Next, EditableRequest, Verdict};
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::tool::{ToolOutput, ToolContext, ToolError, function};
+use turnwire_agent::{Agent, AgentBuilder};
 use turnwire_core::{
     Event, EventKind, FinishedReason, HintBlock, Msg, ThinkingBlock, ToolCall, ToolResultState,
 };
@@ -20,11 +20,11 @@ struct City {
     city: String,
 }
 
-fn call(id: &str, tool: &str) -> Line {
-    Line::call(id, tool, r#"{"city":"Rome"}"#)
+fn call(id: &str, tool: &str) -> ScriptStep {
+    ScriptStep::call(id, tool, r#"{"city":"Rome"}"#)
 }
 
-fn agent(model: &Arc<Told>) -> Builder {
+fn agent(model: &Arc<FakeModel>) -> AgentBuilder {
     let weather = |City { city }: City| async move { Ok::<_, ToolError>(format!("{city}: sunny")) };
     let forever = |_: City| async move {
         tokio::time::sleep(Duration::from_hours(1)).await;
@@ -36,41 +36,41 @@ fn agent(model: &Arc<Told>) -> Builder {
         .tool(function("forever", "Takes long", forever))
 }
 
-fn with_a_tool() -> Arc<Told> {
-    Told::new(|asked: &Asked| match asked.results() {
-        0 => vec![Line::thinking("Hm."), call("c", "weather")],
-        _ => vec![Line::Text(vec!["It is ".to_owned(), "sunny.".to_owned()])],
+fn with_a_tool() -> Arc<FakeModel> {
+    FakeModel::new(|asked: &RecordedRequest| match asked.result_count() {
+        0 => vec![ScriptStep::thinking("Hm."), call("c", "weather")],
+        _ => vec![ScriptStep::Text(vec!["It is ".to_owned(), "sunny.".to_owned()])],
     })
 }
 
 /// Writes down when it is asked.
-struct Diary {
+struct RecordingMiddleware {
     name: &'static str,
     notes: Arc<Mutex<Vec<String>>>,
 }
 
-impl Diary {
+impl RecordingMiddleware {
     fn note(&self, what: &str) {
         self.notes.lock().unwrap().push(format!("{} {what}", self.name));
     }
 }
 
 #[async_trait]
-impl Middleware for Diary {
-    async fn model(&self, request: &mut Request, _: &Context) {
+impl Middleware for RecordingMiddleware {
+    async fn before_model(&self, request: &mut EditableRequest, _: &ReplyContext) {
         self.note("model");
         request.tools.retain(|tool| tool.name != "forever");
         request.messages.push(Msg::user("", format!("(from {})", self.name)));
-        request.tuning.temperature = Some(0.5);
+        request.settings.temperature = Some(0.5);
     }
 
-    async fn tool(
+    async fn around_tool(
         &self,
         mut call: ToolCall,
-        out: Out,
+        out: ToolContext,
         next: Next<'_>,
-        context: &Context,
-    ) -> Result<Given, ToolError> {
+        context: &ReplyContext,
+    ) -> Result<ToolOutput, ToolError> {
         self.note(&format!("before {} of {}", next.spec().name, context.agent()));
         call.input = call.input.replace("Rome", &format!("Rome {}", self.name));
         let given = next.run(call, out).await;
@@ -84,13 +84,13 @@ async fn several_stand_around_each_other_in_their_order() {
     let notes = Arc::new(Mutex::new(Vec::new()));
     let model = with_a_tool();
     let friday = agent(&model)
-        .middleware(Diary { name: "a", notes: notes.clone() })
-        .middleware(Diary { name: "b", notes: notes.clone() })
+        .middleware(RecordingMiddleware { name: "a", notes: notes.clone() })
+        .middleware(RecordingMiddleware { name: "b", notes: notes.clone() })
         .build();
-    let mut house = House::new("weather?");
+    let mut house = Harness::new("weather?");
     // The answer depends on the reply, which is not the last message here.
     house.run(&friday).await.unwrap();
-    let asked = &model.asked()[0];
+    let asked = &model.requests()[0];
     assert_eq!(asked.tools, ["weather"]);
     assert_eq!(asked.tuning.temperature, Some(0.5));
     assert!(asked.text().contains("(from a)") && asked.text().contains("(from b)"));
@@ -106,16 +106,16 @@ async fn several_stand_around_each_other_in_their_order() {
             "a after"
         ]
     );
-    assert_eq!(result(&house.reply(), "c").1, "Rome b a: sunny");
+    assert_eq!(find_result(&house.reply(), "c").1, "Rome b a: sunny");
     // What was put into a request is in no log.
     assert!(!house.reply().to_json().contains("(from"));
 }
 
 /// Changes words, keeps thoughts to itself, and tries what it may not do.
-struct Editor;
+struct EditingMiddleware;
 
-impl Middleware for Editor {
-    fn event(&self, event: &mut Event<'static>, _: &Context) -> Verdict {
+impl Middleware for EditingMiddleware {
+    fn on_event(&self, event: &mut Event<'static>, _: &ReplyContext) -> Verdict {
         match &mut event.kind {
             EventKind::TextBlockDelta(delta) => {
                 delta.delta = delta.delta.to_uppercase().into();
@@ -137,36 +137,36 @@ impl Middleware for Editor {
 #[tokio::test]
 async fn events_are_changed_before_anybody_sees_them() {
     let model = with_a_tool();
-    let friday = agent(&model).middleware(Editor).build();
-    let mut house = House::new("weather?");
+    let friday = agent(&model).middleware(EditingMiddleware).build();
+    let mut house = Harness::new("weather?");
     house.run(&friday).await.unwrap();
     let reply = house.reply();
     assert_eq!(reply.text("").as_deref(), Some("IT IS SUNNY."));
     assert!(!reply.has::<ThinkingBlock>(), "with the start all of it goes");
-    assert_eq!(result(&reply, "c").0, ToolResultState::Success);
+    assert_eq!(find_result(&reply, "c").0, ToolResultState::Success);
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed), "a frame stays");
-    assert!(!model.asked()[1].text().contains("Hm."), "the model reads what the log has");
+    assert!(!model.requests()[1].text().contains("Hm."), "the model reads what the log has");
 }
 
 /// Tells the model the time, as it were.
-struct Clock;
+struct HintingMiddleware;
 
 #[async_trait]
-impl Middleware for Clock {
-    async fn hints(&self, reply: &Msg, _: &Context) -> Vec<HintBlock> {
+impl Middleware for HintingMiddleware {
+    async fn hints(&self, reply: &Msg, _: &ReplyContext) -> Vec<HintBlock> {
         vec![HintBlock::new(format!("{} blocks so far", reply.content().len()))]
     }
 }
 
 #[tokio::test]
 async fn hints_are_in_the_log_and_told_once_whatever_happens() {
-    let choose = |asked: &Asked| match asked.results() {
+    let choose = |asked: &RecordedRequest| match asked.result_count() {
         0 => vec![call("c", "weather")],
-        _ => vec![Line::text("Sunny.")],
+        _ => vec![ScriptStep::text("Sunny.")],
     };
     let crashes = crash_everywhere(
-        || House::new("weather?"),
-        || agent(&Told::new(choose)).middleware(Clock).build(),
+        || Harness::new("weather?"),
+        || agent(&FakeModel::new(choose)).middleware(HintingMiddleware).build(),
         |crashed, _| {
             let reply = crashed.reply();
             assert_eq!(reply.blocks::<HintBlock>().count(), 2, "{:?}", crashed.types());
@@ -175,14 +175,14 @@ async fn hints_are_in_the_log_and_told_once_whatever_happens() {
     )
     .await;
     assert!(crashes > 6, "{crashes}");
-    let model = Told::new(choose);
-    let mut house = House::new("weather?");
-    house.run(&agent(&model).middleware(Clock).build()).await.unwrap();
+    let model = FakeModel::new(choose);
+    let mut house = Harness::new("weather?");
+    house.run(&agent(&model).middleware(HintingMiddleware).build()).await.unwrap();
     assert_eq!(
         house.types()[..3],
         ["REPLY_START", "HINT_BLOCK", "MODEL_CALL_START"].map(str::to_owned)
     );
-    assert!(model.asked()[0].text().contains("0 blocks so far"));
+    assert!(model.requests()[0].text().contains("0 blocks so far"));
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -193,30 +193,30 @@ enum When {
     Ending,
 }
 
-struct Brake(When);
+struct StoppingMiddleware(When);
 
 #[async_trait]
-impl Middleware for Brake {
-    async fn model(&self, _: &mut Request, context: &Context) {
+impl Middleware for StoppingMiddleware {
+    async fn before_model(&self, _: &mut EditableRequest, context: &ReplyContext) {
         if self.0 == When::Asking {
             context.stop("enough");
         }
     }
 
-    async fn tool(
+    async fn around_tool(
         &self,
         call: ToolCall,
-        out: Out,
+        out: ToolContext,
         next: Next<'_>,
-        context: &Context,
-    ) -> Result<Given, ToolError> {
+        context: &ReplyContext,
+    ) -> Result<ToolOutput, ToolError> {
         if self.0 == When::Running {
             context.stop("enough");
         }
         next.run(call, out).await
     }
 
-    fn event(&self, event: &mut Event<'static>, context: &Context) -> Verdict {
+    fn on_event(&self, event: &mut Event<'static>, context: &ReplyContext) -> Verdict {
         match event.kind {
             EventKind::TextBlockDelta(_) if self.0 == When::Saying => context.stop("enough"),
             EventKind::ReplyEnd(_) if self.0 == When::Ending => context.stop("enough"),
@@ -228,7 +228,7 @@ impl Middleware for Brake {
 
 #[tokio::test]
 async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
-    let lines = || vec![Line::text("Let me"), Line::Wait(Duration::ZERO), call("c", "forever")];
+    let lines = || vec![ScriptStep::text("Let me"), ScriptStep::Wait(Duration::ZERO), call("c", "forever")];
     for (when, types) in [
         (When::Asking, vec!["REPLY_START", "REQUEST_STOP", "REPLY_END"]),
         (
@@ -264,8 +264,8 @@ async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
             ],
         ),
     ] {
-        let friday = agent(&Told::new(move |_| lines())).middleware(Brake(when)).build();
-        let mut house = House::new("go");
+        let friday = agent(&FakeModel::new(move |_| lines())).middleware(StoppingMiddleware(when)).build();
+        let mut house = Harness::new("go");
         house.run(&friday).await.unwrap();
         assert_eq!(house.types(), types);
         assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Interrupted));
@@ -276,8 +276,8 @@ async fn a_reply_can_be_stopped_anywhere_and_is_closed() {
         assert_eq!(stop.as_deref(), Some("enough"));
     }
     // Too late: it has ended.
-    let friday = agent(&with_a_tool()).middleware(Brake(When::Ending)).build();
-    let mut house = House::new("go");
+    let friday = agent(&with_a_tool()).middleware(StoppingMiddleware(When::Ending)).build();
+    let mut house = Harness::new("go");
     house.run(&friday).await.unwrap();
     assert_eq!(house.reply().finished_reason(), Some(&FinishedReason::Completed));
 }

@@ -1,14 +1,14 @@
 //! What is emitted, event by event.
 
-use crate::house::{House, no, yes};
+use crate::house::{Harness, deny, approve};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 use turnwire_agent::model::ModelError;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::permission::{Pattern, Rule};
-use turnwire_agent::tool::{Out, ToolError, function, streaming};
-use turnwire_agent::{Agent, Builder, ClientTool, Offer};
+use turnwire_agent::tool::{ToolContext, ToolError, function, streaming_function};
+use turnwire_agent::{Agent, AgentBuilder, ClientTool, ClientContext};
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
     Behavior, ErrorType, FinishedReason, Msg, ToolCall, ToolResult, ToolResultState,
@@ -19,14 +19,14 @@ struct City {
     city: String,
 }
 
-fn agent(answers: impl IntoIterator<Item = Vec<Line>>) -> Builder {
+fn agent(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> AgentBuilder {
     Agent::builder("friday")
-        .model(Script::new(answers))
-        .tool(streaming("weather", "The weather", async |City { city }: City, out: Out| {
-            out.text(format!("{city}: ")).await;
+        .model(ScriptedModel::new(answers))
+        .tool(streaming_function("weather", "The weather", async |City { city }: City, out: ToolContext| {
+            out.send_text(format!("{city}: ")).await;
             Ok::<_, ToolError>("sunny")
         }))
-        .tool(function("trade", "Buys", async |_: City| Ok::<_, ToolError>("bought")).asks())
+        .tool(function("trade", "Buys", async |_: City| Ok::<_, ToolError>("bought")).requires_approval())
         .tool(function("broken", "Panics", async |_: City| -> Result<(), ToolError> {
             panic!("on purpose")
         }))
@@ -39,8 +39,8 @@ fn agent(answers: impl IntoIterator<Item = Vec<Line>>) -> Builder {
         )
 }
 
-fn call(id: &str, tool: &str) -> Line {
-    Line::call(id, tool, r#"{"city":"Paris"}"#)
+fn call(id: &str, tool: &str) -> ScriptStep {
+    ScriptStep::call(id, tool, r#"{"city":"Paris"}"#)
 }
 
 fn result(reply: &Msg, id: &str) -> (ToolResultState, String) {
@@ -51,8 +51,8 @@ fn result(reply: &Msg, id: &str) -> (ToolResultState, String) {
 
 #[tokio::test]
 async fn plain_words() {
-    let friday = agent([vec![Line::thinking("Hm."), Line::text("Hello.")]]).build();
-    let mut house = House::new("hi");
+    let friday = agent([vec![ScriptStep::thinking("Hm."), ScriptStep::text("Hello.")]]).build();
+    let mut house = Harness::new("hi");
     house.run(&friday).await.unwrap();
     assert_eq!(
         house.types(),
@@ -74,9 +74,9 @@ async fn plain_words() {
 
 #[tokio::test]
 async fn a_tool_is_run_and_the_model_reads_its_result() {
-    let model = Script::new([vec![call("c", "weather")], vec![Line::text("Sunny.")]]);
+    let model = ScriptedModel::new([vec![call("c", "weather")], vec![ScriptStep::text("Sunny.")]]);
     let friday = agent([]).model(model).build();
-    let mut house = House::new("weather?");
+    let mut house = Harness::new("weather?");
     house.run(&friday).await.unwrap();
     assert_eq!(
         house.types(),
@@ -109,22 +109,22 @@ async fn a_question_waits_and_each_answer_goes_on() {
     type Decide = fn(ToolCall) -> ConfirmResult;
     let edit: Decide = |mut call| {
         call.input = r#"{"city":"Rome"}"#.to_owned();
-        yes(call)
+        approve(call)
     };
     for (decide, state) in [
-        (yes as Decide, ToolResultState::Success),
-        (no, ToolResultState::Denied),
+        (approve as Decide, ToolResultState::Success),
+        (deny, ToolResultState::Denied),
         (edit, ToolResultState::Success),
     ] {
-        let friday = agent([vec![call("c", "trade")], vec![Line::text("Done.")]]).build();
-        let mut house = House::new("trade");
+        let friday = agent([vec![call("c", "trade")], vec![ScriptStep::text("Done.")]]).build();
+        let mut house = Harness::new("trade");
         house.run(&friday).await.unwrap();
         assert_eq!(house.types().last().unwrap(), "REQUIRE_USER_CONFIRM");
         // Nothing happens by itself.
         let before = house.events.len();
         house.run(&friday).await.unwrap();
         assert_eq!(house.events.len(), before);
-        assert!(house.answer(decide));
+        assert!(house.confirm_all(decide));
         house.run(&friday).await.unwrap();
         let reply = house.reply();
         assert_eq!(result(&reply, "c").0, state);
@@ -135,14 +135,14 @@ async fn a_question_waits_and_each_answer_goes_on() {
 #[tokio::test]
 async fn two_questions_at_once_are_both_kept_and_others_run_beside_them() {
     let calls = vec![call("a", "trade"), call("w", "weather"), call("b", "trade")];
-    let friday = agent([calls, vec![Line::text("Done.")]]).build();
-    let mut house = House::new("trade");
+    let friday = agent([calls, vec![ScriptStep::text("Done.")]]).build();
+    let mut house = Harness::new("trade");
     house.run(&friday).await.unwrap();
     assert_eq!(result(&house.reply(), "w").0, ToolResultState::Success);
     let mut asked = Vec::new();
-    house.answer(|call| {
+    house.confirm_all(|call| {
         asked.push(call.id.clone());
-        if call.id == "a" { yes(call) } else { no(call) }
+        if call.id == "a" { approve(call) } else { deny(call) }
     });
     assert_eq!(asked, ["a", "b"]);
     house.run(&friday).await.unwrap();
@@ -155,25 +155,25 @@ async fn two_questions_at_once_are_both_kept_and_others_run_beside_them() {
 #[tokio::test]
 async fn always_allow_is_remembered() {
     let friday =
-        agent([vec![call("a", "trade")], vec![call("b", "trade")], vec![Line::text("Done.")]])
+        agent([vec![call("a", "trade")], vec![call("b", "trade")], vec![ScriptStep::text("Done.")]])
             .build();
-    let mut house = House::new("trade");
+    let mut house = Harness::new("trade");
     house.run(&friday).await.unwrap();
-    house.answer(|call| ConfirmResult { rules: Some(call.suggested_rules.clone()), ..yes(call) });
+    house.confirm_all(|call| ConfirmResult { rules: Some(call.suggested_rules.clone()), ..approve(call) });
     house.run(&friday).await.unwrap();
     assert_eq!(house.reply().text("").as_deref(), Some("Done."));
 }
 
 #[tokio::test]
 async fn a_rule_that_denies_wins_over_an_edit() {
-    let friday = agent([vec![call("c", "trade")], vec![Line::text("Done.")]])
+    let friday = agent([vec![call("c", "trade")], vec![ScriptStep::text("Done.")]])
         .permissions([Rule::new("trade", Behavior::Deny).input("city", Pattern::exact("Rome"))])
         .build();
-    let mut house = House::new("trade");
+    let mut house = Harness::new("trade");
     house.run(&friday).await.unwrap();
-    house.answer(|mut call| {
+    house.confirm_all(|mut call| {
         call.input = r#"{"city":"Rome"}"#.to_owned();
-        yes(call)
+        approve(call)
     });
     house.run(&friday).await.unwrap();
     assert_eq!(result(&house.reply(), "c").0, ToolResultState::Denied);
@@ -181,16 +181,16 @@ async fn a_rule_that_denies_wins_over_an_edit() {
 
 #[tokio::test]
 async fn a_tool_of_the_client_waits_for_its_result() {
-    let friday = agent([vec![call("c", "open_page")], vec![Line::text("Seen.")]]).build();
-    let mut house = House::new("browse");
+    let friday = agent([vec![call("c", "open_page")], vec![ScriptStep::text("Seen.")]]).build();
+    let mut house = Harness::new("browse");
     let tool = ClientTool { name: "open_page".to_owned(), ..ClientTool::default() };
-    let offer = Offer { tools: vec![tool], ..Offer::default() };
-    house.history = house.history.into_iter().map(|msg| offer.to_msg(msg)).collect();
+    let offer = ClientContext { tools: vec![tool], ..ClientContext::default() };
+    house.history = house.history.into_iter().map(|msg| offer.attach_to(msg)).collect();
     house.run(&friday).await.unwrap();
     let types = house.types();
     assert_eq!(types[types.len() - 2..], ["MODEL_CALL_END", "REQUIRE_EXTERNAL_EXECUTION"]);
     assert!(
-        house.execute(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"))
+        house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"))
     );
     house.run(&friday).await.unwrap();
     let reply = house.reply();
@@ -203,16 +203,16 @@ async fn what_cannot_run_is_told_to_the_model() {
     let friday = agent([
         vec![
             call("unknown", "nothing"),
-            Line::call("no-json", "weather", "{\"city\":"),
-            Line::call("no-object", "weather", "[]"),
-            Line::call("no-field", "weather", "{}"),
+            ScriptStep::call("no-json", "weather", "{\"city\":"),
+            ScriptStep::call("no-object", "weather", "[]"),
+            ScriptStep::call("no-field", "weather", "{}"),
             call("panics", "broken"),
             call("late", "slow"),
         ],
-        vec![Line::text("Sorry.")],
+        vec![ScriptStep::text("Sorry.")],
     ])
     .build();
-    let mut house = House::new("hi");
+    let mut house = Harness::new("hi");
     house.run(&friday).await.unwrap();
     let reply = house.reply();
     for id in ["unknown", "no-json", "no-object", "no-field", "panics", "late"] {
@@ -227,12 +227,12 @@ async fn what_cannot_run_is_told_to_the_model() {
 async fn a_model_that_fails_ends_the_reply_and_leaves_what_it_said() {
     let error = ModelError::new(ErrorType::Upstream, "overloaded");
     for lines in [
-        vec![Line::Fail(error.clone())],
-        vec![Line::text("Let me"), Line::Fail(error.clone())],
-        vec![call("c", "weather"), Line::Fail(error.clone())],
+        vec![ScriptStep::Fail(error.clone())],
+        vec![ScriptStep::text("Let me"), ScriptStep::Fail(error.clone())],
+        vec![call("c", "weather"), ScriptStep::Fail(error.clone())],
     ] {
         let friday = agent([lines.clone()]).build();
-        let mut house = House::new("hi");
+        let mut house = Harness::new("hi");
         house.run(&friday).await.unwrap();
         let reply = house.reply();
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error), "{lines:?}");
@@ -243,10 +243,10 @@ async fn a_model_that_fails_ends_the_reply_and_leaves_what_it_said() {
 #[tokio::test]
 async fn who_goes_round_too_often_is_asked_for_a_last_word() {
     let round = |id: &str| vec![call(id, "weather")];
-    let friday = agent([round("a"), round("b"), vec![Line::text("Enough.")], round("c")])
+    let friday = agent([round("a"), round("b"), vec![ScriptStep::text("Enough.")], round("c")])
         .max_iterations(2)
         .build();
-    let mut house = House::new("hi");
+    let mut house = Harness::new("hi");
     house.run(&friday).await.unwrap();
     let reply = house.reply();
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::ExceedMaxIters));

@@ -1,15 +1,15 @@
 //! Answers that have a form.
 
-use crate::house::House;
-use crate::kit::{Asked, Told, crash_everywhere, result};
+use crate::house::Harness;
+use crate::kit::{RecordedRequest, FakeModel, crash_everywhere, find_result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_agent::model::ModelError;
-use turnwire_agent::model::script::Line;
-use turnwire_agent::structured::CallError;
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::structured::StructuredCallError;
 use turnwire_agent::tool::{ToolError, function};
-use turnwire_agent::{Agent, Builder, Offer};
+use turnwire_agent::{Agent, AgentBuilder, ClientContext};
 use turnwire_core::{ErrorType, FinishedReason, HintBlock, Json, Msg, ToolCall, ToolResultState};
 use turnwire_testkit::values::doubling_schema;
 use turnwire_wires::request::ToolChoice;
@@ -32,24 +32,24 @@ fn schema() -> Json {
     Json::from_value(&schemars::schema_for!(TaskPlan)).unwrap()
 }
 
-fn agent(model: &Arc<Told>) -> Builder {
+fn agent(model: &Arc<FakeModel>) -> AgentBuilder {
     Agent::builder("friday").model(model.clone())
 }
 
-fn with_tool(model: &Arc<Told>) -> Builder {
+fn with_tool(model: &Arc<FakeModel>) -> AgentBuilder {
     let weather = |City { city }: City| async move { Ok::<_, ToolError>(format!("{city}: sunny")) };
     agent(model).tool(function("weather", "The weather", weather))
 }
 
 /// The answer by the tool for it, in two pieces.
-fn by_tool(asked: &Asked, answer: &str) -> Vec<Line> {
+fn by_tool(asked: &RecordedRequest, answer: &str) -> Vec<ScriptStep> {
     let name = asked.tools.last().unwrap().clone();
     let (head, tail) = answer.split_at(answer.len() / 2);
     let input = vec![head.to_owned(), tail.to_owned()];
-    vec![Line::Call { id: "answer".to_owned(), name, input }]
+    vec![ScriptStep::Call { id: "answer".to_owned(), name, input }]
 }
 
-fn is_mending(asked: &Asked) -> bool {
+fn is_mending(asked: &RecordedRequest) -> bool {
     asked.messages.last().is_some_and(Msg::has::<HintBlock>)
 }
 
@@ -59,20 +59,20 @@ fn question() -> [Msg; 1] {
 
 #[tokio::test]
 async fn a_model_with_a_mode_for_it_is_told_the_schema() {
-    let model = Told::in_schema_mode(|_| vec![Line::text(GOOD)]);
+    let model = FakeModel::in_schema_mode(|_| vec![ScriptStep::text(GOOD)]);
     let (reply, plan) = agent(&model).build().call_as::<TaskPlan>(question()).await.unwrap();
     assert_eq!(plan.steps, ["boil", "pour"]);
     assert_eq!(reply.structured_output().unwrap().text(), GOOD);
-    let asked = &model.asked()[0];
+    let asked = &model.requests()[0];
     assert!(asked.output.as_ref().unwrap().schema.text().contains("goal"));
     assert!(asked.tools.is_empty());
 }
 
 #[tokio::test]
 async fn any_other_is_made_to_call_a_tool_that_nobody_sees() {
-    let model = Told::new(|asked| by_tool(asked, GOOD));
+    let model = FakeModel::new(|asked| by_tool(asked, GOOD));
     let friday = agent(&model).output_schema(schema()).build();
-    let mut house = House::new("How is tea made?");
+    let mut house = Harness::new("How is tea made?");
     house.run(&friday).await.unwrap();
     assert_eq!(
         house.types(),
@@ -91,7 +91,7 @@ async fn any_other_is_made_to_call_a_tool_that_nobody_sees() {
     assert!(!reply.has::<ToolCall>());
     assert_eq!(reply.parse_structured_output::<TaskPlan>().unwrap().unwrap().goal, "tea");
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Completed));
-    let asked = &model.asked()[0];
+    let asked = &model.requests()[0];
     assert_eq!(asked.tool_choice, ToolChoice::Tool(asked.tools[0].clone()));
     assert!(asked.output.is_none());
 }
@@ -99,17 +99,17 @@ async fn any_other_is_made_to_call_a_tool_that_nobody_sees() {
 #[tokio::test]
 async fn tools_come_first_then_the_answer() {
     for in_schema_mode in [true, false] {
-        let choose = move |asked: &Asked| match asked.results() {
-            0 => vec![Line::call("c", "weather", r#"{"city":"Rome"}"#)],
-            _ if in_schema_mode => vec![Line::text(GOOD)],
+        let choose = move |asked: &RecordedRequest| match asked.result_count() {
+            0 => vec![ScriptStep::call("c", "weather", r#"{"city":"Rome"}"#)],
+            _ if in_schema_mode => vec![ScriptStep::text(GOOD)],
             _ => by_tool(asked, GOOD),
         };
-        let model = if in_schema_mode { Told::in_schema_mode(choose) } else { Told::new(choose) };
+        let model = if in_schema_mode { FakeModel::in_schema_mode(choose) } else { FakeModel::new(choose) };
         let friday = with_tool(&model).build();
         let (reply, plan) = friday.call_as::<TaskPlan>(question()).await.unwrap();
         assert_eq!(plan.goal, "tea");
-        assert_eq!(result(&reply, "c"), (ToolResultState::Success, "Rome: sunny".to_owned()));
-        let asked = model.asked();
+        assert_eq!(find_result(&reply, "c"), (ToolResultState::Success, "Rome: sunny".to_owned()));
+        let asked = model.requests();
         let forced = if in_schema_mode { ToolChoice::Auto } else { ToolChoice::Required };
         assert_eq!(asked[0].tool_choice, forced);
         assert_eq!(asked.len(), 2);
@@ -118,12 +118,12 @@ async fn tools_come_first_then_the_answer() {
 
 #[tokio::test]
 async fn what_a_client_asks_for_wins_over_what_the_agent_has() {
-    let model = Told::in_schema_mode(|_| vec![Line::text("3")]);
+    let model = FakeModel::in_schema_mode(|_| vec![ScriptStep::text("3")]);
     let friday = agent(&model).output_schema(schema()).build();
-    let mut house = House::new("How many?");
+    let mut house = Harness::new("How many?");
     let wanted = Json::parse(r#"{"type":"integer"}"#).unwrap();
-    let offer = Offer { output_schema: Some(wanted), ..Offer::default() };
-    house.history = house.history.iter().map(|msg| offer.to_msg(msg.clone())).collect();
+    let offer = ClientContext { output_schema: Some(wanted), ..ClientContext::default() };
+    house.history = house.history.iter().map(|msg| offer.attach_to(msg.clone())).collect();
     house.run(&friday).await.unwrap();
     assert_eq!(house.reply().structured_output().unwrap().text(), "3");
 }
@@ -131,13 +131,13 @@ async fn what_a_client_asks_for_wins_over_what_the_agent_has() {
 #[tokio::test]
 async fn a_wrong_answer_is_put_right_once() {
     for by_a_tool in [true, false] {
-        let choose = move |asked: &Asked| {
+        let choose = move |asked: &RecordedRequest| {
             let answer = if is_mending(asked) { GOOD } else { BAD };
-            if by_a_tool { by_tool(asked, answer) } else { vec![Line::text(answer)] }
+            if by_a_tool { by_tool(asked, answer) } else { vec![ScriptStep::text(answer)] }
         };
-        let model = if by_a_tool { Told::new(choose) } else { Told::in_schema_mode(choose) };
+        let model = if by_a_tool { FakeModel::new(choose) } else { FakeModel::in_schema_mode(choose) };
         let friday = agent(&model).output_schema(schema()).build();
-        let mut house = House::new("How is tea made?");
+        let mut house = Harness::new("How is tea made?");
         house.run(&friday).await.unwrap();
         assert_eq!(house.types().iter().filter(|word| *word == "HINT_BLOCK").count(), 1);
         let reply = house.reply();
@@ -145,7 +145,7 @@ async fn a_wrong_answer_is_put_right_once() {
         // The model is told what was wrong, and reads what it said.
         let told = reply.first::<HintBlock>().unwrap().hint.text("");
         assert!(told.contains("/steps") && told.contains("array"), "{told}");
-        assert!(model.asked()[1].text().contains(r#"\"steps\":3"#));
+        assert!(model.requests()[1].text().contains(r#"\"steps\":3"#));
     }
 }
 
@@ -153,11 +153,11 @@ async fn a_wrong_answer_is_put_right_once() {
 async fn an_answer_that_stays_wrong_is_an_error() {
     for (line, why) in [(BAD, "array"), ("Tea is made with water.", "not JSON"), ("", "no answer")]
     {
-        let model = Told::in_schema_mode(move |_| vec![Line::text(line)]);
+        let model = FakeModel::in_schema_mode(move |_| vec![ScriptStep::text(line)]);
         let failed = agent(&model).build().call_as::<TaskPlan>(question()).await.unwrap_err();
-        let CallError::NoOutput { reply, why: told } = failed else { panic!("{failed}") };
+        let StructuredCallError::NoOutput { reply, why: told } = failed else { panic!("{failed}") };
         assert!(told.contains(why), "{told}");
-        assert_eq!(model.asked().len(), 2, "one round to put it right, and no more");
+        assert_eq!(model.requests().len(), 2, "one round to put it right, and no more");
         assert_eq!(reply.finished_reason(), Some(&FinishedReason::Error));
         assert_eq!(reply.error().unwrap().r#type, ErrorType::Upstream);
         assert!(!reply.has_structured_output());
@@ -177,8 +177,8 @@ fn even<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 
 #[tokio::test]
 async fn what_only_the_type_knows_is_checked_too() {
-    let model = Told::in_schema_mode(|asked| {
-        vec![Line::text(if is_mending(asked) { r#"{"number":2}"# } else { r#"{"number":1}"# })]
+    let model = FakeModel::in_schema_mode(|asked| {
+        vec![ScriptStep::text(if is_mending(asked) { r#"{"number":2}"# } else { r#"{"number":1}"# })]
     });
     let (reply, even) = agent(&model).build().call_as::<Even>(question()).await.unwrap();
     assert_eq!(even.number, 2);
@@ -187,7 +187,7 @@ async fn what_only_the_type_knows_is_checked_too() {
 
 #[tokio::test]
 async fn a_list_is_an_answer_too() {
-    let model = Told::new(|asked| by_tool(asked, r#"{"answer":["boil","pour"]}"#));
+    let model = FakeModel::new(|asked| by_tool(asked, r#"{"answer":["boil","pour"]}"#));
     let (_, steps) = agent(&model).build().call_as::<Vec<String>>(question()).await.unwrap();
     assert_eq!(steps, ["boil", "pour"]);
 }
@@ -196,47 +196,47 @@ async fn a_list_is_an_answer_too() {
 async fn who_fails_otherwise_is_not_asked_to_put_it_right() {
     let broken = ModelError::new(ErrorType::RateLimit, "too much");
     for (lines, reason) in [
-        (vec![Line::text("I won't."), Line::End(FinishedReason::Refusal)], FinishedReason::Refusal),
-        (vec![Line::text("{"), Line::End(FinishedReason::Length)], FinishedReason::Length),
-        (vec![Line::text("{"), Line::Fail(broken)], FinishedReason::Error),
+        (vec![ScriptStep::text("I won't."), ScriptStep::End(FinishedReason::Refusal)], FinishedReason::Refusal),
+        (vec![ScriptStep::text("{"), ScriptStep::End(FinishedReason::Length)], FinishedReason::Length),
+        (vec![ScriptStep::text("{"), ScriptStep::Fail(broken)], FinishedReason::Error),
     ] {
-        let model = Told::in_schema_mode(move |_| lines.clone());
+        let model = FakeModel::in_schema_mode(move |_| lines.clone());
         let failed = agent(&model).build().call_as::<TaskPlan>(question()).await.unwrap_err();
-        let CallError::NoOutput { reply, .. } = failed else { panic!("{failed}") };
+        let StructuredCallError::NoOutput { reply, .. } = failed else { panic!("{failed}") };
         assert_eq!(reply.finished_reason(), Some(&reason));
-        assert_eq!(model.asked().len(), 1);
+        assert_eq!(model.requests().len(), 1);
     }
 }
 
 #[tokio::test]
 async fn a_schema_that_is_none_ends_the_reply_before_anybody_is_asked() {
-    let model = Told::new(|_| vec![Line::text("hi")]);
+    let model = FakeModel::new(|_| vec![ScriptStep::text("hi")]);
     let friday = agent(&model).output_schema(Json::parse(r#"{"type":7}"#).unwrap()).build();
-    let mut house = House::new("hi");
+    let mut house = Harness::new("hi");
     house.run(&friday).await.unwrap();
     assert_eq!(house.types(), ["REPLY_START", "REPLY_END"]);
     assert_eq!(house.reply().error().unwrap().r#type, ErrorType::InvalidRequest);
-    assert!(model.asked().is_empty());
+    assert!(model.requests().is_empty());
 }
 
 #[tokio::test]
 async fn it_goes_on_from_the_log_alone() {
     for in_schema_mode in [true, false] {
-        let choose = move |asked: &Asked| {
+        let choose = move |asked: &RecordedRequest| {
             let answer = if is_mending(asked) { GOOD } else { BAD };
-            match asked.results() {
-                0 => vec![Line::call("c", "weather", r#"{"city":"Rome"}"#)],
-                _ if in_schema_mode => vec![Line::text("Well:"), Line::text(answer)],
+            match asked.result_count() {
+                0 => vec![ScriptStep::call("c", "weather", r#"{"city":"Rome"}"#)],
+                _ if in_schema_mode => vec![ScriptStep::text("Well:"), ScriptStep::text(answer)],
                 _ => by_tool(asked, answer),
             }
         };
         let friday = move || {
             let model =
-                if in_schema_mode { Told::in_schema_mode(choose) } else { Told::new(choose) };
+                if in_schema_mode { FakeModel::in_schema_mode(choose) } else { FakeModel::new(choose) };
             with_tool(&model).output_schema(schema()).build()
         };
         let crashes = crash_everywhere(
-            || House::new("go"),
+            || Harness::new("go"),
             friday,
             |crashed, whole| {
                 let reply = crashed.reply();
@@ -261,11 +261,11 @@ fn expensive() -> (Json, String) {
 #[tokio::test]
 async fn a_schema_that_costs_too_much_ends_the_reply_with_a_typed_error_also_after_a_crash() {
     let friday = || {
-        let model = Told::in_schema_mode(|_| vec![Line::text("\"x\"")]);
+        let model = FakeModel::in_schema_mode(|_| vec![ScriptStep::text("\"x\"")]);
         agent(&model).output_schema(Json::parse(&doubling_schema()).unwrap()).build()
     };
     crash_everywhere(
-        || House::new("go"),
+        || Harness::new("go"),
         friday,
         |crashed, _| {
             let error = crashed.reply().error().unwrap().clone();
@@ -280,11 +280,11 @@ async fn a_schema_that_costs_too_much_ends_the_reply_with_a_typed_error_also_aft
 async fn an_answer_that_costs_too_much_to_check_ends_the_reply_also_after_a_crash() {
     let friday = || {
         let (schema, answer) = expensive();
-        let model = Told::in_schema_mode(move |_| vec![Line::text(&answer)]);
+        let model = FakeModel::in_schema_mode(move |_| vec![ScriptStep::text(&answer)]);
         agent(&model).output_schema(schema).build()
     };
     let crashes = crash_everywhere(
-        || House::new("go"),
+        || Harness::new("go"),
         friday,
         |crashed, _| {
             let reply = crashed.reply();
@@ -302,10 +302,10 @@ async fn an_answer_that_costs_too_much_to_check_ends_the_reply_also_after_a_cras
 
 #[tokio::test]
 async fn an_answer_that_is_too_long_is_not_checked() {
-    let model = Told::in_schema_mode(|_| vec![Line::text(&"[".repeat(2 << 20))]);
+    let model = FakeModel::in_schema_mode(|_| vec![ScriptStep::text(&"[".repeat(2 << 20))]);
     let (schema, _) = expensive();
     let friday = agent(&model).output_schema(schema).build();
-    let mut house = House::new("go");
+    let mut house = Harness::new("go");
     house.run(&friday).await.unwrap();
     let reply = house.reply();
     assert_eq!(reply.error().unwrap().r#type, ErrorType::InvalidRequest);

@@ -1,17 +1,17 @@
 //! Agents that work for another: in the same log, each with a message of its own.
 
-use crate::house::{House, REPLY, no, yes};
+use crate::house::{Harness, REPLY, deny, approve};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::model::{Answer, Ask, Model, ModelError};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
 use turnwire_agent::subagent::MAX_DEPTH;
-use turnwire_agent::tool::{Given, Out, Tool, ToolError, ToolSpec, function, streaming};
-use turnwire_agent::{Agent, AgentTool, Halt, Journal, Replier, Turn};
+use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec, function, streaming_function};
+use turnwire_agent::{Agent, AgentTool, AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{ErrorType, FinishedReason, Msg, ToolCall, ToolResult, ToolResultState};
 
@@ -27,26 +27,26 @@ impl Tool for OpenPage {
         &self.0
     }
 
-    async fn run(&self, _: ToolCall, _: Out) -> Result<Given, ToolError> {
+    async fn run(&self, _: ToolCall, _: ToolContext) -> Result<ToolOutput, ToolError> {
         unreachable!("the client executes it")
     }
 }
 
 pub fn open_page() -> impl Tool {
-    OpenPage(ToolSpec::of_client("open_page", "Opens a page", serde_json::Map::new().into()))
+    OpenPage(ToolSpec::for_client("open_page", "Opens a page", serde_json::Map::new().into()))
 }
 
 fn trade(count: &Arc<AtomicU32>) -> impl Tool {
     let count = count.clone();
-    streaming("trade", "Buys", move |_: Nothing, _: Out| {
+    streaming_function("trade", "Buys", move |_: Nothing, _: ToolContext| {
         count.fetch_add(1, Ordering::Relaxed);
         async { Ok::<_, ToolError>("bought") }
     })
-    .asks()
+    .requires_approval()
 }
 
 /// A model that the test keeps.
-struct Shared(Arc<Script>);
+struct Shared(Arc<ScriptedModel>);
 
 #[async_trait]
 impl Model for Shared {
@@ -54,25 +54,25 @@ impl Model for Shared {
         self.0.name()
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
-        self.0.ask(ask).await
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+        self.0.stream(ask).await
     }
 }
 
-fn hand(id: &str, agent: &str) -> Line {
-    Line::call(id, agent, r#"{"task":"Look into it."}"#)
+fn delegate(id: &str, agent: &str) -> ScriptStep {
+    ScriptStep::call(id, agent, r#"{"task":"Look into it."}"#)
 }
 
-fn script(answers: impl IntoIterator<Item = Vec<Line>>) -> Script {
-    Script::new(answers).by_history()
+fn script(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> ScriptedModel {
+    ScriptedModel::new(answers).by_history()
 }
 
-fn researcher(answers: impl IntoIterator<Item = Vec<Line>>) -> turnwire_agent::Builder {
+fn researcher(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> turnwire_agent::AgentBuilder {
     Agent::builder("researcher").model(script(answers))
 }
 
 fn main_agent(tool: impl Tool) -> Agent {
-    let answers = [vec![hand("c", "researcher")], vec![Line::text("So it is.")]];
+    let answers = [vec![delegate("c", "researcher")], vec![ScriptStep::text("So it is.")]];
     Agent::builder("main").model(script(answers)).tool(tool).build()
 }
 
@@ -90,7 +90,7 @@ fn only_result(reply: &Msg) -> (ToolResultState, String) {
 }
 
 /// Who wrote what, in the order of the log.
-fn lines(house: &House) -> Vec<String> {
+fn event_lines(house: &Harness) -> Vec<String> {
     let who = |event: &turnwire_core::Event<'_>| {
         let agent = event.agent.as_ref().and_then(|agent| agent.agent_path.clone());
         agent.map(|path| format!("{path} ")).unwrap_or_default()
@@ -99,7 +99,7 @@ fn lines(house: &House) -> Vec<String> {
 }
 
 /// Every reply has ended, once.
-fn all_ended(house: &House) {
+fn assert_all_ended(house: &Harness) {
     for reply in house.replies() {
         assert!(reply.msg.finished_at().is_some(), "{} is open", reply.msg.id());
         let is_end = |event: &&turnwire_core::Event<'_>| {
@@ -112,20 +112,20 @@ fn all_ended(house: &House) {
     }
 }
 
-fn the(house: &House, id: &str) -> Msg {
+fn find_reply(house: &Harness, id: &str) -> Msg {
     let mut replies = house.replies().into_iter();
     replies.find(|reply| reply.msg.id() == id).unwrap().msg
 }
 
 #[tokio::test]
 async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
-    let model = Arc::new(script([vec![Line::text("Found: 42.")]]));
+    let model = Arc::new(script([vec![ScriptStep::text("Found: 42.")]]));
     let sub = researcher([]).model(Shared(model.clone())).build();
     let agent = main_agent(AgentTool::new(sub, "Finds out"));
-    let mut house = House::new("why?");
+    let mut house = Harness::new("why?");
     house.run(&agent).await.unwrap();
     assert_eq!(
-        lines(&house),
+        event_lines(&house),
         [
             "REPLY_START",
             "MODEL_CALL_START",
@@ -151,7 +151,7 @@ async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
             "REPLY_END",
         ]
     );
-    all_ended(&house);
+    assert_all_ended(&house);
     let [own, sub] = <[_; 2]>::try_from(house.replies()).ok().unwrap();
     assert_eq!(result(&own.msg, "c"), (ToolResultState::Success, "Found: 42.".to_owned()));
     assert_eq!(own.msg.text("").as_deref(), Some("So it is."));
@@ -163,7 +163,7 @@ async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
     };
     assert_eq!(sub.agent, Some(agent));
     // It sees its task, and nothing of the conversation.
-    let asked = model.asked();
+    let asked = model.requests();
     let seen: Vec<_> = asked[0].iter().map(|msg| msg.text("").unwrap()).collect();
     assert_eq!(seen, ["Look into it."]);
 }
@@ -172,14 +172,14 @@ async fn its_reply_is_a_message_of_its_own_and_its_words_are_the_result() {
 async fn only_what_it_says_after_its_last_call_is_the_result() {
     let look = function("look", "Looks", async |_: Nothing| Ok::<_, ToolError>("seen"));
     let answers = [
-        vec![Line::text("Let me see."), Line::call("l", "look", "{}")],
-        vec![Line::text("It is red.")],
+        vec![ScriptStep::text("Let me see."), ScriptStep::call("l", "look", "{}")],
+        vec![ScriptStep::text("It is red.")],
     ];
     let agent = main_agent(AgentTool::new(researcher(answers).tool(look).build(), "Finds out"));
-    let mut house = House::new("why?");
+    let mut house = Harness::new("why?");
     house.run(&agent).await.unwrap();
     assert_eq!(result(&house.reply(), "c").1, "It is red.");
-    all_ended(&house);
+    assert_all_ended(&house);
 }
 
 #[tokio::test]
@@ -188,19 +188,19 @@ async fn what_it_asks_the_same_person_answers() {
         [(true, ToolResultState::Success, 1), (false, ToolResultState::Denied, 0)]
     {
         let bought = Arc::new(AtomicU32::new(0));
-        let answers = [vec![Line::call("t", "trade", "{}")], vec![Line::text("Done.")]];
+        let answers = [vec![ScriptStep::call("t", "trade", "{}")], vec![ScriptStep::text("Done.")]];
         let sub = researcher(answers).tool(trade(&bought)).build();
         let agent = main_agent(AgentTool::new(sub, "Finds out"));
-        let mut house = House::new("trade");
+        let mut house = Harness::new("trade");
         house.run(&agent).await.unwrap();
-        assert_eq!(lines(&house).last().unwrap(), "main/researcher REQUIRE_USER_CONFIRM");
+        assert_eq!(event_lines(&house).last().unwrap(), "main/researcher REQUIRE_USER_CONFIRM");
         // Nothing happens by itself.
         let before = house.events.len();
         house.run(&agent).await.unwrap();
         assert_eq!(house.events.len(), before);
-        assert!(house.answer(if is_yes { yes } else { no }));
+        assert!(house.confirm_all(if is_yes { approve } else { deny }));
         house.run(&agent).await.unwrap();
-        all_ended(&house);
+        assert_all_ended(&house);
         let [own, sub] = <[_; 2]>::try_from(house.replies()).ok().unwrap();
         assert_eq!(only_result(&sub.msg).0, state);
         assert_eq!(result(&own.msg, "c"), (ToolResultState::Success, "Done.".to_owned()));
@@ -212,55 +212,55 @@ async fn what_it_asks_the_same_person_answers() {
 async fn a_rule_that_was_accepted_holds_below_too() {
     let bought = Arc::new(AtomicU32::new(0));
     let answers = [
-        vec![Line::call("t", "trade", "{}")],
-        vec![Line::call("u", "trade", "{}")],
-        vec![Line::text("Done.")],
+        vec![ScriptStep::call("t", "trade", "{}")],
+        vec![ScriptStep::call("u", "trade", "{}")],
+        vec![ScriptStep::text("Done.")],
     ];
     let agent =
         main_agent(AgentTool::new(researcher(answers).tool(trade(&bought)).build(), "Finds out"));
-    let mut house = House::new("trade");
+    let mut house = Harness::new("trade");
     house.run(&agent).await.unwrap();
-    house.answer(|call| turnwire_core::event::ConfirmResult {
+    house.confirm_all(|call| turnwire_core::event::ConfirmResult {
         rules: Some(call.suggested_rules.clone()),
-        ..yes(call)
+        ..approve(call)
     });
     house.run(&agent).await.unwrap();
-    all_ended(&house);
+    assert_all_ended(&house);
     assert_eq!(bought.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
 async fn what_it_hands_to_the_client_the_client_executes() {
-    let answers = [vec![Line::call("p", "open_page", "{}")], vec![Line::text("Seen.")]];
+    let answers = [vec![ScriptStep::call("p", "open_page", "{}")], vec![ScriptStep::text("Seen.")]];
     let agent =
         main_agent(AgentTool::new(researcher(answers).tool(open_page()).build(), "Finds out"));
-    let mut house = House::new("browse");
+    let mut house = Harness::new("browse");
     house.run(&agent).await.unwrap();
-    assert_eq!(lines(&house).last().unwrap(), "main/researcher REQUIRE_EXTERNAL_EXECUTION");
+    assert_eq!(event_lines(&house).last().unwrap(), "main/researcher REQUIRE_EXTERNAL_EXECUTION");
     assert!(
-        house.execute(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"))
+        house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"))
     );
     house.run(&agent).await.unwrap();
-    all_ended(&house);
+    assert_all_ended(&house);
     assert_eq!(result(&house.reply(), "c").1, "Seen.");
 }
 
 #[tokio::test]
 async fn calls_of_agents_that_work_at_once_have_ids_of_their_own() {
-    let answers = [vec![Line::call("call_0", "open_page", "{}")], vec![Line::text("Seen.")]];
+    let answers = [vec![ScriptStep::call("call_0", "open_page", "{}")], vec![ScriptStep::text("Seen.")]];
     let sub = researcher(answers).tool(open_page()).build();
     // The provider gives the same id to every call, also to those of the agent above.
     let main = [
         vec![
-            Line::call("call_0", "open_page", "{}"),
-            hand("a", "researcher"),
-            hand("b", "researcher"),
+            ScriptStep::call("call_0", "open_page", "{}"),
+            delegate("a", "researcher"),
+            delegate("b", "researcher"),
         ],
-        vec![Line::text("Done.")],
+        vec![ScriptStep::text("Done.")],
     ];
     let agent = Agent::builder("main").model(script(main));
     let agent = agent.tool(AgentTool::new(sub, "Finds out")).tool(open_page()).build();
-    let mut house = House::new("browse");
+    let mut house = Harness::new("browse");
     house.run(&agent).await.unwrap();
     let replies = house.replies();
     let calls = replies.iter().flat_map(|reply| reply.msg.tool_calls()).map(|(call, _)| &call.id);
@@ -271,23 +271,23 @@ async fn calls_of_agents_that_work_at_once_have_ids_of_their_own() {
 
 /// Two at once; one asks, the other hands over, and each has an agent below it.
 fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
-    let texts = |texts: &[&str]| Line::Text(texts.iter().map(|&text| text.to_owned()).collect());
+    let texts = |texts: &[&str]| ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect());
     let look = |count: &Arc<AtomicU32>| {
         let count = count.clone();
-        streaming("look", "Looks", move |_: Nothing, out: Out| {
+        streaming_function("look", "Looks", move |_: Nothing, out: ToolContext| {
             count.fetch_add(1, Ordering::Relaxed);
             async move {
-                out.text("one ").await;
+                out.send_text("one ").await;
                 Ok::<_, ToolError>("two")
             }
         })
     };
     let helper = || {
-        let answers = [vec![Line::call("x", "look", "{}")], vec![texts(&["Hel", "ped."])]];
+        let answers = [vec![ScriptStep::call("x", "look", "{}")], vec![texts(&["Hel", "ped."])]];
         Agent::builder("helper").model(script(answers)).tool(look(looked)).build()
     };
     let researcher = researcher([
-        vec![texts(&["Let ", "me."]), hand("h", "helper"), Line::call("t", "trade", "{}")],
+        vec![texts(&["Let ", "me."]), delegate("h", "helper"), ScriptStep::call("t", "trade", "{}")],
         vec![],
         vec![texts(&["Found."])],
     ])
@@ -295,7 +295,7 @@ fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
     .tool(trade(bought));
     let browser = Agent::builder("browser")
         .model(script([
-            vec![hand("h", "helper"), Line::call("p", "open_page", "{}")],
+            vec![delegate("h", "helper"), ScriptStep::call("p", "open_page", "{}")],
             vec![],
             vec![texts(&["Seen."])],
         ]))
@@ -303,7 +303,7 @@ fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
         .tool(open_page());
     Agent::builder("main")
         .model(script([
-            vec![hand("r", "researcher"), hand("b", "browser")],
+            vec![delegate("r", "researcher"), delegate("b", "browser")],
             vec![],
             vec![texts(&["All ", "done."])],
         ]))
@@ -312,41 +312,41 @@ fn team(bought: &Arc<AtomicU32>, looked: &Arc<AtomicU32>) -> Agent {
         .build()
 }
 
-struct Played {
-    house: House,
+struct Outcome {
+    house: Harness,
     bought: u32,
     looked: u32,
 }
 
 /// Runs to the end, and dies when it is told to.
-async fn play(dies_after: Option<usize>) -> Played {
+async fn play(dies_after: Option<usize>) -> Outcome {
     let (bought, looked) = (Arc::default(), Arc::default());
-    let mut house = House::new("go");
-    house.dies_after = dies_after;
+    let mut house = Harness::new("go");
+    house.crash_after_commits = dies_after;
     let mut runs = 0;
     while house.reply().finished_at().is_none() {
         runs += 1;
-        assert!(runs < 20, "{:?}", lines(&house));
+        assert!(runs < 20, "{:?}", event_lines(&house));
         // Another process: nothing is remembered but the log.
         match house.run(&team(&bought, &looked)).await {
             Ok(()) => {
-                let asked = house.answer(yes);
-                let handed = house.execute(|call| {
+                let asked = house.confirm_all(approve);
+                let handed = house.execute_client_calls(|call| {
                     ToolResult::success(call.id.as_str(), "page").named("open_page")
                 });
                 assert!(asked || handed || house.reply().finished_at().is_some());
             }
-            Err(Halt::Lost(_)) => house.dies_after = None,
+            Err(AgentError::LogLost(_)) => house.crash_after_commits = None,
             Err(other) => panic!("{other}"),
         }
     }
-    all_ended(&house);
+    assert_all_ended(&house);
     let [bought, looked] = [bought, looked].map(|count| count.load(Ordering::Relaxed));
-    Played { house, bought, looked }
+    Outcome { house, bought, looked }
 }
 
 /// What a person reads of each reply.
-fn words(house: &House) -> Vec<(String, String)> {
+fn texts_by_reply(house: &Harness) -> Vec<(String, String)> {
     let mut words: Vec<_> = house
         .replies()
         .into_iter()
@@ -373,8 +373,8 @@ fn expected() -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn several_at_once_share_one_log() {
-    let Played { house, bought, looked } = play(None).await;
-    assert_eq!(words(&house), expected());
+    let Outcome { house, bought, looked } = play(None).await;
+    assert_eq!(texts_by_reply(&house), expected());
     assert_eq!((bought, looked), (1, 2));
     let reply = house.reply();
     assert_eq!(result(&reply, "r").1, "Found.");
@@ -385,12 +385,12 @@ async fn several_at_once_share_one_log() {
 async fn they_go_on_after_any_crash() {
     let mut crashes = 0;
     for dies_after in 0.. {
-        let Played { house, bought, looked } = play(Some(dies_after)).await;
-        if house.dies_after.is_some() {
+        let Outcome { house, bought, looked } = play(Some(dies_after)).await;
+        if house.crash_after_commits.is_some() {
             break;
         }
         crashes += 1;
-        assert_eq!(words(&house), expected(), "after {dies_after}: {:?}", lines(&house));
+        assert_eq!(texts_by_reply(&house), expected(), "after {dies_after}: {:?}", event_lines(&house));
         assert!(bought <= 1 && looked <= 2, "after {dies_after}: {bought} {looked}");
         for reply in house.replies() {
             assert_eq!(reply.msg.finished_reason(), Some(&FinishedReason::Completed));
@@ -406,12 +406,12 @@ async fn a_stop_at_any_point_stops_all_of_them() {
     let whole = play(None).await.house.events.len();
     for stops_after in 1..whole {
         let (bought, looked) = (Arc::default(), Arc::default());
-        let mut house = House::new("go");
-        house.stops_after = Some(stops_after);
+        let mut house = Harness::new("go");
+        house.stop_after_events = Some(stops_after);
         let outcome = loop {
             let outcome = house.run(&team(&bought, &looked)).await;
-            let is_answered = house.answer(yes)
-                | house.execute(|call| ToolResult::success(call.id.as_str(), "page").named("x"));
+            let is_answered = house.confirm_all(approve)
+                | house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "page").named("x"));
             if outcome.is_err() || !is_answered {
                 break outcome;
             }
@@ -421,21 +421,21 @@ async fn a_stop_at_any_point_stops_all_of_them() {
             assert!(house.reply().finished_at().is_some(), "after {stops_after}");
             continue;
         }
-        assert_eq!(outcome, Err(Halt::Stopped));
+        assert_eq!(outcome, Err(AgentError::Stopped));
         house.close_all();
-        all_ended(&house);
-        assert_eq!(the(&house, REPLY).finished_reason(), Some(&FinishedReason::Interrupted));
+        assert_all_ended(&house);
+        assert_eq!(find_reply(&house, REPLY).finished_reason(), Some(&FinishedReason::Interrupted));
     }
 }
 
 #[tokio::test]
 async fn one_that_fails_is_a_failed_call() {
     let error = ModelError::new(ErrorType::Upstream, "overloaded");
-    let sub = researcher([vec![Line::text("Let me"), Line::Fail(error)]]).build();
+    let sub = researcher([vec![ScriptStep::text("Let me"), ScriptStep::Fail(error)]]).build();
     let agent = main_agent(AgentTool::new(sub, "Finds out"));
-    let mut house = House::new("why?");
+    let mut house = Harness::new("why?");
     house.run(&agent).await.unwrap();
-    all_ended(&house);
+    assert_all_ended(&house);
     let (state, why) = result(&house.reply(), "c");
     assert_eq!(state, ToolResultState::Error);
     assert!(why.contains("overloaded"), "{why}");
@@ -443,19 +443,19 @@ async fn one_that_fails_is_a_failed_call() {
 }
 
 /// Begins a reply, and does not end it.
-struct Careless(&'static str);
+struct FaultyAgent(&'static str);
 
 #[async_trait]
-impl Replier for Careless {
-    fn about(&self) -> &'static str {
+impl Replier for FaultyAgent {
+    fn description(&self) -> &'static str {
         ""
     }
 
-    fn model(&self) -> &'static str {
+    fn model_name(&self) -> &'static str {
         ""
     }
 
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
         let event = |reply: &str, rest: &str| {
             let json = format!(r#"{{"reply_id":"{reply}",{rest}}}"#);
             turnwire_core::Event::from_json(&json).unwrap().into_owned()
@@ -476,7 +476,7 @@ impl Replier for Careless {
         match self.0 {
             "panics" => panic!("on purpose"),
             "hangs" => std::future::pending().await,
-            "fails" => Err(Halt::Failed("no luck".to_owned())),
+            "fails" => Err(AgentError::Failed("no luck".to_owned())),
             _ => Ok(()),
         }
     }
@@ -485,11 +485,11 @@ impl Replier for Careless {
 #[tokio::test]
 async fn whatever_it_leaves_open_is_closed() {
     for what in ["nothing", "foreign", "forgets", "panics", "hangs", "fails"] {
-        let tool = AgentTool::of("researcher", Careless(what), "")
+        let tool = AgentTool::from_replier("researcher", FaultyAgent(what), "")
             .time_limit(Duration::from_millis(if what == "hangs" { 20 } else { 60_000 }));
-        let mut house = House::new("why?");
+        let mut house = Harness::new("why?");
         house.run(&main_agent(tool)).await.unwrap();
-        all_ended(&house);
+        assert_all_ended(&house);
         let (state, why) = result(&house.reply(), "c");
         assert_eq!(state, ToolResultState::Error, "{what}");
         assert!(why.starts_with("researcher could not finish"), "{what}: {why}");
@@ -502,28 +502,28 @@ async fn whatever_it_leaves_open_is_closed() {
 #[tokio::test]
 async fn what_it_cannot_read_is_no_task() {
     let agent = Agent::builder("main")
-        .model(script([vec![Line::call("c", "researcher", "{}")], vec![Line::text("Sorry.")]]))
+        .model(script([vec![ScriptStep::call("c", "researcher", "{}")], vec![ScriptStep::text("Sorry.")]]))
         .tool(AgentTool::new(researcher([]).build(), "Finds out"))
         .build();
-    let mut house = House::new("why?");
+    let mut house = Harness::new("why?");
     house.run(&agent).await.unwrap();
-    all_ended(&house);
+    assert_all_ended(&house);
     assert_eq!(house.replies().len(), 1);
     assert_eq!(result(&house.reply(), "c").0, ToolResultState::Error);
 }
 
 #[tokio::test]
 async fn they_do_not_go_deeper_than_they_may() {
-    let mut agent = Agent::builder("deep").model(script([vec![Line::text("The bottom.")]])).build();
+    let mut agent = Agent::builder("deep").model(script([vec![ScriptStep::text("The bottom.")]])).build();
     for _ in 0..=MAX_DEPTH {
         agent = Agent::builder("deep")
-            .model(script([vec![hand("c", "deep")], vec![Line::text("Up.")]]))
+            .model(script([vec![delegate("c", "deep")], vec![ScriptStep::text("Up.")]]))
             .tool(AgentTool::new(agent, "Goes deeper"))
             .build();
     }
-    let mut house = House::new("down");
+    let mut house = Harness::new("down");
     house.run(&agent).await.unwrap();
-    all_ended(&house);
+    assert_all_ended(&house);
     let replies = house.replies();
     assert_eq!(replies.len(), 1 + usize::try_from(MAX_DEPTH).unwrap());
     let deepest = replies.last().unwrap();

@@ -1,15 +1,15 @@
 //! Questions to a person and calls for the client, event by event.
 
-use crate::house::{House, no, yes};
-use crate::kit::{Told, law_10, result, sequence};
+use crate::house::{Harness, deny, approve};
+use crate::kit::{FakeModel, assert_history_is_fold, find_result, expand_sequence};
 use crate::subagents::open_page;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
-use turnwire_agent::model::script::Line;
+use turnwire_agent::model::script::ScriptStep;
 use turnwire_agent::permission::Rule;
 use turnwire_agent::tool::{ToolError, function};
-use turnwire_agent::{Agent, Halt};
+use turnwire_agent::{Agent, AgentError};
 use turnwire_core::event::{ConfirmResult, UserConfirmResult};
 use turnwire_core::{
     Behavior, Event, EventKind, FinishedReason, ToolCall, ToolCallState, ToolResult,
@@ -21,41 +21,41 @@ struct City {
     city: String,
 }
 
-fn agent(model: &Arc<Told>) -> Agent {
+fn agent(model: &Arc<FakeModel>) -> Agent {
     let weather = async |City { city }: City| Ok::<_, ToolError>(format!("{city}: sunny"));
     let trade = async |City { city }: City| Ok::<_, ToolError>(format!("bought in {city}"));
     Agent::builder("friday")
         .model(model.clone())
         .tool(function("weather", "", weather))
-        .tool(function("trade", "", trade).asks())
+        .tool(function("trade", "", trade).requires_approval())
         .tool(function("forbidden", "", trade))
         .tool(open_page())
         .permissions([Rule::new("forbidden", Behavior::Deny)])
         .build()
 }
 
-fn call(id: &str, tool: &str) -> Line {
-    Line::call(id, tool, r#"{"city":"Paris"}"#)
+fn call(id: &str, tool: &str) -> ScriptStep {
+    ScriptStep::call(id, tool, r#"{"city":"Paris"}"#)
 }
 
 /// A reply in which the model makes these calls, and then says "Well.": as far as it goes.
-async fn asked(calls: &[(&str, &str)]) -> (House, Arc<Told>, Agent) {
-    let lines: Vec<Line> = calls.iter().map(|(id, tool)| call(id, tool)).collect();
-    let model = Told::new(move |asked| match asked.results() {
+async fn run_until_asked(calls: &[(&str, &str)]) -> (Harness, Arc<FakeModel>, Agent) {
+    let lines: Vec<ScriptStep> = calls.iter().map(|(id, tool)| call(id, tool)).collect();
+    let model = FakeModel::new(move |asked| match asked.result_count() {
         0 => lines.clone(),
-        _ => vec![Line::text("Well.")],
+        _ => vec![ScriptStep::text("Well.")],
     });
     let friday = agent(&model);
-    let mut house = House::new("go");
+    let mut house = Harness::new("go");
     house.run(&friday).await.unwrap();
     (house, model, friday)
 }
 
 /// Goes on, and looks at all of it.
-async fn goes_on(house: &mut House, model: &Told, friday: &Agent, script: &str) {
+async fn assert_continues(house: &mut Harness, model: &FakeModel, friday: &Agent, script: &str) {
     house.run(friday).await.unwrap();
-    assert_eq!(house.types(), sequence(script));
-    law_10(house, model);
+    assert_eq!(house.types(), expand_sequence(script));
+    assert_history_is_fold(house, model);
 }
 
 #[tokio::test]
@@ -63,41 +63,41 @@ async fn a_yes_a_no_and_another_input() {
     type Decide = fn(ToolCall) -> ConfirmResult;
     let edit: Decide = |mut call| {
         call.input = r#"{"city":"Rome"}"#.to_owned();
-        yes(call)
+        approve(call)
     };
     for (decide, state, said) in [
-        (yes as Decide, ToolResultState::Success, "bought in Paris"),
+        (approve as Decide, ToolResultState::Success, "bought in Paris"),
         (edit, ToolResultState::Success, "bought in Rome"),
-        (no, ToolResultState::Denied, "The user did not allow this call."),
+        (deny, ToolResultState::Denied, "The user did not allow this call."),
     ] {
-        let (mut house, model, friday) = asked(&[("c", "trade")]).await;
+        let (mut house, model, friday) = run_until_asked(&[("c", "trade")]).await;
         assert_eq!(
             house.types(),
-            sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM")
+            expand_sequence("REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM")
         );
-        house.answer(decide);
+        house.confirm_all(decide);
         let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END REQUIRE_USER_CONFIRM \
              USER_CONFIRM_RESULT RESULT MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
-        goes_on(&mut house, &model, &friday, script).await;
-        assert_eq!(result(&house.reply(), "c"), (state, said.to_owned()));
+        assert_continues(&mut house, &model, &friday, script).await;
+        assert_eq!(find_result(&house.reply(), "c"), (state, said.to_owned()));
     }
 }
 
 #[tokio::test]
 async fn what_a_rule_denies_the_model_is_told() {
-    let (house, model, _) = asked(&[("c", "forbidden")]).await;
-    law_10(&house, &model);
+    let (house, model, _) = run_until_asked(&[("c", "forbidden")]).await;
+    assert_history_is_fold(&house, &model);
     let script = "REPLY_START MODEL_CALL_START CALL MODEL_CALL_END RESULT \
          MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END";
-    assert_eq!(house.types(), sequence(script));
-    assert_eq!(result(&house.reply(), "c").0, ToolResultState::Denied);
+    assert_eq!(house.types(), expand_sequence(script));
+    assert_eq!(find_result(&house.reply(), "c").0, ToolResultState::Denied);
 }
 
 /// Answers one question, and leaves the others.
-fn answer_one(house: &mut House, id: &str) {
+fn answer_one(house: &mut Harness, id: &str) {
     let reply = house.reply();
     let call = reply.blocks::<ToolCall>().find(|call| call.id == id).unwrap();
-    let confirm_results = vec![yes(call.clone())];
+    let confirm_results = vec![approve(call.clone())];
     let event = Event::new(crate::house::REPLY, UserConfirmResult { confirm_results });
     house.events.push(event.stamped(&turnwire_core::stamp::SystemStamp));
 }
@@ -105,57 +105,57 @@ fn answer_one(house: &mut House, id: &str) {
 #[tokio::test]
 async fn parallel_questions_are_asked_at_once_and_each_is_answered_once() {
     let (mut house, model, friday) =
-        asked(&[("a", "trade"), ("w", "weather"), ("b", "trade")]).await;
+        run_until_asked(&[("a", "trade"), ("w", "weather"), ("b", "trade")]).await;
     let before = "REPLY_START MODEL_CALL_START CALL CALL CALL MODEL_CALL_END TOOL_RESULT_START \
          REQUIRE_USER_CONFIRM TOOL_RESULT_TEXT_DELTA TOOL_RESULT_END";
-    assert_eq!(house.types(), sequence(before));
+    assert_eq!(house.types(), expand_sequence(before));
     answer_one(&mut house, "b");
     house.run(&friday).await.unwrap();
     // The other still waits, and the model is not asked.
     let one = format!("{before} USER_CONFIRM_RESULT RESULT");
-    assert_eq!(house.types(), sequence(&one));
-    assert_eq!(model.asked().len(), 1);
+    assert_eq!(house.types(), expand_sequence(&one));
+    assert_eq!(model.requests().len(), 1);
     // A second answer to the first changes nothing.
     answer_one(&mut house, "b");
     house.run(&friday).await.unwrap();
     let twice = format!("{one} USER_CONFIRM_RESULT");
-    assert_eq!(house.types(), sequence(&twice));
-    house.answer(no);
+    assert_eq!(house.types(), expand_sequence(&twice));
+    house.confirm_all(deny);
     let all = format!(
         "{twice} USER_CONFIRM_RESULT RESULT MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"
     );
-    goes_on(&mut house, &model, &friday, &all).await;
+    assert_continues(&mut house, &model, &friday, &all).await;
     let states: Vec<_> =
-        ["a", "w", "b"].map(|id| result(&house.reply(), id).0).into_iter().collect();
+        ["a", "w", "b"].map(|id| find_result(&house.reply(), id).0).into_iter().collect();
     let (denied, success) = (ToolResultState::Denied, ToolResultState::Success);
     assert_eq!(states, [denied, success.clone(), success]);
 }
 
 #[tokio::test]
 async fn what_the_client_executes_continues_the_call() {
-    let (mut house, model, friday) = asked(&[("p", "open_page"), ("w", "weather")]).await;
+    let (mut house, model, friday) = run_until_asked(&[("p", "open_page"), ("w", "weather")]).await;
     let before = "REPLY_START MODEL_CALL_START CALL CALL MODEL_CALL_END TOOL_RESULT_START \
          REQUIRE_EXTERNAL_EXECUTION TOOL_RESULT_TEXT_DELTA TOOL_RESULT_END";
-    assert_eq!(house.types(), sequence(before));
-    house.execute(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"));
+    assert_eq!(house.types(), expand_sequence(before));
+    house.execute_client_calls(|call| ToolResult::success(call.id.as_str(), "a page").named("open_page"));
     let after = format!(
         "{before} EXTERNAL_EXECUTION_RESULT MODEL_CALL_START WORDS MODEL_CALL_END REPLY_END"
     );
-    goes_on(&mut house, &model, &friday, &after).await;
-    assert_eq!(result(&house.reply(), "p").1, "a page");
+    assert_continues(&mut house, &model, &friday, &after).await;
+    assert_eq!(find_result(&house.reply(), "p").1, "a page");
 }
 
 #[tokio::test]
 async fn stopped_while_it_waits_for_both() {
-    let (mut house, model, friday) = asked(&[("c", "trade"), ("p", "open_page")]).await;
+    let (mut house, model, friday) = run_until_asked(&[("c", "trade"), ("p", "open_page")]).await;
     house.stop.cancel();
     // Whoever stops a reply that waits needs no agent for it, and one that comes too late does nothing.
     house.close();
     house.run(&friday).await.unwrap();
     let script = "REPLY_START MODEL_CALL_START CALL CALL MODEL_CALL_END \
          REQUIRE_EXTERNAL_EXECUTION REQUIRE_USER_CONFIRM RESULT RESULT REPLY_END";
-    assert_eq!(house.types(), sequence(script));
-    law_10(&house, &model);
+    assert_eq!(house.types(), expand_sequence(script));
+    assert_history_is_fold(&house, &model);
     let reply = house.reply();
     assert_eq!(reply.finished_reason(), Some(&FinishedReason::Interrupted));
     for (call, result) in reply.tool_calls() {
@@ -166,15 +166,15 @@ async fn stopped_while_it_waits_for_both() {
 
 #[tokio::test]
 async fn a_question_is_not_forgotten_by_a_process_that_dies() {
-    let (mut house, model, _) = asked(&[("c", "trade")]).await;
+    let (mut house, model, _) = run_until_asked(&[("c", "trade")]).await;
     // Another process finds it in the log: it waits, and nothing is asked again.
     let asks = house.events.len();
     house.run(&agent(&model)).await.unwrap();
     assert_eq!(house.events.len(), asks);
-    house.answer(yes);
-    house.dies_after = Some(3);
-    assert!(matches!(house.run(&agent(&model)).await, Err(Halt::Lost(_)) | Ok(())));
-    house.dies_after = None;
+    house.confirm_all(approve);
+    house.crash_after_commits = Some(3);
+    assert!(matches!(house.run(&agent(&model)).await, Err(AgentError::LogLost(_)) | Ok(())));
+    house.crash_after_commits = None;
     house.run(&agent(&model)).await.unwrap();
     let answers =
         house.events.iter().filter(|it| matches!(it.kind, EventKind::UserConfirmResult(_)));

@@ -1,19 +1,19 @@
 //! What tools give, over both ways.
 
-use crate::house::House;
+use crate::house::McpHarness;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use turnwire_agent::Agent;
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::model::{Answer, Ask, Model, ModelError};
-use turnwire_agent::tool::Place;
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
+use turnwire_agent::tool::Executor;
 use turnwire_core::{EventKind, Msg, Part, Payload, ToolResultState};
 
 #[tokio::test]
 async fn a_tool_is_what_its_server_says() {
-    let house = House::child().await;
+    let house = McpHarness::child().await;
     let spec = |name: &str| {
         let tool = house.tools.iter().find(|tool| tool.spec().name == name);
         tool.unwrap().spec().clone()
@@ -21,7 +21,7 @@ async fn a_tool_is_what_its_server_says() {
     let echo = spec("files/echo");
     assert_eq!(echo.description, "Says it again");
     assert_eq!(echo.title.as_deref(), Some("Echo"));
-    assert_eq!(echo.place, Place::Here);
+    assert_eq!(echo.executor, Executor::Agent);
     assert!(echo.input.text().contains(r#""text""#), "{}", echo.input.text());
     let may_run_again: Vec<bool> = ["files/echo", "files/again", "files/destroys", "files/fails"]
         .map(|name| spec(name).idempotent)
@@ -30,34 +30,34 @@ async fn a_tool_is_what_its_server_says() {
 }
 
 /// A model that notes by which names it hears of tools.
-struct Hears {
-    script: Script,
+struct RecordingModel {
+    script: ScriptedModel,
     heard: Arc<Mutex<Vec<Vec<String>>>>,
 }
 
 #[async_trait]
-impl Model for Hears {
+impl Model for RecordingModel {
     fn name(&self) -> &str {
         self.script.name()
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
         let calls = ask.messages.iter().flat_map(Msg::tool_calls).flat_map(|(call, result)| {
             [Some(call.name.clone()), result.map(|result| result.name.clone())]
         });
         let offered = ask.tools.iter().map(|tool| tool.name.clone());
         let offered = offered.filter(|name| name.contains("echo"));
         self.heard.lock().push(offered.chain(calls.flatten()).collect());
-        self.script.ask(ask).await
+        self.script.stream(ask).await
     }
 }
 
 #[tokio::test]
 async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
-    let house = House::child().await;
+    let house = McpHarness::child().await;
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let answers = [vec![Line::call("c", "files__echo", "{}")], vec![Line::text("So.")]];
-    let model = Hears { script: Script::new(answers), heard: heard.clone() };
+    let answers = [vec![ScriptStep::call("c", "files__echo", "{}")], vec![ScriptStep::text("So.")]];
+    let model = RecordingModel { script: ScriptedModel::new(answers), heard: heard.clone() };
     let mut agent = Agent::builder("friday").model(model);
     for tool in &house.tools {
         agent = agent.tool(tool.clone());
@@ -69,7 +69,7 @@ async fn the_model_hears_names_that_it_can_say_and_the_log_has_their_own() {
 }
 
 /// The same over pipes and over HTTP.
-async fn gives_what_it_has(house: House) {
+async fn gives_what_it_has(house: McpHarness) {
     // The model says the name that it was told.
     let echo = house.call("files__echo", r#"{"text":"hello"}"#).await;
     assert_eq!((echo.state, echo.output.text("")), (ToolResultState::Success, "hello".to_owned()));
@@ -114,17 +114,17 @@ async fn gives_what_it_has(house: House) {
 
 #[tokio::test]
 async fn over_pipes_it_gives_what_it_has() {
-    gives_what_it_has(House::child().await).await;
+    gives_what_it_has(McpHarness::child().await).await;
 }
 
 #[tokio::test]
 async fn over_http_it_gives_what_it_has() {
-    gives_what_it_has(House::http().await).await;
+    gives_what_it_has(McpHarness::http().await).await;
 }
 
 #[tokio::test]
 async fn what_it_says_on_its_way_is_streamed() {
-    for house in [House::child().await, House::http().await] {
+    for house in [McpHarness::child().await, McpHarness::http().await] {
         let mut events = house.agent("files__steps", "{}").reply([Msg::user("ann", "go")]);
         let mut said = String::new();
         while let Some(event) = events.next().await {
@@ -140,7 +140,7 @@ async fn what_it_says_on_its_way_is_streamed() {
 
 #[tokio::test]
 async fn many_calls_share_one_server() {
-    for house in [House::child().await, House::http().await] {
+    for house in [McpHarness::child().await, McpHarness::http().await] {
         let calls = (0..20).map(|n| {
             let house = &house;
             async move {
@@ -156,7 +156,7 @@ async fn many_calls_share_one_server() {
 async fn a_child_gets_little_of_our_environment() {
     // Cargo gives each test a lot of it.
     assert!(std::env::vars_os().any(|(name, _)| name.to_str().unwrap().starts_with("CARGO")));
-    let house = House::with(|server| server.env("EXTRA", "1").inherit("CARGO_PKG_NAME")).await;
+    let house = McpHarness::child_with(|server| server.env("EXTRA", "1").inherit("CARGO_PKG_NAME")).await;
     let names = house.call("files__environment", "{}").await.output.text("");
     let names: Vec<&str> = names.split(' ').collect();
     for expected in ["EXTRA", "PATH", "CARGO_PKG_NAME"] {

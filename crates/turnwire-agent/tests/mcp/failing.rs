@@ -1,8 +1,8 @@
 //! Servers that are not there, die, hang, or are told to stop.
 
 #[cfg(target_os = "linux")]
-use crate::house::child_behind;
-use crate::house::{House, PATIENCE, child, eventually, serve};
+use crate::house::child_after_commands;
+use crate::house::{McpHarness, PATIENCE, child, eventually, serve};
 use crate::server::ENDLESS;
 use futures_util::StreamExt;
 use std::time::Duration;
@@ -22,15 +22,15 @@ async fn a_server_that_is_not_there_is_named() {
     let address = nobody.local_addr().unwrap();
     drop(nobody);
     for (server, why) in [
-        (McpServer::command(["no-such-program-at-all"]).named("files"), "cannot be started"),
-        (McpServer::command(Vec::<String>::new()).named("files"), "the command is empty"),
-        (McpServer::command(["true"]).named("files"), "ended before it was ready"),
+        (McpServer::command(["no-such-program-at-all"]).with_name("files"), "cannot be started"),
+        (McpServer::command(Vec::<String>::new()).with_name("files"), "the command is empty"),
+        (McpServer::command(["true"]).with_name("files"), "ended before it was ready"),
         (
-            McpServer::url(format!("http://{address}/mcp?key=secret")).named("files"),
+            McpServer::url(format!("http://{address}/mcp?key=secret")).with_name("files"),
             "cannot be reached",
         ),
-        (McpServer::url("ftp://localhost").named("files"), "neither http nor https"),
-        (McpServer::url("nowhere").named("files"), "no valid address"),
+        (McpServer::url("ftp://localhost").with_name("files"), "neither http nor https"),
+        (McpServer::url("nowhere").with_name("files"), "no valid address"),
     ] {
         let said = refused(&server).await;
         assert!(said.starts_with("The MCP server files ") && said.contains(why), "{said}");
@@ -51,7 +51,7 @@ async fn one_that_says_nothing_does_not_hold_up_the_start() {
 
 #[tokio::test]
 async fn one_that_dies_is_started_again() {
-    let house = House::child().await;
+    let house = McpHarness::child().await;
     let before = house.call("files__pid", "{}").await.output.text("");
     let result = house.call("files__dies", "{}").await;
     assert_eq!(result.state, ToolResultState::Error);
@@ -67,7 +67,7 @@ async fn one_that_cannot_be_started_again_is_a_failed_call() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("inside");
     std::fs::create_dir(&inside).unwrap();
-    let house = House::with(|server| server.folder(&inside)).await;
+    let house = McpHarness::child_with(|server| server.working_dir(&inside)).await;
     std::fs::remove_dir(&inside).unwrap();
     house.call("files__dies", "{}").await;
     let result = house.call("files__pid", "{}").await;
@@ -80,7 +80,7 @@ async fn one_that_cannot_be_started_again_is_a_failed_call() {
 
 #[tokio::test]
 async fn one_over_http_that_was_restarted_is_reached_again() {
-    let mut house = House::http().await;
+    let mut house = McpHarness::http().await;
     let address = house.http.as_ref().unwrap().address;
     house.http = None;
     // Until the listener is closed, a connection may still be taken.
@@ -102,19 +102,19 @@ async fn one_over_http_that_was_restarted_is_reached_again() {
 
 #[tokio::test]
 async fn a_call_that_gives_no_sign_is_given_up_and_the_server_told() {
-    let house = House::with(|server| server.call_limit(Duration::from_secs(4))).await;
+    let house = McpHarness::child_with(|server| server.call_limit(Duration::from_secs(4))).await;
     let before = house.call("files__pid", "{}").await.output.text("");
     let result = house.call("files__hangs", "{}").await;
     assert_eq!(result.state, ToolResultState::Error);
     assert!(result.output.text("").contains("gave no sign for 4s"), "{}", result.output.text(""));
-    house.trace("cancelled").await;
+    house.wait_for_trace("cancelled").await;
     // The server is well: it stays.
     assert_eq!(house.call("files__pid", "{}").await.output.text(""), before);
 }
 
 #[tokio::test]
 async fn one_that_is_frozen_is_started_again() {
-    let house = House::with(|server| server.call_limit(Duration::from_secs(4))).await;
+    let house = McpHarness::child_with(|server| server.call_limit(Duration::from_secs(4))).await;
     let before = house.call("files__pid", "{}").await.output.text("");
     assert_eq!(house.call("files__freezes", "{}").await.state, ToolResultState::Error);
     let after = house.call("files__pid", "{}").await;
@@ -127,16 +127,16 @@ async fn one_that_is_frozen_is_started_again() {
 
 #[tokio::test]
 async fn a_stop_reaches_the_server() {
-    for house in [House::child().await, House::http().await] {
+    for house in [McpHarness::child().await, McpHarness::http().await] {
         let mut events = house.agent("files__hangs", "{}").reply([Msg::user("ann", "go")]);
         while let Some(event) = events.next().await {
             if event.unwrap().kind.type_name() == "TOOL_RESULT_START" {
                 break;
             }
         }
-        house.trace("begun").await;
+        house.wait_for_trace("begun").await;
         drop(events);
-        house.trace("cancelled").await;
+        house.wait_for_trace("cancelled").await;
     }
 }
 
@@ -144,7 +144,7 @@ async fn a_stop_reaches_the_server() {
 #[tokio::test]
 async fn a_child_ends_with_its_tools() {
     let folder = tempfile::tempdir().unwrap();
-    let house = House::child().await;
+    let house = McpHarness::child().await;
     let pid = house.call("files__pid", "{}").await.output.text("");
     let process = std::path::Path::new("/proc").join(pid);
     assert!(process.exists());
@@ -157,7 +157,7 @@ async fn a_child_ends_with_its_tools() {
 
 #[tokio::test]
 async fn tools_that_are_too_large_or_too_many_are_left_out() {
-    let house = House::with(|server| server.env(ENDLESS, "1")).await;
+    let house = McpHarness::child_with(|server| server.env(ENDLESS, "1")).await;
     let names: Vec<&str> = house.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     assert_eq!(names.len(), turnwire_agent::schema::MAX_TOOLS);
     assert!(names.starts_with(&["files/good0", "files/fine0", "files/good1"]), "{names:?}");
@@ -173,9 +173,9 @@ fn runs(pid: &str) -> bool {
 
 /// Starts a server behind such commands, one of which writes a process id into a file, and gives that id.
 #[cfg(target_os = "linux")]
-async fn with_grandchild(commands: &str) -> (House, String) {
+async fn with_grandchild(commands: &str) -> (McpHarness, String) {
     let folder = tempfile::tempdir().unwrap();
-    let tools = child_behind(commands, folder.path()).connect().await.unwrap();
+    let tools = child_after_commands(commands, folder.path()).connect().await.unwrap();
     let file = folder.path().join("pid");
     let mut pid = String::new();
     eventually(|| {
@@ -184,7 +184,7 @@ async fn with_grandchild(commands: &str) -> (House, String) {
     })
     .await;
     assert!(runs(&pid));
-    (House { folder, tools, http: None }, pid)
+    (McpHarness { folder, tools, http: None }, pid)
 }
 
 #[cfg(target_os = "linux")]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::tool::Tool;
 use turnwire_agent::{Agent, McpServer};
 use turnwire_core::{Msg, ToolResult};
@@ -18,47 +18,47 @@ use turnwire_core::{Msg, ToolResult};
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server, where it leaves its traces, and what ends it.
-pub struct House {
+pub struct McpHarness {
     pub folder: TempDir,
     pub tools: Vec<Arc<dyn Tool>>,
-    pub http: Option<Http>,
+    pub http: Option<HttpServer>,
 }
 
 /// A server over HTTP.
-pub struct Http {
+pub struct HttpServer {
     pub address: std::net::SocketAddr,
     _ends: DropGuard,
 }
 
 /// A server that is a child of this test.
 pub fn child(folder: &Path) -> McpServer {
-    child_of(&[], folder)
+    child_command(&[], folder)
 }
 
 /// A child that a shell becomes, after it has run these commands. `$F` is the folder.
 #[cfg(target_os = "linux")]
-pub fn child_behind(commands: &str, folder: &Path) -> McpServer {
+pub fn child_after_commands(commands: &str, folder: &Path) -> McpServer {
     let script = format!("F=${FOLDER}; {commands} exec \"$@\"");
-    child_of(&["sh", "-c", &script, "sh"], folder)
+    child_command(&["sh", "-c", &script, "sh"], folder)
 }
 
-fn child_of(before: &[&str], folder: &Path) -> McpServer {
+fn child_command(before: &[&str], folder: &Path) -> McpServer {
     let own = std::env::current_exe().unwrap();
     let command = [own.to_str().unwrap(), "--exact", TEST, "--ignored", "--nocapture"];
     let command = before.iter().copied().chain(command);
     // With one thread, as on a machine with one processor, the harness would write the test's name in
     // front of the server's first line.
     let command = command.chain(["--test-threads=2"]);
-    McpServer::command(command).named("files").env(FOLDER, folder.to_str().unwrap())
+    McpServer::command(command).with_name("files").env(FOLDER, folder.to_str().unwrap())
 }
 
-impl House {
+impl McpHarness {
     pub async fn child() -> Self {
-        Self::with(|server| server).await
+        Self::child_with(|server| server).await
     }
 
     /// A child, with other settings.
-    pub async fn with(settings: impl FnOnce(McpServer) -> McpServer) -> Self {
+    pub async fn child_with(settings: impl FnOnce(McpServer) -> McpServer) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = settings(child(folder.path()));
         let tools = server.connect().await.unwrap();
@@ -69,14 +69,14 @@ impl House {
         let folder = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = serve(listener, folder.path());
-        let server = McpServer::url(format!("http://{}/mcp", http.address)).named("files");
+        let server = McpServer::url(format!("http://{}/mcp", http.address)).with_name("files");
         let tools = server.connect().await.unwrap();
         Self { folder, tools, http: Some(http) }
     }
 
     pub fn agent(&self, tool: &str, input: &str) -> Agent {
-        let answers = [vec![Line::call("c", tool, input)], vec![Line::text("So.")]];
-        let mut agent = Agent::builder("friday").model(Script::new(answers));
+        let answers = [vec![ScriptStep::call("c", tool, input)], vec![ScriptStep::text("So.")]];
+        let mut agent = Agent::builder("friday").model(ScriptedModel::new(answers));
         for tool in &self.tools {
             agent = agent.tool(tool.clone());
         }
@@ -95,14 +95,14 @@ impl House {
     }
 
     /// Waits until the server has left a trace.
-    pub async fn trace(&self, name: &str) {
+    pub async fn wait_for_trace(&self, name: &str) {
         let path = self.folder.path().join(name);
         eventually(|| path.exists()).await;
     }
 }
 
 /// Serves at an address until it is dropped.
-pub fn serve(listener: TcpListener, folder: &Path) -> Http {
+pub fn serve(listener: TcpListener, folder: &Path) -> HttpServer {
     let address = listener.local_addr().unwrap();
     let ends = CancellationToken::new();
     let server = Server { folder: folder.to_owned() };
@@ -120,7 +120,7 @@ pub fn serve(listener: TcpListener, folder: &Path) -> Http {
             () = until => {}
         }
     });
-    Http { address, _ends: ends.drop_guard() }
+    HttpServer { address, _ends: ends.drop_guard() }
 }
 
 /// Waits until something holds, with nothing to be told by.

@@ -1,8 +1,8 @@
 //! Answers that break off, fall silent, or are none.
 
 use crate::bodies::{Scene, TEXT, WIRES, body, says, says_all};
-use crate::fake::{Fake, LAST, Step, begun, chunk, open, status, stream};
-use crate::scenes::{all, ask, at, folded, reason, types};
+use crate::fake::{FakeProvider, LAST_CHUNK, ServerStep, stream_head, chunk, open_stream, status_response, whole_stream};
+use crate::scenes::{collect_events, ask, model_at, folded, reason, types};
 use futures_util::StreamExt;
 use std::time::Duration;
 use turnwire_agent::Agent;
@@ -19,9 +19,9 @@ fn half(wire: &str) -> String {
 #[tokio::test]
 async fn a_stream_without_its_end_is_truncated_never_complete() {
     for wire in WIRES {
-        for end in [Step::Send(LAST.to_vec()), Step::HangUp] {
-            let fake = Fake::start([[open(&half(wire), 30), vec![end]].concat()]).await;
-            let (events, error) = all(&at(wire, &fake).build().unwrap()).await;
+        for end in [ServerStep::Send(LAST_CHUNK.to_vec()), ServerStep::HangUp] {
+            let fake = FakeProvider::start([[open_stream(&half(wire), 30), vec![end]].concat()]).await;
+            let (events, error) = collect_events(&model_at(wire, &fake).build().unwrap()).await;
             assert_eq!((reason(&events), error), (FinishedReason::Truncated, None), "{wire}");
             assert_eq!(folded(&events).text("").as_deref(), Some(TEXT[0]), "{wire}");
             let types = types(&events);
@@ -35,57 +35,57 @@ async fn a_stream_without_its_end_is_truncated_never_complete() {
 #[tokio::test]
 async fn a_connection_that_breaks_behind_the_end_has_broken_nothing() {
     for wire in WIRES {
-        let steps = [open(&body(wire, Scene::Text), 30), vec![Step::HangUp]].concat();
-        let fake = Fake::start([steps]).await;
-        let (events, error) = all(&at(wire, &fake).build().unwrap()).await;
+        let steps = [open_stream(&body(wire, Scene::Text), 30), vec![ServerStep::HangUp]].concat();
+        let fake = FakeProvider::start([steps]).await;
+        let (events, error) = collect_events(&model_at(wire, &fake).build().unwrap()).await;
         assert_eq!((reason(&events), error), (FinishedReason::Completed, None), "{wire}");
     }
 }
 
 #[tokio::test]
 async fn silence_between_tokens_ends_the_call_and_closes_the_connection() {
-    let fake = Fake::start([[open(&says(&["one"]), 99), vec![Step::Hold]].concat()]).await;
+    let fake = FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()]).await;
     let long = Duration::from_mins(1);
     let limit = Duration::from_millis(50);
-    let model = at("openai", &fake).time_limits(long, long, limit).build().unwrap();
-    let (events, error) = all(&model).await;
+    let model = model_at("openai", &fake).time_limits(long, long, limit).build().unwrap();
+    let (events, error) = collect_events(&model).await;
     assert_eq!(types(&events), ["MODEL_CALL_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA"]);
     let error = error.unwrap();
-    assert_eq!((error.kind.clone(), error.is_passing), (ErrorType::Upstream, true));
+    assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Upstream, true));
     assert!(error.message.contains("said nothing more for 50ms"), "{error}");
-    fake.hung_up().await;
-    assert_eq!(fake.asked().len(), 1);
+    fake.wait_for_disconnect().await;
+    assert_eq!(fake.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn dropping_an_answer_closes_the_connection() {
-    let fake = Fake::start([[open(&says(&["one"]), 99), vec![Step::Hold]].concat()]).await;
-    let model = at("openai", &fake).build().unwrap();
+    let fake = FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()]).await;
+    let model = model_at("openai", &fake).build().unwrap();
     let mut answer = ask(&model).await.unwrap();
     answer.next().await.unwrap().unwrap();
     drop(answer);
-    fake.hung_up().await;
+    fake.wait_for_disconnect().await;
 }
 
 #[tokio::test]
 async fn dropping_a_question_closes_the_connection() {
-    let fake = Fake::start([vec![Step::Hold]]).await;
-    let model = at("openai", &fake).build().unwrap();
+    let fake = FakeProvider::start([vec![ServerStep::Hold]]).await;
+    let model = model_at("openai", &fake).build().unwrap();
     let mut question = Box::pin(ask(&model));
-    while fake.asked().is_empty() {
+    while fake.requests().is_empty() {
         tokio::select! {
             _ = &mut question => panic!("there is an answer"),
             () = tokio::time::sleep(Duration::from_millis(1)) => {}
         }
     }
     drop(question);
-    fake.hung_up().await;
+    fake.wait_for_disconnect().await;
 }
 
 #[tokio::test]
 async fn whoever_stops_a_reply_closes_the_models_connection() {
-    let fake = Fake::start([[open(&says(&["one"]), 99), vec![Step::Hold]].concat()]).await;
-    let agent = Agent::builder("friday").model(at("openai", &fake).build().unwrap()).build();
+    let fake = FakeProvider::start([[open_stream(&says(&["one"]), 99), vec![ServerStep::Hold]].concat()]).await;
+    let agent = Agent::builder("friday").model(model_at("openai", &fake).build().unwrap()).build();
     let mut events = agent.reply([Msg::user("ann", "Hi!")]);
     while let Some(event) = events.next().await {
         if event.unwrap().kind.type_name() == "TEXT_BLOCK_DELTA" {
@@ -93,15 +93,15 @@ async fn whoever_stops_a_reply_closes_the_models_connection() {
         }
     }
     drop(events);
-    fake.hung_up().await;
+    fake.wait_for_disconnect().await;
 }
 
 #[tokio::test]
 async fn an_error_in_the_middle_is_the_last_event() {
     let failed =
         "data: {\"error\":{\"message\":\"sk-secret is busy\",\"type\":\"server_error\"}}\n\n";
-    let fake = Fake::start([stream(&format!("{}{failed}", says(&["one"])), 9)]).await;
-    let (events, error) = all(&at("openai", &fake).build().unwrap()).await;
+    let fake = FakeProvider::start([whole_stream(&format!("{}{failed}", says(&["one"])), 9)]).await;
+    let (events, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
     assert_eq!((reason(&events), error), (FinishedReason::Error, None));
     let EventKind::ModelCallEnd(end) = &events.last().unwrap().kind else { panic!() };
     assert_eq!(end.error.as_ref().unwrap().message, "[key] is busy");
@@ -129,31 +129,31 @@ async fn what_is_no_stream_is_named_and_not_tried_again() {
         ("application/octet-stream", "\u{0}\u{1}\u{2}", "no answer that can be read"),
     ] {
         for cut in [1, 1000] {
-            let pieces = body.as_bytes().chunks(cut).map(|piece| Step::Send(chunk(piece)));
-            let steps = std::iter::once(Step::Send(begun(media_type)))
+            let pieces = body.as_bytes().chunks(cut).map(|piece| ServerStep::Send(chunk(piece)));
+            let steps = std::iter::once(ServerStep::Send(stream_head(media_type)))
                 .chain(pieces)
-                .chain([Step::Send(LAST.to_vec())]);
-            let fake = Fake::start([steps.collect()]).await;
-            let (events, error) = all(&at("openai", &fake).build().unwrap()).await;
+                .chain([ServerStep::Send(LAST_CHUNK.to_vec())]);
+            let fake = FakeProvider::start([steps.collect()]).await;
+            let (events, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
             assert!(events.is_empty());
             let error = error.unwrap();
             assert_eq!(error.kind, ErrorType::Upstream, "{body}");
             assert!(error.message.contains(expected), "{error}");
             assert!(!error.message.contains('\n'), "{error}");
-            assert_eq!(fake.asked().len(), 1, "{body}");
+            assert_eq!(fake.requests().len(), 1, "{body}");
         }
     }
 }
 
 #[tokio::test]
 async fn bytes_that_are_no_text_are_no_answer() {
-    let fake = Fake::start([vec![
-        Step::Send(begun("text/event-stream")),
-        Step::Send(chunk(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\"}}]}\n\n")),
-        Step::Send(LAST.to_vec()),
+    let fake = FakeProvider::start([vec![
+        ServerStep::Send(stream_head("text/event-stream")),
+        ServerStep::Send(chunk(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\xfe\"}}]}\n\n")),
+        ServerStep::Send(LAST_CHUNK.to_vec()),
     ]])
     .await;
-    let (_, error) = all(&at("openai", &fake).build().unwrap()).await;
+    let (_, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
     assert!(error.unwrap().message.contains("UTF-8"));
 }
 
@@ -161,44 +161,44 @@ async fn bytes_that_are_no_text_are_no_answer() {
 async fn a_frame_that_cannot_be_read_is_not_passed_over_in_silence() {
     let lines = format!("{}data: {{oh\n\n{}", says(&["one"]), says_all(&["two"]));
     for cut in [5, usize::MAX] {
-        let fake = Fake::start([[open(&lines, cut), vec![Step::Hold]].concat()]).await;
-        let (events, error) = all(&at("openai", &fake).build().unwrap()).await;
+        let fake = FakeProvider::start([[open_stream(&lines, cut), vec![ServerStep::Hold]].concat()]).await;
+        let (events, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
         assert_eq!(types(&events), ["MODEL_CALL_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA"]);
         let error = error.unwrap();
-        assert_eq!((error.kind.clone(), error.is_passing), (ErrorType::Upstream, false));
+        assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Upstream, false));
         assert!(error.message.contains("what cannot be read"), "{error}");
-        fake.hung_up().await;
+        fake.wait_for_disconnect().await;
     }
 }
 
 #[tokio::test]
 async fn an_event_has_a_limit() {
     let long = "x".repeat(2000);
-    let fake = Fake::start([[open(&says(&["one", &long]), 500), vec![Step::Hold]].concat()]).await;
-    let model = at("openai", &fake).event_limit(1000).build().unwrap();
-    let (events, error) = all(&model).await;
+    let fake = FakeProvider::start([[open_stream(&says(&["one", &long]), 500), vec![ServerStep::Hold]].concat()]).await;
+    let model = model_at("openai", &fake).event_limit(1000).build().unwrap();
+    let (events, error) = collect_events(&model).await;
     assert_eq!(events.len(), 3);
     assert!(error.unwrap().message.contains("more than 1000 bytes"));
-    fake.hung_up().await;
+    fake.wait_for_disconnect().await;
 }
 
 #[tokio::test]
 async fn a_refusal_without_an_end_of_its_body_is_enough() {
     let head = "HTTP/1.1 400 Bad Request\r\ncontent-length: 100000\r\n\r\n{\"error\":\"cut";
-    let fake = Fake::start([vec![Step::Send(head.into()), Step::HangUp]]).await;
-    let (_, error) = all(&at("openai", &fake).build().unwrap()).await;
+    let fake = FakeProvider::start([vec![ServerStep::Send(head.into()), ServerStep::HangUp]]).await;
+    let (_, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
     assert_eq!(error.unwrap().kind, ErrorType::InvalidRequest);
     let endless = "x".repeat(200_000);
-    let fake = Fake::start([status("400 Bad Request", "", &endless)]).await;
-    let (_, error) = all(&at("openai", &fake).build().unwrap()).await;
+    let fake = FakeProvider::start([status_response("400 Bad Request", "", &endless)]).await;
+    let (_, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
     assert!(error.unwrap().message.len() < 1000);
 }
 
 #[tokio::test]
 async fn an_answer_that_is_no_stream_but_whole_is_an_answer() {
     let whole = r#"{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":5}}"#;
-    let fake = Fake::start([status("200 OK", "content-type: application/json\r\n", whole)]).await;
-    let (events, error) = all(&at("openai", &fake).build().unwrap()).await;
+    let fake = FakeProvider::start([status_response("200 OK", "content-type: application/json\r\n", whole)]).await;
+    let (events, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
     assert_eq!((reason(&events), error), (FinishedReason::Completed, None));
     assert_eq!(folded(&events).text("").as_deref(), Some("hello"));
 }

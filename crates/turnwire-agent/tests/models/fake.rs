@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// What it does when it is asked.
 #[derive(Debug, Clone)]
-pub enum Step {
+pub enum ServerStep {
     Send(Vec<u8>),
     /// Waits until it may go on.
     Wait(Arc<Semaphore>),
@@ -22,14 +22,14 @@ pub enum Step {
 
 /// What it was asked.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub head: String,
     pub body: serde_json::Value,
     /// Which connection it came on.
     pub connection: usize,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -37,22 +37,22 @@ impl Asked {
 }
 
 /// A server on a port of its own.
-pub struct Fake {
+pub struct FakeProvider {
     pub base: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
     hung_up: Arc<Semaphore>,
 }
 
-impl Fake {
+impl FakeProvider {
     /// Gives these answers, one after the other; behind the last it hangs up.
-    pub async fn start(answers: impl IntoIterator<Item = Vec<Step>>) -> Self {
+    pub async fn start(answers: impl IntoIterator<Item = Vec<ServerStep>>) -> Self {
         Self::start_with(None, answers).await
     }
 
     /// The same, with TLS.
     pub async fn start_with(
         tls: Option<TlsAcceptor>,
-        answers: impl IntoIterator<Item = Vec<Step>>,
+        answers: impl IntoIterator<Item = Vec<ServerStep>>,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -62,7 +62,7 @@ impl Fake {
         };
         let asked = Arc::new(Mutex::new(Vec::new()));
         let hung_up = Arc::new(Semaphore::new(0));
-        let answers: Arc<Mutex<VecDeque<Vec<Step>>>> =
+        let answers: Arc<Mutex<VecDeque<Vec<ServerStep>>>> =
             Arc::new(Mutex::new(answers.into_iter().collect()));
         let fake = Self { base, asked: Arc::clone(&asked), hung_up: Arc::clone(&hung_up) };
         tokio::spawn(async move {
@@ -86,12 +86,12 @@ impl Fake {
         fake
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().clone()
     }
 
     /// Waits until somebody has hung up on it.
-    pub async fn hung_up(&self) {
+    pub async fn wait_for_disconnect(&self) {
         self.hung_up.acquire().await.unwrap().forget();
     }
 }
@@ -99,13 +99,13 @@ impl Fake {
 async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     connection: usize,
-    asked: &Mutex<Vec<Asked>>,
-    answers: &Mutex<VecDeque<Vec<Step>>>,
+    asked: &Mutex<Vec<ReceivedRequest>>,
+    answers: &Mutex<VecDeque<Vec<ServerStep>>>,
     hung_up: &Semaphore,
 ) {
     let mut read = Vec::new();
-    while let Some((head, body)) = request(&mut stream, &mut read).await {
-        asked.lock().push(Asked {
+    while let Some((head, body)) = read_request(&mut stream, &mut read).await {
+        asked.lock().push(ReceivedRequest {
             head,
             body: serde_json::from_slice(&body).unwrap_or_default(),
             connection,
@@ -113,7 +113,7 @@ async fn serve(
         let Some(steps) = answers.lock().pop_front() else { return };
         for step in steps {
             match step {
-                Step::Send(bytes) => {
+                ServerStep::Send(bytes) => {
                     let sent = async {
                         stream.write_all(&bytes).await?;
                         stream.flush().await
@@ -122,9 +122,9 @@ async fn serve(
                         return hung_up.add_permits(1);
                     }
                 }
-                Step::Wait(gate) => gate.acquire().await.unwrap().forget(),
-                Step::HangUp => return,
-                Step::Hold => {
+                ServerStep::Wait(gate) => gate.acquire().await.unwrap().forget(),
+                ServerStep::HangUp => return,
+                ServerStep::Hold => {
                     let mut rest = [0; 64];
                     while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
                     return hung_up.add_permits(1);
@@ -135,7 +135,7 @@ async fn serve(
 }
 
 /// The next request: its head and its body.
-async fn request(
+async fn read_request(
     stream: &mut (impl AsyncRead + Unpin),
     read: &mut Vec<u8>,
 ) -> Option<(String, Vec<u8>)> {
@@ -161,7 +161,7 @@ async fn request(
 }
 
 /// The head of a stream.
-pub fn begun(media_type: &str) -> Vec<u8> {
+pub fn stream_head(media_type: &str) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n";
     format!("{head}content-type: {media_type}\r\n\r\n").into_bytes()
 }
@@ -173,25 +173,25 @@ pub fn chunk(bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
-pub const LAST: &[u8] = b"0\r\n\r\n";
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// A whole stream, cut into pieces of so many bytes.
-pub fn stream(body: &str, cut: usize) -> Vec<Step> {
-    let mut steps = open(body, cut);
-    steps.push(Step::Send(LAST.to_vec()));
+pub fn whole_stream(body: &str, cut: usize) -> Vec<ServerStep> {
+    let mut steps = open_stream(body, cut);
+    steps.push(ServerStep::Send(LAST_CHUNK.to_vec()));
     steps
 }
 
 /// One that does not end.
-pub fn open(body: &str, cut: usize) -> Vec<Step> {
-    let mut steps = vec![Step::Send(begun("text/event-stream; charset=utf-8"))];
-    steps.extend(body.as_bytes().chunks(cut).map(|piece| Step::Send(chunk(piece))));
+pub fn open_stream(body: &str, cut: usize) -> Vec<ServerStep> {
+    let mut steps = vec![ServerStep::Send(stream_head("text/event-stream; charset=utf-8"))];
+    steps.extend(body.as_bytes().chunks(cut).map(|piece| ServerStep::Send(chunk(piece))));
     steps
 }
 
 /// Another answer than a stream.
-pub fn status(status: &str, headers: &str, body: &str) -> Vec<Step> {
+pub fn status_response(status: &str, headers: &str, body: &str) -> Vec<ServerStep> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
-    vec![Step::Send(head.into_bytes())]
+    vec![ServerStep::Send(head.into_bytes())]
 }

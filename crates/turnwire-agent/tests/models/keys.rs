@@ -1,12 +1,12 @@
 //! Keys: where they go, and where they never are.
 
 use crate::bodies::{Scene, WIRES, body};
-use crate::fake::{Fake, status, stream};
-use crate::scenes::{all, at};
+use crate::fake::{FakeProvider, status_response, whole_stream};
+use crate::scenes::{collect_events, model_at};
 use std::io::Write;
 use turnwire_agent::model::Model;
-use turnwire_agent::model::http::{HttpModel, Key};
-use turnwire_agent::model::script::Script;
+use turnwire_agent::model::http::{HttpModel, ApiKey};
+use turnwire_agent::model::script::ScriptedModel;
 use turnwire_core::ErrorType;
 
 const HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
@@ -14,9 +14,9 @@ const HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 #[tokio::test]
 async fn a_key_goes_into_one_header_and_nowhere_else() {
     for wire in WIRES {
-        let fake = Fake::start([stream(&body(wire, Scene::Text), 99)]).await;
-        all(&at(wire, &fake).build().unwrap()).await;
-        let asked = fake.asked().remove(0);
+        let fake = FakeProvider::start([whole_stream(&body(wire, Scene::Text), 99)]).await;
+        collect_events(&model_at(wire, &fake).build().unwrap()).await;
+        let asked = fake.requests().remove(0);
         let found: Vec<&str> = HEADERS.iter().filter_map(|name| asked.header(name)).collect();
         let expected = match wire {
             "anthropic" | "gemini" => "sk-secret",
@@ -31,10 +31,10 @@ async fn a_key_goes_into_one_header_and_nowhere_else() {
 #[tokio::test]
 async fn no_key_is_sent_to_another_address_unasked() {
     for wire in WIRES {
-        let fake = Fake::start([stream(&body(wire, Scene::Text), 99)]).await;
+        let fake = FakeProvider::start([whole_stream(&body(wire, Scene::Text), 99)]).await;
         let name = format!("{wire}:m");
-        all(&HttpModel::builder(name).base_url(&fake.base).build().unwrap()).await;
-        let asked = fake.asked().remove(0);
+        collect_events(&HttpModel::builder(name).base_url(&fake.base).build().unwrap()).await;
+        let asked = fake.requests().remove(0);
         assert!(HEADERS.iter().all(|name| asked.header(name).is_none()), "{wire}");
     }
 }
@@ -47,9 +47,9 @@ async fn a_refused_key_is_not_shown_but_where_it_comes_from_is() {
     // Cargo sets this one for tests.
     let variable = std::env::var("CARGO_PKG_NAME").unwrap();
     for (key, value, place) in [
-        (Key::file(file.path()), "sk-secret-in-a-file", path.as_str()),
-        (Key::env("CARGO_PKG_NAME"), variable.as_str(), "CARGO_PKG_NAME"),
-        (Key::none(), "\u{0}", "no key is configured"),
+        (ApiKey::from_file(file.path()), "sk-secret-in-a-file", path.as_str()),
+        (ApiKey::from_env("CARGO_PKG_NAME"), variable.as_str(), "CARGO_PKG_NAME"),
+        (ApiKey::none(), "\u{0}", "no key is configured"),
     ] {
         let echo = format!(
             r#"{{"error":{{"message":"Incorrect API key provided: {}"}}}}"#,
@@ -57,9 +57,9 @@ async fn a_refused_key_is_not_shown_but_where_it_comes_from_is() {
         );
         let echo = echo.replace("\\u{0}", "none");
         for text in [echo, format!("no such key: {value}")] {
-            let fake = Fake::start([status("401 Unauthorized", "", &text)]).await;
-            let model = at("anthropic", &fake).key(key.clone()).build().unwrap();
-            let (_, error) = all(&model).await;
+            let fake = FakeProvider::start([status_response("401 Unauthorized", "", &text)]).await;
+            let model = model_at("anthropic", &fake).key(key.clone()).build().unwrap();
+            let (_, error) = collect_events(&model).await;
             let error = error.unwrap();
             assert_eq!(error.kind, ErrorType::Authentication);
             assert!(error.message.contains(place), "{error}");
@@ -72,35 +72,35 @@ async fn a_refused_key_is_not_shown_but_where_it_comes_from_is() {
 #[tokio::test]
 async fn a_key_is_read_for_each_request() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let fake = Fake::start(vec![status("400 Bad Request", "", ""); 2]).await;
-    let model = at("openai", &fake).key(Key::file(file.path())).build().unwrap();
-    let (_, error) = all(&model).await;
+    let fake = FakeProvider::start(vec![status_response("400 Bad Request", "", ""); 2]).await;
+    let model = model_at("openai", &fake).key(ApiKey::from_file(file.path())).build().unwrap();
+    let (_, error) = collect_events(&model).await;
     assert_eq!(error.unwrap().kind, ErrorType::Authentication, "the file is empty");
-    assert!(fake.asked().is_empty(), "nothing was sent");
+    assert!(fake.requests().is_empty(), "nothing was sent");
     for key in ["first", "second"] {
         std::fs::write(file.path(), key).unwrap();
-        all(&model).await;
+        collect_events(&model).await;
     }
-    let asked = fake.asked();
+    let asked = fake.requests();
     let sent: Vec<_> = asked.iter().map(|asked| asked.header("authorization").unwrap()).collect();
     assert_eq!(sent, ["Bearer first", "Bearer second"]);
 }
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let elsewhere = Fake::start([stream(&body("openai-chat", Scene::Text), 99)]).await;
+    let elsewhere = FakeProvider::start([whole_stream(&body("openai-chat", Scene::Text), 99)]).await;
     for line in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let location = format!("location: {}/v1/chat/completions\r\n", elsewhere.base);
-        let fake = Fake::start([status(line, &location, "")]).await;
-        let (events, error) = all(&at("openai", &fake).build().unwrap()).await;
+        let fake = FakeProvider::start([status_response(line, &location, "")]).await;
+        let (events, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
         assert!(events.is_empty());
         let error = error.unwrap();
         assert_eq!(error.kind, ErrorType::Setup);
         assert!(error.message.contains("not followed"), "{error}");
         assert!(error.message.contains(&elsewhere.base), "{error}");
-        assert_eq!(fake.asked().len(), 1);
+        assert_eq!(fake.requests().len(), 1);
     }
-    assert!(elsewhere.asked().is_empty());
+    assert!(elsewhere.requests().is_empty());
 }
 
 #[test]
@@ -124,6 +124,6 @@ fn a_schema_is_for_those_that_can_be_held_to_it() {
     assert!(!other().build().unwrap().has_schema_mode());
     assert!(other().with_schema_mode().build().unwrap().has_schema_mode());
     assert!(!model("gemini:m").without_schema_mode().build().unwrap().has_schema_mode());
-    let spare = model("gemini:m").fallback(Script::default()).build().unwrap();
+    let spare = model("gemini:m").fallback(ScriptedModel::default()).build().unwrap();
     assert!(!spare.has_schema_mode(), "the fallback cannot");
 }

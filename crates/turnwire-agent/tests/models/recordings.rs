@@ -1,10 +1,10 @@
 //! Recordings of real providers, sent over HTTP: what comes out is what their wire makes of them.
 
-use crate::fake::{Fake, stream};
-use crate::scenes::{REPLY, all, at};
+use crate::fake::{FakeProvider, whole_stream};
+use crate::scenes::{REPLY, collect_events, model_at};
 use std::fs;
 use std::path::PathBuf;
-use turnwire_agent::model::MODEL;
+use turnwire_agent::model::MODEL_METADATA_KEY;
 use turnwire_core::{Event, EventKind, FinishedReason};
 use turnwire_wires::Wire;
 use turnwire_wires::stream::{DecoderOptions, StreamScope};
@@ -62,7 +62,7 @@ fn decoded(wire: &str, body: &str) -> Vec<Event<'static>> {
             "m".clone_into(&mut start.model_name);
         }
         if let EventKind::ModelCallEnd(_) = &event.kind {
-            event.metadata.insert(MODEL, format!("{wire}:m"));
+            event.metadata.insert(MODEL_METADATA_KEY, format!("{wire}:m"));
         }
     }
     events
@@ -89,8 +89,8 @@ async fn every_recording_comes_through_as_its_wire_reads_it() {
         let body = frames.fold(String::new(), |body, line| body + "data: " + line + "\n\n");
         let expected = decoded(wire, &body);
 
-        let fake = Fake::start([stream(&body, 1000)]).await;
-        let (events, error) = all(&at(wire, &fake).retries(0).build().unwrap()).await;
+        let fake = FakeProvider::start([whole_stream(&body, 1000)]).await;
+        let (events, error) = collect_events(&model_at(wire, &fake).retries(0).build().unwrap()).await;
         let first = expected.iter().find(|event| {
             !matches!(event.kind, EventKind::ModelCallStart(_) | EventKind::Custom(_))
         });

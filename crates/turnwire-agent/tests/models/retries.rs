@@ -1,17 +1,17 @@
 //! What is tried again, and what is asked instead.
 
 use crate::bodies::{Scene, body, says};
-use crate::fake::{Fake, Step, open, status, stream};
-use crate::scenes::{all, ask, at, folded, hello, reason, says_hello};
+use crate::fake::{FakeProvider, ServerStep, open_stream, status_response, whole_stream};
+use crate::scenes::{collect_events, ask, model_at, folded, hello_response, reason, assert_says_hello};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use turnwire_agent::model::http::HttpModel;
-use turnwire_agent::model::script::{Line, Script};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::model::{Model, ModelError};
 use turnwire_core::{ErrorType, FinishedReason};
 
 async fn fails(model: &dyn Model) -> ModelError {
-    let (events, error) = all(model).await;
+    let (events, error) = collect_events(model).await;
     assert!(events.is_empty(), "{events:?}");
     error.unwrap()
 }
@@ -19,27 +19,27 @@ async fn fails(model: &dyn Model) -> ModelError {
 #[tokio::test]
 async fn what_may_pass_is_tried_again_with_the_same_request() {
     for failure in [
-        status("408 Request Timeout", "", ""),
-        status("409 Conflict", "", ""),
-        status("429 Too Many Requests", "retry-after: 0\r\n", "{}"),
-        status("500 Oh", "", "<html>"),
-        status("503 Busy", "retry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\n", ""),
-        status("529 Overloaded", "", r#"{"error":{"message":"busy"}}"#),
+        status_response("408 Request Timeout", "", ""),
+        status_response("409 Conflict", "", ""),
+        status_response("429 Too Many Requests", "retry-after: 0\r\n", "{}"),
+        status_response("500 Oh", "", "<html>"),
+        status_response("503 Busy", "retry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\n", ""),
+        status_response("529 Overloaded", "", r#"{"error":{"message":"busy"}}"#),
         // It hangs up: at once, in the head, before the body, in a frame, behind the first frame,
         // and says that it failed before it said anything.
-        vec![Step::HangUp],
-        vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-".to_vec()), Step::HangUp],
-        [open("", 1), vec![Step::HangUp]].concat(),
-        [open("data: {\"id\":\"x\",\"cho", 99), vec![Step::HangUp]].concat(),
-        [open(&says(&[""]), 99), vec![Step::HangUp]].concat(),
-        stream(&says(&[""]), 99),
-        stream("data: {\"error\":{\"message\":\"busy\",\"type\":\"server_error\"}}\n\n", 99),
+        vec![ServerStep::HangUp],
+        vec![ServerStep::Send(b"HTTP/1.1 200 OK\r\ncontent-".to_vec()), ServerStep::HangUp],
+        [open_stream("", 1), vec![ServerStep::HangUp]].concat(),
+        [open_stream("data: {\"id\":\"x\",\"cho", 99), vec![ServerStep::HangUp]].concat(),
+        [open_stream(&says(&[""]), 99), vec![ServerStep::HangUp]].concat(),
+        whole_stream(&says(&[""]), 99),
+        whole_stream("data: {\"error\":{\"message\":\"busy\",\"type\":\"server_error\"}}\n\n", 99),
     ] {
         let told = format!("{failure:?}");
-        let fake = Fake::start([failure.clone(), failure, hello()]).await;
-        let model = at("openai", &fake).build().unwrap();
-        says_hello(&model).await;
-        let asked = fake.asked();
+        let fake = FakeProvider::start([failure.clone(), failure, hello_response()]).await;
+        let model = model_at("openai", &fake).build().unwrap();
+        assert_says_hello(&model).await;
+        let asked = fake.requests();
         assert_eq!(asked.len(), 3, "{told}");
         assert_eq!(asked[0].body, asked[2].body);
     }
@@ -49,13 +49,13 @@ async fn what_may_pass_is_tried_again_with_the_same_request() {
 async fn a_line_that_breaks_off_is_tried_again() {
     let whole = body("ollama", Scene::Text);
     let cut = whole.get(..20).unwrap();
-    let fake = Fake::start([
-        [open(cut, 99), vec![Step::HangUp]].concat(),
-        stream(cut, 99),
-        stream(&whole, 99),
+    let fake = FakeProvider::start([
+        [open_stream(cut, 99), vec![ServerStep::HangUp]].concat(),
+        whole_stream(cut, 99),
+        whole_stream(&whole, 99),
     ])
     .await;
-    let (events, error) = all(&at("ollama", &fake).build().unwrap()).await;
+    let (events, error) = collect_events(&model_at("ollama", &fake).build().unwrap()).await;
     assert_eq!((reason(&events), error), (FinishedReason::Completed, None));
 }
 
@@ -64,15 +64,15 @@ async fn an_overloaded_provider_that_says_so_inside_the_stream_is_asked_again() 
     let busy = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\
                 \"message\":\"Overloaded\"}}\n\n";
     let begun = "data: {\"type\":\"message_start\",\"message\":{\"id\":\"a\",\"model\":\"m\"}}\n\n";
-    let fake = Fake::start([
-        stream(busy, 9),
-        stream(&format!("{begun}{busy}"), 9),
-        stream(&body("anthropic", Scene::Text), 9),
+    let fake = FakeProvider::start([
+        whole_stream(busy, 9),
+        whole_stream(&format!("{begun}{busy}"), 9),
+        whole_stream(&body("anthropic", Scene::Text), 9),
     ])
     .await;
-    let (events, error) = all(&at("anthropic", &fake).build().unwrap()).await;
+    let (events, error) = collect_events(&model_at("anthropic", &fake).build().unwrap()).await;
     assert_eq!((reason(&events), error), (FinishedReason::Completed, None));
-    assert_eq!(fake.asked().len(), 3);
+    assert_eq!(fake.requests().len(), 3);
 }
 
 #[tokio::test]
@@ -85,35 +85,35 @@ async fn what_stays_is_not_tried_again() {
         ("413 Too Large", ErrorType::InvalidRequest),
         ("422 Unprocessable", ErrorType::InvalidRequest),
     ] {
-        let no = status(line, "", r#"{"error":{"message":"no, thanks"}}"#);
-        let fake = Fake::start([no, hello()]).await;
-        let error = fails(&at("openai", &fake).build().unwrap()).await;
+        let no = status_response(line, "", r#"{"error":{"message":"no, thanks"}}"#);
+        let fake = FakeProvider::start([no, hello_response()]).await;
+        let error = fails(&model_at("openai", &fake).build().unwrap()).await;
         assert_eq!(error.kind, kind, "{line}");
         assert!(error.message.contains("no, thanks"), "{error}");
-        assert_eq!(fake.asked().len(), 1, "{line}");
+        assert_eq!(fake.requests().len(), 1, "{line}");
     }
 }
 
 #[tokio::test]
 async fn it_is_tried_as_often_as_it_may_be() {
-    let busy = || status("503 Busy", "", "busy");
-    let fake = Fake::start([busy(), busy(), busy(), busy(), hello()]).await;
-    let error = fails(&at("openai", &fake).retries(3).build().unwrap()).await;
-    assert_eq!((error.kind, error.is_passing), (ErrorType::Upstream, true));
-    assert_eq!(fake.asked().len(), 4);
+    let busy = || status_response("503 Busy", "", "busy");
+    let fake = FakeProvider::start([busy(), busy(), busy(), busy(), hello_response()]).await;
+    let error = fails(&model_at("openai", &fake).retries(3).build().unwrap()).await;
+    assert_eq!((error.kind, error.is_transient), (ErrorType::Upstream, true));
+    assert_eq!(fake.requests().len(), 4);
     let error =
-        fails(&at("openai", &Fake::start([busy()]).await).retries(0).build().unwrap()).await;
+        fails(&model_at("openai", &FakeProvider::start([busy()]).await).retries(0).build().unwrap()).await;
     assert!(error.message.ends_with("answered 503 (Service Unavailable): busy"), "{error}");
 }
 
 #[tokio::test]
 async fn a_provider_that_wants_to_be_left_alone_for_long_is() {
-    let later = status("429 Too Many Requests", "retry-after: 3600\r\n", "");
-    let fake = Fake::start([later, hello()]).await;
-    let error = fails(&at("openai", &fake).build().unwrap()).await;
+    let later = status_response("429 Too Many Requests", "retry-after: 3600\r\n", "");
+    let fake = FakeProvider::start([later, hello_response()]).await;
+    let error = fails(&model_at("openai", &fake).build().unwrap()).await;
     assert_eq!(error.kind, ErrorType::RateLimit);
     assert_eq!(error.retry_after, Some(Duration::from_hours(1)));
-    assert_eq!(fake.asked().len(), 1);
+    assert_eq!(fake.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -123,54 +123,54 @@ async fn a_provider_that_is_not_there_is_tried_again_and_named() {
     drop(listener);
     let model = HttpModel::builder("ollama:m")
         .base_url(&base)
-        .pauses(Duration::from_millis(1), Duration::from_secs(1))
+        .backoff(Duration::from_millis(1), Duration::from_secs(1))
         .build()
         .unwrap();
     let error = fails(&model).await;
-    assert_eq!((error.kind.clone(), error.is_passing), (ErrorType::Connection, true));
+    assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Connection, true));
     assert!(error.message.contains(&format!("was not reached at {base}: ")), "{error}");
 }
 
 #[tokio::test]
 async fn once_something_was_passed_on_nothing_is_tried_again() {
-    let steps = [open(&says(&["hel"]), 99), vec![Step::HangUp]].concat();
-    let fake = Fake::start([steps, hello()]).await;
-    let (events, error) = all(&at("openai", &fake).build().unwrap()).await;
+    let steps = [open_stream(&says(&["hel"]), 99), vec![ServerStep::HangUp]].concat();
+    let fake = FakeProvider::start([steps, hello_response()]).await;
+    let (events, error) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
     assert_eq!((reason(&events), error), (FinishedReason::Truncated, None));
     assert_eq!(folded(&events).text("").as_deref(), Some("hel"));
-    assert_eq!(fake.asked().len(), 1);
+    assert_eq!(fake.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn the_fallback_answers_when_the_model_does_not() {
-    for failure in [status("503 Busy", "", ""), status("401 Unauthorized", "", "")] {
-        let fake = Fake::start(vec![failure; 2]).await;
-        let other = Fake::start([stream(&body("anthropic", Scene::Text), 20)]).await;
-        let spare = at("anthropic", &other).build().unwrap();
-        let model = at("openai", &fake).retries(1).fallback(spare).build().unwrap();
-        let (events, error) = all(&model).await;
+    for failure in [status_response("503 Busy", "", ""), status_response("401 Unauthorized", "", "")] {
+        let fake = FakeProvider::start(vec![failure; 2]).await;
+        let other = FakeProvider::start([whole_stream(&body("anthropic", Scene::Text), 20)]).await;
+        let spare = model_at("anthropic", &other).build().unwrap();
+        let model = model_at("openai", &fake).retries(1).fallback(spare).build().unwrap();
+        let (events, error) = collect_events(&model).await;
         assert_eq!((reason(&events), error), (FinishedReason::Completed, None));
-        assert_eq!(other.asked().len(), 1);
-        assert!(other.asked()[0].head.starts_with("POST /v1/messages"));
+        assert_eq!(other.requests().len(), 1);
+        assert!(other.requests()[0].head.starts_with("POST /v1/messages"));
     }
 }
 
 #[tokio::test]
 async fn a_fallback_that_is_not_needed_is_not_asked_and_any_model_can_be_one() {
-    let fake = Fake::start([hello(), status("503 Busy", "", "")]).await;
-    let spare = Script::new([vec![Line::text("spare")]]);
-    let model = at("openai", &fake).retries(0).fallback(spare).build().unwrap();
-    says_hello(&model).await;
-    let (events, _) = all(&model).await;
+    let fake = FakeProvider::start([hello_response(), status_response("503 Busy", "", "")]).await;
+    let spare = ScriptedModel::new([vec![ScriptStep::text("spare")]]);
+    let model = model_at("openai", &fake).retries(0).fallback(spare).build().unwrap();
+    assert_says_hello(&model).await;
+    let (events, _) = collect_events(&model).await;
     assert_eq!(folded(&events).text("").as_deref(), Some("spare"));
 }
 
 #[tokio::test]
 async fn where_both_fail_both_are_named() {
-    let fake = Fake::start([status("401 Unauthorized", "", "first")]).await;
-    let other = Fake::start([status("400 Bad Request", "", "second")]).await;
-    let spare = at("anthropic", &other).build().unwrap();
-    let error = fails(&at("openai", &fake).fallback(spare).build().unwrap()).await;
+    let fake = FakeProvider::start([status_response("401 Unauthorized", "", "first")]).await;
+    let other = FakeProvider::start([status_response("400 Bad Request", "", "second")]).await;
+    let spare = model_at("anthropic", &other).build().unwrap();
+    let error = fails(&model_at("openai", &fake).fallback(spare).build().unwrap()).await;
     assert_eq!(error.kind, ErrorType::InvalidRequest);
     assert!(error.message.contains("second") && error.message.contains("first"), "{error}");
 }
@@ -179,20 +179,20 @@ async fn where_both_fail_both_are_named() {
 async fn a_model_that_says_nothing_is_tried_again_and_its_connections_are_closed() {
     let beats = ": still there\n\n".repeat(3);
     let silent = [
-        vec![Step::Hold],
-        [open("", 1), vec![Step::Hold]].concat(),
+        vec![ServerStep::Hold],
+        [open_stream("", 1), vec![ServerStep::Hold]].concat(),
         // Signs of life are no answer.
-        [open(&beats, 15), vec![Step::Hold]].concat(),
+        [open_stream(&beats, 15), vec![ServerStep::Hold]].concat(),
     ];
-    let fake = Fake::start(silent).await;
+    let fake = FakeProvider::start(silent).await;
     let long = Duration::from_mins(1);
     let limit = Duration::from_millis(400);
-    let error = fails(&at("openai", &fake).time_limits(long, limit, long).build().unwrap()).await;
-    assert_eq!((error.kind.clone(), error.is_passing), (ErrorType::Upstream, true));
+    let error = fails(&model_at("openai", &fake).time_limits(long, limit, long).build().unwrap()).await;
+    assert_eq!((error.kind.clone(), error.is_transient), (ErrorType::Upstream, true));
     assert!(error.message.contains("said nothing for 400ms"), "{error}");
-    assert_eq!(fake.asked().len(), 3);
+    assert_eq!(fake.requests().len(), 3);
     for _ in 0..3 {
-        fake.hung_up().await;
+        fake.wait_for_disconnect().await;
     }
 }
 

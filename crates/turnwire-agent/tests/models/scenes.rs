@@ -1,15 +1,15 @@
 //! What providers say, as events: on every wire, however the bytes are cut.
 
 use crate::bodies::{SCENES, Scene, TEXT, THOUGHT, WIRES, body, says_all};
-use crate::fake::{Fake, Step, chunk, open, stream};
+use crate::fake::{FakeProvider, ServerStep, chunk, open_stream, whole_stream};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use turnwire_agent::Agent;
-use turnwire_agent::model::http::{HttpModel, HttpModelBuilder, Key};
-use turnwire_agent::model::{Answer, Ask, Model, ModelError, Tuning};
+use turnwire_agent::model::http::{HttpModel, HttpModelBuilder, ApiKey};
+use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError, ModelSettings};
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_core::{Event, EventKind, FinishedReason, Msg, TextBlock, ThinkingBlock, ToolCall};
 use turnwire_wires::request::{OutputFormat, ToolDefinition, ToolChoice};
@@ -17,29 +17,29 @@ use turnwire_wires::request::{OutputFormat, ToolDefinition, ToolChoice};
 pub const REPLY: &str = "reply";
 
 /// A model at a fake provider, that waits for nothing long.
-pub fn at(wire: &str, fake: &Fake) -> HttpModelBuilder {
+pub fn model_at(wire: &str, fake: &FakeProvider) -> HttpModelBuilder {
     HttpModel::builder(format!("{wire}:m"))
         .base_url(&fake.base)
-        .key(Key::given("sk-secret"))
-        .pauses(Duration::from_millis(1), Duration::from_mins(1))
+        .key(ApiKey::from_text("sk-secret"))
+        .backoff(Duration::from_millis(1), Duration::from_mins(1))
 }
 
-pub async fn ask(model: &dyn Model) -> Result<Answer, ModelError> {
+pub async fn ask(model: &dyn Model) -> Result<ModelStream, ModelError> {
     let messages = [Msg::user("ann", "Hi!")];
-    let ask = Ask {
+    let ask = ModelRequest {
         reply_id: REPLY,
         block_prefix: "reply-1-",
         messages: &messages,
         tools: &[],
         tool_choice: &ToolChoice::Auto,
         output: None,
-        tuning: &Tuning::default(),
+        settings: &ModelSettings::default(),
     };
-    model.ask(ask).await
+    model.stream(ask).await
 }
 
 /// Everything that the model says; the error, where there is one, is the last.
-pub async fn all(model: &dyn Model) -> (Vec<Event<'static>>, Option<ModelError>) {
+pub async fn collect_events(model: &dyn Model) -> (Vec<Event<'static>>, Option<ModelError>) {
     let mut events = Vec::new();
     match ask(model).await {
         Err(error) => return (events, Some(error)),
@@ -114,18 +114,18 @@ async fn every_provider_says_every_scene_however_its_bytes_are_cut() {
         for scene in SCENES {
             let lines = body(wire, scene);
             let answers = [
-                stream(&lines, usize::MAX),
-                stream(&lines, 1),
-                stream(&lines, 7),
-                stream(&lines.replace('\n', "\r\n"), 3),
-                stream(&lines.replace('\n', "\r\n"), usize::MAX),
+                whole_stream(&lines, usize::MAX),
+                whole_stream(&lines, 1),
+                whole_stream(&lines, 7),
+                whole_stream(&lines.replace('\n', "\r\n"), 3),
+                whole_stream(&lines.replace('\n', "\r\n"), usize::MAX),
             ];
             let count = answers.len();
-            let fake = Fake::start(answers).await;
-            let model = at(wire, &fake).build().unwrap();
+            let fake = FakeProvider::start(answers).await;
+            let model = model_at(wire, &fake).build().unwrap();
             let mut first: Option<Vec<String>> = None;
             for _ in 0..count {
-                let (events, error) = all(&model).await;
+                let (events, error) = collect_events(&model).await;
                 assert_eq!(error, None, "{wire} {scene:?}");
                 check(wire, scene, &events);
                 let json: Vec<String> = events.iter().map(Event::to_json).collect();
@@ -137,8 +137,8 @@ async fn every_provider_says_every_scene_however_its_bytes_are_cut() {
 
 #[tokio::test]
 async fn blocks_have_the_ids_that_were_asked_for() {
-    let fake = Fake::start([stream(&body("gemini", Scene::Reasoning), 9)]).await;
-    let (events, _) = all(&at("gemini", &fake).build().unwrap()).await;
+    let fake = FakeProvider::start([whole_stream(&body("gemini", Scene::Reasoning), 9)]).await;
+    let (events, _) = collect_events(&model_at("gemini", &fake).build().unwrap()).await;
     let ids: Vec<String> =
         folded(&events).content().iter().map(|block| block.id().to_owned()).collect();
     assert!(ids.iter().all(|id| id.starts_with("reply-1-")), "{ids:?}");
@@ -148,18 +148,18 @@ async fn blocks_have_the_ids_that_were_asked_for() {
 async fn a_connection_is_used_again_after_a_complete_answer() {
     // The end of the body comes when the answer is over already.
     let gate = Arc::new(Semaphore::new(0));
-    let mut steps = open(&body("openai-chat", Scene::Text), 50);
-    steps.extend([Step::Wait(Arc::clone(&gate)), Step::Send(crate::fake::LAST.to_vec())]);
-    let fake = Fake::start(vec![steps; 20]).await;
-    let model = at("openai", &fake).build().unwrap();
+    let mut steps = open_stream(&body("openai-chat", Scene::Text), 50);
+    steps.extend([ServerStep::Wait(Arc::clone(&gate)), ServerStep::Send(crate::fake::LAST_CHUNK.to_vec())]);
+    let fake = FakeProvider::start(vec![steps; 20]).await;
+    let model = model_at("openai", &fake).build().unwrap();
     for _ in 0..20 {
-        let (events, _) = all(&model).await;
+        let (events, _) = collect_events(&model).await;
         assert_eq!(reason(&events), FinishedReason::Completed);
         gate.add_permits(1);
         // It is read behind the answer's back: the next call may come before that.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let asked = fake.asked();
+    let asked = fake.requests();
     assert_eq!(asked.len(), 20);
     assert!(asked.last().unwrap().connection < 19, "each call had a connection of its own");
 }
@@ -167,29 +167,29 @@ async fn a_connection_is_used_again_after_a_complete_answer() {
 #[tokio::test]
 async fn an_answer_is_over_at_its_end_also_where_the_provider_does_not_hang_up() {
     for wire in ["openai-chat", "openai-responses", "anthropic"] {
-        let mut steps = open(&body(wire, Scene::Text), 100);
-        steps.push(Step::Hold);
-        let fake = Fake::start([steps]).await;
-        let (events, error) = all(&at(wire, &fake).build().unwrap()).await;
+        let mut steps = open_stream(&body(wire, Scene::Text), 100);
+        steps.push(ServerStep::Hold);
+        let fake = FakeProvider::start([steps]).await;
+        let (events, error) = collect_events(&model_at(wire, &fake).build().unwrap()).await;
         assert_eq!((reason(&events), error), (FinishedReason::Completed, None), "{wire}");
-        fake.hung_up().await;
+        fake.wait_for_disconnect().await;
     }
 }
 
 #[tokio::test]
 async fn what_is_behind_the_end_is_not_passed_on() {
     let twice = format!("{0}{0}", body("anthropic", Scene::Text));
-    let fake = Fake::start([stream(&twice, usize::MAX)]).await;
-    let (events, _) = all(&at("anthropic", &fake).build().unwrap()).await;
+    let fake = FakeProvider::start([whole_stream(&twice, usize::MAX)]).await;
+    let (events, _) = collect_events(&model_at("anthropic", &fake).build().unwrap()).await;
     check("anthropic", Scene::Text, &events);
 }
 
 #[tokio::test]
 async fn tokens_are_passed_on_as_they_come() {
-    let mut steps = open(&crate::bodies::says(&["one"]), usize::MAX);
-    steps.push(Step::Hold);
-    let fake = Fake::start([steps]).await;
-    let mut answer = ask(&at("openai", &fake).build().unwrap()).await.unwrap();
+    let mut steps = open_stream(&crate::bodies::says(&["one"]), usize::MAX);
+    steps.push(ServerStep::Hold);
+    let fake = FakeProvider::start([steps]).await;
+    let mut answer = ask(&model_at("openai", &fake).build().unwrap()).await.unwrap();
     for expected in ["MODEL_CALL_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA"] {
         let event = answer.next().await.unwrap().unwrap();
         assert_eq!(event.kind.type_name(), expected);
@@ -198,24 +198,24 @@ async fn tokens_are_passed_on_as_they_come() {
 
 #[tokio::test]
 async fn the_request_has_what_was_asked_and_what_was_set() {
-    let fake = Fake::start([stream(&body("openai-chat", Scene::Text), 99)]).await;
+    let fake = FakeProvider::start([whole_stream(&body("openai-chat", Scene::Text), 99)]).await;
     let mut extra = turnwire_core::Fields::default();
     extra.insert("seed", 7);
-    let model = at("openai", &fake).max_tokens(8).temperature(0.5).extra(extra).build().unwrap();
+    let model = model_at("openai", &fake).max_tokens(8).temperature(0.5).extra(extra).build().unwrap();
     let messages = [Msg::system("", "Be brief."), Msg::user("ann", "Plan!")];
     let schema = turnwire_core::Json::parse(r#"{"type":"object","properties":{}}"#).unwrap();
     let tool = ToolDefinition { name: "t".into(), description: "d".into(), input_schema: schema.clone() };
-    let ask = Ask {
+    let ask = ModelRequest {
         reply_id: REPLY,
         block_prefix: "p-",
         messages: &messages,
         tools: &[tool],
         tool_choice: &ToolChoice::Tool("t".to_owned()),
         output: Some(&OutputFormat { name: "plan".to_owned(), schema }),
-        tuning: &Tuning { max_tokens: Some(9), ..Tuning::default() },
+        settings: &ModelSettings { max_tokens: Some(9), ..ModelSettings::default() },
     };
-    drop(model.ask(ask).await.unwrap());
-    let asked = fake.asked().remove(0);
+    drop(model.stream(ask).await.unwrap());
+    let asked = fake.requests().remove(0);
     assert!(asked.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", asked.head);
     assert_eq!(asked.header("content-type"), Some("application/json"));
     assert_eq!(asked.header("accept"), Some("text/event-stream"));
@@ -232,10 +232,10 @@ async fn the_request_has_what_was_asked_and_what_was_set() {
 async fn what_the_model_is_sent_next_is_the_fold_of_what_was_emitted() {
     for wire in WIRES {
         let answers =
-            [stream(&body(wire, Scene::Parallel), 11), stream(&body(wire, Scene::Text), 11)];
-        let fake = Fake::start(answers).await;
+            [whole_stream(&body(wire, Scene::Parallel), 11), whole_stream(&body(wire, Scene::Text), 11)];
+        let fake = FakeProvider::start(answers).await;
         let agent = Agent::builder("friday")
-            .model(at(wire, &fake).build().unwrap())
+            .model(model_at(wire, &fake).build().unwrap())
             .tool(function("get_weather", "Of a city", async |_: Value| {
                 Ok::<_, ToolError>("sunny")
             }))
@@ -243,7 +243,7 @@ async fn what_the_model_is_sent_next_is_the_fold_of_what_was_emitted() {
             .build();
         let reply = agent.call([Msg::user("ann", "Weather and time?")]).await.unwrap();
         assert_eq!(reply.text("").unwrap(), TEXT.concat(), "{wire}");
-        let second = fake.asked().remove(1).body.to_string();
+        let second = fake.requests().remove(1).body.to_string();
         for expected in ["Weather and time?", "get_weather", "Paris", "get_time", "sunny", "noon"] {
             assert!(second.contains(expected), "{wire}: no {expected} in {second}");
         }
@@ -256,23 +256,23 @@ async fn a_piece_of_a_letter_at_the_end_of_a_chunk_is_no_problem() {
     let at_globe = lines.find('🌍').unwrap();
     for cut in 1..4 {
         let (one, two) = lines.as_bytes().split_at(at_globe + cut);
-        let mut steps = open("", 1);
-        steps.extend([one, two].map(|piece| Step::Send(chunk(piece))));
-        steps.push(Step::Send(crate::fake::LAST.to_vec()));
-        let fake = Fake::start([steps]).await;
-        let (events, _) = all(&at("openai", &fake).build().unwrap()).await;
+        let mut steps = open_stream("", 1);
+        steps.extend([one, two].map(|piece| ServerStep::Send(chunk(piece))));
+        steps.push(ServerStep::Send(crate::fake::LAST_CHUNK.to_vec()));
+        let fake = FakeProvider::start([steps]).await;
+        let (events, _) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
         assert_eq!(folded(&events).text("").as_deref(), Some("🌍"));
     }
 }
 
 /// A short answer.
-pub fn hello() -> Vec<Step> {
-    stream(&says_all(&["hello"]), 20)
+pub fn hello_response() -> Vec<ServerStep> {
+    whole_stream(&says_all(&["hello"]), 20)
 }
 
 /// Asks a model that gives it.
-pub async fn says_hello(model: &dyn Model) {
-    let (events, error) = all(model).await;
+pub async fn assert_says_hello(model: &dyn Model) {
+    let (events, error) = collect_events(model).await;
     assert_eq!(error, None);
     assert_eq!(folded(&events).text("").as_deref(), Some("hello"));
 }

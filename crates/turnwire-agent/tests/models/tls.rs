@@ -2,8 +2,8 @@
 //! very program, told to run [`asks`] alone.
 
 use crate::bodies::says_all;
-use crate::fake::{Fake, status, stream};
-use crate::scenes::{all, at, folded};
+use crate::fake::{FakeProvider, status_response, whole_stream};
+use crate::scenes::{collect_events, model_at, folded};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls_pki_types::PrivateKeyDer;
 use std::io::Write;
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use turnwire_agent::model::http::{HttpModel, Key};
+use turnwire_agent::model::http::{HttpModel, ApiKey};
 use turnwire_core::ErrorType;
 
 /// A server with a certificate of its own, and the file that vouches for it.
@@ -35,13 +35,13 @@ fn tls() -> (TlsAcceptor, NamedTempFile) {
     (TlsAcceptor::from(Arc::new(config)), file)
 }
 
-async fn secure() -> (Fake, NamedTempFile) {
+async fn secure_provider() -> (FakeProvider, NamedTempFile) {
     let (tls, file) = tls();
-    (Fake::start_with(Some(tls), [stream(&says_all(&["hello"]), 9)]).await, file)
+    (FakeProvider::start_with(Some(tls), [whole_stream(&says_all(&["hello"]), 9)]).await, file)
 }
 
 /// What a process of its own is told when it asks this address in this environment.
-async fn asked_elsewhere(base: &str, environment: &[(&str, &str)]) -> String {
+async fn ask_in_child_process(base: &str, environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "tls::asks", "--nocapture"]).env("TEST_BASE_URL", base);
     for name in
@@ -58,15 +58,15 @@ async fn asked_elsewhere(base: &str, environment: &[(&str, &str)]) -> String {
 
 #[tokio::test]
 #[ignore = "the other tests here run it, each in an environment of its own"]
-async fn asks() {
+async fn asks_when_told() {
     let model = HttpModel::builder("openai:m")
         .base_url(std::env::var("TEST_BASE_URL").unwrap())
-        .key(Key::given("sk-secret"))
+        .key(ApiKey::from_text("sk-secret"))
         .retries(0)
         .build();
     let told = match model {
         Ok(model) => {
-            let (events, error) = all(&model).await;
+            let (events, error) = collect_events(&model).await;
             format!("{}{error:?}", folded(&events).text("").unwrap_or_default())
         }
         Err(error) => format!("{error:?}"),
@@ -76,45 +76,45 @@ async fn asks() {
 
 #[tokio::test]
 async fn a_server_that_the_system_trusts_is_asked() {
-    let (fake, file) = secure().await;
+    let (fake, file) = secure_provider().await;
     let path = file.path().display().to_string();
-    let told = asked_elsewhere(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
+    let told = ask_in_child_process(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
     assert!(told.contains("it was told: helloNone"), "{told}");
-    assert_eq!(fake.asked()[0].header("authorization"), Some("Bearer sk-secret"));
+    assert_eq!(fake.requests()[0].header("authorization"), Some("Bearer sk-secret"));
 }
 
 #[tokio::test]
 async fn a_server_that_nobody_vouches_for_gets_nothing() {
-    let (fake, _) = secure().await;
+    let (fake, _) = secure_provider().await;
     let (_, other) = tls();
     let path = other.path().display().to_string();
-    let told = asked_elsewhere(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
+    let told = ask_in_child_process(&fake.base, &[("SSL_CERT_FILE", &path)]).await;
     assert!(told.contains("was not reached") && told.contains("certificate"), "{told}");
-    assert!(fake.asked().is_empty());
+    assert!(fake.requests().is_empty());
 }
 
 #[tokio::test]
 async fn without_any_certificates_a_plain_address_can_be_asked_and_a_secure_one_cannot() {
     let nothing = [("SSL_CERT_FILE", "/no/such/file"), ("SSL_CERT_DIR", "/no/such/folder")];
-    let fake = Fake::start([stream(&says_all(&["hello"]), 9)]).await;
-    let told = asked_elsewhere(&fake.base, &nothing).await;
+    let fake = FakeProvider::start([whole_stream(&says_all(&["hello"]), 9)]).await;
+    let told = ask_in_child_process(&fake.base, &nothing).await;
     assert!(told.contains("it was told: helloNone"), "{told}");
-    let told = asked_elsewhere("https://localhost:1", &nothing).await;
+    let told = ask_in_child_process("https://localhost:1", &nothing).await;
     assert!(told.contains("TLS cannot be used") && told.contains("Setup"), "{told}");
 }
 
 #[tokio::test]
 async fn a_plain_address_is_reached_without_a_proxy() {
-    let fake = Fake::start([stream(&says_all(&["hello"]), 9)]).await;
+    let fake = FakeProvider::start([whole_stream(&says_all(&["hello"]), 9)]).await;
     // Nobody listens there.
     let nowhere = "http://127.0.0.1:1";
     let proxies = [("HTTP_PROXY", nowhere), ("http_proxy", nowhere), ("ALL_PROXY", nowhere)];
-    let told = asked_elsewhere(&fake.base, &proxies).await;
+    let told = ask_in_child_process(&fake.base, &proxies).await;
     assert!(told.contains("it was told: helloNone"), "{told}");
 }
 
 /// Leads one connection where it wants to go, and gives what was asked.
-async fn lead(mut client: impl AsyncRead + AsyncWrite + Unpin) -> String {
+async fn run_proxy(mut client: impl AsyncRead + AsyncWrite + Unpin) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(client.read_u8().await.unwrap());
@@ -132,20 +132,20 @@ async fn lead(mut client: impl AsyncRead + AsyncWrite + Unpin) -> String {
 async fn a_proxy_of_the_environment_leads_to_a_secure_address_and_sees_no_key() {
     for scheme in ["http", "https"] {
         let (tls, file) = tls();
-        let answers = [stream(&says_all(&["hello"]), 9)];
-        let fake = Fake::start_with(Some(tls.clone()), answers).await;
+        let answers = [whole_stream(&says_all(&["hello"]), 9)];
+        let fake = FakeProvider::start_with(Some(tls.clone()), answers).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = format!("{scheme}://localhost:{}", listener.local_addr().unwrap().port());
         let seen = tokio::spawn(async move {
             let (client, _) = listener.accept().await.unwrap();
             match scheme {
-                "http" => lead(client).await,
-                _ => lead(tls.accept(client).await.unwrap()).await,
+                "http" => run_proxy(client).await,
+                _ => run_proxy(tls.accept(client).await.unwrap()).await,
             }
         });
         let path = file.path().display().to_string();
         let environment = [("SSL_CERT_FILE", &*path), ("HTTPS_PROXY", &proxy)];
-        let told = asked_elsewhere(&fake.base, &environment).await;
+        let told = ask_in_child_process(&fake.base, &environment).await;
         assert!(told.contains("it was told: helloNone"), "{scheme}: {told}");
         let head = seen.await.unwrap();
         let host = fake.base.strip_prefix("https://").unwrap();
@@ -156,32 +156,32 @@ async fn a_proxy_of_the_environment_leads_to_a_secure_address_and_sees_no_key() 
 
 #[tokio::test]
 async fn a_proxy_that_wants_a_name_gets_it_and_is_named_without_it_when_it_refuses() {
-    let proxy = Fake::start([status("407 Proxy Authentication Required", "", "no")]).await;
+    let proxy = FakeProvider::start([status_response("407 Proxy Authentication Required", "", "no")]).await;
     let place = proxy.base.strip_prefix("http://").unwrap();
-    let (fake, file) = secure().await;
+    let (fake, file) = secure_provider().await;
     let path = file.path().display().to_string();
     let with_name = format!("http://ann:pass-1@{place}");
     let environment = [("SSL_CERT_FILE", &*path), ("ALL_PROXY", &with_name)];
-    let told = asked_elsewhere(&fake.base, &environment).await;
+    let told = ask_in_child_process(&fake.base, &environment).await;
     assert!(told.contains(&format!("the proxy {place} answered 407")), "{told}");
     assert!(!told.contains("pass-1"), "{told}");
-    let [asked] = &proxy.asked()[..] else { panic!("it is asked once") };
+    let [asked] = &proxy.requests()[..] else { panic!("it is asked once") };
     assert_eq!(asked.header("proxy-authorization"), Some("Basic YW5uOnBhc3MtMQ=="));
-    assert!(fake.asked().is_empty());
+    assert!(fake.requests().is_empty());
     // Those that are named in NO_PROXY are reached without one.
     let direct = [&environment[..], &[("NO_PROXY", "localhost")]].concat();
-    let told = asked_elsewhere(&fake.base, &direct).await;
+    let told = ask_in_child_process(&fake.base, &direct).await;
     assert!(told.contains("it was told: helloNone"), "{told}");
 }
 
 #[tokio::test]
 async fn a_server_of_ones_own_making_is_not_trusted() {
-    let (fake, _) = secure().await;
-    let Ok(model) = at("openai", &fake).retries(0).build() else {
+    let (fake, _) = secure_provider().await;
+    let Ok(model) = model_at("openai", &fake).retries(0).build() else {
         // This machine trusts nobody at all.
         return;
     };
-    let (_, error) = all(&model).await;
+    let (_, error) = collect_events(&model).await;
     assert_eq!(error.unwrap().kind, ErrorType::Connection);
-    assert!(fake.asked().is_empty());
+    assert!(fake.requests().is_empty());
 }

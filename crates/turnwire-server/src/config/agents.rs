@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use turnwire_agent::permission::{Pattern, PatternError, Rule, ToolNames};
+use turnwire_agent::permission::{Pattern, PatternError, Rule, ToolNamePattern};
 use turnwire_agent::tool::ToolSpec;
 use turnwire_core::Json;
 use turnwire_core::event::TokenCounts;
@@ -302,12 +302,12 @@ pub struct ToolPattern {
 impl ToolPattern {
     /// Whether a tool of that source is meant; at an MCP server its name is `SERVER/TOOL`.
     pub fn fits(&self, source: ToolSource, name: &str) -> bool {
-        self.source == source && ToolNames::new(&self.pattern).matches(name)
+        self.source == source && ToolNamePattern::new(&self.pattern).matches(name)
     }
 
     /// Whether a tool of an MCP server may be meant.
     pub fn may_fit_server(&self, server: &str) -> bool {
-        self.source == ToolSource::Mcp && ToolNames::new(&self.pattern).may_match_below(server)
+        self.source == ToolSource::Mcp && ToolNamePattern::new(&self.pattern).may_match_below(server)
     }
 
     /// Whether it stands for more than one.
@@ -348,7 +348,7 @@ impl<'de> Deserialize<'de> for ToolPattern {
                 "agent" => ToolSource::Agent,
                 _ => return None,
             };
-            ToolNames::check(pattern).ok()?;
+            ToolNamePattern::check(pattern).ok()?;
             Some(Self { source, pattern: pattern.to_owned() })
         });
         found.ok_or_else(|| {
@@ -436,7 +436,7 @@ pub struct ToolNamePattern(pub String);
 impl<'de> Deserialize<'de> for ToolNamePattern {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        ToolNames::check(&text).map_err(|why| D::Error::custom(format!("\"{text}\": {why}")))?;
+        ToolNamePattern::check(&text).map_err(|why| D::Error::custom(format!("\"{text}\": {why}")))?;
         Ok(Self(text))
     }
 }
@@ -543,6 +543,6 @@ impl ExternalTool {
         let input = serde_json::to_value(&self.input).ok();
         let input = input.and_then(|input| Json::from_value(&input).ok());
         let input = input.unwrap_or_else(|| serde_json::Map::new().into());
-        ToolSpec::of_client(name, self.description.clone(), input)
+        ToolSpec::for_client(name, self.description.clone(), input)
     }
 }

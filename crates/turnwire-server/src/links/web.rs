@@ -102,7 +102,7 @@ impl Web {
 }
 
 fn make(way: Way) -> Result<Client, Box<dyn Error>> {
-    let builder = turnwire_agent::web::client(way.is_plain)?
+    let builder = turnwire_agent::web::client_builder(way.is_plain)?
         // A proxy would look names up by itself.
         .no_proxy()
         .connect_timeout(CONNECT)

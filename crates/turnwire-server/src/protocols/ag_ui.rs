@@ -20,7 +20,7 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use std::collections::HashSet;
 use std::sync::Arc;
-use turnwire_agent::{ClientTool, Offer};
+use turnwire_agent::{ClientTool, ClientContext};
 use turnwire_core::{ContentBlock, Event, Fields, Json, Msg, Role, ToolCall};
 use turnwire_log::{PendingCalls, Session, Snapshot};
 use turnwire_wires::ag_ui::{HistoryDifference, RunInput, PendingReply, ends_run};
@@ -157,7 +157,7 @@ impl Asked<'_> {
         mut messages: Vec<Msg>,
     ) -> ApiResult<Response> {
         if let Some(last) = messages.pop() {
-            messages.push(offer(self.input).to_msg(last));
+            messages.push(offer(self.input).attach_to(last));
         }
         let said = say(self.app, session, Say { messages, ..Say::default() }).await;
         let sent = said.map_err(|error| match error.name() {
@@ -394,7 +394,7 @@ impl Thread {
 }
 
 /// What the client brings to the turn.
-fn offer(input: &RunInput) -> Offer {
+fn offer(input: &RunInput) -> ClientContext {
     let tools = input.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),
         description: tool.description.clone(),
@@ -411,11 +411,11 @@ fn offer(input: &RunInput) -> Offer {
             extra.insert(key, value.clone());
         }
     }
-    Offer {
+    ClientContext {
         tools: tools.collect(),
         instructions: Some(context.join("\n\n")).filter(|text| !text.is_empty()),
         extra,
-        ..Offer::default()
+        ..ClientContext::default()
     }
 }
 

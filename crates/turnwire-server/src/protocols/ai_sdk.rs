@@ -30,7 +30,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use std::sync::Arc;
-use turnwire_agent::Offer;
+use turnwire_agent::ClientContext;
 use turnwire_core::{ContentBlock, Msg, Role, Seq};
 use turnwire_log::store::{MessageQuery, StoredMessage};
 use turnwire_log::{OpenReply, Session, Snapshot};
@@ -161,7 +161,7 @@ impl<'r> Messages<'r> {
 
 /// A message with what the application sends along.
 fn offered(request: &ChatRequest, msg: Msg) -> Msg {
-    Offer { extra: request.rest.clone(), ..Offer::default() }.to_msg(msg)
+    ClientContext { extra: request.rest.clone(), ..ClientContext::default() }.attach_to(msg)
 }
 
 fn nothing_new() -> ApiError {

@@ -19,7 +19,7 @@ use crate::turns::waiting::each_waiting;
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use turnwire_agent::{Offer, is_random_id};
+use turnwire_agent::{ClientContext, is_random_id};
 use turnwire_core::{HintBlock, Msg, Part, Payload, Role, ToolCall, ToolResult};
 use turnwire_log::store::MessageQuery;
 use turnwire_log::{Session, Snapshot};
@@ -85,7 +85,7 @@ async fn user_words(
         let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
         let msg = Msg::from_json(text).map_err(ApiError::internal)?;
         if msg.role() == Role::User {
-            asked_by = Offer::of(&msg).asked_by;
+            asked_by = ClientContext::from_msg(&msg).asked_by;
             words.extend(msg.text("").iter().map(|text| strip_whitespace(text)));
         }
     }

@@ -60,8 +60,8 @@ pub async fn list_agents(
     let default_agent = app.config.default_agent.clone();
     let agents = app.agents.iter().map(|(name, agent)| AgentView {
         name: name.clone(),
-        about: agent.about().to_owned(),
-        model: agent.model().to_owned(),
+        about: agent.description().to_owned(),
+        model: agent.model_name().to_owned(),
         default: *name == default_agent,
         price_per_million: app.config.agents.get(name).and_then(|agent| agent.price_per_million),
         spent: spent.as_mut().map(|spent| {

@@ -13,7 +13,7 @@ use crate::error::{ApiError, ApiResult};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_agent::Halt;
+use turnwire_agent::AgentError;
 use turnwire_agent::permission::check_input;
 use turnwire_core::event::{
     ConfirmResult, ExternalExecutionResult, UserConfirmResult, UserInterrupt,
@@ -197,7 +197,7 @@ impl Desk<'_> {
         self.stopped.extend(own_reply(self.session, tx).map(|own| own.msg().id().to_owned()));
         end_own(tx, self.session, &FinishedReason::Interrupted, None)
             .map(drop)
-            .map_err(|halt: Halt| ApiError::internal(halt))
+            .map_err(|halt: AgentError| ApiError::internal(halt))
     }
 }
 

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use turnwire_agent::Halt;
+use turnwire_agent::AgentError;
 use turnwire_core::{FinishedReason, ToolCall, ToolCallState};
 use turnwire_log::store::{SessionKey, SessionNumber, SessionStatus};
 use turnwire_log::{OpenReply, Session, Snapshot};
@@ -172,7 +172,7 @@ impl Turns {
             }
             for mut event in events {
                 let pushed = tx.push(&mut event, None);
-                pushed.map_err(|why| Halt::Failed(format!("a call cannot be closed: {why}")))?;
+                pushed.map_err(|why| AgentError::Failed(format!("a call cannot be closed: {why}")))?;
             }
             let own = own_reply(session, tx).map(|own| own.msg().id().to_owned());
             end_own(tx, session, &interrupted, None)?;
@@ -190,7 +190,7 @@ impl Turns {
                 self.let_go(session, Some(&reply));
                 Ok(())
             }
-            Ok((None, _)) | Err(Halt::Stopped) => Ok(()),
+            Ok((None, _)) | Err(AgentError::Stopped) => Ok(()),
             // It was deleted a moment ago.
             Err(_) if session.head_state().is_deleted => Ok(()),
             Err(halt) => Err(turnwire_log::Error::Store(halt.to_string())),

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::metrics::AgentMetrics;
 use std::sync::Arc;
 use std::time::Instant;
-use turnwire_agent::model::MODEL;
+use turnwire_agent::model::MODEL_METADATA_KEY;
 use turnwire_core::event::{ModelCallEnd, SubAgent, TokenCounts};
 use turnwire_core::{Event, EventKind};
 use turnwire_log::Cost;
@@ -49,7 +49,7 @@ impl Counts {
     /// What a model call cost by the prices of now, if they are known; its end is to say so.
     pub(super) fn cost(&self, event: &Event<'_>, end: &ModelCallEnd) -> Option<Cost> {
         let config = self.config.agents.get(self.whose(event.agent.as_deref()))?;
-        let model: Option<String> = event.metadata.get(MODEL).ok().flatten();
+        let model: Option<String> = event.metadata.get(MODEL_METADATA_KEY).ok().flatten();
         let cost = config.cost(model.as_deref(), end.usage).and_then(Cost::new);
         cost.filter(|_| end.usage != TokenCounts::default())
     }

@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::{Halt, Offer, SubReply, Turn, calls_of};
+use turnwire_agent::{AgentError, ClientContext, SubAgentReply, ReplyRequest, tool_call_ids};
 use turnwire_core::event::Message;
 use turnwire_core::{
     ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Role, Seq,
@@ -48,7 +48,7 @@ struct OpenTurn {
     first: Seq,
     partial: Msg,
     calls: ModelCalls,
-    subs: Vec<SubReply>,
+    subs: Vec<SubAgentReply>,
     rules: Vec<PermissionRule>,
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn drive(turns: Arc<Turns>, session: Arc<Session>) {
             }
             Err(error) => patience.wait(error, &turns.over).await,
         };
-        if let Err(Halt::Lost(why) | Halt::Failed(why)) = done {
+        if let Err(AgentError::LogLost(why) | AgentError::Failed(why)) = done {
             // A session that was deleted has nothing more to be done. Otherwise its log belongs to
             // another process now, or is damaged.
             if !session.head_state().is_deleted {
@@ -117,11 +117,11 @@ impl Turns {
         session: &Arc<Session>,
         seat: &mut Seat,
         snapshot: Snapshot,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         if snapshot.state.status == SessionStatus::Waiting {
             if Box::pin(self.is_unattended(session, &snapshot)).await? {
                 let denied = Box::pin(self.deny_all(session)).await;
-                denied.map_err(|error| Halt::Lost(error.to_string()))?;
+                denied.map_err(|error| AgentError::LogLost(error.to_string()))?;
             } else {
                 self.note_deadline(session, &snapshot);
             }
@@ -158,7 +158,7 @@ impl Turns {
         self: &Arc<Self>,
         session: &Arc<Session>,
         mut turn: Box<OpenTurn>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         let stop = self.over.child_token();
         self.at_work(session, Some((turn.id.clone(), stop.clone())));
         let history = Box::pin(self.prepare(session, &mut turn, &stop)).await;
@@ -180,9 +180,9 @@ impl Turns {
             // One that has waited and does so no more was answered while its agent still ran.
             Ok(()) if journal.has_waited => return Ok(()),
             Ok(()) => (FinishedReason::Error, Some("it stopped without ending its reply")),
-            Err(Halt::Stopped) => (FinishedReason::Interrupted, None),
-            Err(Halt::Lost(_)) => return result,
-            Err(Halt::Failed(why)) => (FinishedReason::Error, Some(why.as_str())),
+            Err(AgentError::Stopped) => (FinishedReason::Interrupted, None),
+            Err(AgentError::LogLost(_)) => return result,
+            Err(AgentError::Failed(why)) => (FinishedReason::Error, Some(why.as_str())),
         };
         let error = why.map(|why| ReplyError {
             r#type: ErrorType::Internal,
@@ -212,7 +212,7 @@ impl Turns {
         session: &Arc<Session>,
         turn: &mut OpenTurn,
         stop: &CancellationToken,
-    ) -> Result<History, Halt> {
+    ) -> Result<History, AgentError> {
         let mut history = self.history(session, turn.first, usize::MAX, stop).await?;
         let lost = self.lost_work(history.messages.iter().chain([&turn.partial]));
         if !lost.is_empty() {
@@ -230,40 +230,40 @@ impl Turns {
         history: Vec<Msg>,
         journal: &mut Commits,
         stop: &CancellationToken,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         let Some(agent) = self.agents.get(session.agent()) else {
-            return Err(Halt::Failed(format!("the agent {} is not there", session.agent())));
+            return Err(AgentError::Failed(format!("the agent {} is not there", session.agent())));
         };
         // What was said to another reply is not for this one.
         let input = self.answers.lock().remove(&session.number());
         let input = input.filter(|(reply, _)| *reply == turn.id).map(|(_, answer)| answer);
         let has_begun = !turn.partial.content().is_empty() || turn.partial.usage().is_some();
-        let handed = Turn {
+        let handed = ReplyRequest {
             session_id: session.id().to_owned(),
             reply_id: turn.id.clone(),
             history,
             partial: has_begun.then(|| turn.partial.clone()),
-            calls: turn.calls.clone(),
-            subs: turn.subs.clone(),
-            rules: turn.rules.clone(),
+            model_calls: turn.calls.clone(),
+            sub_replies: turn.subs.clone(),
+            accepted_rules: turn.rules.clone(),
             input,
             stop: stop.clone(),
         };
-        let reply = AssertUnwindSafe(agent.reply(handed, journal)).catch_unwind();
+        let reply = AssertUnwindSafe(agent.run(handed, journal)).catch_unwind();
         let patience = async {
             stop.cancelled().await;
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {
             result = reply => {
-                result.unwrap_or_else(|_| Err(Halt::Failed("it broke down".to_owned())))
+                result.unwrap_or_else(|_| Err(AgentError::Failed("it broke down".to_owned())))
             }
-            () = patience => Err(Halt::Stopped),
+            () = patience => Err(AgentError::Stopped),
         }
     }
 
     /// Whether a question waits in a turn whose client said that nobody can be asked.
-    async fn is_unattended(&self, session: &Session, snapshot: &Snapshot) -> Result<bool, Halt> {
+    async fn is_unattended(&self, session: &Session, snapshot: &Snapshot) -> Result<bool, AgentError> {
         let asks = snapshot.pending_calls().iter().any(|pending| !pending.confirm.is_empty());
         let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
         let Some(own) = own.filter(|_| asks && !snapshot.state.is_produced) else {
@@ -271,7 +271,7 @@ impl Turns {
         };
         let history = self.history(session, own.first_seq(), 64, &self.over).await?;
         let asked = history.messages.iter().rev().find(|msg| msg.role() == Role::User);
-        Ok(asked.is_some_and(|msg| Offer::of(msg).unattended))
+        Ok(asked.is_some_and(|msg| ClientContext::from_msg(msg).unattended))
     }
 
     /// The conversation before a place, or the last messages of it.
@@ -281,7 +281,7 @@ impl Turns {
         before: Seq,
         limit: usize,
         stop: &CancellationToken,
-    ) -> Result<History, Halt> {
+    ) -> Result<History, AgentError> {
         let query = MessageQuery {
             before: Some(before),
             limit,
@@ -299,10 +299,10 @@ impl Turns {
         for message in stored {
             let text = std::str::from_utf8(&message.json).map_err(|why| why.to_string());
             let msg = text.and_then(|text| Msg::from_json(text).map_err(|why| why.to_string()));
-            let damaged = |why| Halt::Lost(format!("message {} is damaged: {why}", message.id));
+            let damaged = |why| AgentError::LogLost(format!("message {} is damaged: {why}", message.id));
             match msg {
                 Ok(msg) if message.superseded => {
-                    history.superseded_calls.extend(calls_of(&msg).map(str::to_owned));
+                    history.superseded_calls.extend(tool_call_ids(&msg).map(str::to_owned));
                 }
                 Ok(msg) => history.messages.push(msg),
                 Err(_) if message.superseded => {}
@@ -318,7 +318,7 @@ impl Turns {
         session: &Session,
         history: &mut [Msg],
         stop: &CancellationToken,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         let (store, tenant) = (&**self.log.store(), &session.key().tenant);
         let mut patience = Patience::new(session.id());
         loop {
@@ -330,7 +330,7 @@ impl Turns {
     }
 
     /// Gives the first message of the queue its turn.
-    async fn start_queued(&self, session: &Arc<Session>, queued: &QueuedMessage) -> Result<(), Halt> {
+    async fn start_queued(&self, session: &Arc<Session>, queued: &QueuedMessage) -> Result<(), AgentError> {
         let msg = std::str::from_utf8(&queued.json).ok().and_then(|text| Msg::from_json(text).ok());
         let message =
             msg.map(|msg| filled(Event::new("", Message { message: Box::new(msg) }), session));
@@ -350,7 +350,7 @@ impl Turns {
             };
             let fits = tx.push(&mut message, None);
             let fits = fits.and_then(|_| send::start(tx, session, &queued.reply_id));
-            fits.map(drop).map_err(|why| Halt::Failed(why.to_string()))
+            fits.map(drop).map_err(|why| AgentError::Failed(why.to_string()))
         })
         .await
         .map(drop)
@@ -371,7 +371,7 @@ fn step(snapshot: Snapshot) -> Step {
     }
     let subs = open.iter().filter_map(|reply| {
         let agent = reply.agent().filter(|_| reply.is_of_sub_agent())?.clone();
-        Some(SubReply { msg: reply.msg().clone(), calls: reply.model_calls().clone(), agent })
+        Some(SubAgentReply { msg: reply.msg().clone(), model_calls: reply.model_calls().clone(), agent })
     });
     let subs = subs.collect();
     let own = open.into_iter().find(|reply| !reply.is_of_sub_agent());

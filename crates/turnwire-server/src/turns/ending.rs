@@ -2,7 +2,7 @@
 
 use super::EXTERNAL;
 use super::journal::{filled, total};
-use turnwire_agent::{Halt, close};
+use turnwire_agent::{AgentError, close_reply};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, FinishedReason, ReplyError};
 use turnwire_log::{OpenReply, Session, Transaction};
@@ -13,7 +13,7 @@ pub(super) fn end_own(
     session: &Session,
     reason: &FinishedReason,
     error: Option<&ReplyError>,
-) -> Result<bool, Halt> {
+) -> Result<bool, AgentError> {
     if tx.is_produced() || session.agent() == EXTERNAL {
         return Ok(false);
     }
@@ -26,16 +26,16 @@ pub(crate) fn end_all(
     session: &Session,
     reason: &FinishedReason,
     error: Option<&ReplyError>,
-) -> Result<bool, Halt> {
+) -> Result<bool, AgentError> {
     let open = tx.replies().iter().rev();
     let (below, top): (Vec<_>, Vec<_>) = open.partition(|reply| reply.is_of_sub_agent());
     let mut events = Vec::new();
     for reply in below {
         let interrupted = FinishedReason::Interrupted;
-        events.extend(of(reply, close(reply.msg(), reply.model_calls(), interrupted, None)));
+        events.extend(of(reply, close_reply(reply.msg(), reply.model_calls(), interrupted, None)));
     }
     for reply in top {
-        let end = close(reply.msg(), reply.model_calls(), reason.clone(), error.cloned());
+        let end = close_reply(reply.msg(), reply.model_calls(), reason.clone(), error.cloned());
         events.extend(of(reply, end));
     }
     let any = !events.is_empty();
@@ -43,7 +43,7 @@ pub(crate) fn end_all(
         let mut event = filled(event, session);
         total(&mut event, tx);
         tx.push(&mut event, None)
-            .map_err(|why| Halt::Failed(format!("a reply cannot be closed: {why}")))?;
+            .map_err(|why| AgentError::Failed(format!("a reply cannot be closed: {why}")))?;
     }
     Ok(any)
 }

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
-use turnwire_agent::Halt;
-use turnwire_agent::hints::Hints;
+use turnwire_agent::AgentError;
+use turnwire_agent::hints::HintStore;
 use turnwire_core::event::{Hint, Message};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{
@@ -120,7 +120,7 @@ impl Turns {
         session: &Arc<Session>,
         reply_id: &str,
         lost: Vec<Hint>,
-    ) -> Result<Msg, Halt> {
+    ) -> Result<Msg, AgentError> {
         let events: Vec<_> = lost
             .into_iter()
             .map(|hint| filled(Event::new(reply_id.to_owned(), hint), session))
@@ -128,11 +128,11 @@ impl Turns {
         let told = persist(session, &self.over, &[], |tx| {
             for event in &events {
                 if tx.reply(reply_id).is_none() {
-                    return Err(Halt::Stopped);
+                    return Err(AgentError::Stopped);
                 }
-                tx.push(&mut event.clone(), None).map_err(|why| Halt::Failed(why.to_string()))?;
+                tx.push(&mut event.clone(), None).map_err(|why| AgentError::Failed(why.to_string()))?;
             }
-            tx.reply(reply_id).map(|reply| reply.msg().clone()).ok_or(Halt::Stopped)
+            tx.reply(reply_id).map(|reply| reply.msg().clone()).ok_or(AgentError::Stopped)
         });
         Ok(told.await?.0)
     }
@@ -267,7 +267,7 @@ pub(super) struct Findings {
 }
 
 #[async_trait]
-impl Hints for Findings {
+impl HintStore for Findings {
     async fn post(&self, _: &str, mut hint: HintBlock) {
         let Some(turns) = self.turns.upgrade() else { return };
         if hint.id.is_empty() {
@@ -278,7 +278,7 @@ impl Hints for Findings {
         let when_idle = turns.when_idle(session.agent());
         let put = |tx: &mut Transaction<'_>| {
             let put = turns.put_hint(session, tx, &event, when_idle);
-            put.map_err(|error| Halt::Failed(error.to_string()))
+            put.map_err(|error| AgentError::Failed(error.to_string()))
         };
         if let Err(halt) = persist(session, &turns.over, &[], put).await {
             tracing::error!(session = session.id(), %halt, "what a tool found later was not logged");
@@ -286,9 +286,9 @@ impl Hints for Findings {
     }
 
     /// They are in the log, and nowhere else.
-    async fn waiting(&self, _: &str) -> Vec<HintBlock> {
+    async fn pending(&self, _: &str) -> Vec<HintBlock> {
         Vec::new()
     }
 
-    async fn taken(&self, _: &str, _: &[String]) {}
+    async fn remove(&self, _: &str, _: &[String]) {}
 }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::hints::Hints;
-use turnwire_agent::{Halt, Journal};
+use turnwire_agent::hints::HintStore;
+use turnwire_agent::{AgentError, Journal};
 use turnwire_core::Stamp;
 use turnwire_core::stamp::{SequentialStamp, SystemStamp};
 use turnwire_core::{Event, EventKind, HintBlock, ModelCalls, Msg, ToolResultState};
@@ -21,12 +21,12 @@ pub(super) struct Commits {
     session: Arc<Session>,
     reply_id: String,
     stop: CancellationToken,
-    halted: Option<Halt>,
+    halted: Option<AgentError>,
     /// How long a person has to answer a question, in seconds.
     timeout_seconds: Option<u64>,
     counts: Counts,
     /// Where the tools of the session say what they find later.
-    findings: Arc<dyn Hints>,
+    findings: Arc<dyn HintStore>,
     process: String,
     /// What stamps its events.
     stamp: SequentialStamp,
@@ -95,7 +95,7 @@ impl Commits {
         &mut self,
         mut events: Vec<Event<'static>>,
         if_unread: IfUnread,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, AgentError> {
         self.fill(&mut events);
         let mut touched: Vec<String> = Vec::new();
         for event in &events {
@@ -107,11 +107,11 @@ impl Commits {
         let Self { session, reply_id, stop, hints, .. } = self;
         let (written, _) = persist(session, stop, &touched, |tx| {
             if stop.is_cancelled() {
-                return Err(Halt::Stopped);
+                return Err(AgentError::Stopped);
             }
             // Whoever stops a reply ends it; its agent learns of it here.
             let own = own_reply(session, tx).filter(|own| own.msg().id() == reply_id);
-            let Some(own) = own else { return Err(Halt::Stopped) };
+            let Some(own) = own else { return Err(AgentError::Stopped) };
             if if_unread == IfUnread::Refuse && hints_in(own.msg()) != *hints {
                 return Ok(None);
             }
@@ -125,7 +125,7 @@ impl Commits {
                 }
                 total(event, tx);
                 tx.push(event, None).map_err(|why| {
-                    Halt::Failed(format!("{} does not fit: {why}", event.kind.type_name()))
+                    AgentError::Failed(format!("{} does not fit: {why}", event.kind.type_name()))
                 })?;
             }
             Ok(Some(tx.status() == SessionStatus::Waiting))
@@ -145,7 +145,7 @@ impl Commits {
         &mut self,
         events: Vec<Event<'static>>,
         if_unread: IfUnread,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, AgentError> {
         if let Some(halt) = &self.halted {
             return Err(halt.clone());
         }
@@ -172,22 +172,22 @@ fn hints_in(reply: &Msg) -> usize {
 
 #[async_trait]
 impl Journal for Commits {
-    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), Halt> {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
         self.commit_if(events, IfUnread::Commit).await.map(drop)
     }
 
-    async fn conclude(&mut self, events: Vec<Event<'static>>) -> Result<bool, Halt> {
+    async fn commit_end(&mut self, events: Vec<Event<'static>>) -> Result<bool, AgentError> {
         self.commit_if(events, IfUnread::Refuse).await
     }
 
-    async fn news(&mut self) -> Result<Option<(Msg, ModelCalls)>, Halt> {
+    async fn take_updates(&mut self) -> Result<Option<(Msg, ModelCalls)>, AgentError> {
         if let Some(halt) = &self.halted {
             return Err(halt.clone());
         }
         let Self { session, reply_id, stop, hints, .. } = self;
         let (news, _) = persist(session, stop, &[], |tx| {
             let own = own_reply(session, tx).filter(|own| own.msg().id() == reply_id);
-            let own = own.ok_or(Halt::Stopped)?;
+            let own = own.ok_or(AgentError::Stopped)?;
             let is_new = hints_in(own.msg()) != *hints;
             Ok(is_new.then(|| (own.msg().clone(), own.model_calls().clone())))
         })
@@ -198,11 +198,11 @@ impl Journal for Commits {
         Ok(news)
     }
 
-    fn hints(&self) -> Option<Arc<dyn Hints>> {
+    fn hints(&self) -> Option<Arc<dyn HintStore>> {
         Some(self.findings.clone())
     }
 
-    fn used_calls(&self) -> &[String] {
+    fn used_call_ids(&self) -> &[String] {
         &self.used_calls
     }
 }
@@ -240,7 +240,7 @@ pub(super) fn total(event: &mut Event<'_>, tx: &Transaction<'_>) {
 }
 
 /// An agent writes one reply, and those of its sub-agents.
-fn check(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Result<(), Halt> {
+fn check(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Result<(), AgentError> {
     let is_at_home = !event.kind.is_part_of_reply()
         || event.reply_id == reply_id
         || event.is_from_sub_agent()
@@ -249,13 +249,13 @@ fn check(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Result<(), 
         return Ok(());
     }
     let (kind, other) = (event.kind.type_name(), &event.reply_id);
-    Err(Halt::Failed(format!("{kind} names the reply {other}, and this agent writes {reply_id}")))
+    Err(AgentError::Failed(format!("{kind} names the reply {other}, and this agent writes {reply_id}")))
 }
 
 /// Why a change was not made.
 enum Trouble {
     /// It does not want to be made.
-    Halt(Halt),
+    Halt(AgentError),
     /// The log did not take it.
     Log(Error),
 }
@@ -272,8 +272,8 @@ pub(crate) async fn persist<R>(
     session: &Arc<Session>,
     stop: &CancellationToken,
     touched: &[&str],
-    mut change: impl FnMut(&mut Transaction<'_>) -> Result<R, Halt>,
-) -> Result<(R, Receipt), Halt> {
+    mut change: impl FnMut(&mut Transaction<'_>) -> Result<R, AgentError>,
+) -> Result<(R, Receipt), AgentError> {
     let mut patience = Patience::new(session.id());
     loop {
         // An attempt that came through after all is known by the ids of its events.
@@ -304,7 +304,7 @@ impl<'s> Patience<'s> {
         &mut self,
         error: Error,
         stop: &CancellationToken,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AgentError> {
         let may_pass = matches!(
             error,
             Error::OutOfOrder
@@ -314,7 +314,7 @@ impl<'s> Patience<'s> {
                 | Error::Store(_)
         );
         if !may_pass {
-            return Err(Halt::Lost(error.to_string()));
+            return Err(AgentError::LogLost(error.to_string()));
         }
         tracing::warn!(
             session = self.session,
@@ -324,7 +324,7 @@ impl<'s> Patience<'s> {
         );
         tokio::select! {
             () = tokio::time::sleep(self.pause) => {}
-            () = stop.cancelled() => return Err(Halt::Stopped),
+            () = stop.cancelled() => return Err(AgentError::Stopped),
         }
         self.pause = (self.pause * 2).min(PAUSES.1);
         Ok(())

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::config::Config;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::FairQueue;
-use turnwire_agent::Offer;
+use turnwire_agent::ClientContext;
 use turnwire_agent::schema::{self, SchemaError};
 use turnwire_core::Msg;
 
@@ -21,7 +21,7 @@ pub(crate) fn schema_queue(config: &Config) -> FairQueue {
 /// Whether what comes with the last of these messages can be used: it is the one that is answered.
 pub(crate) async fn check_last(app: &App, tenant: &str, messages: &[Msg]) -> ApiResult<()> {
     match messages.last() {
-        Some(last) => check_offer(app, tenant, &Offer::of(last)).await,
+        Some(last) => check_offer(app, tenant, &ClientContext::from_msg(last)).await,
         None => Ok(()),
     }
 }
@@ -32,15 +32,15 @@ pub(crate) fn set_asked_by(messages: &mut [Msg], holder: Option<&str>) {
     let count = messages.len();
     for (at, msg) in messages.iter_mut().enumerate() {
         let holder = holder.filter(|_| at + 1 == count);
-        let offer = Offer::of(msg);
+        let offer = ClientContext::from_msg(msg);
         if offer.asked_by.as_deref() != holder {
-            *msg = Offer { asked_by: holder.map(str::to_owned), ..offer }.replace_in(msg.clone());
+            *msg = ClientContext { asked_by: holder.map(str::to_owned), ..offer }.replace_in(msg.clone());
         }
     }
 }
 
 /// Whether what a client brings can be used.
-pub(crate) async fn check_offer(app: &App, tenant: &str, offer: &Offer) -> ApiResult<()> {
+pub(crate) async fn check_offer(app: &App, tenant: &str, offer: &ClientContext) -> ApiResult<()> {
     schema::check_tools(&offer.tools).map_err(|why| {
         ApiError::unprocessable(format!("{why}; nothing was stored"))
             .kind("tools_too_large")

@@ -11,7 +11,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::links;
 use std::collections::HashMap;
 use std::sync::Arc;
-use turnwire_agent::Offer;
+use turnwire_agent::ClientContext;
 use turnwire_core::event::Supersede;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Msg, Role};
@@ -132,7 +132,7 @@ struct Plan {
     message_id: String,
     superseded: Vec<String>,
     /// What came with the message.
-    offer: Offer,
+    offer: ClientContext,
     /// What is said in place of the message.
     words: Option<Taken>,
 }
@@ -160,7 +160,7 @@ async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Err
     loop {
         let messages = behind.next_page().await?;
         if messages.is_empty() {
-            let offer = read(&question).map(|msg| Offer::of(&msg)).unwrap_or_default();
+            let offer = read(&question).map(|msg| ClientContext::from_msg(&msg)).unwrap_or_default();
             return Ok(Ok(Plan { message_id: question.id, superseded, offer, words: None }));
         }
         let counted = messages.into_iter().filter(|message| !message.superseded);

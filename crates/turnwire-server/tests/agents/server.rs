@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::model::{Answer, Ask, Model, ModelError};
-use turnwire_agent::tool::{Given, Out, Tool, ToolError, ToolSpec};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
+use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::{Behavior, Json, ToolCall};
 use turnwire_log::sqlite::Options;
@@ -102,41 +102,41 @@ impl Tool for Effect {
         &self.spec
     }
 
-    async fn run(&self, _: ToolCall, out: Out) -> Result<Given, ToolError> {
+    async fn run(&self, _: ToolCall, out: ToolContext) -> Result<ToolOutput, ToolError> {
         let file = OpenOptions::new().create(true).append(true).open(&self.file);
         file.unwrap().write_all(b"x").unwrap();
         for part in ["one ", "two"] {
             tokio::time::sleep(PACE).await;
-            out.text(part).await;
+            out.send_text(part).await;
         }
-        Ok(Given::Nothing)
+        Ok(ToolOutput::Empty)
     }
 }
 
-fn says(texts: &[&str]) -> Line {
-    Line::Text(texts.iter().map(|&text| text.to_owned()).collect())
+fn says(texts: &[&str]) -> ScriptStep {
+    ScriptStep::Text(texts.iter().map(|&text| text.to_owned()).collect())
 }
 
 /// What is said depends on how many calls have a result, never on what it is.
 fn friday(folder: &Path) -> Agent {
-    let below = Script::new([
-        vec![says(&["Digging", "."]), Line::call("x", "dig", "{}")],
+    let below = ScriptedModel::new([
+        vec![says(&["Digging", "."]), ScriptStep::call("x", "dig", "{}")],
         vec![says(&["Found ", "it."])],
     ]);
     let researcher = Agent::builder("researcher")
         .model(Paced(below.by_history()))
         .tool(Effect::new(folder, "dig"))
         .build();
-    let model = Script::new([
+    let model = ScriptedModel::new([
         vec![
-            Line::thinking("Hm."),
+            ScriptStep::thinking("Hm."),
             says(&["Let ", "me ", "see. "]),
-            Line::call("a", "once", "{}"),
-            Line::call("b", "again", "{}"),
+            ScriptStep::call("a", "once", "{}"),
+            ScriptStep::call("b", "again", "{}"),
         ],
         vec![],
-        vec![says(&["May ", "I? "]), Line::call("c", "asked", "{}")],
-        vec![Line::call("d", "researcher", r#"{"task":"dig"}"#)],
+        vec![says(&["May ", "I? "]), ScriptStep::call("c", "asked", "{}")],
+        vec![ScriptStep::call("d", "researcher", r#"{"task":"dig"}"#)],
         vec![says(&["All ", "done."])],
     ]);
     let mut again = Effect::new(folder, "again");
@@ -155,12 +155,12 @@ fn friday(folder: &Path) -> Agent {
 /// Answers with a long string of JSON.
 fn answers() -> Agent {
     let answer = format!("\"{}\"", "a".repeat(2000));
-    let script = Script::new([vec![Line::text(&answer)], vec![Line::text(&answer)]]);
+    let script = ScriptedModel::new([vec![ScriptStep::text(&answer)], vec![ScriptStep::text(&answer)]]);
     Agent::builder("answers").model(Paced(script.by_history())).build()
 }
 
 /// A model that takes its time.
-struct Paced(Script);
+struct Paced(ScriptedModel);
 
 #[async_trait]
 impl Model for Paced {
@@ -168,11 +168,11 @@ impl Model for Paced {
         self.0.name()
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
         let slowly = |event| async {
             tokio::time::sleep(PACE).await;
             event
         };
-        Ok(self.0.ask(ask).await?.then(slowly).boxed())
+        Ok(self.0.stream(ask).await?.then(slowly).boxed())
     }
 }

@@ -3,7 +3,7 @@
 use crate::setup::{Server, jwt, now, token};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_testkit::net::{HttpResponse, send_http};
 
 const SCOPES: &str = r#""read","chat""#;
@@ -16,7 +16,7 @@ fn server() -> Server {
         token("tw_nobody", "acme", SCOPES, ""),
         token("tw_no_one", "acme", SCOPES, ""),
     ];
-    let demo: Arc<dyn Replier> = Arc::new(Demo::with_rate(0.0));
+    let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
     Server::start(&tokens.concat(), vec![("demo", demo)])
 }
 

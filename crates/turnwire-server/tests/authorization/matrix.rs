@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_testkit::net::StreamingResponse;
 
 /// Every kind of caller: the column's name, and what they do to get in.
@@ -110,7 +110,7 @@ impl World {
         let limits = "[limits]\nrequests_per_second = 100000\n";
         // Behind a proxy nobody is on this machine, so that /metrics takes its scope, too.
         let settings = format!("behind_proxy = true\n{limits}{}", tokens.concat());
-        let demo: Arc<dyn Replier> = Arc::new(Demo::with_rate(0.0));
+        let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let endless: Arc<dyn Replier> = Arc::new(Endless);
         let server = Server::start(&settings, vec![("demo", demo), ("endless", endless)]);
         assert_eq!(server.call("POST", "/v1/blobs", ADMIN, "opal-blob").await.status, 201);

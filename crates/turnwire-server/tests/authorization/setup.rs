@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use turnwire_agent::{Halt, Journal, Replier, Turn};
+use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest};
 use turnwire_log::MemoryStore;
 use turnwire_server::App;
 use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http};
@@ -30,15 +30,15 @@ pub struct Endless;
 
 #[async_trait]
 impl Replier for Endless {
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "never ends"
     }
 
-    fn model(&self) -> &'static str {
+    fn model_name(&self) -> &'static str {
         "endless"
     }
 
-    async fn reply(&self, _: Turn, _: &mut dyn Journal) -> Result<(), Halt> {
+    async fn run(&self, _: ReplyRequest, _: &mut dyn Journal) -> Result<(), AgentError> {
         std::future::pending().await
     }
 }

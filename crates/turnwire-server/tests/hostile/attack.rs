@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::MemoryStore;
 use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http};
 
@@ -112,7 +112,7 @@ impl Target {
                 "[[auth.tokens]]\ntenant = \"t\"\nsha256 = \"{hash}\"\nscopes = [{scopes}]\n"
             );
         }
-        let demo: Arc<dyn Replier> = Arc::new(Demo::with_rate(0.0));
+        let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let store = Arc::new(MemoryStore::default());
         let (server, _) = Running::start(store, &settings, [("demo", demo)]);
         let target = Self { server };

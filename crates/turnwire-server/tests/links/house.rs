@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use turnwire_agent::{Halt, Journal, Replier, Turn};
+use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Event, Msg};
 use turnwire_log::MemoryStore;
@@ -25,15 +25,15 @@ struct Listener(Arc<Mutex<Vec<Vec<Msg>>>>);
 
 #[async_trait]
 impl Replier for Listener {
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "Listens"
     }
 
-    fn model(&self) -> &'static str {
+    fn model_name(&self) -> &'static str {
         "none"
     }
 
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
         self.0.lock().push(turn.history);
         journal.commit(vec![Event::new(turn.reply_id, ReplyEnd::default())]).await
     }
@@ -44,17 +44,17 @@ struct Never;
 
 #[async_trait]
 impl Replier for Never {
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "Never ends"
     }
 
-    fn model(&self) -> &'static str {
+    fn model_name(&self) -> &'static str {
         "none"
     }
 
-    async fn reply(&self, turn: Turn, _: &mut dyn Journal) -> Result<(), Halt> {
+    async fn run(&self, turn: ReplyRequest, _: &mut dyn Journal) -> Result<(), AgentError> {
         turn.stop.cancelled().await;
-        Err(Halt::Stopped)
+        Err(AgentError::Stopped)
     }
 }
 

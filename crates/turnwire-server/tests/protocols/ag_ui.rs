@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::store::{MessageQuery, SessionKey};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::auth::Auth;
@@ -69,7 +69,7 @@ impl House {
             _ => Auth::new(&config, |_| None).unwrap(),
         };
         let caller = auth.token(token).unwrap();
-        let demo: Arc<dyn Replier> = Arc::new(Demo::with_rate(0.0));
+        let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
         let app = App::new(config, log, agents).unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tower::ServiceExt;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::store::{MessageQuery, SessionKey, SessionStatus};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::App;
@@ -57,7 +57,7 @@ impl House {
     }
 
     fn with(settings: &str, token: &str) -> Self {
-        let demo: Arc<dyn Replier> = Arc::new(Demo::with_rate(0.0));
+        let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
         let config = Config::parse("test", settings).unwrap();
         let auth = match settings {

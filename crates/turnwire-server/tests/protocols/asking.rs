@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
-use turnwire_agent::{Demo, Halt, Journal, Replier, Turn};
+use turnwire_agent::{DemoAgent, AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::{Event, Msg, ToolCall, ToolCallState, ToolResult};
 use turnwire_log::store::{SessionQuery, SessionStatus};
 use turnwire_log::{Log, MemoryStore, Session};
@@ -77,7 +77,7 @@ impl House {
         let agents: [(_, Arc<dyn Replier>); 3] = [
             ("asker", Arc::new(Asker)),
             ("twin", Arc::new(Asker)),
-            ("demo", Arc::new(Demo::with_rate(0.0))),
+            ("demo", Arc::new(DemoAgent::with_rate(0.0))),
         ];
         let agents: BTreeMap<_, _> =
             agents.into_iter().map(|(name, agent)| (name.to_owned(), agent)).collect();
@@ -150,15 +150,15 @@ struct Asker;
 
 #[async_trait]
 impl Replier for Asker {
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "Asks"
     }
 
-    fn model(&self) -> &'static str {
+    fn model_name(&self) -> &'static str {
         "none"
     }
 
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
         let wish = turn.history.last().and_then(|msg| msg.text("")).unwrap_or_default();
         if wish == "team" {
             return team(&turn, journal).await;
@@ -195,7 +195,7 @@ fn event(reply: &str, line: &str) -> Event<'static> {
     Event::from_json(&format!(r#"{{"reply_id":"{reply}",{line}}}"#)).unwrap().into_owned()
 }
 
-async fn team(turn: &Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+async fn team(turn: &ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
     let (own, sub) = (&turn.reply_id, format!("{}-sub", turn.reply_id));
     let path = r#""agent_path":"asker/helper","parent_tool_call_id":"c9""#;
     let mut events = Vec::new();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::{MemoryStore, Session};
 use turnwire_server::App;
 use turnwire_testkit::net::{HttpResponse, send_http};
@@ -33,7 +33,7 @@ const TOKENS: [(&str, &str, &str); 6] = [
 
 impl Place {
     fn open(settings: &str) -> Self {
-        let demo: Arc<dyn Replier> = Arc::new(Demo::with_rate(0.0));
+        let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let store = Arc::new(MemoryStore::default());
         let (server, app) = Running::start(store, settings, [("demo", demo)]);
         Self { server, app }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::store::{MessageQuery, SessionKey, SessionQuery};
 use turnwire_log::{Log, MemoryStore, Session};
 use turnwire_server::auth::Auth;
@@ -57,7 +57,7 @@ impl House {
     fn new() -> Self {
         let config = Config::parse("test", "").unwrap();
         let caller = Auth::open_to_all(&config.limits).token("anybody").unwrap();
-        let demo: Arc<dyn Replier> = Arc::new(Demo::with_rate(0.0));
+        let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
         Self { app: App::new(config, log, agents).unwrap(), caller }

@@ -3,7 +3,7 @@
 
 use crate::asking::House;
 use serde_json::{Value, json};
-use turnwire_agent::Offer;
+use turnwire_agent::ClientContext;
 use turnwire_core::Msg;
 use turnwire_log::store::{MessageQuery, SessionStatus};
 use turnwire_server::turns::retry::edit;
@@ -143,8 +143,8 @@ async fn other_words_with_a_schema_that_costs_too_much_are_refused() {
     let session = house.session("s").await;
     session.watch_head().wait_for(|head| head.status == SessionStatus::Idle).await.unwrap();
     let before = session.head_state().head;
-    let offer = Offer { output_schema: Some(doubling_schema().into()), ..Offer::default() };
-    let words = offer.to_msg(Msg::user("ann", "other words"));
+    let offer = ClientContext { output_schema: Some(doubling_schema().into()), ..ClientContext::default() };
+    let words = offer.attach_to(Msg::user("ann", "other words"));
     let query = MessageQuery { limit: 9, ..MessageQuery::default() };
     let first = session.list_messages(&query).await.unwrap()[0].id.clone();
     let refused = edit(&house.app, &session, &first, words, None).await.unwrap_err();

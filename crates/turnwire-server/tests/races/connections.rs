@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
-use turnwire_agent::Demo;
+use turnwire_agent::DemoAgent;
 use turnwire_testkit::net::{StreamingResponse, http};
 
 /// How much a client that reads nothing is sent: what the system buffers, and little more.
@@ -126,7 +126,7 @@ async fn row_10_many_sessions_are_watched_on_one_socket() {
 #[tokio::test]
 async fn row_16_closing_the_tab_does_not_stop_the_reply() {
     let gate = Gate::new();
-    let house = House::served_by(gate, "", "demo", Arc::new(Demo::with_rate(200.0)));
+    let house = House::served_by(gate, "", "demo", Arc::new(DemoAgent::with_rate(200.0)));
     let session = house.session("demo").await;
     let request = http::request(
         house.address,

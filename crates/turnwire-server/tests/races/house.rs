@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_core::Event;
 use turnwire_log::Session;
 use turnwire_log::store::{Retention, SessionKey};
@@ -27,7 +27,7 @@ impl House {
     }
 
     pub fn over(gate: Arc<Gate>, settings: &str) -> Self {
-        Self::served_by(gate, settings, "demo", Arc::new(Demo::with_rate(0.0)))
+        Self::served_by(gate, settings, "demo", Arc::new(DemoAgent::with_rate(0.0)))
     }
 
     pub fn served_by(

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
-use turnwire_agent::{Halt, Journal, Replier, Turn};
+use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::event::{
     ReplyEnd, ToolCallEnd, ToolCallStart, ToolResultEnd, ToolResultStart, ToolResultTextDelta,
 };
@@ -20,15 +20,15 @@ struct Careful {
 
 #[async_trait]
 impl Replier for Careful {
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "runs a tool once"
     }
 
-    fn model(&self) -> &'static str {
+    fn model_name(&self) -> &'static str {
         "careful"
     }
 
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
         let of = |kind: EventKind<'static>| Event::new(turn.reply_id.clone(), kind);
         let id = || "call".into();
         let begun = turn.partial.as_ref().and_then(|msg| msg.first::<ToolResult>()).is_some();

@@ -7,7 +7,7 @@ use crate::running::within;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use turnwire_agent::Demo;
+use turnwire_agent::DemoAgent;
 use turnwire_core::Msg;
 use turnwire_log::Error;
 use turnwire_log::store::SessionStatus;
@@ -63,7 +63,7 @@ async fn whatever_writes_is_told_clearly_and_nothing_acknowledged_is_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_under_way_survives_it() {
     for error in [full(), broken(), Error::Locked("another process".to_owned())] {
-        let agent = Arc::new(Demo::with_rate(400.0));
+        let agent = Arc::new(DemoAgent::with_rate(400.0));
         let house = House::served_by(Gate::new(), "", "demo", agent);
         let session = house.session("demo").await;
         let mut watching = house.watch("raw=true").await;
@@ -127,7 +127,7 @@ async fn a_stream_whose_store_cannot_be_read_ends_and_the_client_comes_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_messages_and_answers_survive_it() {
-    let agent = Arc::new(Demo::with_rate(400.0));
+    let agent = Arc::new(DemoAgent::with_rate(400.0));
     let house = House::served_by(Gate::new(), "", "demo", agent);
     let session = house.session("demo").await;
     let mut head = session.watch_head();

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_log::MemoryStore;
 use turnwire_testkit::net::{Proxy, send_http};
 use turnwire_testkit::{Rng, check_property};
@@ -35,7 +35,7 @@ fn whoever_is_cut_off_anywhere_has_in_the_end_what_the_server_has() {
 
 async fn all_of_it(mut rng: Rng) {
     let begun = Instant::now();
-    let demo: Arc<dyn Replier> = Arc::new(Demo::with_rate(2000.0));
+    let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(2000.0));
     let (server, _) = Running::start(Arc::new(MemoryStore::default()), "", [("demo", demo)]);
     let proxy = Proxy::start(server.address, rng.u64(..)).await.unwrap();
     let to = proxy.address;

@@ -115,19 +115,19 @@ struct Silent;
 
 #[async_trait::async_trait]
 impl turnwire_agent::Replier for Silent {
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "says nothing"
     }
 
-    fn model(&self) -> &'static str {
+    fn model_name(&self) -> &'static str {
         "demo"
     }
 
-    async fn reply(
+    async fn run(
         &self,
-        _: turnwire_agent::Turn,
+        _: turnwire_agent::ReplyRequest,
         _: &mut dyn turnwire_agent::Journal,
-    ) -> Result<(), turnwire_agent::Halt> {
+    ) -> Result<(), turnwire_agent::AgentError> {
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use turnwire_agent::{Halt, Journal, Replier, Turn};
+use turnwire_agent::{AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, ToolCall, ToolCallState};
 
@@ -30,13 +30,13 @@ impl Actor {
     }
 
     /// Waits until the test lets it go on, or somebody stops it.
-    async fn hold(&self, turn: &Turn) -> Result<(), Halt> {
+    async fn hold(&self, turn: &ReplyRequest) -> Result<(), AgentError> {
         tokio::select! {
             permit = self.gate.acquire() => {
                 permit.unwrap().forget();
                 Ok(())
             }
-            () = turn.stop.cancelled() => Err(Halt::Stopped),
+            () = turn.stop.cancelled() => Err(AgentError::Stopped),
         }
     }
 }
@@ -52,23 +52,23 @@ struct Pen<'p> {
 }
 
 impl Pen<'_> {
-    async fn write(&mut self, lines: &[&str]) -> Result<(), Halt> {
+    async fn write(&mut self, lines: &[&str]) -> Result<(), AgentError> {
         let events = lines
             .iter()
             .map(|rest| Event { agent: self.sub_agent.clone(), ..event(&self.reply, rest) });
         self.journal.commit(events.collect()).await
     }
 
-    async fn delta(&mut self, text: &str) -> Result<(), Halt> {
+    async fn delta(&mut self, text: &str) -> Result<(), AgentError> {
         let delta = format!(r#""type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"{text}""#);
         self.write(&[&delta]).await
     }
 
-    async fn begin(&mut self) -> Result<(), Halt> {
+    async fn begin(&mut self) -> Result<(), AgentError> {
         self.write(&[r#""type":"REPLY_START","name":"actor""#, BLOCK]).await
     }
 
-    async fn end(&mut self) -> Result<(), Halt> {
+    async fn end(&mut self) -> Result<(), AgentError> {
         self.write(&[r#""type":"TEXT_BLOCK_END","block_id":"b""#, END]).await
     }
 }
@@ -78,15 +78,15 @@ const END: &str = r#""type":"REPLY_END","finished_reason":"completed""#;
 
 #[async_trait]
 impl Replier for Actor {
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "Does as it is told"
     }
 
-    fn model(&self) -> &'static str {
+    fn model_name(&self) -> &'static str {
         "none"
     }
 
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
         let history: Vec<String> =
             turn.history.iter().map(|msg| msg.text("").unwrap_or_default()).collect();
         self.calls.lock().push(Called {
@@ -142,7 +142,7 @@ impl Replier for Actor {
             }
             "fail" => {
                 pen.begin().await?;
-                Err(Halt::Failed("no luck".to_owned()))
+                Err(AgentError::Failed("no luck".to_owned()))
             }
             "misfit" => pen.delta("no such block").await,
             "foreign" => {
@@ -166,7 +166,7 @@ impl Replier for Actor {
 }
 
 /// Asks for calls, and says what came of them once all are answered.
-async fn ask(turn: &Turn, pen: &mut Pen<'_>, wish: &str, actor: &Actor) -> Result<(), Halt> {
+async fn ask(turn: &ReplyRequest, pen: &mut Pen<'_>, wish: &str, actor: &Actor) -> Result<(), AgentError> {
     let calls: Vec<&ToolCall> =
         turn.partial.iter().flat_map(turnwire_core::Msg::blocks::<ToolCall>).collect();
     if calls.is_empty() {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use turnwire_agent::model::script::Line;
-use turnwire_agent::tool::{Given, Out, ToolError, streaming};
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::tool::{ToolOutput, ToolContext, ToolError, streaming_function};
 use turnwire_agent::{Agent, Replier};
 use turnwire_core::{Event, EventKind, FinishedReason, HintBlock, Msg, Role, ToolResultState};
 use turnwire_log::store::SessionStatus;
@@ -25,27 +25,27 @@ type Nothing = std::collections::BTreeMap<String, String>;
 /// is let.
 fn friday(stage: &Arc<Stage>, gate: &Arc<Semaphore>) -> Arc<dyn Replier> {
     let (wait, find) = (gate.clone(), gate.clone());
-    let slow = move |_: Nothing, _: Out| {
+    let slow = move |_: Nothing, _: ToolContext| {
         let gate = wait.clone();
         async move {
             gate.acquire().await.unwrap().forget();
             Ok::<_, ToolError>("done")
         }
     };
-    let search = move |_: Nothing, out: Out| {
+    let search = move |_: Nothing, out: ToolContext| {
         let gate = find.clone();
         async move {
-            let later = out.later().clone();
+            let later = out.hint_sender().clone();
             tokio::spawn(async move {
                 gate.acquire().await.unwrap().forget();
-                later.hint("Found it.").await;
+                later.send("Found it.").await;
             });
-            Ok::<_, ToolError>(Given::Background("Searching.".to_owned()))
+            Ok::<_, ToolError>(ToolOutput::Background("Searching.".to_owned()))
         }
     };
     let agent = Agent::builder("friday").model(stage.clone());
-    let agent = agent.tool(streaming("slow", "Takes its time", slow));
-    Arc::new(agent.tool(streaming("search", "Searches", search)).build())
+    let agent = agent.tool(streaming_function("slow", "Takes its time", slow));
+    Arc::new(agent.tool(streaming_function("search", "Searches", search)).build())
 }
 
 fn closed() -> Arc<Semaphore> {
@@ -80,7 +80,7 @@ fn place(types: &[String], kind: &str) -> usize {
 #[tokio::test]
 async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() {
     let stage =
-        Stage::new([vec![Line::thinking("Hm."), Line::text("Well.")], vec![Line::text("I see.")]]);
+        Stage::new([vec![ScriptStep::thinking("Hm."), ScriptStep::text("Well.")], vec![ScriptStep::text("I see.")]]);
     let house = house_with(&stage, &closed(), "");
     let (session, reply) = begin(&house).await;
     until_logged(&session, "THINKING_BLOCK_START", 1).await;
@@ -116,7 +116,7 @@ async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() 
 
 #[tokio::test]
 async fn what_comes_while_a_tool_works_is_logged_at_once() {
-    let stage = Stage::open([vec![Line::call("c", "slow", "{}")], vec![Line::text("Done.")]]);
+    let stage = Stage::open([vec![ScriptStep::call("c", "slow", "{}")], vec![ScriptStep::text("Done.")]]);
     let gate = closed();
     let house = house_with(&stage, &gate, "");
     let (session, reply) = begin(&house).await;
@@ -133,7 +133,7 @@ async fn what_comes_while_a_tool_works_is_logged_at_once() {
 
 #[tokio::test]
 async fn what_comes_while_nothing_runs_is_in_the_history_of_the_next_reply() {
-    let stage = Stage::open([vec![Line::text("One.")], vec![Line::text("Two.")], vec![]]);
+    let stage = Stage::open([vec![ScriptStep::text("One.")], vec![ScriptStep::text("Two.")], vec![]]);
     let house = house_with(&stage, &closed(), "");
     let (session, first) = begin(&house).await;
     until_idle(&session).await;
@@ -167,7 +167,7 @@ async fn a_trigger_starts_a_reply() {
         ("[agents.friday]\nmodel = \"demo\"\non_hint = \"reply\"", "", true),
         ("[agents.friday]\nmodel = \"demo\"\non_hint = \"reply\"", "?reply=false", false),
     ] {
-        let stage = Stage::open([vec![Line::text("Good morning.")]]);
+        let stage = Stage::open([vec![ScriptStep::text("Good morning.")]]);
         let house = house_with(&stage, &closed(), settings);
         let session = house.session("s", "friday").await;
         let path = format!("/v1/sessions/s/events{query}");
@@ -193,8 +193,8 @@ async fn a_trigger_starts_a_reply() {
 #[tokio::test]
 async fn hints_that_come_in_a_crowd_are_all_read_in_the_order_of_the_log() {
     let stage = Stage::open(
-        std::iter::once(vec![Line::call("c", "slow", "{}")])
-            .chain((0..50).map(|_| vec![Line::text(".")])),
+        std::iter::once(vec![ScriptStep::call("c", "slow", "{}")])
+            .chain((0..50).map(|_| vec![ScriptStep::text(".")])),
     );
     let gate = closed();
     let house = Arc::new(house_with(&stage, &gate, ""));
@@ -228,7 +228,7 @@ async fn hints_that_come_in_a_crowd_are_all_read_in_the_order_of_the_log() {
 
 #[tokio::test]
 async fn a_stop_loses_no_hint() {
-    let stage = Stage::new([vec![Line::text("Well.")], vec![Line::text("Yes.")]]);
+    let stage = Stage::new([vec![ScriptStep::text("Well.")], vec![ScriptStep::text("Yes.")]]);
     let house = house_with(&stage, &closed(), "");
     let (session, reply) = begin(&house).await;
     until_logged(&session, "TEXT_BLOCK_START", 1).await;
@@ -245,7 +245,7 @@ async fn a_stop_loses_no_hint() {
 
 #[tokio::test]
 async fn hints_that_cannot_be_taken_are_named() {
-    let stage = Stage::open([vec![Line::text("One.")]]);
+    let stage = Stage::open([vec![ScriptStep::text("One.")]]);
     let house = house_with(&stage, &closed(), "[limits]\nevent = \"1KiB\"");
     let (session, reply) = begin(&house).await;
     until_idle(&session).await;
@@ -290,9 +290,9 @@ async fn an_agent_elsewhere_finds_hints_in_its_log() {
 async fn what_a_tool_finds_later_is_part_of_the_reply_or_of_the_next() {
     for in_time in [true, false] {
         let stage = Stage::new([
-            vec![Line::call("c", "search", "{}")],
-            vec![Line::text("It takes a while.")],
-            vec![Line::text("There it is.")],
+            vec![ScriptStep::call("c", "search", "{}")],
+            vec![ScriptStep::text("It takes a while.")],
+            vec![ScriptStep::text("There it is.")],
         ]);
         let gate = closed();
         let house = house_with(&stage, &gate, "");
@@ -327,7 +327,7 @@ async fn what_a_tool_finds_later_is_part_of_the_reply_or_of_the_next() {
 
 #[tokio::test]
 async fn every_wire_that_holds_hints_shows_them() {
-    let stage = Stage::open([vec![Line::call("c", "slow", "{}")], vec![Line::text("Done.")]]);
+    let stage = Stage::open([vec![ScriptStep::call("c", "slow", "{}")], vec![ScriptStep::text("Done.")]]);
     let gate = closed();
     let house = house_with(&stage, &gate, "");
     let session = house.session("s", "friday").await;
@@ -386,9 +386,9 @@ fn life<R>(
 fn a_hint_that_was_taken_is_there_after_a_crash_and_once() {
     let store = Arc::new(MemoryStore::default());
     let stage = Stage::new([
-        vec![Line::text("Well.")],
-        vec![Line::text("Well.")],
-        vec![Line::text("I see.")],
+        vec![ScriptStep::text("Well.")],
+        vec![ScriptStep::text("Well.")],
+        vec![ScriptStep::text("I see.")],
     ]);
     let reply = life(&store, &stage, &closed(), async |house, session| {
         let answer = house.say("go").await;
@@ -424,9 +424,9 @@ fn a_hint_that_was_taken_is_there_after_a_crash_and_once() {
 fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
     for dies_in_reply in [true, false] {
         let store = Arc::new(MemoryStore::default());
-        let call = || vec![Line::call("c", "search", "{}")];
+        let call = || vec![ScriptStep::call("c", "search", "{}")];
         let stage =
-            Stage::new([call()].into_iter().chain((0..5).map(|_| vec![Line::text("So it is.")])));
+            Stage::new([call()].into_iter().chain((0..5).map(|_| vec![ScriptStep::text("So it is.")])));
         stage.gate.add_permits(1);
         let found = closed();
         life(&store, &stage, &found, async |house, session| {
@@ -459,7 +459,7 @@ fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
 #[tokio::test]
 async fn work_in_the_background_that_goes_on_is_not_said_to_have_died() {
     let stage =
-        Stage::open([vec![Line::call("c", "search", "{}")], vec![Line::text("Later.")], vec![]]);
+        Stage::open([vec![ScriptStep::call("c", "search", "{}")], vec![ScriptStep::text("Later.")], vec![]]);
     let house = house_with(&stage, &closed(), "");
     let (session, _) = begin(&house).await;
     until_idle(&session).await;

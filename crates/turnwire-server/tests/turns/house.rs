@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt;
-use turnwire_agent::{Demo, Replier};
+use turnwire_agent::{DemoAgent, Replier};
 use turnwire_core::{Event, EventKind, Fields, Msg, Seq};
 use turnwire_log::store::{NewSession, SessionKey, SessionStatus};
 use turnwire_log::{HeadState, Log, MemoryStore, Session, Store};
@@ -58,7 +58,7 @@ impl House {
     ) -> Self {
         let actor = Actor::new();
         let agents: [(_, Arc<dyn Replier>); 2] =
-            [("actor", actor.clone()), ("demo", Arc::new(Demo::with_rate(0.0)))];
+            [("actor", actor.clone()), ("demo", Arc::new(DemoAgent::with_rate(0.0)))];
         let agents: BTreeMap<_, _> =
             agents.into_iter().chain(more).map(|(name, agent)| (name.to_owned(), agent)).collect();
         let config = Config::parse("test", settings).unwrap();

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use turnwire_agent::model::script::Line;
-use turnwire_agent::model::{Answer, Ask, MODEL, Model, ModelError};
+use turnwire_agent::model::script::ScriptStep;
+use turnwire_agent::model::{ModelStream, ModelRequest, MODEL_METADATA_KEY, Model, ModelError};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::EventKind;
 use turnwire_log::{MemoryStore, Store};
@@ -37,12 +37,12 @@ impl Model for Named {
         self.0
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
         let name = self.0;
-        let answer = self.1.ask(ask).await?.map(move |event| {
+        let answer = self.1.stream(ask).await?.map(move |event| {
             event.map(|mut event| {
                 if let EventKind::ModelCallEnd(_) = event.kind {
-                    event.metadata.insert(MODEL, name);
+                    event.metadata.insert(MODEL_METADATA_KEY, name);
                 }
                 event
             })
@@ -52,7 +52,7 @@ impl Model for Named {
 }
 
 fn agent(model: &'static str, says: &[&str]) -> Agent {
-    let stage = Stage::open(says.iter().map(|text| vec![Line::text(text)]));
+    let stage = Stage::open(says.iter().map(|text| vec![ScriptStep::text(text)]));
     Agent::builder("friday").model(Named(model, stage)).build()
 }
 
@@ -121,7 +121,7 @@ async fn a_reply_that_was_replaced_is_paid_for_all_the_same() {
 #[tokio::test]
 async fn a_reply_that_is_stopped_says_what_it_had_cost() {
     let store = Arc::new(MemoryStore::default());
-    let stage = Stage::new([vec![Line::call("c", "ask", "{}")], vec![Line::text("So.")]]);
+    let stage = Stage::new([vec![ScriptStep::call("c", "ask", "{}")], vec![ScriptStep::text("So.")]]);
     let friday = Agent::builder("friday").model(stage.clone());
     let ask = turnwire_agent::tool::function(
         "ask",
@@ -143,11 +143,11 @@ async fn a_reply_that_is_stopped_says_what_it_had_cost() {
 #[tokio::test]
 async fn each_agent_is_counted_by_its_own_prices() {
     let store = Arc::new(MemoryStore::default());
-    let helper = Stage::open([vec![Line::text("Found.")]]);
+    let helper = Stage::open([vec![ScriptStep::text("Found.")]]);
     let helper = Agent::builder("helper").model(Named("openai:small", helper)).build();
     let stage = Stage::open([
-        vec![Line::call("c", "helper", r#"{"task":"find"}"#)],
-        vec![Line::text("There.")],
+        vec![ScriptStep::call("c", "helper", r#"{"task":"find"}"#)],
+        vec![ScriptStep::text("There.")],
     ]);
     let friday = Agent::builder("friday").model(Named("openai:big", stage));
     let friday = friday.tool(AgentTool::new(helper, "Helps")).build();

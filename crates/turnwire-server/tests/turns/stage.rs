@@ -7,20 +7,20 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::model::{Answer, Ask, Model, ModelError};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
 use turnwire_core::{EventKind, Folder, HintBlock, Msg, Role};
 use turnwire_log::Session;
 
 /// A model whose answers wait, behind their first words, until somebody lets them go on.
 pub struct Stage {
-    answers: Mutex<VecDeque<Vec<Line>>>,
+    answers: Mutex<VecDeque<Vec<ScriptStep>>>,
     asked: Mutex<Vec<Vec<Msg>>>,
     pub gate: Arc<Semaphore>,
 }
 
 impl Stage {
-    pub fn new(answers: impl IntoIterator<Item = Vec<Line>>) -> Arc<Self> {
+    pub fn new(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Arc<Self> {
         Arc::new(Self {
             answers: Mutex::new(answers.into_iter().collect()),
             asked: Mutex::default(),
@@ -29,7 +29,7 @@ impl Stage {
     }
 
     /// Nothing holds it up.
-    pub fn open(answers: impl IntoIterator<Item = Vec<Line>>) -> Arc<Self> {
+    pub fn open(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Arc<Self> {
         let stage = Self::new(answers);
         stage.gate.add_permits(1000);
         stage
@@ -47,12 +47,12 @@ impl Model for Stage {
         "stage"
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
         let said = ask.messages.iter().filter(|msg| msg.role() != Role::System);
         self.asked.lock().push(said.cloned().collect());
         let lines = self.answers.lock().pop_front().unwrap_or_default();
         let gate = self.gate.clone();
-        let answer = Script::new([lines]).ask(ask).await?.enumerate().then(move |(at, event)| {
+        let answer = ScriptedModel::new([lines]).stream(ask).await?.enumerate().then(move |(at, event)| {
             let gate = gate.clone();
             async move {
                 // Behind the start of the call and of its first block.

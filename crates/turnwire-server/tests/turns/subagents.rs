@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
-use turnwire_agent::model::script::{Line, Script};
-use turnwire_agent::model::{Answer, Ask, Model, ModelError};
-use turnwire_agent::tool::{Given, Out, Tool, ToolError, ToolSpec};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
+use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
 use turnwire_agent::{Agent, AgentTool, Replier};
 use turnwire_core::{Behavior, FinishedReason, ToolCall};
 use turnwire_log::store::SessionStatus;
@@ -20,11 +20,11 @@ use turnwire_testkit::check_property;
 
 /// A model that the test keeps.
 #[derive(Clone)]
-struct Shared(Arc<Script>);
+struct Shared(Arc<ScriptedModel>);
 
 impl Shared {
-    fn new(answers: impl IntoIterator<Item = Vec<Line>>) -> Self {
-        Self(Arc::new(Script::new(answers).by_history()))
+    fn new(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Self {
+        Self(Arc::new(ScriptedModel::new(answers).by_history()))
     }
 }
 
@@ -34,8 +34,8 @@ impl Model for Shared {
         self.0.name()
     }
 
-    async fn ask(&self, ask: Ask<'_>) -> Result<Answer, ModelError> {
-        self.0.ask(ask).await
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+        self.0.stream(ask).await
     }
 }
 
@@ -48,29 +48,29 @@ impl Tool for Named {
         &self.0
     }
 
-    async fn run(&self, _: ToolCall, _: Out) -> Result<Given, ToolError> {
+    async fn run(&self, _: ToolCall, _: ToolContext) -> Result<ToolOutput, ToolError> {
         Ok(self.0.name.as_str().into())
     }
 }
 
 /// Two agents work for `main`: one asks for what it does, the other hands something to the client.
 fn team() -> (Arc<dyn Replier>, Shared) {
-    let hand = |id: &str, agent: &str| Line::call(id, agent, r#"{"task":"Look into it."}"#);
+    let hand = |id: &str, agent: &str| ScriptStep::call(id, agent, r#"{"task":"Look into it."}"#);
     let trade = ToolSpec::new("trade", "", serde_json::Map::new().into());
     let trade = ToolSpec { behavior: Behavior::Ask, ..trade };
-    let page = ToolSpec::of_client("open_page", "", serde_json::Map::new().into());
+    let page = ToolSpec::for_client("open_page", "", serde_json::Map::new().into());
     let trader = Agent::builder("trader")
-        .model(Shared::new([vec![Line::call("t", "trade", "{}")], vec![Line::text("Bought.")]]))
+        .model(Shared::new([vec![ScriptStep::call("t", "trade", "{}")], vec![ScriptStep::text("Bought.")]]))
         .tool(Named(trade))
         .build();
     let browser = Agent::builder("browser")
-        .model(Shared::new([vec![Line::call("p", "open_page", "{}")], vec![Line::text("Seen.")]]))
+        .model(Shared::new([vec![ScriptStep::call("p", "open_page", "{}")], vec![ScriptStep::text("Seen.")]]))
         .tool(Named(page))
         .build();
     let model = Shared::new([
         vec![hand("a", "trader"), hand("b", "browser")],
         vec![],
-        vec![Line::text("All done.")],
+        vec![ScriptStep::text("All done.")],
     ]);
     let main = Agent::builder("main")
         .model(model.clone())
@@ -132,7 +132,7 @@ async fn their_questions_reach_the_same_person() {
     // Their messages are no part of the conversation.
     house.say("again").await;
     until_waiting(&session).await;
-    let asked = model.0.asked();
+    let asked = model.0.requests();
     let seen: Vec<_> = asked.last().unwrap().iter().map(|msg| msg.name().to_owned()).collect();
     assert_eq!(seen.len(), 3, "{seen:?}");
     assert_eq!(seen[1], "main");

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use turnwire_agent::model::clock::{Token, Wish};
+use turnwire_agent::model::clock::{TimedToken, ClockRequest};
 
 /// More than any request of a measurement has.
 const LONGEST: usize = 1 << 20;
@@ -69,7 +69,7 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// What is wished for, and how long the request is; `None` while it is not whole.
-fn asked(bytes: &[u8]) -> io::Result<Option<(Wish, usize)>> {
+fn asked(bytes: &[u8]) -> io::Result<Option<(ClockRequest, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
     let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
@@ -87,18 +87,18 @@ fn asked(bytes: &[u8]) -> io::Result<Option<(Wish, usize)>> {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let last = body.pointer("/messages").and_then(Value::as_array).and_then(|all| all.last());
     let content = last.and_then(|message| message.get("content")).map(Value::to_string);
-    Ok(Some((Wish::of(&content.unwrap_or_default()), whole)))
+    Ok(Some((ClockRequest::parse(&content.unwrap_or_default()), whole)))
 }
 
 /// Says each token when it is due, in a packet of its own.
-async fn say(stream: &mut TcpStream, wish: Wish) -> io::Result<()> {
+async fn say(stream: &mut TcpStream, wish: ClockRequest) -> io::Result<()> {
     let begin = Instant::now();
     stream.write_all(HEAD).await?;
     let mut chunk = Vec::new();
-    let length = BEFORE.len() + 1 + usize::from(Token::DIGITS) + BEHIND.len();
+    let length = BEFORE.len() + 1 + usize::from(TimedToken::DIGITS) + BEHIND.len();
     for nth in 0..wish.tokens {
         tokio::time::sleep_until(begin + wish.due(nth)).await;
-        let token = Token::new(nth, SystemTime::now());
+        let token = TimedToken::new(nth, SystemTime::now());
         chunk.clear();
         write!(chunk, "{length:x}\r\n{BEFORE}{token}{BEHIND}\r\n")?;
         stream.write_all(&chunk).await?;
@@ -123,7 +123,7 @@ mod tests {
         }
         let followed = request.clone() + "POST";
         let found = asked(followed.as_bytes()).unwrap();
-        assert_eq!(found, Some((Wish { tokens: 30, rate: 10 }, request.len())));
+        assert_eq!(found, Some((ClockRequest { tokens: 30, rate: 10 }, request.len())));
         assert!(asked(b"\x16\x03\x01 not http\r\n\r\n").is_err());
     }
 }

@@ -7,7 +7,7 @@ use super::render::called;
 use super::view::View;
 use serde_json::Value;
 use std::io;
-use turnwire_agent::permission::describe;
+use turnwire_agent::permission::describe_rule;
 use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
 use turnwire_core::{EventKind, PermissionRule, ToolCall, ToolResult};
 
@@ -90,7 +90,7 @@ impl Asker {
             rules => {
                 // What a rule covers is read before it is accepted, also where there is only one.
                 for (at, rule) in rules.iter().enumerate() {
-                    let what = one_line(&describe(rule));
+                    let what = one_line(&describe_rule(rule));
                     view.note(Style::PLAIN, &format!("  {}: {what}", at + 1))?;
                 }
                 let prompt = "Which rule, for the rest of this session? (empty: none) ";

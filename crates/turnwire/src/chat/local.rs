@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use turnwire_agent::model::http::HttpModel;
-use turnwire_agent::{Agent, Demo, Replier};
+use turnwire_agent::{Agent, DemoAgent, Replier};
 use turnwire_log::{Error, Log};
 use turnwire_server::auth::{self, Scopes};
 use turnwire_server::config::{
@@ -102,7 +102,7 @@ fn private(config: &mut Config) -> Result<String, Cannot> {
 /// An agent for a model that no settings name.
 fn agent(model: &str) -> Result<Arc<dyn Replier>, Cannot> {
     if model == "demo" {
-        let demo = Demo::from_env().map_err(|error| Cannot::new(error.to_string(), ""))?;
+        let demo = DemoAgent::from_env().map_err(|error| Cannot::new(error.to_string(), ""))?;
         return Ok(Arc::new(demo));
     }
     let made = HttpModel::builder(model).build();

@@ -5,12 +5,12 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use turnwire_agent::model::clock::Clock;
-use turnwire_agent::model::http::{HttpModel, Key};
+use turnwire_agent::model::clock::ClockModel;
+use turnwire_agent::model::http::{HttpModel, ApiKey};
 use turnwire_agent::model::{Model as _, ModelError};
 use turnwire_agent::permission::Rule;
-use turnwire_agent::tool::{Given, Out, Tool, ToolError, ToolSpec};
-use turnwire_agent::{Agent, AgentTool, Builder, Demo, Halt, Journal, McpServer, Replier, Turn};
+use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
+use turnwire_agent::{Agent, AgentTool, AgentBuilder, DemoAgent, AgentError, Journal, McpServer, Replier, ReplyRequest};
 use turnwire_core::ToolCall;
 use turnwire_server::StartError;
 use turnwire_server::config::{
@@ -54,7 +54,7 @@ fn far<'c>(name: &'c String, settings: &McpConfig) -> Result<McpServer, (&'c Str
         (None, Some(url)) => McpServer::url(url.0.as_str()),
         (None, None) => return Err((name, "there is neither `command` nor `url`".to_owned())),
     };
-    let server = server.named(name).start_limit(start_timeout.0).call_limit(call_timeout.0);
+    let server = server.with_name(name).start_limit(start_timeout.0).call_limit(call_timeout.0);
     let Some(variable) = token_env else { return Ok(server) };
     match std::env::var(variable) {
         Ok(token) => Ok(server.header("authorization", format!("Bearer {}", token.trim()))),
@@ -68,7 +68,7 @@ pub(crate) fn agents(
     config: &Config,
     far: Option<&FarTools>,
 ) -> Result<(Agents, Vec<Problem>), Cannot> {
-    let demo = Demo::from_env().map_err(|error| StartError::new(error.to_string()))?;
+    let demo = DemoAgent::from_env().map_err(|error| StartError::new(error.to_string()))?;
     let mut making = Making {
         config,
         far,
@@ -114,7 +114,7 @@ impl Making<'_> {
                     "" => "Tells the time, for load tests. Try: 500 tokens, 50 a second",
                     about => about,
                 };
-                Arc::new(Agent::builder(name).model(Clock).about(about).build())
+                Arc::new(Agent::builder(name).model(ClockModel).description(about).build())
             }
             Model::Wire { .. } => Arc::new(self.with_model(name, settings)?),
         };
@@ -140,10 +140,10 @@ impl Making<'_> {
         let builder = Agent::builder(name)
             .model(model)
             .system(settings.system.clone())
-            .about(about)
+            .description(about)
             .permissions(settings.permissions.iter().map(Rule::from))
             .max_iterations(settings.max_iterations);
-        Some(tools.into_iter().fold(builder, Builder::tool).build())
+        Some(tools.into_iter().fold(builder, AgentBuilder::tool).build())
     }
 
     /// The tools of an agent, each once.
@@ -163,7 +163,7 @@ impl Making<'_> {
                 match self.agent(other) {
                     Some(replier) => {
                         let agent = Named { about: String::new(), replier };
-                        tools.push(Arc::new(AgentTool::of(other, agent, about.about.clone())));
+                        tools.push(Arc::new(AgentTool::from_replier(other, agent, about.about.clone())));
                     }
                     // Why is among the problems already.
                     None => are_there = false,
@@ -233,7 +233,7 @@ fn is_same_wire(one: &Model, other: &Model) -> bool {
 #[derive(Clone)]
 struct Place<'c> {
     base_url: Option<&'c WebUrl>,
-    key: Option<Key>,
+    key: Option<ApiKey>,
 }
 
 impl Place<'_> {
@@ -262,8 +262,8 @@ impl Place<'_> {
     }
 }
 
-fn key(variable: Option<&str>, file: Option<&Path>) -> Option<Key> {
-    variable.map(Key::env).or_else(|| file.map(Key::file))
+fn key(variable: Option<&str>, file: Option<&Path>) -> Option<ApiKey> {
+    variable.map(ApiKey::from_env).or_else(|| file.map(ApiKey::from_file))
 }
 
 /// A tool that the client executes.
@@ -276,7 +276,7 @@ impl Tool for ByClient {
     }
 
     /// The loop hands such a call over; it is never run here.
-    async fn run(&self, _: ToolCall, _: Out) -> Result<Given, ToolError> {
+    async fn run(&self, _: ToolCall, _: ToolContext) -> Result<ToolOutput, ToolError> {
         Err(ToolError::new("The client executes this tool."))
     }
 }
@@ -289,15 +289,15 @@ struct Named {
 
 #[async_trait]
 impl Replier for Named {
-    fn about(&self) -> &str {
-        if self.about.is_empty() { self.replier.about() } else { &self.about }
+    fn description(&self) -> &str {
+        if self.about.is_empty() { self.replier.description() } else { &self.about }
     }
 
-    fn model(&self) -> &str {
-        self.replier.model()
+    fn model_name(&self) -> &str {
+        self.replier.model_name()
     }
 
-    async fn reply(&self, turn: Turn, journal: &mut dyn Journal) -> Result<(), Halt> {
-        self.replier.reply(turn, journal).await
+    async fn run(&self, turn: ReplyRequest, journal: &mut dyn Journal) -> Result<(), AgentError> {
+        self.replier.run(turn, journal).await
     }
 }

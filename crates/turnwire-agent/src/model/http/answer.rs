@@ -1,9 +1,9 @@
 //! The bytes of an answer into events, as they come.
 
-use super::client::Body;
+use super::client::ResponseBody;
 use super::failure;
 use super::key::Secret;
-use crate::model::{MODEL, ModelError};
+use crate::model::{MODEL_METADATA_KEY, ModelError};
 use futures_util::Stream;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
@@ -19,12 +19,12 @@ use turnwire_core::{ErrorType, Event, EventKind, FinishedReason, Json};
 use turnwire_wires::stream::{Decoded, Decoder};
 
 /// How long the rest of an answer that is complete may take: then its connection can be used again.
-const REST: Duration = Duration::from_secs(1);
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// An answer on its way in. Dropping it closes the connection.
-pub(super) struct Incoming {
+pub(super) struct ResponseStream {
     /// The provider and the model, for people.
-    pub who: String,
+    pub model_id: String,
     /// What the model is called where the provider does not say so.
     pub model: String,
     pub secret: Secret,
@@ -34,56 +34,56 @@ pub(super) struct Incoming {
     /// What comes behind that, as the last.
     failed: Option<ModelError>,
     /// Nothing once there is no more to read.
-    body: Option<Body>,
+    body: Option<ResponseBody>,
     /// Whether the last event was decoded.
-    is_over: bool,
+    is_complete: bool,
     /// The beginning of the body, while nothing was understood of it.
-    head: Option<Vec<u8>>,
+    unparsed_start: Option<Vec<u8>>,
     /// A frame that could not be read, at the very beginning.
     problem: Option<String>,
-    silence: Option<Silence>,
+    idle_timer: Option<IdleTimer>,
 }
 
 /// Notices that nothing comes. The timer runs on while something does, and is set anew only when it
 /// rings: a token costs a look at the clock.
-struct Silence {
+struct IdleTimer {
     limit: Duration,
     since: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
-impl Incoming {
-    pub fn new(who: String, model: String, secret: Secret, decoder: Decoder, body: Body) -> Self {
+impl ResponseStream {
+    pub fn new(who: String, model: String, secret: Secret, decoder: Decoder, body: ResponseBody) -> Self {
         Self {
-            who,
+            model_id: who,
             model,
             secret,
             decoder,
             queue: VecDeque::new(),
             failed: None,
             body: Some(body),
-            is_over: false,
-            head: Some(Vec::new()),
+            is_complete: false,
+            unparsed_start: Some(Vec::new()),
             problem: None,
-            silence: None,
+            idle_timer: None,
         }
     }
 
     /// Waits until the model has said something. What fails before that can be tried again, since
     /// nobody has seen anything of it.
-    pub async fn begin(&mut self) -> Result<(), ModelError> {
+    pub async fn wait_for_first_event(&mut self) -> Result<(), ModelError> {
         loop {
             let first = self.queue.iter().find(|event| !is_prelude(event));
             match first.map(|event| &event.kind) {
                 Some(EventKind::ModelCallEnd(end)) if end.error.is_some() => {
-                    return Err(self.broken(end));
+                    return Err(self.early_failure(end));
                 }
                 Some(_) => {
-                    self.head = None;
+                    self.unparsed_start = None;
                     return Ok(());
                 }
                 None if self.body.is_none() => {
-                    return Err(self.failed.take().unwrap_or_else(|| self.nothing()));
+                    return Err(self.failed.take().unwrap_or_else(|| self.unreadable()));
                 }
                 None => poll_fn(|cx| self.read(cx)).await,
             }
@@ -91,10 +91,10 @@ impl Incoming {
     }
 
     /// From now on, this much silence is too much.
-    pub fn limit_silence(&mut self, limit: Duration) {
+    pub fn set_idle_limit(&mut self, limit: Duration) {
         let since = Instant::now();
         let timer = Box::pin(tokio::time::sleep(limit));
-        self.silence = Some(Silence { limit, since, timer });
+        self.idle_timer = Some(IdleTimer { limit, since, timer });
     }
 
     /// Takes the next bytes, or notes that there are none.
@@ -106,12 +106,12 @@ impl Incoming {
         };
         match read {
             // What has come is enough; behind the rest, the connection can be used again.
-            Ok(true) if self.is_over => {
+            Ok(true) if self.is_complete => {
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(drain(body));
                 }
             }
-            _ if self.is_over || self.failed.is_some() || self.is_enough() => {}
+            _ if self.is_complete || self.failed.is_some() || self.has_read_enough() => {}
             Ok(true) => self.body = Some(body),
             // Whether it was cut off or has come to its end, the decoder knows what is missing.
             Ok(false) | Err(_) => self.decode(None),
@@ -120,16 +120,16 @@ impl Incoming {
     }
 
     /// Whether it is no stream, and as much of it was read as may say what it is.
-    fn is_enough(&self) -> bool {
-        self.problem.is_some() && self.head.as_ref().is_some_and(|head| head.len() >= failure::MOST)
+    fn has_read_enough(&self) -> bool {
+        self.problem.is_some() && self.unparsed_start.as_ref().is_some_and(|head| head.len() >= failure::MAX_BODY_BYTES)
     }
 
     fn feed(&mut self, bytes: &[u8]) {
-        if let Some(silence) = &mut self.silence {
+        if let Some(silence) = &mut self.idle_timer {
             silence.since = Instant::now();
         }
-        if let Some(head) = &mut self.head {
-            let room = failure::MOST.saturating_sub(head.len());
+        if let Some(head) = &mut self.unparsed_start {
+            let room = failure::MAX_BODY_BYTES.saturating_sub(head.len());
             head.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             if self.problem.is_some() {
                 // It is no stream. The rest may say what it is.
@@ -141,7 +141,7 @@ impl Incoming {
 
     /// Decodes bytes, or the end.
     fn decode(&mut self, bytes: Option<&[u8]>) {
-        let Self { decoder, queue, failed, problem, secret, model, who, head, is_over, .. } = self;
+        let Self { decoder, queue, failed, problem, secret, model, model_id: who, unparsed_start: head, is_complete: is_over, .. } = self;
         let mut each = |decoded: Decoded<'_>| {
             if *is_over || failed.is_some() || problem.is_some() {
                 return;
@@ -149,7 +149,7 @@ impl Incoming {
             match decoded.event {
                 Ok(event) => {
                     let mut event = event.into_owned();
-                    *is_over = finish(&mut event, who, model, secret);
+                    *is_over = complete_event(&mut event, who, model, secret);
                     queue.push_back(event);
                 }
                 Err(error) if head.is_some() && !queue.iter().any(|event| !is_prelude(event)) => {
@@ -157,7 +157,7 @@ impl Incoming {
                 }
                 // To leave it out would be to lose something that the model said.
                 Err(error) => {
-                    let why = failure::said(&error.to_string(), secret);
+                    let why = failure::sanitize(&error.to_string(), secret);
                     let message = format!("{who} sent what cannot be read: {why}");
                     *failed = Some(ModelError::new(ErrorType::Upstream, message));
                 }
@@ -170,46 +170,46 @@ impl Incoming {
     }
 
     /// An answer that failed before it said anything.
-    fn broken(&self, end: &ModelCallEnd) -> ModelError {
-        let Some(error) = &end.error else { return self.nothing() };
-        if end.finished_reason == FinishedReason::Truncated && self.is_no_stream() {
-            return self.nothing();
+    fn early_failure(&self, end: &ModelCallEnd) -> ModelError {
+        let Some(error) = &end.error else { return self.unreadable() };
+        if end.finished_reason == FinishedReason::Truncated && self.is_not_stream() {
+            return self.unreadable();
         }
         let kind = error.r#type.clone();
-        let said = failure::said(&error.message, &self.secret);
-        let message = format!("{} failed: {said}", self.who);
+        let said = failure::sanitize(&error.message, &self.secret);
+        let message = format!("{} failed: {said}", self.model_id);
         match kind {
             ErrorType::RateLimit | ErrorType::Upstream | ErrorType::Connection => {
-                ModelError::passing(kind, message)
+                ModelError::transient(kind, message)
             }
             kind => ModelError::new(kind, message),
         }
     }
 
     /// An answer in which there is nothing to be understood.
-    fn nothing(&self) -> ModelError {
+    fn unreadable(&self) -> ModelError {
         let problem = self.problem.as_deref().unwrap_or("this is no stream");
-        let problem = failure::said(problem, &self.secret);
-        let message = format!("{} sent no answer that can be read: {problem}", self.who);
-        ModelError::new(ErrorType::Upstream, message + &self.rest())
+        let problem = failure::sanitize(problem, &self.secret);
+        let message = format!("{} sent no answer that can be read: {problem}", self.model_id);
+        ModelError::new(ErrorType::Upstream, message + &self.body_excerpt())
     }
 
-    fn head(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.head.as_deref().unwrap_or_default().trim_ascii())
+    fn unparsed_text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.unparsed_start.as_deref().unwrap_or_default().trim_ascii())
     }
 
     /// Whether what has come is not even the beginning of a stream.
-    fn is_no_stream(&self) -> bool {
-        let head = self.head();
+    fn is_not_stream(&self) -> bool {
+        let head = self.unparsed_text();
         let is_frame = ["data:", "event:", ":", "id:"].iter().any(|it| head.starts_with(it));
         let is_cut = || head.starts_with('{') && serde_json::from_str::<IgnoredAny>(&head).is_err();
         !(head.is_empty() || is_frame || is_cut())
     }
 
     /// What a body says that is no stream.
-    fn rest(&self) -> String {
-        let told = if self.is_no_stream() { failure::told(&self.head()) } else { String::new() };
-        let said = failure::said(&told, &self.secret);
+    fn body_excerpt(&self) -> String {
+        let told = if self.is_not_stream() { failure::error_text(&self.unparsed_text()) } else { String::new() };
+        let said = failure::sanitize(&told, &self.secret);
         if said.is_empty() { said } else { format!(" ({said})") }
     }
 }
@@ -220,7 +220,7 @@ fn is_prelude(event: &Event<'_>) -> bool {
 }
 
 /// Makes an event whole. Whether it is the last.
-fn finish(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -> bool {
+fn complete_event(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -> bool {
     match &mut event.kind {
         EventKind::ModelCallStart(start) if start.model_name.is_empty() => {
             model.clone_into(&mut start.model_name);
@@ -236,7 +236,7 @@ fn finish(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -
             }
             // What a provider calls its model need not be what it was asked for; and the one that
             // stands in for another has other prices.
-            event.metadata.insert(MODEL, who);
+            event.metadata.insert(MODEL_METADATA_KEY, who);
             // A truncated one that is not at the end is a call that the provider began anew.
             end.finished_reason != FinishedReason::Truncated
         }
@@ -245,16 +245,16 @@ fn finish(event: &mut Event<'static>, who: &str, model: &str, secret: &Secret) -
 }
 
 /// Reads the rest of a complete answer, so that its connection can be used again.
-async fn drain(mut body: Body) {
+async fn drain(mut body: ResponseBody) {
     let rest = async {
         let mut read = 0;
-        while read < failure::MOST && body.read(|bytes| read += bytes.len()).await == Ok(true) {}
+        while read < failure::MAX_BODY_BYTES && body.read(|bytes| read += bytes.len()).await == Ok(true) {}
     };
     // Whether it came or not, that was all.
-    let _ = tokio::time::timeout(REST, rest).await;
+    let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
 }
 
-impl Stream for Incoming {
+impl Stream for ResponseStream {
     type Item = Result<Event<'static>, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -273,15 +273,15 @@ impl Stream for Incoming {
             if this.read(cx).is_ready() {
                 continue;
             }
-            let Some(silence) = &mut this.silence else { return Poll::Pending };
+            let Some(silence) = &mut this.idle_timer else { return Poll::Pending };
             let is_silent = ready!(silence.poll(cx));
-            let message = format!("{} said nothing more for {is_silent:?}", this.who);
-            this.failed = Some(ModelError::passing(ErrorType::Upstream, message));
+            let message = format!("{} said nothing more for {is_silent:?}", this.model_id);
+            this.failed = Some(ModelError::transient(ErrorType::Upstream, message));
         }
     }
 }
 
-impl Silence {
+impl IdleTimer {
     /// Ready once there was too much of it.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
         loop {

@@ -1,38 +1,38 @@
 //! A model in the making.
 
-use super::client::Client;
-use super::pauses::Pauses;
-use super::{HttpModel, Key, provider};
+use super::client::HttpClient;
+use super::pauses::Backoff;
+use super::{HttpModel, ApiKey, provider};
 use crate::model::{Model, ModelError};
 use std::time::Duration;
 use turnwire_core::Fields;
 
 /// The tries after the first, where nobody says how many.
-pub const RETRIES: u32 = 2;
+pub const DEFAULT_RETRIES: u32 = 2;
 /// The most bytes of one event: a large image in one piece.
 const EVENT_LIMIT: usize = 32 << 20;
 /// A longer time is as good as none, and can be added to any.
-const LONGEST_TIME: Duration = Duration::from_hours(24 * 365);
+const MAX_TIME_LIMIT: Duration = Duration::from_hours(24 * 365);
 
 /// A model in the making.
 pub struct HttpModelBuilder {
     name: String,
     base_url: Option<String>,
-    key: Option<Key>,
+    key: Option<ApiKey>,
     has_schema_mode: Option<bool>,
-    connect: Duration,
-    settings: Settings,
+    connect_limit: Duration,
+    settings: RequestSettings,
 }
 
 /// What is the same for every request.
-pub(super) struct Settings {
+pub(super) struct RequestSettings {
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub extra: Fields,
-    pub first_token: Duration,
-    pub between_tokens: Duration,
+    pub first_token_limit: Duration,
+    pub token_gap_limit: Duration,
     pub retries: u32,
-    pub pauses: Pauses,
+    pub backoff: Backoff,
     pub fallback: Option<Box<dyn Model>>,
     pub event_limit: usize,
 }
@@ -44,15 +44,15 @@ impl HttpModelBuilder {
             base_url: None,
             key: None,
             has_schema_mode: None,
-            connect: Duration::from_secs(10),
-            settings: Settings {
+            connect_limit: Duration::from_secs(10),
+            settings: RequestSettings {
                 max_tokens: None,
                 temperature: None,
                 extra: Fields::default(),
-                first_token: Duration::from_mins(5),
-                between_tokens: Duration::from_mins(5),
-                retries: RETRIES,
-                pauses: Pauses::default(),
+                first_token_limit: Duration::from_mins(5),
+                token_gap_limit: Duration::from_mins(5),
+                retries: DEFAULT_RETRIES,
+                backoff: Backoff::default(),
                 fallback: None,
                 event_limit: EVENT_LIMIT,
             },
@@ -69,7 +69,7 @@ impl HttpModelBuilder {
 
     /// Where the key is. Without it: in the variable that the provider's own programs read.
     #[must_use]
-    pub fn key(mut self, key: Key) -> Self {
+    pub fn key(mut self, key: ApiKey) -> Self {
         self.key = Some(key);
         self
     }
@@ -104,9 +104,9 @@ impl HttpModelBuilder {
         first_token: Duration,
         between_tokens: Duration,
     ) -> Self {
-        self.connect = connect.min(LONGEST_TIME);
-        self.settings.first_token = first_token.min(LONGEST_TIME);
-        self.settings.between_tokens = between_tokens.min(LONGEST_TIME);
+        self.connect_limit = connect.min(MAX_TIME_LIMIT);
+        self.settings.first_token_limit = first_token.min(MAX_TIME_LIMIT);
+        self.settings.token_gap_limit = between_tokens.min(MAX_TIME_LIMIT);
         self
     }
 
@@ -120,9 +120,9 @@ impl HttpModelBuilder {
     /// How long to wait before it is tried again: `first` (half a second), then twice as long each
     /// time, up to `longest` (a minute). A provider that wants more than that is not waited for.
     #[must_use]
-    pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
-        let longest = longest.min(LONGEST_TIME);
-        self.settings.pauses = Pauses { first, longest };
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        let longest = longest.min(MAX_TIME_LIMIT);
+        self.settings.backoff = Backoff { first, longest };
         self
     }
 
@@ -157,20 +157,20 @@ impl HttpModelBuilder {
 
     /// The model. No request is made, and no key is read.
     pub fn build(self) -> Result<HttpModel, ModelError> {
-        let Self { name, base_url, key, has_schema_mode, connect, settings } = self;
-        let (provider, wire, model) = provider::find(&name)?;
+        let Self { name, base_url, key, has_schema_mode, connect_limit: connect, settings } = self;
+        let (provider, wire, model) = provider::find_provider(&name)?;
         let base = base_url.as_deref();
         let address = provider.address(base, model)?;
-        let key = key.unwrap_or_else(|| provider.usual_key(base));
-        if !key.is_none() && !provider::is_private(&address) {
+        let key = key.unwrap_or_else(|| provider.default_key(base));
+        if !key.is_none() && !provider::is_confidential(&address) {
             tracing::warn!(model = %name, "the key travels in the clear: the base URL is not https");
         }
         Ok(HttpModel {
             provider,
             wire,
             model: model.to_owned(),
-            client: Client::new(&address, connect)?,
-            address,
+            client: HttpClient::new(&address, connect)?,
+            url: address,
             settings,
             has_schema_mode: has_schema_mode.unwrap_or_else(|| provider.has_schema_mode(base)),
             key,

@@ -1,8 +1,8 @@
 //! The connections to one provider.
 
-use super::framing::{Framing, Head};
-use super::line::{self, Line, PIECE, Way};
-use super::provider::setup;
+use super::framing::{BodyFraming, ResponseHead};
+use super::line::{self, Connection, READ_SIZE, Connector};
+use super::provider::setup_error;
 use crate::model::ModelError;
 use crate::web;
 use bytes::Bytes;
@@ -21,34 +21,34 @@ use tokio::time::{Instant, sleep, timeout};
 use url::{Position, Url};
 
 /// How long a connection that nobody uses is kept.
-const IDLE: Duration = Duration::from_secs(90);
+const MAX_IDLE_TIME: Duration = Duration::from_secs(90);
 /// How often those are looked through.
-const LOOK: Duration = Duration::from_secs(15);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A client for one address. It is HTTP/1.1, so that one answer is one connection: whoever drops the
 /// answer closes it, and no other waits behind it.
-pub(super) struct Client {
-    way: Way,
+pub(super) struct HttpClient {
+    connector: Connector,
     /// How long a connection may take.
-    connect: Duration,
-    home: Arc<Home>,
+    connect_limit: Duration,
+    pool: Arc<ConnectionPool>,
 }
 
 /// Why a provider did not answer.
-pub(super) enum Trouble {
+pub(super) enum SendError {
     /// No connection in time.
-    Slow,
+    ConnectTimeout,
     /// No connection.
-    Unreached(Box<dyn Error + Send + Sync>),
+    Connect(Box<dyn Error + Send + Sync>),
     /// No answer.
-    Broken(Box<dyn Error + Send + Sync>),
+    NoResponse(Box<dyn Error + Send + Sync>),
 }
 
-impl Client {
+impl HttpClient {
     pub fn new(address: &Url, connect: Duration) -> Result<Self, ModelError> {
         let way =
-            Way::to(address).map_err(|error| setup(format!("TLS cannot be used: {error}")))?;
-        Ok(Self { way, connect, home: Arc::default() })
+            Connector::new(address).map_err(|error| setup_error(format!("TLS cannot be used: {error}")))?;
+        Ok(Self { connector: way, connect_limit: connect, pool: Arc::default() })
     }
 
     /// Posts a body, and waits for the head of the answer.
@@ -57,37 +57,37 @@ impl Client {
         url: &Url,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<(Head, Body), Trouble> {
-        let question = Bytes::from(head(url, headers, body.len()));
+    ) -> Result<(ResponseHead, ResponseBody), SendError> {
+        let question = Bytes::from(request_head(url, headers, body.len()));
         loop {
-            let idle = self.home.take();
+            let idle = self.pool.take();
             let is_new = idle.is_none();
             let mut line = match idle {
                 Some(line) => line,
-                None => match timeout(self.connect, self.way.connect()).await {
-                    Err(_) => return Err(Trouble::Slow),
-                    Ok(Err(why)) => return Err(Trouble::Unreached(why)),
+                None => match timeout(self.connect_limit, self.connector.connect()).await {
+                    Err(_) => return Err(SendError::ConnectTimeout),
+                    Ok(Err(why)) => return Err(SendError::Connect(why)),
                     Ok(Ok(line)) => line,
                 },
             };
-            match line::ask(&mut line, &question, body).await {
+            match line::send_request(&mut line, &question, body).await {
                 Ok((head, behind)) => {
-                    let home = head.is_kept.then(|| Arc::clone(&self.home));
+                    let home = head.is_reusable.then(|| Arc::clone(&self.pool));
                     let framing = head.framing;
                     let line = Some(line);
-                    let body = Body { line, framing, held: behind, is_fresh: true, home };
+                    let body = ResponseBody { connection: line, framing, unparsed: behind, has_unread: true, pool: home };
                     return Ok((head, body));
                 }
                 // It was closed while nobody used it.
-                Err(broken) if broken.is_silent && !is_new => {}
-                Err(broken) => return Err(Trouble::Broken(broken.into())),
+                Err(broken) if broken.has_no_response && !is_new => {}
+                Err(broken) => return Err(SendError::NoResponse(broken.into())),
             }
         }
     }
 }
 
 /// The head of a question.
-fn head(url: &Url, headers: &HeaderMap, length: usize) -> Vec<u8> {
+fn request_head(url: &Url, headers: &HeaderMap, length: usize) -> Vec<u8> {
     let path = &url[Position::BeforePath..Position::AfterQuery];
     let host = &url[Position::BeforeHost..Position::AfterPort];
     let mut head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n").into_bytes();
@@ -97,30 +97,30 @@ fn head(url: &Url, headers: &HeaderMap, length: usize) -> Vec<u8> {
         ("content-length", HeaderValue::from(length)),
     ] {
         if !headers.contains_key(name) {
-            line::push(&mut head, name, &value);
+            line::push_header(&mut head, name, &value);
         }
     }
     for (name, value) in headers {
-        line::push(&mut head, name.as_str(), value);
+        line::push_header(&mut head, name.as_str(), value);
     }
     head.extend_from_slice(b"\r\n");
     head
 }
 
 /// The body of an answer. Dropping it closes the connection, unless it was read to its end.
-pub(super) struct Body {
+pub(super) struct ResponseBody {
     /// Nothing once the body is over.
-    line: Option<Line>,
-    framing: Framing,
+    connection: Option<Connection>,
+    framing: BodyFraming,
     /// What came and was not passed on.
-    held: Vec<u8>,
+    unparsed: Vec<u8>,
     /// Whether something can be done with that before more comes.
-    is_fresh: bool,
+    has_unread: bool,
     /// Where the connection goes behind the end, if it can be used again.
-    home: Option<Arc<Home>>,
+    pool: Option<Arc<ConnectionPool>>,
 }
 
-impl Body {
+impl ResponseBody {
     /// Passes on what comes next. Whether more may follow.
     pub async fn read(&mut self, mut each: impl FnMut(&[u8])) -> Result<bool, &'static str> {
         poll_fn(|cx| self.poll_read(cx, &mut each)).await
@@ -132,33 +132,33 @@ impl Body {
         cx: &mut Context<'_>,
         each: &mut dyn FnMut(&[u8]),
     ) -> Poll<Result<bool, &'static str>> {
-        if std::mem::take(&mut self.is_fresh) {
-            let held = std::mem::take(&mut self.held);
+        if std::mem::take(&mut self.has_unread) {
+            let held = std::mem::take(&mut self.unparsed);
             return Poll::Ready(self.decode(&held, each));
         }
-        let Some(line) = &mut self.line else { return Poll::Ready(Ok(false)) };
-        let mut space = [MaybeUninit::uninit(); PIECE];
+        let Some(line) = &mut self.connection else { return Poll::Ready(Ok(false)) };
+        let mut space = [MaybeUninit::uninit(); READ_SIZE];
         let mut piece = ReadBuf::uninit(&mut space);
         // A line between two chunks that is not whole, which is far shorter than a piece.
-        piece.put_slice(&self.held);
+        piece.put_slice(&self.unparsed);
         let is_read = ready!(Pin::new(line).poll_read(cx, &mut piece)).is_ok();
-        if piece.filled().len() > self.held.len() {
+        if piece.filled().len() > self.unparsed.len() {
             return Poll::Ready(self.decode(piece.filled(), each));
         }
-        self.line = None;
-        let is_whole = is_read && self.framing == Framing::UntilClosed;
+        self.connection = None;
+        let is_whole = is_read && self.framing == BodyFraming::UntilClosed;
         Poll::Ready(if is_whole { Ok(false) } else { Err("the connection broke") })
     }
 
     fn decode(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<bool, &'static str> {
-        let used = self.framing.decode(bytes, each).inspect_err(|_| self.line = None)?;
+        let used = self.framing.decode(bytes, each).inspect_err(|_| self.connection = None)?;
         let rest = bytes.get(used..).unwrap_or_default();
-        if self.framing != Framing::Over {
-            rest.clone_into(&mut self.held);
+        if self.framing != BodyFraming::Over {
+            rest.clone_into(&mut self.unparsed);
             return Ok(true);
         }
-        if let (Some(line), Some(home), []) = (self.line.take(), self.home.take(), rest) {
-            home.give(line);
+        if let (Some(line), Some(home), []) = (self.connection.take(), self.pool.take(), rest) {
+            home.put_back(line);
         }
         Ok(false)
     }
@@ -166,24 +166,24 @@ impl Body {
 
 /// Where connections wait for their next use.
 #[derive(Default)]
-struct Home {
-    rack: Mutex<Rack>,
+struct ConnectionPool {
+    idle: Mutex<IdleConnections>,
 }
 
 #[derive(Default)]
-struct Rack {
+struct IdleConnections {
     /// The one that was used last is at the end.
-    lines: Vec<(Instant, Line)>,
+    connections: Vec<(Instant, Connection)>,
     /// Whether somebody throws the old ones away.
-    is_watched: bool,
+    is_cleaned_up: bool,
 }
 
-impl Home {
+impl ConnectionPool {
     /// One that is open, if there is any.
-    fn take(&self) -> Option<Line> {
-        let mut rack = self.rack.lock();
-        while let Some((since, mut line)) = rack.lines.pop() {
-            if is_good(since, &mut line) {
+    fn take(&self) -> Option<Connection> {
+        let mut rack = self.idle.lock();
+        while let Some((since, mut line)) = rack.connections.pop() {
+            if is_reusable(since, &mut line) {
                 return Some(line);
             }
         }
@@ -191,36 +191,36 @@ impl Home {
     }
 
     /// Takes one in. Without a runtime, nobody would throw it away in time.
-    fn give(self: &Arc<Self>, line: Line) {
+    fn put_back(self: &Arc<Self>, line: Connection) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut rack = self.rack.lock();
-        rack.lines.push((Instant::now(), line));
-        if !std::mem::replace(&mut rack.is_watched, true) {
-            runtime.spawn(watch(Arc::downgrade(self)));
+        let mut rack = self.idle.lock();
+        rack.connections.push((Instant::now(), line));
+        if !std::mem::replace(&mut rack.is_cleaned_up, true) {
+            runtime.spawn(close_idle_connections(Arc::downgrade(self)));
         }
     }
 }
 
 /// Throws old and closed connections away, as long as there are any.
-async fn watch(home: Weak<Home>) {
+async fn close_idle_connections(home: Weak<ConnectionPool>) {
     loop {
-        sleep(LOOK).await;
+        sleep(CLEANUP_INTERVAL).await;
         let Some(home) = home.upgrade() else { return };
-        let mut rack = home.rack.lock();
-        rack.lines.retain_mut(|(since, line)| is_good(*since, line));
-        if rack.lines.is_empty() {
-            rack.is_watched = false;
+        let mut rack = home.idle.lock();
+        rack.connections.retain_mut(|(since, line)| is_reusable(*since, line));
+        if rack.connections.is_empty() {
+            rack.is_cleaned_up = false;
             return;
         }
     }
 }
 
 /// Whether a connection can be used again: the other side has neither closed it nor said anything.
-fn is_good(since: Instant, line: &mut Line) -> bool {
+fn is_reusable(since: Instant, line: &mut Connection) -> bool {
     let mut space = [MaybeUninit::uninit(); 1];
     let mut cx = Context::from_waker(Waker::noop());
     let read = Pin::new(line).poll_read(&mut cx, &mut ReadBuf::uninit(&mut space));
-    since.elapsed() < IDLE && read.is_pending()
+    since.elapsed() < MAX_IDLE_TIME && read.is_pending()
 }
 
 #[cfg(test)]
@@ -230,27 +230,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_waits_for_its_next_use_but_not_for_ever() {
-        let home = Arc::new(Home::default());
+        let home = Arc::new(ConnectionPool::default());
         let (line, _other) = duplex(64);
-        home.give(Box::new(line));
-        sleep(IDLE / 2).await;
+        home.put_back(Box::new(line));
+        sleep(MAX_IDLE_TIME / 2).await;
         let line = home.take().expect("it is still good");
         assert!(home.take().is_none(), "it is used once at a time");
-        home.give(line);
-        sleep(IDLE + LOOK).await;
-        assert!(home.rack.lock().lines.is_empty(), "nobody asked for it, and it is closed");
-        assert!(!home.rack.lock().is_watched, "nothing is left to look at");
+        home.put_back(line);
+        sleep(MAX_IDLE_TIME + CLEANUP_INTERVAL).await;
+        assert!(home.idle.lock().connections.is_empty(), "nobody asked for it, and it is closed");
+        assert!(!home.idle.lock().is_cleaned_up, "nothing is left to look at");
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_that_was_closed_or_says_something_is_not_used_again() {
-        let home = Arc::new(Home::default());
+        let home = Arc::new(ConnectionPool::default());
         let (closed, other) = duplex(64);
         drop(other);
-        home.give(Box::new(closed));
+        home.put_back(Box::new(closed));
         let (chatty, mut other) = duplex(64);
         tokio::io::AsyncWriteExt::write_all(&mut other, b"HTTP/1.1 408").await.expect("room");
-        home.give(Box::new(chatty));
+        home.put_back(Box::new(chatty));
         assert!(home.take().is_none());
     }
 }

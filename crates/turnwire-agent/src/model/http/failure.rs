@@ -1,6 +1,6 @@
 //! What went wrong, for people and for whoever decides whether to try again.
 
-use super::client::Trouble;
+use super::client::SendError;
 use super::key::Secret;
 use crate::model::ModelError;
 use http::{HeaderMap, StatusCode, header};
@@ -10,38 +10,38 @@ use std::time::{Duration, SystemTime};
 use turnwire_core::ErrorType;
 
 /// How much of a body that tells of a failure is read.
-pub(super) const MOST: usize = 64 << 10;
+pub(super) const MAX_BODY_BYTES: usize = 64 << 10;
 /// How much of it is passed on, in characters.
-const SHOWN: usize = 500;
+const MAX_MESSAGE_CHARS: usize = 500;
 
 /// An answer that is none: its status, its headers, and what its body says.
-pub(super) fn of_status(
+pub(super) fn from_status(
     who: &str,
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
     secret: &Secret,
 ) -> ModelError {
-    let (kind, is_passing) = kind_of(status);
+    let (kind, is_passing) = classify_status(status);
     let reason = status.canonical_reason().unwrap_or("no reason");
     let mut message = format!("{who} answered {} ({reason})", status.as_u16());
     if status.is_redirection() {
         message.push_str(", which is not followed: the base URL has to be the place itself");
         if let Some(place) = headers.get(header::LOCATION).and_then(|it| it.to_str().ok()) {
             let place = place.split(['?', '#']).next().unwrap_or_default();
-            message = format!("{message} (perhaps {})", said(place, secret));
+            message = format!("{message} (perhaps {})", sanitize(place, secret));
         }
     }
     let body = String::from_utf8_lossy(body);
-    let told = told(&body);
+    let told = error_text(&body);
     if !told.is_empty() {
-        message = format!("{message}: {}", said(&told, secret));
+        message = format!("{message}: {}", sanitize(&told, secret));
     }
-    let retry_after = retry_after(headers).or_else(|| delay_in(&body));
-    ModelError { kind, message, is_passing, retry_after: retry_after.filter(|_| is_passing) }
+    let retry_after = retry_after(headers).or_else(|| retry_delay_in_body(&body));
+    ModelError { kind, message, is_transient: is_passing, retry_after: retry_after.filter(|_| is_passing) }
 }
 
-fn kind_of(status: StatusCode) -> (ErrorType, bool) {
+fn classify_status(status: StatusCode) -> (ErrorType, bool) {
     match status.as_u16() {
         300..=399 => (ErrorType::Setup, false),
         401 => (ErrorType::Authentication, false),
@@ -54,46 +54,46 @@ fn kind_of(status: StatusCode) -> (ErrorType, bool) {
 }
 
 /// A provider that was not reached, or went away before it answered.
-pub(super) fn of_send(who: &str, place: &str, trouble: &Trouble) -> ModelError {
+pub(super) fn from_send_error(who: &str, place: &str, trouble: &SendError) -> ModelError {
     let message = match trouble {
-        Trouble::Slow => format!("{who} was not reached at {place} in time"),
-        Trouble::Unreached(why) => {
-            format!("{who} was not reached at {place}: {}", innermost(&**why))
+        SendError::ConnectTimeout => format!("{who} was not reached at {place} in time"),
+        SendError::Connect(why) => {
+            format!("{who} was not reached at {place}: {}", root_cause(&**why))
         }
-        Trouble::Broken(why) => {
-            format!("{who} went away before it answered: {}", innermost(&**why))
+        SendError::NoResponse(why) => {
+            format!("{who} went away before it answered: {}", root_cause(&**why))
         }
     };
-    ModelError::passing(ErrorType::Connection, message)
+    ModelError::transient(ErrorType::Connection, message)
 }
 
 /// What lies behind an error. The words around it say less.
-fn innermost(error: &(dyn Error + 'static)) -> String {
+fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut inner = error;
     while let Some(next) = inner.source() {
         inner = next;
     }
-    cut(&inner.to_string())
+    truncate_message(&inner.to_string())
 }
 
 /// What a provider said, without the key, on one line, and not too long.
-pub(super) fn said(text: &str, secret: &Secret) -> String {
+pub(super) fn sanitize(text: &str, secret: &Secret) -> String {
     let plain = |one: char| if one.is_control() { ' ' } else { one };
-    cut(secret.redacted(text.chars().map(plain).collect()).trim())
+    truncate_message(secret.redacted(text.chars().map(plain).collect()).trim())
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+fn truncate_message(text: &str) -> String {
+    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
     }
 }
 
 /// What a body says of a failure; empty where it says nothing to people.
-pub(super) fn told(body: &str) -> String {
+pub(super) fn error_text(body: &str) -> String {
     let body = body.trim();
     match serde_json::from_str::<Value>(body) {
-        Ok(value) => message_in(&value).unwrap_or(body).to_owned(),
+        Ok(value) => find_message(&value).unwrap_or(body).to_owned(),
         // A page is for browsers.
         Err(_) if body.starts_with('<') => String::new(),
         Err(_) => body.to_owned(),
@@ -102,13 +102,13 @@ pub(super) fn told(body: &str) -> String {
 
 /// The sentence in what providers write: `{"error":{"message"}}`, `{"error":"…"}`, `{"message"}`,
 /// `{"detail"}`, or a list of those.
-fn message_in(value: &Value) -> Option<&str> {
+fn find_message(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => Some(text),
-        Value::Array(list) => list.iter().find_map(message_in),
+        Value::Array(list) => list.iter().find_map(find_message),
         Value::Object(fields) => ["error", "message", "detail", "msg"]
             .into_iter()
-            .find_map(|key| fields.get(key).and_then(message_in)),
+            .find_map(|key| fields.get(key).and_then(find_message)),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
@@ -132,7 +132,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Gemini says it in the body.
-fn delay_in(body: &str) -> Option<Duration> {
+fn retry_delay_in_body(body: &str) -> Option<Duration> {
     let value: Value = serde_json::from_str(body).ok()?;
     let error = value.get("error").or_else(|| value.get(0)?.get("error"))?;
     let details = error.get("details")?.as_array()?;
@@ -143,15 +143,15 @@ fn delay_in(body: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::http::key::Key;
+    use crate::model::http::key::ApiKey;
 
     fn failure(status: u16, headers: &[(&'static str, &str)], body: &str) -> ModelError {
         let headers = headers
             .iter()
             .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()));
-        let secret = Key::given("sk-1").read().unwrap();
+        let secret = ApiKey::from_text("sk-1").read().unwrap();
         let status = StatusCode::from_u16(status).unwrap();
-        of_status("x:m", status, &headers.collect(), body.as_bytes(), &secret)
+        from_status("x:m", status, &headers.collect(), body.as_bytes(), &secret)
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
             (529, ErrorType::Upstream, true),
         ] {
             let error = failure(status, &[], "");
-            assert_eq!((error.kind, error.is_passing), (kind, is_passing), "{status}");
+            assert_eq!((error.kind, error.is_transient), (kind, is_passing), "{status}");
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
             ("", ""),
             ("{\"a\":1}", "{\"a\":1}"),
         ] {
-            assert_eq!(told(body), expected, "{body}");
+            assert_eq!(error_text(body), expected, "{body}");
         }
     }
 

@@ -9,56 +9,56 @@ use std::path::{Path, PathBuf};
 use turnwire_core::ErrorType;
 
 /// A longer file holds no key.
-const LONGEST: u64 = 16 << 10;
+const MAX_FILE_BYTES: u64 = 16 << 10;
 
 /// Where the key of a provider is. It is read for each request, so a new one counts at once.
 #[derive(Clone)]
-pub struct Key(Place);
+pub struct ApiKey(KeySource);
 
 #[derive(Clone)]
-enum Place {
+enum KeySource {
     Env(String),
     File(PathBuf),
-    Given(Secret),
+    Literal(Secret),
     None,
 }
 
-impl Key {
+impl ApiKey {
     /// In an environment variable.
-    pub fn env(variable: impl Into<String>) -> Self {
-        Self(Place::Env(variable.into()))
+    pub fn from_env(variable: impl Into<String>) -> Self {
+        Self(KeySource::Env(variable.into()))
     }
 
     /// In a file; spaces and line ends around it do not count.
-    pub fn file(path: impl AsRef<Path>) -> Self {
-        Self(Place::File(path.as_ref().to_owned()))
+    pub fn from_file(path: impl AsRef<Path>) -> Self {
+        Self(KeySource::File(path.as_ref().to_owned()))
     }
 
     /// This one, from a store of keys that only the program knows.
-    pub fn given(key: impl Into<String>) -> Self {
-        Self(Place::Given(Secret(key.into())))
+    pub fn from_text(key: impl Into<String>) -> Self {
+        Self(KeySource::Literal(Secret(key.into())))
     }
 
     /// There is none, and none is sent.
     pub fn none() -> Self {
-        Self(Place::None)
+        Self(KeySource::None)
     }
 
     /// Whether there is none.
     pub(super) fn is_none(&self) -> bool {
-        matches!(self.0, Place::None)
+        matches!(self.0, KeySource::None)
     }
 
     /// Reads it.
     pub(super) fn read(&self) -> Result<Secret, ModelError> {
         let text = match &self.0 {
-            Place::Env(name) => std::env::var(name).map_err(|error| match error {
+            KeySource::Env(name) => std::env::var(name).map_err(|error| match error {
                 std::env::VarError::NotPresent => format!("{name} is not set"),
                 std::env::VarError::NotUnicode(_) => format!("{name} holds no text"),
             }),
-            Place::File(path) => read_file(path),
-            Place::Given(secret) => Ok(secret.0.clone()),
-            Place::None => return Ok(Secret::default()),
+            KeySource::File(path) => read_file(path),
+            KeySource::Literal(secret) => Ok(secret.0.clone()),
+            KeySource::None => return Ok(Secret::default()),
         };
         let usable = text.and_then(|text| match text.trim() {
             "" => Err(format!("{self} is empty")),
@@ -74,8 +74,8 @@ impl Key {
     /// What to do about a key that was refused.
     pub(super) fn hint(&self) -> String {
         match self.0 {
-            Place::None => "no key is configured".to_owned(),
-            Place::Env(_) | Place::File(_) | Place::Given(_) => format!("check {self}"),
+            KeySource::None => "no key is configured".to_owned(),
+            KeySource::Env(_) | KeySource::File(_) | KeySource::Literal(_) => format!("check {self}"),
         }
     }
 }
@@ -83,23 +83,23 @@ impl Key {
 fn read_file(path: &Path) -> Result<String, String> {
     let why = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
     let mut text = String::new();
-    File::open(path).map_err(why)?.take(LONGEST).read_to_string(&mut text).map_err(why)?;
+    File::open(path).map_err(why)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(why)?;
     Ok(text)
 }
 
 /// Where the key is, never what it is.
-impl fmt::Display for Key {
+impl fmt::Display for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Env(name) => f.write_str(name),
-            Place::File(path) => write!(f, "the file {}", path.display()),
-            Place::Given(_) => f.write_str("the key that the program gave"),
-            Place::None => f.write_str("no key"),
+            KeySource::Env(name) => f.write_str(name),
+            KeySource::File(path) => write!(f, "the file {}", path.display()),
+            KeySource::Literal(_) => f.write_str("the key that the program gave"),
+            KeySource::None => f.write_str("no key"),
         }
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({self})")
     }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_key_is_never_printed() {
-        let key = Key::given("sk-hidden");
+        let key = ApiKey::from_text("sk-hidden");
         let secret = key.read().unwrap();
         let header = secret.header("Bearer ").unwrap();
         let printed = format!("{key:?} {key} {secret:?} {header:?} {}", key.hint());
@@ -155,19 +155,19 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_named_by_its_place() {
-        let missing = Key::env("TURNWIRE_NO_SUCH_KEY").read().unwrap_err();
+        let missing = ApiKey::from_env("TURNWIRE_NO_SUCH_KEY").read().unwrap_err();
         assert_eq!(missing.kind, ErrorType::Authentication);
         assert!(missing.message.contains("TURNWIRE_NO_SUCH_KEY is not set"), "{missing}");
-        assert!(Key::given(" \n").read().unwrap_err().message.contains("is empty"));
-        let odd = Key::given("two words").read().unwrap_err();
+        assert!(ApiKey::from_text(" \n").read().unwrap_err().message.contains("is empty"));
+        let odd = ApiKey::from_text("two words").read().unwrap_err();
         assert!(!odd.message.contains("two words"), "{odd}");
-        let file = Key::file("/no/such/file").read().unwrap_err();
+        let file = ApiKey::from_file("/no/such/file").read().unwrap_err();
         assert!(file.message.contains("/no/such/file cannot be read"), "{file}");
     }
 
     #[test]
     fn an_echo_is_taken_out_and_no_key_takes_nothing_out() {
-        let key = Key::given("sk-1").read().unwrap();
+        let key = ApiKey::from_text("sk-1").read().unwrap();
         assert_eq!(key.redacted("bad sk-1, sk-1!".to_owned()), "bad [key], [key]!");
         assert_eq!(Secret::default().redacted("bad".to_owned()), "bad");
     }

@@ -3,7 +3,7 @@
 //! An answer is read by whoever waits for it, straight from its connection. A client with a task for
 //! each connection would cost every token another wake-up, and every running reply 25 KiB of buffers.
 
-use super::framing::Head;
+use super::framing::ResponseHead;
 use crate::web;
 use bytes::{Buf, Bytes};
 use http::HeaderValue;
@@ -26,21 +26,21 @@ use url::{Host, Position, Url};
 /// How often a silent connection is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How much is read at once.
-pub(super) const PIECE: usize = 8 << 10;
+pub(super) const READ_SIZE: usize = 8 << 10;
 
 /// An open connection.
-pub(super) type Line = Box<dyn ReadWrite>;
+pub(super) type Connection = Box<dyn Transport>;
 
 /// What a connection can do.
-pub(super) trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
 /// Any error, for people.
-type Any = Box<dyn Error + Send + Sync>;
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How one address is reached.
-pub(super) struct Way {
+pub(super) struct Connector {
     address: Url,
     tcp: HttpConnector,
     /// Nothing for plain http.
@@ -48,16 +48,16 @@ pub(super) struct Way {
     proxy: Option<Intercept>,
 }
 
-impl Way {
+impl Connector {
     /// The way to an address. Nothing is connected.
-    pub fn to(address: &Url) -> Result<Self, rustls::Error> {
+    pub fn new(address: &Url) -> Result<Self, rustls::Error> {
         let is_plain = address.scheme() == "http";
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.enforce_http(false);
         let uri = address.as_str().parse().ok();
-        let tls = if is_plain { None } else { Some(Arc::new(web::tls(false)?).into()) };
+        let tls = if is_plain { None } else { Some(Arc::new(web::tls_config(false)?).into()) };
         Ok(Self {
             address: address.clone(),
             tcp,
@@ -67,35 +67,35 @@ impl Way {
     }
 
     /// Connects.
-    pub async fn connect(&self) -> Result<Line, Any> {
+    pub async fn connect(&self) -> Result<Connection, BoxError> {
         let Some(tls) = &self.tls else { return self.tcp(self.address.as_str()).await };
         let line = match &self.proxy {
             Some(proxy) => self.tunnel(tls, proxy).await?,
             None => self.tcp(self.address.as_str()).await?,
         };
-        secure(tls, &self.address, line).await
+        start_tls(tls, &self.address, line).await
     }
 
-    async fn tcp(&self, address: &str) -> Result<Line, Any> {
+    async fn tcp(&self, address: &str) -> Result<Connection, BoxError> {
         Ok(Box::new(self.tcp.clone().oneshot(address.parse()?).await?.into_inner()))
     }
 
     /// A connection through a proxy, which sees nothing but the host's name.
-    async fn tunnel(&self, tls: &TlsConnector, proxy: &Intercept) -> Result<Line, Any> {
+    async fn tunnel(&self, tls: &TlsConnector, proxy: &Intercept) -> Result<Connection, BoxError> {
         let at = Url::parse(&proxy.uri().to_string())?;
         let mut line = match at.scheme() {
             "http" => self.tcp(at.as_str()).await?,
-            "https" => secure(tls, &at, self.tcp(at.as_str()).await?).await?,
+            "https" => start_tls(tls, &at, self.tcp(at.as_str()).await?).await?,
             other => return Err(format!("a proxy by {other} cannot be used").into()),
         };
         let host = &self.address[Position::BeforeHost..Position::AfterHost];
         let place = format!("{host}:{}", self.address.port_or_known_default().unwrap_or(443));
         let mut head = format!("CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n").into_bytes();
         if let Some(value) = proxy.basic_auth() {
-            push(&mut head, "proxy-authorization", value);
+            push_header(&mut head, "proxy-authorization", value);
         }
         head.extend_from_slice(b"\r\n");
-        let (head, behind) = ask(&mut line, &head.into(), &Bytes::new()).await?;
+        let (head, behind) = send_request(&mut line, &head.into(), &Bytes::new()).await?;
         if head.status.is_success() && behind.is_empty() {
             return Ok(line);
         }
@@ -104,7 +104,7 @@ impl Way {
     }
 }
 
-async fn secure(tls: &TlsConnector, address: &Url, line: Line) -> Result<Line, Any> {
+async fn start_tls(tls: &TlsConnector, address: &Url, line: Connection) -> Result<Connection, BoxError> {
     let name = match address.host().ok_or("there is no host")? {
         Host::Domain(name) => ServerName::try_from(name.to_owned())?,
         Host::Ipv4(ip) => ServerName::from(std::net::IpAddr::from(ip)),
@@ -114,7 +114,7 @@ async fn secure(tls: &TlsConnector, address: &Url, line: Line) -> Result<Line, A
 }
 
 /// Adds a header to a head.
-pub(super) fn push(head: &mut Vec<u8>, name: &str, value: &HeaderValue) {
+pub(super) fn push_header(head: &mut Vec<u8>, name: &str, value: &HeaderValue) {
     head.extend_from_slice(name.as_bytes());
     head.extend_from_slice(b": ");
     head.extend_from_slice(value.as_bytes());
@@ -123,63 +123,63 @@ pub(super) fn push(head: &mut Vec<u8>, name: &str, value: &HeaderValue) {
 
 /// A connection that broke before there was an answer.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct ExchangeError {
     /// Whether nothing at all came. On a connection that was used before, the other side may have
     /// closed it before it saw the question.
-    pub is_silent: bool,
-    why: Any,
+    pub has_no_response: bool,
+    why: BoxError,
 }
 
-impl std::fmt::Display for Broken {
+impl std::fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.why.fmt(f)
     }
 }
 
-impl Error for Broken {
+impl Error for ExchangeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.why.source()
     }
 }
 
 /// Asks, and waits for the head of the answer. What came behind it is given with it.
-pub(super) async fn ask(
-    line: &mut Line,
+pub(super) async fn send_request(
+    line: &mut Connection,
     head: &Bytes,
     body: &Bytes,
-) -> Result<(Head, Vec<u8>), Broken> {
+) -> Result<(ResponseHead, Vec<u8>), ExchangeError> {
     let unsent = head.clone().chain(body.clone());
     let got = Vec::new();
-    let mut asking = Asking { line, unsent, is_flushed: false, unwritten: None, got, head: None };
+    let mut asking = Exchange { line, unsent: unsent, is_flushed: false, write_error: None, received: got, head: None };
     let asked = poll_fn(|cx| asking.poll(cx)).await;
-    let is_silent = asking.got.is_empty();
-    let (length, mut head) = asked.map_err(|why| Broken { is_silent, why })?;
+    let is_silent = asking.received.is_empty();
+    let (length, mut head) = asked.map_err(|why| ExchangeError { has_no_response: is_silent, why })?;
     // What was not read of the question would be taken for the next one.
-    head.is_kept &= asking.is_flushed;
-    Ok((head, asking.got.split_off(length)))
+    head.is_reusable &= asking.is_flushed;
+    Ok((head, asking.received.split_off(length)))
 }
 
-struct Asking<'a> {
-    line: &'a mut Line,
+struct Exchange<'a> {
+    line: &'a mut Connection,
     unsent: bytes::buf::Chain<Bytes, Bytes>,
     is_flushed: bool,
     /// Why it could not be written whole. Whoever refuses a question may say so before he hangs up.
-    unwritten: Option<io::Error>,
-    got: Vec<u8>,
+    write_error: Option<io::Error>,
+    received: Vec<u8>,
     /// The head of the answer, and how long it is, while the rest of the question is sent.
-    head: Option<(usize, Head)>,
+    head: Option<(usize, ResponseHead)>,
 }
 
-impl Asking<'_> {
+impl Exchange<'_> {
     /// Writes and reads, whatever can be done: an answer may come before the question is sent.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, Head), Any>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, ResponseHead), BoxError>> {
         loop {
-            let written = match self.unwritten {
+            let written = match self.write_error {
                 None => self.write(cx),
                 Some(_) => Poll::Ready(Ok(())),
             };
             if let Poll::Ready(Err(error)) = written {
-                self.unwritten = Some(error);
+                self.write_error = Some(error);
             } else if written.is_pending() && self.head.is_some() {
                 return Poll::Pending;
             }
@@ -187,10 +187,10 @@ impl Asking<'_> {
                 return Poll::Ready(Ok(head));
             }
             ready!(self.read(cx))?;
-            while let Some((length, head)) = Head::parse(&self.got)? {
+            while let Some((length, head)) = ResponseHead::parse(&self.received)? {
                 match head.status.as_u16() {
                     101 => return Poll::Ready(Err("it changed the protocol".into())),
-                    100..=199 => drop(self.got.drain(..length)),
+                    100..=199 => drop(self.received.drain(..length)),
                     // Whoever begins to answer may still want the rest of the question.
                     200..=299 => {
                         self.head = Some((length, head));
@@ -202,15 +202,15 @@ impl Asking<'_> {
         }
     }
 
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Any>> {
-        let mut space = [MaybeUninit::uninit(); PIECE];
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        let mut space = [MaybeUninit::uninit(); READ_SIZE];
         let mut piece = ReadBuf::uninit(&mut space);
         let read = ready!(Pin::new(&mut *self.line).poll_read(cx, &mut piece));
         if read.is_ok() && !piece.filled().is_empty() {
-            self.got.extend_from_slice(piece.filled());
+            self.received.extend_from_slice(piece.filled());
             return Poll::Ready(Ok(()));
         }
-        Poll::Ready(Err(match self.unwritten.take().or(read.err()) {
+        Poll::Ready(Err(match self.write_error.take().or(read.err()) {
             Some(error) => error.into(),
             None => "it hung up".into(),
         }))

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 /// The time between tries.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pauses {
+pub(super) struct Backoff {
     /// Before the second try; before each further one twice as long.
     pub first: Duration,
     /// No pause is longer, and a provider that wants a longer one is not waited for.
     pub longest: Duration,
 }
 
-impl Default for Pauses {
+impl Default for Backoff {
     fn default() -> Self {
         Self { first: Duration::from_millis(500), longest: Duration::from_mins(1) }
     }
 }
 
-impl Pauses {
+impl Backoff {
     /// How long to wait after so many tries again; nothing where it is not worth it. `chance` is
     /// between 0 and 1: those who failed together do not come back together.
-    pub fn after(&self, again: u32, wanted: Option<Duration>, chance: f64) -> Option<Duration> {
+    pub fn delay(&self, again: u32, wanted: Option<Duration>, chance: f64) -> Option<Duration> {
         if wanted.is_some_and(|wanted| wanted > self.longest) {
             return None;
         }
@@ -31,7 +31,7 @@ impl Pauses {
 }
 
 /// A number between 0 and 1. Where the system has no chance to give, all wait alike.
-pub(super) fn chance() -> f64 {
+pub(super) fn jitter() -> f64 {
     getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
 }
 
@@ -41,18 +41,18 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_and_vary_by_half() {
-        let pauses = Pauses::default();
-        let millis = |again, chance| pauses.after(again, None, chance).unwrap().as_millis();
+        let pauses = Backoff::default();
+        let millis = |again, chance| pauses.delay(again, None, chance).unwrap().as_millis();
         assert_eq!([millis(0, 1.0), millis(1, 1.0), millis(2, 1.0)], [500, 1000, 2000]);
         assert_eq!([millis(0, 0.0), millis(1, 0.5)], [250, 750]);
         assert_eq!([millis(20, 1.0), millis(99, 1.0)], [60_000, 60_000]);
-        assert!((0.0..=1.0).contains(&chance()));
+        assert!((0.0..=1.0).contains(&jitter()));
     }
 
     #[test]
     fn what_the_provider_wants_is_obeyed_or_not_waited_for() {
-        let pauses = Pauses::default();
-        let seconds = |wanted| pauses.after(0, Some(Duration::from_secs(wanted)), 1.0);
+        let pauses = Backoff::default();
+        let seconds = |wanted| pauses.delay(0, Some(Duration::from_secs(wanted)), 1.0);
         assert_eq!(seconds(7), Some(Duration::from_secs(7)));
         assert_eq!(seconds(60), Some(Duration::from_mins(1)));
         assert_eq!(seconds(61), None);

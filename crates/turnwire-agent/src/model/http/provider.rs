@@ -1,6 +1,6 @@
 //! The providers: where they are, and where the key goes.
 
-use super::key::{Key, Secret};
+use super::key::{ApiKey, Secret};
 use crate::model::ModelError;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::Deserialize;
@@ -18,37 +18,37 @@ pub(super) struct Provider {
     /// What its paths begin with.
     version: &'static str,
     /// Whether a base URL is expected to have that already, as far as it has a path at all.
-    takes: Takes,
+    base_path: BasePath,
     /// What is asked; `{model}` is the model.
     path: &'static str,
     query: Option<(&'static str, &'static str)>,
     /// The variable that its own programs read.
     pub variable: Option<&'static str>,
-    key_goes: KeyGoes,
+    key_header: KeyHeader,
     headers: &'static [(&'static str, &'static str)],
     /// Whether those that speak its protocol under another address can be held to a schema too.
-    schema: Schema,
+    schema_support: SchemaSupport,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
+enum BasePath {
     /// A base URL with a path is whole, as `OpenAI`'s packages have it.
-    Whole,
+    Complete,
     /// The version is added, unless it is there, as Anthropic's and Google's packages have it.
-    Bare,
+    AddVersion,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum KeyGoes {
+enum KeyHeader {
     Bearer,
-    Header(&'static str),
+    Named(&'static str),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Schema {
+enum SchemaSupport {
     Everywhere,
     /// Many look-alikes refuse it.
-    AtHome,
+    OfficialOnly,
 }
 
 const SSE: (&str, &str) = ("accept", "text/event-stream");
@@ -58,73 +58,73 @@ static PROVIDERS: [Provider; 6] = [
         wire: "openai-chat",
         base: "https://api.openai.com",
         version: "/v1",
-        takes: Takes::Whole,
+        base_path: BasePath::Complete,
         path: "/chat/completions",
         query: None,
         variable: Some("OPENAI_API_KEY"),
-        key_goes: KeyGoes::Bearer,
+        key_header: KeyHeader::Bearer,
         headers: &[SSE],
-        schema: Schema::AtHome,
+        schema_support: SchemaSupport::OfficialOnly,
     },
     Provider {
         wire: "openai-responses",
         base: "https://api.openai.com",
         version: "/v1",
-        takes: Takes::Whole,
+        base_path: BasePath::Complete,
         path: "/responses",
         query: None,
         variable: Some("OPENAI_API_KEY"),
-        key_goes: KeyGoes::Bearer,
+        key_header: KeyHeader::Bearer,
         headers: &[SSE],
-        schema: Schema::AtHome,
+        schema_support: SchemaSupport::OfficialOnly,
     },
     Provider {
         wire: "anthropic",
         base: "https://api.anthropic.com",
         version: "/v1",
-        takes: Takes::Bare,
+        base_path: BasePath::AddVersion,
         path: "/messages",
         query: None,
         variable: Some("ANTHROPIC_API_KEY"),
-        key_goes: KeyGoes::Header("x-api-key"),
+        key_header: KeyHeader::Named("x-api-key"),
         headers: &[SSE, ("anthropic-version", "2023-06-01")],
-        schema: Schema::AtHome,
+        schema_support: SchemaSupport::OfficialOnly,
     },
     Provider {
         wire: "gemini",
         base: "https://generativelanguage.googleapis.com",
         version: "/v1beta",
-        takes: Takes::Bare,
+        base_path: BasePath::AddVersion,
         path: "/{model}:streamGenerateContent",
         query: Some(("alt", "sse")),
         variable: Some("GEMINI_API_KEY"),
-        key_goes: KeyGoes::Header("x-goog-api-key"),
+        key_header: KeyHeader::Named("x-goog-api-key"),
         headers: &[SSE],
-        schema: Schema::Everywhere,
+        schema_support: SchemaSupport::Everywhere,
     },
     Provider {
         wire: "dashscope",
         base: "https://dashscope.aliyuncs.com",
         version: "/api/v1",
-        takes: Takes::Whole,
+        base_path: BasePath::Complete,
         path: "/services/aigc/text-generation/generation",
         query: None,
         variable: Some("DASHSCOPE_API_KEY"),
-        key_goes: KeyGoes::Bearer,
+        key_header: KeyHeader::Bearer,
         headers: &[SSE, ("x-dashscope-sse", "enable")],
-        schema: Schema::AtHome,
+        schema_support: SchemaSupport::OfficialOnly,
     },
     Provider {
         wire: "ollama",
         base: "http://127.0.0.1:11434",
         version: "/api",
-        takes: Takes::Bare,
+        base_path: BasePath::AddVersion,
         path: "/chat",
         query: None,
         variable: None,
-        key_goes: KeyGoes::Bearer,
+        key_header: KeyHeader::Bearer,
         headers: &[("accept", "application/x-ndjson")],
-        schema: Schema::Everywhere,
+        schema_support: SchemaSupport::Everywhere,
     },
 ];
 
@@ -135,7 +135,7 @@ const ALIASES: [(&str, &str); 1] = [("openai", "openai-chat")];
 const MULTIMODAL: &str = "/services/aigc/multimodal-generation/generation";
 
 /// A provider and a model, from `WIRE:MODEL`.
-pub(super) fn find(name: &str) -> Result<(&'static Provider, &'static Wire, &str), ModelError> {
+pub(super) fn find_provider(name: &str) -> Result<(&'static Provider, &'static Wire, &str), ModelError> {
     let known = || {
         let names = ALIASES.iter().map(|(alias, _)| *alias);
         let names: Vec<&str> = names.chain(PROVIDERS.iter().map(|one| one.wire)).collect();
@@ -146,14 +146,14 @@ pub(super) fn find(name: &str) -> Result<(&'static Provider, &'static Wire, &str
     let provider = PROVIDERS.iter().find(|provider| provider.wire == wire);
     match (provider, Wire::named(wire)) {
         (Some(provider), Some(wire)) if !model.is_empty() => Ok((provider, wire, model)),
-        (Some(_), _) => Err(setup(format!("\"{name}\" names no model: write {word}:MODEL"))),
+        (Some(_), _) => Err(setup_error(format!("\"{name}\" names no model: write {word}:MODEL"))),
         (None, _) => {
-            Err(setup(format!("\"{name}\" is no model: write WIRE:MODEL, WIRE one of {}", known())))
+            Err(setup_error(format!("\"{name}\" is no model: write WIRE:MODEL, WIRE one of {}", known())))
         }
     }
 }
 
-pub(super) fn setup(message: impl Into<String>) -> ModelError {
+pub(super) fn setup_error(message: impl Into<String>) -> ModelError {
     ModelError::new(ErrorType::Setup, message)
 }
 
@@ -161,7 +161,7 @@ impl Provider {
     /// Where a model is asked: below `base`, or at the provider's own address.
     pub fn address(&self, base: Option<&str>, model: &str) -> Result<Url, ModelError> {
         let text = base.unwrap_or(self.base);
-        let bad = |why: &str| setup(format!("the base URL of {}:{model} {why}", self.wire));
+        let bad = |why: &str| setup_error(format!("the base URL of {}:{model} {why}", self.wire));
         let mut url = Url::parse(text).map_err(|error| bad(&format!("cannot be read: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(bad("is neither http nor https"));
@@ -170,11 +170,11 @@ impl Provider {
             return Err(bad("has a name or a password in it: a key goes elsewhere"));
         }
         url.set_fragment(None);
-        let path = self.path.replace("{model}", &segments(model));
+        let path = self.path.replace("{model}", &model_path(model));
         let given = url.path().trim_end_matches('/').to_owned();
         let whole = if given.ends_with(&path) {
             given
-        } else if given.is_empty() || (self.takes == Takes::Bare && !self.has_version(&given)) {
+        } else if given.is_empty() || (self.base_path == BasePath::AddVersion && !self.has_version(&given)) {
             format!("{given}{}{path}", self.version)
         } else {
             format!("{given}{path}")
@@ -194,9 +194,9 @@ impl Provider {
     }
 
     /// The address for this very body.
-    pub fn address_for(&self, address: &Url, model: &str, body: &str) -> Url {
+    pub fn request_url_for_body(&self, address: &Url, model: &str, body: &str) -> Url {
         let mut url = address.clone();
-        if self.wire == "dashscope" && (is_multimodal(model) || has_lists(body)) {
+        if self.wire == "dashscope" && (is_multimodal(model) || has_content_lists(body)) {
             let path = url.path().replace(self.path, MULTIMODAL);
             url.set_path(&path);
         }
@@ -211,9 +211,9 @@ impl Provider {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         if !key.is_none() {
-            let (name, value) = match self.key_goes {
-                KeyGoes::Bearer => (header::AUTHORIZATION, key.header("Bearer ")),
-                KeyGoes::Header(name) => (HeaderName::from_static(name), key.header("")),
+            let (name, value) = match self.key_header {
+                KeyHeader::Bearer => (header::AUTHORIZATION, key.header("Bearer ")),
+                KeyHeader::Named(name) => (HeaderName::from_static(name), key.header("")),
             };
             // A key that no header can carry was refused when it was read.
             headers.extend(value.map(|value| (name, value)));
@@ -222,21 +222,21 @@ impl Provider {
     }
 
     /// The key that its own programs would take. Another address never gets it unasked.
-    pub fn usual_key(&self, base: Option<&str>) -> Key {
+    pub fn default_key(&self, base: Option<&str>) -> ApiKey {
         match (base, self.variable) {
-            (None, Some(variable)) => Key::env(variable),
-            (Some(_), _) | (None, None) => Key::none(),
+            (None, Some(variable)) => ApiKey::from_env(variable),
+            (Some(_), _) | (None, None) => ApiKey::none(),
         }
     }
 
     /// Whether it can be held to a schema by itself.
     pub fn has_schema_mode(&self, base: Option<&str>) -> bool {
-        base.is_none() || self.schema == Schema::Everywhere
+        base.is_none() || self.schema_support == SchemaSupport::Everywhere
     }
 }
 
 /// Whether nobody on the way can read what is sent to this address.
-pub(super) fn is_private(address: &Url) -> bool {
+pub(super) fn is_confidential(address: &Url) -> bool {
     let is_here = match address.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
@@ -247,7 +247,7 @@ pub(super) fn is_private(address: &Url) -> bool {
 }
 
 /// A model of Gemini's as a part of a path: one without a slash is among its own models.
-fn segments(model: &str) -> String {
+fn model_path(model: &str) -> String {
     let whole = if model.contains('/') { model.to_owned() } else { format!("models/{model}") };
     let mut url = Url::parse("http://x/").ok();
     if let Some(mut path) = url.as_mut().and_then(|url| url.path_segments_mut().ok()) {
@@ -264,7 +264,7 @@ fn is_multimodal(model: &str) -> bool {
 }
 
 /// Whether any content in a request to `DashScope` is a list.
-fn has_lists(body: &str) -> bool {
+fn has_content_lists(body: &str) -> bool {
     #[derive(Deserialize)]
     struct Body<'a> {
         #[serde(borrow)]
@@ -290,16 +290,16 @@ mod tests {
     use super::*;
 
     fn address(name: &str, base: Option<&str>) -> String {
-        let (provider, _, model) = find(name).unwrap();
+        let (provider, _, model) = find_provider(name).unwrap();
         provider.address(base, model).unwrap().to_string()
     }
 
     #[test]
     fn every_wire_that_can_ask_a_model_has_a_provider() {
         for wire in Wire::all().filter(|wire| wire.can_request_model() && wire.can_decode()) {
-            assert!(find(&format!("{}:m", wire.name)).is_ok(), "{}", wire.name);
+            assert!(find_provider(&format!("{}:m", wire.name)).is_ok(), "{}", wire.name);
         }
-        assert_eq!(find("openai:m").unwrap().1.name, "openai-chat");
+        assert_eq!(find_provider("openai:m").unwrap().1.name, "openai-chat");
     }
 
     #[test]
@@ -349,14 +349,14 @@ mod tests {
 
     #[test]
     fn what_is_no_address_and_what_is_no_model_is_refused() {
-        let (openai, ..) = find("openai:m").unwrap();
+        let (openai, ..) = find_provider("openai:m").unwrap();
         for base in ["ftp://h", "file:///etc", "h:1", "", "http://sk-1@h", "http://a:b@h"] {
             let error = openai.address(Some(base), "m").unwrap_err();
             assert_eq!(error.kind, ErrorType::Setup, "{base}");
             assert!(!error.message.contains("sk-1"), "{error}");
         }
         for name in ["", "m", "openai", "openai:", "ag-ui:m", ":m"] {
-            assert!(find(name).is_err(), "{name}");
+            assert!(find_provider(name).is_err(), "{name}");
         }
     }
 
@@ -371,16 +371,16 @@ mod tests {
             ("http://10.0.0.1/", false),
             ("http://localhost.h/", false),
         ] {
-            assert_eq!(is_private(&Url::parse(address).unwrap()), expected, "{address}");
+            assert_eq!(is_confidential(&Url::parse(address).unwrap()), expected, "{address}");
         }
     }
 
     #[test]
     fn what_is_not_only_text_goes_to_another_path_of_dashscope() {
-        let (dashscope, ..) = find("dashscope:m").unwrap();
+        let (dashscope, ..) = find_provider("dashscope:m").unwrap();
         let address = dashscope.address(None, "m").unwrap();
         let path = |model: &str, body: &str| {
-            dashscope.address_for(&address, model, body).path().to_owned()
+            dashscope.request_url_for_body(&address, model, body).path().to_owned()
         };
         let text = r#"{"input":{"messages":[{"role":"user","content":"hi"}]}}"#;
         let lists = r#"{"input":{"messages":[{"role":"user","content":[{"text":"hi"}]}]}}"#;
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_key_goes_where_the_provider_wants_it_and_to_no_other_address() {
-        let key = Key::given("k1").read().unwrap();
+        let key = ApiKey::from_text("k1").read().unwrap();
         for (name, header, value) in [
             ("openai:m", "authorization", "Bearer k1"),
             ("openai-responses:m", "authorization", "Bearer k1"),
@@ -400,13 +400,13 @@ mod tests {
             ("dashscope:m", "authorization", "Bearer k1"),
             ("ollama:m", "authorization", "Bearer k1"),
         ] {
-            let (provider, ..) = find(name).unwrap();
+            let (provider, ..) = find_provider(name).unwrap();
             assert_eq!(provider.headers(&key).get(header).unwrap(), value);
             assert!(!provider.headers(&Secret::default()).contains_key(header));
-            assert_eq!(provider.usual_key(Some("http://h")).to_string(), "no key");
+            assert_eq!(provider.default_key(Some("http://h")).to_string(), "no key");
         }
-        let (anthropic, ..) = find("anthropic:m").unwrap();
-        assert_eq!(anthropic.usual_key(None).to_string(), "ANTHROPIC_API_KEY");
+        let (anthropic, ..) = find_provider("anthropic:m").unwrap();
+        assert_eq!(anthropic.default_key(None).to_string(), "ANTHROPIC_API_KEY");
         assert_eq!(anthropic.headers(&key).get("anthropic-version").unwrap(), "2023-06-01");
     }
 }

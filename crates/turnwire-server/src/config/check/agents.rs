@@ -5,7 +5,7 @@ use crate::config::agents::{AgentConfig, ToolPattern, ToolSource};
 use crate::config::{Config, WebUrl};
 use std::collections::BTreeMap;
 use std::path::Path;
-use turnwire_agent::permission::ToolNames;
+use turnwire_agent::permission::ToolNamePattern;
 use turnwire_agent::schema::check_tool;
 
 pub(super) fn check(config: &Config, wrong: &mut Wrong<'_>) {
@@ -345,7 +345,7 @@ fn rules(config: &Config, name: &str, agent: &AgentConfig, warn: &mut Wrong<'_>)
     let names: Vec<&str> = own(ToolSource::External).chain(own(ToolSource::Agent)).collect();
     let servers: Vec<&str> = own(ToolSource::Mcp).collect();
     for (index, rule) in agent.permissions.iter().enumerate() {
-        let pattern = ToolNames::new(&rule.tool.0);
+        let pattern = ToolNamePattern::new(&rule.tool.0);
         let may_be_far = servers.iter().any(|server| pattern.may_match_below(server));
         if !may_be_far && !names.iter().any(|name| pattern.matches(name)) {
             let message = format!(

@@ -11,7 +11,7 @@ use crate::turns::{end_all, filled, persist};
 use std::sync::Arc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use turnwire_agent::Halt;
+use turnwire_agent::AgentError;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Error, ErrorKind, Event, EventKind, FinishedReason, ReplyError, Seq};
 use turnwire_log::store::{EventLines, Producer};
@@ -124,7 +124,7 @@ impl Writing {
             outcome = Outcome::default();
             if let Err(error) = self.may_go_on(tx) {
                 lost = Some(error);
-                return Err(Halt::Stopped);
+                return Err(AgentError::Stopped);
             }
             self.tried = true;
             for (at, line, event) in &mut events {
@@ -155,7 +155,7 @@ impl Writing {
         let receipt = match (done, lost) {
             (Ok(((), receipt)), _) => receipt,
             (Err(_), Some(error)) => return Err(Stop::Lost(error)),
-            (Err(Halt::Stopped), None) => return Err(Stop::BrokeOff(stops())),
+            (Err(AgentError::Stopped), None) => return Err(Stop::BrokeOff(stops())),
             (Err(halt), None) => return Err(Stop::Lost(gone(&session, &halt))),
         };
         self.last = receipt.head;
@@ -234,7 +234,7 @@ impl Writing {
             let never = CancellationToken::new();
             let patience = self.app.config.limits.stop_timeout.0;
             let closed = timeout(patience, persist(&session, &never, &[], close));
-            closed.await.unwrap_or(Err(Halt::Stopped))
+            closed.await.unwrap_or(Err(AgentError::Stopped))
         } else {
             persist(&session, &closing, &[], close).await
         };
@@ -246,7 +246,7 @@ impl Writing {
                 }
                 Ok(())
             }
-            Err(Halt::Stopped) => Err(stops()),
+            Err(AgentError::Stopped) => Err(stops()),
             Err(halt) => Err(gone(&session, &halt)),
         }
     }
@@ -318,7 +318,7 @@ pub(super) fn stops() -> ApiError {
 }
 
 /// Why the log took nothing more.
-fn gone(session: &Session, halt: &Halt) -> ApiError {
+fn gone(session: &Session, halt: &AgentError) -> ApiError {
     if session.head_state().is_deleted {
         return turnwire_log::Error::NoSession.into();
     }

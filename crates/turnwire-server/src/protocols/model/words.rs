@@ -9,7 +9,7 @@ use crate::turns::offers;
 use crate::turns::once::Once;
 use crate::turns::send::{Accepted, Say, Sent, say as send};
 use std::sync::Arc;
-use turnwire_agent::{ClientTool, Offer};
+use turnwire_agent::{ClientTool, ClientContext};
 use turnwire_core::Msg;
 use turnwire_log::Session;
 use turnwire_wires::model::ClientRequest;
@@ -49,7 +49,7 @@ fn turn(session: Arc<Session>, sent: &Sent) -> ApiResult<Turn> {
 }
 
 /// The messages that the session does not have yet: of a new one, all that was `said`.
-fn messages(offer: &Offer, asked: &ClientRequest, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
+fn messages(offer: &ClientContext, asked: &ClientRequest, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
     let is_fresh = session.head_state().head == 0;
     let new = if is_fresh { said } else { asked.new_messages() };
     let Some((last, earlier)) = new.split_last() else {
@@ -61,17 +61,17 @@ fn messages(offer: &Offer, asked: &ClientRequest, said: &[Msg], session: &Sessio
         .hint("end the messages with what the user says now"));
     };
     let mut messages = earlier.to_vec();
-    messages.push(offer.to_msg(last.clone()));
+    messages.push(offer.attach_to(last.clone()));
     Ok(messages)
 }
 
-fn offer(asked: &ClientRequest) -> Offer {
+fn offer(asked: &ClientRequest) -> ClientContext {
     let tools = asked.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),
         description: tool.description.clone(),
         input: tool.input_schema.clone(),
     });
-    Offer {
+    ClientContext {
         tools: tools.collect(),
         output_schema: asked.output_schema.clone(),
         instructions: asked.instructions.clone(),

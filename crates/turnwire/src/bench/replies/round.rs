@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
-use turnwire_agent::model::clock::{Token, Wish};
+use turnwire_agent::model::clock::{TimedToken, ClockRequest};
 
 /// How long what was said may take to the last watcher.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -101,7 +101,7 @@ impl Rounds {
         })
         .await?;
 
-        let wish = Wish { tokens: (rate * LONGEST).min(Wish::MOST), rate };
+        let wish = ClockRequest { tokens: (rate * LONGEST).min(ClockRequest::MAX_TOKENS), rate };
         let shared = Arc::new(Shared {
             begin: Instant::now(),
             from: AtomicU64::new(u64::MAX),
@@ -168,7 +168,7 @@ impl Rounds {
 async fn start(
     server: &Arc<Server>,
     sessions: &[String],
-    wish: Wish,
+    wish: ClockRequest,
 ) -> Result<Vec<(String, String)>> {
     let body = format!(r#"{{"content":"{wish}"}}"#);
     let requests = sessions.iter().map(|name| {
@@ -222,9 +222,9 @@ async fn each(
 }
 
 async fn watch(shared: Arc<Shared>, mut stream: Streaming) -> Result<()> {
-    let mut marks = Marks::of_digits(Token::DIGITS);
+    let mut marks = Marks::of_digits(TimedToken::DIGITS);
     let mut order = Order::default();
-    let mut seen: Vec<Token> = Vec::new();
+    let mut seen: Vec<TimedToken> = Vec::new();
     let mut is_whole = false;
     stream
         .read(|bytes| {
@@ -233,8 +233,8 @@ async fn watch(shared: Arc<Shared>, mut stream: Streaming) -> Result<()> {
                 shared.seen(&mut seen);
             } else {
                 marks.feed(bytes, &mut |digits| {
-                    let token = Token::of_digits(digits);
-                    order.see(token.place(order.next));
+                    let token = TimedToken::from_digits(digits);
+                    order.see(token.position(order.next));
                     seen.push(token);
                 });
             }
@@ -253,12 +253,12 @@ impl Shared {
     }
 
     /// Whether a token was said after the end: then all that was said up to it has come.
-    fn is_behind_end(&self, token: Token) -> bool {
+    fn is_behind_end(&self, token: TimedToken) -> bool {
         self.end.get().is_some_and(|end| token.age(*end).is_zero())
     }
 
     /// Records tokens that a watcher has just received.
-    fn seen(&self, seen: &mut Vec<Token>) {
+    fn seen(&self, seen: &mut Vec<TimedToken>) {
         self.received.fetch_add(seen.len() as u64, Ordering::Relaxed);
         let (now, clock) = (self.now(), SystemTime::now());
         let window = self.from.load(Ordering::Relaxed)..self.to.load(Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::auth::{Caller, is_id};
 use crate::error::ApiResult;
 use std::fmt;
 use std::sync::Arc;
-use turnwire_agent::Offer;
+use turnwire_agent::ClientContext;
 use turnwire_core::{Event, EventKind, Msg, Seq};
 use turnwire_log::Session;
 use turnwire_log::store::{EventLines, MessageQuery};
@@ -103,7 +103,7 @@ async fn wants_json(session: &Session, reply: Seq) -> ApiResult<bool> {
     let messages = session.list_messages(&query).await?;
     let json = messages.last().and_then(|stored| std::str::from_utf8(&stored.json).ok());
     let msg = json.and_then(|json| Msg::from_json(json).ok());
-    Ok(msg.is_some_and(|msg| Offer::of(&msg).output_schema.is_some()))
+    Ok(msg.is_some_and(|msg| ClientContext::from_msg(&msg).output_schema.is_some()))
 }
 
 async fn has_results(session: &Session, seq: Seq) -> ApiResult<bool> {

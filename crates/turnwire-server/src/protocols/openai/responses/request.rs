@@ -5,7 +5,7 @@ use crate::error::{ApiError, ApiResult};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use turnwire_agent::{ClientTool, Offer};
+use turnwire_agent::{ClientTool, ClientContext};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
 use turnwire_wires::model::ClaimedHistory;
 
@@ -33,7 +33,7 @@ pub(super) struct Asked {
     pub background: bool,
     /// What the conversation is recognised by.
     pub claimed: ClaimedHistory,
-    offer: Offer,
+    offer: ClientContext,
     items: Vec<Item>,
 }
 
@@ -87,7 +87,7 @@ impl Asked {
             previous: previous.filter(|id| !id.is_empty()),
             stream: take(&mut body, "stream")?.unwrap_or_default(),
             background: take(&mut body, "background")?.unwrap_or_default(),
-            offer: Offer {
+            offer: ClientContext {
                 tools,
                 output_schema,
                 instructions: (!said.is_empty()).then(|| said.join("\n\n")),
@@ -135,7 +135,7 @@ impl Asked {
             })
             .collect();
         if let Some(last) = messages.pop() {
-            messages.push(self.offer.to_msg(last));
+            messages.push(self.offer.attach_to(last));
         }
         messages
     }
