@@ -10,7 +10,7 @@ pub(crate) use table::ROUTES;
 use crate::App;
 use crate::auth::Action;
 use crate::error::{self, Dialect};
-use crate::guard::Context;
+use crate::guard::RequestContext;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
@@ -158,16 +158,16 @@ impl Service<Request> for Gated {
 
     fn call(&mut self, request: Request) -> Self::Future {
         let gate = self.gate.clone();
-        let context = Context::of(request.extensions());
+        let context = RequestContext::from_extensions(request.extensions());
         let start = context.start;
-        let refused = context.pass(gate.access);
+        let refused = context.check_access(gate.access);
         let pending = refused.map(|()| self.inner.call(request));
         Box::pin(async move {
             let response = match pending {
                 Ok(pending) => pending.await?,
                 Err(error) => error.into_response(),
             };
-            gate.app.metrics.answered(Some(gate.index), response.status(), start.elapsed());
+            gate.app.metrics.count_response(Some(gate.index), response.status(), start.elapsed());
             Ok(gate.dialect.translate(response))
         })
     }

@@ -30,7 +30,7 @@ pub struct App {
     /// The replies that they write.
     pub turns: Arc<Turns>,
     /// What all watchers share.
-    pub streams: Arc<stream::Shared>,
+    pub streams: Arc<stream::StreamContext>,
     /// What all requests share that bring events.
     pub ingest: Ingest,
     /// What brings in what links in messages lead to.
@@ -50,7 +50,7 @@ pub struct App {
     /// Cancelled when the server stops: streams end then, and clients come back later.
     pub shutdown: CancellationToken,
     /// Cancelled `limits.stop_timeout` later: answers that have not finished by then end with an error.
-    pub closing: CancellationToken,
+    pub force_stop: CancellationToken,
 }
 
 impl App {
@@ -64,11 +64,11 @@ impl App {
             StartError::new(why).hint("`turnwire config check` looks at all settings")
         })?;
         let (shutdown, closing) = (CancellationToken::new(), CancellationToken::new());
-        let streams = Arc::new(stream::Shared {
+        let streams = Arc::new(stream::StreamContext {
             feeds: stream::Feeds::default(),
-            backlogs: stream::Backlogs::default(),
+            backlogs: stream::BacklogCache::default(),
             shutdown: shutdown.clone(),
-            closing: closing.clone(),
+            force_stop: closing.clone(),
             heartbeat: config.limits.heartbeat.0,
         });
         let metrics = Metrics::new();
@@ -96,7 +96,7 @@ impl App {
             metrics,
             tasks: TaskTracker::new(),
             shutdown,
-            closing,
+            force_stop: closing,
         }))
     }
 

@@ -334,7 +334,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        crate::guard::Context::of(&parts.extensions).caller()
+        crate::guard::RequestContext::from_extensions(&parts.extensions).caller()
     }
 }
 
@@ -342,7 +342,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Caller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
-        Ok(crate::guard::Context::of(&parts.extensions).caller().ok())
+        Ok(crate::guard::RequestContext::from_extensions(&parts.extensions).caller().ok())
     }
 }
 

@@ -8,12 +8,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use turnwire_log::store::Retention;
 
 /// How often sessions that nobody uses are let go.
-const SWEEP: Duration = Duration::from_secs(30);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Does it until the server stops.
 pub(crate) async fn run(app: Arc<App>) {
     let every = app.config.retention.every.0.max(Duration::from_secs(1));
-    let mut sweep = interval_at(Instant::now() + SWEEP, SWEEP);
+    let mut sweep = interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
     let mut retain = interval_at(Instant::now() + every, every);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     retain.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -23,12 +23,12 @@ pub(crate) async fn run(app: Arc<App>) {
             _ = sweep.tick() => {
                 app.log.evict_idle();
             }
-            _ = retain.tick() => remove(&app).await,
+            _ = retain.tick() => apply_retention(&app).await,
         }
     }
 }
 
-async fn remove(app: &App) {
+async fn apply_retention(app: &App) {
     let config = &app.config.retention;
     let now = jiff::Timestamp::now().as_millisecond();
     let before =

@@ -306,7 +306,7 @@ impl ApiError {
 
 /// Answers a path that is not there.
 pub(crate) async fn no_such_path(State(app): State<Arc<App>>, uri: Uri) -> ApiError {
-    app.metrics.answered(None, StatusCode::NOT_FOUND, Duration::ZERO);
+    app.metrics.count_response(None, StatusCode::NOT_FOUND, Duration::ZERO);
     ApiError::not_found(format!("there is nothing at {}", uri.path()))
         .hint("GET /openapi.json lists what is there")
 }
@@ -317,7 +317,7 @@ pub(crate) async fn no_such_method(
     method: Method,
     uri: Uri,
 ) -> ApiError {
-    app.metrics.answered(None, StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
+    app.metrics.count_response(None, StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
     ApiError::method_not_allowed(format!("{} cannot be done with {method}", uri.path()))
         .hint("the header `allow` lists what can")
 }

@@ -6,7 +6,7 @@ pub use body::{BodyReader, Pace, next};
 
 use crate::App;
 use crate::error::{ApiError, ApiResult};
-use crate::guard::Context;
+use crate::guard::RequestContext;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use http::request::Parts;
@@ -24,7 +24,7 @@ impl FromRequest<Arc<App>> for Payload {
     async fn from_request(request: Request, app: &Arc<App>) -> ApiResult<Self> {
         let limit = app.config.limits.body.bytes();
         // Requests without credentials share one budget.
-        let caller = Context::of(request.extensions()).caller();
+        let caller = RequestContext::from_extensions(request.extensions()).caller();
         let tenant = caller.as_ref().map_or("", |caller| caller.tenant());
         read_body(app, tenant, request, limit).await.map(Self)
     }

@@ -9,7 +9,7 @@ use crate::App;
 use crate::api::{self, Access, ROUTES};
 use crate::auth::{Caller, Identity, Refusal, TOO_MANY_CONNECTIONS, expired, has_passed};
 use crate::error::{ApiError, ApiResult, Detail, Dialect};
-use crate::listen::{Busy, Conn, Signal, Tracked};
+use crate::listen::{ActiveRequest, ClientConnection, Signal, TrackedBody};
 use crate::routes::events_in;
 use axum::Router;
 use axum::body::Body;
@@ -28,22 +28,22 @@ use tower::Service;
 use tracing::Level;
 
 /// The route that is not gone to through the router.
-pub(crate) const PUBLISH: &str = "publishEvents";
+pub(crate) const PUBLISH_ROUTE_ID: &str = "publishEvents";
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What is known of a request before its handler sees it.
 #[derive(Debug, Clone)]
-pub(crate) struct Context {
+pub(crate) struct RequestContext {
     identity: Result<Arc<Identity>, Refusal>,
     /// Whether it comes from this machine, and nobody passed it on.
     local: bool,
     pub(crate) start: Instant,
 }
 
-impl Context {
+impl RequestContext {
     /// What is known of a request: by the guard, or by whoever stands in its place.
-    pub(crate) fn of(extensions: &http::Extensions) -> Self {
+    pub(crate) fn from_extensions(extensions: &http::Extensions) -> Self {
         let context = || {
             let caller = extensions.get::<Caller>().ok_or(Refusal::Missing);
             let identity = caller.map(|Caller(identity)| Arc::clone(identity));
@@ -63,7 +63,7 @@ impl Context {
     }
 
     /// Whether a route may be used.
-    pub(crate) fn pass(&self, access: Access) -> ApiResult<()> {
+    pub(crate) fn check_access(&self, access: Access) -> ApiResult<()> {
         match access {
             Access::Open => Ok(()),
             Access::Local(_) if self.local => Ok(()),
@@ -92,8 +92,8 @@ impl Context {
 }
 
 /// What the guard found.
-enum Admitted {
-    Pass(Context),
+enum AdmissionResult {
+    Pass(RequestContext),
     /// There is an answer already.
     Answered(Response<Body>),
 }
@@ -107,7 +107,7 @@ pub(crate) struct Guard {
     hosts: Hosts,
     origins: Origins,
     ids: RequestIds,
-    failures: Failures,
+    failures: FailureLogLimit,
     started: Instant,
 }
 
@@ -116,8 +116,8 @@ impl Guard {
         let router = api::router(Arc::clone(&app));
         let hosts = Hosts::new(&app.config, address);
         let origins = Origins::new(&app.config);
-        let (ids, failures) = (RequestIds::new(), Failures::default());
-        let publish_route = ROUTES.iter().position(|route| route.id == PUBLISH);
+        let (ids, failures) = (RequestIds::new(), FailureLogLimit::default());
+        let publish_route = ROUTES.iter().position(|route| route.id == PUBLISH_ROUTE_ID);
         let publish_route = publish_route.unwrap_or(usize::MAX);
         Self { app, router, publish_route, hosts, origins, ids, failures, started: Instant::now() }
     }
@@ -125,12 +125,12 @@ impl Guard {
     /// Answers one request of a connection.
     pub(crate) async fn serve(
         &self,
-        conn: &Arc<Conn>,
+        conn: &Arc<ClientConnection>,
         mut request: Request<Incoming>,
-    ) -> Response<Tracked> {
-        let busy = Busy::new(conn);
+    ) -> Response<TrackedBody> {
+        let busy = ActiveRequest::new(conn);
         let start = Instant::now();
-        let request_id = self.ids.of(request.headers());
+        let request_id = self.ids.id_for(request.headers());
         let method = request.method().clone();
         let uri = request.uri().clone();
         let version = request.version();
@@ -139,8 +139,8 @@ impl Guard {
         let admitted =
             if is_stopping { Err(stopping()) } else { self.admit(conn, &mut request, start) };
         let mut response = match admitted {
-            Ok(Admitted::Pass(context)) => self.pass(conn, context, request).await,
-            Ok(Admitted::Answered(answer)) => answer,
+            Ok(AdmissionResult::Pass(context)) => self.dispatch(conn, context, request).await,
+            Ok(AdmissionResult::Answered(answer)) => answer,
             Err(error) => {
                 let too_many = error.name() == TOO_MANY_CONNECTIONS && version == Version::HTTP_11;
                 let dialect = Dialect::of(uri.path());
@@ -148,42 +148,42 @@ impl Guard {
                 if too_many {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
-                self.app.metrics.answered(None, response.status(), start.elapsed());
+                self.app.metrics.count_response(None, response.status(), start.elapsed());
                 response
             }
         };
         if let Some(origin) = origin {
-            self.origins.share(&origin, response.headers_mut());
+            self.origins.allow_origin(&origin, response.headers_mut());
         }
         let is_late = response.status() == StatusCode::REQUEST_TIMEOUT;
         if (is_late || is_stopping) && version == Version::HTTP_11 {
             // The rest of a late body would be read as the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let line = Line { method: &method, uri: &uri, conn, request_id: &request_id, start };
+        let line = AccessLogEntry { method: &method, uri: &uri, conn, request_id: &request_id, start };
         self.log(&line, &mut response);
         let headers = response.headers_mut();
         headers.insert(X_REQUEST_ID, request_id);
         // No browser is to take an answer for something else than its content-type says.
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        response.map(|body| Tracked::new(body, busy))
+        response.map(|body| TrackedBody::new(body, busy))
     }
 
     /// To the handler. Events are published far more often than anything else is asked, and for a
     /// small one the way through the router costs as much as all the rest of the request: they go
     /// straight to theirs.
-    async fn pass(
+    async fn dispatch(
         &self,
-        conn: &Arc<Conn>,
-        context: Context,
+        conn: &Arc<ClientConnection>,
+        context: RequestContext,
         mut request: Request<Incoming>,
     ) -> Response<Body> {
         if request.method() == Method::POST
-            && let Some(id) = events_in::session_of(request.uri().path())
+            && let Some(id) = events_in::session_in_path(request.uri().path())
         {
             let id = id.to_owned();
             // Boxed, so that a connection that only watches has no room for it.
-            return Box::pin(self.publish(context, id, request)).await;
+            return Box::pin(self.publish_directly(context, id, request)).await;
         }
         if request.headers().contains_key(UPGRADE) {
             request.extensions_mut().insert(Arc::clone(conn));
@@ -195,30 +195,30 @@ impl Guard {
         }
     }
 
-    async fn publish(
+    async fn publish_directly(
         &self,
-        context: Context,
+        context: RequestContext,
         id: String,
         request: Request<Incoming>,
     ) -> Response<Body> {
         let route = self.publish_route;
         let access = ROUTES.get(route).map_or(Access::NoTicket, |route| route.access);
-        let answer = match context.pass(access).and_then(|()| context.caller()) {
-            Ok(caller) => events_in::publish(&self.app, &caller, &id, request).await,
+        let answer = match context.check_access(access).and_then(|()| context.caller()) {
+            Ok(caller) => events_in::publish_request(&self.app, &caller, &id, request).await,
             Err(refused) => Err(refused),
         };
         let response = answer.unwrap_or_else(IntoResponse::into_response);
-        self.app.metrics.answered(Some(route), response.status(), context.start.elapsed());
+        self.app.metrics.count_response(Some(route), response.status(), context.start.elapsed());
         response
     }
 
     fn admit(
         &self,
-        conn: &Arc<Conn>,
+        conn: &Arc<ClientConnection>,
         request: &mut Request<Incoming>,
         start: Instant,
-    ) -> ApiResult<Admitted> {
-        let host = host(request)?;
+    ) -> ApiResult<AdmissionResult> {
+        let host = host_of(request)?;
         self.hosts.check(host)?;
         check_encoding(request.headers())?;
         if let Some(origin) = request.headers().get(ORIGIN) {
@@ -226,16 +226,16 @@ impl Guard {
             if request.method() == Method::OPTIONS
                 && let Some(answer) = Origins::preflight(request.headers())
             {
-                return Ok(Admitted::Answered(answer));
+                return Ok(AdmissionResult::Answered(answer));
             }
         }
         let identity = self.identify(request);
         if let Ok(identity) = &identity {
             identity.tenant.request(start)?;
-            conn.count_for(&identity.tenant)?;
+            conn.set_tenant(&identity.tenant)?;
         }
         let local = conn.is_local();
-        Ok(Admitted::Pass(Context { identity, local, start }))
+        Ok(AdmissionResult::Pass(RequestContext { identity, local, start }))
     }
 
     /// Who sent it. A ticket is taken out of the URL, so that nothing behind here can log it.
@@ -256,7 +256,7 @@ impl Guard {
     }
 
     /// A line for a request, where somebody wants it, or where something went wrong.
-    fn log(&self, line: &Line<'_>, response: &mut Response<Body>) {
+    fn log(&self, line: &AccessLogEntry<'_>, response: &mut Response<Body>) {
         let cause = if response.status().is_server_error() {
             response.extensions_mut().remove::<Detail>()
         } else {
@@ -274,7 +274,7 @@ impl Guard {
         let took_us = u64::try_from(line.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         match cause {
             Some(Detail(cause))
-                if self.failures.is_worth_a_line(self.started.elapsed().as_secs()) =>
+                if self.failures.should_log(self.started.elapsed().as_secs()) =>
             {
                 tracing::error!(target: "turnwire::access", %method, path, status, took_us, id, %peer, cause);
             }
@@ -299,10 +299,10 @@ fn is_probe(path: &str) -> bool {
 }
 
 /// What is logged of a request.
-struct Line<'a> {
+struct AccessLogEntry<'a> {
     method: &'a Method,
     uri: &'a Uri,
-    conn: &'a Conn,
+    conn: &'a ClientConnection,
     request_id: &'a HeaderValue,
     start: Instant,
 }
@@ -312,10 +312,10 @@ const FAILURES_A_SECOND: u64 = 20;
 
 /// Counts the failures of a second: the second in the upper half, the count in the lower.
 #[derive(Default)]
-struct Failures(AtomicU64);
+struct FailureLogLimit(AtomicU64);
 
-impl Failures {
-    fn is_worth_a_line(&self, second: u64) -> bool {
+impl FailureLogLimit {
+    fn should_log(&self, second: u64) -> bool {
         let count = |state: u64| if state >> 32 == second { state + 1 } else { (second << 32) | 1 };
         let before =
             self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(count(state)));
@@ -340,7 +340,7 @@ fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
 }
 
 /// Which host a request is meant for: HTTP/2 says it in the URI, HTTP/1.1 in a header.
-fn host(request: &Request<Incoming>) -> ApiResult<&str> {
+fn host_of(request: &Request<Incoming>) -> ApiResult<&str> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());
     }
@@ -401,8 +401,8 @@ mod tests {
 
     #[test]
     fn failures_do_not_flood_the_log() {
-        let failures = Failures::default();
-        let lines = |second| (0..100).filter(|_| failures.is_worth_a_line(second)).count() as u64;
+        let failures = FailureLogLimit::default();
+        let lines = |second| (0..100).filter(|_| failures.should_log(second)).count() as u64;
         assert_eq!(lines(0), FAILURES_A_SECOND);
         assert_eq!(lines(1), FAILURES_A_SECOND);
     }

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::sync::{Arc, LazyLock};
 
 pub(crate) async fn healthz() -> Response {
-    as_json("{\"status\":\"ok\"}")
+    json_response("{\"status\":\"ok\"}")
 }
 
 /// Not while it stops, and not while the store cannot be written.
@@ -22,7 +22,7 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> ApiResult<Response> {
         return Err(ApiError::unavailable("the server is stopping").kind("stopping"));
     }
     app.healthy().await?;
-    Ok(as_json("{\"status\":\"ready\"}"))
+    Ok(json_response("{\"status\":\"ready\"}"))
 }
 
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
@@ -32,7 +32,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
 
 pub(crate) async fn openapi() -> Response {
     static DOCUMENT: LazyLock<String> = LazyLock::new(|| api::document().to_string());
-    as_json(DOCUMENT.as_str())
+    json_response(DOCUMENT.as_str())
 }
 
 pub(crate) async fn create_ticket(
@@ -45,6 +45,6 @@ pub(crate) async fn create_ticket(
     Ok((StatusCode::CREATED, headers, Json(body)).into_response())
 }
 
-fn as_json(text: &'static str) -> Response {
+fn json_response(text: &'static str) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
 }

@@ -22,10 +22,10 @@ mod producer;
 mod publish;
 
 pub(crate) use batch::{Batch, WIRES};
-pub(crate) use params::Params;
+pub(crate) use params::IngestQuery;
 pub(crate) use pipe::Pipe;
 pub(crate) use producer::Publisher;
-pub(crate) use publish::{Published, answer, publish};
+pub(crate) use publish::{Published, accept_client_events, publish};
 
 use crate::App;
 use crate::error::ApiResult;
@@ -38,13 +38,13 @@ use turnwire_log::Session;
 #[derive(Default)]
 pub struct Ingest {
     /// What came in.
-    counts: Counts,
-    java: java::Replies,
+    counts: EventCounts,
+    java: java::JavaReplies,
 }
 
 /// How many events came in, as the metrics have it.
 #[derive(Debug, Default)]
-struct Counts {
+struct EventCounts {
     appended: Counter,
     repeated: Counter,
     refused: Counter,
@@ -53,7 +53,7 @@ struct Counts {
 impl Ingest {
     /// Counts in these metrics.
     pub(crate) fn new(metrics: &Metrics) -> Self {
-        let counts = Counts {
+        let counts = EventCounts {
             appended: metrics.events_stored.clone(),
             repeated: metrics.events_repeated.clone(),
             refused: metrics.events_refused.clone(),
@@ -62,43 +62,43 @@ impl Ingest {
     }
 }
 
-impl Counts {
-    pub(crate) fn store(&self, stored: u64, repeated: u64) {
+impl EventCounts {
+    pub(crate) fn count_stored(&self, stored: u64, repeated: u64) {
         self.appended.inc_by(stored);
         if repeated > 0 {
             self.repeated.inc_by(repeated);
         }
     }
 
-    pub(crate) fn add(&self, published: &Published) {
-        self.store(published.stored, published.repeated);
+    pub(crate) fn count_published(&self, published: &Published) {
+        self.count_stored(published.stored, published.repeated);
         if !published.skipped.is_empty() {
-            self.refuse(published.skipped.len());
+            self.count_refused(published.skipped.len());
         }
     }
 
     /// They did not fit, or nobody had asked for them.
-    pub(crate) fn refuse(&self, events: usize) {
+    pub(crate) fn count_refused(&self, events: usize) {
         self.refused.inc_by(events as u64);
     }
 }
 
 /// The events of a body on one of [`WIRES`].
-pub(crate) async fn read<'a>(
+pub(crate) async fn read_batch<'a>(
     app: &App,
     session: &Arc<Session>,
     wire: &str,
     bytes: &'a [u8],
 ) -> ApiResult<Batch<'a>> {
     let limit = app.config.limits.event.bytes();
-    let body = batch::text(bytes)?;
+    let body = batch::read_text(bytes)?;
     if wire == "turnwire" {
         return Batch::read(body, limit);
     }
-    let frames = batch::frames(body, limit)?;
+    let frames = batch::split_frames(body, limit)?;
     let items = match wire {
         java::WIRE => app.ingest.java.decode(session, body, &frames).await?,
-        _ => batch::decode(&mut batch::decoder(wire, None)?, body, &frames)?,
+        _ => batch::decode_frames(&mut batch::new_decoder(wire, None)?, body, &frames)?,
     };
     Batch::new(body, items)
 }

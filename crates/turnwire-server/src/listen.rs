@@ -5,17 +5,17 @@ mod frames;
 mod io;
 mod tls;
 
-pub(crate) use conn::{Busy, Conn, Signal, Tracked};
+pub(crate) use conn::{ActiveRequest, ClientConnection, Signal, TrackedBody};
 
 use crate::guard::Guard;
 use crate::{App, StartError};
-use conn::{Connections, Registered};
+use conn::{Connections, Registration};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use io::{Io, Protocol};
+use io::{MeteredIo, Protocol};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -29,13 +29,13 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 /// How many connections the system keeps until they are accepted.
-const BACKLOG: u32 = 4096;
+const ACCEPT_BACKLOG: u32 = 4096;
 /// How long answers that did not finish in time have to say so.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FINAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many requests one HTTP/2 connection may have open.
-const STREAMS: u32 = 200;
+const MAX_STREAMS: u32 = 200;
 /// How many bytes of bodies an HTTP/2 client may send before they are read.
-const WINDOW: u32 = 256 * 1024;
+const WINDOW_BYTES: u32 = 256 * 1024;
 
 /// A listener that is ready to serve.
 pub struct Server {
@@ -49,7 +49,7 @@ impl Server {
     /// Takes the address. Connections wait from now on; [`run`](Self::run) serves them.
     pub fn bind(app: Arc<App>) -> Result<Self, StartError> {
         let address = app.config.listen.0;
-        allowed(&app, address)?;
+        check_address_allowed(&app, address)?;
         let tls = app.config.tls.as_ref().map(tls::acceptor).transpose()?;
         let listener = listen(address).map_err(|error| StartError::bind(address, &error))?;
         let address = listener.local_addr().map_err(|error| StartError::bind(address, &error))?;
@@ -71,13 +71,13 @@ impl Server {
     /// Serves until `stop`, then finishes what is open, for as long as `limits.stop_timeout`.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let all = Arc::new(Connections::new(Arc::clone(&self.app)));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerContext {
             guard: Guard::new(Arc::clone(&self.app), self.address),
             http1: http1(&self.app),
             http2: http2(&self.app),
             tls: self.tls,
         });
-        let looking = tokio::spawn(look(Arc::clone(&all)));
+        let looking = tokio::spawn(check_deadlines(Arc::clone(&all)));
         let chores = tokio::spawn(crate::chores::run(Arc::clone(&self.app)));
         if let Err(error) = self.app.turns.recover().await {
             // Whoever opens such a session later takes it up.
@@ -90,26 +90,26 @@ impl Server {
                     () = &mut stop => break,
                     accepted = self.listener.accept() => match accepted {
                         Ok((stream, peer)) => accept(&shared, &all, stream, peer),
-                        Err(error) => refused(&error).await,
+                        Err(error) => pause_after_accept_error(&error).await,
                     },
                 }
             }
         }
         drop(self.listener);
         // First: whoever sees that the server stops asks nothing more.
-        all.tell_all(Signal::Stop);
+        all.signal_all(Signal::Stop);
         self.app.shutdown.cancel();
         let limit = self.app.config.limits.stop_timeout.0;
         tracing::info!(connections = all.count(), "stopping; no new connections are taken");
-        if timeout(limit, all.closed()).await.is_err() {
+        if timeout(limit, all.wait_all_closed()).await.is_err() {
             tracing::warn!(connections = all.count(), "ending what did not finish in time");
-            self.app.closing.cancel();
-            if timeout(LAST_WORDS, all.closed()).await.is_err() {
-                all.tell_all(Signal::Kill);
-                let _ = timeout(LAST_WORDS, all.closed()).await;
+            self.app.force_stop.cancel();
+            if timeout(FINAL_TIMEOUT, all.wait_all_closed()).await.is_err() {
+                all.signal_all(Signal::Kill);
+                let _ = timeout(FINAL_TIMEOUT, all.wait_all_closed()).await;
             }
         }
-        self.app.closing.cancel();
+        self.app.force_stop.cancel();
         looking.abort();
         self.app.turns.shutdown().await;
         self.app.tasks.close();
@@ -120,7 +120,7 @@ impl Server {
 }
 
 /// Whether it is safe to listen there.
-fn allowed(app: &App, address: SocketAddr) -> Result<(), StartError> {
+fn check_address_allowed(app: &App, address: SocketAddr) -> Result<(), StartError> {
     if address.ip().is_loopback() {
         return Ok(());
     }
@@ -146,11 +146,11 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     #[cfg(not(windows))]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(ACCEPT_BACKLOG)
 }
 
 /// What all connections use.
-struct Shared {
+struct ServerContext {
     guard: Guard,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
@@ -177,27 +177,27 @@ fn http2(app: &App) -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.headers.0).unwrap_or(u32::MAX))
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         // What a connection may hold of bodies that nobody reads yet, all streams together.
-        .initial_connection_window_size(WINDOW)
-        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(WINDOW_BYTES)
         .max_send_buf_size(64 * 1024)
         .keep_alive_interval(limits.heartbeat.0)
         .keep_alive_timeout(limits.write_stall.0);
     builder
 }
 
-async fn look(all: Arc<Connections>) {
+async fn check_deadlines(all: Arc<Connections>) {
     let mut tick = tokio::time::interval(all.tick());
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        all.look();
+        all.close_late();
     }
 }
 
 /// The system did not give a connection: perhaps there are no more files. Others may be closed soon.
-async fn refused(error: &std::io::Error) {
+async fn pause_after_accept_error(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
         tracing::error!(%error, "cannot accept connections; trying again");
@@ -205,7 +205,7 @@ async fn refused(error: &std::io::Error) {
     }
 }
 
-fn accept(shared: &Arc<Shared>, all: &Arc<Connections>, stream: TcpStream, peer: SocketAddr) {
+fn accept(shared: &Arc<ServerContext>, all: &Arc<Connections>, stream: TcpStream, peer: SocketAddr) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n\
         content-type: application/json\r\ncontent-length: 91\r\n\r\n\
         {\"error\":{\"type\":\"unavailable\",\"message\":\"there are as many connections as there may be\"}}\n";
@@ -237,23 +237,23 @@ fn accept(shared: &Arc<Shared>, all: &Arc<Connections>, stream: TcpStream, peer:
     }
 }
 
-async fn serve_http1<S>(shared: Arc<Shared>, registered: Registered, conn: Arc<Conn>, stream: S)
+async fn serve_http1<S>(shared: Arc<ServerContext>, registered: Registration, conn: Arc<ClientConnection>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let io = Io::new(stream, Arc::clone(&conn), &shared.guard.app, Protocol::Http1);
-    let service = service_fn(|request: Request<Incoming>| answer(&shared, &conn, request));
+    let io = MeteredIo::new(stream, Arc::clone(&conn), &shared.guard.app, Protocol::Http1);
+    let service = service_fn(|request: Request<Incoming>| serve_request(&shared, &conn, request));
     let connection = shared.http1.serve_connection(TokioIo::new(io), service).with_upgrades();
     let mut connection = pin!(connection);
-    drive(&conn, connection.as_mut(), http1::UpgradeableConnection::graceful_shutdown).await;
+    run_connection(&conn, connection.as_mut(), http1::UpgradeableConnection::graceful_shutdown).await;
     drop(registered);
 }
 
-async fn serve_http2<S>(shared: Arc<Shared>, registered: Registered, conn: Arc<Conn>, stream: S)
+async fn serve_http2<S>(shared: Arc<ServerContext>, registered: Registration, conn: Arc<ClientConnection>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let io = Io::new(stream, Arc::clone(&conn), &shared.guard.app, Protocol::Http2);
+    let io = MeteredIo::new(stream, Arc::clone(&conn), &shared.guard.app, Protocol::Http2);
     // Each stream is a task of its own and owns what it uses.
     let service = {
         let (shared, conn) = (Arc::clone(&shared), Arc::clone(&conn));
@@ -263,20 +263,20 @@ where
         })
     };
     let mut connection = pin!(shared.http2.serve_connection(TokioIo::new(io), service));
-    drive(&conn, connection.as_mut(), http2::Connection::graceful_shutdown).await;
+    run_connection(&conn, connection.as_mut(), http2::Connection::graceful_shutdown).await;
     drop(registered);
 }
 
-async fn answer(
-    shared: &Shared,
-    conn: &Arc<Conn>,
+async fn serve_request(
+    shared: &ServerContext,
+    conn: &Arc<ClientConnection>,
     request: Request<Incoming>,
-) -> Result<http::Response<Tracked>, Infallible> {
+) -> Result<http::Response<TrackedBody>, Infallible> {
     Ok(shared.guard.serve(conn, request).await)
 }
 
 /// Serves a connection until it ends or is told to.
-async fn drive<C>(conn: &Conn, mut connection: Pin<&mut C>, stop: impl Fn(Pin<&mut C>))
+async fn run_connection<C>(conn: &ClientConnection, mut connection: Pin<&mut C>, stop: impl Fn(Pin<&mut C>))
 where
     C: Future<Output = hyper::Result<()>>,
 {

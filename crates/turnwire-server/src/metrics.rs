@@ -13,7 +13,7 @@
 
 mod agents;
 
-pub use agents::{AgentMetrics, Running};
+pub use agents::{AgentMetrics, RunningReply};
 
 use crate::api;
 use http::StatusCode;
@@ -33,7 +33,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     routes: Vec<RouteMetrics>,
     /// Requests that were refused before any route was looked for.
-    nowhere: RouteMetrics,
+    unrouted: RouteMetrics,
     /// Events from elsewhere that became durable.
     pub events_stored: Counter,
     /// Events that were there already.
@@ -146,7 +146,7 @@ impl Metrics {
             registry,
             requests,
             routes,
-            nowhere,
+            unrouted: nowhere,
             events_stored,
             events_repeated,
             events_refused,
@@ -160,8 +160,8 @@ impl Metrics {
     }
 
     /// Counts an answer of a route of the table; `None` when no route was reached.
-    pub(crate) fn answered(&self, route: Option<usize>, status: StatusCode, took: Duration) {
-        let route = route.and_then(|index| self.routes.get(index)).unwrap_or(&self.nowhere);
+    pub(crate) fn count_response(&self, route: Option<usize>, status: StatusCode, took: Duration) {
+        let route = route.and_then(|index| self.routes.get(index)).unwrap_or(&self.unrouted);
         route.duration.observe(took.as_secs_f64());
         let status = status.as_u16();
         let known = STATUSES.iter().position(|&known| known == status);
@@ -176,7 +176,7 @@ impl Metrics {
     }
 
     /// Counts a stream of a wire as open for as long as the result lives.
-    pub fn stream(&self, wire: &'static str, transport: Transport) -> OpenStream {
+    pub fn open_stream(&self, wire: &'static str, transport: Transport) -> OpenStream {
         let transport = match transport {
             Transport::Sse => "sse",
             Transport::WebSocket => "websocket",
@@ -230,10 +230,10 @@ mod tests {
     fn requests_are_counted_by_route_and_status() {
         let metrics = Metrics::new();
         let route = api::ROUTES.iter().position(|route| route.path == "/healthz").unwrap();
-        metrics.answered(Some(route), StatusCode::OK, Duration::from_millis(1));
-        metrics.answered(Some(route), StatusCode::OK, Duration::from_millis(1));
-        metrics.answered(None, StatusCode::MISDIRECTED_REQUEST, Duration::ZERO);
-        metrics.answered(None, StatusCode::IM_A_TEAPOT, Duration::ZERO);
+        metrics.count_response(Some(route), StatusCode::OK, Duration::from_millis(1));
+        metrics.count_response(Some(route), StatusCode::OK, Duration::from_millis(1));
+        metrics.count_response(None, StatusCode::MISDIRECTED_REQUEST, Duration::ZERO);
+        metrics.count_response(None, StatusCode::IM_A_TEAPOT, Duration::ZERO);
         let text = metrics.text();
         for line in [
             "turnwire_http_requests_total{method=\"GET\",route=\"/healthz\",status=\"200\"} 2",
@@ -248,7 +248,7 @@ mod tests {
     fn a_stream_counts_while_it_is_open() {
         let metrics = Metrics::new();
         let line = "turnwire_streams{wire=\"turnwire\",transport=\"sse\"}";
-        let stream = metrics.stream("turnwire", Transport::Sse);
+        let stream = metrics.open_stream("turnwire", Transport::Sse);
         assert!(metrics.text().contains(&format!("{line} 1")));
         drop(stream);
         assert!(metrics.text().contains(&format!("{line} 0")));

@@ -27,7 +27,7 @@ use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::Transport;
 use crate::routes::new_key;
-use crate::stream::{Follow, STOPPING, Tell};
+use crate::stream::{ReplyStream, SERVER_STOPPING, ReplyStreamOptions};
 use crate::turns::EXTERNAL;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -105,14 +105,14 @@ pub(crate) fn named(headers: &HeaderMap) -> ApiResult<Option<&str>> {
 }
 
 /// The reply as it grows, as the answer to a request.
-pub(crate) async fn follow(app: &App, session: &Arc<Session>, tell: Tell) -> ApiResult<Follow> {
-    Ok(Follow::new(session.clone(), tell, app.streams.clone()).await?)
+pub(crate) async fn follow(app: &App, session: &Arc<Session>, tell: ReplyStreamOptions) -> ApiResult<ReplyStream> {
+    Ok(ReplyStream::new(session.clone(), tell, app.streams.clone()).await?)
 }
 
 /// The response that a reply fills, for as long as its client takes it. When the client goes, the
 /// reply goes on.
-pub(crate) fn sse(app: &App, follow: Follow) -> Response {
-    let open = app.metrics.stream(follow.wire().name, Transport::Sse);
+pub(crate) fn sse(app: &App, follow: ReplyStream) -> Response {
+    let open = app.metrics.open_stream(follow.wire().name, Transport::Sse);
     let id = follow.session().id().to_owned();
     let body = stream::unfold((follow, open), |(mut follow, open)| async move {
         let bytes: Result<Bytes, turnwire_log::Error> = follow.next_bytes().await?;
@@ -133,7 +133,7 @@ pub(crate) fn sse(app: &App, follow: Follow) -> Response {
 /// reply goes on after a restart, so a client that sends it again would ask twice.
 pub(crate) fn unfinished(session: &str) -> ApiError {
     ApiError::unavailable("the server is restarting before the reply has ended")
-        .kind(STOPPING)
+        .kind(SERVER_STOPPING)
         .hint(format!("do not ask again: the reply is in the session {session}"))
         .no_retry()
 }

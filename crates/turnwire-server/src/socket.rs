@@ -32,9 +32,9 @@ pub(crate) const WIRES: [&str; 3] = [blocks::WIRE, "turnwire", "agentscope"];
 use crate::App;
 use crate::auth::{Caller, wait_for};
 use crate::limits::UnreadBytes;
-use crate::listen::Conn;
+use crate::listen::ClientConnection;
 use axum::extract::ws::{Message, WebSocket};
-use desk::{Desk, Flow};
+use desk::{SocketConnection, Flow};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
 use std::io::ErrorKind;
@@ -44,14 +44,14 @@ use subscriptions::Subscriptions;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_tungstenite::tungstenite;
 use turnwire_wires::Wire;
-use writer::{Out, Writer};
+use writer::{Outgoing, SocketWriter};
 
 /// How much a socket buffers each way.
 pub(crate) const BUFFER: usize = 4096;
 /// The heads of frames beside a message, and control frames between.
-const SLACK: usize = 64 * 1024;
+const FRAME_OVERHEAD: usize = 64 * 1024;
 /// How long a client may take to close when it was told to.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a socket closes, in numbers of its own; those below 4000 are the protocol's.
 pub(crate) mod code {
@@ -66,14 +66,14 @@ pub(crate) mod code {
 }
 
 /// Why a socket closes.
-struct Close {
+struct CloseReason {
     code: u16,
     reason: &'static str,
 }
 
 /// The credentials were not renewed in time. A command that is under way may be done or not, as after a
 /// lost connection.
-const EXPIRED: Close = Close { code: code::UNAUTHORIZED, reason: "credentials expired" };
+const EXPIRED: CloseReason = CloseReason { code: code::UNAUTHORIZED, reason: "credentials expired" };
 
 /// Serves a socket until it closes.
 pub(crate) async fn serve(
@@ -81,38 +81,38 @@ pub(crate) async fn serve(
     app: Arc<App>,
     caller: Option<Caller>,
     wire: &'static Wire,
-    conn: Option<Arc<Conn>>,
+    conn: Option<Arc<ClientConnection>>,
 ) {
     if let Some(conn) = &conn {
         let tenant = caller.as_ref().map_or_else(|| "".into(), |caller| caller.tenant().clone());
         let most =
-            app.config.limits.websocket_frame.bytes().saturating_mul(2).saturating_add(SLACK);
-        conn.became_socket(UnreadBytes::new(app.buffered.clone(), tenant), most);
+            app.config.limits.websocket_frame.bytes().saturating_mul(2).saturating_add(FRAME_OVERHEAD);
+        conn.set_websocket(UnreadBytes::new(app.buffered.clone(), tenant), most);
     }
     let (sink, mut stream) = socket.split();
-    let (writer, out) = Writer::spawn(sink);
+    let (writer, out) = SocketWriter::spawn(sink);
     let subscriptions = Subscriptions::new(app.clone(), wire, out.clone());
     let (app_, out_) = (app.clone(), out.clone());
-    let mut desk = Desk { app: app_, wire, caller, conn, counted: None, subscriptions, out: out_ };
-    let close = converse(&app, &mut stream, &mut desk, &writer).await;
+    let mut desk = SocketConnection { app: app_, wire, caller, conn, tenant_connection: None, subscriptions, out: out_ };
+    let close = read_commands(&app, &mut stream, &mut desk, &writer).await;
     desk.subscriptions.end().await;
     drop(desk);
-    if let Some(Close { code, reason }) = close {
-        let _ = timeout(FAREWELL, out.send(Out::Close(code, reason))).await;
+    if let Some(CloseReason { code, reason }) = close {
+        let _ = timeout(CLOSE_TIMEOUT, out.send(Outgoing::Close(code, reason))).await;
     }
     drop(out);
-    writer.finish(FAREWELL).await;
+    writer.finish(CLOSE_TIMEOUT).await;
     // Who leaves with something unread takes the reason away from the client.
-    let _ = timeout(FAREWELL, async { while let Some(Ok(_)) = stream.next().await {} }).await;
+    let _ = timeout(CLOSE_TIMEOUT, async { while let Some(Ok(_)) = stream.next().await {} }).await;
 }
 
 /// Reads commands until there is a reason to close. `None`: the connection is gone.
-async fn converse(
+async fn read_commands(
     app: &App,
     stream: &mut SplitStream<WebSocket>,
-    desk: &mut Desk,
-    writer: &Writer,
-) -> Option<Close> {
+    desk: &mut SocketConnection,
+    writer: &SocketWriter,
+) -> Option<CloseReason> {
     let heartbeat = app.config.limits.heartbeat.0;
     let mut ping = interval_at(Instant::now() + heartbeat, heartbeat);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -129,31 +129,31 @@ async fn converse(
         let message = tokio::select! {
             biased;
             () = app.shutdown.cancelled() => {
-                return Some(Close { code: code::GOING_AWAY, reason: "the server stops" });
+                return Some(CloseReason { code: code::GOING_AWAY, reason: "the server stops" });
             }
-            () = writer.is_gone() => return None,
+            () = writer.wait_closed() => return None,
             () = wait_for(expires_at) => return Some(EXPIRED),
             message = stream.next() => message?,
             () = &mut credentials, if desk.caller.is_none() => {
-                return Some(Close { code: code::UNAUTHORIZED, reason: "no credentials came" });
+                return Some(CloseReason { code: code::UNAUTHORIZED, reason: "no credentials came" });
             }
             _ = ping.tick() => {
                 // Where something waits to be written, the writer knows how long that may take.
                 let is_quiet = desk.out.capacity() == desk.out.max_capacity();
                 if is_quiet && heard.elapsed() >= heartbeat * 2 {
-                    return Some(Close { code: code::SILENT, reason: "no pong came" });
+                    return Some(CloseReason { code: code::SILENT, reason: "no pong came" });
                 }
-                desk.out.try_send(Out::Ping).ok();
+                desk.out.try_send(Outgoing::Ping).ok();
                 continue;
             }
         };
-        if !rate.is_kept(Instant::now()) {
-            return Some(Close { code: code::POLICY, reason: "too many messages" });
+        if !rate.allows(Instant::now()) {
+            return Some(CloseReason { code: code::POLICY, reason: "too many messages" });
         }
         let is_control = match &message {
             // A masked frame of less than 126 bytes has 6 bytes beside its payload.
             Ok(Message::Ping(payload) | Message::Pong(payload)) => {
-                desk.unread(|unread| unread.subtract(payload.len() + 6));
+                desk.with_unread_bytes(|unread| unread.subtract(payload.len() + 6));
                 true
             }
             Ok(Message::Text(_) | Message::Binary(_) | Message::Close(_)) | Err(_) => false,
@@ -161,27 +161,27 @@ async fn converse(
         let flow = match message {
             Ok(Message::Text(text)) => {
                 let out = desk.out.clone();
-                let done = desk.text(text.as_str());
+                let done = desk.handle_text(text.as_str());
                 tokio::pin!(done);
                 // Some commands take a while: whoever stands between is to see that we are there.
                 loop {
                     tokio::select! {
                         flow = &mut done => break flow,
                         () = wait_for(expires_at) => return Some(EXPIRED),
-                        _ = ping.tick() => drop(out.try_send(Out::Ping)),
+                        _ = ping.tick() => drop(out.try_send(Outgoing::Ping)),
                     }
                 }
             }
-            Ok(Message::Binary(_)) => desk.binary().await,
+            Ok(Message::Binary(_)) => desk.handle_binary().await,
             Ok(Message::Ping(_) | Message::Pong(_)) => Flow::Continue(()),
             Ok(Message::Close(_)) => Flow::Break(None),
-            Err(error) => Flow::Break(why(error)),
+            Err(error) => Flow::Break(close_reason(error)),
         };
         if let Flow::Break(close) = flow {
             return close;
         }
         if !is_control {
-            desk.unread(UnreadBytes::clear);
+            desk.with_unread_bytes(UnreadBytes::clear);
         }
         // Nothing is read while a command is done.
         heard = Instant::now();
@@ -205,31 +205,31 @@ impl MessageRate {
     }
 
     /// Counts a message. `false`: there are too many.
-    fn is_kept(&mut self, now: Instant) -> bool {
+    fn allows(&mut self, now: Instant) -> bool {
         self.due = self.due.max(now) + self.interval;
         self.due <= now + BURST
     }
 }
 
 /// How to close after something that could not be read.
-fn why(error: axum::Error) -> Option<Close> {
+fn close_reason(error: axum::Error) -> Option<CloseReason> {
     let error = error.into_inner().downcast::<tungstenite::Error>().ok()?;
     match *error {
-        tungstenite::Error::Io(error) if error.kind() == ErrorKind::QuotaExceeded => Some(Close {
+        tungstenite::Error::Io(error) if error.kind() == ErrorKind::QuotaExceeded => Some(CloseReason {
             code: code::TRY_AGAIN,
             reason: "too many bytes are held; come back later",
         }),
         tungstenite::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
-            Some(Close { code: code::TOO_LARGE, reason: "frames without end, and no message" })
+            Some(CloseReason { code: code::TOO_LARGE, reason: "frames without end, and no message" })
         }
         tungstenite::Error::Capacity(_) => {
-            Some(Close { code: code::TOO_LARGE, reason: "a message is too large" })
+            Some(CloseReason { code: code::TOO_LARGE, reason: "a message is too large" })
         }
         tungstenite::Error::Utf8(_) => {
-            Some(Close { code: code::NOT_UTF8, reason: "a text message is not UTF-8" })
+            Some(CloseReason { code: code::NOT_UTF8, reason: "a text message is not UTF-8" })
         }
         tungstenite::Error::Protocol(_) => {
-            Some(Close { code: code::PROTOCOL, reason: "this is not the WebSocket protocol" })
+            Some(CloseReason { code: code::PROTOCOL, reason: "this is not the WebSocket protocol" })
         }
         _ => None,
     }

@@ -25,7 +25,7 @@ impl StartError {
     }
 
     /// What to do about it. Empty when nobody knows.
-    pub fn what_to_do(&self) -> &str {
+    pub fn hint_text(&self) -> &str {
         &self.hint
     }
 

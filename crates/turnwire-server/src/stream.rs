@@ -17,9 +17,9 @@ mod watcher;
 mod whose;
 mod writer;
 
-pub use cache::Backlogs;
+pub use cache::BacklogCache;
 pub use feed::Feeds;
-pub use follow::{Begin, Ended, Follow, Next, Pause, STOPPING, Tell};
-pub use token::{Place, place};
-pub use watcher::{Shared, Start, Until, Watcher};
-pub use writer::{Framing, Merge, Shape};
+pub use follow::{ReplyPosition, AnswerEnd, ReplyStream, NextFrames, PausePolicy, SERVER_STOPPING, ReplyStreamOptions};
+pub use token::{ResumePoint, resolve_token};
+pub use watcher::{StreamContext, StartPosition, EndCondition, Subscriber};
+pub use writer::{Framing, Merge, StreamFormat};

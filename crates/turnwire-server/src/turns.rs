@@ -33,15 +33,15 @@ pub mod retry;
 pub mod send;
 pub(crate) mod waiting;
 
-pub(crate) use ending::end_all;
-pub(crate) use journal::{filled, persist, seconds};
+pub(crate) use ending::end_all_replies;
+pub(crate) use journal::{stamp_event, persist, ceil_seconds};
 
 use crate::config::{Config, OnRestart};
 use crate::metrics::AgentMetrics;
 use crate::routes::unfinished;
 use clock::{Deadlines, WaitLimits};
-use drive::drive;
-use ending::end_own;
+use drive::run_session;
+use ending::end_own_replies;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -69,25 +69,25 @@ pub struct Turns {
     agents: BTreeMap<String, Arc<dyn Replier>>,
     metrics: AgentMetrics,
     /// The sessions in which a task works.
-    slots: Mutex<HashMap<SessionNumber, Slot>>,
+    workers: Mutex<HashMap<SessionNumber, WorkerState>>,
     /// How many those are.
-    working: watch::Sender<usize>,
+    worker_count: watch::Sender<usize>,
     /// Answers that the agent has not seen yet, and the reply that it writes.
     answers: Mutex<HashMap<SessionNumber, (String, Event<'static>)>>,
     deadlines: Deadlines,
     /// Random for each process: what works in the background of another one is gone.
     process: String,
     /// Cancelled when everything lets go.
-    over: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 /// The task of a session.
 #[derive(Default)]
-struct Slot {
+struct WorkerState {
     /// Something changed since it last looked.
-    again: bool,
+    was_woken: bool,
     /// The reply that it works on, and how to stop it.
-    call: Option<(String, CancellationToken)>,
+    running_reply: Option<(String, CancellationToken)>,
 }
 
 impl Turns {
@@ -103,30 +103,30 @@ impl Turns {
             config,
             agents,
             metrics,
-            slots: Mutex::default(),
-            working: watch::Sender::new(0),
+            workers: Mutex::default(),
+            worker_count: watch::Sender::new(0),
             answers: Mutex::default(),
             deadlines: Deadlines::default(),
             process: SystemStamp.id(),
-            over: CancellationToken::new(),
+            shutdown: CancellationToken::new(),
         })
     }
 
     /// Has somebody look what is to be done in a session. It never waits, so it can be called
     /// inside of a change: whoever looks sees the session after it.
     pub fn wake(self: &Arc<Self>, session: &Arc<Session>) {
-        if session.agent() == EXTERNAL || self.over.is_cancelled() {
+        if session.agent() == EXTERNAL || self.shutdown.is_cancelled() {
             return;
         }
-        let mut slots = self.slots.lock();
+        let mut slots = self.workers.lock();
         if let Some(slot) = slots.get_mut(&session.number()) {
-            slot.again = true;
+            slot.was_woken = true;
             return;
         }
-        slots.insert(session.number(), Slot::default());
-        self.working.send_replace(slots.len());
+        slots.insert(session.number(), WorkerState::default());
+        self.worker_count.send_replace(slots.len());
         drop(slots);
-        tokio::spawn(drive(self.clone(), session.clone()));
+        tokio::spawn(run_session(self.clone(), session.clone()));
     }
 
     /// Takes up what a former process left: replies go on, or end where the settings say so, and
@@ -152,15 +152,15 @@ impl Turns {
                 self.wake(&session);
             }
         }
-        self.watch_the_clock();
+        self.start_deadline_tasks();
         Ok(())
     }
 
     async fn end_then_wake(self: Arc<Self>, session: Arc<Session>) {
         let interrupted = FinishedReason::Interrupted;
-        let end = |tx: &mut Transaction<'_>| end_own(tx, &session, &interrupted, None);
-        match persist(&session, &self.over, &[], end).await {
-            Ok((true, _)) => self.metrics.ended(session.agent(), &interrupted),
+        let end = |tx: &mut Transaction<'_>| end_own_replies(tx, &session, &interrupted, None);
+        match persist(&session, &self.shutdown, &[], end).await {
+            Ok((true, _)) => self.metrics.reply_ended(session.agent(), &interrupted),
             Ok((false, _)) => {}
             Err(halt) => {
                 tracing::error!(session = session.id(), %halt, "an open reply was not ended");
@@ -179,17 +179,17 @@ impl Turns {
     /// Lets go of everything. Replies stay open, and go on after a restart; what is being committed
     /// is committed.
     pub async fn shutdown(&self) {
-        self.over.cancel();
-        let mut working = self.working.subscribe();
+        self.shutdown.cancel();
+        let mut working = self.worker_count.subscribe();
         // The sender is here as long as this is.
         let _ = working.wait_for(|count| *count == 0).await;
     }
 
     /// Has the agent let go of a reply that has ended, or of whatever it does in a session that was
     /// deleted.
-    pub fn let_go(&self, session: &Session, reply: Option<&str>) {
-        if let Some(slot) = self.slots.lock().get(&session.number())
-            && let Some((id, call)) = &slot.call
+    pub fn cancel_reply(&self, session: &Session, reply: Option<&str>) {
+        if let Some(slot) = self.workers.lock().get(&session.number())
+            && let Some((id, call)) = &slot.running_reply
             && reply.is_none_or(|reply| reply == id)
         {
             call.cancel();
@@ -199,13 +199,13 @@ impl Turns {
     /// Counts replies that were stopped.
     fn count_stopped(&self, session: &Session, replies: usize) {
         for _ in 0..replies {
-            self.metrics.ended(session.agent(), &FinishedReason::Interrupted);
+            self.metrics.reply_ended(session.agent(), &FinishedReason::Interrupted);
         }
     }
 
     /// How many sessions an agent works in.
-    pub fn working(&self) -> usize {
-        *self.working.borrow()
+    pub fn active_sessions(&self) -> usize {
+        *self.worker_count.borrow()
     }
 
     /// How long a question of an agent waits for a person. An agent elsewhere decides that itself.
@@ -229,7 +229,7 @@ impl Turns {
 impl Turns {
     /// Keeps an answer for the agent that asked. To be called inside of the change that logs it, so
     /// that whoever sees the change finds it.
-    fn hand_over(&self, session: &Session, tx: &Transaction<'_>, answer: Event<'static>) {
+    fn store_answer_for_agent(&self, session: &Session, tx: &Transaction<'_>, answer: Event<'static>) {
         if let Some(own) = own_reply(session, tx) {
             let own = own.msg().id().to_owned();
             self.answers.lock().insert(session.number(), (own, answer));

@@ -8,16 +8,16 @@ use tokio_util::sync::CancellationToken;
 use turnwire_core::{Event, Fields, FinishedReason, Folder, Msg, Seq};
 use turnwire_log::store::{MessageQuery, NewSession, SessionKey};
 use turnwire_log::{Log, MemoryStore, Session};
-use turnwire_server::stream::{Framing, Merge, Shape, Shared, Start, Until, Watcher, place};
+use turnwire_server::stream::{Framing, Merge, StreamFormat, StreamContext, StartPosition, EndCondition, Subscriber, resolve_token};
 use turnwire_testkit::{Rng, check_property, stream};
 use turnwire_wires::Wire;
 
-fn shared() -> Arc<Shared> {
-    Arc::new(Shared {
+fn shared() -> Arc<StreamContext> {
+    Arc::new(StreamContext {
         feeds: turnwire_server::stream::Feeds::default(),
-        backlogs: turnwire_server::stream::Backlogs::default(),
+        backlogs: turnwire_server::stream::BacklogCache::default(),
         shutdown: CancellationToken::new(),
-        closing: CancellationToken::new(),
+        force_stop: CancellationToken::new(),
         heartbeat: Duration::from_secs(15),
     })
 }
@@ -84,19 +84,19 @@ impl Client {
 }
 
 /// Watches until everything is there, cut after random numbers of bytes.
-async fn watch(session: Arc<Session>, shared: Arc<Shared>, mut rng: Rng, last: u64) -> Client {
+async fn watch(session: Arc<Session>, shared: Arc<StreamContext>, mut rng: Rng, last: u64) -> Client {
     let mut client = Client::default();
-    let mut shape = Shape::sse(Wire::named("turnwire").unwrap());
+    let mut shape = StreamFormat::sse(Wire::named("turnwire").unwrap());
     if rng.bool() {
         shape.merge = Merge::Nothing;
     }
     while client.last() < last {
         let start = match &client.token {
-            Some(token) => place(&session, Seq::FIRST, token).into(),
-            None => Start::Beginning,
+            Some(token) => resolve_token(&session, Seq::FIRST, token).into(),
+            None => StartPosition::Beginning,
         };
         let watcher =
-            Watcher::new(session.clone(), shape, start, Until::Closed, None, shared.clone());
+            Subscriber::new(session.clone(), shape, start, EndCondition::Never, None, shared.clone());
         let mut watcher = watcher.await.unwrap();
         client.buffer.clear();
         let mut patience = rng.usize(1..20_000);
@@ -190,11 +190,11 @@ fn on_every_wire_that_resumes_by_its_token_nothing_is_lost_or_doubled() {
                 if wire.resume != turnwire_wires::registry::ResumeMode::Tail {
                     continue;
                 }
-                let shape = Shape { merge: Merge::Nothing, ..Shape::sse(wire) };
-                let all = frames(&session, shape, Start::Beginning, &shared).await;
+                let shape = StreamFormat { merge: Merge::Nothing, ..StreamFormat::sse(wire) };
+                let all = frames(&session, shape, StartPosition::Beginning, &shared).await;
                 for at in 0..all.len() {
                     let Some(token) = &all[at].0 else { continue };
-                    let start = place(&session, Seq::FIRST, token).into();
+                    let start = resolve_token(&session, Seq::FIRST, token).into();
                     let rest = frames(&session, shape, start, &shared).await;
                     assert_eq!(rest, all[at + 1..], "{} from {token}", wire.name);
                 }
@@ -207,12 +207,12 @@ type Frame = (Option<String>, String);
 
 async fn frames(
     session: &Arc<Session>,
-    shape: Shape,
-    start: Start,
-    shared: &Arc<Shared>,
+    shape: StreamFormat,
+    start: StartPosition,
+    shared: &Arc<StreamContext>,
 ) -> Vec<Frame> {
     assert_eq!(shape.framing, Framing::Sse);
-    let watcher = Watcher::new(session.clone(), shape, start, Until::Idle, None, shared.clone());
+    let watcher = Subscriber::new(session.clone(), shape, start, EndCondition::Idle, None, shared.clone());
     let mut watcher = watcher.await.unwrap();
     let mut body = String::new();
     while let Some(bytes) = watcher.next().await {
@@ -227,16 +227,16 @@ async fn frames(
 }
 
 /// A session, and one who watches what comes next.
-async fn live(shared: &Arc<Shared>) -> (Arc<Session>, Watcher) {
+async fn live(shared: &Arc<StreamContext>) -> (Arc<Session>, Subscriber) {
     let log = Log::new(Arc::new(MemoryStore::default()), "test");
     let session = session(&log).await;
-    let shape = Shape::sse(Wire::named("turnwire").unwrap());
+    let shape = StreamFormat::sse(Wire::named("turnwire").unwrap());
     let watcher =
-        Watcher::new(session.clone(), shape, Start::Now, Until::Closed, None, shared.clone());
+        Subscriber::new(session.clone(), shape, StartPosition::Now, EndCondition::Never, None, shared.clone());
     (session, watcher.await.unwrap())
 }
 
-async fn next(watcher: &mut Watcher) -> Option<String> {
+async fn next(watcher: &mut Subscriber) -> Option<String> {
     let bytes = watcher.next().await?.unwrap();
     Some(String::from_utf8(bytes.to_vec()).unwrap())
 }

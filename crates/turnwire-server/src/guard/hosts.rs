@@ -40,7 +40,7 @@ impl Hosts {
     }
 
     pub(crate) fn check(&self, host: &str) -> ApiResult<()> {
-        if self.exact.iter().any(|known| known == host) || self.knows(host) {
+        if self.exact.iter().any(|known| known == host) || self.is_known(host) {
             return Ok(());
         }
         Err(ApiError::misdirected("this server is not known under the Host of this request").hint(
@@ -48,7 +48,7 @@ impl Hosts {
         ))
     }
 
-    fn knows(&self, host: &str) -> bool {
+    fn is_known(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         if self.exact.contains(&host) {
             return true;

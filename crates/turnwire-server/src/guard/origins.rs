@@ -52,7 +52,7 @@ impl Origins {
     }
 
     /// Lets a configured page elsewhere read the answer.
-    pub(crate) fn share(&self, origin: &HeaderValue, headers: &mut HeaderMap) {
+    pub(crate) fn allow_origin(&self, origin: &HeaderValue, headers: &mut HeaderMap) {
         if self.is_foreign(origin) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longer ones are replaced.
-const LONGEST: usize = 128;
+const MAX_LENGTH: usize = 128;
 
 pub(crate) struct RequestIds {
     /// Random for each start, so that two servers do not give the same ids.
@@ -18,20 +18,20 @@ impl RequestIds {
         // Ids have to differ, not to be secret: without randomness they still differ here.
         let random = getrandom::u64().unwrap_or_default();
         let mut prefix = [0; 12];
-        hex(random, &mut prefix);
+        write_hex(random, &mut prefix);
         Self { prefix, next: AtomicU64::new(1) }
     }
 
-    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+    pub(crate) fn id_for(&self, headers: &HeaderMap) -> HeaderValue {
         match headers.get(super::X_REQUEST_ID) {
-            Some(id) if is_good(id.as_bytes()) => id.clone(),
+            Some(id) if is_valid(id.as_bytes()) => id.clone(),
             _ => self.next(),
         }
     }
 
     fn next(&self) -> HeaderValue {
         let mut number = [0; 10];
-        hex(self.next.fetch_add(1, Ordering::Relaxed), &mut number);
+        write_hex(self.next.fetch_add(1, Ordering::Relaxed), &mut number);
         let mut id = BytesMut::with_capacity(23);
         id.put_slice(&self.prefix);
         id.put_u8(b'-');
@@ -41,13 +41,13 @@ impl RequestIds {
     }
 }
 
-fn is_good(id: &[u8]) -> bool {
+fn is_valid(id: &[u8]) -> bool {
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
-    (1..=LONGEST).contains(&id.len()) && id.iter().all(fits)
+    (1..=MAX_LENGTH).contains(&id.len()) && id.iter().all(fits)
 }
 
 /// The last digits of a number.
-fn hex(mut number: u64, digits: &mut [u8]) {
+fn write_hex(mut number: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
         *digit = match u8::try_from(number & 15) {
             Ok(value @ 0..10) => b'0' + value,
@@ -68,7 +68,7 @@ mod tests {
         let of = |id: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(super::super::X_REQUEST_ID, HeaderValue::from_str(id).unwrap());
-            ids.of(&headers).to_str().unwrap().to_owned()
+            ids.id_for(&headers).to_str().unwrap().to_owned()
         };
         assert_eq!(of("abc-1.2_3:4"), "abc-1.2_3:4");
         for bad in ["", "a b", "<script>", &"x".repeat(129)] {

@@ -15,21 +15,21 @@ pub(crate) const WIRES: [&str; 3] = ["turnwire", "agentscope", "agentscope-java"
 #[derive(Debug)]
 pub(crate) struct Batch<'a> {
     body: &'a str,
-    pub items: Vec<Item<'a>>,
+    pub items: Vec<BatchEvent<'a>>,
 }
 
 /// An event, and where it came from.
 #[derive(Debug)]
-pub(crate) struct Item<'a> {
+pub(crate) struct BatchEvent<'a> {
     pub event: Event<'a>,
     /// The text that it was read from, where that is how it is stored.
     pub text: Option<&'a str>,
-    place: Place,
+    position: SourcePosition,
 }
 
 /// Where an event stands in its body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum SourcePosition {
     /// So many bytes from the start.
     Offset(usize),
     /// On this line, counted from 1.
@@ -41,18 +41,18 @@ impl<'a> Batch<'a> {
     /// events.
     pub fn read(body: &'a str, limit: usize) -> ApiResult<Self> {
         let items = match body.trim_ascii_start().as_bytes().first() {
-            Some(b'{') => lines(body, limit).or_else(|error| match over_lines(body) {
-                Some((place, text)) => Ok(vec![one(body, text, 0, place, limit)?]),
+            Some(b'{') => read_lines(body, limit).or_else(|error| match single_object(body) {
+                Some((place, text)) => Ok(vec![read_event(body, text, 0, place, limit)?]),
                 None => Err(error),
             })?,
-            Some(b'[') => list(body, limit)?,
-            _ => decode(&mut decoder("turnwire", None)?, body, &frames(body, limit)?)?,
+            Some(b'[') => read_list(body, limit)?,
+            _ => decode_frames(&mut new_decoder("turnwire", None)?, body, &split_frames(body, limit)?)?,
         };
         Self::new(body, items)
     }
 
     /// The events of a body that were decoded elsewhere.
-    pub fn new(body: &'a str, items: Vec<Item<'a>>) -> ApiResult<Self> {
+    pub fn new(body: &'a str, items: Vec<BatchEvent<'a>>) -> ApiResult<Self> {
         if items.is_empty() {
             return Err(ApiError::bad_request("there is no event in the body")
                 .hint("send one JSON object a line, or a JSON list of them"));
@@ -62,9 +62,9 @@ impl<'a> Batch<'a> {
 
     /// The ids of the replies and messages that the events are about, without neighbours that are
     /// the same.
-    pub fn touched(&self) -> Vec<Cow<'a, str>> {
+    pub fn touched_ids(&self) -> Vec<Cow<'a, str>> {
         let mut touched: Vec<Cow<'a, str>> = Vec::new();
-        for Item { event, .. } in &self.items {
+        for BatchEvent { event, .. } in &self.items {
             let id = match &event.kind {
                 EventKind::Message(message) if !message.message.id().is_empty() => {
                     Cow::Owned(message.message.id().to_owned())
@@ -81,19 +81,19 @@ impl<'a> Batch<'a> {
     }
 
     /// Which event it is, for people: its number, line and type.
-    pub fn name(&self, at: usize) -> String {
+    pub fn describe(&self, at: usize) -> String {
         let Some(item) = self.items.get(at) else { return format!("event {at}") };
-        name(at, item.place.line(self.body), item.event.kind.type_name())
+        describe_event(at, item.position.line(self.body), item.event.kind.type_name())
     }
 }
 
-fn name(at: usize, line: u64, word: &str) -> String {
+fn describe_event(at: usize, line: u64, word: &str) -> String {
     let word: String = word.chars().take(64).collect();
     let joint = if word.is_empty() { "" } else { ", " };
     format!("event {at} (counted from 0; line {line}{joint}{word})")
 }
 
-impl Place {
+impl SourcePosition {
     fn line(self, body: &str) -> u64 {
         match self {
             Self::Line(line) => line,
@@ -113,25 +113,25 @@ impl Place {
 }
 
 /// The text of a body.
-pub(crate) fn text(bytes: &[u8]) -> ApiResult<&str> {
+pub(crate) fn read_text(bytes: &[u8]) -> ApiResult<&str> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
         let before = std::str::from_utf8(before).unwrap_or_default();
-        let line = Place::Offset(before.len()).line(before);
+        let line = SourcePosition::Offset(before.len()).line(before);
         ApiError::bad_request(format!("the body is not UTF-8 on line {line}")).kind("not_utf8")
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 /// One event a line, which borrows from it.
-fn lines(body: &str, limit: usize) -> ApiResult<Vec<Item<'_>>> {
+fn read_lines(body: &str, limit: usize) -> ApiResult<Vec<BatchEvent<'_>>> {
     let mut items = Vec::new();
     let mut offset = 0;
     while let Some(rest) = body.get(offset..).filter(|rest| !rest.is_empty()) {
         let end = memchr2(b'\n', b'\r', rest.as_bytes()).unwrap_or(rest.len());
         let line = rest.get(..end).unwrap_or(rest).trim_ascii();
         if !line.is_empty() {
-            items.push(one(body, line, items.len(), Place::Offset(offset), limit)?);
+            items.push(read_event(body, line, items.len(), SourcePosition::Offset(offset), limit)?);
         }
         offset += end + 1;
     }
@@ -139,53 +139,53 @@ fn lines(body: &str, limit: usize) -> ApiResult<Vec<Item<'_>>> {
 }
 
 /// A JSON list of events, which borrow from it.
-fn list(body: &str, limit: usize) -> ApiResult<Vec<Item<'_>>> {
+fn read_list(body: &str, limit: usize) -> ApiResult<Vec<BatchEvent<'_>>> {
     let events = split_list(body)?.into_iter().enumerate();
-    events.map(|(at, (place, text))| one(body, text, at, place, limit)).collect()
+    events.map(|(at, (place, text))| read_event(body, text, at, place, limit)).collect()
 }
 
 /// The one object of a body that is written over several lines, as people and formatters do.
-fn over_lines(body: &str) -> Option<(Place, &str)> {
+fn single_object(body: &str) -> Option<(SourcePosition, &str)> {
     let text = body.trim_ascii();
     let (first, _) = text.split_once(['\n', '\r']).filter(|_| text.starts_with('{'))?;
     let is_json = |text: &str| serde_json::from_str::<&RawValue>(text).is_ok();
-    (!is_json(first) && is_json(text)).then(|| (place_in(body, text), text))
+    (!is_json(first) && is_json(text)).then(|| (position_in(body, text), text))
 }
 
-fn split_list(body: &str) -> ApiResult<Vec<(Place, &str)>> {
+fn split_list(body: &str) -> ApiResult<Vec<(SourcePosition, &str)>> {
     let list: Vec<&RawValue> = serde_json::from_str(body).map_err(|error| {
         ApiError::bad_request(format!("the body is not a JSON list: {error}"))
             .kind("not_json")
             .hint("send one JSON object a line, or a JSON list of them")
     })?;
-    Ok(list.into_iter().map(|raw| (place_in(body, raw.get()), raw.get())).collect())
+    Ok(list.into_iter().map(|raw| (position_in(body, raw.get()), raw.get())).collect())
 }
 
 /// Where a part of a body begins.
-fn place_in(body: &str, part: &str) -> Place {
-    Place::Offset(part.as_ptr().addr().saturating_sub(body.as_ptr().addr()))
+fn position_in(body: &str, part: &str) -> SourcePosition {
+    SourcePosition::Offset(part.as_ptr().addr().saturating_sub(body.as_ptr().addr()))
 }
 
 #[inline]
-fn one<'a>(
+fn read_event<'a>(
     body: &'a str,
     text: &'a str,
     at: usize,
-    place: Place,
+    place: SourcePosition,
     limit: usize,
-) -> ApiResult<Item<'a>> {
+) -> ApiResult<BatchEvent<'a>> {
     if text.len() > limit {
         return Err(too_long(at, place.line(body), limit));
     }
     match Event::from_json(text) {
-        Ok(event) if event.kind.is_known() => Ok(Item { event, text: Some(text), place }),
-        read => match older(text) {
-            Some(event) => Ok(Item { event, text: None, place }),
+        Ok(event) if event.kind.is_known() => Ok(BatchEvent { event, text: Some(text), position: place }),
+        read => match read_legacy_event(text) {
+            Some(event) => Ok(BatchEvent { event, text: None, position: place }),
             None => match read {
-                Ok(event) => Ok(Item { event, text: Some(text), place }),
-                Err(error) => match hint(text) {
-                    Some(event) => Ok(Item { event, text: None, place }),
-                    None => Err(no_event(at, place.line(body), &error)),
+                Ok(event) => Ok(BatchEvent { event, text: Some(text), position: place }),
+                Err(error) => match read_partial_hint(text) {
+                    Some(event) => Ok(BatchEvent { event, text: None, position: place }),
+                    None => Err(not_an_event(at, place.line(body), &error)),
                 },
             },
         },
@@ -194,14 +194,14 @@ fn one<'a>(
 
 /// An event under a name that it had in older recordings.
 #[cold]
-fn older(text: &str) -> Option<Event<'static>> {
-    let events = decoder("turnwire", None).ok()?.decode_all(on_one_line(text).as_bytes()).ok()?;
+fn read_legacy_event(text: &str) -> Option<Event<'static>> {
+    let events = new_decoder("turnwire", None).ok()?.decode_all(join_lines(text).as_bytes()).ok()?;
     events.into_iter().next().filter(|event| event.kind.is_known())
 }
 
 /// A hint that names no reply, or no block. Whoever sends one need not know what there is.
 #[cold]
-fn hint(text: &str) -> Option<Event<'static>> {
+fn read_partial_hint(text: &str) -> Option<Event<'static>> {
     const NONE: &str = "none";
     let mut fields: Fields = Json::parse(text).ok()?.parse_as().ok()?;
     if fields.get::<String>("type").ok()?? != "HINT_BLOCK" {
@@ -228,7 +228,7 @@ fn hint(text: &str) -> Option<Event<'static>> {
 }
 
 /// Line ends stand between the tokens of a JSON text only, where a space does as well.
-fn on_one_line(text: &str) -> Cow<'_, str> {
+fn join_lines(text: &str) -> Cow<'_, str> {
     match memchr2(b'\n', b'\r', text.as_bytes()) {
         Some(_) => Cow::Owned(text.replace(['\n', '\r'], " ")),
         None => Cow::Borrowed(text),
@@ -236,30 +236,30 @@ fn on_one_line(text: &str) -> Cow<'_, str> {
 }
 
 /// What a body is made of, each with its line.
-pub(crate) type Frames<'a> = Vec<(Place, Cow<'a, str>)>;
+pub(crate) type BodyFrames<'a> = Vec<(SourcePosition, Cow<'a, str>)>;
 
 /// Cuts a body in any of its forms.
-pub(crate) fn frames(body: &str, limit: usize) -> ApiResult<Frames<'_>> {
+pub(crate) fn split_frames(body: &str, limit: usize) -> ApiResult<BodyFrames<'_>> {
     let is_list =
         body.trim_ascii_start().starts_with('[') && !body.trim_ascii().starts_with("[DONE]");
-    let whole = if is_list { split_list(body)? } else { over_lines(body).into_iter().collect() };
+    let whole = if is_list { split_list(body)? } else { single_object(body).into_iter().collect() };
     if is_list || !whole.is_empty() {
         return whole
             .into_iter()
             .enumerate()
             .map(|(at, (place, text))| {
                 let fits = text.len() <= limit;
-                fits.then(|| (place, on_one_line(text)))
+                fits.then(|| (place, join_lines(text)))
                     .ok_or_else(|| too_long(at, place.line(body), limit))
             })
             .collect();
     }
-    let mut frames: Frames<'_> = Vec::new();
+    let mut frames: BodyFrames<'_> = Vec::new();
     let mut problem = None;
     let mut reader = FrameReader::with_limit(limit);
     let mut each = |frame: turnwire_wires::body::Frame<'_>| match frame.text {
         Ok(text) => {
-            frames.push((Place::Line(frame.line), Cow::Owned(on_one_line(text).into_owned())));
+            frames.push((SourcePosition::Line(frame.line), Cow::Owned(join_lines(text).into_owned())));
         }
         // It was checked to be text, so it is too long.
         Err(_) => problem = problem.take().or(Some(too_long(frames.len(), frame.line, limit))),
@@ -270,27 +270,27 @@ pub(crate) fn frames(body: &str, limit: usize) -> ApiResult<Frames<'_>> {
 }
 
 /// A decoder of one of [`WIRES`], in the middle of a reply where one is given.
-pub(crate) fn decoder(wire: &str, reply_id: Option<String>) -> ApiResult<Decoder> {
+pub(crate) fn new_decoder(wire: &str, reply_id: Option<String>) -> ApiResult<Decoder> {
     let wire = Wire::named(wire).ok_or_else(|| ApiError::internal("a wire is gone"))?;
     let decoding = DecoderOptions { reply_id, ..DecoderOptions::default() };
     wire.decoder(&decoding).map_err(ApiError::internal)
 }
 
 /// Decodes the frames of a body. What cannot be decoded is named.
-pub(crate) fn decode(
+pub(crate) fn decode_frames(
     decoder: &mut Decoder,
     body: &str,
-    frames: &Frames<'_>,
-) -> ApiResult<Vec<Item<'static>>> {
+    frames: &BodyFrames<'_>,
+) -> ApiResult<Vec<BatchEvent<'static>>> {
     let mut items = Vec::with_capacity(frames.len());
     let mut problem = None;
     for (place, frame) in frames {
         let mut each = |decoded: Decoded<'_>| match decoded.event {
             Ok(event) => {
-                items.push(Item { event: event.into_owned(), text: None, place: *place });
+                items.push(BatchEvent { event: event.into_owned(), text: None, position: *place });
             }
             Err(error) if problem.is_none() => {
-                problem = Some(no_event(items.len(), place.line(body), &error));
+                problem = Some(not_an_event(items.len(), place.line(body), &error));
             }
             Err(_) => {}
         };
@@ -302,13 +302,13 @@ pub(crate) fn decode(
 
 #[cold]
 fn too_long(at: usize, line: u64, limit: usize) -> ApiError {
-    ApiError::too_large(format!("{} has more than {limit} bytes", name(at, line, "")))
+    ApiError::too_large(format!("{} has more than {limit} bytes", describe_event(at, line, "")))
         .hint("send what is large as a blob (POST /v1/blobs), or in several deltas")
 }
 
 #[cold]
-fn no_event(at: usize, line: u64, error: &Error) -> ApiError {
-    let name = name(at, line, "");
+fn not_an_event(at: usize, line: u64, error: &Error) -> ApiError {
+    let name = describe_event(at, line, "");
     match error.kind() {
         ErrorKind::NotJson => ApiError::bad_request(format!("{name} is not JSON: {error}"))
             .kind("not_json")

@@ -4,7 +4,7 @@
 //! before it in the stream. A stream comes in many requests here, and any of them may come twice. So
 //! for each request a decoder is made that is told what the log has of the reply.
 
-use super::batch::{self, Frames, Item};
+use super::batch::{self, BodyFrames, BatchEvent};
 use crate::error::{ApiError, ApiResult};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -16,47 +16,47 @@ use turnwire_wires::{Decoder, Encode, EncoderOptions, Frames as Encoded, Wire};
 
 pub(super) const WIRE: &str = "agentscope-java";
 /// How many sessions are remembered. Of another one the log is read again.
-const REMEMBERED: usize = 1024;
+const MAX_SESSIONS: usize = 1024;
 /// How much is read of the log at a time.
-const CHUNK: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 
 /// What has to be told of the replies that grow.
 #[derive(Default)]
-pub(super) struct Replies {
-    known: Mutex<HashMap<SessionNumber, Known>>,
+pub(super) struct JavaReplies {
+    by_session: Mutex<HashMap<SessionNumber, KnownReply>>,
 }
 
 /// What has to be told of one reply.
-struct Known {
+struct KnownReply {
     reply_id: String,
     /// The log was read up to here.
-    up_to: u64,
+    read_to: u64,
     /// The events that count, on Java's wire.
-    lines: Vec<Line>,
+    lines: Vec<EncodedEvent>,
     encode: Box<dyn Encode>,
 }
 
-struct Line {
+struct EncodedEvent {
     event_id: String,
     is_start: bool,
     text: String,
 }
 
 /// The first that a request says about where the agent's own reply begins or ends.
-enum Edge {
+enum ReplyEdge {
     Start(String),
     End(String),
 }
 
-impl Replies {
+impl JavaReplies {
     /// Decodes a request.
     pub async fn decode(
         &self,
         session: &Arc<Session>,
         body: &str,
-        frames: &Frames<'_>,
-    ) -> ApiResult<Vec<Item<'static>>> {
-        let alone = batch::decode(&mut batch::decoder(WIRE, None)?, body, frames)?;
+        frames: &BodyFrames<'_>,
+    ) -> ApiResult<Vec<BatchEvent<'static>>> {
+        let alone = batch::decode_frames(&mut batch::new_decoder(WIRE, None)?, body, frames)?;
         let (open, _) = session
             .transact(&[], |tx| {
                 let own = tx.replies().iter().find(|reply| !reply.is_of_sub_agent());
@@ -64,44 +64,44 @@ impl Replies {
                 Ok::<_, ApiError>(own)
             })
             .await?;
-        let mut decoder = match (edge(&alone), open) {
-            (Some(Edge::Start(id) | Edge::End(id)), Some((open, first))) if id == open => {
-                self.within(session, open, first, &alone).await?
+        let mut decoder = match (find_edge(&alone), open) {
+            (Some(ReplyEdge::Start(id) | ReplyEdge::End(id)), Some((open, first))) if id == open => {
+                self.decoder_within(session, open, first, &alone).await?
             }
-            (None, Some((open, first))) => self.within(session, open, first, &alone).await?,
+            (None, Some((open, first))) => self.decoder_within(session, open, first, &alone).await?,
             // The end of a reply that is not open: what is sent again is known by its ids.
-            (Some(Edge::End(id)), _) => batch::decoder(WIRE, Some(id))?,
-            (Some(Edge::Start(_)) | None, _) => return Ok(alone),
+            (Some(ReplyEdge::End(id)), _) => batch::new_decoder(WIRE, Some(id))?,
+            (Some(ReplyEdge::Start(_)) | None, _) => return Ok(alone),
         };
-        batch::decode(&mut decoder, body, frames)
+        batch::decode_frames(&mut decoder, body, frames)
     }
 
     /// A decoder that knows what came before.
-    async fn within(
+    async fn decoder_within(
         &self,
         session: &Arc<Session>,
         reply_id: String,
         first: Seq,
-        batch: &[Item<'_>],
+        batch: &[BatchEvent<'_>],
     ) -> ApiResult<Decoder> {
-        let known = self.known.lock().remove(&session.number());
+        let known = self.by_session.lock().remove(&session.number());
         let mut known = match known.filter(|known| known.reply_id == reply_id) {
             Some(known) => known,
-            None => Known::new(reply_id, first)?,
+            None => KnownReply::new(reply_id, first)?,
         };
-        known.read_on(session).await?;
+        known.catch_up(session).await?;
         // What is sent again has not happened yet.
         let again: HashSet<&str> = batch.iter().map(|item| &*item.event.id).collect();
         let before = || known.lines.iter().filter(|line| !again.contains(&*line.event_id));
         let has_start = before().any(|line| line.is_start);
         let reply_id = (!has_start).then(|| known.reply_id.clone());
-        let mut decoder = batch::decoder(WIRE, reply_id)?;
+        let mut decoder = batch::new_decoder(WIRE, reply_id)?;
         for line in before() {
             decoder.feed(line.text.as_bytes(), &mut |_| ());
             decoder.feed(b"\n", &mut |_| ());
         }
-        let mut all = self.known.lock();
-        if all.len() >= REMEMBERED {
+        let mut all = self.by_session.lock();
+        if all.len() >= MAX_SESSIONS {
             all.clear();
         }
         all.insert(session.number(), known);
@@ -109,48 +109,48 @@ impl Replies {
     }
 }
 
-impl Known {
+impl KnownReply {
     fn new(reply_id: String, first: Seq) -> ApiResult<Self> {
         let wire = Wire::named(WIRE).ok_or_else(|| ApiError::internal("a wire is gone"))?;
         let encode = wire.encoder(&EncoderOptions::default()).map_err(ApiError::internal)?;
-        Ok(Self { reply_id, up_to: first.get() - 1, lines: Vec::new(), encode })
+        Ok(Self { reply_id, read_to: first.get() - 1, lines: Vec::new(), encode })
     }
 
-    async fn read_on(&mut self, session: &Session) -> ApiResult<()> {
+    async fn catch_up(&mut self, session: &Session) -> ApiResult<()> {
         let mut frames = Encoded::default();
-        while self.up_to < session.head_state().head {
-            let from = Seq::new(self.up_to + 1).unwrap_or(Seq::FIRST);
-            let rows = session.read_events(from, CHUNK).await?;
+        while self.read_to < session.head_state().head {
+            let from = Seq::new(self.read_to + 1).unwrap_or(Seq::FIRST);
+            let rows = session.read_events(from, READ_BYTES).await?;
             let Some(last) = rows.last().map(EventLines::last) else { break };
             for (seq, line) in rows.iter().flat_map(EventLines::iter) {
                 let event = Session::parse_event(seq, line)?;
                 frames.clear();
                 self.encode.encode(&event, &mut frames);
-                if counts(&event) {
-                    self.lines.extend(frames.iter().map(|(_, text)| Line {
+                if changes_decoding(&event) {
+                    self.lines.extend(frames.iter().map(|(_, text)| EncodedEvent {
                         event_id: event.id.to_string(),
                         is_start: matches!(event.kind, EventKind::ReplyStart(_)),
                         text: text.to_owned(),
                     }));
                 }
             }
-            self.up_to = last;
+            self.read_to = last;
         }
         Ok(())
     }
 }
 
-fn edge(items: &[Item<'_>]) -> Option<Edge> {
+fn find_edge(items: &[BatchEvent<'_>]) -> Option<ReplyEdge> {
     let own = items.iter().map(|item| &item.event).filter(|event| event.agent.is_none());
     own.into_iter().find_map(|event| match &event.kind {
-        EventKind::ReplyStart(_) => Some(Edge::Start(event.reply_id.to_string())),
-        EventKind::ReplyEnd(_) => Some(Edge::End(event.reply_id.to_string())),
+        EventKind::ReplyStart(_) => Some(ReplyEdge::Start(event.reply_id.to_string())),
+        EventKind::ReplyEnd(_) => Some(ReplyEdge::End(event.reply_id.to_string())),
         _ => None,
     })
 }
 
 /// Whether what comes later is read differently for it.
-fn counts(event: &Event<'_>) -> bool {
+fn changes_decoding(event: &Event<'_>) -> bool {
     match &event.kind {
         EventKind::ReplyStart(_)
         | EventKind::ReplyEnd(_)

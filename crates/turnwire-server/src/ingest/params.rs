@@ -7,7 +7,7 @@ use url::form_urlencoded;
 
 /// What a request that brings events may say behind the `?`.
 #[derive(Debug, Default)]
-pub(crate) struct Params {
+pub(crate) struct IngestQuery {
     pub wire: Option<&'static Wire>,
     pub tolerance: Tolerance,
     pub reply_id: Option<String>,
@@ -24,20 +24,20 @@ pub(crate) enum Tolerance {
     Tolerant,
 }
 
-impl Params {
+impl IngestQuery {
     pub fn parse(query: Option<&str>) -> ApiResult<Self> {
         let mut params = Self::default();
         let Some(query) = query else { return Ok(params) };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
-                "wire" => params.wire = Some(wire(&value)?),
+                "wire" => params.wire = Some(parse_wire(&value)?),
                 "tolerant" => {
-                    let is_tolerant = yes_or_no("tolerant", &value)?;
+                    let is_tolerant = parse_bool("tolerant", &value)?;
                     params.tolerance =
                         if is_tolerant { Tolerance::Tolerant } else { Tolerance::Strict };
                 }
                 "reply" => {
-                    let starts = yes_or_no("reply", &value)?;
+                    let starts = parse_bool("reply", &value)?;
                     let when_idle = if starts { WhenIdle::Reply } else { WhenIdle::Wait };
                     params.when_idle = Some(when_idle);
                 }
@@ -53,7 +53,7 @@ impl Params {
     }
 }
 
-fn yes_or_no(name: &str, value: &str) -> ApiResult<bool> {
+fn parse_bool(name: &str, value: &str) -> ApiResult<bool> {
     match value {
         "" | "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
@@ -61,7 +61,7 @@ fn yes_or_no(name: &str, value: &str) -> ApiResult<bool> {
     }
 }
 
-fn wire(name: &str) -> ApiResult<&'static Wire> {
+fn parse_wire(name: &str) -> ApiResult<&'static Wire> {
     Wire::named(name).ok_or_else(|| {
         let known: Vec<&str> = Wire::all().map(|wire| wire.name).collect();
         ApiError::bad_request("there is no wire of this name")

@@ -5,9 +5,9 @@
 
 mod writing;
 
-use super::params::Params;
+use super::params::IngestQuery;
 use super::producer::Publisher;
-use super::publish::Skipped;
+use super::publish::SkippedEvent;
 use crate::App;
 use crate::auth::{Caller, Scope, expired, wait_for};
 use crate::error::{ApiError, ApiResult};
@@ -22,42 +22,42 @@ use turnwire_core::{Error, ErrorType, Event, FinishedReason, ReplyError};
 use turnwire_log::Session;
 use turnwire_log::store::Producer;
 use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
-use writing::{Writing, stops};
+use writing::{PipedReply, server_stopping};
 
 /// A stream on its way into a session.
 pub(crate) struct Pipe {
     decoder: Decoder,
-    reply: Writing,
+    reply: PipedReply,
     /// When the credentials of whoever sends it expire.
     expires_at: Option<Instant>,
 }
 
 /// What became of a stream.
 #[derive(Debug)]
-pub(crate) struct Piped {
+pub(crate) struct PipeResult {
     pub reply_id: String,
     pub last: u64,
     pub finished_reason: FinishedReason,
     /// Only where leaving out was asked for.
-    pub skipped: Option<Vec<Skipped>>,
+    pub skipped: Option<Vec<SkippedEvent>>,
 }
 
 /// Why nothing more is read of a stream.
-enum Stop {
+enum PipeEnd {
     /// It is over.
-    Over,
+    EndOfStream,
     /// Somebody stopped the reply.
     Interrupted,
     /// It broke off.
-    BrokeOff(ApiError),
+    Aborted(ApiError),
     /// Something in it does not fit.
-    Problem(ApiError),
+    BadEvent(ApiError),
     /// The reply is no longer this stream's.
-    Lost(ApiError),
+    LostReply(ApiError),
 }
 
 /// What was decoded: an event, or why there is none; with its line.
-type Step = (u64, Result<Event<'static>, Error>);
+type DecodedEvent = (u64, Result<Event<'static>, Error>);
 
 impl Pipe {
     /// Gets ready, if a reply can begin now.
@@ -67,7 +67,7 @@ impl Pipe {
         caller: &Caller,
         wire: &'static Wire,
         publisher: Option<Publisher<'_>>,
-        params: Params,
+        params: IngestQuery,
     ) -> ApiResult<Self> {
         let limit = app.config.limits.event.bytes();
         let decoding = DecoderOptions { reply_id: params.reply_id.clone(), max_frame_bytes: limit, ..DecoderOptions::default() };
@@ -78,7 +78,7 @@ impl Pipe {
         );
         let producer = Producer { id, fence, holder: caller.0.holder.to_string() };
         let is_admin = caller.may(Scope::Admin);
-        let reply = Writing {
+        let reply = PipedReply {
             app,
             session,
             wire,
@@ -86,9 +86,9 @@ impl Pipe {
             is_admin,
             tolerance: params.tolerance,
             given_id: params.reply_id,
-            own: None,
-            tried: false,
-            begun: false,
+            reply_ids: None,
+            has_tried: false,
+            has_begun: false,
             ended: None,
             last: 0,
             count: 0,
@@ -96,52 +96,52 @@ impl Pipe {
             stored: 0,
         };
         let given: Vec<&str> = reply.given_id.as_deref().into_iter().collect();
-        reply.session.transact(&given, |tx| reply.may_begin(tx)).await?;
+        reply.session.transact(&given, |tx| reply.check_may_begin(tx)).await?;
         let decoder = wire.decoder(&decoding).map_err(ApiError::internal)?;
         Ok(Self { decoder, reply, expires_at: caller.expires_at() })
     }
 
     /// Takes a whole body in. When this returns the reply has ended, durably.
-    pub async fn run(mut self, body: Body) -> ApiResult<Piped> {
-        let stop = self.read(body).await;
+    pub async fn run(mut self, body: Body) -> ApiResult<PipeResult> {
+        let stop = self.read_stream(body).await;
         let interrupted = FinishedReason::Interrupted;
         match stop {
-            Stop::Over if self.reply.begun => {
+            PipeEnd::EndOfStream if self.reply.has_begun => {
                 // What the stream left open has been interrupted.
-                self.reply.close(&interrupted, None).await?;
-                self.reply.piped()
+                self.reply.end_reply(&interrupted, None).await?;
+                self.reply.into_result()
             }
-            Stop::Over => {
+            PipeEnd::EndOfStream => {
                 Err(ApiError::bad_request("there is no event in the body").hint(format!(
                     "send a stream of the wire {}, or name another with ?wire=",
                     self.reply.wire.name
                 )))
             }
-            Stop::Interrupted => {
-                self.reply.close(&interrupted, None).await?;
-                self.reply.piped()
+            PipeEnd::Interrupted => {
+                self.reply.end_reply(&interrupted, None).await?;
+                self.reply.into_result()
             }
-            Stop::BrokeOff(error) => {
-                self.reply.close(&interrupted, None).await?;
+            PipeEnd::Aborted(error) => {
+                self.reply.end_reply(&interrupted, None).await?;
                 Err(error)
             }
-            Stop::Problem(error) => {
+            PipeEnd::BadEvent(error) => {
                 let reason = ReplyError {
                     r#type: ErrorType::InvalidRequest,
                     message: error.message().to_owned(),
                     ..ReplyError::default()
                 };
-                self.reply.close(&FinishedReason::Error, Some(&reason)).await?;
-                self.reply.app.ingest.counts.refuse(1);
+                self.reply.end_reply(&FinishedReason::Error, Some(&reason)).await?;
+                self.reply.app.ingest.counts.count_refused(1);
                 Err(error)
             }
-            Stop::Lost(error) => Err(error),
+            PipeEnd::LostReply(error) => Err(error),
         }
     }
 
-    async fn read(&mut self, mut body: Body) -> Stop {
+    async fn read_stream(&mut self, mut body: Body) -> PipeEnd {
         let patience = self.reply.app.config.producers.silence.0;
-        let closing = self.reply.app.closing.clone();
+        let closing = self.reply.app.force_stop.clone();
         let mut owed = body.size_hint().exact();
         let mut head = self.reply.session.watch_head();
         let mut seen = head.borrow_and_update().head;
@@ -151,20 +151,20 @@ impl Pipe {
         loop {
             let chunk = tokio::select! {
                 chunk = extract::next(&mut body, deadline - Instant::now()) => chunk,
-                changed = head.changed(), if self.reply.begun => {
+                changed = head.changed(), if self.reply.has_begun => {
                     let now = *head.borrow_and_update();
                     match self.reply.was_stopped(&mut seen, now.head).await {
                         _ if changed.is_err() || now.is_deleted => {
-                            return Stop::Lost(turnwire_log::Error::NoSession.into());
+                            return PipeEnd::LostReply(turnwire_log::Error::NoSession.into());
                         }
                         Ok(false) => continue,
-                        Ok(true) => return Stop::Interrupted,
-                        Err(error) => return Stop::Lost(error),
+                        Ok(true) => return PipeEnd::Interrupted,
+                        Err(error) => return PipeEnd::LostReply(error),
                     }
                 }
-                () = closing.cancelled() => return Stop::BrokeOff(stops()),
+                () = closing.cancelled() => return PipeEnd::Aborted(server_stopping()),
                 () = wait_for(self.expires_at) => {
-                    return Stop::BrokeOff(expired().hint(
+                    return PipeEnd::Aborted(expired().hint(
                         "the reply was ended as interrupted, and what came before is stored; a stream \
                          needs credentials that last as long as it does",
                     ));
@@ -172,42 +172,42 @@ impl Pipe {
             };
             let mut steps = Vec::new();
             let bytes = match chunk {
-                Ok(_) if Instant::now() >= deadline => return Stop::BrokeOff(no_event_came()),
+                Ok(_) if Instant::now() >= deadline => return PipeEnd::Aborted(silence_timeout()),
                 Ok(bytes) => bytes,
-                Err(error) => return Stop::BrokeOff(error),
+                Err(error) => return PipeEnd::Aborted(error),
             };
             match &bytes {
                 Some(bytes) => {
                     if let Err(error) = unread.add(bytes.len()) {
-                        return Stop::BrokeOff(error);
+                        return PipeEnd::Aborted(error);
                     }
                     owed = owed.map(|owed| owed.saturating_sub(bytes.len() as u64));
-                    self.decoder.feed(bytes, &mut |decoded| steps.push(step(decoded)));
+                    self.decoder.feed(bytes, &mut |decoded| steps.push(into_decoded(decoded)));
                 }
                 // A connection that is gone looks like the end of its body.
                 None if owed.is_some_and(|owed| owed > 0) || closing.is_cancelled() => {
-                    return Stop::BrokeOff(ApiError::bad_request("the body broke off"));
+                    return PipeEnd::Aborted(ApiError::bad_request("the body broke off"));
                 }
                 None => {
                     if self.reply.count == 0 {
                         // Where nothing came before, what is left is no stream that broke off.
-                        self.decoder.feed(b"\n\n", &mut |decoded| steps.push(step(decoded)));
+                        self.decoder.feed(b"\n\n", &mut |decoded| steps.push(into_decoded(decoded)));
                         if steps.is_empty() {
-                            return Stop::Over;
+                            return PipeEnd::EndOfStream;
                         }
                     }
-                    self.decoder.end(&mut |decoded| steps.push(step(decoded)));
+                    self.decoder.end(&mut |decoded| steps.push(into_decoded(decoded)));
                 }
             }
             if !steps.is_empty() {
                 unread.clear();
             }
             let before = self.reply.stored;
-            if let Err(stop) = self.reply.take(steps).await {
+            if let Err(stop) = self.reply.store_events(steps).await {
                 return stop;
             }
             if bytes.is_none() {
-                return Stop::Over;
+                return PipeEnd::EndOfStream;
             }
             // Bytes alone do not keep a reply open, and neither do lines that are left out.
             if self.reply.stored > before {
@@ -217,11 +217,11 @@ impl Pipe {
     }
 }
 
-fn no_event_came() -> ApiError {
+fn silence_timeout() -> ApiError {
     ApiError::timeout("no event came for too long; the reply was ended as interrupted")
         .hint("the operator can change `silence` in turnwire.toml, [producers]")
 }
 
-fn step(decoded: Decoded<'_>) -> Step {
+fn into_decoded(decoded: Decoded<'_>) -> DecodedEvent {
     (decoded.line, decoded.event.map(Event::into_owned))
 }

@@ -29,18 +29,18 @@ pub(crate) struct Publisher<'a> {
 
 impl<'a> Publisher<'a> {
     /// What a request says about who it is from.
-    pub fn header(headers: &HeaderMap) -> ApiResult<Option<HeaderValue>> {
+    pub fn read_header(headers: &HeaderMap) -> ApiResult<Option<HeaderValue>> {
         let mut values = headers.get_all(HEADER).iter();
         match (values.next(), values.next()) {
             (value, None) => Ok(value.cloned()),
-            (_, Some(_)) => Err(no_producer()),
+            (_, Some(_)) => Err(invalid_header()),
         }
     }
 
     /// Who that is.
-    pub fn of(header: Option<&'a HeaderValue>, caller: &'a Caller) -> ApiResult<Option<Self>> {
+    pub fn from_header(header: Option<&'a HeaderValue>, caller: &'a Caller) -> ApiResult<Option<Self>> {
         let Some(header) = header else { return Ok(None) };
-        let (id, fence) = header.to_str().ok().and_then(parse).ok_or_else(no_producer)?;
+        let (id, fence) = header.to_str().ok().and_then(parse_header).ok_or_else(invalid_header)?;
         let is_admin = caller.may(Scope::Admin);
         Ok(Some(Self { id, fence, holder: &caller.0.holder, is_admin }))
     }
@@ -55,14 +55,14 @@ impl<'a> Publisher<'a> {
     }
 
     /// Whether nobody has taken over since they last wrote.
-    pub fn is_last(self, tx: &Transaction<'_>) -> bool {
+    pub fn is_current(self, tx: &Transaction<'_>) -> bool {
         tx.producer().is_some_and(|known| {
             known.id == self.id && known.fence == self.fence && known.holder == self.holder_in(tx)
         })
     }
 
     /// Whether they may write now: nobody has taken over from them, and what is open is theirs.
-    pub fn check(self, tx: &Transaction<'_>) -> ApiResult<()> {
+    pub fn check_may_write(self, tx: &Transaction<'_>) -> ApiResult<()> {
         let holder = self.holder_in(tx);
         let fence = tx.producer_fence(self.id, holder);
         if fence > self.fence {
@@ -84,8 +84,8 @@ impl<'a> Publisher<'a> {
 
     /// Notes who writes from now on. To be called behind the events, since what is open then is
     /// theirs.
-    pub fn note(self, tx: &mut Transaction<'_>) {
-        if !self.is_last(tx) || tx.is_produced() == tx.replies().is_empty() {
+    pub fn record(self, tx: &mut Transaction<'_>) {
+        if !self.is_current(tx) || tx.is_produced() == tx.replies().is_empty() {
             let holder = self.holder_in(tx).to_owned();
             tx.set_producer(Producer { id: self.id.to_owned(), fence: self.fence, holder });
         }
@@ -108,7 +108,7 @@ impl<'a> Publisher<'a> {
 }
 
 /// `ID.FENCE`
-fn parse(text: &str) -> Option<(&str, u64)> {
+fn parse_header(text: &str) -> Option<(&str, u64)> {
     let (id, fence) = text.rsplit_once('.')?;
     let digits = !fence.is_empty() && fence.bytes().all(|byte| byte.is_ascii_digit());
     let fence = fence.parse().ok().filter(|fence| digits && is_id(id) && *fence <= MAX_FENCE)?;
@@ -116,7 +116,7 @@ fn parse(text: &str) -> Option<(&str, u64)> {
 }
 
 #[cold]
-fn no_producer() -> ApiError {
+fn invalid_header() -> ApiError {
     ApiError::bad_request(
         "invalid `Turnwire-Producer` header: expected `ID.FENCE`, for example `worker-1.7`",
     )
@@ -138,15 +138,15 @@ mod tests {
 
     #[test]
     fn the_fence_is_behind_the_last_dot() {
-        assert_eq!(parse("a.1"), Some(("a", 1)));
-        assert_eq!(parse("a.b.c.007"), Some(("a.b.c", 7)));
-        assert_eq!(parse("a.9223372036854775807"), Some(("a", MAX_FENCE)));
+        assert_eq!(parse_header("a.1"), Some(("a", 1)));
+        assert_eq!(parse_header("a.b.c.007"), Some(("a.b.c", 7)));
+        assert_eq!(parse_header("a.9223372036854775807"), Some(("a", MAX_FENCE)));
         let long = format!("{}.1", "a".repeat(129));
         for bad in ["", ".", "a", "a.", ".1", "a.-1", "a.+1", "a. 1", "a/b.1", "a.1 ", &long] {
-            assert_eq!(parse(bad), None, "{bad}");
+            assert_eq!(parse_header(bad), None, "{bad}");
         }
         for large in ["9223372036854775808", "18446744073709551615", "18446744073709551616"] {
-            assert_eq!(parse(&format!("a.{large}")), None, "{large}");
+            assert_eq!(parse_header(&format!("a.{large}")), None, "{large}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Events into the log.
 
-use super::batch::{Batch, Item};
+use super::batch::{Batch, BatchEvent};
 use super::params::Tolerance;
 use super::producer::Publisher;
 use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::turns::answers::{self, Taken};
+use crate::turns::answers::{self, EventsAccepted};
 use crate::turns::hints::WhenIdle;
 use axum::body::Body;
 use axum::response::Response;
@@ -24,16 +24,16 @@ pub(crate) struct Published {
     pub last: u64,
     pub stored: u64,
     pub repeated: u64,
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedEvent>,
     /// The reply that a hint has started.
-    started: Option<String>,
+    started_reply: Option<String>,
     /// Whether the skipped ones are to be reported, even if there are none.
     tolerance: Tolerance,
 }
 
 /// An event that was left out.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Skipped {
+pub(crate) struct SkippedEvent {
     pub at: usize,
     pub r#type: String,
     pub message: String,
@@ -47,47 +47,47 @@ pub(crate) async fn publish(
     mut batch: Batch<'_>,
     tolerance: Tolerance,
 ) -> ApiResult<Published> {
-    let touched = batch.touched();
+    let touched = batch.touched_ids();
     let touched: Vec<&str> = touched.iter().map(AsRef::as_ref).collect();
     let count = batch.items.len();
     let done = session
         .transact(&touched, |tx| {
-            publisher.check(tx)?;
+            publisher.check_may_write(tx)?;
             let mut result = Published { tolerance, ..Published::default() };
             for at in 0..batch.items.len() {
-                let Some(Item { event, text, .. }) = batch.items.get_mut(at) else { break };
-                let pushed = match not_a_producers(event) {
-                    None => tx.push(event, *text).map_err(Refusal::DoesNotFit),
+                let Some(BatchEvent { event, text, .. }) = batch.items.get_mut(at) else { break };
+                let pushed = match refuse_producer_event(event) {
+                    None => tx.push(event, *text).map_err(EventRefusal::DoesNotFit),
                     Some(refusal) => Err(refusal),
                 };
                 match (pushed, tolerance) {
                     (Ok(PushOutcome::Stored(_)), _) => result.stored += 1,
                     (Ok(PushOutcome::Repeated), _) => result.repeated += 1,
-                    (Err(refusal), Tolerance::Strict) => return Err(refusal.error(&batch, at)),
+                    (Err(refusal), Tolerance::Strict) => return Err(refusal.to_error(&batch, at)),
                     (Err(refusal), Tolerance::Tolerant) => {
-                        result.skipped.push(refusal.skipped(event, at));
+                        result.skipped.push(refusal.to_skipped(event, at));
                     }
                 }
             }
-            publisher.note(tx);
+            publisher.record(tx);
             Ok(result)
         })
         .await;
     match done {
         Ok((mut result, receipt)) => {
             result.last = receipt.head;
-            app.ingest.counts.add(&result);
+            app.ingest.counts.count_published(&result);
             Ok(result)
         }
         Err(error) => {
-            app.ingest.counts.refuse(count);
+            app.ingest.counts.count_refused(count);
             Err(error)
         }
     }
 }
 
 /// Takes answers of somebody who is no producer, all or none.
-pub(crate) async fn answer(
+pub(crate) async fn accept_client_events(
     app: &Arc<App>,
     caller: &Caller,
     session: &Arc<Session>,
@@ -95,26 +95,26 @@ pub(crate) async fn answer(
     when_idle: Option<WhenIdle>,
 ) -> ApiResult<Published> {
     let events: Vec<Event<'_>> = batch.items.into_iter().map(|item| item.event).collect();
-    match answers::take_with(app, session, caller, &events, when_idle).await {
-        Ok(Taken { last, stored, repeated, started }) => {
+    match answers::accept_events_with(app, session, caller, &events, when_idle).await {
+        Ok(EventsAccepted { last, stored, repeated, started }) => {
             let (stored, repeated) = (u64::from(stored), u64::from(repeated));
-            let published = Published { last, stored, repeated, started, ..Published::default() };
-            app.ingest.counts.add(&published);
+            let published = Published { last, stored, repeated, started_reply: started, ..Published::default() };
+            app.ingest.counts.count_published(&published);
             Ok(published)
         }
         Err(error) => {
-            app.ingest.counts.refuse(events.len());
+            app.ingest.counts.count_refused(events.len());
             Err(error)
         }
     }
 }
 
 /// Why an event is not stored.
-pub(super) enum Refusal {
+pub(super) enum EventRefusal {
     /// It was asked of a person.
     Confirms,
     /// It names no reply, or no block of it.
-    OfNoReply,
+    NoReply,
     /// A repeat of it could not be known.
     NoId,
     DoesNotFit(Error),
@@ -122,22 +122,22 @@ pub(super) enum Refusal {
 
 /// What a producer may never send.
 #[inline]
-fn not_a_producers(event: &Event<'_>) -> Option<Refusal> {
+fn refuse_producer_event(event: &Event<'_>) -> Option<EventRefusal> {
     match &event.kind {
-        EventKind::UserConfirmResult(_) => Some(Refusal::Confirms),
+        EventKind::UserConfirmResult(_) => Some(EventRefusal::Confirms),
         EventKind::Hint(hint) if event.reply_id.is_empty() || hint.block_id.is_empty() => {
-            Some(Refusal::OfNoReply)
+            Some(EventRefusal::NoReply)
         }
-        _ if event.id.is_empty() => Some(Refusal::NoId),
+        _ if event.id.is_empty() => Some(EventRefusal::NoId),
         _ => None,
     }
 }
 
-impl Refusal {
-    fn why(&self) -> Cow<'static, str> {
+impl EventRefusal {
+    fn reason(&self) -> Cow<'static, str> {
         match self {
             Self::Confirms => "a person has to confirm; a producer cannot".into(),
-            Self::OfNoReply => "a producer's hint has a `reply_id` and a `block_id`".into(),
+            Self::NoReply => "a producer's hint has a `reply_id` and a `block_id`".into(),
             Self::NoId => {
                 "it has no `id`, so that sending it again could not be told from a second one"
                     .into()
@@ -147,8 +147,8 @@ impl Refusal {
     }
 
     #[cold]
-    fn error(&self, batch: &Batch<'_>, at: usize) -> ApiError {
-        let message = format!("{} does not fit: {}", batch.name(at), self.why());
+    fn to_error(&self, batch: &Batch<'_>, at: usize) -> ApiError {
+        let message = format!("{} does not fit: {}", batch.describe(at), self.reason());
         let nothing = "nothing of this request was stored";
         match self {
             Self::Confirms => ApiError::forbidden(message)
@@ -159,22 +159,22 @@ impl Refusal {
             Self::DoesNotFit(error) if error.kind() == ErrorKind::TooLong => {
                 ApiError::too_large(message).hint(nothing)
             }
-            Self::DoesNotFit(_) | Self::OfNoReply => ApiError::unprocessable(message)
+            Self::DoesNotFit(_) | Self::NoReply => ApiError::unprocessable(message)
                 .kind("refused")
                 .hint(format!("{nothing}; `tolerant=true` leaves out what does not fit")),
         }
     }
 
     #[cold]
-    fn skipped(&self, event: &Event<'_>, at: usize) -> Skipped {
-        let message = self.why().into_owned();
-        Skipped { at, r#type: event.kind.type_name().to_owned(), message }
+    fn to_skipped(&self, event: &Event<'_>, at: usize) -> SkippedEvent {
+        let message = self.reason().into_owned();
+        SkippedEvent { at, r#type: event.kind.type_name().to_owned(), message }
     }
 }
 
 impl Published {
     /// `{last_event_id, stored, repeated}`, and what was skipped where that was asked for.
-    pub fn json(&self, session: &Session) -> String {
+    pub fn to_json(&self, session: &Session) -> String {
         let Self { last, stored, repeated, .. } = self;
         let mut json = String::with_capacity(96);
         // An epoch has no character that JSON would escape. Writing to a string always works.
@@ -187,15 +187,15 @@ impl Published {
             let skipped = serde_json::to_string(&self.skipped).unwrap_or_default();
             let _ = write!(json, r#","skipped":{skipped}"#);
         }
-        if let Some(reply_id) = &self.started {
+        if let Some(reply_id) = &self.started_reply {
             let _ = write!(json, r#","reply_id":"{reply_id}""#);
         }
         json.push('}');
         json
     }
 
-    pub fn response(&self, session: &Session) -> Response {
-        let mut response = Response::new(Body::from(self.json(session)));
+    pub fn to_response(&self, session: &Session) -> Response {
+        let mut response = Response::new(Body::from(self.to_json(session)));
         // With room for what the guard adds.
         response.headers_mut().reserve(4);
         let json = HeaderValue::from_static("application/json");

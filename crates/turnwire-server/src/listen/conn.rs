@@ -35,10 +35,10 @@ pub(crate) enum Signal {
 }
 
 /// A connection.
-pub(crate) struct Conn {
+pub(crate) struct ClientConnection {
     peer: SocketAddr,
     trust_peer: bool,
-    all: Arc<Connections>,
+    connections: Arc<Connections>,
     /// Requests that are being answered.
     busy: AtomicU32,
     /// In milliseconds on the clock of [`Connections`], times two; odd while the head of a request is
@@ -49,17 +49,17 @@ pub(crate) struct Conn {
     /// For whom it counts.
     tenant: Mutex<Option<Connected>>,
     /// What a `WebSocket` client has sent of a message that is not complete.
-    unread: OnceLock<Unread>,
+    unread: OnceLock<UnreadMessage>,
 }
 
 /// The bytes of a `WebSocket` message that is not complete.
-struct Unread {
+struct UnreadMessage {
     bytes: Mutex<UnreadBytes>,
     /// More than this is no message, only frames without end.
-    most: usize,
+    max_bytes: usize,
 }
 
-impl Conn {
+impl ClientConnection {
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -70,7 +70,7 @@ impl Conn {
     }
 
     /// Counts it for a tenant, in place of the one before.
-    pub(crate) fn count_for(&self, tenant: &Arc<Tenant>) -> ApiResult<()> {
+    pub(crate) fn set_tenant(&self, tenant: &Arc<Tenant>) -> ApiResult<()> {
         let mut counted = self.tenant.lock();
         if counted.as_ref().is_none_or(|connected| !connected.is_of(tenant)) {
             *counted = Some(tenant.connect()?);
@@ -79,8 +79,8 @@ impl Conn {
     }
 
     /// It became a `WebSocket`: from now on what is read is counted until a message is complete.
-    pub(crate) fn became_socket(&self, bytes: UnreadBytes, most: usize) {
-        let _ = self.unread.set(Unread { bytes: Mutex::new(bytes), most });
+    pub(crate) fn set_websocket(&self, bytes: UnreadBytes, most: usize) {
+        let _ = self.unread.set(UnreadMessage { bytes: Mutex::new(bytes), max_bytes: most });
     }
 
     /// What is known of the message that a `WebSocket` client sends.
@@ -91,13 +91,13 @@ impl Conn {
     }
 
     /// Bytes of a `WebSocket` came.
-    pub(crate) fn received_of_socket(&self, count: usize) -> io::Result<()> {
+    pub(crate) fn count_socket_bytes(&self, count: usize) -> io::Result<()> {
         let Some(unread) = self.unread.get() else { return Ok(()) };
         let mut bytes = unread.bytes.lock();
         if bytes.add(count).is_err() {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "too many bytes are held"));
         }
-        if bytes.count() > unread.most {
+        if bytes.count() > unread.max_bytes {
             let error = "frames without end, and no message";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
@@ -105,15 +105,15 @@ impl Conn {
     }
 
     /// Bytes came. Between two requests they begin the head of the next.
-    pub(crate) fn received(&self) {
+    pub(crate) fn note_bytes_received(&self) {
         let reads_head = self.deadline.load(Ordering::Relaxed) & 1 == 1;
         if !reads_head && self.busy.load(Ordering::Relaxed) == 0 {
-            self.set_deadline(self.all.headers_timeout, 1);
+            self.set_deadline(self.connections.headers_timeout, 1);
         }
     }
 
     fn set_deadline(&self, after: u64, mark: u64) {
-        let at = self.all.now.load(Ordering::Relaxed) + after;
+        let at = self.connections.now.load(Ordering::Relaxed) + after;
         self.deadline.store((at << 1) | mark, Ordering::Relaxed);
     }
 
@@ -129,7 +129,7 @@ impl Conn {
         self.waker.register(waker);
     }
 
-    fn tell(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         let signal = match signal {
             Signal::None => 0,
             Signal::Stop => 1,
@@ -140,11 +140,11 @@ impl Conn {
     }
 }
 
-impl Drop for Conn {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
-        self.all.metrics_connections(-1);
-        if self.all.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.all.none_left.notify_waiters();
+        self.connections.count_connections(-1);
+        if self.connections.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.connections.none_left.notify_waiters();
         }
     }
 }
@@ -160,7 +160,7 @@ pub(crate) struct Connections {
     open: AtomicUsize,
     next: AtomicU64,
     /// Those that are told and looked at: not one that became a `WebSocket`.
-    known: Mutex<HashMap<u64, Arc<Conn>>>,
+    registered: Mutex<HashMap<u64, Arc<ClientConnection>>>,
     none_left: Notify,
     app: Arc<crate::App>,
 }
@@ -177,7 +177,7 @@ impl Connections {
             max: limits.connections,
             open: AtomicUsize::new(0),
             next: AtomicU64::new(0),
-            known: Mutex::default(),
+            registered: Mutex::default(),
             none_left: Notify::new(),
             app,
         }
@@ -187,19 +187,19 @@ impl Connections {
         &self.app.metrics
     }
 
-    fn metrics_connections(&self, by: i64) {
+    fn count_connections(&self, by: i64) {
         self.metrics().connections.inc_by(by);
     }
 
     /// A new connection; `None` when there are too many.
-    pub(crate) fn open(self: &Arc<Self>, peer: SocketAddr) -> Option<(Registered, Arc<Conn>)> {
+    pub(crate) fn open(self: &Arc<Self>, peer: SocketAddr) -> Option<(Registration, Arc<ClientConnection>)> {
         let room = |open| (open < self.max).then_some(open + 1);
         self.open.fetch_update(Ordering::AcqRel, Ordering::Relaxed, room).ok()?;
-        self.metrics_connections(1);
-        let conn = Arc::new(Conn {
+        self.count_connections(1);
+        let conn = Arc::new(ClientConnection {
             peer,
             trust_peer: !self.app.config.behind_proxy,
-            all: Arc::clone(self),
+            connections: Arc::clone(self),
             busy: AtomicU32::new(0),
             deadline: AtomicU64::new(0),
             signal: AtomicU8::new(0),
@@ -209,8 +209,8 @@ impl Connections {
         });
         conn.set_deadline(self.headers_timeout, 1);
         let key = self.next.fetch_add(1, Ordering::Relaxed);
-        self.known.lock().insert(key, Arc::clone(&conn));
-        Some((Registered { all: Arc::clone(self), key }, conn))
+        self.registered.lock().insert(key, Arc::clone(&conn));
+        Some((Registration { all: Arc::clone(self), key }, conn))
     }
 
     /// How often to look: often enough that no deadline is missed by much.
@@ -220,28 +220,28 @@ impl Connections {
     }
 
     /// Looks at the clock, and closes whatever is late.
-    pub(crate) fn look(&self) {
+    pub(crate) fn close_late(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX >> 2);
         self.now.store(now, Ordering::Relaxed);
-        for conn in self.known.lock().values() {
+        for conn in self.registered.lock().values() {
             let deadline = conn.deadline.load(Ordering::Relaxed);
             if deadline != 0 && deadline >> 1 < now {
                 if deadline & 1 == 1 {
                     self.metrics().slow_clients.inc();
                 }
-                conn.tell(Signal::Kill);
+                conn.send_signal(Signal::Kill);
             }
         }
     }
 
-    pub(crate) fn tell_all(&self, signal: Signal) {
-        for conn in self.known.lock().values() {
-            conn.tell(signal);
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        for conn in self.registered.lock().values() {
+            conn.send_signal(signal);
         }
     }
 
     /// Waits until every connection is closed.
-    pub(crate) async fn closed(&self) {
+    pub(crate) async fn wait_all_closed(&self) {
         loop {
             let none_left = self.none_left.notified();
             let mut none_left = std::pin::pin!(none_left);
@@ -259,51 +259,51 @@ impl Connections {
 }
 
 /// A connection among those that are told and looked at.
-pub(crate) struct Registered {
+pub(crate) struct Registration {
     all: Arc<Connections>,
     key: u64,
 }
 
-impl Drop for Registered {
+impl Drop for Registration {
     fn drop(&mut self) {
-        let conn = self.all.known.lock().remove(&self.key);
+        let conn = self.all.registered.lock().remove(&self.key);
         // Outside the lock: it may be the last one, and then more happens.
         drop(conn);
     }
 }
 
 /// A request that is being answered.
-pub(crate) struct Busy(Arc<Conn>);
+pub(crate) struct ActiveRequest(Arc<ClientConnection>);
 
-impl Busy {
-    pub(crate) fn new(conn: &Arc<Conn>) -> Self {
+impl ActiveRequest {
+    pub(crate) fn new(conn: &Arc<ClientConnection>) -> Self {
         conn.busy.fetch_add(1, Ordering::Relaxed);
         conn.deadline.store(0, Ordering::Relaxed);
         Self(Arc::clone(conn))
     }
 }
 
-impl Drop for Busy {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         if self.0.busy.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.set_deadline(self.0.all.idle_timeout, 0);
+            self.0.set_deadline(self.0.connections.idle_timeout, 0);
         }
     }
 }
 
 /// The body of an answer; the request counts as being answered until it is gone.
-pub(crate) struct Tracked {
+pub(crate) struct TrackedBody {
     body: Body,
-    _busy: Busy,
+    _busy: ActiveRequest,
 }
 
-impl Tracked {
-    pub(crate) fn new(body: Body, busy: Busy) -> Self {
+impl TrackedBody {
+    pub(crate) fn new(body: Body, busy: ActiveRequest) -> Self {
         Self { body, _busy: busy }
     }
 }
 
-impl HttpBody for Tracked {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,7 +1,7 @@
 //! The bytes of a connection. A client that takes nothing for too long is an error here, wherever the
 //! bytes come from: a response, a stream, a WebSocket.
 
-use super::conn::Conn;
+use super::conn::ClientConnection;
 use super::frames::FrameCounter;
 use prometheus_client::metrics::counter::Counter;
 use std::io::{self, IoSlice};
@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-pub(crate) struct Io<S> {
+pub(crate) struct MeteredIo<S> {
     inner: S,
-    conn: Arc<Conn>,
+    conn: Arc<ClientConnection>,
     /// HTTP/1: bytes between two answers begin a request. HTTP/2 has frames for other purposes, which
     /// are counted.
     frames: Option<FrameCounter>,
@@ -32,8 +32,8 @@ pub(crate) enum Protocol {
     Http2,
 }
 
-impl<S> Io<S> {
-    pub(crate) fn new(inner: S, conn: Arc<Conn>, app: &crate::App, protocol: Protocol) -> Self {
+impl<S> MeteredIo<S> {
+    pub(crate) fn new(inner: S, conn: Arc<ClientConnection>, app: &crate::App, protocol: Protocol) -> Self {
         Self {
             inner,
             conn,
@@ -46,7 +46,7 @@ impl<S> Io<S> {
     }
 
     /// Lets through what is ready, and watches the clock while it is not.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn check_stall<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if poll.is_ready() {
             self.stall = None;
             return poll;
@@ -73,7 +73,7 @@ impl<S> Io<S> {
 const SHORT: usize = 1024;
 
 /// The pieces as one, when they are short.
-fn join<'a>(pieces: &[IoSlice<'_>], into: &'a mut [u8; SHORT]) -> Option<&'a [u8]> {
+fn join_slices<'a>(pieces: &[IoSlice<'_>], into: &'a mut [u8; SHORT]) -> Option<&'a [u8]> {
     let mut at = 0;
     for piece in pieces {
         let end = at + piece.len();
@@ -83,7 +83,7 @@ fn join<'a>(pieces: &[IoSlice<'_>], into: &'a mut [u8; SHORT]) -> Option<&'a [u8
     into.get(..at)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for MeteredIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -99,14 +99,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
             let new = buffer.filled().get(before..).unwrap_or_default();
             frames.read(new, Instant::now())?;
         } else {
-            self.conn.received();
-            self.conn.received_of_socket(count)?;
+            self.conn.note_bytes_received();
+            self.conn.count_socket_bytes(count)?;
         }
         poll
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for MeteredIo<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -114,7 +114,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.count(&poll);
-        self.watch(cx, poll)
+        self.check_stall(cx, poll)
     }
 
     fn poll_write_vectored(
@@ -123,12 +123,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut joined = [0; SHORT];
-        let poll = match join(bytes, &mut joined) {
+        let poll = match join_slices(bytes, &mut joined) {
             Some(bytes) => Pin::new(&mut self.inner).poll_write(cx, bytes),
             None => Pin::new(&mut self.inner).poll_write_vectored(cx, bytes),
         };
         self.count(&poll);
-        self.watch(cx, poll)
+        self.check_stall(cx, poll)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -137,12 +137,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_flush(cx);
-        self.watch(cx, poll)
+        self.check_stall(cx, poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.watch(cx, poll)
+        self.check_stall(cx, poll)
     }
 }
 
@@ -154,10 +154,10 @@ mod tests {
     fn short_pieces_become_one_and_long_ones_stay() {
         let mut into = [0; SHORT];
         let pieces = [IoSlice::new(b"5\r\n"), IoSlice::new(b"hello"), IoSlice::new(b"\r\n")];
-        assert_eq!(join(&pieces, &mut into), Some(&b"5\r\nhello\r\n"[..]));
-        assert_eq!(join(&[], &mut into), Some(&[][..]));
+        assert_eq!(join_slices(&pieces, &mut into), Some(&b"5\r\nhello\r\n"[..]));
+        assert_eq!(join_slices(&[], &mut into), Some(&[][..]));
         let whole = [7; SHORT];
-        assert_eq!(join(&[IoSlice::new(&whole)], &mut into), Some(&whole[..]));
-        assert_eq!(join(&[IoSlice::new(&whole), IoSlice::new(b"x")], &mut into), None);
+        assert_eq!(join_slices(&[IoSlice::new(&whole)], &mut into), Some(&whole[..]));
+        assert_eq!(join_slices(&[IoSlice::new(&whole), IoSlice::new(b"x")], &mut into), None);
     }
 }

@@ -78,20 +78,20 @@ impl AgentMetrics {
     }
 
     /// A reply has ended.
-    pub fn ended(&self, agent: &str, reason: &FinishedReason) {
+    pub fn reply_ended(&self, agent: &str, reason: &FinishedReason) {
         let labels = ReplyLabels { agent: agent.to_owned(), reason: reason.as_str().to_owned() };
         self.replies.get_or_create(&labels).inc();
     }
 
     /// An agent works on a reply for as long as the result lives.
-    pub fn runs(&self, agent: &str) -> Running {
+    pub fn reply_running(&self, agent: &str) -> RunningReply {
         let gauge = self.running.get_or_create(&labels(agent)).clone();
         gauge.inc();
-        Running(gauge)
+        RunningReply(gauge)
     }
 
     /// A model counted tokens, and this is what they cost.
-    pub fn tokens(&self, agent: &str, tokens: TokenCounts, cost: Option<f64>) {
+    pub fn count_tokens(&self, agent: &str, tokens: TokenCounts, cost: Option<f64>) {
         for (kind, count) in [
             ("input", tokens.input_tokens),
             ("output", tokens.output_tokens),
@@ -110,12 +110,12 @@ impl AgentMetrics {
     }
 
     /// A model said its first word after so long.
-    pub fn first_token(&self, agent: &str, after: Duration) {
+    pub fn observe_first_token(&self, agent: &str, after: Duration) {
         self.first_token.get_or_create(&labels(agent)).observe(after.as_secs_f64());
     }
 
     /// A model's answer ended after so long.
-    pub fn model_call(&self, agent: &str, took: Duration) {
+    pub fn observe_model_call(&self, agent: &str, took: Duration) {
         self.duration.get_or_create(&labels(agent)).observe(took.as_secs_f64());
     }
 }
@@ -126,9 +126,9 @@ fn labels(agent: &str) -> AgentLabels {
 
 /// A reply that is worked on.
 #[derive(Debug)]
-pub struct Running(Gauge);
+pub struct RunningReply(Gauge);
 
-impl Drop for Running {
+impl Drop for RunningReply {
     fn drop(&mut self) {
         self.0.dec();
     }

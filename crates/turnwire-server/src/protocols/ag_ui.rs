@@ -9,11 +9,11 @@ use crate::app::App;
 use crate::auth::{Action, Caller, is_id};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload};
-use crate::stream::{Begin, Pause, Tell};
+use crate::stream::{ReplyPosition, PausePolicy, ReplyStreamOptions};
 use crate::turns::EXTERNAL;
 use crate::turns::answers;
 use crate::turns::offers;
-use crate::turns::send::{Say, say};
+use crate::turns::send::{SendRequest, send_all};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -60,7 +60,7 @@ pub async fn stop(
 ) -> ApiResult<StatusCode> {
     let session = app.log.open_session(&caller.session(&thread)?).await?;
     let session = session.ok_or(turnwire_log::Error::NoSession)?;
-    answers::stop(&app, &of_agent(session, &agent)?, &caller).await?;
+    answers::stop_reply(&app, &of_agent(session, &agent)?, &caller).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -97,7 +97,7 @@ impl Asked<'_> {
             known_agent(self.app, self.agent)?;
             return Ok(None);
         }
-        offers::check_offer(self.app, self.caller.tenant(), &offer(self.input)).await?;
+        offers::check_client_context(self.app, self.caller.tenant(), &offer(self.input)).await?;
         open_or_make(self.app, self.caller, Some(id), self.agent).await.map(Some)
     }
 
@@ -159,17 +159,17 @@ impl Asked<'_> {
         if let Some(last) = messages.pop() {
             messages.push(offer(self.input).attach_to(last));
         }
-        let said = say(self.app, session, Say { messages, ..Say::default() }).await;
+        let said = send_all(self.app, session, SendRequest { messages, ..SendRequest::default() }).await;
         let sent = said.map_err(|error| match error.name() {
             "busy" => self.busy_with("a reply runs"),
             _ => error,
         })?;
         let accepted = sent.accepted();
         let begin = match (self.difference(thread), &accepted.reply_id) {
-            (HistoryDifference::None, Some(_)) => Begin::Replay,
+            (HistoryDifference::None, Some(_)) => ReplyPosition::Start,
             // Nobody here answers: what is published from now on is the reply.
-            (HistoryDifference::None, None) => Begin::Behind(session.head_state().head),
-            _ => Begin::Picture,
+            (HistoryDifference::None, None) => ReplyPosition::After(session.head_state().head),
+            _ => ReplyPosition::Snapshot,
         };
         // The new words stand behind whatever the client has not got.
         self.tell(session, accepted.reply_id.clone(), begin, HistoryDifference::Gaps).await
@@ -182,15 +182,15 @@ impl Asked<'_> {
         thread: &Thread,
         events: &[Event<'static>],
     ) -> ApiResult<Response> {
-        let taken = answers::take(self.app, session, self.caller, events).await?;
+        let taken = answers::accept_events(self.app, session, self.caller, events).await?;
         let place = taken.last.saturating_sub(u64::from(taken.stored));
         // What went on beside while somebody was asked, the client has not seen.
         let difference = self.difference(thread);
         let is_all = place == thread.snapshot.head && difference == HistoryDifference::None;
         let begin = if is_all || !self.caller.can(Action::Read) {
-            Begin::Behind(place)
+            ReplyPosition::After(place)
         } else {
-            Begin::Picture
+            ReplyPosition::Snapshot
         };
         self.tell(session, thread.open_reply(), begin, difference).await
     }
@@ -203,7 +203,7 @@ impl Asked<'_> {
         } else {
             Some(thread.open_reply().or_else(|| thread.last_reply()).unwrap_or_default())
         };
-        self.tell(session, reply, Begin::Picture, self.difference(thread)).await
+        self.tell(session, reply, ReplyPosition::Snapshot, self.difference(thread)).await
     }
 
     /// How what the client has differs from how it stands, as far as it may be told.
@@ -222,11 +222,11 @@ impl Asked<'_> {
         &self,
         session: &Arc<Session>,
         reply_id: Option<String>,
-        begin: Begin,
+        begin: ReplyPosition,
         difference: HistoryDifference,
     ) -> ApiResult<Response> {
-        let pause = if reply_id.is_some() { Pause::Any } else { Pause::Unbegun };
-        let tell = Tell {
+        let pause = if reply_id.is_some() { PausePolicy::Any } else { PausePolicy::AwaitStart };
+        let tell = ReplyStreamOptions {
             wire: wire()?,
             encoding: EncoderOptions { resets_client: difference == HistoryDifference::Gaps, ..self.encoding() },
             reply_id: reply_id.unwrap_or_default(),

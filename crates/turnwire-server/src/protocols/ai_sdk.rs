@@ -20,12 +20,12 @@ use crate::auth::{Action, Caller, expired, wait_for};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload};
 use crate::links;
-use crate::stream::{Begin, Pause, Tell};
+use crate::stream::{ReplyPosition, PausePolicy, ReplyStreamOptions};
 use crate::turns::answers;
 use crate::turns::offers;
-use crate::turns::once::Once;
-use crate::turns::retry::{edit, replaced, retry};
-use crate::turns::send::{Accepted, Say, checked, say};
+use crate::turns::once::IdempotencyKey;
+use crate::turns::retry::{edit, replaced_id, retry};
+use crate::turns::send::{Accepted, SendRequest, check_message, send_all};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -58,15 +58,15 @@ pub async fn chat(
     let Some(known) = open(&app, &caller, &request.chat_id, &agent).await? else {
         // Nothing is made for a request that says nothing.
         let messages = Messages::of(&request, |_| false)?.ready()?;
-        offers::check_last(&app, caller.tenant(), &messages).await?;
+        offers::check_last_message(&app, caller.tenant(), &messages).await?;
         let new = session(&app, &caller, Some(&request.chat_id), &agent).await?;
-        let once = Once::of(&new, &caller, &headers, &uri, &body)?;
+        let once = IdempotencyKey::from_request(&new, &caller, &headers, &uri, &body)?;
         return Chat { app: &app, caller: &caller, session: new, once }.say(messages).await;
     };
-    let once = Once::of(&known, &caller, &headers, &uri, &body)?;
+    let once = IdempotencyKey::from_request(&known, &caller, &headers, &uri, &body)?;
     let chat = Chat { app: &app, caller: &caller, session: known, once };
     if let Some(once) = &chat.once
-        && let Some(before) = once.answered::<Accepted>(&app.log).await?
+        && let Some(before) = once.find_response::<Accepted>(&app.log).await?
     {
         return chat.reply(&before).await;
     }
@@ -85,7 +85,7 @@ pub async fn resume(
     else {
         return Ok(nothing());
     };
-    Chat { app: &app, caller: &caller, session, once: None }.tell(reply, Begin::Replay).await
+    Chat { app: &app, caller: &caller, session, once: None }.tell(reply, ReplyPosition::Start).await
 }
 
 /// `POST /ai-sdk/{agent}/{chat}/stop`
@@ -95,7 +95,7 @@ pub async fn stop(
     Path((agent, chat)): Path<(String, String)>,
 ) -> ApiResult<Response> {
     if let Some(session) = open(&app, &caller, &chat, &agent).await? {
-        answers::stop(&app, &session, &caller).await?;
+        answers::stop_reply(&app, &session, &caller).await?;
     }
     Ok(nothing())
 }
@@ -151,7 +151,7 @@ impl<'r> Messages<'r> {
         }
         let mut ready = Vec::with_capacity(self.messages.len());
         for msg in self.messages {
-            ready.push(checked(msg)?);
+            ready.push(check_message(msg)?);
         }
         let Some(last) = ready.pop() else { return Err(nothing_new()) };
         ready.push(offered(self.request, last));
@@ -195,7 +195,7 @@ fn read(message: &StoredMessage) -> Option<Msg> {
 
 /// Whether a client may call a message so.
 fn is_named(msg: &Msg, name: Option<&str>) -> bool {
-    name == Some(msg.id()) || (name.is_some() && name == replaced(msg).as_deref())
+    name == Some(msg.id()) || (name.is_some() && name == replaced_id(msg).as_deref())
 }
 
 /// Whether a stored message has the content that a client sends, as far as a client wrote it.
@@ -214,7 +214,7 @@ struct Chat<'a> {
     app: &'a Arc<App>,
     caller: &'a Caller,
     session: Arc<Session>,
-    once: Option<Once>,
+    once: Option<IdempotencyKey>,
 }
 
 impl Chat<'_> {
@@ -242,7 +242,7 @@ impl Chat<'_> {
             return self.reply(sent.map_err(hinted)?.accepted()).await;
         }
         if let Some(msg) = request.edited_message(is_known).map_err(not_a_request)? {
-            return self.edit(offered(request, checked(msg)?)).await;
+            return self.edit(offered(request, check_message(msg)?)).await;
         }
         self.found_again(|question| is_named(question, known.as_deref())).await
     }
@@ -297,8 +297,8 @@ impl Chat<'_> {
     }
 
     async fn say(&self, messages: Vec<Msg>) -> ApiResult<Response> {
-        let what = Say { messages, once: self.once.as_ref(), ..Say::default() };
-        let sent = say(self.app, &self.session, what).await.map_err(hinted)?;
+        let what = SendRequest { messages, idempotency_key: self.once.as_ref(), ..SendRequest::default() };
+        let sent = send_all(self.app, &self.session, what).await.map_err(hinted)?;
         self.reply(sent.accepted()).await
     }
 
@@ -313,7 +313,7 @@ impl Chat<'_> {
         if !question.is_some_and(|question| is_asked(&question)) {
             return Err(busy());
         }
-        self.tell(reply.msg().id().to_owned(), Begin::Replay).await
+        self.tell(reply.msg().id().to_owned(), ReplyPosition::Start).await
     }
 
     /// The reply that was started, or is to come.
@@ -322,7 +322,7 @@ impl Chat<'_> {
             Some(reply) => reply.clone(),
             None => self.elsewhere(&accepted.last_event_id).await?,
         };
-        self.tell(reply, Begin::Replay).await
+        self.tell(reply, ReplyPosition::Start).await
     }
 
     /// The next reply of an agent that runs elsewhere: it comes when that agent gets to it.
@@ -347,7 +347,7 @@ impl Chat<'_> {
             }
             tokio::select! {
                 _ = head.changed() => {}
-                () = self.app.closing.cancelled() => {
+                () = self.app.force_stop.cancelled() => {
                     return Err(super::unfinished(self.session.id()));
                 }
                 () = wait_for(self.caller.expires_at()) => return Err(expired()),
@@ -356,14 +356,14 @@ impl Chat<'_> {
     }
 
     /// The response that the reply fills.
-    async fn tell(&self, reply_id: String, begin: Begin) -> ApiResult<Response> {
+    async fn tell(&self, reply_id: String, begin: ReplyPosition) -> ApiResult<Response> {
         let wire = Wire::named("ai-sdk").ok_or_else(|| ApiError::internal("no such wire"))?;
-        let tell = Tell {
+        let tell = ReplyStreamOptions {
             wire,
             encoding: EncoderOptions::default(),
             reply_id,
             begin,
-            pause: Pause::Any,
+            pause: PausePolicy::Any,
             is_last: None,
             expires_at: self.caller.expires_at(),
         };

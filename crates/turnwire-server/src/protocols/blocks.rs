@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
-use crate::turns::seconds;
+use crate::turns::ceil_seconds;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -173,7 +173,7 @@ async fn pending(
     };
     let is_asked = |call: &&ToolCall| question.calls.iter().any(|asked| asked.id == call.id);
     let timeout = question.timeout_seconds.unwrap_or_else(|| {
-        app.turns.approval_timeout(session.agent()).map_or(APPROVAL_SECONDS, seconds)
+        app.turns.approval_timeout(session.agent()).map_or(APPROVAL_SECONDS, ceil_seconds)
     });
     Ok(Some(PendingApproval {
         approval_key: ApprovalKey { session_id: session.id().to_owned(), count: at.get() },

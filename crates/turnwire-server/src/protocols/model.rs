@@ -11,7 +11,7 @@ use super::{SESSION, follow, in_session, sse, unfinished};
 use crate::app::App;
 use crate::auth::{Caller, expired, hex, sha256};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
-use crate::stream::{Begin, Ended, Follow, Pause, Tell};
+use crate::stream::{ReplyPosition, AnswerEnd, ReplyStream, PausePolicy, ReplyStreamOptions};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -51,7 +51,7 @@ pub(crate) struct Request {
 struct Turn {
     session: Arc<Session>,
     reply_id: String,
-    begin: Begin,
+    begin: ReplyPosition,
     /// Whether the request was there before, and this is what it got then.
     replayed: bool,
 }
@@ -103,11 +103,11 @@ async fn tell(
 ) -> ApiResult<Response> {
     let (prefix, reply) = (manner.prefix, &turn.reply_id);
     let id = match turn.begin {
-        Begin::Behind(place) => format!("{prefix}{reply}.{place}"),
-        Begin::Replay | Begin::Picture => format!("{prefix}{reply}"),
+        ReplyPosition::After(place) => format!("{prefix}{reply}.{place}"),
+        ReplyPosition::Start | ReplyPosition::Snapshot => format!("{prefix}{reply}"),
     };
     let wire = Wire::named(manner.wire).ok_or_else(|| ApiError::internal("there is no wire"))?;
-    let tell = Tell {
+    let tell = ReplyStreamOptions {
         wire,
         encoding: EncoderOptions {
             model: Some(asked.model.clone()),
@@ -118,13 +118,13 @@ async fn tell(
         },
         reply_id: turn.reply_id.clone(),
         begin: turn.begin,
-        pause: Pause::External,
+        pause: PausePolicy::ExternalOnly,
         is_last: None,
         expires_at: caller.expires_at(),
     };
     // The results of calls begin another answer, also when this one is told again.
     let is_result = |event: &Event<'_>| matches!(event.kind, EventKind::ExternalExecutionResult(_));
-    let follow = follow(app, &turn.session, tell).await?.until(is_result);
+    let follow = follow(app, &turn.session, tell).await?.end_before(is_result);
     if asked.stream {
         return Ok(sse(app, follow));
     }
@@ -133,7 +133,7 @@ async fn tell(
 }
 
 /// The answer when all of it is there.
-async fn in_one_piece(follow: Follow, mut whole: Box<dyn ResponseCollector>) -> ApiResult<Response> {
+async fn in_one_piece(follow: ReplyStream, mut whole: Box<dyn ResponseCollector>) -> ApiResult<Response> {
     let session = Arc::clone(follow.session());
     let done = follow.collect(|_, text| whole.push_frame(text)).await;
     let ended = done.map_err(|error| match error {
@@ -143,9 +143,9 @@ async fn in_one_piece(follow: Follow, mut whole: Box<dyn ResponseCollector>) -> 
             .detail(other),
     })?;
     match ended {
-        Ended::Whole => {}
-        Ended::Expired => return Err(expired()),
-        Ended::Stopped => return Err(unfinished(session.id())),
+        AnswerEnd::Complete => {}
+        AnswerEnd::Expired => return Err(expired()),
+        AnswerEnd::ServerStopped => return Err(unfinished(session.id())),
     }
     let (status, body) = match whole.finish() {
         Ok(body) => (StatusCode::OK, body),

@@ -15,7 +15,7 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::turns::waiting::each_waiting;
+use crate::turns::waiting::for_each_waiting;
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) async fn find_waiting(
         return Ok(waiting);
     }
     let is_of_agent = |session: &str| session == agent;
-    each_waiting(app, caller, is_of_agent, |session, snapshot| {
+    for_each_waiting(app, caller, is_of_agent, |session, snapshot| {
         let is_asked = snapshot
             .pending_calls()
             .iter()

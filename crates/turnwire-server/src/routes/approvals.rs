@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::Query;
-use crate::turns::waiting::each_waiting;
+use crate::turns::waiting::for_each_waiting;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub async fn list_approvals(
 ) -> ApiResult<Json<Approvals>> {
     let limit = query.limit.unwrap_or(MOST).clamp(1, MOST);
     let mut approvals = Vec::new();
-    each_waiting(
+    for_each_waiting(
         &app,
         &caller,
         |_| true,

@@ -4,7 +4,7 @@ use crate::App;
 use crate::auth::{Action, Caller, is_id};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, read_body};
-use crate::ingest::{self, Params, Publisher};
+use crate::ingest::{self, IngestQuery, Publisher};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
@@ -19,16 +19,16 @@ pub async fn publish_events(
     Path(id): Path<String>,
     request: Request,
 ) -> ApiResult<Response> {
-    publish(&app, &caller, &id, request).await
+    publish_request(&app, &caller, &id, request).await
 }
 
 /// The session whose events a path is about, where nothing in it has to be decoded.
-pub(crate) fn session_of(path: &str) -> Option<&str> {
+pub(crate) fn session_in_path(path: &str) -> Option<&str> {
     path.strip_prefix("/v1/sessions/")?.strip_suffix("/events").filter(|id| is_id(id))
 }
 
 /// The same for a request that was not taken apart: the guard calls it past the router.
-pub(crate) async fn publish<B>(
+pub(crate) async fn publish_request<B>(
     app: &Arc<App>,
     caller: &Caller,
     id: &str,
@@ -37,31 +37,31 @@ pub(crate) async fn publish<B>(
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    let params = Params::parse(request.uri().query())?;
-    let header = Publisher::header(request.headers())?;
-    let publisher = Publisher::of(header.as_ref(), caller)?;
+    let params = IngestQuery::parse(request.uri().query())?;
+    let header = Publisher::read_header(request.headers())?;
+    let publisher = Publisher::from_header(header.as_ref(), caller)?;
     if publisher.is_some() {
         caller.check(Action::Publish)?;
     }
     let wire = params.wire.map_or("turnwire", |wire| wire.name);
     if !ingest::WIRES.contains(&wire) {
-        return Err(cannot_be_retried(wire));
+        return Err(unsupported_wire(wire));
     }
     let key = caller.session(id)?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     let limit = app.config.limits.body.bytes();
     let bytes = read_body(app, caller.tenant(), request, limit).await?;
-    let batch = ingest::read(app, &session, wire, &bytes).await?;
+    let batch = ingest::read_batch(app, &session, wire, &bytes).await?;
     let result = match publisher {
         Some(publisher) => {
             ingest::publish(app, &session, publisher, batch, params.tolerance).await?
         }
-        None => ingest::answer(app, caller, &session, batch, params.when_idle).await?,
+        None => ingest::accept_client_events(app, caller, &session, batch, params.when_idle).await?,
     };
-    Ok(result.response(&session))
+    Ok(result.to_response(&session))
 }
 
-fn cannot_be_retried(wire: &str) -> ApiError {
+fn unsupported_wire(wire: &str) -> ApiError {
     let why = if Wire::named(wire).is_some_and(Wire::can_decode) {
         "its events have no ids, so that a request could not be sent again without doubling them"
     } else {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_short_way_is_for_plain_paths_only() {
-        assert_eq!(session_of("/v1/sessions/a.b:c_d-1/events"), Some("a.b:c_d-1"));
+        assert_eq!(session_in_path("/v1/sessions/a.b:c_d-1/events"), Some("a.b:c_d-1"));
         for path in [
             "/v1/sessions//events",
             "/v1/sessions/a%2Fb/events",
@@ -90,9 +90,9 @@ mod tests {
             "/v1/sessions/a/replies",
             "/v2/sessions/a/events",
         ] {
-            assert_eq!(session_of(path), None, "{path}");
+            assert_eq!(session_in_path(path), None, "{path}");
         }
-        let is_it = |route: &&crate::api::Route| route.id == crate::guard::PUBLISH;
+        let is_it = |route: &&crate::api::Route| route.id == crate::guard::PUBLISH_ROUTE_ID;
         let route = crate::api::ROUTES.iter().find(is_it).unwrap();
         assert_eq!((route.method.name(), route.path), ("POST", "/v1/sessions/{s}/events"));
     }

@@ -5,7 +5,7 @@ use crate::auth::{Caller, expired, has_passed};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
 use crate::metrics::Transport;
-use crate::stream::{Framing, Merge, Shape, Start, Until, Watcher, place};
+use crate::stream::{Framing, Merge, StreamFormat, StartPosition, EndCondition, Subscriber, resolve_token};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -25,7 +25,7 @@ use turnwire_wires::stream::DisplayMode;
 /// What can be asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ask {
+pub struct WatchQuery {
     after: Option<String>,
     wire: Option<String>,
     until: Option<String>,
@@ -37,19 +37,19 @@ pub struct Ask {
 }
 
 /// Sends the events of a session from a point on, then what comes.
-pub async fn watch(
+pub async fn watch_events(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(ask): Query<Ask>,
+    Query(ask): Query<WatchQuery>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
     let key = caller.session(&id)?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
-    let shape = shape(&ask)?;
+    let shape = stream_format(&ask)?;
     let until = match ask.until.as_deref() {
-        None => Until::Closed,
-        Some("idle") => Until::Idle,
+        None => EndCondition::Never,
+        Some("idle") => EndCondition::Idle,
         Some(other) => {
             return Err(ApiError::bad_request(format!("until={other} is not known"))
                 .hint("until=idle ends the stream when no reply is open"));
@@ -61,23 +61,23 @@ pub async fn watch(
         .iter()
         .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/x-ndjson")));
     let first = session.first_seq().await?;
-    let after = if ask.after.as_deref() == Some("now") { Start::Now } else { Start::Beginning };
+    let after = if ask.after.as_deref() == Some("now") { StartPosition::Now } else { StartPosition::Beginning };
     let token = last_event_id.filter(|id| !id.is_empty());
     let token = token.or(ask.after.as_deref().filter(|after| !["", "now"].contains(after)));
-    let start = token.map_or(after, |token| place(&session, first, token).into());
+    let start = token.map_or(after, |token| resolve_token(&session, first, token).into());
     if wants_lines {
-        return lines(&session, &caller, &shape, start, first);
+        return ndjson_response(&session, &caller, &shape, start, first);
     }
     let (expires_at, streams) = (caller.expires_at(), app.streams.clone());
-    let watcher = Watcher::new(session, shape, start, until, expires_at, streams).await?;
-    if until == Until::Idle && watcher.is_over() {
+    let watcher = Subscriber::new(session, shape, start, until, expires_at, streams).await?;
+    if until == EndCondition::Idle && watcher.ends_immediately() {
         // An EventSource that comes back after the end is told to stay away.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(sse_response(&app, watcher))
 }
 
-fn shape(ask: &Ask) -> ApiResult<Shape> {
+fn stream_format(ask: &WatchQuery) -> ApiResult<StreamFormat> {
     let name = ask.wire.as_deref().unwrap_or("turnwire");
     let wire = Wire::named(name).filter(|wire| wire.can_encode()).ok_or_else(|| {
         let names: Vec<&str> =
@@ -98,24 +98,24 @@ fn shape(ask: &Ask) -> ApiResult<Shape> {
                 .hint("display_mode is agent or chat"));
         }
     };
-    Ok(Shape { wire, framing: Framing::Sse, merge, display })
+    Ok(StreamFormat { wire, framing: Framing::Sse, merge, display })
 }
 
 /// The response that a watcher fills, for as long as its client takes it.
-pub fn sse_response(app: &App, watcher: Watcher) -> Response {
+pub fn sse_response(app: &App, watcher: Subscriber) -> Response {
     sse_up_to(app, watcher, |_| None)
 }
 
 /// The same, with an end of its own: where in some frames the last one of the response ends.
 pub(super) fn sse_up_to(
     app: &App,
-    watcher: Watcher,
+    watcher: Subscriber,
     end: impl Fn(&[u8]) -> Option<usize> + Send + 'static,
 ) -> Response {
-    let open = app.metrics.stream(watcher.wire().name, Transport::Sse);
+    let open = app.metrics.open_stream(watcher.wire().name, Transport::Sse);
     // What comes at once tells proxies and clients that there is a stream; those who lose it all at
     // the same time are not to come back all at the same time.
-    let jitter = watcher.session().head_state().head.wrapping_mul(0x9e37_79b9) % 1000 + jitter();
+    let jitter = watcher.session().head_state().head.wrapping_mul(0x9e37_79b9) % 1000 + random_jitter();
     let hello = Bytes::from(format!(": turnwire\nretry: {}\n\n", 1000 + jitter));
     let watching = (Some(watcher), Some(hello), open, end);
     let body = stream::unfold(watching, |(watcher, hello, open, end)| async move {
@@ -144,7 +144,7 @@ pub(super) fn sse_up_to(
     (headers, Body::from_stream(body)).into_response()
 }
 
-fn jitter() -> u64 {
+fn random_jitter() -> u64 {
     let mut byte = [0; 2];
     // Without randomness there is no jitter, and nothing worse.
     let _ = getrandom::fill(&mut byte);
@@ -152,15 +152,15 @@ fn jitter() -> u64 {
 }
 
 /// How much of the log is read at a time.
-const CHUNK: usize = 256 * 1024;
+const READ_BYTES: usize = 256 * 1024;
 
 /// The log as it is, without waiting. A client that takes so long to read it that its credentials expire
 /// gets the error as its last line.
-fn lines(
+fn ndjson_response(
     session: &Arc<Session>,
     caller: &Caller,
-    shape: &Shape,
-    start: Start,
+    shape: &StreamFormat,
+    start: StartPosition,
     first: Seq,
 ) -> ApiResult<Response> {
     if shape.wire.name != "turnwire" {
@@ -173,13 +173,13 @@ fn lines(
             .hint(format!("the earliest event is {first}; GET messages has the rest"))
     };
     let cursor = match start {
-        Start::Beginning if first > Seq::FIRST => {
+        StartPosition::Beginning if first > Seq::FIRST => {
             return Err(gone(format!("events before {first} are no longer kept")));
         }
-        Start::Beginning => 0,
-        Start::After(seq) => seq,
-        Start::Now => session.head_state().head,
-        Start::Reset(why) => return Err(gone(why.to_owned())),
+        StartPosition::Beginning => 0,
+        StartPosition::After(seq) => seq,
+        StartPosition::Now => session.head_state().head,
+        StartPosition::Reset(why) => return Err(gone(why.to_owned())),
     };
     let (to, expires_at) = (session.head_state().head, caller.expires_at());
     let body = stream::unfold((session.clone(), cursor), move |(session, cursor)| async move {
@@ -187,10 +187,10 @@ fn lines(
         if has_passed(expires_at, Instant::now()) {
             return Some((Ok(Bytes::from(expired().json() + "\n")), (session, to)));
         }
-        match session.read_events(from, CHUNK).await {
+        match session.read_events(from, READ_BYTES).await {
             Ok(rows) => {
                 let last = rows.last().map_or(to, EventLines::last);
-                Some((Ok(with_seqs(&rows, to)), (session, last)))
+                Some((Ok(lines_with_seqs(&rows, to)), (session, last)))
             }
             Err(error) => Some((Err(error), (session, to))),
         }
@@ -202,7 +202,7 @@ fn lines(
     Ok((headers, Body::from_stream(body)).into_response())
 }
 
-fn with_seqs(rows: &[EventLines], to: u64) -> Bytes {
+fn lines_with_seqs(rows: &[EventLines], to: u64) -> Bytes {
     let mut out = Vec::new();
     for (seq, line) in rows.iter().flat_map(EventLines::iter).filter(|(seq, _)| seq.get() <= to) {
         out.extend_from_slice(line.strip_suffix(b"}").unwrap_or(line));

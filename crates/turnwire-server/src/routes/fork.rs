@@ -7,7 +7,7 @@ use crate::Caller;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload, Query};
-use crate::turns::end_all;
+use crate::turns::end_all_replies;
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
@@ -23,18 +23,18 @@ use turnwire_log::walk::MessagePages;
 use turnwire_log::{Error, Session, Store, Transaction, transfer};
 
 /// How much of the log is copied at a time.
-const CHUNK: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 
 /// Where to fork.
 #[derive(Debug, Deserialize)]
-pub struct Where {
+pub struct ForkQuery {
     at: Option<String>,
 }
 
 /// What the new session may be given.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct New {
+pub struct ForkBody {
     id: Option<String>,
     title: Option<String>,
 }
@@ -50,15 +50,15 @@ pub async fn fork_session(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(place): Query<Where>,
+    Query(place): Query<ForkQuery>,
     Payload(body): Payload,
 ) -> ApiResult<impl IntoResponse> {
     let source = app.log.open_session(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
-    let new: New = request::object(&body)?;
+    let new: ForkBody = request::parse_object(&body)?;
     let key = sessions::new_key(&caller, new.id)?;
     let snapshot = source.snapshot().await?;
     let at = match &place.at {
-        Some(text) => request::place(&source, snapshot.head, text)?,
+        Some(text) => request::parse_position(&source, snapshot.head, text)?,
         None => snapshot.head,
     };
     let kept = source.first_seq().await?;
@@ -81,7 +81,7 @@ pub async fn fork_session(
     // Whether or not the client waits, it becomes whole or goes away again.
     let work = tokio::spawn(async move {
         let store = app.log.store().clone();
-        let mut copy = Copy { store, source, fork: fork.clone(), at, kept, last: 0 };
+        let mut copy = ForkCopy { store, source, fork: fork.clone(), at, kept, last: 0 };
         match copy.run().await {
             Ok(()) => Ok(SessionView::at(&app, &fork, fork.snapshot().await?)),
             Err(error) => {
@@ -111,7 +111,7 @@ pub(crate) mod unfinished {
     }
 }
 
-struct Copy {
+struct ForkCopy {
     store: Arc<dyn Store>,
     source: Arc<Session>,
     fork: Arc<Session>,
@@ -122,14 +122,14 @@ struct Copy {
     last: u64,
 }
 
-impl Copy {
+impl ForkCopy {
     async fn run(&mut self) -> ApiResult<()> {
         if self.kept > Seq::FIRST {
             self.copy_messages().await?;
         }
         let mut from = self.kept;
         while from.get() <= self.at {
-            let rows = self.source.read_events(from, CHUNK).await?;
+            let rows = self.source.read_events(from, READ_BYTES).await?;
             let Some(last) = rows.last().map(EventLines::last) else { break };
             self.copy_events(&rows).await?;
             from = Seq::new(last).map_or(from, Seq::next);
@@ -173,7 +173,7 @@ impl Copy {
         let mut from = self.at;
         loop {
             let first = Seq::new(from.saturating_add(1)).unwrap_or(Seq::FIRST);
-            let rows = self.source.read_events(first, CHUNK).await?;
+            let rows = self.source.read_events(first, READ_BYTES).await?;
             let Some(last) = rows.last().map(EventLines::last) else { return Ok(later) };
             for (seq, line) in rows.iter().flat_map(EventLines::iter) {
                 if let EventKind::Supersede(event) = Session::parse_event(seq, line)?.kind {
@@ -188,7 +188,7 @@ impl Copy {
         let lines = rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= self.at);
         let last = self.last;
         let change = |tx: &mut Transaction<'_>| {
-            alone(tx, last)?;
+            check_untouched(tx, last)?;
             for (seq, line) in lines {
                 let mut event = Session::parse_event(seq, line)?;
                 tx.push(&mut event, std::str::from_utf8(line).ok())
@@ -204,9 +204,9 @@ impl Copy {
     async fn close_open(&self) -> ApiResult<()> {
         let last = self.last;
         let change = |tx: &mut Transaction<'_>| {
-            alone(tx, last)?;
+            check_untouched(tx, last)?;
             tx.dequeue(unfinished::ID);
-            end_all(tx, &self.fork, &FinishedReason::Interrupted, None)
+            end_all_replies(tx, &self.fork, &FinishedReason::Interrupted, None)
                 .map_err(ApiError::internal)?;
             Ok::<_, ApiError>(())
         };
@@ -217,7 +217,7 @@ impl Copy {
     async fn push(&mut self, events: Vec<Event<'static>>) -> ApiResult<()> {
         let last = self.last;
         let change = |tx: &mut Transaction<'_>| {
-            alone(tx, last)?;
+            check_untouched(tx, last)?;
             for mut event in events {
                 tx.push(&mut event, None).map_err(ApiError::internal)?;
             }
@@ -228,7 +228,7 @@ impl Copy {
     }
 }
 
-fn alone(tx: &Transaction<'_>, last: u64) -> ApiResult<()> {
+fn check_untouched(tx: &Transaction<'_>, last: u64) -> ApiResult<()> {
     if tx.last_seq() == last {
         return Ok(());
     }

@@ -263,7 +263,7 @@ pub async fn get_message(
     let session = app.log.open_session(&caller.session(&session)?).await?.ok_or(Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let at = match &when.at {
-        Some(text) => request::place(&session, snapshot.head, text)?,
+        Some(text) => request::parse_position(&session, snapshot.head, text)?,
         None => snapshot.head,
     };
     let json = message_at(&session, &snapshot, &id, at).await?;

@@ -5,9 +5,9 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload, Query};
-use crate::stream::{Shape, Start, Until, Watcher};
-use crate::turns::once::Once;
-use crate::turns::send::{Accepted, IfBusy, Sent, send};
+use crate::stream::{StreamFormat, StartPosition, EndCondition, Subscriber};
+use crate::turns::once::IdempotencyKey;
+use crate::turns::send::{Accepted, IfBusy, SendOutcome, send};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -37,12 +37,12 @@ pub async fn send_message(
     headers: HeaderMap,
     Payload(body): Payload,
 ) -> ApiResult<Response> {
-    let session = session(&app, &caller, &id).await?;
-    let once = Once::of(&session, &caller, &headers, &uri, &body)?;
+    let session = find_session(&app, &caller, &id).await?;
+    let once = IdempotencyKey::from_request(&session, &caller, &headers, &uri, &body)?;
     let if_busy = if query.queue { IfBusy::Queue } else { IfBusy::Refuse };
-    let sent = send(&app, &session, read(&body)?, if_busy, once.as_ref()).await?;
+    let sent = send(&app, &session, read_message(&body)?, if_busy, once.as_ref()).await?;
     // The stream shows the message, too: its id is in there.
-    answer(&app, &caller, &session, &headers, &sent, Begin::Before).await
+    respond(&app, &caller, &session, &headers, &sent, StreamStart::AtMessage).await
 }
 
 /// Takes back a message that waits for its turn.
@@ -51,7 +51,7 @@ pub async fn cancel_message(
     caller: Caller,
     Path((id, message)): Path<(String, String)>,
 ) -> ApiResult<StatusCode> {
-    let session = session(&app, &caller, &id).await?;
+    let session = find_session(&app, &caller, &id).await?;
     session
         .transact(&[&message], |tx| {
             if tx.dequeue(&message).is_some() {
@@ -71,13 +71,13 @@ pub async fn cancel_message(
 }
 
 /// A session that the caller reaches.
-pub(super) async fn session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
+pub(super) async fn find_session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
     let session = app.log.open_session(&caller.session(id)?).await?;
     session.ok_or_else(|| turnwire_log::Error::NoSession.into())
 }
 
 /// Reads a message, or `{"content": …}`, which is a user's.
-pub(crate) fn read(body: &[u8]) -> ApiResult<Msg> {
+pub(crate) fn read_message(body: &[u8]) -> ApiResult<Msg> {
     let wrong = |why: String| {
         ApiError::unprocessable(format!("the body is no message: {why}"))
             .kind("not_a_message")
@@ -99,30 +99,30 @@ pub(crate) fn read(body: &[u8]) -> ApiResult<Msg> {
 
 /// Where the stream of an answer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begin {
+pub(super) enum StreamStart {
     /// With the event at the answer's `last_event_id`.
-    Before,
+    AtMessage,
     /// Behind it.
-    Behind,
+    AfterMessage,
 }
 
 /// Answers with what was taken, or with the reply as it grows.
-pub(super) async fn answer(
+pub(super) async fn respond(
     app: &App,
     caller: &Caller,
     session: &Arc<Session>,
     headers: &HeaderMap,
-    sent: &Sent,
-    from: Begin,
+    sent: &SendOutcome,
+    from: StreamStart,
 ) -> ApiResult<Response> {
     let accepted = sent.accepted();
     let mut response = match &accepted.reply_id {
         Some(reply_id) if wants_stream(headers) && !accepted.queued => {
-            follow(app, caller, session, accepted, reply_id.clone(), from).await?
+            stream_reply(app, caller, session, accepted, reply_id.clone(), from).await?
         }
         _ => (StatusCode::ACCEPTED, Json(accepted)).into_response(),
     };
-    if matches!(sent, Sent::Before(_)) {
+    if matches!(sent, SendOutcome::Replayed(_)) {
         let replayed = HeaderName::from_static("idempotency-replayed");
         response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
     }
@@ -139,26 +139,26 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 
 /// The reply as it grows, until it has ended or waits; what comes behind its end is another one's, such as
 /// that of the next message of the queue. It does not care whether anybody listens.
-async fn follow(
+async fn stream_reply(
     app: &App,
     caller: &Caller,
     session: &Arc<Session>,
     accepted: &Accepted,
     reply_id: String,
-    from: Begin,
+    from: StreamStart,
 ) -> ApiResult<Response> {
     let place = accepted.last_event_id.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok());
     let place: u64 = place.ok_or_else(|| ApiError::internal("an answer without a place"))?;
     let start = match from {
-        Begin::Before => place.saturating_sub(1),
-        Begin::Behind => place,
+        StreamStart::AtMessage => place.saturating_sub(1),
+        StreamStart::AfterMessage => place,
     };
     let wire = Wire::named("turnwire").ok_or_else(|| ApiError::internal("no canonical wire"))?;
-    let watcher = Watcher::new(
+    let watcher = Subscriber::new(
         session.clone(),
-        Shape::sse(wire),
-        Start::After(start),
-        Until::Paused(place.saturating_add(1)),
+        StreamFormat::sse(wire),
+        StartPosition::After(start),
+        EndCondition::Paused(place.saturating_add(1)),
         caller.expires_at(),
         app.streams.clone(),
     )

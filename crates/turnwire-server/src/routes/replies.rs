@@ -4,7 +4,7 @@ use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
-use crate::ingest::{Params, Pipe, Publisher};
+use crate::ingest::{IngestQuery, Pipe, Publisher};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -20,12 +20,12 @@ pub async fn pipe_reply(
     Path(id): Path<String>,
     request: Request,
 ) -> ApiResult<Response> {
-    let params = Params::parse(request.uri().query())?;
-    let header = Publisher::header(request.headers())?;
-    let publisher = Publisher::of(header.as_ref(), &caller)?;
+    let params = IngestQuery::parse(request.uri().query())?;
+    let header = Publisher::read_header(request.headers())?;
+    let publisher = Publisher::from_header(header.as_ref(), &caller)?;
     let wire = match params.wire.or_else(|| Wire::named("turnwire")) {
         Some(wire) if wire.can_decode() => wire,
-        wire => return Err(cannot_be_read(wire)),
+        wire => return Err(undecodable_wire(wire)),
     };
     let key = caller.session(&id)?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
@@ -43,7 +43,7 @@ pub async fn pipe_reply(
     Ok(Json(answer).into_response())
 }
 
-fn cannot_be_read(wire: Option<&Wire>) -> ApiError {
+fn undecodable_wire(wire: Option<&Wire>) -> ApiError {
     let name = wire.map_or("", |wire| wire.name);
     let able: Vec<&str> =
         Wire::all().filter(|wire| wire.can_decode()).map(|wire| wire.name).collect();

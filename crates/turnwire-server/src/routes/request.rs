@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use turnwire_log::Session;
 
 /// A body that is one JSON object. None at all is an empty one.
-pub fn object<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+pub fn parse_object<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     let text = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(text).map_err(|wrong| {
         ApiError::bad_request(format!("the body is not the JSON that is expected: {wrong}"))
@@ -14,7 +14,7 @@ pub fn object<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
 }
 
 /// A place in a session's log: a seq, or a token of it. Beyond the end is the end.
-pub fn place(session: &Session, last: u64, text: &str) -> ApiResult<u64> {
+pub fn parse_position(session: &Session, last: u64, text: &str) -> ApiResult<u64> {
     let seq = match text.split_once('.') {
         Some((epoch, seq)) if epoch == session.epoch() => seq,
         Some(_) => {

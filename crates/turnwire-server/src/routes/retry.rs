@@ -1,11 +1,11 @@
 //! `POST /v1/sessions/{s}/messages/{id}/retry`: answer again.
 
-use super::messages::{Begin, answer, session};
+use super::messages::{StreamStart, respond, find_session};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::Path;
-use crate::turns::once::Once;
+use crate::turns::once::IdempotencyKey;
 use crate::turns::retry::retry;
 use axum::extract::State;
 use axum::response::Response;
@@ -20,8 +20,8 @@ pub async fn retry_message(
     uri: Uri,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let session = session(&app, &caller, &id).await?;
-    let once = Once::of(&session, &caller, &headers, &uri, b"")?;
+    let session = find_session(&app, &caller, &id).await?;
+    let once = IdempotencyKey::from_request(&session, &caller, &headers, &uri, b"")?;
     let sent = retry(&app, &session, &message, once.as_ref()).await?;
-    answer(&app, &caller, &session, &headers, &sent, Begin::Behind).await
+    respond(&app, &caller, &session, &headers, &sent, StreamStart::AfterMessage).await
 }

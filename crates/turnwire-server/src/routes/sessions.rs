@@ -46,7 +46,7 @@ pub async fn create_session(
     caller: Caller,
     Payload(body): Payload,
 ) -> ApiResult<impl IntoResponse> {
-    let new: New = request::object(&body)?;
+    let new: New = request::parse_object(&body)?;
     let agent = new.agent.unwrap_or_else(|| app.config.default_agent.clone());
     let key = new_key(&caller, new.id)?;
     let (title, metadata) = (new.title.unwrap_or_default(), new.metadata.unwrap_or_default());
@@ -245,7 +245,7 @@ pub async fn patch_session(
     Payload(body): Payload,
 ) -> ApiResult<impl IntoResponse> {
     let key = caller.session(&id)?;
-    let patch: Patch = request::object(&body)?;
+    let patch: Patch = request::parse_object(&body)?;
     let patch = SessionPatch { title: patch.title, metadata: patch.metadata };
     check_about(patch.title.as_deref(), patch.metadata.as_ref())?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
@@ -263,7 +263,7 @@ pub async fn delete_session(
     let key = caller.session(&id)?;
     // Nothing depends on it: what comes after the deletion is refused. It spares the work.
     if let Some(session) = app.log.loaded_session(&key) {
-        app.turns.let_go(&session, None);
+        app.turns.cancel_reply(&session, None);
     }
     if !app.log.delete_session(&key).await? {
         return Err(turnwire_log::Error::NoSession.into());

@@ -4,7 +4,7 @@ use super::fork::unfinished;
 use crate::app::App;
 use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
-use crate::turns::answers::expires_at;
+use crate::turns::answers::first_deadline;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;
@@ -174,7 +174,7 @@ pub fn pending(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<PendingView> 
     let limits = app.turns.wait_limits(agent).filter(|_| is_here);
     let views = snapshot.open.iter().filter_map(|reply| {
         let PendingCalls { reply_id, agent_path, confirm, external, since } = reply.pending_calls()?;
-        let expires_at = expires_at(reply, limits);
+        let expires_at = first_deadline(reply, limits);
         Some(PendingView { reply_id, agent_path, confirm, external, since, expires_at })
     });
     views.collect()

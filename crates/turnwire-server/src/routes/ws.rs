@@ -4,7 +4,7 @@ use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Query;
-use crate::listen::Conn;
+use crate::listen::ClientConnection;
 use crate::socket;
 use axum::Extension;
 use axum::extract::State;
@@ -17,7 +17,7 @@ use turnwire_wires::Wire;
 
 /// What stands behind the `?`.
 #[derive(Debug, Default, Deserialize)]
-pub struct Ask {
+pub struct SocketQuery {
     wire: Option<String>,
 }
 
@@ -25,11 +25,11 @@ pub struct Ask {
 pub async fn open_socket(
     State(app): State<Arc<App>>,
     caller: Option<Caller>,
-    conn: Option<Extension<Arc<Conn>>>,
-    Query(ask): Query<Ask>,
+    conn: Option<Extension<Arc<ClientConnection>>>,
+    Query(ask): Query<SocketQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> ApiResult<Response> {
-    let wire = wire(ask.wire.as_deref())?;
+    let wire = socket_wire(ask.wire.as_deref())?;
     let upgrade = upgrade.map_err(|why| {
         ApiError::bad_request(format!("this is no WebSocket: {}", why.body_text()))
             .hint("connect with a WebSocket client: ws:// or wss://")
@@ -46,7 +46,7 @@ pub async fn open_socket(
         }))
 }
 
-fn wire(name: Option<&str>) -> ApiResult<&'static Wire> {
+fn socket_wire(name: Option<&str>) -> ApiResult<&'static Wire> {
     let name = name.filter(|name| !name.is_empty()).unwrap_or("blocks");
     Wire::named(name).filter(|wire| socket::WIRES.contains(&wire.name)).ok_or_else(|| {
         ApiError::bad_request("there is no socket for this wire")

@@ -12,16 +12,16 @@
 
 mod files;
 
-use super::desk::{Desk, Flow};
+use super::desk::{SocketConnection, Flow};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::blocks::{Question, question};
 use crate::protocols::make;
 use crate::routes::new_key;
-use crate::stream::{Merge, Place, Start, Watcher, place};
+use crate::stream::{Merge, ResumePoint, StartPosition, Subscriber, resolve_token};
 use crate::turns::answers;
-use crate::turns::send::{Say, is_free, say};
-use files::{Brought, Place as FilesPlace};
+use crate::turns::send::{SendRequest, check_not_busy, send_all};
+use files::{MessageWithFiles, FileTurn as FilesPlace};
 use std::collections::HashSet;
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json};
@@ -44,72 +44,72 @@ pub(super) fn greeting() -> String {
 }
 
 /// An answer, and what is watched from then on.
-struct Done {
+struct CommandResult {
     answer: ServerAnswer,
-    watch: Option<Watcher>,
+    subscriber: Option<Subscriber>,
 }
 
-impl From<ServerAnswer> for Done {
+impl From<ServerAnswer> for CommandResult {
     fn from(answer: ServerAnswer) -> Self {
-        Self { answer, watch: None }
+        Self { answer, subscriber: None }
     }
 }
 
-impl Desk {
+impl SocketConnection {
     /// Does what a text message asks for, and answers.
-    pub(super) async fn blocks(&mut self, text: &str) -> Flow {
+    pub(super) async fn handle_blocks_command(&mut self, text: &str) -> Flow {
         let IncomingCommand { id, command_type: word, command } = IncomingCommand::from_json(text);
-        let id = repeated(id);
+        let id = echoed_id(id);
         let is_auth = matches!(command, Ok(Command::Auth { .. }));
         let done = match command {
-            Ok(command) => self.done(command).await,
+            Ok(command) => self.run_blocks_command(command).await,
             Err(error) => Err(ApiError::bad_request(error.message().to_owned()).hint(COMMANDS)),
         };
         match done {
-            Ok(Done { answer, watch }) => {
+            Ok(CommandResult { answer, subscriber: watch }) => {
                 // The answer comes before the first frame.
-                self.write(AnswerFrame { answer, id }.to_json()).await?;
+                self.send_text(AnswerFrame { answer, id }.to_json()).await?;
                 if let Some(watcher) = watch {
-                    self.subscriptions.begin(watcher);
+                    self.subscriptions.start(watcher);
                 }
                 Flow::Continue(())
             }
             Err(error) => {
-                self.refuse_blocks(word, id, &error).await?;
+                self.send_blocks_error(word, id, &error).await?;
                 if is_auth { self.after_bad_token() } else { Flow::Continue(()) }
             }
         }
     }
 
-    async fn done(&mut self, command: Command) -> ApiResult<Done> {
+    async fn run_blocks_command(&mut self, command: Command) -> ApiResult<CommandResult> {
         match command {
             Command::Ping => Ok(ServerAnswer::Pong.into()),
             Command::Auth { token } => {
-                self.take_token(&token).await?;
+                self.authenticate(&token).await?;
                 Ok(ServerAnswer::AuthOk.into())
             }
             Command::Subscribe { session_id, last_event_id } => {
-                self.watch(&session_id, last_event_id.as_deref()).await
+                self.subscribe_blocks(&session_id, last_event_id.as_deref()).await
             }
             Command::Chat(chat) => self.chat_blocks(chat).await,
             Command::Approval(approval) => self.approve(&approval).await,
             Command::Stop { session_id } => {
-                let caller = self.known()?;
+                let caller = self.current_caller()?;
                 caller.check(Action::Chat)?;
-                let session = self.open(&caller, &session_id).await?;
-                answers::stop(&self.app, &session, &caller).await?;
+                let session = self.open_session(&caller, &session_id).await?;
+                answers::stop_reply(&self.app, &session, &caller).await?;
                 Ok(ServerAnswer::Accepted { session_id, message_id: None }.into())
             }
         }
     }
 
-    async fn watch(&mut self, id: &str, token: Option<&str>) -> ApiResult<Done> {
-        let caller = self.known()?;
+    async fn subscribe_blocks(&mut self, id: &str, token: Option<&str>) -> ApiResult<CommandResult> {
+        let caller = self.current_caller()?;
         caller.check(Action::Read)?;
-        let session = self.open(&caller, id).await?;
+        let session = self.open_session(&caller, id).await?;
         let start = match token {
-            None => Start::Beginning,
-            Some(token) => place(&session, session.first_seq().await?, token).into(),
+            None => StartPosition::Beginning,
+            Some(token) => resolve_token(&session, session.first_seq().await?, token).into(),
         };
         let watcher = self.subscriptions.prepare(&session, start, Merge::Deltas).await?;
         let status = match session.head_state().status {
@@ -117,36 +117,36 @@ impl Desk {
             SessionStatus::Running | SessionStatus::Waiting => SubscriptionStatus::Running,
         };
         let answer = ServerAnswer::Subscribed { session_id: id.to_owned(), status };
-        Ok(Done { answer, watch: Some(watcher) })
+        Ok(CommandResult { answer, subscriber: Some(watcher) })
     }
 
     /// Says something. Whoever does so is shown what comes of it, from its own words on.
-    async fn chat_blocks(&mut self, chat: Chat) -> ApiResult<Done> {
-        let caller = self.known()?;
+    async fn chat_blocks(&mut self, chat: Chat) -> ApiResult<CommandResult> {
+        let caller = self.current_caller()?;
         caller.check(Action::Chat)?;
         let key = new_key(&caller, chat.session_id.clone())?;
-        let is_watched = self.subscriptions.watches(&key.id);
+        let is_watched = self.subscriptions.is_subscribed(&key.id);
         if !is_watched && caller.can(Action::Read) {
-            self.subscriptions.has_room()?;
+            self.subscriptions.check_room()?;
         }
         let there = self.app.log.open_session(&key).await?;
         if let Some(session) = &there {
-            is_free(&self.app, session, &chat.to_msg()).await.map_err(in_our_words)?;
+            check_not_busy(&self.app, session, &chat.to_msg()).await.map_err(with_blocks_hint)?;
         }
         // What cannot be said makes no session either.
         let reply_id = SystemStamp.id();
         let default = &self.app.config.default_agent;
         let agent = there.as_ref().map_or(default.as_str(), |session| session.agent());
         let place = FilesPlace { key: &key, agent, reply_id: &reply_id };
-        let Brought { msg, events, shown } = self.with_files(&chat, &place).await?;
+        let MessageWithFiles { msg, events, shown } = self.fetch_files(&chat, &place).await?;
         let said = async {
             let session = match &there {
                 Some(session) => session.clone(),
                 None => make(&self.app, key.clone(), default).await?,
             };
             let (messages, reply_id) = (vec![msg], Some(reply_id.clone()));
-            let said = Say { messages, events, reply_id, ..Say::default() };
-            let sent = say(&self.app, &session, said).await.map_err(in_our_words)?;
+            let said = SendRequest { messages, events, reply_id, ..SendRequest::default() };
+            let sent = send_all(&self.app, &session, said).await.map_err(with_blocks_hint)?;
             Ok((session, sent))
         };
         let (session, sent) = match said.await {
@@ -160,29 +160,29 @@ impl Desk {
         let watch = if is_watched || !caller.can(Action::Read) {
             None
         } else {
-            let start = before(&session, &accepted.last_event_id).await?;
+            let start = position_before(&session, &accepted.last_event_id).await?;
             Some(self.subscriptions.prepare(&session, start, Merge::Deltas).await?)
         };
         let message_id = accepted.reply_id.clone();
         let answer = ServerAnswer::Accepted { session_id: session.id().to_owned(), message_id };
-        Ok(Done { answer, watch })
+        Ok(CommandResult { answer, subscriber: watch })
     }
 
     /// Answers a question.
-    async fn approve(&mut self, approval: &Approval) -> ApiResult<Done> {
-        let caller = self.known()?;
+    async fn approve(&mut self, approval: &Approval) -> ApiResult<CommandResult> {
+        let caller = self.current_caller()?;
         caller.check(Action::Confirm)?;
-        let session = self.open(&caller, &approval.session_id).await?;
+        let session = self.open_session(&caller, &approval.session_id).await?;
         let question = question(&session, approval.approval_key.count).await?;
-        let answer = decided(approval, &question)?;
+        let answer = to_confirmation(approval, &question)?;
         let event = Event::new(question.reply_id, answer);
-        answers::take(&self.app, &session, &caller, &[event]).await?;
+        answers::accept_events(&self.app, &session, &caller, &[event]).await?;
         let session_id = approval.session_id.clone();
         Ok(ServerAnswer::Accepted { session_id, message_id: None }.into())
     }
 
     /// Says what cannot be done.
-    pub(super) async fn refuse_blocks(
+    pub(super) async fn send_blocks_error(
         &self,
         word: Option<String>,
         id: Option<Json>,
@@ -198,12 +198,12 @@ impl Desk {
             command: word.map(|word| word.chars().take(64).collect()),
             session_id: None,
         };
-        self.write(AnswerFrame { answer, id }.to_json()).await
+        self.send_text(AnswerFrame { answer, id }.to_json()).await
     }
 }
 
 /// What a client is told of a session that it cannot watch any longer.
-pub(super) fn ended(session: &str, error: &ApiError) -> String {
+pub(super) fn subscription_ended(session: &str, error: &ApiError) -> String {
     let answer = ServerAnswer::Error {
         code: error.name().to_owned(),
         message: error.message().to_owned(),
@@ -215,7 +215,7 @@ pub(super) fn ended(session: &str, error: &ApiError) -> String {
 }
 
 /// Says what to do in the words of this protocol.
-fn in_our_words(error: ApiError) -> ApiError {
+fn with_blocks_hint(error: ApiError) -> ApiError {
     match error.name() {
         "busy" => error.hint("answer it, stop it, or wait for its message_stop"),
         _ => error,
@@ -223,18 +223,18 @@ fn in_our_words(error: ApiError) -> ApiError {
 }
 
 /// The place before a message; before the turn that goes on there, where an agent elsewhere has one.
-async fn before(session: &Session, token: &str) -> ApiResult<Start> {
-    let seq = match place(session, session.first_seq().await?, token) {
-        Place::After(seq) => seq,
-        Place::Nowhere(_) => session.head_state().head,
+async fn position_before(session: &Session, token: &str) -> ApiResult<StartPosition> {
+    let seq = match resolve_token(session, session.first_seq().await?, token) {
+        ResumePoint::After(seq) => seq,
+        ResumePoint::Invalid(_) => session.head_state().head,
     };
     let open = session.open_from().map_or(seq, |open| open.get().min(seq));
-    Ok(Start::After(open.saturating_sub(1)))
+    Ok(StartPosition::After(open.saturating_sub(1)))
 }
 
 /// What a person decided about the calls of a question. Those that are not named are the ones in
 /// the same places of the question.
-fn decided(
+fn to_confirmation(
     approval: &Approval,
     question: &Question,
 ) -> ApiResult<turnwire_core::event::UserConfirmResult> {
@@ -262,7 +262,7 @@ fn decided(
 }
 
 /// An `id` as it is repeated: a text or a number.
-fn repeated(id: Option<Json>) -> Option<Json> {
+fn echoed_id(id: Option<Json>) -> Option<Json> {
     id.filter(|id| {
         let is_plain = id
             .text()

@@ -1,11 +1,11 @@
 //! Commands around canonical events, and their answers.
 
-use super::desk::{Desk, Flow};
+use super::desk::{SocketConnection, Flow};
 use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
 use crate::ingest;
 use crate::routes::read_message;
-use crate::stream::{Merge, Start, place};
+use crate::stream::{Merge, StartPosition, resolve_token};
 use crate::turns::answers;
 use crate::turns::send::{IfBusy, send};
 use serde::Deserialize;
@@ -49,57 +49,57 @@ const LONGEST_ID: usize = 256;
 
 /// What can be read of a command that cannot be read.
 #[derive(Debug, Default, Deserialize)]
-struct Name {
+struct CommandHead {
     #[serde(default)]
     r#type: Value,
     #[serde(default)]
     id: Value,
 }
 
-impl Desk {
+impl SocketConnection {
     /// Does what a text message asks for, and answers.
-    pub async fn command(&mut self, text: &str) -> Flow {
+    pub async fn handle_command(&mut self, text: &str) -> Flow {
         let command: Command<'_> = match serde_json::from_str(text) {
             Ok(command) => command,
             Err(why) => {
-                let Name { r#type, id } = serde_json::from_str(text).unwrap_or_default();
+                let CommandHead { r#type, id } = serde_json::from_str(text).unwrap_or_default();
                 let word = r#type.as_str().unwrap_or_default();
                 let error = ApiError::bad_request(format!("this is no command: {why}"))
                     .hint("a command is a JSON object with a `type`");
-                return self.refuse(word, repeated(Some(id)).as_ref(), &error).await;
+                return self.send_error(word, echoed_id(Some(id)).as_ref(), &error).await;
             }
         };
-        let id = repeated(command.id.clone());
+        let id = echoed_id(command.id.clone());
         if command.r#type == "subscribe" {
             return self.subscribe(&command, id).await;
         }
-        match self.answer(&command).await {
-            Ok(answer) => self.say(answer, id).await,
+        match self.run_command(&command).await {
+            Ok(answer) => self.send_answer(answer, id).await,
             Err(error) => {
-                self.refuse(&command.r#type, id.as_ref(), &error).await?;
+                self.send_error(&command.r#type, id.as_ref(), &error).await?;
                 if command.r#type == "auth" { self.after_bad_token() } else { Flow::Continue(()) }
             }
         }
     }
 
-    async fn answer(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
+    async fn run_command(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
         match &*command.r#type {
-            "ping" => Ok(fields(json!({"type": "pong"}))),
+            "ping" => Ok(into_fields(json!({"type": "pong"}))),
             "auth" => self.auth(command).await,
             "unsubscribe" => {
-                let id = named(command)?;
+                let id = session_id_of(command)?;
                 let was_there = self.subscriptions.remove(id).await;
                 let answer = json!({"type": "unsubscribed", "session_id": id});
-                was_there.then(|| fields(answer)).ok_or_else(|| {
+                was_there.then(|| into_fields(answer)).ok_or_else(|| {
                     ApiError::conflict("this socket does not watch this session")
                         .kind("not_subscribed")
                 })
             }
-            "events" => self.events(command).await,
+            "events" => self.post_events(command).await,
             "chat" => self.chat(command).await,
             "stop" => {
-                let (caller, session) = self.session(command, Action::Chat).await?;
-                let taken = answers::stop(&self.app, &session, &caller).await?;
+                let (caller, session) = self.session_for(command, Action::Chat).await?;
+                let taken = answers::stop_reply(&self.app, &session, &caller).await?;
                 Ok(accepted(&session, taken.last))
             }
             "" => Err(ApiError::bad_request("a command has a `type`").hint(COMMANDS)),
@@ -114,14 +114,14 @@ impl Desk {
             ApiError::bad_request("`auth` has no `token`")
                 .hint("{\"type\":\"auth\",\"token\":\"…\"}")
         })?;
-        self.take_token(token).await?;
-        Ok(fields(json!({"type": "authenticated"})))
+        self.authenticate(token).await?;
+        Ok(into_fields(json!({"type": "authenticated"})))
     }
 
     async fn subscribe(&mut self, command: &Command<'_>, id: Option<Value>) -> Flow {
-        let watcher = match self.watcher(command).await {
+        let watcher = match self.new_subscriber(command).await {
             Ok(watcher) => watcher,
-            Err(error) => return self.refuse("subscribe", id.as_ref(), &error).await,
+            Err(error) => return self.send_error("subscribe", id.as_ref(), &error).await,
         };
         let session = watcher.session();
         let head = session.head_state();
@@ -133,33 +133,33 @@ impl Desk {
             "last_event_id": session.resume_token(head.head),
         });
         // The answer comes before the first event.
-        self.say(fields(answer), id).await?;
-        self.subscriptions.begin(watcher);
+        self.send_answer(into_fields(answer), id).await?;
+        self.subscriptions.start(watcher);
         Flow::Continue(())
     }
 
-    async fn watcher(&mut self, command: &Command<'_>) -> ApiResult<crate::stream::Watcher> {
-        let (_, session) = self.session(command, Action::Read).await?;
+    async fn new_subscriber(&mut self, command: &Command<'_>) -> ApiResult<crate::stream::Subscriber> {
+        let (_, session) = self.session_for(command, Action::Read).await?;
         let token = command.last_event_id.as_deref().filter(|token| !token.is_empty());
         let start = match token.or(command.after.as_deref()) {
-            None | Some("") => Start::Beginning,
-            Some("now") if token.is_none() => Start::Now,
-            Some(token) => place(&session, session.first_seq().await?, token).into(),
+            None | Some("") => StartPosition::Beginning,
+            Some("now") if token.is_none() => StartPosition::Now,
+            Some(token) => resolve_token(&session, session.first_seq().await?, token).into(),
         };
         let merge = if command.raw { Merge::Nothing } else { Merge::Deltas };
         self.subscriptions.prepare(&session, start, merge).await
     }
 
-    async fn events(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
-        let caller = self.known()?;
+    async fn post_events(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
+        let caller = self.current_caller()?;
         let events = command.events.filter(|events| events.get().starts_with('['));
         let events = events.ok_or_else(|| {
             ApiError::bad_request("`events` has no `events`").hint("they are a JSON list")
         })?;
-        let session = self.open(&caller, named(command)?).await?;
+        let session = self.open_session(&caller, session_id_of(command)?).await?;
         let bytes = events.get().as_bytes();
-        let batch = ingest::read(&self.app, &session, self.wire.name, bytes).await?;
-        let published = ingest::answer(&self.app, &caller, &session, batch, None).await?;
+        let batch = ingest::read_batch(&self.app, &session, self.wire.name, bytes).await?;
+        let published = ingest::accept_client_events(&self.app, &caller, &session, batch, None).await?;
         let mut answer = accepted(&session, published.last);
         answer.insert("stored".to_owned(), published.stored.into());
         answer.insert("repeated".to_owned(), published.repeated.into());
@@ -167,7 +167,7 @@ impl Desk {
     }
 
     async fn chat(&mut self, command: &Command<'_>) -> ApiResult<Fields> {
-        let (_, session) = self.session(command, Action::Chat).await?;
+        let (_, session) = self.session_for(command, Action::Chat).await?;
         let message = match (command.message, command.content) {
             (Some(message), _) if message.get().starts_with('{') => message.get().to_owned(),
             (Some(content), _) | (None, Some(content)) => {
@@ -182,33 +182,33 @@ impl Desk {
         let if_busy = if command.queue { IfBusy::Queue } else { IfBusy::Refuse };
         let sent = send(&self.app, &session, msg, if_busy, None).await?;
         let mut answer = accepted(&session, 0);
-        answer.extend(fields(serde_json::to_value(sent.accepted()).map_err(ApiError::internal)?));
+        answer.extend(into_fields(serde_json::to_value(sent.accepted()).map_err(ApiError::internal)?));
         Ok(answer)
     }
 
-    async fn session(
+    async fn session_for(
         &self,
         command: &Command<'_>,
         action: Action,
     ) -> ApiResult<(Caller, Arc<Session>)> {
-        let caller = self.known()?;
+        let caller = self.current_caller()?;
         caller.check(action)?;
-        let session = self.open(&caller, named(command)?).await?;
+        let session = self.open_session(&caller, session_id_of(command)?).await?;
         Ok((caller, session))
     }
 
-    async fn say(&self, mut answer: Fields, id: Option<Value>) -> Flow {
+    async fn send_answer(&self, mut answer: Fields, id: Option<Value>) -> Flow {
         if let Some(id) = id {
             answer.insert("id".to_owned(), id);
         }
-        self.write(Value::Object(answer).to_string()).await
+        self.send_text(Value::Object(answer).to_string()).await
     }
 
-    pub(super) async fn refuse(&self, command: &str, id: Option<&Value>, error: &ApiError) -> Flow {
+    pub(super) async fn send_error(&self, command: &str, id: Option<&Value>, error: &ApiError) -> Flow {
         if let Some(detail) = error.detail_text() {
             tracing::warn!(command, detail, "a command on a socket failed");
         }
-        let mut answer = fields(json!({
+        let mut answer = into_fields(json!({
             "type": "error",
             "command": command,
             "code": error.name(),
@@ -216,13 +216,13 @@ impl Desk {
             "hint": error.hint_text(),
         }));
         answer.retain(|_, value| value.as_str() != Some(""));
-        self.say(answer, id.cloned()).await
+        self.send_answer(answer, id.cloned()).await
     }
 }
 
 const COMMANDS: &str = "commands are auth, subscribe, unsubscribe, events, chat, stop and ping";
 
-fn fields(value: Value) -> Fields {
+fn into_fields(value: Value) -> Fields {
     match value {
         Value::Object(fields) => fields,
         _ => Fields::default(),
@@ -231,10 +231,10 @@ fn fields(value: Value) -> Fields {
 
 fn accepted(session: &Session, last: u64) -> Fields {
     let token = session.resume_token(last);
-    fields(json!({"type": "accepted", "session_id": session.id(), "last_event_id": token}))
+    into_fields(json!({"type": "accepted", "session_id": session.id(), "last_event_id": token}))
 }
 
-fn named<'c>(command: &'c Command<'_>) -> ApiResult<&'c str> {
+fn session_id_of<'c>(command: &'c Command<'_>) -> ApiResult<&'c str> {
     command
         .session_id
         .as_deref()
@@ -242,7 +242,7 @@ fn named<'c>(command: &'c Command<'_>) -> ApiResult<&'c str> {
 }
 
 /// An `id` as it is repeated: a text or a number.
-fn repeated(id: Option<Value>) -> Option<Value> {
+fn echoed_id(id: Option<Value>) -> Option<Value> {
     id.filter(|id| match id {
         Value::String(text) => text.len() <= LONGEST_ID,
         Value::Number(_) => true,

@@ -1,13 +1,13 @@
 //! Where a socket's commands are done, whichever protocol they are in.
 
 use super::subscriptions::Subscriptions;
-use super::writer::{Out, Sender};
-use super::{Close, blocks, code};
+use super::writer::{Outgoing, Sender};
+use super::{CloseReason, blocks, code};
 use crate::App;
 use crate::auth::{Action, Caller, Connected, expired, has_passed};
 use crate::error::{ApiError, ApiResult};
 use crate::limits::UnreadBytes;
-use crate::listen::Conn;
+use crate::listen::ClientConnection;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,41 +15,41 @@ use turnwire_log::Session;
 use turnwire_wires::Wire;
 
 /// Where commands are done.
-pub(super) struct Desk {
+pub(super) struct SocketConnection {
     pub app: Arc<App>,
     pub wire: &'static Wire,
     /// Who is at the other end, once that is known.
     pub caller: Option<Caller>,
     /// The connection, where it is the server's own.
-    pub conn: Option<Arc<Conn>>,
+    pub conn: Option<Arc<ClientConnection>>,
     /// Counts for their tenant, where the connection does not do so already.
-    pub counted: Option<Connected>,
+    pub tenant_connection: Option<Connected>,
     pub subscriptions: Subscriptions,
     pub out: Sender,
 }
 
 /// Whether to read on; otherwise how to close. `None`: the connection is gone.
-pub(super) type Flow = ControlFlow<Option<Close>>;
+pub(super) type Flow = ControlFlow<Option<CloseReason>>;
 
-impl Desk {
+impl SocketConnection {
     /// The socket is open.
     pub async fn greet(&self) -> Flow {
-        if self.speaks_blocks() { self.write(blocks::greeting()).await } else { Flow::Continue(()) }
+        if self.speaks_blocks() { self.send_text(blocks::greeting()).await } else { Flow::Continue(()) }
     }
 
     /// Does what a text message asks for, and answers.
-    pub async fn text(&mut self, text: &str) -> Flow {
-        if self.speaks_blocks() { self.blocks(text).await } else { self.command(text).await }
+    pub async fn handle_text(&mut self, text: &str) -> Flow {
+        if self.speaks_blocks() { self.handle_blocks_command(text).await } else { self.handle_command(text).await }
     }
 
     /// Commands are text.
-    pub async fn binary(&mut self) -> Flow {
+    pub async fn handle_binary(&mut self) -> Flow {
         let error = ApiError::bad_request("a binary message is no command")
             .hint("send commands as text messages");
         if self.speaks_blocks() {
-            self.refuse_blocks(None, None, &error).await
+            self.send_blocks_error(None, None, &error).await
         } else {
-            self.refuse("", None, &error).await
+            self.send_error("", None, &error).await
         }
     }
 
@@ -58,7 +58,7 @@ impl Desk {
     }
 
     /// What has come of a message that is not complete.
-    pub fn unread(&self, change: impl FnOnce(&mut UnreadBytes)) {
+    pub fn with_unread_bytes(&self, change: impl FnOnce(&mut UnreadBytes)) {
         if let Some(conn) = &self.conn {
             conn.with_unread(change);
         }
@@ -66,30 +66,30 @@ impl Desk {
 
     /// Takes credentials, also others than before. What is watched and out of their reach is watched no
     /// longer, and the client is told.
-    pub async fn take_token(&mut self, token: &str) -> ApiResult<()> {
+    pub async fn authenticate(&mut self, token: &str) -> ApiResult<()> {
         let caller = self.app.auth.token(token)?;
         let tenant = &caller.0.tenant;
-        let is_counted = match (&self.counted, &self.caller) {
+        let is_counted = match (&self.tenant_connection, &self.caller) {
             (Some(counted), _) => counted.is_of(tenant),
             // The connection that the socket was opened on counts for its tenant.
             (None, Some(known)) => Arc::ptr_eq(&known.0.tenant, tenant),
             (None, None) => false,
         };
         if !is_counted {
-            self.counted = Some(tenant.connect()?);
+            self.tenant_connection = Some(tenant.connect()?);
         }
         let is_other_tenant =
             self.caller.as_ref().is_some_and(|known| !Arc::ptr_eq(&known.0.tenant, tenant));
         let may_watch = |session: &str| {
             !is_other_tenant && caller.can(Action::Read) && caller.0.reaches(session)
         };
-        let lost = self.subscriptions.keep(may_watch).await;
-        self.unread(|unread| unread.set_tenant(caller.tenant().clone()));
+        let lost = self.subscriptions.retain_allowed(may_watch).await;
+        self.with_unread_bytes(|unread| unread.set_tenant(caller.tenant().clone()));
         self.caller = Some(caller);
         for session in lost {
             let why = ApiError::forbidden("the new credentials do not reach this session");
             // Who is gone need not be told; the loop that reads notices it.
-            let _ = self.write(self.subscriptions.ended(&session, &why)).await;
+            let _ = self.send_text(self.subscriptions.ended_message(&session, &why)).await;
         }
         Ok(())
     }
@@ -100,11 +100,11 @@ impl Desk {
             return Flow::Continue(());
         }
         let reason = "these are no credentials";
-        Flow::Break(Some(Close { code: code::UNAUTHORIZED, reason }))
+        Flow::Break(Some(CloseReason { code: code::UNAUTHORIZED, reason }))
     }
 
     /// Who is at the other end. Each command counts as a request.
-    pub fn known(&self) -> ApiResult<Caller> {
+    pub fn current_caller(&self) -> ApiResult<Caller> {
         let caller = self.caller.clone().ok_or_else(|| {
             ApiError::unauthorized("this socket has shown no credentials yet")
                 .hint("send {\"type\":\"auth\",\"token\":\"…\"} first")
@@ -117,14 +117,14 @@ impl Desk {
     }
 
     /// A session that is there, and that the caller may see.
-    pub async fn open(&self, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
+    pub async fn open_session(&self, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
         let session = self.app.log.open_session(&caller.session(id)?).await?;
         Ok(session.ok_or(turnwire_log::Error::NoSession)?)
     }
 
     /// Sends a message.
-    pub async fn write(&self, text: String) -> Flow {
-        match self.out.send(Out::Text(text)).await {
+    pub async fn send_text(&self, text: String) -> Flow {
+        match self.out.send(Outgoing::Text(text)).await {
             Ok(()) => Flow::Continue(()),
             Err(_) => Flow::Break(None),
         }

@@ -1,10 +1,10 @@
 //! The sessions that a socket watches.
 
 use super::blocks;
-use super::writer::{Out, Sender};
+use super::writer::{Outgoing, Sender};
 use crate::App;
 use crate::error::{ApiError, ApiResult};
-use crate::stream::{Framing, Merge, Shape, Start, Until, Watcher};
+use crate::stream::{Framing, Merge, StreamFormat, StartPosition, EndCondition, Subscriber};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ pub(super) struct Subscriptions {
 }
 
 struct Subscription {
-    over: CancellationToken,
+    cancel: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Subscription {
     /// When this returns, nothing more comes.
     async fn end(self) {
-        self.over.cancel();
+        self.cancel.cancel();
         let _ = self.task.await;
     }
 }
@@ -47,21 +47,21 @@ impl Subscriptions {
     pub async fn prepare(
         &mut self,
         session: &Arc<Session>,
-        start: Start,
+        start: StartPosition,
         merge: Merge,
-    ) -> ApiResult<Watcher> {
+    ) -> ApiResult<Subscriber> {
         self.remove(session.id()).await;
-        self.has_room()?;
+        self.check_room()?;
         let display = DisplayMode::default();
-        let shape = Shape { wire: self.wire, framing: Framing::Socket, merge, display };
+        let shape = StreamFormat { wire: self.wire, framing: Framing::WebSocket, merge, display };
         let streams = self.app.streams.clone();
         // The socket itself ends when the credentials expire, and all that it watches with it: new
         // credentials that come before let it go on.
-        Ok(Watcher::new(session.clone(), shape, start, Until::Closed, None, streams).await?)
+        Ok(Subscriber::new(session.clone(), shape, start, EndCondition::Never, None, streams).await?)
     }
 
     /// An error when no more sessions can be watched.
-    pub fn has_room(&mut self) -> ApiResult<()> {
+    pub fn check_room(&mut self) -> ApiResult<()> {
         self.open.retain(|_, subscription| !subscription.task.is_finished());
         if self.open.len() < MOST {
             return Ok(());
@@ -71,16 +71,16 @@ impl Subscriptions {
     }
 
     /// Whether a session is watched.
-    pub fn watches(&self, session: &str) -> bool {
+    pub fn is_subscribed(&self, session: &str) -> bool {
         self.open.get(session).is_some_and(|subscription| !subscription.task.is_finished())
     }
 
     /// Watches.
-    pub fn begin(&mut self, watcher: Watcher) {
+    pub fn start(&mut self, watcher: Subscriber) {
         let over = CancellationToken::new();
         let id = watcher.session().key().id.clone();
-        let task = tokio::spawn(watch(watcher, self.out.clone(), over.clone()));
-        self.open.insert(id, Subscription { over, task });
+        let task = tokio::spawn(forward_events(watcher, self.out.clone(), over.clone()));
+        self.open.insert(id, Subscription { cancel: over, task });
     }
 
     /// Watches a session no longer. Whether it did.
@@ -91,7 +91,7 @@ impl Subscriptions {
     }
 
     /// Watches no longer what may not be watched. When this returns, nothing more of it comes.
-    pub async fn keep(&mut self, may_watch: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+    pub async fn retain_allowed(&mut self, may_watch: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
         self.open.retain(|_, subscription| !subscription.task.is_finished());
         let lost: Vec<Arc<str>> = self.open.keys().filter(|id| !may_watch(id)).cloned().collect();
         for session in &lost {
@@ -101,8 +101,8 @@ impl Subscriptions {
     }
 
     /// What a client is told of a session that it cannot watch any longer.
-    pub fn ended(&self, session: &str, error: &ApiError) -> String {
-        ended(self.wire, session, error)
+    pub fn ended_message(&self, session: &str, error: &ApiError) -> String {
+        subscription_ended(self.wire, session, error)
     }
 
     /// Watches nothing any more.
@@ -114,7 +114,7 @@ impl Subscriptions {
 }
 
 /// Hands on what there is, and what comes.
-async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
+async fn forward_events(mut watcher: Subscriber, out: Sender, over: CancellationToken) {
     loop {
         let bytes = tokio::select! {
             biased;
@@ -123,18 +123,18 @@ async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
         };
         let sent = match bytes {
             Some(Ok(bytes)) if bytes.is_empty() => continue,
-            Some(Ok(bytes)) => Out::Lines(bytes),
+            Some(Ok(bytes)) => Outgoing::Lines(bytes),
             Some(Err(error)) => {
-                Out::Text(ended(watcher.wire(), watcher.session().id(), &error.into()))
+                Outgoing::Text(subscription_ended(watcher.wire(), watcher.session().id(), &error.into()))
             }
             // The socket closes anyway when the server stops.
             None if !watcher.session().head_state().is_deleted => return,
             None => {
                 let gone = turnwire_log::Error::NoSession.into();
-                Out::Text(ended(watcher.wire(), watcher.session().id(), &gone))
+                Outgoing::Text(subscription_ended(watcher.wire(), watcher.session().id(), &gone))
             }
         };
-        let is_last = matches!(sent, Out::Text(_));
+        let is_last = matches!(sent, Outgoing::Text(_));
         tokio::select! {
             biased;
             () = over.cancelled() => return,
@@ -144,9 +144,9 @@ async fn watch(mut watcher: Watcher, out: Sender, over: CancellationToken) {
 }
 
 /// What a client is told of a session that it cannot watch any longer.
-fn ended(wire: &Wire, session: &str, error: &ApiError) -> String {
+fn subscription_ended(wire: &Wire, session: &str, error: &ApiError) -> String {
     if wire.name == blocks::WIRE {
-        return blocks::ended(session, error);
+        return blocks::subscription_ended(session, error);
     }
     let (code, message) = (error.name(), error.message());
     json!({"type": "unsubscribed", "session_id": session, "code": code, "message": message})

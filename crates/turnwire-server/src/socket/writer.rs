@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// How much may wait to be written. A subscription that waits holds one piece more.
-const QUEUE: usize = 4;
+const QUEUE_LENGTH: usize = 4;
 
 /// What is to be written.
 #[derive(Debug)]
-pub(super) enum Out {
+pub(super) enum Outgoing {
     /// One message.
     Text(String),
     /// A message for each line.
@@ -27,30 +27,30 @@ pub(super) enum Out {
 }
 
 /// Where it goes.
-pub(super) type Sender = mpsc::Sender<Out>;
+pub(super) type Sender = mpsc::Sender<Outgoing>;
 
 /// The task that writes.
-pub(super) struct Writer {
+pub(super) struct SocketWriter {
     task: JoinHandle<()>,
     gone: CancellationToken,
 }
 
-impl Writer {
+impl SocketWriter {
     /// Starts to write. The connection itself gives up a client that takes nothing for too long.
     pub fn spawn(sink: Sink) -> (Self, Sender) {
-        let (sender, queue) = mpsc::channel(QUEUE);
+        let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
         let gone = CancellationToken::new();
         let guard = gone.clone().drop_guard();
         let task = tokio::spawn(async move {
             // Whatever is the matter with the connection, there is nobody left to tell.
-            let _ = write(sink, queue).await;
+            let _ = write_queue(sink, queue).await;
             drop(guard);
         });
         (Self { task, gone }, sender)
     }
 
     /// Waits until nothing more is written.
-    pub async fn is_gone(&self) {
+    pub async fn wait_closed(&self) {
         self.gone.cancelled().await;
     }
 
@@ -64,24 +64,24 @@ impl Writer {
 
 type Sink = SplitSink<WebSocket, Message>;
 
-async fn write(mut sink: Sink, mut queue: mpsc::Receiver<Out>) -> Result<(), axum::Error> {
+async fn write_queue(mut sink: Sink, mut queue: mpsc::Receiver<Outgoing>) -> Result<(), axum::Error> {
     while let Some(out) = queue.recv().await {
-        feed(&mut sink, out).await?;
+        feed_message(&mut sink, out).await?;
         // What is there already goes out together.
         while let Ok(out) = queue.try_recv() {
-            feed(&mut sink, out).await?;
+            feed_message(&mut sink, out).await?;
         }
         sink.flush().await?;
     }
     Ok(())
 }
 
-async fn feed(sink: &mut Sink, out: Out) -> Result<(), axum::Error> {
+async fn feed_message(sink: &mut Sink, out: Outgoing) -> Result<(), axum::Error> {
     let message = match out {
-        Out::Text(text) => Message::Text(text.into()),
-        Out::Lines(lines) => return feed_lines(sink, &lines).await,
-        Out::Ping => Message::Ping(Bytes::new()),
-        Out::Close(code, reason) => {
+        Outgoing::Text(text) => Message::Text(text.into()),
+        Outgoing::Lines(lines) => return feed_lines(sink, &lines).await,
+        Outgoing::Ping => Message::Ping(Bytes::new()),
+        Outgoing::Close(code, reason) => {
             Message::Close(Some(CloseFrame { code, reason: reason.into() }))
         }
     };

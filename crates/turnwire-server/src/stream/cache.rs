@@ -7,16 +7,16 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use turnwire_log::store::SessionNumber;
 
-use super::writer::ShapeKey;
+use super::writer::FormatKey;
 
 /// How much is kept.
-const BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 /// Which events of which session, in which shape. They never change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Page {
+pub(super) struct PageKey {
     pub session: SessionNumber,
-    pub shape: ShapeKey,
+    pub shape: FormatKey,
     pub from: u64,
     pub to: u64,
 }
@@ -25,26 +25,26 @@ type Slot = Arc<OnceCell<Bytes>>;
 
 /// The backlogs of all sessions, as far as they are kept.
 #[derive(Default)]
-pub struct Backlogs {
-    pages: Mutex<Pages>,
+pub struct BacklogCache {
+    pages: Mutex<CachedPages>,
 }
 
 #[derive(Default)]
-struct Pages {
-    slots: HashMap<Page, Slot>,
-    order: VecDeque<(Page, usize)>,
+struct CachedPages {
+    slots: HashMap<PageKey, Slot>,
+    order: VecDeque<(PageKey, usize)>,
     bytes: usize,
 }
 
-impl Backlogs {
+impl BacklogCache {
     /// A page; whoever comes first makes it, and the others wait.
-    pub(super) async fn page<E>(
+    pub(super) async fn get_or_encode<E>(
         &self,
-        page: &Page,
+        page: &PageKey,
         make: impl Future<Output = Result<Bytes, E>>,
     ) -> Result<Bytes, E> {
         let slot = self.pages.lock().slots.entry(page.clone()).or_default().clone();
-        let mut unused = Unused(Some((self, page)));
+        let mut unused = RemoveUnfilled(Some((self, page)));
         let mut is_first = false;
         let bytes = slot
             .get_or_try_init(|| {
@@ -55,16 +55,16 @@ impl Backlogs {
             .clone();
         unused.0 = None;
         if is_first {
-            self.keep(page, bytes.len());
+            self.insert(page, bytes.len());
         }
         Ok(bytes)
     }
 
-    fn keep(&self, page: &Page, size: usize) {
+    fn insert(&self, page: &PageKey, size: usize) {
         let mut pages = self.pages.lock();
         pages.order.push_back((page.clone(), size));
         pages.bytes += size;
-        while pages.bytes > BYTES {
+        while pages.bytes > MAX_BYTES {
             let Some((oldest, size)) = pages.order.pop_front() else { break };
             pages.slots.remove(&oldest);
             pages.bytes -= size;
@@ -73,9 +73,9 @@ impl Backlogs {
 }
 
 /// A page that was never made, because that failed or because whoever made it went away.
-struct Unused<'c>(Option<(&'c Backlogs, &'c Page)>);
+struct RemoveUnfilled<'c>(Option<(&'c BacklogCache, &'c PageKey)>);
 
-impl Drop for Unused<'_> {
+impl Drop for RemoveUnfilled<'_> {
     fn drop(&mut self) {
         if let Some((cache, page)) = self.0 {
             let mut pages = cache.pages.lock();

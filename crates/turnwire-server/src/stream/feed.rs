@@ -1,7 +1,7 @@
 //! The end of a session's log in one shape, encoded once for all who watch.
 
 use super::backlog;
-use super::writer::{Shape, ShapeKey, Writer};
+use super::writer::{StreamFormat, FormatKey, StreamWriter};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -16,21 +16,21 @@ use turnwire_log::store::{EventLines, SessionNumber};
 
 /// How much is kept for those who are a little behind, for each of them and in all. Who has fallen
 /// further behind reads the log; many who did so would read it at the same time.
-const BYTES_EACH: usize = 8 * 1024;
-const BYTES: usize = 512 * 1024;
+const MAX_BYTES_PER_SUBSCRIBER: usize = 8 * 1024;
+const MAX_BYTES: usize = 512 * 1024;
 /// How much is encoded at a time.
-const CHUNK: usize = 128 * 1024;
+const READ_BYTES: usize = 128 * 1024;
 /// What it takes to hand something to one watcher, about: a task woken and a write to a socket.
 /// They are woken again only when all can have it, or they would fall behind ever further; what comes
 /// meanwhile goes to them together. Few watchers are told of everything at once.
-const HANDING_OUT: Duration = Duration::from_micros(8);
+const DELIVERY_TIME: Duration = Duration::from_micros(8);
 /// However many they are, nobody waits longer.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_millis(100);
 
 /// All feeds that somebody watches.
 #[derive(Default)]
 pub struct Feeds {
-    feeds: Mutex<HashMap<(SessionNumber, ShapeKey), Weak<Feed>>>,
+    feeds: Mutex<HashMap<(SessionNumber, FormatKey), Weak<Feed>>>,
 }
 
 impl Feeds {
@@ -39,15 +39,15 @@ impl Feeds {
     pub(super) fn join(
         &self,
         session: &Arc<Session>,
-        shape: &Shape,
+        shape: &StreamFormat,
         cursor: u64,
-        writer: &mut Option<Box<Writer>>,
+        writer: &mut Option<Box<StreamWriter>>,
         shutdown: &CancellationToken,
     ) -> Arc<Feed> {
         let mut feeds = self.feeds.lock();
         let key = (session.number(), shape.key());
         if let Some(feed) = feeds.get(&key).and_then(Weak::upgrade)
-            && !feed.has_failed()
+            && !feed.has_ended()
         {
             return feed;
         }
@@ -58,18 +58,18 @@ impl Feeds {
         let feed = Arc::new(Feed {
             ring: Mutex::new(Ring { start: cursor, ..Ring::default() }),
             encoded: watch::Sender::new(cursor),
-            _over: over.clone().drop_guard(),
+            _cancel_on_drop: over.clone().drop_guard(),
         });
         feeds.insert(key, Arc::downgrade(&feed));
         let (weak, session, shape) = (Arc::downgrade(&feed), session.clone(), *shape);
         let writer = writer.take();
         tokio::spawn(async move {
-            let pump = pump(&weak, &session, &shape, cursor, writer);
+            let pump = encode_loop(&weak, &session, &shape, cursor, writer);
             if let Some(Err(error)) = over.run_until_cancelled(pump).await {
                 tracing::warn!(session = session.id(), %error, "a feed ends");
             }
             if let Some(feed) = weak.upgrade() {
-                feed.encoded.send_replace(FAILED);
+                feed.encoded.send_replace(FEED_ENDED);
             }
         });
         feed
@@ -87,11 +87,11 @@ pub(super) struct Feed {
     /// The place of the last event that is encoded; the largest number when there will be no more:
     /// after a failure, and when the server stops.
     encoded: watch::Sender<u64>,
-    _over: DropGuard,
+    _cancel_on_drop: DropGuard,
 }
 
 /// There will be no more.
-pub(super) const FAILED: u64 = u64::MAX;
+pub(super) const FEED_ENDED: u64 = u64::MAX;
 
 #[derive(Default)]
 struct Ring {
@@ -111,7 +111,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn behind(&self, cursor: u64) -> Bytes {
+    fn bytes_after(&self, cursor: u64) -> Bytes {
         let known = cursor.saturating_add(1).saturating_sub(self.first);
         let start = usize::try_from(known)
             .ok()
@@ -122,7 +122,7 @@ impl Batch {
 }
 
 /// What a feed has behind a place.
-pub(super) enum Taken {
+pub(super) enum FeedRead {
     /// These bytes, which lead up to there.
     Bytes(Bytes, u64),
     /// Nothing so far.
@@ -136,8 +136,8 @@ impl Feed {
         self.encoded.subscribe()
     }
 
-    fn has_failed(&self) -> bool {
-        *self.encoded.borrow() == FAILED
+    fn has_ended(&self) -> bool {
+        *self.encoded.borrow() == FEED_ENDED
     }
 
     /// Where it begins.
@@ -146,33 +146,33 @@ impl Feed {
     }
 
     /// What is behind a place. What the only watcher has is not kept.
-    pub fn take(&self, cursor: u64) -> Taken {
+    pub fn read_after(&self, cursor: u64) -> FeedRead {
         let mut ring = self.ring.lock();
         if cursor < ring.start {
-            return Taken::Gone;
+            return FeedRead::Gone;
         }
         let at = ring.batches.partition_point(|batch| batch.last <= cursor);
-        let Some(batch) = ring.batches.get(at) else { return Taken::NotYet };
-        let (bytes, last) = (batch.behind(cursor), batch.last);
+        let Some(batch) = ring.batches.get(at) else { return FeedRead::NotYet };
+        let (bytes, last) = (batch.bytes_after(cursor), batch.last);
         if self.encoded.receiver_count() == 1 {
-            (0..=at).for_each(|_| ring.forget_oldest());
+            (0..=at).for_each(|_| ring.drop_oldest());
         }
-        Taken::Bytes(bytes, last)
+        FeedRead::Bytes(bytes, last)
     }
 
     fn push(&self, batch: Batch) {
-        let most = self.encoded.receiver_count().saturating_mul(BYTES_EACH).min(BYTES);
+        let most = self.encoded.receiver_count().saturating_mul(MAX_BYTES_PER_SUBSCRIBER).min(MAX_BYTES);
         let mut ring = self.ring.lock();
         ring.bytes += batch.bytes.len();
         ring.batches.push_back(batch);
         while ring.bytes > most && ring.batches.len() > 1 {
-            ring.forget_oldest();
+            ring.drop_oldest();
         }
     }
 }
 
 impl Ring {
-    fn forget_oldest(&mut self) {
+    fn drop_oldest(&mut self) {
         if let Some(oldest) = self.batches.pop_front() {
             self.bytes -= oldest.bytes.len();
             self.start = oldest.last;
@@ -181,19 +181,19 @@ impl Ring {
 }
 
 /// Encodes what comes, for as long as the feed is there.
-async fn pump(
+async fn encode_loop(
     feed: &Weak<Feed>,
     session: &Arc<Session>,
-    shape: &Shape,
+    shape: &StreamFormat,
     mut cursor: u64,
-    writer: Option<Box<Writer>>,
+    writer: Option<Box<StreamWriter>>,
 ) -> turnwire_log::Result<()> {
     let mut head = session.watch_head();
     let mut writer = match writer {
         Some(writer) => writer,
-        None => Box::new(backlog::warm(session, shape, cursor).await?),
+        None => Box::new(backlog::warmed_writer(session, shape, cursor).await?),
     };
-    let mut pace = Pace::default();
+    let mut pace = WakePacer::default();
     loop {
         let now = *head.borrow_and_update();
         if now.is_deleted {
@@ -205,46 +205,46 @@ async fn pump(
             }
             continue;
         }
-        pace.keep(feed).await;
+        pace.wait(feed).await;
         let from = Seq::new(cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let rows = session.read_events(from, CHUNK).await?;
+        let rows = session.read_events(from, READ_BYTES).await?;
         let Some(last) = rows.last().map(EventLines::last) else { continue };
         let mut ends = Vec::new();
         for (seq, line) in rows.iter().flat_map(EventLines::iter) {
-            writer.line(seq, line)?;
+            writer.write_line(seq, line)?;
             ends.push(writer.len());
         }
         let Some(feed) = feed.upgrade() else { return Ok(()) };
-        feed.push(Batch { first: from.get(), last, bytes: writer.take(), ends });
+        feed.push(Batch { first: from.get(), last, bytes: writer.take_bytes(), ends });
         cursor = last;
         feed.encoded.send_replace(last);
-        pace.woken();
+        pace.note_wake();
     }
 }
 
 /// When watchers may be woken: as often as they can all be served, on the average. Two wake-ups may
 /// come close together, or an event that is a little early would wait for nothing.
 #[derive(Default)]
-struct Pace {
+struct WakePacer {
     /// When all will have been served. Where it lies behind now, nobody is owed anything.
-    served: Option<Instant>,
-    takes: Duration,
+    free_at: Option<Instant>,
+    delivery_time: Duration,
 }
 
-impl Pace {
+impl WakePacer {
     /// Waits until they may be woken.
-    async fn keep(&mut self, feed: &Weak<Feed>) {
+    async fn wait(&mut self, feed: &Weak<Feed>) {
         let watchers = feed.upgrade().map_or(0, |feed| feed.encoded.receiver_count());
         let watchers = u32::try_from(watchers).unwrap_or(u32::MAX);
-        self.takes = HANDING_OUT.saturating_mul(watchers).min(PATIENCE);
-        if let Some(from) = self.served.and_then(|served| served.checked_sub(self.takes)) {
+        self.delivery_time = DELIVERY_TIME.saturating_mul(watchers).min(MAX_DELAY);
+        if let Some(from) = self.free_at.and_then(|served| served.checked_sub(self.delivery_time)) {
             tokio::time::sleep_until(from).await;
         }
     }
 
-    fn woken(&mut self) {
+    fn note_wake(&mut self) {
         let now = Instant::now();
-        self.served = Some(self.served.map_or(now, |served| served.max(now)) + self.takes);
+        self.free_at = Some(self.free_at.map_or(now, |served| served.max(now)) + self.delivery_time);
     }
 }
 
@@ -253,21 +253,21 @@ mod tests {
     use super::*;
 
     /// How long an event waits at the most, with a thousand watchers and events so far apart.
-    async fn longest(apart: Duration, events: u32) -> Duration {
+    async fn longest_delay(apart: Duration, events: u32) -> Duration {
         let feed = Arc::new(Feed {
             ring: Mutex::default(),
             encoded: watch::Sender::new(0),
-            _over: CancellationToken::new().drop_guard(),
+            _cancel_on_drop: CancellationToken::new().drop_guard(),
         });
         let _watchers: Vec<_> = (0..1000).map(|_| feed.subscribe()).collect();
         let weak = Arc::downgrade(&feed);
-        let (begin, mut pace, mut longest) = (Instant::now(), Pace::default(), Duration::ZERO);
+        let (begin, mut pace, mut longest) = (Instant::now(), WakePacer::default(), Duration::ZERO);
         for event in 0..events {
             let due = begin + apart * event;
             tokio::time::sleep_until(due).await;
-            pace.keep(&weak).await;
+            pace.wait(&weak).await;
             longest = longest.max(due.elapsed());
-            pace.woken();
+            pace.note_wake();
             // Each third time everything takes a little longer.
             tokio::time::advance(Duration::from_millis(u64::from(event % 3 == 0) * 3)).await;
         }
@@ -279,15 +279,15 @@ mod tests {
         let feed = Feed {
             ring: Mutex::default(),
             encoded: watch::Sender::new(0),
-            _over: CancellationToken::new().drop_guard(),
+            _cancel_on_drop: CancellationToken::new().drop_guard(),
         };
         let batch =
             |at| Batch { first: at, last: at, bytes: Bytes::from_static(b"e"), ends: vec![1] };
-        let has = |cursor| matches!(feed.take(cursor), Taken::Bytes(_, last) if last == cursor + 1);
+        let has = |cursor| matches!(feed.read_after(cursor), FeedRead::Bytes(_, last) if last == cursor + 1);
         let one = feed.subscribe();
         (1..=3).for_each(|at| feed.push(batch(at)));
         assert!(has(0) && has(1));
-        assert!(matches!(feed.take(1), Taken::Gone));
+        assert!(matches!(feed.read_after(1), FeedRead::Gone));
         let other = feed.subscribe();
         assert!(has(2) && has(2));
         drop((one, other));
@@ -295,15 +295,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_can_be_served_in_time_waits_for_nothing() {
-        let late = longest(Duration::from_millis(10), 300).await;
+        let late = longest_delay(Duration::from_millis(10), 300).await;
         assert!(late <= Duration::from_millis(3), "{late:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn events_that_come_faster_than_all_can_have_them_wait_for_each_other() {
         let begin = Instant::now();
-        longest(Duration::from_millis(1), 300).await;
+        longest_delay(Duration::from_millis(1), 300).await;
         let each = begin.elapsed() / 300;
-        assert!(each >= HANDING_OUT * 950 && each <= HANDING_OUT * 1500, "{each:?}");
+        assert!(each >= DELIVERY_TIME * 950 && each <= DELIVERY_TIME * 1500, "{each:?}");
     }
 }

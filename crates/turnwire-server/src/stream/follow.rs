@@ -5,8 +5,8 @@
 //! the client calls its run, which model it asked for), and it ends when the reply does, or when the
 //! reply waits for somebody.
 
-use super::backlog::warm_up;
-use super::whose::Whose;
+use super::backlog::warm_up_encoder;
+use super::whose::PendingCalls;
 use crate::auth::{expired, has_passed, wait_for};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -20,33 +20,33 @@ use turnwire_log::{Error, HeadState, Result, Session, Snapshot};
 use turnwire_wires::{Encode, EncoderOptions, Frames, Wire, sse};
 
 /// How much of the log is read at a time.
-const CHUNK: usize = 256 * 1024;
+const READ_BYTES: usize = 256 * 1024;
 
 /// How an answer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
+pub enum ReplyPosition {
     /// With the first event of the reply: everything comes again.
-    Replay,
+    Start,
     /// Behind this place. What was before it the client has had in earlier answers.
-    Behind(u64),
+    After(u64),
     /// With a picture of the conversation as it stands, where the protocol has one; then what comes.
-    Picture,
+    Snapshot,
 }
 
 /// What a reply may wait for without the answer coming to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pause {
+pub enum PausePolicy {
     /// Nothing: whatever it waits for, the client is told and answers.
     Any,
     /// A person's yes or no, which somebody else will give: the client of this protocol cannot.
-    External,
+    ExternalOnly,
     /// Its own beginning: somebody elsewhere is to publish it, and while no reply is named the first
     /// that comes is the one. After that as with `Any`.
-    Unbegun,
+    AwaitStart,
 }
 
 /// What is to be told, and how.
-pub struct Tell {
+pub struct ReplyStreamOptions {
     /// The protocol.
     pub wire: &'static Wire,
     /// What its encoder is told.
@@ -54,9 +54,9 @@ pub struct Tell {
     /// The reply.
     pub reply_id: String,
     /// Where to begin.
-    pub begin: Begin,
+    pub begin: ReplyPosition,
     /// At which pauses to end.
-    pub pause: Pause,
+    pub pause: PausePolicy,
     /// Whether a frame is the last of an answer. Without it only the reply's end and its pauses are.
     pub is_last: Option<fn(&str) -> bool>,
     /// When the credentials of the client expire. The answer ends then; the reply does not.
@@ -64,37 +64,37 @@ pub struct Tell {
 }
 
 /// One reply on its way to one client.
-pub struct Follow {
+pub struct ReplyStream {
     session: Arc<Session>,
-    shared: Arc<super::Shared>,
+    shared: Arc<super::StreamContext>,
     wire: &'static Wire,
     encode: Box<dyn Encode>,
-    whose: Whose,
+    pending_calls: PendingCalls,
     reply_id: String,
-    pause: Pause,
+    pause: PausePolicy,
     is_last: Option<fn(&str) -> bool>,
     /// Whether an event begins another answer: this one ends before it.
     begins_another: Option<fn(&Event<'_>) -> bool>,
     /// Every event is told by itself.
     unmerged: bool,
     /// Something was told.
-    told: bool,
+    has_sent: bool,
     /// Which frames the client gets.
-    only: Option<Keep>,
+    filter: Option<FrameFilter>,
     cursor: u64,
     head: watch::Receiver<HeadState>,
     frames: Frames,
-    state: State,
+    state: StreamState,
     expires_at: Option<Instant>,
     /// How it has ended, or will.
-    ended: Ended,
+    ended: AnswerEnd,
 }
 
 /// Whether a client gets a frame.
-type Keep = Box<dyn Fn(&str) -> bool + Send>;
+type FrameFilter = Box<dyn Fn(&str) -> bool + Send>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StreamState {
     /// There are frames before the first event.
     Begun,
     Going,
@@ -102,33 +102,33 @@ enum State {
 }
 
 /// What comes next.
-pub enum Next<'f> {
+pub enum NextFrames<'f> {
     /// Frames, at least one.
     Frames(&'f Frames),
     /// Nothing for so long that the client is told that we are still here.
-    Quiet,
+    Heartbeat,
 }
 
 /// How an answer in one piece has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum AnswerEnd {
     /// All of it is there.
-    Whole,
+    Complete,
     /// The client's credentials expired before it was.
     Expired,
     /// The server stopped before it was.
-    Stopped,
+    ServerStopped,
 }
 
 /// What clients are told of an answer that did not finish before the server stopped.
-pub const STOPPING: &str = "server_stopping";
+pub const SERVER_STOPPING: &str = "server_stopping";
 
-impl Follow {
+impl ReplyStream {
     /// Begins to tell.
     pub async fn new(
         session: Arc<Session>,
-        tell: Tell,
-        shared: Arc<super::Shared>,
+        tell: ReplyStreamOptions,
+        shared: Arc<super::StreamContext>,
     ) -> Result<Self> {
         let encode = tell.wire.encoder(&tell.encoding);
         let encode = encode.map_err(|error| Error::Store(error.to_string()))?;
@@ -138,47 +138,47 @@ impl Follow {
             shared,
             wire: tell.wire,
             encode,
-            whose: Whose::default(),
+            pending_calls: PendingCalls::default(),
             reply_id: tell.reply_id,
             pause: tell.pause,
             is_last: tell.is_last,
             begins_another: None,
             unmerged: false,
-            told: false,
-            only: None,
+            has_sent: false,
+            filter: None,
             cursor: 0,
             head,
             frames: Frames::default(),
-            state: State::Begun,
+            state: StreamState::Begun,
             expires_at: tell.expires_at,
-            ended: Ended::Whole,
+            ended: AnswerEnd::Complete,
         };
-        follow.begin(tell.begin).await?;
+        follow.seek(tell.begin).await?;
         Ok(follow)
     }
 
-    async fn begin(&mut self, begin: Begin) -> Result<()> {
+    async fn seek(&mut self, begin: ReplyPosition) -> Result<()> {
         let session = &self.session;
         let snapshot = session.snapshot().await?;
-        let first = first_of(session, &snapshot, &self.reply_id).await?;
+        let first = first_seq_of(session, &snapshot, &self.reply_id).await?;
         // Of a reply whose events are gone there is only the message.
         let start = first.filter(|first| *first >= snapshot.first).map(|first| first.get() - 1);
         self.cursor = match begin {
-            Begin::Replay => start.unwrap_or(0),
-            Begin::Behind(place) => {
+            ReplyPosition::Start => start.unwrap_or(0),
+            ReplyPosition::After(place) => {
                 if let Some(start) = start.filter(|start| place > *start) {
-                    warm_up(session, &mut *self.encode, start, place).await?;
+                    warm_up_encoder(session, &mut *self.encode, start, place).await?;
                     // The answer before this one ended here.
                     self.encode.end(&mut self.frames);
                     self.frames.clear();
                 }
                 place
             }
-            Begin::Picture => {
+            ReplyPosition::Snapshot => {
                 let place = snapshot.head;
                 let start = start.map_or(place, |start| start.min(place));
-                warm_up(session, &mut *self.encode, start, place).await?;
-                let mut messages = finished_at(session, place, start).await?;
+                warm_up_encoder(session, &mut *self.encode, start, place).await?;
+                let mut messages = finished_messages_as_of(session, place, start).await?;
                 messages.extend(snapshot.open.iter().map(|reply| reply.msg().clone()));
                 self.encode.resume(&messages, &mut self.frames);
                 place
@@ -190,7 +190,7 @@ impl Follow {
     /// Ends before an event that another answer begins with, however soon it comes. What comes before
     /// anything was told belongs to this one.
     #[must_use]
-    pub fn until(mut self, begins_another: fn(&Event<'_>) -> bool) -> Self {
+    pub fn end_before(mut self, begins_another: fn(&Event<'_>) -> bool) -> Self {
         self.begins_another = Some(begins_another);
         self
     }
@@ -204,8 +204,8 @@ impl Follow {
 
     /// Leaves out of the body what the client has already.
     #[must_use]
-    pub fn only(mut self, keep: impl Fn(&str) -> bool + Send + 'static) -> Self {
-        self.only = Some(Box::new(keep));
+    pub fn keep_frames(mut self, keep: impl Fn(&str) -> bool + Send + 'static) -> Self {
+        self.filter = Some(Box::new(keep));
         self
     }
 
@@ -221,24 +221,24 @@ impl Follow {
 
     /// The next frames; `None` when the answer has ended. An error breaks it off: the client is to
     /// come back.
-    pub async fn next(&mut self) -> Option<Result<Next<'_>>> {
-        if self.state == State::Begun {
-            self.state = State::Going;
+    pub async fn next(&mut self) -> Option<Result<NextFrames<'_>>> {
+        if self.state == StreamState::Begun {
+            self.state = StreamState::Going;
             self.look_for_the_last();
             if !self.frames.is_empty() {
-                return Some(Ok(Next::Frames(&self.frames)));
+                return Some(Ok(NextFrames::Frames(&self.frames)));
             }
         }
         self.frames.clear();
-        if self.state == State::Ended {
+        if self.state == StreamState::Ended {
             return None;
         }
         match Box::pin(self.advance()).await {
             Ok(true) if self.frames.is_empty() => None,
-            Ok(true) => Some(Ok(Next::Frames(&self.frames))),
-            Ok(false) => Some(Ok(Next::Quiet)),
+            Ok(true) => Some(Ok(NextFrames::Frames(&self.frames))),
+            Ok(false) => Some(Ok(NextFrames::Heartbeat)),
             Err(error) => {
-                self.state = State::Ended;
+                self.state = StreamState::Ended;
                 Some(Err(error))
             }
         }
@@ -246,18 +246,18 @@ impl Follow {
 
     /// Goes on until there are frames, or the end. `false`: there is nothing to say.
     async fn advance(&mut self) -> Result<bool> {
-        while self.frames.is_empty() && self.state == State::Going {
+        while self.frames.is_empty() && self.state == StreamState::Going {
             let head = *self.head.borrow_and_update();
             if head.is_deleted {
                 return Err(Error::NoSession);
             }
             if has_passed(self.expires_at, Instant::now()) {
-                self.expire();
+                self.end_expired();
             } else if self.cursor < head.head {
-                self.take(head.head).await?;
-            } else if self.shared.closing.is_cancelled() {
-                self.stop();
-            } else if !self.is_unbegun() && is_paused(&self.session, head, self.pause).await? {
+                self.read_events(head.head).await?;
+            } else if self.shared.force_stop.is_cancelled() {
+                self.end_stopped();
+            } else if !self.awaits_start() && is_paused(&self.session, head, self.pause).await? {
                 self.finish();
             } else if !self.wait().await {
                 return Ok(false);
@@ -267,9 +267,9 @@ impl Follow {
     }
 
     /// Reads what is there, up to the end of the reply.
-    async fn take(&mut self, to: u64) -> Result<()> {
+    async fn read_events(&mut self, to: u64) -> Result<()> {
         let from = Seq::new(self.cursor.saturating_add(1)).unwrap_or(Seq::FIRST);
-        let rows = self.session.read_events(from, CHUNK).await?;
+        let rows = self.session.read_events(from, READ_BYTES).await?;
         let mut events = Vec::new();
         for (seq, line) in rows.iter().flat_map(EventLines::iter).take_while(|(seq, _)| seq.get() <= to)
         {
@@ -277,81 +277,81 @@ impl Follow {
         }
         self.cursor = rows.last().map_or(to, |rows| rows.last().min(to));
         if self.unmerged {
-            self.tell(events);
+            self.encode_events(events);
         } else {
-            self.tell(coalesce(events));
+            self.encode_events(coalesce(events));
         }
         Ok(())
     }
 
-    fn tell<'e>(&mut self, events: impl IntoIterator<Item = Event<'e>>) {
+    fn encode_events<'e>(&mut self, events: impl IntoIterator<Item = Event<'e>>) {
         for event in events {
-            if self.told && self.begins_another.is_some_and(|is| is(&event)) {
+            if self.has_sent && self.begins_another.is_some_and(|is| is(&event)) {
                 self.finish();
                 return;
             }
-            if self.is_unbegun() && event.kind.is_part_of_reply() && !event.is_from_sub_agent() {
+            if self.awaits_start() && event.kind.is_part_of_reply() && !event.is_from_sub_agent() {
                 self.reply_id = event.reply_id.to_string();
             }
-            self.whose.see(&event);
+            self.pending_calls.observe(&event);
             self.encode.encode(&event, &mut self.frames);
-            self.told |= !self.frames.is_empty();
+            self.has_sent |= !self.frames.is_empty();
             let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
             if is_end && event.reply_id == self.reply_id {
                 self.finish();
             }
             self.look_for_the_last();
-            if self.state == State::Ended {
+            if self.state == StreamState::Ended {
                 return;
             }
         }
     }
 
     /// Whether the reply is still to come, and nobody knows its name.
-    fn is_unbegun(&self) -> bool {
-        self.pause == Pause::Unbegun && self.reply_id.is_empty()
+    fn awaits_start(&self) -> bool {
+        self.pause == PausePolicy::AwaitStart && self.reply_id.is_empty()
     }
 
     fn look_for_the_last(&mut self) {
         if let Some(is_last) = self.is_last
             && self.frames.iter().last().is_some_and(|(_, text)| is_last(text))
         {
-            self.state = State::Ended;
+            self.state = StreamState::Ended;
         }
     }
 
     /// Says what the protocol says at its end.
     fn finish(&mut self) {
-        if self.pause == Pause::External {
-            self.whose.tell(&self.reply_id, &mut *self.encode, &mut self.frames);
+        if self.pause == PausePolicy::ExternalOnly {
+            self.pending_calls.encode_end(&self.reply_id, &mut *self.encode, &mut self.frames);
         }
         self.encode.end(&mut self.frames);
         if let Some(word) = self.wire.end_marker {
             self.frames.push_text("", word);
         }
-        self.state = State::Ended;
+        self.state = StreamState::Ended;
     }
 
     /// Ends the answer because the credentials expired.
-    fn expire(&mut self) {
+    fn end_expired(&mut self) {
         let error = expired();
         let message = format!("{}; {}", error.message(), error.hint_text());
-        self.fail(Ended::Expired, ErrorType::Authentication, message);
+        self.end_with_error(AnswerEnd::Expired, ErrorType::Authentication, message);
     }
 
     /// Ends the answer because the server stops before the reply has ended.
-    fn stop(&mut self) {
+    fn end_stopped(&mut self) {
         let message = format!(
             "the server is restarting before the reply has ended; do not ask again: the reply is in \
              the session {}",
             self.session.id()
         );
-        self.fail(Ended::Stopped, ErrorType::Other(STOPPING.into()), message);
+        self.end_with_error(AnswerEnd::ServerStopped, ErrorType::Other(SERVER_STOPPING.into()), message);
     }
 
     /// Ends the answer with the protocol's own error: to this client it looks as if the reply had failed,
     /// and only to this one.
-    fn fail(&mut self, ended: Ended, kind: ErrorType, message: String) {
+    fn end_with_error(&mut self, ended: AnswerEnd, kind: ErrorType, message: String) {
         let error = ReplyError { r#type: kind, message, ..ReplyError::default() };
         let failed = ReplyEnd {
             session_id: self.session.id().to_owned(),
@@ -367,7 +367,7 @@ impl Follow {
 
     /// Waits for more. `false`: it took long.
     async fn wait(&mut self) -> bool {
-        let closing = self.shared.closing.clone();
+        let closing = self.shared.force_stop.clone();
         tokio::select! {
             _ = self.head.changed() => true,
             () = closing.cancelled() => true,
@@ -379,25 +379,25 @@ impl Follow {
     /// The next bytes of a body of server-sent events.
     pub async fn next_bytes(&mut self) -> Option<Result<Bytes>> {
         let mut out = String::new();
-        let only = self.only.take();
+        let only = self.filter.take();
         while out.is_empty() {
             match self.next().await? {
-                Ok(Next::Frames(frames)) => match &only {
-                    Some(keep) => sse::write(&kept(frames, keep), None, &mut out),
+                Ok(NextFrames::Frames(frames)) => match &only {
+                    Some(keep) => sse::write(&filter_frames(frames, keep), None, &mut out),
                     None => sse::write(frames, None, &mut out),
                 },
-                Ok(Next::Quiet) => sse::write_comment("", &mut out),
+                Ok(NextFrames::Heartbeat) => sse::write_comment("", &mut out),
                 Err(error) => return Some(Err(error)),
             }
         }
-        self.only = only;
+        self.filter = only;
         Some(Ok(Bytes::from(out)))
     }
 
     /// Takes everything to the end, frame by frame: for an answer in one piece.
-    pub async fn collect(mut self, mut each: impl FnMut(&str, &str)) -> Result<Ended> {
+    pub async fn collect(mut self, mut each: impl FnMut(&str, &str)) -> Result<AnswerEnd> {
         while let Some(next) = self.next().await {
-            if let Next::Frames(frames) = next? {
+            if let NextFrames::Frames(frames) = next? {
                 for (name, text) in frames.iter() {
                     each(name, text);
                 }
@@ -407,7 +407,7 @@ impl Follow {
     }
 }
 
-fn kept(frames: &Frames, keep: &Keep) -> Frames {
+fn filter_frames(frames: &Frames, keep: &FrameFilter) -> Frames {
     let mut kept = Frames::default();
     for (name, text) in frames.iter().filter(|(_, text)| keep(text)) {
         kept.push_text(name, text);
@@ -416,10 +416,10 @@ fn kept(frames: &Frames, keep: &Keep) -> Frames {
 }
 
 /// Whether the reply waits for this client, or has ended without being seen to.
-async fn is_paused(session: &Arc<Session>, head: HeadState, pause: Pause) -> Result<bool> {
+async fn is_paused(session: &Arc<Session>, head: HeadState, pause: PausePolicy) -> Result<bool> {
     match (head.status, pause) {
         (SessionStatus::Running, _) => Ok(false),
-        (SessionStatus::Waiting, Pause::External) => {
+        (SessionStatus::Waiting, PausePolicy::ExternalOnly) => {
             let snapshot = session.snapshot().await?;
             Ok(snapshot.pending_calls().iter().any(|pending| !pending.external.is_empty()))
         }
@@ -428,7 +428,7 @@ async fn is_paused(session: &Arc<Session>, head: HeadState, pause: Pause) -> Res
 }
 
 /// The first event of a reply, if it is there.
-async fn first_of(session: &Session, snapshot: &Snapshot, reply_id: &str) -> Result<Option<Seq>> {
+async fn first_seq_of(session: &Session, snapshot: &Snapshot, reply_id: &str) -> Result<Option<Seq>> {
     if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == reply_id) {
         return Ok(Some(reply.first_seq()));
     }
@@ -438,8 +438,8 @@ async fn first_of(session: &Session, snapshot: &Snapshot, reply_id: &str) -> Res
 /// The messages of the conversation as they stood at a place in a turn that began behind `turn`:
 /// those that are finished, without the ones that were superseded, and those that grow. Sub-agents'
 /// are among them as far as they are of this turn.
-pub(super) async fn messages_at(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
-    let mut messages = finished_at(session, place, turn).await?;
+pub(super) async fn messages_as_of(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
+    let mut messages = finished_messages_as_of(session, place, turn).await?;
     let at = Seq::new(place).unwrap_or(Seq::FIRST);
     for id in session.unfinished_messages_at(at).await? {
         messages.extend(session.message_at(&id, at).await?);
@@ -449,12 +449,12 @@ pub(super) async fn messages_at(session: &Arc<Session>, place: u64, turn: u64) -
 
 /// How many bytes of messages a picture of a conversation has at the most: the latest ones. A client of
 /// such a protocol sends all that it has with each request, so it cannot use more than a body may have.
-const PICTURE_BYTES: usize = 16 << 20;
+const SNAPSHOT_BYTES: usize = 16 << 20;
 
-async fn finished_at(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
+async fn finished_messages_as_of(session: &Arc<Session>, place: u64, turn: u64) -> Result<Vec<Msg>> {
     let (mut messages, mut bytes) = (Vec::new(), 0);
     let mut before = Seq::new(place.saturating_add(1));
-    while bytes < PICTURE_BYTES {
+    while bytes < SNAPSHOT_BYTES {
         let query = MessageQuery {
             before,
             limit: 64,
@@ -471,7 +471,7 @@ async fn finished_at(session: &Arc<Session>, place: u64, turn: u64) -> Result<Ve
                 && (!stored.of_sub_agent || stored.first.get() > turn)
         }) {
             bytes += stored.size();
-            messages.extend(super::watcher::read(&stored.json));
+            messages.extend(super::watcher::parse_message(&stored.json));
         }
     }
     messages.reverse();

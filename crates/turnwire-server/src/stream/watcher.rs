@@ -1,10 +1,10 @@
 //! One who watches a session.
 
 use super::backlog;
-use super::cache::Backlogs;
-use super::feed::{FAILED, Feed, Feeds, Taken};
-use super::follow::messages_at;
-use super::writer::{Framing, Merge, Shape, Writer};
+use super::cache::BacklogCache;
+use super::feed::{FEED_ENDED, Feed, Feeds, FeedRead};
+use super::follow::messages_as_of;
+use super::writer::{Framing, Merge, StreamFormat, StreamWriter};
 use crate::auth::{expired, has_passed};
 use crate::error::ApiError;
 use bytes::Bytes;
@@ -24,11 +24,11 @@ use turnwire_log::{Error, HeadState, Result, Session};
 use turnwire_wires::registry::ResumeMode;
 
 /// Who is no further behind than this takes part in the feed.
-const NEAR: u64 = 1024;
+const MAX_FEED_LAG: u64 = 1024;
 
 /// Where a watcher begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
+pub enum StartPosition {
     /// With the first event.
     Beginning,
     /// Behind this place.
@@ -41,9 +41,9 @@ pub enum Start {
 
 /// When a stream ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
+pub enum EndCondition {
     /// Never.
-    Closed,
+    Never,
     /// When no reply is open.
     Idle,
     /// When this place was sent, and no reply is open or one waits.
@@ -51,54 +51,54 @@ pub enum Until {
 }
 
 /// One who watches a session: a place in its log, and how to go on from there.
-pub struct Watcher {
+pub struct Subscriber {
     session: Arc<Session>,
-    shape: Shape,
-    until: Until,
+    shape: StreamFormat,
+    until: EndCondition,
     cursor: u64,
     /// What is there up to here is read from the log, and merged where that is wanted; what comes
     /// behind it is taken from the feed.
-    missed: u64,
+    backlog_end: u64,
     head: watch::Receiver<HeadState>,
     feed: Option<(Arc<Feed>, watch::Receiver<u64>)>,
-    writer: Option<Box<Writer>>,
+    writer: Option<Box<StreamWriter>>,
     /// What has to be said before anything else.
-    first: Option<Bytes>,
+    initial_frames: Option<Bytes>,
     /// Messages whose events are gone, which come before all events.
-    older: Option<Box<Older>>,
+    trimmed: Option<Box<TrimmedMessages>>,
     /// When it last had something to say, and what wakes it when that was long ago. Setting a timer
     /// takes a lock that all share, so it is left as it is while events come.
-    spoke: Instant,
-    quiet: Pin<Box<Sleep>>,
+    last_sent: Instant,
+    heartbeat_timer: Pin<Box<Sleep>>,
     /// When the credentials of its client expire.
     expires_at: Option<Instant>,
-    shared: Arc<Shared>,
+    shared: Arc<StreamContext>,
     has_ended: bool,
 }
 
 /// What all watchers share.
-pub struct Shared {
+pub struct StreamContext {
     /// The feeds.
     pub feeds: Feeds,
     /// The backlogs.
-    pub backlogs: Backlogs,
+    pub backlogs: BacklogCache,
     /// Ends all streams, except answers to requests.
     pub shutdown: CancellationToken,
     /// Ends the answers to requests, too.
-    pub closing: CancellationToken,
+    pub force_stop: CancellationToken,
     /// How often a quiet stream says that it is still there.
     pub heartbeat: Duration,
 }
 
-impl Watcher {
+impl Subscriber {
     /// Begins to watch, up to the moment when the client's credentials expire.
     pub async fn new(
         session: Arc<Session>,
-        shape: Shape,
-        start: Start,
-        until: Until,
+        shape: StreamFormat,
+        start: StartPosition,
+        until: EndCondition,
         expires_at: Option<Instant>,
-        shared: Arc<Shared>,
+        shared: Arc<StreamContext>,
     ) -> Result<Self> {
         let head = session.watch_head();
         let mut watcher = Self {
@@ -106,96 +106,96 @@ impl Watcher {
             shape,
             until,
             cursor: 0,
-            missed: 0,
+            backlog_end: 0,
             head,
             feed: None,
             writer: None,
-            first: None,
-            older: None,
-            spoke: Instant::now(),
-            quiet: Box::pin(sleep_until(earlier(Instant::now() + shared.heartbeat, expires_at))),
+            initial_frames: None,
+            trimmed: None,
+            last_sent: Instant::now(),
+            heartbeat_timer: Box::pin(sleep_until(earliest(Instant::now() + shared.heartbeat, expires_at))),
             expires_at,
             shared,
             has_ended: false,
         };
-        watcher.begin(start).await?;
+        watcher.seek(start).await?;
         Ok(watcher)
     }
 
     /// Finds the place where it begins, and what has to be said there.
-    async fn begin(&mut self, start: Start) -> Result<()> {
-        self.missed = match self.shape.merge {
+    async fn seek(&mut self, start: StartPosition) -> Result<()> {
+        self.backlog_end = match self.shape.merge {
             Merge::Deltas => self.head.borrow().head,
             Merge::Nothing => 0,
         };
         match start {
-            Start::Now => self.cursor = self.head.borrow().head,
-            Start::After(seq) => {
+            StartPosition::Now => self.cursor = self.head.borrow().head,
+            StartPosition::After(seq) => {
                 self.cursor = match self.shape.wire.resume {
                     ResumeMode::Replay => backlog::turn_start(&self.session, seq).await?,
                     ResumeMode::Tail | ResumeMode::Snapshot => seq,
                 };
             }
-            Start::Beginning | Start::Reset(_) => self.start_over(start).await?,
+            StartPosition::Beginning | StartPosition::Reset(_) => self.start_over(start).await?,
         }
         if self.shape.wire.resume == ResumeMode::Snapshot && self.cursor > 0 {
-            self.snapshot().await?;
+            self.write_snapshot().await?;
         }
         Ok(())
     }
 
     /// What a client is told that comes in somewhere, where its protocol wants a picture first.
-    async fn snapshot(&mut self) -> Result<()> {
-        let mut writer = Box::new(backlog::warm(&self.session, &self.shape, self.cursor).await?);
+    async fn write_snapshot(&mut self) -> Result<()> {
+        let mut writer = Box::new(backlog::warmed_writer(&self.session, &self.shape, self.cursor).await?);
         let turn = backlog::turn_start(&self.session, self.cursor).await?;
-        writer.resume(&messages_at(&self.session, self.cursor, turn).await?);
-        self.first = Some(writer.take());
+        writer.write_snapshot(&messages_as_of(&self.session, self.cursor, turn).await?);
+        self.initial_frames = Some(writer.take_bytes());
         self.writer = Some(writer);
         Ok(())
     }
 
     /// Everything that there is: messages whose events are gone, whole; then the events.
-    async fn start_over(&mut self, start: Start) -> Result<()> {
+    async fn start_over(&mut self, start: StartPosition) -> Result<()> {
         let kept = self.session.first_seq().await?;
-        let mut writer = Box::new(backlog::warm(&self.session, &self.shape, 0).await?);
-        if let Start::Reset(reason) = start {
+        let mut writer = Box::new(backlog::warmed_writer(&self.session, &self.shape, 0).await?);
+        if let StartPosition::Reset(reason) = start {
             let epoch = self.session.epoch().to_owned();
-            writer.event(&Event::new("", Reset { epoch, reason: reason.to_owned() }));
+            writer.write_event(&Event::new("", Reset { epoch, reason: reason.to_owned() }));
         }
-        self.older = (kept > Seq::FIRST).then(|| {
+        self.trimmed = (kept > Seq::FIRST).then(|| {
             let messages = self.session.message_pages().before(kept);
-            Box::new(Older { messages, superseded: Vec::new() })
+            Box::new(TrimmedMessages { messages, superseded: Vec::new() })
         });
-        self.first = Some(writer.take());
+        self.initial_frames = Some(writer.take_bytes());
         self.writer = Some(writer);
         self.cursor = kept.get() - 1;
         Ok(())
     }
 
     /// Some more messages whose events are gone; nothing when there are no more.
-    async fn read_older(&mut self) -> Result<Option<Bytes>> {
-        let (Some(older), Some(writer)) = (&mut self.older, &mut self.writer) else {
+    async fn read_trimmed(&mut self) -> Result<Option<Bytes>> {
+        let (Some(older), Some(writer)) = (&mut self.trimmed, &mut self.writer) else {
             return Ok(None);
         };
         let messages = older.messages.next_page().await?;
         if messages.is_empty() {
             let message_ids = std::mem::take(&mut older.superseded);
-            self.older = None;
+            self.trimmed = None;
             if !message_ids.is_empty() {
-                writer.event(&Event::new("", Supersede { message_ids }));
+                writer.write_event(&Event::new("", Supersede { message_ids }));
             }
-            return Ok(Some(writer.take()));
+            return Ok(Some(writer.take_bytes()));
         }
         for stored in messages {
-            let Some(msg) = read(&stored.json) else { continue };
+            let Some(msg) = parse_message(&stored.json) else { continue };
             if stored.superseded {
                 older.superseded.push(stored.id);
             }
             let mut event = Event::new("", Message { message: Box::new(msg) });
             event.seq = Some(stored.last);
-            writer.event(&event);
+            writer.write_event(&event);
         }
-        Ok(Some(writer.take()))
+        Ok(Some(writer.take_bytes()))
     }
 
     /// The place up to which everything was handed out.
@@ -214,27 +214,27 @@ impl Watcher {
     }
 
     /// Whether it would end at once, without a single event.
-    pub fn is_over(&self) -> bool {
+    pub fn ends_immediately(&self) -> bool {
         let head = *self.head.borrow();
-        self.first.as_ref().is_none_or(Bytes::is_empty)
-            && self.older.is_none()
+        self.initial_frames.as_ref().is_none_or(Bytes::is_empty)
+            && self.trimmed.is_none()
             && self.is_done(head)
     }
 
     /// What ends the stream when the server stops. The answer to a request has time to finish.
-    fn stop(&self) -> &CancellationToken {
+    fn stop_token(&self) -> &CancellationToken {
         match self.until {
-            Until::Closed | Until::Idle => &self.shared.shutdown,
-            Until::Paused(_) => &self.shared.closing,
+            EndCondition::Never | EndCondition::Idle => &self.shared.shutdown,
+            EndCondition::Paused(_) => &self.shared.force_stop,
         }
     }
 
     fn is_done(&self, head: HeadState) -> bool {
         self.cursor >= head.head
             && match self.until {
-                Until::Closed => false,
-                Until::Idle => head.status == SessionStatus::Idle,
-                Until::Paused(seq) => self.cursor >= seq && head.status != SessionStatus::Running,
+                EndCondition::Never => false,
+                EndCondition::Idle => head.status == SessionStatus::Idle,
+                EndCondition::Paused(seq) => self.cursor >= seq && head.status != SessionStatus::Running,
             }
     }
 
@@ -244,43 +244,43 @@ impl Watcher {
         if self.has_ended {
             return None;
         }
-        self.spoke = Instant::now();
-        if has_passed(self.expires_at, self.spoke) {
-            return Box::pin(self.expire()).await;
+        self.last_sent = Instant::now();
+        if has_passed(self.expires_at, self.last_sent) {
+            return Box::pin(self.end_expired()).await;
         }
-        if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
+        if let Some(first) = self.initial_frames.take().filter(|first| !first.is_empty()) {
             return Some(Ok(first));
         }
-        while self.older.is_some() {
-            match Box::pin(self.read_older()).await {
+        while self.trimmed.is_some() {
+            match Box::pin(self.read_trimmed()).await {
                 Ok(Some(bytes)) if !bytes.is_empty() => return Some(Ok(bytes)),
                 Ok(_) => {}
-                Err(error) => return Some(Box::pin(self.recover(error)).await),
+                Err(error) => return Some(Box::pin(self.restart_if_trimmed(error)).await),
             }
         }
         loop {
             let head = *self.head.borrow_and_update();
-            if head.is_deleted || self.stop().is_cancelled() {
+            if head.is_deleted || self.stop_token().is_cancelled() {
                 self.has_ended = true;
                 return None;
             }
             if self.is_done(head) {
                 self.has_ended = true;
-                return Box::pin(self.last_words()).await.map(Ok);
+                return Box::pin(self.final_frames()).await.map(Ok);
             }
             let nothing_yet = if self.cursor < head.head {
-                match self.feed.as_ref().map(|(feed, _)| feed.take(self.cursor)) {
-                    Some(Taken::Bytes(bytes, last)) => {
+                match self.feed.as_ref().map(|(feed, _)| feed.read_after(self.cursor)) {
+                    Some(FeedRead::Bytes(bytes, last)) => {
                         self.cursor = last;
                         if bytes.is_empty() {
                             continue;
                         }
                         return Some(Ok(bytes));
                     }
-                    Some(Taken::NotYet) => true,
-                    Some(Taken::Gone) => {
+                    Some(FeedRead::NotYet) => true,
+                    Some(FeedRead::Gone) => {
                         self.feed = None;
-                        self.missed = head.head;
+                        self.backlog_end = head.head;
                         false
                     }
                     None => false,
@@ -291,36 +291,36 @@ impl Watcher {
             if nothing_yet {
                 if !self.wait().await {
                     if has_passed(self.expires_at, Instant::now()) {
-                        return Box::pin(self.expire()).await;
+                        return Box::pin(self.end_expired()).await;
                     }
-                    return Some(Ok(heartbeat(self.shape.framing)));
+                    return Some(Ok(heartbeat_frame(self.shape.framing)));
                 }
                 continue;
             }
             // Boxed, so that one who waits does not hold the room that reading needs.
-            match Box::pin(self.read(head)).await {
+            match Box::pin(self.read_log(head)).await {
                 Ok(Some(bytes)) if !bytes.is_empty() => return Some(Ok(bytes)),
                 Ok(_) => {}
-                Err(error) => return Some(Box::pin(self.recover(error)).await),
+                Err(error) => return Some(Box::pin(self.restart_if_trimmed(error)).await),
             }
         }
     }
 
     /// A watcher so slow that what it had to read next is gone starts over; anything else ends it.
-    async fn recover(&mut self, error: Error) -> Result<Bytes> {
+    async fn restart_if_trimmed(&mut self, error: Error) -> Result<Bytes> {
         if matches!(error, Error::Trimmed(_)) {
             self.feed = None;
-            self.begin(Start::Reset("the events behind the token are no longer kept")).await?;
-            return Ok(self.first.take().unwrap_or_default());
+            self.seek(StartPosition::Reset("the events behind the token are no longer kept")).await?;
+            return Ok(self.initial_frames.take().unwrap_or_default());
         }
         self.has_ended = true;
         Err(error)
     }
 
     /// Reads what is in the log, or joins the feed, which has it. `None`: look again.
-    async fn read(&mut self, head: HeadState) -> Result<Option<Bytes>> {
+    async fn read_log(&mut self, head: HeadState) -> Result<Option<Bytes>> {
         // Feeds end when the server stops; an answer that goes on reads the log.
-        let is_near = self.cursor >= self.missed && head.head - self.cursor <= NEAR;
+        let is_near = self.cursor >= self.backlog_end && head.head - self.cursor <= MAX_FEED_LAG;
         if is_near && !self.shared.shutdown.is_cancelled() {
             let Self { session, shape, shared, cursor, writer, .. } = &mut *self;
             let feed = shared.feeds.join(session, shape, *cursor, writer, &shared.shutdown);
@@ -336,36 +336,36 @@ impl Watcher {
         }
         let Self { session, shape, shared, writer, .. } = self;
         let (bytes, last) =
-            backlog::next(session, shape, &shared.backlogs, writer, self.cursor).await?;
+            backlog::read_page(session, shape, &shared.backlogs, writer, self.cursor).await?;
         self.cursor = last;
-        self.missed = self.missed.min(head.head);
+        self.backlog_end = self.backlog_end.min(head.head);
         Ok(Some(bytes))
     }
 
     /// Ends because the client's credentials have expired. The last frame says so: a `CUSTOM` event where
     /// the protocol has a place for it, otherwise a server-sent event of its own.
-    async fn expire(&mut self) -> Option<Result<Bytes>> {
+    async fn end_expired(&mut self) -> Option<Result<Bytes>> {
         self.has_ended = true;
-        let mut writer = backlog::warm(&self.session, &self.shape, self.cursor).await.ok()?;
-        writer.event(&closing(&expired()));
-        let bytes = writer.take();
+        let mut writer = backlog::warmed_writer(&self.session, &self.shape, self.cursor).await.ok()?;
+        writer.write_event(&closing_event(&expired()));
+        let bytes = writer.take_bytes();
         Some(Ok(match self.shape.framing {
             Framing::Sse if bytes.is_empty() => {
                 format!("event: {}\ndata: {}\n\n", expired().name(), expired().json()).into()
             }
-            Framing::Sse | Framing::Socket => bytes,
+            Framing::Sse | Framing::WebSocket => bytes,
         }))
     }
 
     /// Waits for more. `false`: it took so long that the client is told that we are still here, or its
     /// credentials have expired.
     async fn wait(&mut self) -> bool {
-        let stop = self.stop().clone();
-        let Self { feed, head, missed, spoke, quiet, shared, expires_at, .. } = &mut *self;
+        let stop = self.stop_token().clone();
+        let Self { feed, head, backlog_end: missed, last_sent: spoke, heartbeat_timer: quiet, shared, expires_at, .. } = &mut *self;
         let has_been_quiet = async {
             loop {
                 quiet.as_mut().await;
-                let until = earlier(*spoke + shared.heartbeat, *expires_at);
+                let until = earliest(*spoke + shared.heartbeat, *expires_at);
                 if Instant::now() >= until {
                     return;
                 }
@@ -377,7 +377,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 more = encoded.changed() => {
-                    if more.is_err() || *encoded.borrow() == FAILED {
+                    if more.is_err() || *encoded.borrow() == FEED_ENDED {
                         *feed = None;
                         // It reads the log itself next, and so learns what is wrong.
                         *missed = u64::MAX;
@@ -396,51 +396,51 @@ impl Watcher {
         }
         // A quiet session needs no feed.
         self.feed = None;
-        let next = earlier(Instant::now() + self.shared.heartbeat, self.expires_at);
-        self.quiet.as_mut().reset(next);
+        let next = earliest(Instant::now() + self.shared.heartbeat, self.expires_at);
+        self.heartbeat_timer.as_mut().reset(next);
         false
     }
 
     /// What the protocol says at its end.
-    async fn last_words(&mut self) -> Option<Bytes> {
+    async fn final_frames(&mut self) -> Option<Bytes> {
         if self.shape.is_canonical() {
             return None;
         }
         let mut writer = self.writer.take();
         if writer.is_none() {
-            let warm = backlog::warm(&self.session, &self.shape, self.cursor).await;
+            let warm = backlog::warmed_writer(&self.session, &self.shape, self.cursor).await;
             writer = Some(Box::new(warm.ok()?));
         }
         let mut writer = writer?;
-        writer.end(self.shape.wire.end_marker);
-        Some(writer.take()).filter(|bytes| !bytes.is_empty())
+        writer.write_end(self.shape.wire.end_marker);
+        Some(writer.take_bytes()).filter(|bytes| !bytes.is_empty())
     }
 }
 
-fn earlier(one: Instant, other: Option<Instant>) -> Instant {
+fn earliest(one: Instant, other: Option<Instant>) -> Instant {
     other.map_or(one, |other| one.min(other))
 }
 
 /// An event that tells a client why its stream ends here. It is sent, never stored.
-fn closing(error: &ApiError) -> Event<'static> {
+fn closing_event(error: &ApiError) -> Event<'static> {
     let value = json!({ "message": error.message(), "hint": error.hint_text() });
     Event::new("", Custom { name: error.name().to_owned(), value: CustomValue(value.into()) })
         .stamped(&SystemStamp)
 }
 
-fn heartbeat(framing: Framing) -> Bytes {
+fn heartbeat_frame(framing: Framing) -> Bytes {
     match framing {
         Framing::Sse => Bytes::from_static(b": \n\n"),
-        Framing::Socket => Bytes::new(),
+        Framing::WebSocket => Bytes::new(),
     }
 }
 
-pub(super) fn read(json: &[u8]) -> Option<Msg> {
+pub(super) fn parse_message(json: &[u8]) -> Option<Msg> {
     Msg::from_json(std::str::from_utf8(json).ok()?).ok()
 }
 
 /// Messages whose events are gone, of which some were handed out already.
-struct Older {
+struct TrimmedMessages {
     messages: MessagePages<Arc<dyn Store>>,
     superseded: Vec<String>,
 }

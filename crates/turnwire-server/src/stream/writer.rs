@@ -8,7 +8,7 @@ use turnwire_wires::{UnsupportedError, Encode, EncoderOptions, Frames, Wire, sse
 
 /// What a stream looks like. Watchers of one session that want the same share the work.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct StreamFormat {
     /// The protocol.
     pub wire: &'static Wire,
     /// What its frames are put in.
@@ -25,7 +25,7 @@ pub enum Framing {
     /// Server-sent events.
     Sse,
     /// One frame a line; each becomes a message of a WebSocket, and names its session.
-    Socket,
+    WebSocket,
 }
 
 /// What is done to neighbouring deltas that a watcher has missed.
@@ -38,9 +38,9 @@ pub enum Merge {
 }
 
 /// What tells shapes apart.
-pub(super) type ShapeKey = (&'static str, Framing, Merge, bool);
+pub(super) type FormatKey = (&'static str, Framing, Merge, bool);
 
-impl Shape {
+impl StreamFormat {
     /// Server-sent events of a wire, merged.
     pub fn sse(wire: &'static Wire) -> Self {
         let display = DisplayMode::default();
@@ -52,13 +52,13 @@ impl Shape {
         self.wire.name == "turnwire"
     }
 
-    pub(super) fn key(&self) -> ShapeKey {
+    pub(super) fn key(&self) -> FormatKey {
         (self.wire.name, self.framing, self.merge, self.display == DisplayMode::Chat)
     }
 }
 
 /// Writes the events of a session in a shape.
-pub(super) struct Writer {
+pub(super) struct StreamWriter {
     framing: Framing,
     session: String,
     epoch: String,
@@ -69,8 +69,8 @@ pub(super) struct Writer {
     token: String,
 }
 
-impl Writer {
-    pub fn new(session: &Session, shape: &Shape) -> Result<Self, UnsupportedError> {
+impl StreamWriter {
+    pub fn new(session: &Session, shape: &StreamFormat) -> Result<Self, UnsupportedError> {
         let encoding = EncoderOptions {
             session_id: Some(session.id().to_owned()),
             display_mode: shape.display,
@@ -90,29 +90,29 @@ impl Writer {
     }
 
     /// Writes an event as it is stored.
-    pub fn line(&mut self, seq: Seq, line: &[u8]) -> turnwire_log::Result<()> {
+    pub fn write_line(&mut self, seq: Seq, line: &[u8]) -> turnwire_log::Result<()> {
         let is_plain = self.encode.is_none()
             && match self.framing {
                 Framing::Sse => true,
-                Framing::Socket => !is_named(line),
+                Framing::WebSocket => !has_routing_fields(line),
             };
         // What is stored was read as text once; a row that is damaged is noticed by its checksum.
         let text = is_plain.then(|| std::str::from_utf8(line).ok()).flatten();
         let Some(open) = text.and_then(|text| text.strip_suffix('}')) else {
-            self.event(&Session::parse_event(seq, line)?);
+            self.write_event(&Session::parse_event(seq, line)?);
             return Ok(());
         };
-        self.begin(seq);
+        self.begin_frame(seq);
         self.out.push_str(open);
         self.out.push_str(",\"seq\":");
         self.push_number(seq.get());
-        self.finish();
+        self.finish_frame();
         Ok(())
     }
 
     /// Writes an event.
-    pub fn event(&mut self, event: &Event<'_>) {
-        let Some(encode) = &mut self.encode else { return self.canonical(event) };
+    pub fn write_event(&mut self, event: &Event<'_>) {
+        let Some(encode) = &mut self.encode else { return self.write_canonical(event) };
         encode.encode(event, &mut self.frames);
         self.write_frames(event.seq);
     }
@@ -123,7 +123,7 @@ impl Writer {
     }
 
     /// What a client is told that comes in here.
-    pub fn resume(&mut self, messages: &[Msg]) {
+    pub fn write_snapshot(&mut self, messages: &[Msg]) {
         if let Some(encode) = &mut self.encode {
             encode.resume(messages, &mut self.frames);
             self.write_frames(None);
@@ -131,7 +131,7 @@ impl Writer {
     }
 
     /// Nothing more comes.
-    pub fn end(&mut self, last_word: Option<&'static str>) {
+    pub fn write_end(&mut self, last_word: Option<&'static str>) {
         if let Some(encode) = &mut self.encode {
             encode.end(&mut self.frames);
             if let Some(word) = last_word {
@@ -141,7 +141,7 @@ impl Writer {
         }
     }
 
-    fn canonical(&mut self, event: &Event<'_>) {
+    fn write_canonical(&mut self, event: &Event<'_>) {
         let text = event.to_json();
         match event.seq {
             Some(seq) => self.set_token(seq),
@@ -149,7 +149,7 @@ impl Writer {
         }
         let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
         match self.framing {
-            Framing::Socket => named(&text, &self.session, token, &mut self.out),
+            Framing::WebSocket => write_socket_frame(&text, &self.session, token, &mut self.out),
             Framing::Sse => {
                 if let Some(token) = token {
                     self.out.push_str("id: ");
@@ -164,7 +164,7 @@ impl Writer {
     }
 
     /// The beginning of a canonical frame.
-    fn begin(&mut self, seq: Seq) {
+    fn begin_frame(&mut self, seq: Seq) {
         self.set_token(seq);
         if self.framing == Framing::Sse {
             self.out.push_str("id: ");
@@ -174,10 +174,10 @@ impl Writer {
     }
 
     /// The end of a canonical frame.
-    fn finish(&mut self) {
+    fn finish_frame(&mut self) {
         match self.framing {
             Framing::Sse => self.out.push_str("}\n\n"),
-            Framing::Socket => {
+            Framing::WebSocket => {
                 // A session's id and a token have no character that JSON would escape.
                 self.out.push_str(",\"session_id\":\"");
                 self.out.push_str(&self.session);
@@ -199,11 +199,11 @@ impl Writer {
         let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
         match self.framing {
             Framing::Sse => sse::write(&self.frames, token, &mut self.out),
-            Framing::Socket => {
+            Framing::WebSocket => {
                 let last = self.frames.len();
                 for (at, (_, text)) in self.frames.iter().enumerate() {
                     let token = token.filter(|_| at + 1 == last);
-                    named(text, &self.session, token, &mut self.out);
+                    write_socket_frame(text, &self.session, token, &mut self.out);
                 }
             }
         }
@@ -215,12 +215,12 @@ impl Writer {
         self.token.push_str(&self.epoch);
         self.token.push('.');
         let mut digits = [0; 20];
-        self.token.push_str(decimal(seq.get(), &mut digits));
+        self.token.push_str(format_decimal(seq.get(), &mut digits));
     }
 
     fn push_number(&mut self, number: u64) {
         let mut digits = [0; 20];
-        self.out.push_str(decimal(number, &mut digits));
+        self.out.push_str(format_decimal(number, &mut digits));
     }
 
     /// How much was written.
@@ -229,8 +229,8 @@ impl Writer {
     }
 
     /// Takes what was written.
-    pub fn take(&mut self) -> Bytes {
-        if self.out.len() > SHORT {
+    pub fn take_bytes(&mut self) -> Bytes {
+        if self.out.len() > COPY_BELOW {
             return Bytes::from(std::mem::take(&mut self.out));
         }
         // It may be kept for a while, and takes no more room than it needs.
@@ -241,10 +241,10 @@ impl Writer {
 }
 
 /// What is copied rather than handed over.
-const SHORT: usize = 4096;
+const COPY_BELOW: usize = 4096;
 
 /// The decimal digits of a number.
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
+fn format_decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     let mut start = digits.len();
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
@@ -258,7 +258,7 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
 }
 
 /// Whether a frame may name a session or a token already: its own, or something deep inside.
-fn is_named(text: &[u8]) -> bool {
+fn has_routing_fields(text: &[u8]) -> bool {
     [&b"\"session_id\""[..], b"\"event_id\""]
         .iter()
         .any(|name| memchr::memmem::find(text, name).is_some())
@@ -266,9 +266,9 @@ fn is_named(text: &[u8]) -> bool {
 
 /// A frame of a socket says which session it is of, and its token. What the event itself calls so is
 /// another matter on a socket with many sessions: an agent elsewhere may have its own names.
-fn named(text: &str, session: &str, token: Option<&str>, out: &mut String) {
+fn write_socket_frame(text: &str, session: &str, token: Option<&str>, out: &mut String) {
     let names = [Some(("session_id", session)), token.map(|token| ("event_id", token))];
-    if is_named(text.as_bytes())
+    if has_routing_fields(text.as_bytes())
         && let Ok(mut fields) = serde_json::from_str::<Fields>(text)
     {
         for (name, value) in names.into_iter().flatten() {
@@ -305,7 +305,7 @@ mod tests {
 
     fn frame(text: &str, token: Option<&str>) -> String {
         let mut out = String::new();
-        named(text, "s", token, &mut out);
+        write_socket_frame(text, "s", token, &mut out);
         out
     }
 

@@ -4,7 +4,7 @@
 //! asked and the little that an answer may decide.
 
 use super::clock;
-use super::ending::end_own;
+use super::ending::end_own_replies;
 use super::hints::WhenIdle;
 use super::{EXTERNAL, own_reply};
 use crate::app::App;
@@ -25,11 +25,11 @@ use turnwire_core::{
 };
 use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
 
-pub use clock::expires_at;
+pub use clock::first_deadline;
 
 /// What came of answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct EventsAccepted {
     /// The place of the session's last event.
     pub last: u64,
     /// How many of the events were stored.
@@ -43,25 +43,25 @@ pub struct Taken {
 /// Takes events of somebody who is no producer: all of them, or none.
 ///
 /// A stop of a reply that has ended meanwhile is neither stored nor wrong.
-pub async fn take(
+pub async fn accept_events(
     app: &Arc<App>,
     session: &Arc<Session>,
     caller: &Caller,
     events: &[Event<'_>],
-) -> ApiResult<Taken> {
-    take_with(app, session, caller, events, None).await
+) -> ApiResult<EventsAccepted> {
+    accept_events_with(app, session, caller, events, None).await
 }
 
 /// The same, with what becomes of hints while no reply is open. To start one takes the scope to chat.
-pub async fn take_with(
+pub async fn accept_events_with(
     app: &Arc<App>,
     session: &Arc<Session>,
     caller: &Caller,
     events: &[Event<'_>],
     when_idle: Option<WhenIdle>,
-) -> ApiResult<Taken> {
+) -> ApiResult<EventsAccepted> {
     for event in events {
-        caller.check(action(event)?)?;
+        caller.check(required_action(event)?)?;
     }
     if when_idle == Some(WhenIdle::Reply) {
         caller.check(Action::StartWithHint)?;
@@ -70,11 +70,11 @@ pub async fn take_with(
     let touched: Vec<&str> =
         events.iter().map(|event| &*event.reply_id).filter(|id| !id.is_empty()).collect();
     let stopped = Vec::new();
-    let mut desk = Desk { app, session, when_idle, stored: 0, repeated: 0, stopped, started: None };
+    let mut desk = ClientEventHandler { app, session, when_idle, stored: 0, repeated: 0, stopped, started: None };
     let (desk, receipt) = session
         .transact(&touched, |tx| {
             for event in events {
-                desk.take(tx, event)?;
+                desk.accept(tx, event)?;
             }
             if desk.stored > 0 {
                 app.turns.wake(session);
@@ -84,19 +84,19 @@ pub async fn take_with(
         .await?;
     app.turns.count_stopped(session, desk.stopped.len());
     for reply in &desk.stopped {
-        app.turns.let_go(session, Some(reply));
+        app.turns.cancel_reply(session, Some(reply));
     }
-    let Desk { stored, repeated, started, .. } = desk;
-    Ok(Taken { last: receipt.head, stored, repeated, started })
+    let ClientEventHandler { stored, repeated, started, .. } = desk;
+    Ok(EventsAccepted { last: receipt.head, stored, repeated, started })
 }
 
 /// Stops the reply that is open, as somebody with the scope `chat` may.
-pub async fn stop(app: &Arc<App>, session: &Arc<Session>, caller: &Caller) -> ApiResult<Taken> {
-    take(app, session, caller, &[Event::new("", UserInterrupt {})]).await
+pub async fn stop_reply(app: &Arc<App>, session: &Arc<Session>, caller: &Caller) -> ApiResult<EventsAccepted> {
+    accept_events(app, session, caller, &[Event::new("", UserInterrupt {})]).await
 }
 
 /// What sending such an event is.
-fn action(event: &Event<'_>) -> ApiResult<Action> {
+fn required_action(event: &Event<'_>) -> ApiResult<Action> {
     match &event.kind {
         EventKind::UserConfirmResult(_) => Ok(Action::Confirm),
         EventKind::ExternalExecutionResult(_) | EventKind::UserInterrupt(_) => Ok(Action::Chat),
@@ -115,7 +115,7 @@ fn action(event: &Event<'_>) -> ApiResult<Action> {
 }
 
 /// Where answers are looked through.
-struct Desk<'d> {
+struct ClientEventHandler<'d> {
     app: &'d Arc<App>,
     session: &'d Arc<Session>,
     when_idle: WhenIdle,
@@ -125,28 +125,28 @@ struct Desk<'d> {
     started: Option<String>,
 }
 
-impl Desk<'_> {
-    fn take(&mut self, tx: &mut Transaction<'_>, event: &Event<'_>) -> ApiResult<()> {
+impl ClientEventHandler<'_> {
+    fn accept(&mut self, tx: &mut Transaction<'_>, event: &Event<'_>) -> ApiResult<()> {
         if tx.has_event(&event.reply_id, &event.id) {
             self.repeated += 1;
             return Ok(());
         }
         match &event.kind {
             EventKind::UserConfirmResult(answer) => {
-                let reply = open(tx, event)?;
-                let kind = confirmed(reply, answer)?;
-                let event = answer_to(reply, event, kind);
-                self.answer(tx, event)
+                let reply = find_open_reply(tx, event)?;
+                let kind = checked_confirmation(reply, answer)?;
+                let event = answer_event(reply, event, kind);
+                self.store_answer(tx, event)
             }
             EventKind::ExternalExecutionResult(answer) => {
-                let reply = open(tx, event)?;
-                let kind = executed(reply, answer)?;
-                let event = answer_to(reply, event, kind);
-                self.answer(tx, event)
+                let reply = find_open_reply(tx, event)?;
+                let kind = checked_results(reply, answer)?;
+                let event = answer_event(reply, event, kind);
+                self.store_answer(tx, event)
             }
             EventKind::UserInterrupt(_) => self.stop(tx, event),
             EventKind::Hint(_) => {
-                let put = self.app.turns.put_hint(self.session, tx, event, self.when_idle)?;
+                let put = self.app.turns.store_hint(self.session, tx, event, self.when_idle)?;
                 self.stored += u32::from(put.is_new);
                 self.repeated += u32::from(!put.is_new);
                 self.started = put.started.or(self.started.take());
@@ -157,9 +157,9 @@ impl Desk<'_> {
     }
 
     /// Appends an answer, and keeps it for the agent.
-    fn answer(&mut self, tx: &mut Transaction<'_>, event: Event<'static>) -> ApiResult<()> {
+    fn store_answer(&mut self, tx: &mut Transaction<'_>, event: Event<'static>) -> ApiResult<()> {
         let event = self.push(tx, event)?;
-        self.app.turns.hand_over(self.session, tx, event);
+        self.app.turns.store_answer_for_agent(self.session, tx, event);
         Ok(())
     }
 
@@ -189,20 +189,20 @@ impl Desk<'_> {
                 id => Err(unknown_reply(id)),
             };
         };
-        let stop = answer_to(reply, event, UserInterrupt {});
+        let stop = answer_event(reply, event, UserInterrupt {});
         self.push(tx, stop)?;
         if tx.is_produced() || self.session.agent() == EXTERNAL {
             return Ok(());
         }
         self.stopped.extend(own_reply(self.session, tx).map(|own| own.msg().id().to_owned()));
-        end_own(tx, self.session, &FinishedReason::Interrupted, None)
+        end_own_replies(tx, self.session, &FinishedReason::Interrupted, None)
             .map(drop)
             .map_err(|halt: AgentError| ApiError::internal(halt))
     }
 }
 
 /// The reply that an answer is for.
-fn open<'t>(tx: &'t Transaction<'_>, event: &Event<'_>) -> ApiResult<&'t OpenReply> {
+fn find_open_reply<'t>(tx: &'t Transaction<'_>, event: &Event<'_>) -> ApiResult<&'t OpenReply> {
     let id = &*event.reply_id;
     match tx.reply(id) {
         Some(reply) => Ok(reply),
@@ -221,7 +221,7 @@ fn unknown_reply(id: &str) -> ApiError {
 }
 
 /// An event made anew, of which only the id is the client's.
-fn answer_to(
+fn answer_event(
     reply: &OpenReply,
     event: &Event<'_>,
     kind: impl Into<EventKind<'static>>,
@@ -233,7 +233,7 @@ fn answer_to(
 }
 
 /// The call that an answer is about, if it is in the state in which it can be answered.
-fn asked<'m>(reply: &'m OpenReply, id: &str, state: &ToolCallState) -> ApiResult<&'m ToolCall> {
+fn find_call_in_state<'m>(reply: &'m OpenReply, id: &str, state: &ToolCallState) -> ApiResult<&'m ToolCall> {
     let mut calls = reply.msg().blocks::<ToolCall>();
     let call = calls.find(|call| call.id == id).ok_or_else(|| {
         ApiError::unprocessable(format!("the reply {} has no call {id:?}", reply.msg().id()))
@@ -251,7 +251,7 @@ fn asked<'m>(reply: &'m OpenReply, id: &str, state: &ToolCallState) -> ApiResult
 }
 
 /// An error when a call is answered twice in one event, or none is.
-fn each_once<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
+fn check_unique_ids<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
     let mut seen = HashSet::new();
     for id in ids {
         if !seen.insert(id) {
@@ -265,13 +265,13 @@ fn each_once<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
 }
 
 /// Of a person's answer: yes or no, the input as they left it, rules that were suggested, and why.
-fn confirmed(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserConfirmResult> {
-    each_once(answer.confirm_results.iter().map(|result| result.tool_call.id.as_str()))?;
+fn checked_confirmation(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserConfirmResult> {
+    check_unique_ids(answer.confirm_results.iter().map(|result| result.tool_call.id.as_str()))?;
     let results = answer.confirm_results.iter().map(|result| {
-        let call = asked(reply, &result.tool_call.id, &ToolCallState::Asking)?;
+        let call = find_call_in_state(reply, &result.tool_call.id, &ToolCallState::Asking)?;
         let mut tool_call = call.clone();
         if result.confirmed && !result.tool_call.input.is_empty() {
-            tool_call.input = input(&result.tool_call)?;
+            tool_call.input = checked_input(&result.tool_call)?;
         }
         // What is kept is the rule as it was suggested. A client may leave out fields of it that
         // only people read.
@@ -286,7 +286,7 @@ fn confirmed(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserCon
         };
         let rules: Vec<_> = accepted.filter_map(suggested).collect();
         let mut rest = Fields::default();
-        if let Some(why) = why(result)? {
+        if let Some(why) = reason_of(result)? {
             rest.insert("message", why);
         }
         Ok(ConfirmResult {
@@ -303,7 +303,7 @@ fn confirmed(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserCon
 const WHY: usize = 4096;
 
 /// What a person says to their yes or no: text, for others to read.
-fn why(result: &ConfirmResult) -> ApiResult<Option<String>> {
+fn reason_of(result: &ConfirmResult) -> ApiResult<Option<String>> {
     let text = result.rest.get::<String>("message").ok().flatten();
     match text.filter(|text| !text.is_empty()) {
         Some(text) if text.len() > WHY => Err(ApiError::unprocessable(format!(
@@ -314,7 +314,7 @@ fn why(result: &ConfirmResult) -> ApiResult<Option<String>> {
     }
 }
 
-fn input(call: &ToolCall) -> ApiResult<String> {
+fn checked_input(call: &ToolCall) -> ApiResult<String> {
     let wrong = |why: &str| {
         ApiError::unprocessable(format!("the edited input of the call {} is {why}", call.id))
             .kind("wrong_input")
@@ -324,13 +324,13 @@ fn input(call: &ToolCall) -> ApiResult<String> {
 }
 
 /// Of what somebody outside executed: its output, and how it went.
-fn executed(
+fn checked_results(
     reply: &OpenReply,
     answer: &ExternalExecutionResult,
 ) -> ApiResult<ExternalExecutionResult> {
-    each_once(answer.execution_results.iter().map(|result| result.id.as_str()))?;
+    check_unique_ids(answer.execution_results.iter().map(|result| result.id.as_str()))?;
     let results = answer.execution_results.iter().map(|result| {
-        let call = asked(reply, &result.id, &ToolCallState::Submitted)?;
+        let call = find_call_in_state(reply, &result.id, &ToolCallState::Submitted)?;
         if result.state == ToolResultState::Running {
             return Err(ApiError::unprocessable(format!(
                 "the result of the call {} is still running",
@@ -344,7 +344,7 @@ fn executed(
             output: result.output.clone(),
             state: result.state.clone(),
             metadata: result.metadata.clone(),
-            rest: named(result),
+            rest: message_id_field(result),
             ..ToolResult::default()
         })
     });
@@ -353,13 +353,13 @@ fn executed(
 
 /// Of a result's other fields only what its client calls the message that it came in: who has it
 /// under that name is not to get it under another.
-fn named(result: &ToolResult) -> Fields {
+fn message_id_field(result: &ToolResult) -> Fields {
     let id = result.rest.get::<String>("message_id").ok().flatten();
     id.filter(|id| is_id(id)).map(|id| ("message_id", id)).into_iter().collect()
 }
 
 /// Results for calls of a reply that the client did not execute in time, in nobody's name.
-pub(super) fn give_up(
+pub(super) fn timeout_results(
     reply: &OpenReply,
     calls: &[&ToolCall],
     limit: Duration,
@@ -376,13 +376,13 @@ pub(super) fn give_up(
     };
     let execution_results = calls.iter().map(result).collect();
     let nobody = Event::new("", UserInterrupt {});
-    let mut event = answer_to(reply, &nobody, ExternalExecutionResult { execution_results });
+    let mut event = answer_event(reply, &nobody, ExternalExecutionResult { execution_results });
     event.metadata = Fields::from_iter([("reason", "timeout")]);
     Some(event)
 }
 
 /// A no to some calls of a reply, in nobody's name.
-pub(super) fn deny<'m>(
+pub(super) fn denial<'m>(
     reply: &'m OpenReply,
     calls: impl Iterator<Item = &'m ToolCall>,
     reason: &str,
@@ -398,7 +398,7 @@ pub(super) fn deny<'m>(
         return None;
     }
     let nobody = Event::new("", UserInterrupt {});
-    let mut event = answer_to(reply, &nobody, UserConfirmResult { confirm_results });
+    let mut event = answer_event(reply, &nobody, UserConfirmResult { confirm_results });
     event.metadata = Fields::from_iter([("reason", reason)]);
     Some(event)
 }

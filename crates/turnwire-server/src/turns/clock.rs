@@ -4,8 +4,8 @@
 //! All of it follows from the log: how long a question waits is counted from the event that asked it, so a
 //! restart changes nothing. A clock that goes backwards makes it wait longer, never shorter.
 
-use super::answers::{deny, give_up};
-use super::ending::{end_all, end_own};
+use super::answers::{denial, timeout_results};
+use super::ending::{end_all_replies, end_own_replies};
 use super::journal::persist;
 use super::{EXTERNAL, Turns, own_reply};
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ use turnwire_log::store::{SessionKey, SessionNumber, SessionStatus};
 use turnwire_log::{OpenReply, Session, Snapshot};
 
 /// Clocks are set while one sleeps, so nobody sleeps for longer.
-const NAP: Duration = Duration::from_secs(30);
+const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// When which session has a question that nobody may answer any more.
 #[derive(Default)]
@@ -32,23 +32,23 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    fn note(&self, at: Timestamp, no: SessionNumber, key: SessionKey) {
+    fn insert(&self, at: Timestamp, no: SessionNumber, key: SessionKey) {
         self.due.lock().insert((at, no), key);
         self.changed.notify_one();
     }
 
     /// Takes out those whose time has come, and says how long it is until the next.
-    fn take(&self, now: Timestamp) -> (Vec<SessionKey>, Duration) {
+    fn take_due(&self, now: Timestamp) -> (Vec<SessionKey>, Duration) {
         let mut due = self.due.lock();
         let later = due.split_off(&(now, SessionNumber(i64::MAX)));
         let taken = std::mem::replace(&mut *due, later).into_values().collect();
         let next = due.keys().next().map(|(at, _)| at.duration_since(now));
-        (taken, next.and_then(|next| next.try_into().ok()).unwrap_or(NAP).min(NAP))
+        (taken, next.and_then(|next| next.try_into().ok()).unwrap_or(MAX_SLEEP).min(MAX_SLEEP))
     }
 }
 
 /// A time as events have it. Some of their makers leave out the zone: they mean UTC.
-fn instant(text: &str) -> Option<Timestamp> {
+fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse::<Timestamp>().ok().or_else(|| {
         let civil = text.parse::<DateTime>().ok()?;
         TimeZone::UTC.to_timestamp(civil).ok()
@@ -76,7 +76,7 @@ fn waiting_calls(
             ToolCallState::Submitted => limits.result,
             _ => return None,
         };
-        Some((call, instant(since)?.checked_add(limit).ok()?))
+        Some((call, parse_time(since)?.checked_add(limit).ok()?))
     })
 }
 
@@ -92,7 +92,7 @@ fn late_calls<'r>(
 }
 
 /// When the first of the calls of a reply that wait is given up.
-pub fn expires_at(reply: &OpenReply, limits: Option<WaitLimits>) -> Option<String> {
+pub fn first_deadline(reply: &OpenReply, limits: Option<WaitLimits>) -> Option<String> {
     let first = waiting_calls(reply, limits?).map(|(_, at)| at).min()?;
     Some(format!("{first:.3}"))
 }
@@ -104,31 +104,31 @@ impl Turns {
         let open = snapshot.open.iter().filter(|_| !snapshot.state.is_produced);
         let first = open.flat_map(|reply| waiting_calls(reply, limits)).map(|(_, at)| at).min();
         if let Some(at) = first {
-            self.deadlines.note(at, session.number(), session.key().clone());
+            self.deadlines.insert(at, session.number(), session.key().clone());
         }
     }
 
     /// Watches the time limits, until everything lets go.
-    pub(super) fn watch_the_clock(self: &Arc<Self>) {
-        let over = self.over.clone();
+    pub(super) fn start_deadline_tasks(self: &Arc<Self>) {
+        let over = self.shutdown.clone();
         let (questions, producers) = (self.clone(), self.clone());
         tokio::spawn(over.clone().run_until_cancelled_owned(async move {
-            questions.watch_questions().await;
+            questions.watch_pending_calls().await;
         }));
         tokio::spawn(over.run_until_cancelled_owned(async move {
             producers.watch_producers().await;
         }));
     }
 
-    async fn watch_questions(self: Arc<Self>) {
+    async fn watch_pending_calls(self: Arc<Self>) {
         loop {
-            let (due, pause) = self.deadlines.take(Timestamp::now());
+            let (due, pause) = self.deadlines.take_due(Timestamp::now());
             for key in due {
-                if let Err(error) = self.give_up_expired(&key).await {
+                if let Err(error) = self.expire_calls(&key).await {
                     tracing::warn!(session = &*key.id, %error, "a question could not be closed");
                     let later = Timestamp::now().checked_add(Duration::from_secs(5));
                     if let (Ok(later), Ok(Some(session))) = (later, self.log.open_session(&key).await) {
-                        self.deadlines.note(later, session.number(), key);
+                        self.deadlines.insert(later, session.number(), key);
                     }
                 }
             }
@@ -140,11 +140,11 @@ impl Turns {
     }
 
     /// Denies what nobody allowed in time, and ends a reply whose client sent no result in time.
-    async fn give_up_expired(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
+    async fn expire_calls(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
         let Some(session) = self.log.open_session(key).await? else { return Ok(()) };
         let Some(limits) = self.wait_limits(session.agent()) else { return Ok(()) };
         self.end_abandoned(&session, limits).await?;
-        self.deny(&session, "timeout", |reply| late_calls(reply, limits, &ToolCallState::Asking))
+        self.deny_calls(&session, "timeout", |reply| late_calls(reply, limits, &ToolCallState::Asking))
             .await
     }
 
@@ -156,7 +156,7 @@ impl Turns {
         limits: WaitLimits,
     ) -> turnwire_log::Result<()> {
         let interrupted = FinishedReason::Interrupted;
-        let ended = persist(session, &self.over, &[], |tx| {
+        let ended = persist(session, &self.shutdown, &[], |tx| {
             if tx.is_produced() || session.agent() == EXTERNAL {
                 return Ok(None);
             }
@@ -164,7 +164,7 @@ impl Turns {
             let events: Vec<_> = replies
                 .filter_map(|reply| {
                     let late = late_calls(reply, limits, &ToolCallState::Submitted);
-                    give_up(reply, &late, limits.result)
+                    timeout_results(reply, &late, limits.result)
                 })
                 .collect();
             if events.is_empty() {
@@ -175,7 +175,7 @@ impl Turns {
                 pushed.map_err(|why| AgentError::Failed(format!("a call cannot be closed: {why}")))?;
             }
             let own = own_reply(session, tx).map(|own| own.msg().id().to_owned());
-            end_own(tx, session, &interrupted, None)?;
+            end_own_replies(tx, session, &interrupted, None)?;
             self.wake(session);
             Ok(own)
         });
@@ -187,7 +187,7 @@ impl Turns {
                     "a reply waited too long for a result"
                 );
                 self.count_stopped(session, 1);
-                self.let_go(session, Some(&reply));
+                self.cancel_reply(session, Some(&reply));
                 Ok(())
             }
             Ok((None, _)) | Err(AgentError::Stopped) => Ok(()),
@@ -198,18 +198,18 @@ impl Turns {
     }
 
     /// Denies everything that a person would have to allow: there is none.
-    pub(super) async fn deny_all(
+    pub(super) async fn deny_pending_approvals(
         self: &Arc<Self>,
         session: &Arc<Session>,
     ) -> turnwire_log::Result<()> {
-        self.deny(session, "unattended", |reply| {
+        self.deny_calls(session, "unattended", |reply| {
             let calls = reply.msg().blocks::<ToolCall>();
             calls.filter(|call| call.state == ToolCallState::Asking).collect()
         })
         .await
     }
 
-    async fn deny(
+    async fn deny_calls(
         self: &Arc<Self>,
         session: &Arc<Session>,
         reason: &str,
@@ -223,12 +223,12 @@ impl Turns {
                 let denied: Vec<_> = tx
                     .replies()
                     .iter()
-                    .filter_map(|reply| deny(reply, of(reply).into_iter(), reason))
+                    .filter_map(|reply| denial(reply, of(reply).into_iter(), reason))
                     .collect();
                 for mut event in denied {
                     tx.push(&mut event, None)
                         .map_err(|why| turnwire_log::Error::Refused { at: 0, why })?;
-                    self.hand_over(session, tx, event);
+                    self.store_answer_for_agent(session, tx, event);
                 }
                 // Whether it goes on or waits for the rest: somebody looks.
                 self.wake(session);
@@ -245,7 +245,7 @@ impl Turns {
     /// is not the silent one.
     async fn watch_producers(self: Arc<Self>) {
         let silence = self.config.producers.silence.0;
-        let pause = (silence / 8).clamp(Duration::from_millis(20), NAP);
+        let pause = (silence / 8).clamp(Duration::from_millis(20), MAX_SLEEP);
         // Where the log of each one stood, and since when.
         let mut heard: HashMap<SessionNumber, (u64, Instant)> = HashMap::new();
         loop {
@@ -268,21 +268,21 @@ impl Turns {
                 if since.elapsed() < silence {
                     heard.insert(record.number, (record.head, since));
                 } else {
-                    self.close_silent(&record.key, record.head).await;
+                    self.close_silent_producer(&record.key, record.head).await;
                 }
             }
         }
     }
 
-    async fn close_silent(self: &Arc<Self>, key: &SessionKey, last: u64) {
+    async fn close_silent_producer(self: &Arc<Self>, key: &SessionKey, last: u64) {
         let Ok(Some(session)) = self.log.open_session(key).await else { return };
         let interrupted = FinishedReason::Interrupted;
-        let closed = persist(&session, &self.over, &[], |tx| {
+        let closed = persist(&session, &self.shutdown, &[], |tx| {
             let is_elsewhere = tx.is_produced() || session.agent() == EXTERNAL;
             if tx.last_seq() != last || !is_elsewhere {
                 return Ok(false);
             }
-            end_all(tx, &session, &interrupted, None)
+            end_all_replies(tx, &session, &interrupted, None)
         });
         match closed.await {
             Ok((true, _)) => {
@@ -303,21 +303,21 @@ mod tests {
         let deadlines = Deadlines::default();
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
         let key = |id: &str| SessionKey::new("t", id);
-        deadlines.note(at(30), SessionNumber(1), key("late"));
-        deadlines.note(at(10), SessionNumber(2), key("early"));
-        deadlines.note(at(20), SessionNumber(3), key("now"));
-        let (due, next) = deadlines.take(at(20));
+        deadlines.insert(at(30), SessionNumber(1), key("late"));
+        deadlines.insert(at(10), SessionNumber(2), key("early"));
+        deadlines.insert(at(20), SessionNumber(3), key("now"));
+        let (due, next) = deadlines.take_due(at(20));
         assert_eq!((due, next), (vec![key("early"), key("now")], Duration::from_millis(10)));
-        assert_eq!(deadlines.take(at(30)).0, [key("late")]);
-        assert_eq!(deadlines.take(at(99)), (Vec::new(), NAP));
+        assert_eq!(deadlines.take_due(at(30)).0, [key("late")]);
+        assert_eq!(deadlines.take_due(at(99)), (Vec::new(), MAX_SLEEP));
     }
 
     #[test]
     fn a_time_without_a_zone_means_utc() {
         let same = ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00", "2026-01-01T00:00:00.000"];
         assert!(
-            same.iter().all(|text| instant(text) == instant(same[0]) && instant(text).is_some())
+            same.iter().all(|text| parse_time(text) == parse_time(same[0]) && parse_time(text).is_some())
         );
-        assert_eq!(instant("soon"), None);
+        assert_eq!(parse_time("soon"), None);
     }
 }

@@ -11,25 +11,25 @@ use turnwire_core::{Event, EventKind};
 use turnwire_log::Cost;
 
 /// The counts of one call of an agent.
-pub(super) struct Counts {
+pub(super) struct UsageCounter {
     metrics: AgentMetrics,
     config: Arc<Config>,
     agent: String,
     reply_id: String,
     /// Since when the agent has had nothing to do but to wait for its model.
-    since: Instant,
-    model: Model,
+    waiting_since: Instant,
+    model: ModelPhase,
 }
 
 /// How far the model call of the reply itself has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Model {
-    Silent,
-    Begun,
-    Talks,
+enum ModelPhase {
+    NotCalled,
+    Started,
+    Streaming,
 }
 
-impl Counts {
+impl UsageCounter {
     pub(super) fn new(
         metrics: &AgentMetrics,
         config: &Arc<Config>,
@@ -41,39 +41,39 @@ impl Counts {
             config: config.clone(),
             agent: agent.to_owned(),
             reply_id: reply_id.to_owned(),
-            since: Instant::now(),
-            model: Model::Silent,
+            waiting_since: Instant::now(),
+            model: ModelPhase::NotCalled,
         }
     }
 
     /// What a model call cost by the prices of now, if they are known; its end is to say so.
     pub(super) fn cost(&self, event: &Event<'_>, end: &ModelCallEnd) -> Option<Cost> {
-        let config = self.config.agents.get(self.whose(event.agent.as_deref()))?;
+        let config = self.config.agents.get(self.agent_name_of(event.agent.as_deref()))?;
         let model: Option<String> = event.metadata.get(MODEL_METADATA_KEY).ok().flatten();
         let cost = config.cost(model.as_deref(), end.usage).and_then(Cost::new);
         cost.filter(|_| end.usage != TokenCounts::default())
     }
 
     /// Counts events that are durable.
-    pub(super) fn see(&mut self, events: &[Event<'_>]) {
+    pub(super) fn count_events(&mut self, events: &[Event<'_>]) {
         for event in events {
-            self.count(event);
+            self.count_event(event);
             if event.reply_id == self.reply_id {
-                self.time(event);
+                self.time_model(event);
             }
         }
     }
 
-    fn count(&self, event: &Event<'_>) {
+    fn count_event(&self, event: &Event<'_>) {
         match &event.kind {
             EventKind::ModelCallEnd(end) => {
-                let agent = self.whose(event.agent.as_deref());
+                let agent = self.agent_name_of(event.agent.as_deref());
                 let cost = Cost::from_event(event).map(Cost::amount);
-                self.metrics.tokens(agent, end.usage, cost);
+                self.metrics.count_tokens(agent, end.usage, cost);
             }
             EventKind::ReplyEnd(end) => {
-                let agent = self.whose(event.agent.as_deref());
-                self.metrics.ended(agent, &end.finished_reason);
+                let agent = self.agent_name_of(event.agent.as_deref());
+                self.metrics.reply_ended(agent, &end.finished_reason);
             }
             _ => {}
         }
@@ -81,31 +81,31 @@ impl Counts {
 
     /// The agent whose event it is. One that the settings do not have counts as the one that it works
     /// for: names that anybody can make up are no labels.
-    fn whose<'s>(&'s self, sub: Option<&'s SubAgent>) -> &'s str {
+    fn agent_name_of<'s>(&'s self, sub: Option<&'s SubAgent>) -> &'s str {
         let path = sub.and_then(|sub| sub.agent_path.as_deref());
         let name = path.and_then(|path| path.rsplit('/').next());
         name.filter(|name| self.config.agents.contains_key(*name)).unwrap_or(&self.agent)
     }
 
     /// A model is asked as soon as everything before is durable.
-    fn time(&mut self, event: &Event<'_>) {
+    fn time_model(&mut self, event: &Event<'_>) {
         self.model = match (&event.kind, self.model) {
-            (EventKind::ModelCallStart(_), _) => Model::Begun,
+            (EventKind::ModelCallStart(_), _) => ModelPhase::Started,
             (EventKind::ModelCallEnd(_), before) => {
-                if before != Model::Silent {
-                    self.metrics.model_call(&self.agent, self.since.elapsed());
+                if before != ModelPhase::NotCalled {
+                    self.metrics.observe_model_call(&self.agent, self.waiting_since.elapsed());
                 }
-                self.since = Instant::now();
-                Model::Silent
+                self.waiting_since = Instant::now();
+                ModelPhase::NotCalled
             }
-            (_, Model::Begun) => {
-                self.metrics.first_token(&self.agent, self.since.elapsed());
-                Model::Talks
+            (_, ModelPhase::Started) => {
+                self.metrics.observe_first_token(&self.agent, self.waiting_since.elapsed());
+                ModelPhase::Streaming
             }
-            (_, Model::Talks) => Model::Talks,
-            (_, Model::Silent) => {
-                self.since = Instant::now();
-                Model::Silent
+            (_, ModelPhase::Streaming) => ModelPhase::Streaming,
+            (_, ModelPhase::NotCalled) => {
+                self.waiting_since = Instant::now();
+                ModelPhase::NotCalled
             }
         };
     }

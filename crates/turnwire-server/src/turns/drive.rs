@@ -1,7 +1,7 @@
 //! The one task of a session that works.
 
-use super::ending::end_own;
-use super::journal::{Commits, Patience, filled, persist};
+use super::ending::end_own_replies;
+use super::journal::{LogJournal, RetryBackoff, stamp_event, persist};
 use super::{Turns, own_reply, send};
 use crate::blobs;
 use futures_util::FutureExt;
@@ -18,20 +18,20 @@ use turnwire_log::store::{MessageQuery, QueuedMessage, SessionNumber, SessionSta
 use turnwire_log::{Session, Snapshot, Transaction};
 
 /// How long an agent has to let go once it was told to.
-const GRACE: Duration = Duration::from_secs(5);
+const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// What is to be done in a session.
-enum Step {
+enum NextStep {
     /// The agent replies, or goes on.
-    Reply(Box<OpenTurn>),
+    Reply(Box<OwnReply>),
     /// The next message of the queue gets its turn.
-    Next(QueuedMessage),
+    StartQueued(QueuedMessage),
     /// Sub-agents' replies were left open by one that has ended.
-    TidyUp,
+    CloseOrphans,
     /// Messages wait until somebody else's reply has ended.
-    Await,
+    AwaitProducer,
     /// Nothing.
-    Rest,
+    Idle,
 }
 
 /// The conversation before a reply.
@@ -43,7 +43,7 @@ struct History {
 }
 
 /// The reply that is open.
-struct OpenTurn {
+struct OwnReply {
     id: String,
     first: Seq,
     partial: Msg,
@@ -53,16 +53,16 @@ struct OpenTurn {
 }
 
 /// Works until there is nothing more to do.
-pub(super) async fn drive(turns: Arc<Turns>, session: Arc<Session>) {
-    let mut seat = Seat { turns: turns.clone(), no: session.number(), has_left: false };
-    let mut patience = Patience::new(session.id());
-    while !turns.over.is_cancelled() {
+pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
+    let mut seat = SessionWorker { turns: turns.clone(), no: session.number(), is_finished: false };
+    let mut patience = RetryBackoff::new(session.id());
+    while !turns.shutdown.is_cancelled() {
         let done = match session.snapshot().await {
             Ok(snapshot) => {
-                patience = Patience::new(session.id());
-                turns.work(&session, &mut seat, snapshot).await
+                patience = RetryBackoff::new(session.id());
+                turns.run_step(&session, &mut seat, snapshot).await
             }
-            Err(error) => patience.wait(error, &turns.over).await,
+            Err(error) => patience.wait(error, &turns.shutdown).await,
         };
         if let Err(AgentError::LogLost(why) | AgentError::Failed(why)) = done {
             // A session that was deleted has nothing more to be done. Otherwise its log belongs to
@@ -70,113 +70,113 @@ pub(super) async fn drive(turns: Arc<Turns>, session: Arc<Session>) {
             if !session.head_state().is_deleted {
                 tracing::error!(session = session.id(), why, "a session was given up");
             }
-            seat.leave();
+            seat.finish_unless_woken();
         }
-        if seat.has_left {
+        if seat.is_finished {
             return;
         }
     }
 }
 
 /// The place of the one task of a session. It is free again however the task ends.
-struct Seat {
+struct SessionWorker {
     turns: Arc<Turns>,
     no: SessionNumber,
-    has_left: bool,
+    is_finished: bool,
 }
 
-impl Seat {
+impl SessionWorker {
     /// Frees the place, unless there is something new to look at.
-    fn leave(&mut self) {
-        let mut slots = self.turns.slots.lock();
+    fn finish_unless_woken(&mut self) {
+        let mut slots = self.turns.workers.lock();
         match slots.get_mut(&self.no) {
-            Some(slot) if slot.again => slot.again = false,
+            Some(slot) if slot.was_woken => slot.was_woken = false,
             _ => {
-                self.has_left = true;
+                self.is_finished = true;
                 slots.remove(&self.no);
-                self.turns.working.send_replace(slots.len());
+                self.turns.worker_count.send_replace(slots.len());
             }
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for SessionWorker {
     fn drop(&mut self) {
-        if !self.has_left {
-            let mut slots = self.turns.slots.lock();
+        if !self.is_finished {
+            let mut slots = self.turns.workers.lock();
             slots.remove(&self.no);
-            self.turns.working.send_replace(slots.len());
+            self.turns.worker_count.send_replace(slots.len());
         }
     }
 }
 
 impl Turns {
     /// Does what is to be done next.
-    async fn work(
+    async fn run_step(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        seat: &mut Seat,
+        seat: &mut SessionWorker,
         snapshot: Snapshot,
     ) -> Result<(), AgentError> {
         if snapshot.state.status == SessionStatus::Waiting {
             if Box::pin(self.is_unattended(session, &snapshot)).await? {
-                let denied = Box::pin(self.deny_all(session)).await;
+                let denied = Box::pin(self.deny_pending_approvals(session)).await;
                 denied.map_err(|error| AgentError::LogLost(error.to_string()))?;
             } else {
                 self.note_deadline(session, &snapshot);
             }
         }
-        match step(snapshot) {
+        match next_step(snapshot) {
             // The task is there as long as the reply is: what it needs for a moment is boxed.
-            Step::Reply(turn) => self.reply(session, turn).await,
-            Step::Next(queued) => Box::pin(self.start_queued(session, &queued)).await,
-            Step::TidyUp => {
+            NextStep::Reply(turn) => self.run_reply(session, turn).await,
+            NextStep::StartQueued(queued) => Box::pin(self.start_queued(session, &queued)).await,
+            NextStep::CloseOrphans => {
                 let interrupted = FinishedReason::Interrupted;
                 let tidy = |tx: &mut Transaction<'_>| match own_reply(session, tx) {
                     Some(_) => Ok(false),
-                    None => end_own(tx, session, &interrupted, None),
+                    None => end_own_replies(tx, session, &interrupted, None),
                 };
-                Box::pin(persist(session, &self.over, &[], tidy)).await.map(drop)
+                Box::pin(persist(session, &self.shutdown, &[], tidy)).await.map(drop)
             }
-            Step::Await => {
+            NextStep::AwaitProducer => {
                 let mut head = session.watch_head();
                 tokio::select! {
                     _ = head.wait_for(|head| head.status == SessionStatus::Idle || head.is_deleted) => {}
-                    () = self.over.cancelled() => {}
+                    () = self.shutdown.cancelled() => {}
                 }
                 Ok(())
             }
-            Step::Rest => {
-                seat.leave();
+            NextStep::Idle => {
+                seat.finish_unless_woken();
                 Ok(())
             }
         }
     }
 
     /// Has the agent reply, and sees to it that the reply ends or waits.
-    async fn reply(
+    async fn run_reply(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        mut turn: Box<OpenTurn>,
+        mut turn: Box<OwnReply>,
     ) -> Result<(), AgentError> {
-        let stop = self.over.child_token();
-        self.at_work(session, Some((turn.id.clone(), stop.clone())));
-        let history = Box::pin(self.prepare(session, &mut turn, &stop)).await;
-        let mut journal = Commits::new(self, session, &turn.partial, &stop);
+        let stop = self.shutdown.child_token();
+        self.set_running_reply(session, Some((turn.id.clone(), stop.clone())));
+        let history = Box::pin(self.prepare_history(session, &mut turn, &stop)).await;
+        let mut journal = LogJournal::new(self, session, &turn.partial, &stop);
         let history = history.map(|History { messages, superseded_calls }| {
             journal.used_calls = superseded_calls;
             messages
         });
-        let running = self.metrics.runs(session.agent());
+        let running = self.metrics.reply_running(session.agent());
         let result = match history {
-            Ok(history) => self.call(session, &turn, history, &mut journal, &stop).await,
+            Ok(history) => self.call_agent(session, &turn, history, &mut journal, &stop).await,
             Err(halt) => Err(halt),
         };
         drop(running);
-        self.at_work(session, None);
+        self.set_running_reply(session, None);
         let (reason, why) = match &result {
             // It goes on after the restart.
-            _ if self.over.is_cancelled() => return Ok(()),
+            _ if self.shutdown.is_cancelled() => return Ok(()),
             // One that has waited and does so no more was answered while its agent still ran.
             Ok(()) if journal.has_waited => return Ok(()),
             Ok(()) => (FinishedReason::Error, Some("it stopped without ending its reply")),
@@ -191,13 +191,13 @@ impl Turns {
         });
         let end = |tx: &mut Transaction<'_>| match own_reply(session, tx) {
             Some(own) if own.msg().id() == turn.id && tx.status() == SessionStatus::Running => {
-                end_own(tx, session, &reason, error.as_ref())
+                end_own_replies(tx, session, &reason, error.as_ref())
             }
             _ => Ok(false),
         };
-        let (has_ended, _) = Box::pin(persist(session, &self.over, &[], end)).await?;
+        let (has_ended, _) = Box::pin(persist(session, &self.shutdown, &[], end)).await?;
         if has_ended {
-            self.metrics.ended(session.agent(), &reason);
+            self.metrics.reply_ended(session.agent(), &reason);
         }
         if let Some(why) = why.filter(|_| has_ended) {
             tracing::error!(session = session.id(), reply = turn.id, why, "an agent failed");
@@ -207,28 +207,28 @@ impl Turns {
 
     /// The conversation before a reply. What worked in the background of a process that is gone is
     /// made known in the reply first.
-    async fn prepare(
+    async fn prepare_history(
         &self,
         session: &Arc<Session>,
-        turn: &mut OpenTurn,
+        turn: &mut OwnReply,
         stop: &CancellationToken,
     ) -> Result<History, AgentError> {
-        let mut history = self.history(session, turn.first, usize::MAX, stop).await?;
-        let lost = self.lost_work(history.messages.iter().chain([&turn.partial]));
+        let mut history = self.read_history(session, turn.first, usize::MAX, stop).await?;
+        let lost = self.lost_background_calls(history.messages.iter().chain([&turn.partial]));
         if !lost.is_empty() {
-            turn.partial = self.tell_of_lost_work(session, &turn.id, lost).await?;
+            turn.partial = self.log_lost_work(session, &turn.id, lost).await?;
         }
-        self.with_bytes(session, &mut history.messages, stop).await?;
+        self.load_files(session, &mut history.messages, stop).await?;
         Ok(history)
     }
 
     /// Calls the agent.
-    async fn call(
+    async fn call_agent(
         &self,
         session: &Arc<Session>,
-        turn: &OpenTurn,
+        turn: &OwnReply,
         history: Vec<Msg>,
-        journal: &mut Commits,
+        journal: &mut LogJournal,
         stop: &CancellationToken,
     ) -> Result<(), AgentError> {
         let Some(agent) = self.agents.get(session.agent()) else {
@@ -252,7 +252,7 @@ impl Turns {
         let reply = AssertUnwindSafe(agent.run(handed, journal)).catch_unwind();
         let patience = async {
             stop.cancelled().await;
-            tokio::time::sleep(GRACE).await;
+            tokio::time::sleep(STOP_GRACE).await;
         };
         tokio::select! {
             result = reply => {
@@ -269,13 +269,13 @@ impl Turns {
         let Some(own) = own.filter(|_| asks && !snapshot.state.is_produced) else {
             return Ok(false);
         };
-        let history = self.history(session, own.first_seq(), 64, &self.over).await?;
+        let history = self.read_history(session, own.first_seq(), 64, &self.shutdown).await?;
         let asked = history.messages.iter().rev().find(|msg| msg.role() == Role::User);
         Ok(asked.is_some_and(|msg| ClientContext::from_msg(msg).unattended))
     }
 
     /// The conversation before a place, or the last messages of it.
-    async fn history(
+    async fn read_history(
         &self,
         session: &Session,
         before: Seq,
@@ -288,7 +288,7 @@ impl Turns {
             sub_agents: false,
             ..MessageQuery::default()
         };
-        let mut patience = Patience::new(session.id());
+        let mut patience = RetryBackoff::new(session.id());
         let stored = loop {
             match session.list_messages(&query).await {
                 Ok(stored) => break stored,
@@ -313,14 +313,14 @@ impl Turns {
     }
 
     /// Puts the bytes of stored files into the conversation.
-    async fn with_bytes(
+    async fn load_files(
         &self,
         session: &Session,
         history: &mut [Msg],
         stop: &CancellationToken,
     ) -> Result<(), AgentError> {
         let (store, tenant) = (&**self.log.store(), &session.key().tenant);
-        let mut patience = Patience::new(session.id());
+        let mut patience = RetryBackoff::new(session.id());
         loop {
             match blobs::hand_over(store, &self.config, tenant, history).await {
                 Ok(()) => return Ok(()),
@@ -333,8 +333,8 @@ impl Turns {
     async fn start_queued(&self, session: &Arc<Session>, queued: &QueuedMessage) -> Result<(), AgentError> {
         let msg = std::str::from_utf8(&queued.json).ok().and_then(|text| Msg::from_json(text).ok());
         let message =
-            msg.map(|msg| filled(Event::new("", Message { message: Box::new(msg) }), session));
-        persist(session, &self.over, &[&queued.id, &queued.reply_id], |tx| {
+            msg.map(|msg| stamp_event(Event::new("", Message { message: Box::new(msg) }), session));
+        persist(session, &self.shutdown, &[&queued.id, &queued.reply_id], |tx| {
             if !tx.replies().is_empty() || tx.queue().next() != Some(queued) {
                 return Ok(());
             }
@@ -349,25 +349,25 @@ impl Turns {
                 return Ok(());
             };
             let fits = tx.push(&mut message, None);
-            let fits = fits.and_then(|_| send::start(tx, session, &queued.reply_id));
+            let fits = fits.and_then(|_| send::start_reply(tx, session, &queued.reply_id));
             fits.map(drop).map_err(|why| AgentError::Failed(why.to_string()))
         })
         .await
         .map(drop)
     }
 
-    fn at_work(&self, session: &Session, call: Option<(String, CancellationToken)>) {
-        if let Some(slot) = self.slots.lock().get_mut(&session.number()) {
-            slot.call = call;
+    fn set_running_reply(&self, session: &Session, call: Option<(String, CancellationToken)>) {
+        if let Some(slot) = self.workers.lock().get_mut(&session.number()) {
+            slot.running_reply = call;
         }
     }
 }
 
-fn step(snapshot: Snapshot) -> Step {
+fn next_step(snapshot: Snapshot) -> NextStep {
     let Snapshot { open, queue, state, .. } = snapshot;
     let next = queue.into_iter().next();
     if state.is_produced {
-        return if next.is_some() { Step::Await } else { Step::Rest };
+        return if next.is_some() { NextStep::AwaitProducer } else { NextStep::Idle };
     }
     let subs = open.iter().filter_map(|reply| {
         let agent = reply.agent().filter(|_| reply.is_of_sub_agent())?.clone();
@@ -376,10 +376,10 @@ fn step(snapshot: Snapshot) -> Step {
     let subs = subs.collect();
     let own = open.into_iter().find(|reply| !reply.is_of_sub_agent());
     match (state.status, own, next) {
-        (SessionStatus::Idle, _, Some(next)) => Step::Next(next),
-        (SessionStatus::Idle, _, None) | (SessionStatus::Waiting, Some(_), _) => Step::Rest,
-        (SessionStatus::Running | SessionStatus::Waiting, None, _) => Step::TidyUp,
-        (SessionStatus::Running, Some(reply), _) => Step::Reply(Box::new(OpenTurn {
+        (SessionStatus::Idle, _, Some(next)) => NextStep::StartQueued(next),
+        (SessionStatus::Idle, _, None) | (SessionStatus::Waiting, Some(_), _) => NextStep::Idle,
+        (SessionStatus::Running | SessionStatus::Waiting, None, _) => NextStep::CloseOrphans,
+        (SessionStatus::Running, Some(reply), _) => NextStep::Reply(Box::new(OwnReply {
             id: reply.msg().id().to_owned(),
             first: reply.first_seq(),
             partial: reply.msg().clone(),

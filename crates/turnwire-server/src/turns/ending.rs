@@ -1,14 +1,14 @@
 //! Replies that cannot go on are closed, so that the history stays valid.
 
 use super::EXTERNAL;
-use super::journal::{filled, total};
+use super::journal::{stamp_event, add_total_cost};
 use turnwire_agent::{AgentError, close_reply};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{Event, FinishedReason, ReplyError};
 use turnwire_log::{OpenReply, Session, Transaction};
 
 /// Ends what the session's own agent has open. Whether there was anything.
-pub(super) fn end_own(
+pub(super) fn end_own_replies(
     tx: &mut Transaction<'_>,
     session: &Session,
     reason: &FinishedReason,
@@ -17,11 +17,11 @@ pub(super) fn end_own(
     if tx.is_produced() || session.agent() == EXTERNAL {
         return Ok(false);
     }
-    end_all(tx, session, reason, error)
+    end_all_replies(tx, session, reason, error)
 }
 
 /// Ends all that is open: sub-agents' replies first, then those that they work for.
-pub(crate) fn end_all(
+pub(crate) fn end_all_replies(
     tx: &mut Transaction<'_>,
     session: &Session,
     reason: &FinishedReason,
@@ -32,16 +32,16 @@ pub(crate) fn end_all(
     let mut events = Vec::new();
     for reply in below {
         let interrupted = FinishedReason::Interrupted;
-        events.extend(of(reply, close_reply(reply.msg(), reply.model_calls(), interrupted, None)));
+        events.extend(with_agent(reply, close_reply(reply.msg(), reply.model_calls(), interrupted, None)));
     }
     for reply in top {
         let end = close_reply(reply.msg(), reply.model_calls(), reason.clone(), error.cloned());
-        events.extend(of(reply, end));
+        events.extend(with_agent(reply, end));
     }
     let any = !events.is_empty();
     for event in events {
-        let mut event = filled(event, session);
-        total(&mut event, tx);
+        let mut event = stamp_event(event, session);
+        add_total_cost(&mut event, tx);
         tx.push(&mut event, None)
             .map_err(|why| AgentError::Failed(format!("a reply cannot be closed: {why}")))?;
     }
@@ -49,12 +49,12 @@ pub(crate) fn end_all(
 }
 
 /// Says which agent's events they are.
-fn of(reply: &OpenReply, events: Vec<Event<'static>>) -> impl Iterator<Item = Event<'static>> {
-    let agent = of_reply(reply);
+fn with_agent(reply: &OpenReply, events: Vec<Event<'static>>) -> impl Iterator<Item = Event<'static>> {
+    let agent = sub_agent_of(reply);
     events.into_iter().map(move |event| Event { agent: agent.clone(), ..event })
 }
 
 /// Which agent's events those of a reply are.
-pub(super) fn of_reply(reply: &OpenReply) -> Option<Box<SubAgent>> {
+pub(super) fn sub_agent_of(reply: &OpenReply) -> Option<Box<SubAgent>> {
     reply.agent().cloned().map(Box::new)
 }

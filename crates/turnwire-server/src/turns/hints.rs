@@ -6,9 +6,9 @@
 //! event, and stands behind the call. Where none is open, it is a message of its own, which the next
 //! reply has in its history; or it starts one.
 
-use super::ending::of_reply;
-use super::journal::{filled, persist};
-use super::send::{no_agent, start};
+use super::ending::sub_agent_of;
+use super::journal::{stamp_event, persist};
+use super::send::{agent_missing, start_reply};
 use super::{EXTERNAL, Turns};
 use crate::error::{ApiError, ApiResult};
 use async_trait::async_trait;
@@ -42,7 +42,7 @@ pub enum WhenIdle {
 
 /// What became of a hint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Put {
+pub(super) struct HintOutcome {
     pub is_new: bool,
     /// The reply that it has started.
     pub started: Option<String>,
@@ -56,20 +56,20 @@ impl Turns {
 
     /// Puts a hint where it belongs: into the reply that it names, else into the one that is open, else
     /// into the history.
-    pub(super) fn put_hint(
+    pub(super) fn store_hint(
         self: &Arc<Self>,
         session: &Arc<Session>,
         tx: &mut Transaction<'_>,
         event: &Event<'_>,
         when_idle: WhenIdle,
-    ) -> ApiResult<Put> {
+    ) -> ApiResult<HintOutcome> {
         let EventKind::Hint(hint) = &event.kind else {
             return Err(ApiError::internal("this is no hint"));
         };
         if tx.has_hint(&event.id) {
-            return Ok(Put::default());
+            return Ok(HintOutcome::default());
         }
-        if says_nothing(&hint.hint) {
+        if is_blank(&hint.hint) {
             return Err(ApiError::unprocessable("the hint says nothing: `hint` is empty"));
         }
         let mut made = Event::new("", EventKind::from((**hint).clone()));
@@ -84,12 +84,12 @@ impl Turns {
         let is_own = session.agent() != EXTERNAL && !tx.is_produced();
         let reply = match &*event.reply_id {
             "" => tx.replies().iter().find(|reply| !reply.is_of_sub_agent()),
-            id => Some(named(tx, id, is_own)?),
+            id => Some(find_named_reply(tx, id, is_own)?),
         };
         let put = if let Some(reply) = reply {
             made.reply_id = reply.msg().id().to_owned().into();
-            made.agent = of_reply(reply);
-            Put { is_new: into_reply(tx, &mut made, is_own)?, started: None }
+            made.agent = sub_agent_of(reply);
+            HintOutcome { is_new: add_to_reply(tx, &mut made, is_own)?, started: None }
         } else {
             let starts = when_idle == WhenIdle::Reply
                 && is_own
@@ -98,16 +98,16 @@ impl Turns {
             let mut started = None;
             if starts {
                 if !self.agents.contains_key(session.agent()) {
-                    return Err(no_agent(session.agent()));
+                    return Err(agent_missing(session.agent()));
                 }
                 let reply_id = started.insert(SystemStamp.id());
-                start(tx, session, reply_id).map_err(refused)?;
+                start_reply(tx, session, reply_id).map_err(refused)?;
                 made.reply_id = reply_id.clone().into();
             } else {
-                made = in_a_message(made, session)?;
+                made = hint_as_message(made, session)?;
             }
             tx.push(&mut made, None).map_err(refused)?;
-            Put { is_new: true, started }
+            HintOutcome { is_new: true, started }
         };
         self.wake(session);
         Ok(put)
@@ -115,7 +115,7 @@ impl Turns {
 
     /// Tells the reply that is about to go on what became of calls that worked in the background of a
     /// process that is gone, and returns the reply.
-    pub(super) async fn tell_of_lost_work(
+    pub(super) async fn log_lost_work(
         &self,
         session: &Arc<Session>,
         reply_id: &str,
@@ -123,9 +123,9 @@ impl Turns {
     ) -> Result<Msg, AgentError> {
         let events: Vec<_> = lost
             .into_iter()
-            .map(|hint| filled(Event::new(reply_id.to_owned(), hint), session))
+            .map(|hint| stamp_event(Event::new(reply_id.to_owned(), hint), session))
             .collect();
-        let told = persist(session, &self.over, &[], |tx| {
+        let told = persist(session, &self.shutdown, &[], |tx| {
             for event in &events {
                 if tx.reply(reply_id).is_none() {
                     return Err(AgentError::Stopped);
@@ -139,9 +139,9 @@ impl Turns {
 
     /// Hints about the calls, in what was said so far, that worked in the background of another process
     /// and have told nothing since.
-    pub(super) fn lost_work<'m>(&self, said: impl Iterator<Item = &'m Msg> + Clone) -> Vec<Hint> {
+    pub(super) fn lost_background_calls<'m>(&self, said: impl Iterator<Item = &'m Msg> + Clone) -> Vec<Hint> {
         let hints = said.clone().flat_map(Msg::blocks::<HintBlock>);
-        let told: HashSet<String> = hints.filter_map(told_by).collect();
+        let told: HashSet<String> = hints.filter_map(call_of_hint).collect();
         let calls = said.flat_map(Msg::tool_calls);
         let lost = calls.filter_map(|(call, result)| {
             let result = result.filter(|result| result.state == ToolResultState::Running)?;
@@ -171,7 +171,7 @@ impl Turns {
 }
 
 /// Puts a hint into the reply that it names. Whether it is new.
-fn into_reply(tx: &mut Transaction<'_>, hint: &mut Event<'_>, is_own: bool) -> ApiResult<bool> {
+fn add_to_reply(tx: &mut Transaction<'_>, hint: &mut Event<'_>, is_own: bool) -> ApiResult<bool> {
     if !is_own {
         // An agent elsewhere learns of it from the log, so it is there at once.
         return Ok(tx.push(hint, None).map_err(refused)? != PushOutcome::Repeated);
@@ -189,14 +189,14 @@ fn refused(why: turnwire_core::Error) -> ApiError {
 }
 
 /// The call whose finding a hint is.
-fn told_by(hint: &HintBlock) -> Option<String> {
+fn call_of_hint(hint: &HintBlock) -> Option<String> {
     let source: Value = serde_json::from_str(hint.source.as_deref()?).ok()?;
     let is_finding = source.get("type")?.as_str()? == "background_tool";
     is_finding.then(|| source.get("tool_call_id")?.as_str().map(str::to_owned))?
 }
 
 /// The reply that a hint names.
-fn named<'t>(tx: &'t Transaction<'_>, id: &str, is_own: bool) -> ApiResult<&'t OpenReply> {
+fn find_named_reply<'t>(tx: &'t Transaction<'_>, id: &str, is_own: bool) -> ApiResult<&'t OpenReply> {
     let without = "leave `reply_id` out: the reply that is open gets it, else the next one";
     let Some(reply) = tx.reply(id) else {
         return Err(if tx.is_finished(id) {
@@ -219,7 +219,7 @@ fn named<'t>(tx: &'t Transaction<'_>, id: &str, is_own: bool) -> ApiResult<&'t O
     Ok(reply)
 }
 
-fn says_nothing(hint: &Payload) -> bool {
+fn is_blank(hint: &Payload) -> bool {
     match hint {
         Payload::Text(text) => text.trim().is_empty(),
         Payload::Parts(parts) => parts
@@ -229,7 +229,7 @@ fn says_nothing(hint: &Payload) -> bool {
 }
 
 /// A hint that belongs to no reply, as a message.
-fn in_a_message(event: Event<'static>, session: &Session) -> ApiResult<Event<'static>> {
+fn hint_as_message(event: Event<'static>, session: &Session) -> ApiResult<Event<'static>> {
     let EventKind::Hint(hint) = event.kind else {
         return Err(ApiError::internal("this is no hint"));
     };
@@ -249,11 +249,11 @@ fn in_a_message(event: Event<'static>, session: &Session) -> ApiResult<Event<'st
         .map_err(ApiError::internal)?
         .stamped(&SystemStamp);
     let message = EventKind::from(Message { message: Box::new(msg) });
-    Ok(filled(Event { kind: message, ..event }, session))
+    Ok(stamp_event(Event { kind: message, ..event }, session))
 }
 
 /// Whether a message is nothing but a hint that came while no reply was open.
-pub(super) fn is_hint(msg: &Msg) -> bool {
+pub(super) fn is_hint_message(msg: &Msg) -> bool {
     let is_hint = |block: &ContentBlock| matches!(block, ContentBlock::Hint(_));
     msg.finished_reason().is_none()
         && !msg.content().is_empty()
@@ -261,13 +261,13 @@ pub(super) fn is_hint(msg: &Msg) -> bool {
 }
 
 /// Where tools of a session say what they find after they have gone to the background: in its log.
-pub(super) struct Findings {
+pub(super) struct BackgroundHints {
     pub turns: Weak<Turns>,
     pub session: Arc<Session>,
 }
 
 #[async_trait]
-impl HintStore for Findings {
+impl HintStore for BackgroundHints {
     async fn post(&self, _: &str, mut hint: HintBlock) {
         let Some(turns) = self.turns.upgrade() else { return };
         if hint.id.is_empty() {
@@ -277,10 +277,10 @@ impl HintStore for Findings {
         let event = Event::new("", Hint::from(hint)).stamped(&SystemStamp);
         let when_idle = turns.when_idle(session.agent());
         let put = |tx: &mut Transaction<'_>| {
-            let put = turns.put_hint(session, tx, &event, when_idle);
+            let put = turns.store_hint(session, tx, &event, when_idle);
             put.map_err(|error| AgentError::Failed(error.to_string()))
         };
-        if let Err(halt) = persist(session, &turns.over, &[], put).await {
+        if let Err(halt) = persist(session, &turns.shutdown, &[], put).await {
             tracing::error!(session = session.id(), %halt, "what a tool found later was not logged");
         }
     }

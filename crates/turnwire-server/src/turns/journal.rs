@@ -1,7 +1,7 @@
 //! What an agent emits becomes durable, or the agent is told why not.
 
-use super::counts::Counts;
-use super::hints::{BACKGROUND, Findings};
+use super::counts::UsageCounter;
+use super::hints::{BACKGROUND, BackgroundHints};
 use super::{Turns, own_reply};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use turnwire_log::store::SessionStatus;
 use turnwire_log::{Error, OpenReply, Receipt, Session, Transaction};
 
 /// The journal of one call of an agent.
-pub(super) struct Commits {
+pub(super) struct LogJournal {
     session: Arc<Session>,
     reply_id: String,
     stop: CancellationToken,
-    halted: Option<AgentError>,
+    failure: Option<AgentError>,
     /// How long a person has to answer a question, in seconds.
     timeout_seconds: Option<u64>,
-    counts: Counts,
+    counts: UsageCounter,
     /// Where the tools of the session say what they find later.
-    findings: Arc<dyn HintStore>,
+    background_hints: Arc<dyn HintStore>,
     process: String,
     /// What stamps its events.
     stamp: SequentialStamp,
@@ -38,7 +38,7 @@ pub(super) struct Commits {
     pub(super) used_calls: Vec<String>,
 }
 
-impl Commits {
+impl LogJournal {
     /// For a reply of which the agent is told this much.
     pub(super) fn new(
         turns: &Arc<Turns>,
@@ -47,27 +47,27 @@ impl Commits {
         stop: &CancellationToken,
     ) -> Self {
         let (agent, reply_id) = (session.agent(), partial.id());
-        let findings = Findings { turns: Arc::downgrade(turns), session: session.clone() };
+        let findings = BackgroundHints { turns: Arc::downgrade(turns), session: session.clone() };
         Self {
             session: session.clone(),
             reply_id: reply_id.to_owned(),
             stop: stop.clone(),
-            halted: None,
-            timeout_seconds: turns.approval_timeout(agent).map(seconds),
-            counts: Counts::new(&turns.metrics, &turns.config, agent, reply_id),
-            findings: Arc::new(findings),
+            failure: None,
+            timeout_seconds: turns.approval_timeout(agent).map(ceil_seconds),
+            counts: UsageCounter::new(&turns.metrics, &turns.config, agent, reply_id),
+            background_hints: Arc::new(findings),
             process: turns.process.clone(),
             stamp: SequentialStamp::default(),
-            hints: hints_in(partial),
+            hints: count_hints(partial),
             has_waited: false,
             used_calls: Vec::new(),
         }
     }
 
     /// What the makers of these events could not know.
-    fn fill(&self, events: &mut [Event<'static>]) {
+    fn stamp_events(&self, events: &mut [Event<'static>]) {
         for event in events {
-            fill(event, &self.session, &self.stamp);
+            stamp_event_with(event, &self.session, &self.stamp);
             match &event.kind {
                 // What it costs is said once, by the prices of this moment.
                 EventKind::ModelCallEnd(end) => {
@@ -91,12 +91,12 @@ impl Commits {
     }
 
     /// Commits events: all of them, or, where the agent has not read everything, none.
-    async fn write(
+    async fn write_events(
         &mut self,
         mut events: Vec<Event<'static>>,
-        if_unread: IfUnread,
+        if_unread: UnreadHints,
     ) -> Result<bool, AgentError> {
-        self.fill(&mut events);
+        self.stamp_events(&mut events);
         let mut touched: Vec<String> = Vec::new();
         for event in &events {
             if event.reply_id != self.reply_id && !touched.iter().any(|id| *id == event.reply_id) {
@@ -112,18 +112,18 @@ impl Commits {
             // Whoever stops a reply ends it; its agent learns of it here.
             let own = own_reply(session, tx).filter(|own| own.msg().id() == reply_id);
             let Some(own) = own else { return Err(AgentError::Stopped) };
-            if if_unread == IfUnread::Refuse && hints_in(own.msg()) != *hints {
+            if if_unread == UnreadHints::Refuse && count_hints(own.msg()) != *hints {
                 return Ok(None);
             }
             for event in &mut events {
-                check(event, reply_id, tx)?;
+                check_reply_id(event, reply_id, tx)?;
                 // The reply was started with the message that it answers; an agent that says so again
                 // tells nobody anything.
                 let begins = matches!(event.kind, EventKind::ReplyStart(_));
                 if begins && tx.reply(&event.reply_id).is_some() {
                     continue;
                 }
-                total(event, tx);
+                add_total_cost(event, tx);
                 tx.push(event, None).map_err(|why| {
                     AgentError::Failed(format!("{} does not fit: {why}", event.kind.type_name()))
                 })?;
@@ -137,69 +137,69 @@ impl Commits {
             event.reply_id == self.reply_id && matches!(event.kind, EventKind::Hint(_))
         };
         self.hints += events.iter().filter(is_hint).count();
-        self.counts.see(&events);
+        self.counts.count_events(&events);
         Ok(true)
     }
 
     async fn commit_if(
         &mut self,
         events: Vec<Event<'static>>,
-        if_unread: IfUnread,
+        if_unread: UnreadHints,
     ) -> Result<bool, AgentError> {
-        if let Some(halt) = &self.halted {
+        if let Some(halt) = &self.failure {
             return Err(halt.clone());
         }
         if events.is_empty() {
             return Ok(true);
         }
-        let result = self.write(events, if_unread).await;
-        self.halted = result.clone().err();
+        let result = self.write_events(events, if_unread).await;
+        self.failure = result.clone().err();
         result
     }
 }
 
 /// What becomes of events where there are hints that the agent does not know of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IfUnread {
-    Commit,
+enum UnreadHints {
+    Ignore,
     Refuse,
 }
 
 /// How many hints a reply has.
-fn hints_in(reply: &Msg) -> usize {
+fn count_hints(reply: &Msg) -> usize {
     reply.blocks::<HintBlock>().count()
 }
 
 #[async_trait]
-impl Journal for Commits {
+impl Journal for LogJournal {
     async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
-        self.commit_if(events, IfUnread::Commit).await.map(drop)
+        self.commit_if(events, UnreadHints::Ignore).await.map(drop)
     }
 
     async fn commit_end(&mut self, events: Vec<Event<'static>>) -> Result<bool, AgentError> {
-        self.commit_if(events, IfUnread::Refuse).await
+        self.commit_if(events, UnreadHints::Refuse).await
     }
 
     async fn take_updates(&mut self) -> Result<Option<(Msg, ModelCalls)>, AgentError> {
-        if let Some(halt) = &self.halted {
+        if let Some(halt) = &self.failure {
             return Err(halt.clone());
         }
         let Self { session, reply_id, stop, hints, .. } = self;
         let (news, _) = persist(session, stop, &[], |tx| {
             let own = own_reply(session, tx).filter(|own| own.msg().id() == reply_id);
             let own = own.ok_or(AgentError::Stopped)?;
-            let is_new = hints_in(own.msg()) != *hints;
+            let is_new = count_hints(own.msg()) != *hints;
             Ok(is_new.then(|| (own.msg().clone(), own.model_calls().clone())))
         })
         .await?;
         if let Some((reply, _)) = &news {
-            self.hints = hints_in(reply);
+            self.hints = count_hints(reply);
         }
         Ok(news)
     }
 
     fn hints(&self) -> Option<Arc<dyn HintStore>> {
-        Some(self.findings.clone())
+        Some(self.background_hints.clone())
     }
 
     fn used_call_ids(&self) -> &[String] {
@@ -208,17 +208,17 @@ impl Journal for Commits {
 }
 
 /// Whole seconds, rounded up: nobody is told of less time than there is.
-pub(crate) fn seconds(timeout: Duration) -> u64 {
+pub(crate) fn ceil_seconds(timeout: Duration) -> u64 {
     timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0)
 }
 
 /// An event with what its maker could not know.
-pub(crate) fn filled(mut event: Event<'static>, session: &Session) -> Event<'static> {
-    fill(&mut event, session, &SystemStamp);
+pub(crate) fn stamp_event(mut event: Event<'static>, session: &Session) -> Event<'static> {
+    stamp_event_with(&mut event, session, &SystemStamp);
     event
 }
 
-fn fill(event: &mut Event<'static>, session: &Session, stamp: &impl Stamp) {
+fn stamp_event_with(event: &mut Event<'static>, session: &Session, stamp: &impl Stamp) {
     let id = match &mut event.kind {
         EventKind::ReplyStart(start) => Some(&mut start.session_id),
         EventKind::ReplyEnd(end) => Some(&mut end.session_id),
@@ -231,7 +231,7 @@ fn fill(event: &mut Event<'static>, session: &Session, stamp: &impl Stamp) {
 }
 
 /// Has the end of a reply say what all of it cost.
-pub(super) fn total(event: &mut Event<'_>, tx: &Transaction<'_>) {
+pub(super) fn add_total_cost(event: &mut Event<'_>, tx: &Transaction<'_>) {
     if let EventKind::ReplyEnd(end) = &mut event.kind
         && let Some(cost) = tx.reply(&event.reply_id).and_then(OpenReply::cost)
     {
@@ -240,7 +240,7 @@ pub(super) fn total(event: &mut Event<'_>, tx: &Transaction<'_>) {
 }
 
 /// An agent writes one reply, and those of its sub-agents.
-fn check(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Result<(), AgentError> {
+fn check_reply_id(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Result<(), AgentError> {
     let is_at_home = !event.kind.is_part_of_reply()
         || event.reply_id == reply_id
         || event.is_from_sub_agent()
@@ -253,14 +253,14 @@ fn check(event: &Event<'_>, reply_id: &str, tx: &Transaction<'_>) -> Result<(), 
 }
 
 /// Why a change was not made.
-enum Trouble {
+enum PersistError {
     /// It does not want to be made.
     Halt(AgentError),
     /// The log did not take it.
     Log(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for PersistError {
     fn from(error: Error) -> Self {
         Self::Log(error)
     }
@@ -274,29 +274,29 @@ pub(crate) async fn persist<R>(
     touched: &[&str],
     mut change: impl FnMut(&mut Transaction<'_>) -> Result<R, AgentError>,
 ) -> Result<(R, Receipt), AgentError> {
-    let mut patience = Patience::new(session.id());
+    let mut patience = RetryBackoff::new(session.id());
     loop {
         // An attempt that came through after all is known by the ids of its events.
-        match session.transact(touched, |tx| change(tx).map_err(Trouble::Halt)).await {
+        match session.transact(touched, |tx| change(tx).map_err(PersistError::Halt)).await {
             Ok(done) => return Ok(done),
-            Err(Trouble::Halt(halt)) => return Err(halt),
-            Err(Trouble::Log(error)) => patience.wait(error, stop).await?,
+            Err(PersistError::Halt(halt)) => return Err(halt),
+            Err(PersistError::Log(error)) => patience.wait(error, stop).await?,
         }
     }
 }
 
 /// How to go on after an error of the log.
-pub(super) struct Patience<'s> {
+pub(super) struct RetryBackoff<'s> {
     session: &'s str,
     pause: Duration,
 }
 
 /// The first pause after an error, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
-impl<'s> Patience<'s> {
+impl<'s> RetryBackoff<'s> {
     pub(super) fn new(session: &'s str) -> Self {
-        Self { session, pause: PAUSES.0 }
+        Self { session, pause: RETRY_PAUSES.0 }
     }
 
     /// Waits, where trying again can help.
@@ -326,7 +326,7 @@ impl<'s> Patience<'s> {
             () = tokio::time::sleep(self.pause) => {}
             () = stop.cancelled() => return Err(AgentError::Stopped),
         }
-        self.pause = (self.pause * 2).min(PAUSES.1);
+        self.pause = (self.pause * 2).min(RETRY_PAUSES.1);
         Ok(())
     }
 }

@@ -10,25 +10,25 @@ use turnwire_agent::schema::{self, SchemaError};
 use turnwire_core::Msg;
 
 /// How many schemas may be on their way to be compiled. A few threads compile them.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 
 /// The queue for compiling schemas.
 pub(crate) fn schema_queue(config: &Config) -> FairQueue {
-    let share = if config.auth.has_credentials() { AT_ONCE / 4 } else { AT_ONCE };
-    FairQueue::new(AT_ONCE, share)
+    let share = if config.auth.has_credentials() { MAX_CONCURRENT / 4 } else { MAX_CONCURRENT };
+    FairQueue::new(MAX_CONCURRENT, share)
 }
 
 /// Whether what comes with the last of these messages can be used: it is the one that is answered.
-pub(crate) async fn check_last(app: &App, tenant: &str, messages: &[Msg]) -> ApiResult<()> {
+pub(crate) async fn check_last_message(app: &App, tenant: &str, messages: &[Msg]) -> ApiResult<()> {
     match messages.last() {
-        Some(last) => check_offer(app, tenant, &ClientContext::from_msg(last)).await,
+        Some(last) => check_client_context(app, tenant, &ClientContext::from_msg(last)).await,
         None => Ok(()),
     }
 }
 
 /// Notes who asks in the last of these messages, and removes what clients claim about it: tool results
 /// are matched to conversations by it.
-pub(crate) fn set_asked_by(messages: &mut [Msg], holder: Option<&str>) {
+pub(crate) fn set_requester(messages: &mut [Msg], holder: Option<&str>) {
     let count = messages.len();
     for (at, msg) in messages.iter_mut().enumerate() {
         let holder = holder.filter(|_| at + 1 == count);
@@ -40,7 +40,7 @@ pub(crate) fn set_asked_by(messages: &mut [Msg], holder: Option<&str>) {
 }
 
 /// Whether what a client brings can be used.
-pub(crate) async fn check_offer(app: &App, tenant: &str, offer: &ClientContext) -> ApiResult<()> {
+pub(crate) async fn check_client_context(app: &App, tenant: &str, offer: &ClientContext) -> ApiResult<()> {
     schema::check_tools(&offer.tools).map_err(|why| {
         ApiError::unprocessable(format!("{why}; nothing was stored"))
             .kind("tools_too_large")

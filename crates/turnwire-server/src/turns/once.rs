@@ -10,20 +10,20 @@ use turnwire_log::store::IdempotencyRecord;
 use turnwire_log::{Log, Session, Transaction};
 
 /// The longest key that is taken.
-const LONGEST: usize = 255;
+const MAX_LENGTH: usize = 255;
 
 /// What a client calls its request, and what it asked for.
 #[derive(Debug, Clone)]
-pub struct Once {
+pub struct IdempotencyKey {
     tenant: Arc<str>,
     key: String,
     fingerprint: [u8; 32],
 }
 
-impl Once {
+impl IdempotencyKey {
     /// The request's key, where it has one. It belongs to this incarnation of the session, and to the holder
     /// of the caller's credentials: nobody else is given the stored answer.
-    pub fn of(
+    pub fn from_request(
         session: &Session,
         caller: &Caller,
         headers: &HeaderMap,
@@ -32,7 +32,7 @@ impl Once {
     ) -> ApiResult<Option<Self>> {
         let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
         let key =
-            value.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST).contains(&key.len()));
+            value.to_str().ok().map(str::trim).filter(|key| (1..=MAX_LENGTH).contains(&key.len()));
         let key = key.ok_or_else(|| {
             ApiError::bad_request("this Idempotency-Key is not 1 to 255 visible characters")
                 .hint("use a random UUID for each request, and the same one when sending it again")
@@ -50,18 +50,18 @@ impl Once {
     }
 
     /// What was answered to this request before.
-    pub async fn answered<A: DeserializeOwned>(&self, log: &Log) -> ApiResult<Option<A>> {
+    pub async fn find_response<A: DeserializeOwned>(&self, log: &Log) -> ApiResult<Option<A>> {
         let earlier = log.find_idempotency_record(&self.tenant, &self.key).await?;
-        earlier.as_ref().map(|earlier| self.same(earlier)).transpose()
+        earlier.as_ref().map(|earlier| self.read_response(earlier)).transpose()
     }
 
     /// What was answered to it a moment ago.
-    pub(super) fn just_answered<A: DeserializeOwned>(&self, tx: &Transaction<'_>) -> ApiResult<Option<A>> {
-        tx.find_answered(&self.key).map(|earlier| self.same(earlier)).transpose()
+    pub(super) fn find_response_in<A: DeserializeOwned>(&self, tx: &Transaction<'_>) -> ApiResult<Option<A>> {
+        tx.find_answered(&self.key).map(|earlier| self.read_response(earlier)).transpose()
     }
 
     /// Keeps the answer, with the change that it is about.
-    pub(super) fn keep(&self, tx: &mut Transaction<'_>, answer: &impl Serialize) -> ApiResult<()> {
+    pub(super) fn store_response(&self, tx: &mut Transaction<'_>, answer: &impl Serialize) -> ApiResult<()> {
         tx.set_idempotency_record(IdempotencyRecord {
             tenant: self.tenant.clone(),
             key: self.key.clone(),
@@ -71,7 +71,7 @@ impl Once {
         Ok(())
     }
 
-    fn same<A: DeserializeOwned>(&self, earlier: &IdempotencyRecord) -> ApiResult<A> {
+    fn read_response<A: DeserializeOwned>(&self, earlier: &IdempotencyRecord) -> ApiResult<A> {
         if earlier.fingerprint != self.fingerprint {
             return Err(ApiError::unprocessable(
                 "this Idempotency-Key was used for another request; nothing was stored",

@@ -2,10 +2,10 @@
 //! log keeps it.
 
 use super::EXTERNAL;
-use super::hints::is_hint;
+use super::hints::is_hint_message;
 use super::offers;
-use super::once::Once;
-use super::send::{Accepted, Sent, Taken, agent_of, brings, busy, checked, start};
+use super::once::IdempotencyKey;
+use super::send::{Accepted, SendOutcome, PreparedMessage, check_agent_runs, has_content_to_store, busy, check_message, start_reply};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
@@ -31,9 +31,9 @@ pub async fn retry(
     app: &Arc<App>,
     session: &Arc<Session>,
     id: &str,
-    once: Option<&Once>,
-) -> ApiResult<Sent> {
-    again(app, session, id, None, once).await
+    once: Option<&IdempotencyKey>,
+) -> ApiResult<SendOutcome> {
+    retry_with(app, session, id, None, once).await
 }
 
 /// Puts other words in the place of a user's message, and answers those. Of `msg` everything counts
@@ -43,60 +43,60 @@ pub async fn edit(
     session: &Arc<Session>,
     id: &str,
     msg: Msg,
-    once: Option<&Once>,
-) -> ApiResult<Sent> {
+    once: Option<&IdempotencyKey>,
+) -> ApiResult<SendOutcome> {
     if let Some(once) = once
-        && let Some(answer) = once.answered(&app.log).await?
+        && let Some(answer) = once.find_response(&app.log).await?
     {
-        return Ok(Sent::Before(answer));
+        return Ok(SendOutcome::Replayed(answer));
     }
-    let mut msg = checked(msg)?;
-    offers::set_asked_by(std::slice::from_mut(&mut msg), None);
-    offers::check_last(app, &session.key().tenant, std::slice::from_ref(&msg)).await?;
-    if brings(app, &msg) {
+    let mut msg = check_message(msg)?;
+    offers::set_requester(std::slice::from_mut(&mut msg), None);
+    offers::check_last_message(app, &session.key().tenant, std::slice::from_ref(&msg)).await?;
+    if has_content_to_store(app, &msg) {
         // Nothing is brought in for what is refused.
-        let (earlier, _) = session.transact(&[], |tx| open(app, session, tx, once)).await?;
+        let (earlier, _) = session.transact(&[], |tx| check_can_retry(app, session, tx, once)).await?;
         if let Some(answer) = earlier {
-            return Ok(Sent::Before(answer));
+            return Ok(SendOutcome::Replayed(answer));
         }
-        plan(session, id).await??;
+        plan_retry(session, id).await??;
     }
     let msg = links::take_in(app, &session.key().tenant, vec![msg]).await?.pop();
-    again(app, session, id, msg, once).await
+    retry_with(app, session, id, msg, once).await
 }
 
-async fn again(
+async fn retry_with(
     app: &Arc<App>,
     session: &Arc<Session>,
     id: &str,
     words: Option<Msg>,
-    once: Option<&Once>,
-) -> ApiResult<Sent> {
+    once: Option<&IdempotencyKey>,
+) -> ApiResult<SendOutcome> {
     if let Some(once) = once
-        && let Some(answer) = once.answered(&app.log).await?
+        && let Some(answer) = once.find_response(&app.log).await?
     {
-        return Ok(Sent::Before(answer));
+        return Ok(SendOutcome::Replayed(answer));
     }
     loop {
         let snapshot = session.snapshot().await?;
-        let plan = match plan(session, id).await? {
-            Ok(plan) => plan.with(app, session, words.as_ref()).await,
+        let plan = match plan_retry(session, id).await? {
+            Ok(plan) => plan.with_replacement(app, session, words.as_ref()).await,
             Err(error) => Err(error),
         };
         let (sent, _) = session
             .transact(&[], |tx| {
-                if let Some(answer) = open(app, session, tx, once)? {
-                    return Ok::<_, ApiError>(Some(Sent::Before(answer)));
+                if let Some(answer) = check_can_retry(app, session, tx, once)? {
+                    return Ok::<_, ApiError>(Some(SendOutcome::Replayed(answer)));
                 }
                 if tx.last_seq() != snapshot.head {
                     return Ok(None);
                 }
                 let plan = plan?;
-                let accepted = plan.carry_out(app, session, tx)?;
+                let accepted = plan.apply(app, session, tx)?;
                 if let Some(once) = once {
-                    once.keep(tx, &accepted)?;
+                    once.store_response(tx, &accepted)?;
                 }
-                Ok(Some(Sent::Now(accepted)))
+                Ok(Some(SendOutcome::New(accepted)))
             })
             .await?;
         // The plan was made for a log that has gone on: another one is.
@@ -107,14 +107,14 @@ async fn again(
 }
 
 /// What the request was answered with before; or an error, where nothing is answered again now.
-fn open(
+fn check_can_retry(
     app: &App,
     session: &Session,
     tx: &Transaction<'_>,
-    once: Option<&Once>,
+    once: Option<&IdempotencyKey>,
 ) -> ApiResult<Option<Accepted>> {
     if let Some(once) = once
-        && let Some(answer) = once.just_answered(tx)?
+        && let Some(answer) = once.find_response_in(tx)?
     {
         return Ok(Some(answer));
     }
@@ -122,25 +122,25 @@ fn open(
         return Err(busy(tx.status()));
     }
     if session.agent() != EXTERNAL {
-        agent_of(app, session)?;
+        check_agent_runs(app, session)?;
     }
     Ok(None)
 }
 
 /// What is to be answered, and what that puts out of the history.
-struct Plan {
+struct RetryPlan {
     message_id: String,
     superseded: Vec<String>,
     /// What came with the message.
-    offer: ClientContext,
+    client_context: ClientContext,
     /// What is said in place of the message.
-    words: Option<Taken>,
+    replacement: Option<PreparedMessage>,
 }
 
 /// Decides what a retry of a message answers. It goes through the messages some at a time: only ids
 /// are kept.
-async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Error> {
-    let Some(named) = current(session, id).await? else {
+async fn plan_retry(session: &Session, id: &str) -> Result<Result<RetryPlan, ApiError>, Error> {
+    let Some(named) = find_current(session, id).await? else {
         let error =
             ApiError::not_found(format!("there is no finished message {id} in this session"));
         return Ok(Err(error.hint("GET /v1/sessions/{s}/messages lists them")));
@@ -150,7 +150,7 @@ async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Err
             .kind("superseded")
             .hint("something before it was answered again; retry what is there now")));
     }
-    let Some(question) = question(session, &named).await? else {
+    let Some(question) = find_question(session, &named).await? else {
         return Ok(Err(ApiError::unprocessable(format!(
             "there is no user's message before {id} to be answered"
         ))));
@@ -160,18 +160,18 @@ async fn plan(session: &Session, id: &str) -> Result<Result<Plan, ApiError>, Err
     loop {
         let messages = behind.next_page().await?;
         if messages.is_empty() {
-            let offer = read(&question).map(|msg| ClientContext::from_msg(&msg)).unwrap_or_default();
-            return Ok(Ok(Plan { message_id: question.id, superseded, offer, words: None }));
+            let offer = parse_message(&question).map(|msg| ClientContext::from_msg(&msg)).unwrap_or_default();
+            return Ok(Ok(RetryPlan { message_id: question.id, superseded, client_context: offer, replacement: None }));
         }
         let counted = messages.into_iter().filter(|message| !message.superseded);
         // What the agent was told by somebody else is true of the new answer, too.
-        let gone = counted.filter(|message| !read(message).is_some_and(|msg| is_hint(&msg)));
+        let gone = counted.filter(|message| !parse_message(message).is_some_and(|msg| is_hint_message(&msg)));
         superseded.extend(gone.map(|message| message.id));
     }
 }
 
 /// The last message of the user that a message answers, or that message itself.
-async fn question(
+async fn find_question(
     session: &Session,
     named: &StoredMessage,
 ) -> Result<Option<StoredMessage>, Error> {
@@ -187,7 +187,7 @@ async fn question(
         let Some(first) = messages.first() else { return Ok(None) };
         before = first.first;
         let is_question =
-            |message: &StoredMessage| !message.superseded && role(message) == Some(Role::User);
+            |message: &StoredMessage| !message.superseded && role_of(message) == Some(Role::User);
         if let Some(at) = messages.iter().rposition(is_question) {
             return Ok(Some(messages.swap_remove(at)));
         }
@@ -195,7 +195,7 @@ async fn question(
 }
 
 /// The message of an id, or the one that was put in its place.
-async fn current(session: &Session, id: &str) -> Result<Option<StoredMessage>, Error> {
+async fn find_current(session: &Session, id: &str) -> Result<Option<StoredMessage>, Error> {
     let Some(mut named) = session.find_message(id).await? else { return Ok(None) };
     if !named.superseded {
         return Ok(Some(named));
@@ -209,7 +209,7 @@ async fn current(session: &Session, id: &str) -> Result<Option<StoredMessage>, E
             break;
         }
         for message in messages {
-            if let Some(other) = read(&message).and_then(|msg| replaced(&msg)) {
+            if let Some(other) = parse_message(&message).and_then(|msg| replaced_id(&msg)) {
                 stands_for.insert(other, message.id);
             }
         }
@@ -223,21 +223,21 @@ async fn current(session: &Session, id: &str) -> Result<Option<StoredMessage>, E
 }
 
 /// The message that this one was put in the place of.
-pub(crate) fn replaced(msg: &Msg) -> Option<String> {
+pub(crate) fn replaced_id(msg: &Msg) -> Option<String> {
     msg.metadata().get(REPLACES).ok().flatten()
 }
 
-fn role(message: &StoredMessage) -> Option<Role> {
-    read(message).map(|msg| msg.role())
+fn role_of(message: &StoredMessage) -> Option<Role> {
+    parse_message(message).map(|msg| msg.role())
 }
 
-fn read(message: &StoredMessage) -> Option<Msg> {
+fn parse_message(message: &StoredMessage) -> Option<Msg> {
     Msg::from_json(std::str::from_utf8(&message.json).ok()?).ok()
 }
 
-impl Plan {
+impl RetryPlan {
     /// The same with other words in the place of the message.
-    async fn with(
+    async fn with_replacement(
         mut self,
         app: &Arc<App>,
         session: &Arc<Session>,
@@ -246,17 +246,17 @@ impl Plan {
         if let Some(msg) = words {
             let msg = msg.to_builder().id("").metadata(REPLACES, self.message_id.as_str()).build();
             let msg = msg.map_err(ApiError::internal)?;
-            let taken = Taken::new(app, session, msg).await?;
+            let taken = PreparedMessage::new(app, session, msg).await?;
             self.superseded.insert(0, std::mem::replace(&mut self.message_id, taken.id.clone()));
-            self.words = Some(taken);
+            self.replacement = Some(taken);
         } else {
             // It may have been stored by a version that took more.
-            offers::check_offer(app, &session.key().tenant, &self.offer).await?;
+            offers::check_client_context(app, &session.key().tenant, &self.client_context).await?;
         }
         Ok(self)
     }
 
-    fn carry_out(
+    fn apply(
         self,
         app: &Arc<App>,
         session: &Arc<Session>,
@@ -269,12 +269,12 @@ impl Plan {
             let supersede = Event::new("", Supersede { message_ids: self.superseded });
             tx.push(&mut supersede.stamped(&SystemStamp), None).map_err(refused)?;
         }
-        if let Some(words) = &self.words {
-            words.log(tx)?;
+        if let Some(words) = &self.replacement {
+            words.append_to(tx)?;
         }
         let mut reply_id = None;
         if !is_external {
-            start(tx, session, reply_id.insert(SystemStamp.id())).map_err(refused)?;
+            start_reply(tx, session, reply_id.insert(SystemStamp.id())).map_err(refused)?;
             app.turns.wake(session);
         }
         Ok(Accepted {

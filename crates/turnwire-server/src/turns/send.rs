@@ -1,9 +1,9 @@
 //! A message comes in, and a reply starts.
 
 use super::EXTERNAL;
-use super::journal::filled;
+use super::journal::stamp_event;
 use super::offers;
-use super::once::Once;
+use super::once::IdempotencyKey;
 use crate::app::App;
 use crate::auth::is_id;
 use crate::blobs;
@@ -48,25 +48,25 @@ pub struct Accepted {
 
 /// What came of a request to start something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendOutcome {
     /// It was done.
-    Now(Accepted),
+    New(Accepted),
     /// It was done before, and so was answered.
-    Before(Accepted),
+    Replayed(Accepted),
 }
 
-impl Sent {
+impl SendOutcome {
     /// What the client is told.
     pub fn accepted(&self) -> &Accepted {
         match self {
-            Self::Now(accepted) | Self::Before(accepted) => accepted,
+            Self::New(accepted) | Self::Replayed(accepted) => accepted,
         }
     }
 }
 
 /// What somebody says to an agent.
 #[derive(Debug, Default)]
-pub struct Say<'a> {
+pub struct SendRequest<'a> {
     /// Messages of the user's, oldest first. The last of them is answered.
     pub messages: Vec<Msg>,
     /// What belongs to the turn and comes before the reply, such as what became of files.
@@ -76,9 +76,9 @@ pub struct Say<'a> {
     /// The id of the reply, where somebody was told it already.
     pub reply_id: Option<String>,
     /// What the client calls its request.
-    pub once: Option<&'a Once>,
+    pub idempotency_key: Option<&'a IdempotencyKey>,
     /// The holder of the credentials, where results without a named session may follow.
-    pub asked_by: Option<&'a str>,
+    pub requester: Option<&'a str>,
 }
 
 /// Takes a user's message. It is durable when this returns, and the reply that it starts goes on
@@ -88,64 +88,64 @@ pub async fn send(
     session: &Arc<Session>,
     msg: Msg,
     if_busy: IfBusy,
-    once: Option<&Once>,
-) -> ApiResult<Sent> {
-    say(app, session, Say { messages: vec![msg], if_busy, once, ..Say::default() }).await
+    once: Option<&IdempotencyKey>,
+) -> ApiResult<SendOutcome> {
+    send_all(app, session, SendRequest { messages: vec![msg], if_busy, idempotency_key: once, ..SendRequest::default() }).await
 }
 
 /// Takes what somebody says: all of it, or nothing.
-pub async fn say(app: &Arc<App>, session: &Arc<Session>, say: Say<'_>) -> ApiResult<Sent> {
-    let Say { messages, events, if_busy, reply_id, once, asked_by } = say;
+pub async fn send_all(app: &Arc<App>, session: &Arc<Session>, say: SendRequest<'_>) -> ApiResult<SendOutcome> {
+    let SendRequest { messages, events, if_busy, reply_id, idempotency_key: once, requester: asked_by } = say;
     if let Some(once) = once
-        && let Some(answer) = once.answered(&app.log).await?
+        && let Some(answer) = once.find_response(&app.log).await?
     {
-        return Ok(Sent::Before(answer));
+        return Ok(SendOutcome::Replayed(answer));
     }
-    let mut messages = messages.into_iter().map(checked).collect::<ApiResult<Vec<Msg>>>()?;
-    offers::set_asked_by(&mut messages, asked_by);
-    offers::check_last(app, &session.key().tenant, &messages).await?;
+    let mut messages = messages.into_iter().map(check_message).collect::<ApiResult<Vec<Msg>>>()?;
+    offers::set_requester(&mut messages, asked_by);
+    offers::check_last_message(app, &session.key().tenant, &messages).await?;
     let is_one = messages.len() == 1 && events.is_empty();
-    let door = Door { app, session, once, if_busy, is_one };
-    if messages.iter().any(|msg| brings(app, msg)) {
+    let door = Admission { app, session, idempotency_key: once, if_busy, is_one };
+    if messages.iter().any(|msg| has_content_to_store(app, msg)) {
         let ids: Vec<&str> = messages.iter().map(Msg::id).filter(|id| !id.is_empty()).collect();
-        if let Way::Before(answer) = door.way_in(&ids).await? {
-            return Ok(Sent::Before(answer));
+        if let Decision::Replay(answer) = door.decide_early(&ids).await? {
+            return Ok(SendOutcome::Replayed(answer));
         }
     }
     let messages = links::take_in(app, &session.key().tenant, messages).await?;
     let mut taken = Vec::with_capacity(messages.len());
     for msg in messages {
-        taken.push(Taken::new(app, session, msg).await?);
+        taken.push(PreparedMessage::new(app, session, msg).await?);
     }
     let last = taken.pop().ok_or_else(|| ApiError::unprocessable("there is nothing to answer"))?;
     let earlier = taken;
     let ids: Vec<&str> = earlier.iter().chain([&last]).map(|taken| taken.id.as_str()).collect();
-    let incoming = Incoming { app, session, earlier: &earlier, last: &last, events, reply_id };
+    let incoming = PendingSend { app, session, earlier: &earlier, last: &last, events, reply_id };
     let (sent, _) = session
         .transact(&ids, |tx| {
-            let accepted = match door.way(tx, &ids)? {
-                Way::Before(answer) => return Ok(Sent::Before(answer)),
-                Way::Log => incoming.only_log(tx)?,
-                Way::Answer => incoming.answer(tx)?,
-                Way::Wait => incoming.wait(tx),
+            let accepted = match door.decide(tx, &ids)? {
+                Decision::Replay(answer) => return Ok(SendOutcome::Replayed(answer)),
+                Decision::LogOnly => incoming.log_only(tx)?,
+                Decision::StartReply => incoming.start_reply(tx)?,
+                Decision::Enqueue => incoming.enqueue(tx),
             };
             if let Some(once) = once {
-                once.keep(tx, &accepted)?;
+                once.store_response(tx, &accepted)?;
             }
-            Ok::<_, ApiError>(Sent::Now(accepted))
+            Ok::<_, ApiError>(SendOutcome::New(accepted))
         })
         .await?;
     Ok(sent)
 }
 
 /// A message that may be logged: one that was checked, and whose links were taken in.
-pub(super) struct Taken {
+pub(super) struct PreparedMessage {
     pub(super) id: String,
     json: Bytes,
     event: Event<'static>,
 }
 
-impl Taken {
+impl PreparedMessage {
     pub(super) async fn new(app: &Arc<App>, session: &Session, msg: Msg) -> ApiResult<Self> {
         let msg = blobs::offload(app, &session.key().tenant, msg).await?.stamped(&SystemStamp);
         let (id, json) = (msg.id().to_owned(), msg.to_json());
@@ -153,72 +153,72 @@ impl Taken {
             return Err(ApiError::too_large("this message is larger than an event may be")
                 .hint("store large parts with POST /v1/blobs, and refer to their URL"));
         }
-        let event = filled(Event::new("", Message { message: Box::new(msg) }), session);
+        let event = stamp_event(Event::new("", Message { message: Box::new(msg) }), session);
         Ok(Self { id, json: json.into(), event })
     }
 
     /// Appends the message, and says where it stands.
-    pub(super) fn log(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
+    pub(super) fn append_to(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
         match tx.push(&mut self.event.clone(), None) {
             Ok(PushOutcome::Stored(seq)) => Ok(seq.get()),
-            Ok(PushOutcome::Repeated) => Err(taken(&self.id)),
+            Ok(PushOutcome::Repeated) => Err(id_taken(&self.id)),
             Err(why) => Err(refused(why)),
         }
     }
 }
 
 /// Whether something is stored for a message before it is logged.
-pub(super) fn brings(app: &App, msg: &Msg) -> bool {
+pub(super) fn has_content_to_store(app: &App, msg: &Msg) -> bool {
     links::are_in(&app.config, msg) || blobs::are_large(msg)
 }
 
 /// What becomes of messages that come now.
-enum Way {
+enum Decision {
     /// Their request was answered before.
-    Before(Accepted),
+    Replay(Accepted),
     /// They are logged; somebody elsewhere answers.
-    Log,
+    LogOnly,
     /// They are logged, and a reply starts.
-    Answer,
+    StartReply,
     /// They wait for their turn.
-    Wait,
+    Enqueue,
 }
 
 /// Decides what becomes of messages, and which are refused.
-struct Door<'a> {
+struct Admission<'a> {
     app: &'a App,
     session: &'a Arc<Session>,
-    once: Option<&'a Once>,
+    idempotency_key: Option<&'a IdempotencyKey>,
     if_busy: IfBusy,
     /// One message is one turn: more than one cannot wait together.
     is_one: bool,
 }
 
-impl Door<'_> {
+impl Admission<'_> {
     /// What would become of messages, before anything is brought in for them: of what is refused
     /// nothing is to stay behind. Whether they are taken is decided in the change that logs them.
-    async fn way_in(&self, ids: &[&str]) -> ApiResult<Way> {
-        let (way, _) = self.session.transact(ids, |tx| self.way(tx, ids)).await?;
+    async fn decide_early(&self, ids: &[&str]) -> ApiResult<Decision> {
+        let (way, _) = self.session.transact(ids, |tx| self.decide(tx, ids)).await?;
         Ok(way)
     }
 
-    fn way(&self, tx: &Transaction<'_>, ids: &[&str]) -> ApiResult<Way> {
-        if let Some(once) = self.once
-            && let Some(answer) = once.just_answered(tx)?
+    fn decide(&self, tx: &Transaction<'_>, ids: &[&str]) -> ApiResult<Decision> {
+        if let Some(once) = self.idempotency_key
+            && let Some(answer) = once.find_response_in(tx)?
         {
-            return Ok(Way::Before(answer));
+            return Ok(Decision::Replay(answer));
         }
         let is_queued = |id: &str| tx.queue().any(|queued| queued.id == id);
         let is_known = |id: &str| is_queued(id) || tx.is_finished(id) || tx.reply(id).is_some();
         if let Some(id) = ids.iter().find(|id| is_known(id)) {
-            return Err(taken(id));
+            return Err(id_taken(id));
         }
         if self.session.agent() == EXTERNAL {
-            return Ok(Way::Log);
+            return Ok(Decision::LogOnly);
         }
-        agent_of(self.app, self.session)?;
+        check_agent_runs(self.app, self.session)?;
         if tx.replies().is_empty() && tx.queue().next().is_none() {
-            return Ok(Way::Answer);
+            return Ok(Decision::StartReply);
         }
         if self.if_busy == IfBusy::Refuse || !self.is_one {
             return Err(busy(tx.status()));
@@ -229,46 +229,46 @@ impl Door<'_> {
             ))
             .hint("wait until some of them were answered, or cancel some"));
         }
-        Ok(Way::Wait)
+        Ok(Decision::Enqueue)
     }
 }
 
 /// An error where a message would be refused anyway, before anything is brought in for it.
-pub(crate) async fn is_free(app: &App, session: &Arc<Session>, msg: &Msg) -> ApiResult<()> {
-    let door = Door { app, session, once: None, if_busy: IfBusy::Refuse, is_one: true };
+pub(crate) async fn check_not_busy(app: &App, session: &Arc<Session>, msg: &Msg) -> ApiResult<()> {
+    let door = Admission { app, session, idempotency_key: None, if_busy: IfBusy::Refuse, is_one: true };
     let id = Some(msg.id()).filter(|id| !id.is_empty());
-    door.way_in(id.as_slice()).await.map(drop)
+    door.decide_early(id.as_slice()).await.map(drop)
 }
 
 /// What is on its way in.
-struct Incoming<'m> {
+struct PendingSend<'m> {
     app: &'m App,
     session: &'m Arc<Session>,
-    earlier: &'m [Taken],
-    last: &'m Taken,
+    earlier: &'m [PreparedMessage],
+    last: &'m PreparedMessage,
     events: Vec<Event<'static>>,
     reply_id: Option<String>,
 }
 
-impl Incoming<'_> {
-    fn only_log(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
-        let place = self.log(tx)?;
-        Ok(self.accepted(None, place))
+impl PendingSend<'_> {
+    fn log_only(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
+        let place = self.append_all(tx)?;
+        Ok(self.to_accepted(None, place))
     }
 
-    fn answer(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
-        let place = self.log(tx)?;
+    fn start_reply(&self, tx: &mut Transaction<'_>) -> ApiResult<Accepted> {
+        let place = self.append_all(tx)?;
         let reply_id = self.reply_id();
-        start(tx, self.session, &reply_id).map_err(refused)?;
+        start_reply(tx, self.session, &reply_id).map_err(refused)?;
         self.app.turns.wake(self.session);
-        Ok(self.accepted(Some(reply_id), place))
+        Ok(self.to_accepted(Some(reply_id), place))
     }
 
-    fn wait(&self, tx: &mut Transaction<'_>) -> Accepted {
+    fn enqueue(&self, tx: &mut Transaction<'_>) -> Accepted {
         let (id, json, reply_id) = (self.last.id.clone(), self.last.json.clone(), self.reply_id());
         tx.enqueue(QueuedMessage { id, reply_id: reply_id.clone(), json });
         self.app.turns.wake(self.session);
-        Accepted { queued: true, ..self.accepted(Some(reply_id), tx.last_seq()) }
+        Accepted { queued: true, ..self.to_accepted(Some(reply_id), tx.last_seq()) }
     }
 
     fn reply_id(&self) -> String {
@@ -276,18 +276,18 @@ impl Incoming<'_> {
     }
 
     /// Appends everything, and says where the last message stands.
-    fn log(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
+    fn append_all(&self, tx: &mut Transaction<'_>) -> ApiResult<u64> {
         for earlier in self.earlier {
-            earlier.log(tx)?;
+            earlier.append_to(tx)?;
         }
-        let place = self.last.log(tx)?;
+        let place = self.last.append_to(tx)?;
         for event in &self.events {
-            tx.push(&mut filled(event.clone(), self.session), None).map_err(refused)?;
+            tx.push(&mut stamp_event(event.clone(), self.session), None).map_err(refused)?;
         }
         Ok(place)
     }
 
-    fn accepted(&self, reply_id: Option<String>, place: u64) -> Accepted {
+    fn to_accepted(&self, reply_id: Option<String>, place: u64) -> Accepted {
         Accepted {
             message_id: self.last.id.clone(),
             reply_id,
@@ -299,32 +299,32 @@ impl Incoming<'_> {
 
 /// Starts a reply of the session's agent. It is open from here on, so nothing else starts, and a
 /// crash before the agent's first word is made up for by whoever finds it open.
-pub(super) fn start(
+pub(super) fn start_reply(
     tx: &mut Transaction<'_>,
     session: &Session,
     reply_id: &str,
 ) -> Result<(), turnwire_core::Error> {
     let start = ReplyStart { name: session.agent().to_owned(), ..ReplyStart::default() };
     let event = Event::new(reply_id.to_owned(), start);
-    tx.push(&mut filled(event, session), None).map(drop)
+    tx.push(&mut stamp_event(event, session), None).map(drop)
 }
 
 /// An error unless the session's agent runs here.
-pub(super) fn agent_of(app: &App, session: &Session) -> ApiResult<()> {
+pub(super) fn check_agent_runs(app: &App, session: &Session) -> ApiResult<()> {
     if app.agents.contains_key(session.agent()) {
         return Ok(());
     }
-    Err(no_agent(session.agent()))
+    Err(agent_missing(session.agent()))
 }
 
-pub(super) fn no_agent(name: &str) -> ApiError {
+pub(super) fn agent_missing(name: &str) -> ApiError {
     ApiError::conflict(format!("the agent {name} is not there any more"))
         .kind("no_agent")
         .hint("GET /v1/agents lists those that are; the operator configures them")
 }
 
 /// Whether the message is one that a client may write.
-pub(crate) fn checked(msg: Msg) -> ApiResult<Msg> {
+pub(crate) fn check_message(msg: Msg) -> ApiResult<Msg> {
     if msg.role() != Role::User {
         return Err(ApiError::unprocessable(format!(
             "a message of the role {} cannot be sent; only a user's",
@@ -350,7 +350,7 @@ pub(crate) fn checked(msg: Msg) -> ApiResult<Msg> {
     Ok(msg.with_name("user"))
 }
 
-fn taken(id: &str) -> ApiError {
+fn id_taken(id: &str) -> ApiError {
     ApiError::conflict(format!("there is a message {id} already; nothing was stored"))
         .kind("message_exists")
         .hint("leave the id out; an Idempotency-Key makes it safe to send a message again")

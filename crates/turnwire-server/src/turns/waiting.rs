@@ -13,7 +13,7 @@ const PAGE: usize = 100;
 
 /// Looks at each session of some agents that waits, among those that the caller reaches, until somebody
 /// has seen enough; those that changed last come first.
-pub(crate) async fn each_waiting(
+pub(crate) async fn for_each_waiting(
     app: &App,
     caller: &Caller,
     is_wanted_agent: impl Fn(&str) -> bool,

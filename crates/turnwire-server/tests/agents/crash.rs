@@ -4,7 +4,7 @@
 //! `TURNWIRE_SEED` repeats the order of an earlier run.
 
 use crate::server::{Process, effects};
-use crate::visitor::{Visitor, begin};
+use crate::visitor::{TestClient, begin};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ async fn run(folder: &Path, kill_after: Option<usize>) -> Outcome {
     let mut process = Process::start(folder);
     let reply = begin(process.address).await;
     if let Some(count) = kill_after {
-        let mut visitor = Visitor::come(process.address).await;
+        let mut visitor = TestClient::connect(process.address).await;
         for nth in 1..=count {
             let event = visitor.next().await;
             if nth < count && event["type"] == "REQUIRE_USER_CONFIRM" {
@@ -46,8 +46,8 @@ async fn run(folder: &Path, kill_after: Option<usize>) -> Outcome {
         process.kill();
         process = Process::start(folder);
     }
-    let mut visitor = Visitor::come(process.address).await;
-    let events = visitor.until_it_ends(&reply).await;
+    let mut visitor = TestClient::connect(process.address).await;
+    let events = visitor.events_until_end(&reply).await;
     let all = visitor.get("/v1/sessions/s/messages?agents=all").await;
     let messages = all["messages"].as_array().unwrap();
     let own = messages.iter().find(|message| message["id"] == *reply).unwrap();

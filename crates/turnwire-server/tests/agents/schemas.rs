@@ -2,7 +2,7 @@
 //! does not repeat it.
 
 use crate::server::Process;
-use crate::visitor::{Visitor, ask, begin_with};
+use crate::visitor::{TestClient, ask, begin_with};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ async fn store_message(folder: &Path, schema: &Value) {
 }
 
 /// The error that a reply ends with.
-async fn error_of(visitor: &mut Visitor, reply: &str) -> Value {
-    let events = visitor.until_it_ends(reply).await;
+async fn error_of(visitor: &mut TestClient, reply: &str) -> Value {
+    let events = visitor.events_until_end(reply).await;
     events.last().unwrap()["error"].clone()
 }
 
@@ -50,14 +50,14 @@ async fn a_stored_schema_that_costs_too_much_ends_its_reply_and_no_restart_repea
     let folder = tempfile::tempdir().unwrap();
     store_message(folder.path(), &doubling_schema()).await;
     let process = Process::start(folder.path());
-    let mut visitor = Visitor::come(process.address).await;
+    let mut visitor = TestClient::connect(process.address).await;
     let error = error_of(&mut visitor, "r").await;
     assert_eq!(error["type"], "invalid_request", "{error}");
     assert!(error["message"].as_str().unwrap().contains("too large"), "{error}");
     let before = visitor.get("/v1/sessions/s").await;
     process.kill();
     let process = Process::start(folder.path());
-    let visitor = Visitor::come(process.address).await;
+    let visitor = TestClient::connect(process.address).await;
     let after = visitor.get("/v1/sessions/s").await;
     assert_eq!(after["status"], "idle");
     assert_eq!(after["last_event_id"], before["last_event_id"]);
@@ -74,11 +74,11 @@ async fn an_answer_that_costs_too_much_ends_its_reply_also_when_the_process_was_
         let folder = tempfile::tempdir().unwrap();
         let process = Process::start(folder.path());
         let reply = begin_with(process.address, "answers", &message(&schema)).await;
-        let mut visitor = Visitor::come(process.address).await;
+        let mut visitor = TestClient::connect(process.address).await;
         while visitor.next().await["type"] != kill_at {}
         process.kill();
         let process = Process::start(folder.path());
-        let mut visitor = Visitor::come(process.address).await;
+        let mut visitor = TestClient::connect(process.address).await;
         let error = error_of(&mut visitor, &reply).await;
         assert_eq!(error["type"], "invalid_request", "{error}");
         assert!(error["message"].as_str().unwrap().contains("cannot be checked"), "{error}");

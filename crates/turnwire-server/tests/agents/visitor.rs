@@ -9,7 +9,7 @@ use turnwire_testkit::net::{StreamingResponse, SseParser, send_http, http};
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Visitor {
+pub struct TestClient {
     address: SocketAddr,
     incoming: StreamingResponse,
     sse: SseParser,
@@ -35,9 +35,9 @@ pub async fn begin_with(to: SocketAddr, agent: &str, message: &Value) -> String 
     sent["reply_id"].as_str().expect("the message is taken").to_owned()
 }
 
-impl Visitor {
+impl TestClient {
     /// Watches the session from its first event, each event by itself.
-    pub async fn come(address: SocketAddr) -> Self {
+    pub async fn connect(address: SocketAddr) -> Self {
         let path = "/v1/sessions/s/events?raw=true";
         let request = http::request(address, "GET", path, &[], b"");
         let incoming = StreamingResponse::send(address, &request).await.unwrap();
@@ -73,7 +73,7 @@ impl Visitor {
     }
 
     /// Watches until the reply has ended; gives all events.
-    pub async fn until_it_ends(&mut self, reply: &str) -> Vec<Value> {
+    pub async fn events_until_end(&mut self, reply: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
             let event = self.next().await;

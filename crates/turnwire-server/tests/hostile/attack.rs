@@ -17,7 +17,7 @@ use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http};
 
 /// What may come of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Expected {
     /// This status, with an error as all others have it.
     Error(u16),
     /// Any 4xx, with an error as all others have it.
@@ -32,13 +32,13 @@ pub enum Wanted {
 pub struct Attack {
     pub name: String,
     pub bytes: Vec<u8>,
-    pub wanted: Wanted,
+    pub wanted: Expected,
 }
 
 impl Attack {
     /// Bytes that are no request that could be answered as others are.
     pub fn raw(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
-        Self { name: name.to_owned(), bytes: bytes.into(), wanted: Wanted::Refusal }
+        Self { name: name.to_owned(), bytes: bytes.into(), wanted: Expected::Refusal }
     }
 
     /// A request that is well-formed as far as HTTP goes.
@@ -56,12 +56,12 @@ impl Attack {
         Self {
             name: format!("{method} {path_start} [{headers_start}] {start}"),
             bytes: request(method, path, headers, body),
-            wanted: Wanted::Error(status),
+            wanted: Expected::Error(status),
         }
     }
 
     pub fn harmless(mut self) -> Self {
-        self.wanted = Wanted::Success;
+        self.wanted = Expected::Success;
         self
     }
 }
@@ -134,24 +134,24 @@ impl Target {
     }
 
     /// Sends the bytes, and looks at what comes.
-    pub async fn suffer(&self, attack: &Attack) -> Result<(), String> {
+    pub async fn try_attack(&self, attack: &Attack) -> Result<(), String> {
         let answer = timeout(PATIENCE, self.answer(&attack.bytes)).await;
         let answer = answer.map_err(|_| "neither an answer nor a close".to_owned())?;
         let answer = match (answer, attack.wanted) {
             (Ok(answer), _) => answer,
-            (Err(_), Wanted::Refusal) => return self.is_alive().await,
+            (Err(_), Expected::Refusal) => return self.is_alive().await,
             (Err(why), _) => return Err(format!("closed without an answer: {why}")),
         };
         let text = answer.text();
         let text: String = text.chars().take(300).collect();
         let status = answer.status;
         let is_fine = match attack.wanted {
-            Wanted::Error(wanted) => status == wanted && is_clear(&answer),
-            Wanted::Clear => (400..500).contains(&status) && is_clear(&answer),
-            Wanted::Refusal => {
+            Expected::Error(wanted) => status == wanted && is_clear(&answer),
+            Expected::Clear => (400..500).contains(&status) && is_clear(&answer),
+            Expected::Refusal => {
                 (400..500).contains(&status) && (answer.body.is_empty() || is_clear(&answer))
             }
-            Wanted::Success => (200..300).contains(&status),
+            Expected::Success => (200..300).contains(&status),
         };
         if !is_fine {
             return Err(format!("wanted {:?}, got {status} {text}", attack.wanted));

@@ -47,7 +47,7 @@ pub fn all() -> Vec<Attack> {
 
 /// Whether it is 400, 413 or 422 is a matter of taste; that it is clear is not.
 fn any_4xx(mut attack: Attack) -> Attack {
-    attack.wanted = crate::attack::Wanted::Clear;
+    attack.wanted = crate::attack::Expected::Clear;
     attack
 }
 

@@ -19,7 +19,7 @@ pub fn all() -> Vec<Attack> {
         "authorization: Bearer wrong\r\nauthorization: Bearer tw_all\r\n".to_owned(),
     ] {
         let mut attack = Attack::new(401, "GET", "/v1/sessions/s", &credentials, "");
-        attack.wanted = crate::attack::Wanted::Clear;
+        attack.wanted = crate::attack::Expected::Clear;
         all.push(attack);
     }
     let with = |token: &str| format!("authorization: Bearer {token}\r\n");
@@ -42,7 +42,7 @@ pub fn all() -> Vec<Attack> {
     for event in [EVENT, MESSAGE, CONFIRM] {
         for who in [&chat, &read] {
             let mut attack = Attack::new(403, "POST", events, who, event);
-            attack.wanted = crate::attack::Wanted::Clear;
+            attack.wanted = crate::attack::Expected::Clear;
             all.push(attack);
         }
     }

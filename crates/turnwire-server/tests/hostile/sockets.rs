@@ -32,8 +32,8 @@ async fn a_bad_handshake_is_a_clear_4xx() {
     ];
     for headers in &cases {
         let mut attack = crate::attack::Attack::raw(headers, handshake(headers));
-        attack.wanted = crate::attack::Wanted::Clear;
-        target.suffer(&attack).await.unwrap_or_else(|why| panic!("{headers:?}: {why}"));
+        attack.wanted = crate::attack::Expected::Clear;
+        target.try_attack(&attack).await.unwrap_or_else(|why| panic!("{headers:?}: {why}"));
     }
     eprintln!("{} bad handshakes were refused", cases.len());
     target.still_serves().await;

@@ -14,7 +14,7 @@ async fn the_bytes_that_were_sent_are_the_bytes_that_are_stored() {
     sent[1] = sent[1].replace(':', " : ");
     sent[2] = sent[2].replace("\"delta\":\"Hello\"", r#""delta":"Hell\u006f","mood":[1, 2]"#);
     let answer = server.publish("s", "p.1", &sent.join("\n")).await;
-    answer.stored(5, 0);
+    answer.assert_stored(5, 0);
     assert_eq!(answer.json["last_event_id"], session.resume_token(5));
     assert!(answer.json.get("skipped").is_none());
     assert_eq!(lines(&session).await, sent);
@@ -27,9 +27,9 @@ async fn a_whole_request_sent_again_stores_nothing() {
     let server = Server::new().await;
     let session = server.session("s").await;
     let body = reply("r").join("\n");
-    server.publish("s", "p.1", &body).await.stored(5, 0);
+    server.publish("s", "p.1", &body).await.assert_stored(5, 0);
     let again = server.publish("s", "p.1", &body).await;
-    again.stored(0, 5);
+    again.assert_stored(0, 5);
     assert_eq!(again.json["last_event_id"], session.resume_token(5));
     assert_eq!(lines(&session).await.len(), 5);
     assert!(server.app.metrics.text().contains("turnwire_events_stored_total 5\n"));
@@ -43,11 +43,11 @@ async fn one_event_that_does_not_fit_is_named_and_nothing_is_stored() {
     let mut body = reply("r");
     body[3] = event("x", "r", r#""type":"TEXT_BLOCK_DELTA","block_id":"other","delta":"?""#);
     let answer = server.publish("s", "p.1", &body.join("\n\n")).await;
-    answer.is(422, "refused", &["event 3", "line 7", "TEXT_BLOCK_DELTA", "UnknownBlock"]);
+    answer.assert_error(422, "refused", &["event 3", "line 7", "TEXT_BLOCK_DELTA", "UnknownBlock"]);
     assert_eq!(session.head_state().head, 0);
     assert_eq!(session.snapshot().await.unwrap().open.len(), 0);
     // What was refused may be sent again when it is right.
-    server.publish("s", "p.1", &reply("r").join("\n")).await.stored(5, 0);
+    server.publish("s", "p.1", &reply("r").join("\n")).await.assert_stored(5, 0);
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn tolerant_leaves_out_what_does_not_fit_and_reports_it() {
     let path = "/v1/sessions/s/events?tolerant=true";
     let producer = "turnwire-producer: p.1\r\n";
     let answer = server.post(path, producer, body.join("\n").as_bytes()).await;
-    answer.stored(5, 0);
+    answer.assert_stored(5, 0);
     let skipped = answer.json["skipped"].as_array().unwrap();
     assert_eq!((&skipped[0]["at"], &skipped[0]["type"]), (&1.into(), &"TEXT_BLOCK_END".into()));
     assert!(skipped[0]["message"].as_str().unwrap().starts_with("UnknownBlock"));
@@ -69,7 +69,7 @@ async fn tolerant_leaves_out_what_does_not_fit_and_reports_it() {
     // A line that is no event is an error either way.
     body[2] = "nonsense".to_owned();
     let answer = server.post(path, producer, body.join("\n").as_bytes()).await;
-    answer.is(400, "not_json", &["event 2", "line 3"]);
+    answer.assert_error(400, "not_json", &["event 2", "line 3"]);
 }
 
 #[tokio::test]
@@ -92,12 +92,12 @@ async fn a_list_lines_and_server_sent_events_are_the_same() {
     ];
     for (name, body) in bodies {
         let session = server.session(name).await;
-        server.publish(name, "p.1", &body).await.stored(5, 0);
+        server.publish(name, "p.1", &body).await.assert_stored(5, 0);
         let lines = lines(&session).await;
         assert!(lines.iter().all(|line| !line.contains(['\n', '\r'])), "{name}");
         let message = session.find_message("r").await.unwrap().unwrap();
         assert_eq!((&*message.text, message.last.get()), ("Hello", 5), "{name}");
-        server.publish(name, "p.1", &body).await.stored(0, 5);
+        server.publish(name, "p.1", &body).await.assert_stored(0, 5);
     }
 }
 
@@ -120,20 +120,20 @@ async fn one_event_may_be_written_over_several_lines() {
         };
         let body = format!("\n{}\r\n", pretty(event).replace('\n', "\r\n"));
         let producer = "turnwire-producer: p.1\r\n";
-        server.post(&path, producer, body.as_bytes()).await.stored(1, 0);
-        server.post(&path, producer, body.as_bytes()).await.stored(0, 1);
+        server.post(&path, producer, body.as_bytes()).await.assert_stored(1, 0);
+        server.post(&path, producer, body.as_bytes()).await.assert_stored(0, 1);
         let lines = lines(&session).await;
         assert!(lines.len() == 1 && !lines[0].contains(['\n', '\r']), "{wire}: {lines:?}");
     }
     // What is wrong is said as before.
     server.session("s").await;
     let publish = async |body: &str| server.publish("s", "p.1", body).await;
-    publish("{\n  \"id\": \"x\"\n}").await.is(422, "not_an_event", &["event 0", "line 1"]);
-    publish("{\n  \"id\": \"x\"").await.is(400, "not_json", &["event 0", "line 1"]);
+    publish("{\n  \"id\": \"x\"\n}").await.assert_error(422, "not_an_event", &["event 0", "line 1"]);
+    publish("{\n  \"id\": \"x\"").await.assert_error(400, "not_json", &["event 0", "line 1"]);
     let two = format!("{}\n{}", pretty(&start("r")), pretty(&end("r")));
-    publish(&two).await.is(400, "not_json", &["event 0", "line 1", "is not JSON"]);
+    publish(&two).await.assert_error(400, "not_json", &["event 0", "line 1", "is not JSON"]);
     let second = format!("{}\n{{\n}}", start("r"));
-    publish(&second).await.is(400, "not_json", &["event 1", "line 2"]);
+    publish(&second).await.assert_error(400, "not_json", &["event 1", "line 2"]);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_problem_in_a_pretty_list_has_its_line() {
     let server = Server::new().await;
     let body = format!("[\n  {},\n  {{\n    \"id\": \"x\"\n  }}\n]", start("r"));
     server.session("s").await;
-    server.publish("s", "p.1", &body).await.is(422, "not_an_event", &["event 1", "line 3"]);
+    server.publish("s", "p.1", &body).await.assert_error(422, "not_an_event", &["event 1", "line 3"]);
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_place_that_an_event_brings_is_replaced() {
     let server = Server::new().await;
     let session = server.session("s").await;
     let brought = start("r").replace("{\"id\"", "{\"seq\":77,\"seq_from\":70,\"id\"");
-    server.publish("s", "p.1", &brought).await.stored(1, 0);
+    server.publish("s", "p.1", &brought).await.assert_stored(1, 0);
     let lines = lines(&session).await;
     assert!(!lines[0].contains("seq"), "{}", lines[0]);
     assert_eq!(session.head_state().head, 1);
@@ -169,7 +169,7 @@ async fn sixty_four_events_are_one_request() {
         end("r"),
     ]);
     assert_eq!(body.len(), 64);
-    server.publish("s", "p.1", &body.join("\n")).await.stored(64, 0);
+    server.publish("s", "p.1", &body.join("\n")).await.assert_stored(64, 0);
     assert_eq!(lines(&session).await, body);
 }
 
@@ -183,13 +183,13 @@ async fn recordings_in_older_names_are_read() {
         r#"{"id":"3","type":"TEXT_BLOCK_DELTA","replyId":"r","blockId":"b","delta":"Old"}"#,
         r#"{"id":"4","type":"RUN_FINISHED","replyId":"r"}"#,
     ];
-    server.publish("s", "p.1", &old.join("\n")).await.stored(4, 0);
+    server.publish("s", "p.1", &old.join("\n")).await.assert_stored(4, 0);
     assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "Old");
     // The same as a pretty list.
     let values: Vec<serde_json::Value> =
         old.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let pretty = serde_json::to_string_pretty(&values).unwrap();
-    server.publish("s", "p.1", &pretty).await.stored(0, 4);
+    server.publish("s", "p.1", &pretty).await.assert_stored(0, 4);
 }
 
 #[tokio::test]
@@ -197,8 +197,8 @@ async fn what_nobody_knows_is_kept_as_it_is() {
     let server = Server::new().await;
     let session = server.session("s").await;
     let unknown = r#"{"id":"1","type":"SOMETHING_NEW","deep":{"a":[1,2.50]}}"#;
-    server.publish("s", "p.1", unknown).await.stored(1, 0);
-    server.publish("s", "p.1", unknown).await.stored(0, 1);
+    server.publish("s", "p.1", unknown).await.assert_stored(1, 0);
+    server.publish("s", "p.1", unknown).await.assert_stored(0, 1);
     assert_eq!(lines(&session).await, [unknown]);
 }
 
@@ -207,13 +207,13 @@ async fn whole_messages_come_in_once() {
     let server = Server::new().await;
     let session = server.session("s").await;
     let message = r#"{"id":"e1","type":"MESSAGE","message":{"id":"u1","name":"alice","role":"user","content":"hi"}}"#;
-    server.publish("s", "p.1", message).await.stored(1, 0);
-    server.publish("s", "p.1", message).await.stored(0, 1);
+    server.publish("s", "p.1", message).await.assert_stored(1, 0);
+    server.publish("s", "p.1", message).await.assert_stored(0, 1);
     let other = message.replace("e1", "e2");
-    server.publish("s", "p.1", &other).await.is(422, "refused", &["MESSAGE", "u1"]);
+    server.publish("s", "p.1", &other).await.assert_error(422, "refused", &["MESSAGE", "u1"]);
     assert_eq!(session.find_message("u1").await.unwrap().unwrap().text, "hi");
     let supersede = r#"{"id":"e3","type":"SUPERSEDE","message_ids":["u1"]}"#;
-    server.publish("s", "p.1", supersede).await.stored(1, 0);
+    server.publish("s", "p.1", supersede).await.assert_stored(1, 0);
     assert!(session.find_message("u1").await.unwrap().unwrap().superseded);
 }
 
@@ -234,8 +234,8 @@ async fn agentscopes_own_stream_becomes_canonical() {
     let body = body.join("\n");
     let path = "/v1/sessions/s/events?wire=agentscope";
     let producer = "turnwire-producer: p.1\r\n";
-    server.post(path, producer, body.as_bytes()).await.stored(3, 0);
-    server.post(path, producer, body.as_bytes()).await.stored(0, 3);
+    server.post(path, producer, body.as_bytes()).await.assert_stored(3, 0);
+    server.post(path, producer, body.as_bytes()).await.assert_stored(0, 3);
     assert!(session.find_message("r").await.unwrap().is_some());
     assert_eq!(session.find_message("u").await.unwrap().unwrap().text, "hi");
 }
@@ -249,11 +249,11 @@ async fn wires_without_ids_are_sent_elsewhere() {
         server.post(&path, "turnwire-producer: p.1\r\n", b"{}").await
     };
     let answer = post("openai-chat").await;
-    answer.is(400, "wrong_wire", &["openai-chat", "no ids"]);
+    answer.assert_error(400, "wrong_wire", &["openai-chat", "no ids"]);
     assert!(answer.json["error"]["hint"].as_str().unwrap().contains("/replies"));
-    post("ag-ui").await.is(400, "wrong_wire", &["no stream"]);
+    post("ag-ui").await.assert_error(400, "wrong_wire", &["no stream"]);
     let answer = post("nothing").await;
-    answer.is(400, "unknown_wire", &[]);
+    answer.assert_error(400, "unknown_wire", &[]);
     assert!(answer.json["error"]["hint"].as_str().unwrap().contains("agentscope-java"));
 }
 
@@ -262,12 +262,12 @@ async fn events_without_ids_are_refused_because_a_retry_would_double_them() {
     let server = Server::new().await;
     server.session("s").await;
     let body = r#"{"type":"REPLY_START","reply_id":"r"}"#;
-    server.publish("s", "p.1", body).await.is(422, "no_id", &["event 0", "REPLY_START"]);
+    server.publish("s", "p.1", body).await.assert_error(422, "no_id", &["event 0", "REPLY_START"]);
 }
 
 #[tokio::test]
 async fn only_a_session_that_is_there_takes_events() {
     let server = Server::new().await;
-    server.publish("nowhere", "p.1", &start("r")).await.is(404, "not_found", &[]);
-    server.publish("a%20b", "p.1", &start("r")).await.is(400, "bad_request", &[]);
+    server.publish("nowhere", "p.1", &start("r")).await.assert_error(404, "not_found", &[]);
+    server.publish("a%20b", "p.1", &start("r")).await.assert_error(400, "bad_request", &[]);
 }

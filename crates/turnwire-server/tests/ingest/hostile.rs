@@ -70,7 +70,7 @@ async fn hostile_bodies_get_a_clear_answer() {
     drop(session);
     // And it still works.
     server.session("t").await;
-    server.publish("t", "p.1", &start("r")).await.stored(1, 0);
+    server.publish("t", "p.1", &start("r")).await.assert_stored(1, 0);
 }
 
 #[tokio::test]
@@ -96,16 +96,16 @@ async fn what_is_too_large_is_named() {
         ("list", format!("[{},\n{large}]", start("q"))),
     ] {
         let answer = server.publish("s", "p.1", &body).await;
-        answer.is(413, "too_large", &["event 1", "line 2", "1024 bytes"]);
+        answer.assert_error(413, "too_large", &["event 1", "line 2", "1024 bytes"]);
         for wire in ["agentscope", "agentscope-java"] {
             let path = format!("/v1/sessions/s/events?wire={wire}");
             let producer = "turnwire-producer: p.1\r\n";
             let answer = server.post(&path, producer, body.as_bytes()).await;
-            answer.is(413, "too_large", &["event 1", "line 2"]);
+            answer.assert_error(413, "too_large", &["event 1", "line 2"]);
         }
         let _ = form;
     }
     let many: Vec<String> = (0..200).map(|n| start(&format!("r{n}"))).collect();
-    server.publish("s", "p.1", &many.join("\n")).await.is(413, "too_large", &["8192 bytes"]);
+    server.publish("s", "p.1", &many.join("\n")).await.assert_error(413, "too_large", &["8192 bytes"]);
     assert_eq!(session.head_state().head, 0);
 }

@@ -24,7 +24,7 @@ fn sse(lines: &[&str]) -> String {
 async fn send(server: &Server, session: &str, body: &str, stored: u64, repeated: u64) {
     let path = format!("/v1/sessions/{session}/events?wire=agentscope-java");
     let answer = server.post(&path, "turnwire-producer: p.1\r\n", body.as_bytes()).await;
-    answer.stored(stored, repeated);
+    answer.assert_stored(stored, repeated);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Streams in: each is one reply, and whatever happens to it, the reply ends.
 
-use crate::server::{Answer, Piping, Server, end, event, is_idle, reaches, reply, start, text};
+use crate::server::{Answer, OpenPipe, Server, end, event, wait_until_idle, wait_for_seq, reply, start, text};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turnwire_core::{Event, Msg};
@@ -92,7 +92,7 @@ const OLLAMA: &str = r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","messag
 "#;
 
 /// The same reply on a wire that can be written.
-fn written(wire: &str) -> String {
+fn encoded_reply(wire: &str) -> String {
     let mut encoder = Wire::named(wire).unwrap().encoder(&EncoderOptions::default()).unwrap();
     let (mut frames, mut body) = (Frames::default(), String::new());
     for line in reply("r") {
@@ -126,9 +126,9 @@ async fn every_wire_with_a_stream_in_becomes_a_reply() {
         ("dashscope", DASHSCOPE.to_owned(), Some("d1")),
         ("ollama", OLLAMA.to_owned(), None),
         ("turnwire", reply("r").join("\n"), Some("r")),
-        ("agentscope", written("agentscope"), Some("r")),
-        ("agentscope-java", written("agentscope-java"), Some("r")),
-        ("blocks", written("blocks"), Some("r")),
+        ("agentscope", encoded_reply("agentscope"), Some("r")),
+        ("agentscope-java", encoded_reply("agentscope-java"), Some("r")),
+        ("blocks", encoded_reply("blocks"), Some("r")),
     ];
     let readable = Wire::all().filter(|wire| wire.can_decode()).count();
     assert_eq!(streams.len(), readable, "a wire is missing here");
@@ -142,7 +142,7 @@ async fn every_wire_with_a_stream_in_becomes_a_reply() {
             assert_eq!(msg.id(), id, "{wire}");
         }
         // The same stream under another id, cut into single bytes.
-        let mut piping = Piping::new(
+        let mut piping = OpenPipe::new(
             &server,
             &format!("/v1/sessions/{wire}/replies?wire={wire}&reply_id=again"),
             "",
@@ -176,9 +176,9 @@ async fn a_stream_that_came_before_is_not_stored_again() {
     pipe(&server, "s", "?wire=anthropic", ANTHROPIC).await;
     let last = session.head_state().head;
     let again = pipe(&server, "s", "?wire=anthropic", ANTHROPIC).await;
-    again.is(409, "duplicate", &["msg_1"]);
+    again.assert_error(409, "duplicate", &["msg_1"]);
     let again = pipe(&server, "s", "?wire=anthropic&reply_id=msg_1", ANTHROPIC).await;
-    again.is(409, "duplicate", &["msg_1"]);
+    again.assert_error(409, "duplicate", &["msg_1"]);
     assert_eq!(session.head_state().head, last);
 }
 
@@ -186,16 +186,16 @@ async fn a_stream_that_came_before_is_not_stored_again() {
 async fn what_comes_is_stored_as_it_comes() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    let mut piping = Piping::new(&server, "/v1/sessions/s/replies", "").await;
+    let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", "").await;
     piping.send(&format!("{}\n", start("r"))).await;
-    reaches(&session, 1).await;
+    wait_for_seq(&session, 1).await;
     piping.send(&format!("{}\n", text("r", "one").join("\n"))).await;
-    reaches(&session, 4).await;
+    wait_for_seq(&session, 4).await;
     let open = session.snapshot().await.unwrap().open;
     assert_eq!(open[0].msg().text("").as_deref(), Some("one"));
     // Nobody else begins anything meanwhile.
-    pipe(&server, "s", "", &reply("q").join("\n")).await.is(409, "busy", &["pipe-"]);
-    server.publish("s", "p.1", &reply("q").join("\n")).await.is(409, "busy", &["pipe-"]);
+    pipe(&server, "s", "", &reply("q").join("\n")).await.assert_error(409, "busy", &["pipe-"]);
+    server.publish("s", "p.1", &reply("q").join("\n")).await.assert_error(409, "busy", &["pipe-"]);
     piping.send(&end("r")).await;
     let answer = piping.end().await;
     assert_eq!(message(&session, &answer).await.text("").as_deref(), Some("one"));
@@ -205,12 +205,12 @@ async fn what_comes_is_stored_as_it_comes() {
 async fn a_body_that_breaks_off_ends_its_reply_as_interrupted() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    let mut piping = Piping::new(&server, "/v1/sessions/s/replies?wire=anthropic", "").await;
+    let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies?wire=anthropic", "").await;
     let cut = ANTHROPIC.find("event: content_block_stop").unwrap();
     piping.send(&ANTHROPIC[..cut]).await;
-    reaches(&session, 4).await;
+    wait_for_seq(&session, 4).await;
     drop(piping);
-    is_idle(&session).await;
+    wait_until_idle(&session).await;
     let stored = session.find_message("msg_1").await.unwrap().unwrap();
     let msg = Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap();
     assert_eq!(msg.finished_reason().unwrap().as_str(), "interrupted");
@@ -222,9 +222,9 @@ async fn a_body_that_breaks_off_ends_its_reply_as_interrupted() {
     AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.unwrap();
     let body = format!("{}\n", start("r"));
     AsyncWriteExt::write_all(&mut stream, body.as_bytes()).await.unwrap();
-    reaches(&session, 1).await;
+    wait_for_seq(&session, 1).await;
     drop(stream);
-    is_idle(&session).await;
+    wait_until_idle(&session).await;
 }
 
 #[tokio::test]
@@ -257,7 +257,7 @@ async fn a_bad_frame_ends_the_reply_with_an_error() {
     let session = server.session("s").await;
     let body = format!("{}\n{}\nnonsense\n{}", start("r"), text("r", "one").join("\n"), end("r"));
     let answer = pipe(&server, "s", "", &body).await;
-    answer.is(422, "refused", &["event 4", "line 5"]);
+    answer.assert_error(422, "refused", &["event 4", "line 5"]);
     let stored = session.find_message("r").await.unwrap().unwrap();
     let msg = Msg::from_json(std::str::from_utf8(&stored.json).unwrap()).unwrap();
     assert_eq!(msg.finished_reason().unwrap().as_str(), "error");
@@ -272,8 +272,8 @@ async fn a_bad_frame_ends_the_reply_with_an_error() {
         let name = format!("s{id}");
         let session = server.session(&name).await;
         let body = format!("{}\n{bad}\n{}", start("q"), end("q"));
-        pipe(&server, &name, "", &body).await.is(422, "refused", &["event 1", why]);
-        is_idle(&session).await;
+        pipe(&server, &name, "", &body).await.assert_error(422, "refused", &["event 1", why]);
+        wait_until_idle(&session).await;
         let body = body.replace("\"q\"", "\"q2\"").replace("\"q-", "\"q2-");
         let answer = pipe(&server, &name, "?tolerant=true", &body).await;
         assert_eq!(answer.json["finished_reason"], "completed", "{}", answer.json);
@@ -285,11 +285,11 @@ async fn a_bad_frame_ends_the_reply_with_an_error() {
 async fn a_stream_in_which_nothing_begins_leaves_nothing() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    pipe(&server, "s", "", "").await.is(400, "bad_request", &["no event"]);
-    pipe(&server, "s", "?wire=openai-chat", "nonsense").await.is(422, "refused", &["event 0"]);
-    pipe(&server, "s", "?wire=ag-ui", "{}").await.is(400, "wrong_wire", &["ag-ui"]);
-    pipe(&server, "s", "?wire=no", "{}").await.is(400, "unknown_wire", &[]);
-    pipe(&server, "nowhere", "", "{}").await.is(404, "not_found", &[]);
+    pipe(&server, "s", "", "").await.assert_error(400, "bad_request", &["no event"]);
+    pipe(&server, "s", "?wire=openai-chat", "nonsense").await.assert_error(422, "refused", &["event 0"]);
+    pipe(&server, "s", "?wire=ag-ui", "{}").await.assert_error(400, "wrong_wire", &["ag-ui"]);
+    pipe(&server, "s", "?wire=no", "{}").await.assert_error(400, "unknown_wire", &[]);
+    pipe(&server, "nowhere", "", "{}").await.assert_error(404, "not_found", &[]);
     assert_eq!(session.head_state().head, 0);
 }
 
@@ -299,11 +299,11 @@ async fn a_sender_that_falls_silent_is_interrupted() {
     config.producers.silence = Time(Duration::from_millis(50));
     let server = Server::with(config, &Scope::ALL).await;
     let session = server.session("s").await;
-    let mut piping = Piping::new(&server, "/v1/sessions/s/replies", "").await;
+    let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", "").await;
     piping.send(&format!("{}\n", start("r"))).await;
-    is_idle(&session).await;
+    wait_until_idle(&session).await;
     let answer = crate::server::answer(piping.0).await;
-    answer.is(408, "timeout", &[]);
+    answer.assert_error(408, "timeout", &[]);
 }
 
 #[tokio::test]
@@ -320,10 +320,10 @@ async fn a_sender_that_drips_bytes_without_an_event_is_interrupted() {
         let server = Server::with(config, &Scope::ALL).await;
         let session = server.session("s").await;
         let path = format!("/v1/sessions/s/replies{query}");
-        let mut piping = Piping::new(&server, &path, "").await;
+        let mut piping = OpenPipe::new(&server, &path, "").await;
         if query != "?wire=anthropic" {
             piping.send(&format!("{}\n", start("r"))).await;
-            reaches(&session, 1).await;
+            wait_for_seq(&session, 1).await;
         }
         let (mut from, mut to) = piping.0.into_split();
         let dripping = async {
@@ -353,48 +353,48 @@ async fn an_event_that_never_ends_is_counted_and_refused() {
     config.limits.buffered_per_tenant = turnwire_server::config::Size::kib(64);
     let server = Server::with(config, &Scope::ALL).await;
     let session = server.session("s").await;
-    let mut piping = Piping::new(&server, "/v1/sessions/s/replies", "").await;
+    let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", "").await;
     piping.send(&format!("{}\n", start("r"))).await;
-    reaches(&session, 1).await;
+    wait_for_seq(&session, 1).await;
     let chunk = format!("{:x}\r\n{}\r\n", 4096, "x".repeat(4096));
     for _ in 0..20 {
         // It may be refused in the middle.
         let _ = piping.0.write_all(chunk.as_bytes()).await;
     }
-    is_idle(&session).await;
-    crate::server::answer(piping.0).await.is(429, "too_many_bytes", &[]);
+    wait_until_idle(&session).await;
+    crate::server::answer(piping.0).await.assert_error(429, "too_many_bytes", &[]);
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_reply_although_the_stream_goes_on() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    let mut piping = Piping::new(&server, "/v1/sessions/s/replies", "").await;
+    let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", "").await;
     piping.send(&format!("{}\n", start("r"))).await;
-    reaches(&session, 1).await;
+    wait_for_seq(&session, 1).await;
     let stop = event("stop", "r", r#""type":"USER_INTERRUPT""#);
-    server.post("/v1/sessions/s/events", "", stop.as_bytes()).await.stored(1, 0);
+    server.post("/v1/sessions/s/events", "", stop.as_bytes()).await.assert_stored(1, 0);
     let answer = crate::server::answer(piping.0).await;
     assert_eq!((answer.status, &answer.json["finished_reason"]), (200, &"interrupted".into()));
-    is_idle(&session).await;
+    wait_until_idle(&session).await;
 }
 
 #[tokio::test]
 async fn a_server_that_stops_leaves_nothing_open() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    let mut piping = Piping::new(&server, "/v1/sessions/s/replies", "").await;
+    let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", "").await;
     piping.send(&format!("{}\n", start("r"))).await;
-    reaches(&session, 1).await;
+    wait_for_seq(&session, 1).await;
     server.app.shutdown.cancel();
     // It may go on until the time to stop is over.
     piping.send(&format!("{}\n", text("r", "more").join("\n"))).await;
-    reaches(&session, 4).await;
-    server.app.closing.cancel();
+    wait_for_seq(&session, 4).await;
+    server.app.force_stop.cancel();
     server.app.tasks.close();
     server.app.tasks.wait().await;
     assert_eq!(session.snapshot().await.unwrap().open.len(), 0);
-    crate::server::answer(piping.0).await.is(503, "unavailable", &[]);
+    crate::server::answer(piping.0).await.assert_error(503, "unavailable", &[]);
 }
 
 #[tokio::test]
@@ -402,13 +402,13 @@ async fn a_later_run_of_the_producer_takes_the_reply_over() {
     let server = Server::new().await;
     let session = server.session("s").await;
     let header = "turnwire-producer: p.1\r\n";
-    let mut piping = Piping::new(&server, "/v1/sessions/s/replies", header).await;
+    let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", header).await;
     piping.send(&format!("{}\n", start("r"))).await;
-    reaches(&session, 1).await;
-    server.publish("s", "p.2", &text("r", "later").join("\n")).await.stored(3, 0);
+    wait_for_seq(&session, 1).await;
+    server.publish("s", "p.2", &text("r", "later").join("\n")).await.assert_stored(3, 0);
     piping.send(&format!("{}\n", text("r", "early").join("\n"))).await;
-    crate::server::answer(piping.0).await.is(409, "fenced", &[]);
-    server.publish("s", "p.2", &end("r")).await.stored(1, 0);
+    crate::server::answer(piping.0).await.assert_error(409, "fenced", &[]);
+    server.publish("s", "p.2", &end("r")).await.assert_stored(1, 0);
     assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "later");
 }
 
@@ -423,10 +423,10 @@ async fn of_streams_that_race_one_gets_the_session() {
             let (server, id) = (server.clone(), id.clone());
             tasks.push(tokio::spawn(async move {
                 let mut piping =
-                    Piping::new(&server, &format!("/v1/sessions/{id}/replies"), "").await;
+                    OpenPipe::new(&server, &format!("/v1/sessions/{id}/replies"), "").await;
                 piping.send(&format!("{}\n", start(name))).await;
                 let session = server.session(&id).await;
-                reaches(&session, 1).await;
+                wait_for_seq(&session, 1).await;
                 piping.send(&end(name)).await;
                 piping.end().await.status
             }));

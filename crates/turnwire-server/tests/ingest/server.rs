@@ -34,7 +34,7 @@ impl Answer {
     }
 
     #[track_caller]
-    pub fn is(&self, status: u16, kind: &str, says: &[&str]) {
+    pub fn assert_error(&self, status: u16, kind: &str, says: &[&str]) {
         assert_eq!((self.status, self.kind()), (status, kind), "{}", self.json);
         for word in says {
             assert!(self.message().contains(word), "{word}: {}", self.json);
@@ -42,7 +42,7 @@ impl Answer {
     }
 
     #[track_caller]
-    pub fn stored(&self, stored: u64, repeated: u64) {
+    pub fn assert_stored(&self, stored: u64, repeated: u64) {
         assert_eq!(self.status, 200, "{}", self.json);
         let counts = (self.json["stored"].as_u64(), self.json["repeated"].as_u64());
         assert_eq!(counts, (Some(stored), Some(repeated)), "{}", self.json);
@@ -123,9 +123,9 @@ impl Server {
 }
 
 /// A body that is sent piece by piece.
-pub struct Piping(pub TcpStream);
+pub struct OpenPipe(pub TcpStream);
 
-impl Piping {
+impl OpenPipe {
     pub async fn new(server: &Server, path: &str, headers: &str) -> Self {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         let head = format!(
@@ -157,13 +157,13 @@ pub async fn answer(mut stream: TcpStream) -> Answer {
 }
 
 /// Waits until so many events are durable.
-pub async fn reaches(session: &Session, last: u64) {
+pub async fn wait_for_seq(session: &Session, last: u64) {
     let mut head = session.watch_head();
     head.wait_for(|head| head.head >= last).await.unwrap();
 }
 
 /// Waits until nothing is open.
-pub async fn is_idle(session: &Session) {
+pub async fn wait_until_idle(session: &Session) {
     let mut head = session.watch_head();
     head.wait_for(|head| head.head > 0 && head.status == SessionStatus::Idle).await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! Several sessions on one WebSocket.
 
-use crate::server::{Server, answer, end, event, reaches, reply, start, text};
+use crate::server::{Server, answer, end, event, wait_for_seq, reply, start, text};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Socket {
     async fn open(server: &Server) -> Self {
-        Self::on(server, "turnwire").await
+        Self::open_wire(server, "turnwire").await
     }
 
-    async fn on(server: &Server, wire: &str) -> Self {
+    async fn open_wire(server: &Server, wire: &str) -> Self {
         let url = format!("ws://{}/v1/ws?wire={wire}", server.address);
         let (socket, _) = connect_async(url.into_client_request().unwrap()).await.unwrap();
         Self(socket)
@@ -86,7 +86,7 @@ fn subscribe(session: &str, more: &Value) -> Value {
 async fn one_socket_watches_several_sessions() {
     let server = Server::new().await;
     let (one, two) = (server.session("one").await, server.session("two").await);
-    server.publish("one", "p.1", &reply("r").join("\n")).await.stored(5, 0);
+    server.publish("one", "p.1", &reply("r").join("\n")).await.assert_stored(5, 0);
     let mut socket = Socket::open(&server).await;
     let answer = socket.ask(subscribe("one", &json!({"id": "a", "raw": true}))).await;
     assert_eq!(
@@ -101,18 +101,18 @@ async fn one_socket_watches_several_sessions() {
     let answer = socket.ask(subscribe("two", &json!({"id": 7}))).await;
     assert_eq!((&answer["type"], &answer["id"]), (&"subscribed".into(), &7.into()));
     // What comes is told apart by its session.
-    server.publish("two", "p.1", &start("q")).await.stored(1, 0);
+    server.publish("two", "p.1", &start("q")).await.assert_stored(1, 0);
     let frame = socket.next().await;
     assert_eq!((&frame["session_id"], &frame["seq"]), (&"two".into(), &1.into()));
     assert_eq!(frame["event_id"], two.resume_token(1));
-    server.publish("one", "p.1", &start("q")).await.stored(1, 0);
+    server.publish("one", "p.1", &start("q")).await.assert_stored(1, 0);
     assert_eq!(socket.next().await["event_id"], one.resume_token(6));
     // Once it is not watched any more, nothing comes.
     let unsubscribe = json!({"type": "unsubscribe", "session_id": "two", "id": 8});
     assert_eq!(socket.ask(unsubscribe.clone()).await["type"], "unsubscribed");
     assert_eq!(socket.ask(unsubscribe).await["code"], "not_subscribed");
-    server.publish("two", "p.1", &end("q")).await.stored(1, 0);
-    server.publish("one", "p.1", &end("q")).await.stored(1, 0);
+    server.publish("two", "p.1", &end("q")).await.assert_stored(1, 0);
+    server.publish("one", "p.1", &end("q")).await.assert_stored(1, 0);
     assert_eq!(socket.next().await["event_id"], one.resume_token(7));
 }
 
@@ -120,7 +120,7 @@ async fn one_socket_watches_several_sessions() {
 async fn a_client_that_comes_back_goes_on_where_it_was() {
     let server = Server::new().await;
     let session = server.session("s").await;
-    server.publish("s", "p.1", &reply("r").join("\n")).await.stored(5, 0);
+    server.publish("s", "p.1", &reply("r").join("\n")).await.assert_stored(5, 0);
     let mut socket = Socket::open(&server).await;
     for (name, token) in
         [("last_event_id", session.resume_token(3)), ("after", session.resume_token(3)), ("after", "3".into())]
@@ -130,7 +130,7 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
         assert_eq!(seqs(&socket.frames(2).await), [4, 5], "{name}");
     }
     socket.ask(subscribe("s", &json!({"after": "now"}))).await;
-    server.publish("s", "p.1", &start("q")).await.stored(1, 0);
+    server.publish("s", "p.1", &start("q")).await.assert_stored(1, 0);
     assert_eq!(seqs(&socket.frames(1).await), [6]);
     for token in ["other.3", "99", "nonsense"] {
         socket.ask(subscribe("s", &json!({"last_event_id": token, "raw": true}))).await;
@@ -146,7 +146,7 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
         })
         .collect();
     let begin = event("b", "q", r#""type":"TEXT_BLOCK_START","block_id":"b""#);
-    server.publish("s", "p.1", &format!("{begin}\n{}", deltas.join("\n"))).await.stored(1101, 0);
+    server.publish("s", "p.1", &format!("{begin}\n{}", deltas.join("\n"))).await.assert_stored(1101, 0);
     let mut late = Socket::open(&server).await;
     late.ask(subscribe("s", &json!({"after": session.resume_token(7)}))).await;
     let merged = late.next().await;
@@ -159,8 +159,8 @@ async fn agentscopes_frames_come_with_their_session_and_token() {
     let server = Server::new().await;
     let session = server.session("s").await;
     let message = r#"{"id":"m","type":"MESSAGE","message":{"id":"u","name":"alice","role":"user","content":"hi"}}"#;
-    server.publish("s", "p.1", message).await.stored(1, 0);
-    let mut socket = Socket::on(&server, "agentscope").await;
+    server.publish("s", "p.1", message).await.assert_stored(1, 0);
+    let mut socket = Socket::open_wire(&server, "agentscope").await;
     socket.ask(subscribe("s", &json!({}))).await;
     let frame = socket.next().await;
     assert_eq!((&frame["type"], &frame["name"]), (&"CUSTOM".into(), &"message".into()));
@@ -193,7 +193,7 @@ async fn answers_messages_and_stops_are_taken() {
         event("t", "r", r#""type":"TOOL_CALL_START","tool_call_id":"c","tool_call_name":"pay""#),
         event("q", "r", &format!(r#""type":"REQUIRE_USER_CONFIRM","tool_calls":[{call}]"#)),
     ];
-    server.publish("s", "p.1", &ask.join("\n")).await.stored(3, 0);
+    server.publish("s", "p.1", &ask.join("\n")).await.assert_stored(3, 0);
     let call: Value = serde_json::from_str(call).unwrap();
     let yes = |id: &str| {
         let result = json!({"confirmed": true, "tool_call": call});
@@ -362,20 +362,20 @@ async fn a_client_that_does_not_read_is_closed_and_the_session_goes_on() {
     let server = Server::whole(config);
     let session = server.session("s").await;
     let begin = format!("{}\n{}", start("r"), text("r", "b")[0]);
-    server.publish("s", "p.1", &begin).await.stored(2, 0);
+    server.publish("s", "p.1", &begin).await.assert_stored(2, 0);
     let large = "x".repeat(3 << 20);
     let before = Arc::strong_count(&session);
     let mut socket = Socket::open(&server).await;
     socket.ask(subscribe("s", &json!({"raw": true}))).await;
     for n in 0..7 {
         let delta = format!(r#""type":"TEXT_BLOCK_DELTA","block_id":"b","delta":"{large}""#);
-        server.publish("s", "p.1", &event(&format!("d{n}"), "r", &delta)).await.stored(1, 0);
+        server.publish("s", "p.1", &event(&format!("d{n}"), "r", &delta)).await.assert_stored(1, 0);
     }
     // The subscription is gone when nobody holds the session any more.
     while Arc::strong_count(&session) > before {
         tokio::task::yield_now().await;
     }
-    reaches(&session, 9).await;
+    wait_for_seq(&session, 9).await;
     drop(socket);
 }
 
@@ -428,7 +428,7 @@ async fn what_is_no_socket_gets_an_answer() {
         stream.write_all(head.as_bytes()).await.unwrap();
         answer(stream).await
     };
-    get("/v1/ws", "").await.is(400, "bad_request", &["no WebSocket"]);
-    get("/v1/ws?wire=ag-ui", "").await.is(400, "bad_request", &[]);
-    get("/v1/ws?wire=turnwire", "").await.is(400, "bad_request", &["no WebSocket"]);
+    get("/v1/ws", "").await.assert_error(400, "bad_request", &["no WebSocket"]);
+    get("/v1/ws?wire=ag-ui", "").await.assert_error(400, "bad_request", &[]);
+    get("/v1/ws?wire=turnwire", "").await.assert_error(400, "bad_request", &["no WebSocket"]);
 }

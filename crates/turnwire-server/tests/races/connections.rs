@@ -1,4 +1,4 @@
-use crate::gate::{Gate, Pass};
+use crate::gate::{GatedStore, Operation};
 use crate::house::*;
 use crate::running::within;
 use futures_util::{SinkExt, StreamExt};
@@ -15,7 +15,7 @@ const BUFFERED: u64 = 12 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_08_a_slow_consumer_is_closed_and_comes_back() {
-    let house = House::over(Gate::new(), "[limits]\nwrite_stall = \"300ms\"");
+    let house = Harness::with_store(GatedStore::new(), "[limits]\nwrite_stall = \"300ms\"");
     let session = house.session("external").await;
     house.publish(&start("r")).await;
     let mut slow = house.watch("raw=true").await;
@@ -53,7 +53,7 @@ async fn row_08_a_slow_consumer_is_closed_and_comes_back() {
 
 #[tokio::test]
 async fn row_09_proxies_are_told_and_the_stream_speaks_at_once_and_stays_awake() {
-    let house = House::over(Gate::new(), "[limits]\nheartbeat = \"40ms\"");
+    let house = Harness::with_store(GatedStore::new(), "[limits]\nheartbeat = \"40ms\"");
     house.session("demo").await;
     let mut quiet = house.watch("").await;
     let request = http::request(
@@ -63,7 +63,7 @@ async fn row_09_proxies_are_told_and_the_stream_speaks_at_once_and_stays_awake()
         &[("accept", "text/event-stream")],
         br#"{"content":"hello"}"#,
     );
-    let reply = Watching::of(within(StreamingResponse::send(house.address, &request)).await.unwrap());
+    let reply = EventStream::from_incoming(within(StreamingResponse::send(house.address, &request)).await.unwrap());
     for watching in [&quiet, &reply] {
         let header = |name| watching.incoming.header(name);
         assert_eq!(header("content-type"), Some("text/event-stream"));
@@ -86,7 +86,7 @@ const SESSIONS: usize = 20;
 
 #[tokio::test]
 async fn row_10_many_sessions_are_watched_on_one_socket() {
-    let house = House::new();
+    let house = Harness::new();
     let url = format!("ws://{}/v1/ws?wire=turnwire", house.address);
     let (mut socket, _) = within(tokio_tungstenite::connect_async(url)).await.unwrap();
     for at in 0..SESSIONS {
@@ -125,8 +125,8 @@ async fn row_10_many_sessions_are_watched_on_one_socket() {
 
 #[tokio::test]
 async fn row_16_closing_the_tab_does_not_stop_the_reply() {
-    let gate = Gate::new();
-    let house = House::served_by(gate, "", "demo", Arc::new(DemoAgent::with_rate(200.0)));
+    let gate = GatedStore::new();
+    let house = Harness::with_agent(gate, "", "demo", Arc::new(DemoAgent::with_rate(200.0)));
     let session = house.session("demo").await;
     let request = http::request(
         house.address,
@@ -136,7 +136,7 @@ async fn row_16_closing_the_tab_does_not_stop_the_reply() {
         br#"{"content":"long 50"}"#,
     );
     let incoming = within(StreamingResponse::send(house.address, &request)).await.unwrap();
-    let mut asking = Watching::of(incoming);
+    let mut asking = EventStream::from_incoming(incoming);
     let mut watching = house.watch("").await;
     let mut reply = Value::Null;
     while reply.is_null() {
@@ -156,18 +156,18 @@ async fn row_16_closing_the_tab_does_not_stop_the_reply() {
 
 #[tokio::test]
 async fn row_16_leaving_before_the_answer_does_not_take_the_message_back() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("demo").await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let mut stream = TcpStream::connect(house.address).await.unwrap();
     let body = br#"{"content":"hello"}"#;
     let request = http::request(house.address, "POST", MESSAGES, &[], body);
     stream.write_all(&request).await.unwrap();
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     drop(stream);
     // The server has noticed that nobody is there before it is durable.
     eventually(|| house.metric("turnwire_connections") == 0).await;
-    house.gate.open(Pass::Appends);
+    house.gate.open(Operation::Appends);
     let mut head = session.watch_head();
     let done = |head: &turnwire_log::HeadState| {
         head.head > 2 && head.status == turnwire_log::store::SessionStatus::Idle
@@ -181,17 +181,17 @@ async fn row_16_leaving_before_the_answer_does_not_take_the_message_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_17_everyone_comes_back_at_once_and_one_reads() {
     const WATCHERS: usize = 60;
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&reply("r", 1500)).await;
-    house.gate.close(Pass::Reads);
+    house.gate.close(Operation::Reads);
     let before = house.gate.state().reads;
     let mut watching = Vec::new();
     for _ in 0..WATCHERS {
         watching.push(house.watch("raw=true").await);
     }
-    house.gate.waits(Pass::Reads, 1).await;
-    house.gate.open(Pass::Reads);
+    house.gate.wait_for_waiting(Operation::Reads, 1).await;
+    house.gate.open(Operation::Reads);
     let mut retries = std::collections::BTreeSet::new();
     for watching in &mut watching {
         let hello = watching.frame().await.unwrap();

@@ -14,7 +14,7 @@ use turnwire_log::{Error, MemoryStore, Result, Store};
 
 /// What passes the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pass {
+pub enum Operation {
     Appends,
     Reads,
     Deletes,
@@ -25,8 +25,8 @@ pub enum Pass {
 /// What waits at the gate, what has passed, and what is wrong.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    closed: Vec<Pass>,
-    waiting: Vec<Pass>,
+    closed: Vec<Operation>,
+    waiting: Vec<Operation>,
     pub reads: usize,
     /// How many lists of sessions were read.
     pub lists: usize,
@@ -39,7 +39,7 @@ pub struct State {
 }
 
 impl State {
-    fn leave(&mut self, pass: Pass) {
+    fn remove_waiting(&mut self, pass: Operation) {
         if let Some(at) = self.waiting.iter().position(|waits| *waits == pass) {
             self.waiting.remove(at);
         }
@@ -48,19 +48,19 @@ impl State {
 
 type Held = (Append, oneshot::Sender<Result<()>>);
 
-pub struct Gate {
+pub struct GatedStore {
     store: Arc<MemoryStore>,
     state: watch::Sender<State>,
     held: Mutex<VecDeque<Held>>,
 }
 
-impl Gate {
+impl GatedStore {
     pub fn new() -> Arc<Self> {
-        Self::over(Arc::default())
+        Self::with_store(Arc::default())
     }
 
     /// A gate before what another one has: as a process that comes after a crash.
-    pub fn over(store: Arc<MemoryStore>) -> Arc<Self> {
+    pub fn with_store(store: Arc<MemoryStore>) -> Arc<Self> {
         Arc::new(Self { store, state: watch::Sender::default(), held: Mutex::default() })
     }
 
@@ -73,14 +73,14 @@ impl Gate {
         self.state.borrow().clone()
     }
 
-    pub fn close(&self, pass: Pass) {
+    pub fn close(&self, pass: Operation) {
         self.state.send_modify(|state| state.closed.push(pass));
     }
 
-    pub fn open(&self, pass: Pass) {
+    pub fn open(&self, pass: Operation) {
         let mut held = self.held.lock();
         self.state.send_modify(|state| state.closed.retain(|closed| *closed != pass));
-        if pass == Pass::Appends {
+        if pass == Operation::Appends {
             for (append, done) in held.drain(..) {
                 // Nobody may wait for it any more.
                 let _ = done.send(at_once(self.store.append(append)));
@@ -89,22 +89,22 @@ impl Gate {
     }
 
     /// What waits to become durable never does.
-    pub fn lose(&self) {
+    pub fn drop_held(&self) {
         let mut held = self.held.lock();
-        self.state.send_modify(|state| state.closed.retain(|closed| *closed != Pass::Appends));
+        self.state.send_modify(|state| state.closed.retain(|closed| *closed != Operation::Appends));
         for (_, done) in held.drain(..) {
             let _ = done.send(Err(Error::Store("it was lost".to_owned())));
         }
     }
 
     /// Waits until this many wait at the gate.
-    pub async fn waits(&self, pass: Pass, count: usize) {
+    pub async fn wait_for_waiting(&self, pass: Operation, count: usize) {
         self.until(|state| state.waiting.iter().filter(|waits| **waits == pass).count() >= count)
             .await;
     }
 
     /// How many wait at the gate now.
-    pub fn waiting(&self, pass: Pass) -> usize {
+    pub fn waiting(&self, pass: Operation) -> usize {
         self.state().waiting.iter().filter(|waits| **waits == pass).count()
     }
 
@@ -124,23 +124,23 @@ impl Gate {
         self.state.send_modify(|state| state.reading = error);
     }
 
-    async fn pass(&self, pass: Pass) {
+    async fn wait_open(&self, pass: Operation) {
         let mut state = self.state.subscribe();
         if !state.borrow().closed.contains(&pass) {
             return;
         }
         self.state.send_modify(|state| state.waiting.push(pass));
         let _ = state.wait_for(|state| !state.closed.contains(&pass)).await;
-        self.state.send_modify(|state| state.leave(pass));
+        self.state.send_modify(|state| state.remove_waiting(pass));
     }
 
-    fn writable(&self) -> Result<()> {
+    fn check_writable(&self) -> Result<()> {
         let Some(error) = self.state().writes else { return Ok(()) };
         self.state.send_modify(|state| state.refused += 1);
         Err(error)
     }
 
-    fn readable(&self) -> Result<()> {
+    fn check_readable(&self) -> Result<()> {
         self.state().reading.map_or(Ok(()), Err)
     }
 }
@@ -151,9 +151,9 @@ fn at_once(pending: StoreFuture<()>) -> Result<()> {
 }
 
 #[async_trait]
-impl Store for Gate {
+impl Store for GatedStore {
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
-        self.writable()?;
+        self.check_writable()?;
         self.store.create_session(new).await
     }
     async fn create_session_with_queued(
@@ -170,7 +170,7 @@ impl Store for Gate {
     async fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<SessionRecord>> {
         self.state.send_modify(|state| state.lists += 1);
         if query.search.is_some() && &*query.tenant == "slow" {
-            self.pass(Pass::Searches).await;
+            self.wait_open(Operation::Searches).await;
         }
         self.store.list_sessions(query).await
     }
@@ -189,12 +189,12 @@ impl Store for Gate {
         self.store.list_open_sessions().await
     }
     async fn patch_session(&self, session: SessionNumber, patch: SessionPatch) -> Result<SessionRecord> {
-        self.writable()?;
+        self.check_writable()?;
         self.store.patch_session(session, patch).await
     }
     async fn delete_session(&self, session: SessionNumber) -> Result<()> {
-        self.writable()?;
-        self.pass(Pass::Deletes).await;
+        self.check_writable()?;
+        self.wait_open(Operation::Deletes).await;
         self.store.delete_session(session).await
     }
     async fn acquire_lease(&self, session: SessionNumber, owner: &str, ttl: Duration) -> Result<Lease> {
@@ -204,34 +204,34 @@ impl Store for Gate {
         self.store.renew_lease(session, lease, ttl).await
     }
     fn append(&self, append: Append) -> StoreFuture<()> {
-        if let Err(error) = self.writable() {
+        if let Err(error) = self.check_writable() {
             return Box::pin(std::future::ready(Err(error)));
         }
         let mut held = self.held.lock();
-        if !self.state.borrow().closed.contains(&Pass::Appends) {
+        if !self.state.borrow().closed.contains(&Operation::Appends) {
             return self.store.append(append);
         }
         let (sender, done) = oneshot::channel();
         held.push_back((append, sender));
-        self.state.send_modify(|state| state.waiting.push(Pass::Appends));
+        self.state.send_modify(|state| state.waiting.push(Operation::Appends));
         let state = self.state.clone();
         Box::pin(async move {
             let done = done.await.unwrap_or(Err(Error::OutOfOrder));
-            state.send_modify(|state| state.leave(Pass::Appends));
+            state.send_modify(|state| state.remove_waiting(Operation::Appends));
             done
         })
     }
     async fn read_events(&self, session: SessionNumber, from: Seq, max_bytes: usize) -> Result<Vec<EventLines>> {
         self.state.send_modify(|state| state.reads += 1);
-        self.readable()?;
-        self.pass(Pass::Reads).await;
+        self.check_readable()?;
+        self.wait_open(Operation::Reads).await;
         self.store.read_events(session, from, max_bytes).await
     }
     async fn wait_for_events(&self, session: SessionNumber, after: u64) -> Result<u64> {
         self.store.wait_for_events(session, after).await
     }
     async fn find_message(&self, session: SessionNumber, id: &str) -> Result<Option<StoredMessage>> {
-        self.readable()?;
+        self.check_readable()?;
         self.store.find_message(session, id).await
     }
     async fn list_messages(
@@ -239,7 +239,7 @@ impl Store for Gate {
         session: SessionNumber,
         query: &MessageQuery,
     ) -> Result<Vec<StoredMessage>> {
-        self.readable()?;
+        self.check_readable()?;
         let messages = self.store.list_messages(session, query).await?;
         let bytes = messages.iter().map(StoredMessage::size).sum();
         self.state.send_modify(|state| state.largest_page = state.largest_page.max(bytes));
@@ -259,18 +259,18 @@ impl Store for Gate {
         self.store.find_idempotency_record(tenant, key).await
     }
     async fn begin_upload(&self) -> Result<UploadNumber> {
-        self.writable()?;
+        self.check_writable()?;
         self.store.begin_upload().await
     }
     async fn add_upload_piece(&self, upload: UploadNumber, bytes: Bytes) -> Result<()> {
-        self.writable()?;
+        self.check_writable()?;
         self.store.add_upload_piece(upload, bytes).await
     }
     fn abandon_upload(&self, upload: UploadNumber) {
         self.store.abandon_upload(upload);
     }
     async fn store_blob(&self, new: NewBlob) -> Result<(BlobInfo, bool)> {
-        self.writable()?;
+        self.check_writable()?;
         self.store.store_blob(new).await
     }
     async fn find_blob_info(&self, tenant: &str, hash: [u8; 32]) -> Result<Option<BlobInfo>> {
@@ -291,7 +291,7 @@ impl Store for Gate {
         self.store.set_blob_type(tenant, hash, media_type).await
     }
     async fn delete_blob(&self, tenant: &str, hash: [u8; 32]) -> Result<bool> {
-        self.writable()?;
+        self.check_writable()?;
         self.store.delete_blob(tenant, hash).await
     }
     async fn blob_bytes_used(&self, tenant: &str) -> Result<u64> {

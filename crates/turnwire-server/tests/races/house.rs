@@ -1,6 +1,6 @@
 //! A server over a gate, and the clients that the tests need.
 
-use crate::gate::Gate;
+use crate::gate::GatedStore;
 use crate::running::{Running, within};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -14,24 +14,24 @@ use turnwire_log::store::{Retention, SessionKey};
 use turnwire_server::App;
 use turnwire_testkit::net::{HttpResponse, Frame, StreamingResponse, SseParser, send_http, http};
 
-pub struct House {
-    pub gate: Arc<Gate>,
+pub struct Harness {
+    pub gate: Arc<GatedStore>,
     pub app: Arc<App>,
     pub address: SocketAddr,
     server: Running,
 }
 
-impl House {
+impl Harness {
     pub fn new() -> Self {
-        Self::over(Gate::new(), "")
+        Self::with_store(GatedStore::new(), "")
     }
 
-    pub fn over(gate: Arc<Gate>, settings: &str) -> Self {
-        Self::served_by(gate, settings, "demo", Arc::new(DemoAgent::with_rate(0.0)))
+    pub fn with_store(gate: Arc<GatedStore>, settings: &str) -> Self {
+        Self::with_agent(gate, settings, "demo", Arc::new(DemoAgent::with_rate(0.0)))
     }
 
-    pub fn served_by(
-        gate: Arc<Gate>,
+    pub fn with_agent(
+        gate: Arc<GatedStore>,
         settings: &str,
         name: &'static str,
         agent: Arc<dyn Replier>,
@@ -77,10 +77,10 @@ impl House {
         let body = json!({"id": "s", "agent": agent}).to_string();
         let made = self.send("POST", "/v1/sessions", &[], &body).await;
         assert_eq!(made.status, 201, "{}", made.text());
-        self.held("s").await
+        self.open_session("s").await
     }
 
-    pub async fn held(&self, id: &str) -> Arc<Session> {
+    pub async fn open_session(&self, id: &str) -> Arc<Session> {
         self.app.log.open_session(&SessionKey::new("default", id)).await.unwrap().unwrap()
     }
 
@@ -99,8 +99,8 @@ impl House {
         self.app.log.apply_retention(retention).await.unwrap();
     }
 
-    pub async fn watch(&self, query: &str) -> Watching {
-        Watching::open(self.address, &format!("{EVENTS}?{query}"), &[]).await
+    pub async fn watch(&self, query: &str) -> EventStream {
+        EventStream::open(self.address, &format!("{EVENTS}?{query}"), &[]).await
     }
 
     /// The log as lines.
@@ -133,21 +133,21 @@ pub async fn eventually(mut holds: impl FnMut() -> bool) {
 }
 
 /// One who watches by server-sent events.
-pub struct Watching {
+pub struct EventStream {
     pub incoming: StreamingResponse,
     sse: SseParser,
     frames: VecDeque<Frame>,
 }
 
-impl Watching {
+impl EventStream {
     pub async fn open(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Self {
         let request = http::request(to, "GET", path, headers, b"");
         let incoming = within(StreamingResponse::send(to, &request)).await.unwrap();
         assert_eq!(incoming.status, 200, "{}", incoming.head);
-        Self::of(incoming)
+        Self::from_incoming(incoming)
     }
 
-    pub fn of(incoming: StreamingResponse) -> Self {
+    pub fn from_incoming(incoming: StreamingResponse) -> Self {
         Self { incoming, sse: SseParser::default(), frames: VecDeque::new() }
     }
 

@@ -30,8 +30,8 @@ async fn append(session: &Arc<Session>, id: usize) {
 }
 
 /// A server with a long session.
-async fn long_session() -> House {
-    let house = House::new();
+async fn long_session() -> Harness {
+    let house = Harness::new();
     let session = house.session("external").await;
     for id in 0..COUNT {
         append(&session, id).await;
@@ -120,7 +120,7 @@ async fn a_page_of_messages_passes_over_what_was_superseded_in_small_reads() {
 
 #[tokio::test]
 async fn the_usage_of_agents_goes_through_no_list_of_sessions() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     let answer = house.get("/v1/agents?usage=true").await;
     assert_eq!(answer.status, 200, "{}", answer.text());

@@ -1,4 +1,4 @@
-use crate::gate::Pass;
+use crate::gate::Operation;
 use crate::house::*;
 use serde_json::Value;
 
@@ -7,17 +7,17 @@ const MANY: usize = 1500;
 
 #[tokio::test]
 async fn row_01_an_event_lands_between_replay_and_live() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     let before = [start("r"), deltas("r", 0..MANY - 2)].concat();
     assert_eq!(house.publish(&before).await.status, 200);
-    house.gate.close(Pass::Reads);
+    house.gate.close(Operation::Reads);
     // Who watches is in the middle of the replay when more lands.
     let mut watching = house.watch("raw=true").await;
-    house.gate.waits(Pass::Reads, 1).await;
+    house.gate.wait_for_waiting(Operation::Reads, 1).await;
     let last = (MANY + 5) as u64;
     assert_eq!(house.publish(&deltas("r", MANY..MANY + 5)).await.status, 200);
-    house.gate.open(Pass::Reads);
+    house.gate.open(Operation::Reads);
     assert_eq!(watching.seqs(last).await, up_to(last));
     // And then it is live.
     house.publish(&end("r")).await;
@@ -27,7 +27,7 @@ async fn row_01_an_event_lands_between_replay_and_live() {
 
 #[tokio::test]
 async fn row_01_an_event_lands_between_the_messages_and_the_watching() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&[start("r"), deltas("r", 0..3)].concat()).await;
     let page = house.get(MESSAGES).await.json();
@@ -41,7 +41,7 @@ async fn row_01_an_event_lands_between_the_messages_and_the_watching() {
 
 #[tokio::test]
 async fn row_02_a_watcher_that_comes_late_skips_nothing() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     let mut early = house.watch("raw=true").await;
     house.publish(&start("r")).await;
@@ -60,13 +60,13 @@ async fn row_02_a_watcher_that_comes_late_skips_nothing() {
 
 #[tokio::test]
 async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("external").await;
     house.publish(&start("r")).await;
     let mut watching = house.watch("after=2").await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let posted = house.begin_publish(&[delta("r", 0, "erased")]);
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     // They look while it is written, and wait until it is certain, or do not see it.
     let looking = [
         house.begin("GET", MESSAGES, &[], ""),
@@ -82,7 +82,7 @@ async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
     assert_eq!(session.head_state().head, 2);
     let found = house.get("/v1/sessions?q=erased").await;
     assert_eq!(found.json()["sessions"], Value::Array(Vec::new()));
-    house.gate.lose();
+    house.gate.drop_held();
     let refused = posted.await.unwrap();
     assert_eq!((refused.status, refused.error_type().as_str()), (503, "store_unavailable"));
     for looked in looking {
@@ -104,17 +104,17 @@ async fn row_03_nobody_sees_an_event_that_a_crash_erases() {
 
 #[tokio::test]
 async fn row_03_what_becomes_durable_is_seen_by_all() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&start("r")).await;
     let mut watching = house.watch("after=2").await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let posted = house.begin_publish(&[delta("r", 0, "kept")]);
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     let looking = house.begin("GET", MESSAGES, &[], "");
     // An answer that rests on it waits for it, too: the same request again is a repeat.
     let again = house.begin_publish(&[delta("r", 0, "kept")]);
-    house.gate.open(Pass::Appends);
+    house.gate.open(Operation::Appends);
     assert_eq!(posted.await.unwrap().json()["stored"], 1);
     assert_eq!(again.await.unwrap().json()["repeated"], 1);
     looking.await.unwrap();
@@ -125,15 +125,15 @@ async fn row_03_what_becomes_durable_is_seen_by_all() {
 
 #[tokio::test]
 async fn row_03_a_repeat_of_what_is_lost_is_not_acknowledged() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&start("r")).await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let posted = house.begin_publish(&[delta("r", 0, "x")]);
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     let again = house.begin_publish(&[delta("r", 0, "x")]);
     // Whether it comes before or after the loss: it must not be told that all is well.
-    house.gate.lose();
+    house.gate.drop_held();
     assert_eq!(posted.await.unwrap().status, 503);
     let again = again.await.unwrap();
     assert!(again.status == 503 || again.json()["stored"] == 1, "{}", again.text());
@@ -145,7 +145,7 @@ async fn row_03_a_repeat_of_what_is_lost_is_not_acknowledged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_07_seqs_have_no_holes() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     let mut watching = house.watch("raw=true").await;
     house.publish(&start("r")).await;
@@ -154,7 +154,7 @@ async fn row_07_seqs_have_no_holes() {
         // Of those that are on their way together some are lost, with all behind them.
         let closed = round % 2 == 0;
         if closed {
-            house.gate.close(Pass::Appends);
+            house.gate.close(Operation::Appends);
         }
         let posted: Vec<_> = (0..10)
             .map(|_| {
@@ -163,8 +163,8 @@ async fn row_07_seqs_have_no_holes() {
             })
             .collect();
         if closed {
-            house.gate.waits(Pass::Appends, 1).await;
-            house.gate.lose();
+            house.gate.wait_for_waiting(Operation::Appends, 1).await;
+            house.gate.drop_held();
         }
         for posted in posted {
             let answer = posted.await.unwrap();
@@ -184,7 +184,7 @@ async fn row_07_seqs_have_no_holes() {
 
 #[tokio::test]
 async fn row_18_order_is_the_seq_whatever_the_clocks_say() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     let mut hour = 12;
     let mut backwards = |lines: Vec<String>| -> Vec<String> {

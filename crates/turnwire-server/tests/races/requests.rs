@@ -1,4 +1,4 @@
-use crate::gate::{Gate, Pass};
+use crate::gate::{GatedStore, Operation};
 use crate::house::*;
 use crate::running::within;
 use serde_json::{Value, json};
@@ -11,20 +11,20 @@ use turnwire_testkit::net::http;
 
 #[tokio::test]
 async fn row_12_a_producer_that_was_overtaken_writes_nothing() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&start("r")).await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     // A later run takes over while the earlier one's events are being written.
     let earlier = house.begin_publish(&[delta("r", 0, "earlier")]);
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     let later: &[_] = &[("turnwire-producer", "p.2")];
     let later = house.begin("POST", EVENTS, later, &delta("r", 1, "later"));
-    house.gate.waits(Pass::Appends, 2).await;
+    house.gate.wait_for_waiting(Operation::Appends, 2).await;
     // From here on the earlier one is a zombie, though nothing is durable yet.
     let zombie = house.publish(&[delta("r", 2, "zombie")]).await;
     assert_eq!((zombie.status, zombie.error_type().as_str()), (409, "fenced"), "{}", zombie.text());
-    house.gate.open(Pass::Appends);
+    house.gate.open(Operation::Appends);
     assert_eq!((earlier.await.unwrap().status, later.await.unwrap().status), (200, 200));
     assert_eq!(house.publish(&end("r")).await.status, 409);
     let log = house.log().await;
@@ -35,7 +35,7 @@ async fn row_12_a_producer_that_was_overtaken_writes_nothing() {
 
 #[tokio::test]
 async fn row_12_an_owner_that_wakes_up_late_writes_nothing() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&start("r")).await;
     // Another process takes the session.
@@ -61,17 +61,17 @@ const HELLO: &str = r#"{"content":"hello"}"#;
 
 #[tokio::test]
 async fn row_13_a_post_that_is_sent_again_while_the_first_is_written_is_done_once() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("demo").await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let first = house.begin("POST", MESSAGES, KEYED, HELLO);
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     let second = house.begin("POST", MESSAGES, KEYED, HELLO);
     let other = house.begin("POST", MESSAGES, KEYED, r#"{"content":"another"}"#);
     let other = other.await.unwrap();
     assert_eq!(other.error_type(), "idempotency_key_reused", "{}", other.text());
     assert!(!second.is_finished(), "its answer is not durable yet");
-    house.gate.open(Pass::Appends);
+    house.gate.open(Operation::Appends);
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert_eq!((first.status, second.status), (202, 202), "{}", second.text());
     assert_eq!(first.json(), second.json());
@@ -90,12 +90,12 @@ async fn row_13_a_post_that_is_sent_again_while_the_first_is_written_is_done_onc
 
 #[tokio::test]
 async fn row_13_a_post_whose_first_try_was_lost_is_done_by_the_second() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let first = house.begin("POST", MESSAGES, KEYED, HELLO);
-    house.gate.waits(Pass::Appends, 1).await;
-    house.gate.lose();
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
+    house.gate.drop_held();
     assert_eq!(first.await.unwrap().status, 503);
     let second = house.send("POST", MESSAGES, KEYED, HELLO).await;
     assert_eq!(second.status, 202, "{}", second.text());
@@ -106,18 +106,18 @@ async fn row_13_a_post_whose_first_try_was_lost_is_done_by_the_second() {
 
 #[tokio::test]
 async fn row_13_a_post_whose_answer_nobody_heard_is_answered_the_same_after_a_restart() {
-    let gate = Gate::new();
-    let house = House::over(gate.clone(), "");
+    let gate = GatedStore::new();
+    let house = Harness::with_store(gate.clone(), "");
     house.session("external").await;
     let mut stream = TcpStream::connect(house.address).await.unwrap();
     let request = http::request(house.address, "POST", MESSAGES, KEYED, HELLO.as_bytes());
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     stream.write_all(&request).await.unwrap();
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     drop(stream);
-    house.gate.open(Pass::Appends);
+    house.gate.open(Operation::Appends);
     house.stop().await;
-    let house = House::over(Gate::over(gate.durable()), "");
+    let house = Harness::with_store(GatedStore::with_store(gate.durable()), "");
     let again = house.send("POST", MESSAGES, KEYED, HELLO).await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"), "{}", again.text());
     let log = house.log().await;
@@ -126,14 +126,14 @@ async fn row_13_a_post_whose_answer_nobody_heard_is_answered_the_same_after_a_re
     house.stop().await;
 }
 
-async fn is_gone(house: &House) {
+async fn is_gone(house: &Harness) {
     for (method, path) in [("GET", "/v1/sessions/s"), ("GET", MESSAGES), ("GET", EVENTS)] {
         assert_eq!(house.send(method, path, &[], "").await.status, 404);
     }
     let key = SessionKey::new("default", "s");
     assert_eq!(house.gate.durable().find_session(&key).await.unwrap(), None);
     // Nor after a restart.
-    let after = House::over(Gate::over(house.gate.durable()), "");
+    let after = Harness::with_store(GatedStore::with_store(house.gate.durable()), "");
     assert_eq!(after.get("/v1/sessions/s").await.status, 404);
     assert_eq!(after.get("/v1/sessions").await.json()["sessions"], json!([]));
     after.stop().await;
@@ -141,18 +141,18 @@ async fn is_gone(house: &House) {
 
 #[tokio::test]
 async fn row_15_a_deletion_is_durable_before_it_is_answered() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("external").await;
     house.publish(&start("r")).await;
     let mut watching = house.watch("after=2").await;
-    house.gate.close(Pass::Deletes);
+    house.gate.close(Operation::Deletes);
     let deleting = house.begin("DELETE", "/v1/sessions/s", &[], "");
-    house.gate.waits(Pass::Deletes, 1).await;
+    house.gate.wait_for_waiting(Operation::Deletes, 1).await;
     assert!(!deleting.is_finished());
     // A crash now would bring it back, so nobody was told yet.
     assert_eq!(house.publish(&[delta("r", 0, "x")]).await.status, 200);
     assert_eq!(watching.next().await.unwrap().0["delta"], "x");
-    house.gate.open(Pass::Deletes);
+    house.gate.open(Operation::Deletes);
     assert_eq!(deleting.await.unwrap().status, 204);
     assert!(watching.next().await.is_none(), "whoever watches is sent away");
     is_gone(&house).await;
@@ -163,15 +163,15 @@ async fn row_15_a_deletion_is_durable_before_it_is_answered() {
 
 #[tokio::test]
 async fn row_15_what_is_written_while_a_session_is_deleted_does_not_bring_it_back() {
-    let house = House::new();
+    let house = Harness::new();
     let old = house.session("external").await;
     house.publish(&start("r")).await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let writing = house.begin_publish(&[delta("r", 0, "x")]);
     let looking = house.begin("GET", MESSAGES, &[], "");
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     assert_eq!(house.send("DELETE", "/v1/sessions/s", &[], "").await.status, 204);
-    house.gate.open(Pass::Appends);
+    house.gate.open(Operation::Appends);
     let late = writing.await.unwrap();
     assert_eq!(late.status, 404, "{}", late.text());
     assert!(matches!(looking.await.unwrap().status, 200 | 404));
@@ -185,15 +185,15 @@ async fn row_15_what_is_written_while_a_session_is_deleted_does_not_bring_it_bac
 
 #[tokio::test]
 async fn row_15_a_session_that_is_deleted_while_its_agent_writes_stays_away() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("demo").await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let said = house.begin("POST", MESSAGES, &[], r#"{"content":"long 100"}"#);
-    house.gate.waits(Pass::Appends, 1).await;
-    house.gate.open(Pass::Appends);
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
+    house.gate.open(Operation::Appends);
     assert_eq!(said.await.unwrap().status, 202);
     assert_eq!(house.send("DELETE", "/v1/sessions/s", &[], "").await.status, 204);
-    eventually(|| house.app.turns.working() == 0).await;
+    eventually(|| house.app.turns.active_sessions() == 0).await;
     is_gone(&house).await;
     house.stop().await;
 }
@@ -216,7 +216,7 @@ const TENANTS: &str = r#"
 
 #[tokio::test]
 async fn reads_of_one_tenant_leave_the_store_to_others() {
-    let before = House::over(Gate::new(), TENANTS);
+    let before = Harness::with_store(GatedStore::new(), TENANTS);
     let body = |id: usize| json!({"id": format!("s{id}"), "agent": "external"}).to_string();
     for id in 0..40 {
         assert_eq!(before.send("POST", "/v1/sessions", SLOW, &body(id)).await.status, 201);
@@ -226,20 +226,20 @@ async fn reads_of_one_tenant_leave_the_store_to_others() {
     let durable = before.gate.durable();
     before.stop().await;
     // Nothing is in memory after a restart.
-    let house = House::over(Gate::over(durable), TENANTS);
-    house.gate.close(Pass::Reads);
+    let house = Harness::with_store(GatedStore::with_store(durable), TENANTS);
+    house.gate.close(Operation::Reads);
     let begin = |id: usize| {
         let path = String::leak(format!("/v1/sessions/s{id}/events"));
         house.begin("GET", path, &[("x-api-key", "slow"), ("accept", "application/x-ndjson")], "")
     };
     let reads: Vec<_> = (0..40).map(begin).collect();
-    house.gate.waits(Pass::Reads, 16).await;
+    house.gate.wait_for_waiting(Operation::Reads, 16).await;
     for id in 0..20 {
         assert_eq!(house.send("POST", "/v1/sessions", QUICK, &body(id)).await.status, 201);
         assert_eq!(house.send("GET", "/v1/sessions", QUICK, "").await.status, 200);
     }
-    assert_eq!(house.gate.waiting(Pass::Reads), 16, "the others wait for their turn");
-    house.gate.open(Pass::Reads);
+    assert_eq!(house.gate.waiting(Operation::Reads), 16, "the others wait for their turn");
+    house.gate.open(Operation::Reads);
     for read in reads {
         assert_eq!(read.await.unwrap().status, 200);
     }
@@ -248,11 +248,11 @@ async fn reads_of_one_tenant_leave_the_store_to_others() {
 
 #[tokio::test]
 async fn searches_of_one_tenant_keep_nobody_else_waiting() {
-    let house = House::over(Gate::new(), TENANTS);
-    house.gate.close(Pass::Searches);
+    let house = Harness::with_store(GatedStore::new(), TENANTS);
+    house.gate.close(Operation::Searches);
     let searches: Vec<_> =
         (0..40).map(|_| house.begin("GET", "/v1/sessions?q=word", SLOW, "")).collect();
-    house.gate.waits(Pass::Searches, 2).await;
+    house.gate.wait_for_waiting(Operation::Searches, 2).await;
     for _ in 0..3 {
         assert_eq!(house.send("GET", "/v1/sessions?q=word", QUICK, "").await.status, 200);
     }
@@ -261,8 +261,8 @@ async fn searches_of_one_tenant_keep_nobody_else_waiting() {
         assert_eq!(house.send("POST", "/v1/sessions", token, &body).await.status, 201);
         assert_eq!(house.send("GET", "/v1/sessions", token, "").await.status, 200);
     }
-    assert_eq!(house.gate.waiting(Pass::Searches), 2, "the others wait for their turn");
-    house.gate.open(Pass::Searches);
+    assert_eq!(house.gate.waiting(Operation::Searches), 2, "the others wait for their turn");
+    house.gate.open(Operation::Searches);
     for search in searches {
         assert_eq!(search.await.unwrap().status, 200);
     }

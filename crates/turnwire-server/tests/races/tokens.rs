@@ -1,10 +1,10 @@
-use crate::gate::Pass;
+use crate::gate::Operation;
 use crate::house::*;
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn row_04_every_event_has_an_id_and_after_does_what_the_header_does() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&reply("r", 4)).await;
     let mut all = Vec::new();
@@ -18,7 +18,7 @@ async fn row_04_every_event_has_an_id_and_after_does_what_the_header_does() {
         let path = format!("{EVENTS}?raw=true&after=0");
         let headers = [("last-event-id", id.as_str())];
         // The header wins, since a browser sends it with the address that it began with.
-        let by_header = Watching::open(house.address, &path, &headers).await;
+        let by_header = EventStream::open(house.address, &path, &headers).await;
         let bare = id.rsplit_once('.').unwrap().1;
         let by_seq = house.watch(&format!("raw=true&after={bare}")).await;
         for mut watching in [by_query, by_header, by_seq] {
@@ -39,7 +39,7 @@ async fn row_04_every_event_has_an_id_and_after_does_what_the_header_does() {
 }
 
 /// What a client has that starts over.
-async fn is_reset(watching: &mut Watching, epoch: &str, then: &[&str]) -> Value {
+async fn is_reset(watching: &mut EventStream, epoch: &str, then: &[&str]) -> Value {
     let (event, id) = watching.next().await.unwrap();
     assert_eq!((event["type"].as_str(), event["epoch"].as_str()), (Some("RESET"), Some(epoch)));
     assert_eq!(id, None, "nobody is to come back with the token of a reset");
@@ -52,7 +52,7 @@ const WHOLE: [&str; 5] =
 
 #[tokio::test]
 async fn row_05_the_log_was_trimmed() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("external").await;
     house.publish(&reply("a", 1)).await;
     house.trim().await;
@@ -86,14 +86,14 @@ async fn row_05_the_log_was_trimmed() {
 
 #[tokio::test]
 async fn row_05_the_log_is_trimmed_under_a_watcher() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("external").await;
     house.publish(&reply("a", 1500)).await;
-    house.gate.close(Pass::Reads);
+    house.gate.close(Operation::Reads);
     let mut watching = house.watch("raw=true").await;
-    house.gate.waits(Pass::Reads, 1).await;
+    house.gate.wait_for_waiting(Operation::Reads, 1).await;
     house.trim().await;
-    house.gate.open(Pass::Reads);
+    house.gate.open(Operation::Reads);
     let reason = is_reset(&mut watching, session.epoch(), &["MESSAGE"]).await;
     assert!(reason.as_str().unwrap().contains("no longer kept"), "{reason}");
     house.publish(&reply("b", 1)).await;
@@ -103,7 +103,7 @@ async fn row_05_the_log_is_trimmed_under_a_watcher() {
 
 #[tokio::test]
 async fn row_06_a_token_of_another_incarnation_or_of_the_future() {
-    let house = House::new();
+    let house = Harness::new();
     let old = house.session("external").await;
     house.publish(&reply("a", 1)).await;
     let token = old.resume_token(3);
@@ -116,7 +116,7 @@ async fn row_06_a_token_of_another_incarnation_or_of_the_future() {
         let mut watching = house.watch(&format!("after={token}")).await;
         is_reset(&mut watching, new.epoch(), &WHOLE).await;
         let headers = [("last-event-id", token)];
-        let mut watching = Watching::open(house.address, EVENTS, &headers).await;
+        let mut watching = EventStream::open(house.address, EVENTS, &headers).await;
         is_reset(&mut watching, new.epoch(), &WHOLE).await;
         let lines = house.send("GET", &format!("{EVENTS}?after={token}"), LINES, "").await;
         assert_eq!(lines.status, 410, "{token}: {}", lines.text());
@@ -127,7 +127,7 @@ async fn row_06_a_token_of_another_incarnation_or_of_the_future() {
 #[tokio::test]
 async fn row_06_a_token_from_before_a_wiped_store_does_not_come_in_again() {
     // The same name in another store: as after a restore of something else.
-    let (before, after) = (House::new(), House::new());
+    let (before, after) = (Harness::new(), Harness::new());
     let old = before.session("external").await;
     before.publish(&reply("a", 9)).await;
     let token = old.resume_token(5);
@@ -141,7 +141,7 @@ async fn row_06_a_token_from_before_a_wiped_store_does_not_come_in_again() {
 
 #[tokio::test]
 async fn row_11_who_asked_for_an_end_gets_one_and_then_204() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("external").await;
     assert_eq!(house.get(&format!("{EVENTS}?until=idle")).await.status, 204);
     house.publish(&start("r")).await;
@@ -169,15 +169,15 @@ async fn row_11_who_asked_for_an_end_gets_one_and_then_204() {
 
 #[tokio::test]
 async fn row_11_the_end_comes_while_the_last_event_is_on_its_way() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&start("r")).await;
-    house.gate.close(Pass::Appends);
+    house.gate.close(Operation::Appends);
     let ending = house.begin_publish(&end("r"));
-    house.gate.waits(Pass::Appends, 1).await;
+    house.gate.wait_for_waiting(Operation::Appends, 1).await;
     // It is not idle before the end is durable.
     let mut watching = house.watch("until=idle&after=2").await;
-    house.gate.open(Pass::Appends);
+    house.gate.open(Operation::Appends);
     assert_eq!(ending.await.unwrap().status, 200);
     assert_eq!(watching.types(2).await, ["TEXT_BLOCK_END", "REPLY_END"]);
     assert!(watching.next().await.is_none());

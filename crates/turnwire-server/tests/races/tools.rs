@@ -1,4 +1,4 @@
-use crate::gate::{Gate, Pass};
+use crate::gate::{GatedStore, Operation};
 use crate::house::*;
 use crate::running::within;
 use async_trait::async_trait;
@@ -13,13 +13,13 @@ use turnwire_core::{Event, EventKind, Fields, ToolResult, ToolResultState};
 
 /// An agent with one tool that must not run twice. It says what it is about to do before it does it.
 #[derive(Default)]
-struct Careful {
+struct ToolAgent {
     runs: Arc<AtomicUsize>,
     has_run: Arc<Notify>,
 }
 
 #[async_trait]
-impl Replier for Careful {
+impl Replier for ToolAgent {
     fn description(&self) -> &'static str {
         "runs a tool once"
     }
@@ -54,17 +54,17 @@ impl Replier for Careful {
     }
 }
 
-fn house(gate: Arc<Gate>, agent: &Arc<Careful>) -> House {
-    House::served_by(gate, "", "careful", agent.clone())
+fn harness(gate: Arc<GatedStore>, agent: &Arc<ToolAgent>) -> Harness {
+    Harness::with_agent(gate, "", "careful", agent.clone())
 }
 
-async fn until_idle(house: &House) {
-    let mut head = house.held("s").await.watch_head();
+async fn until_idle(house: &Harness) {
+    let mut head = house.open_session("s").await.watch_head();
     let idle = head.wait_for(|head| head.status == turnwire_log::store::SessionStatus::Idle);
     within(idle).await.unwrap();
 }
 
-async fn result(house: &House) -> (String, String) {
+async fn result(house: &Harness) -> (String, String) {
     let page = house.get(MESSAGES).await.json();
     let content = page["messages"][1]["content"].as_array().unwrap();
     let result = content.iter().find(|block| block["type"] == "tool_result").unwrap();
@@ -73,31 +73,31 @@ async fn result(house: &House) -> (String, String) {
 
 #[tokio::test]
 async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
-    let (gate, agent) = (Gate::new(), Arc::new(Careful::default()));
-    let house = house(gate.clone(), &agent);
+    let (gate, agent) = (GatedStore::new(), Arc::new(ToolAgent::default()));
+    let house = harness(gate.clone(), &agent);
     house.session("careful").await;
-    gate.close(Pass::Appends);
+    gate.close(Operation::Appends);
     let said = house.begin("POST", MESSAGES, &[], r#"{"content":"pay"}"#);
-    gate.waits(Pass::Appends, 1).await;
-    gate.open(Pass::Appends);
-    gate.close(Pass::Appends);
+    gate.wait_for_waiting(Operation::Appends, 1).await;
+    gate.open(Operation::Appends);
+    gate.close(Operation::Appends);
     said.await.unwrap();
     // The call, or the intent, waits at the gate; a crash now leaves no trace of the tool.
-    gate.waits(Pass::Appends, 1).await;
+    gate.wait_for_waiting(Operation::Appends, 1).await;
     while house.log().await.iter().all(|event| event["type"] != "TOOL_CALL_END") {
         assert_eq!(agent.runs.load(Ordering::SeqCst), 0);
-        gate.open(Pass::Appends);
-        gate.close(Pass::Appends);
-        gate.waits(Pass::Appends, 1).await;
+        gate.open(Operation::Appends);
+        gate.close(Operation::Appends);
+        gate.wait_for_waiting(Operation::Appends, 1).await;
     }
     assert_eq!(agent.runs.load(Ordering::SeqCst), 0, "the intent is not durable");
-    let after = Gate::over(gate.durable());
-    let again = self::house(after, &agent);
+    let after = GatedStore::with_store(gate.durable());
+    let again = self::harness(after, &agent);
     until_idle(&again).await;
     assert_eq!(agent.runs.load(Ordering::SeqCst), 1);
     assert_eq!(result(&again).await.0, "success");
     // The process that had stopped wakes up, and finds that it owns nothing any more.
-    gate.open(Pass::Appends);
+    gate.open(Operation::Appends);
     house.stop().await;
     assert_eq!(agent.runs.load(Ordering::SeqCst), 1, "nor did the other one run it");
     again.stop().await;
@@ -105,8 +105,8 @@ async fn row_14_a_tool_does_not_run_before_its_intent_is_durable() {
 
 #[tokio::test]
 async fn row_14_the_tool_ran_and_then_came_the_crash() {
-    let (gate, agent) = (Gate::new(), Arc::new(Careful::default()));
-    let house = house(gate.clone(), &agent);
+    let (gate, agent) = (GatedStore::new(), Arc::new(ToolAgent::default()));
+    let house = harness(gate.clone(), &agent);
     house.session("careful").await;
     house.send("POST", MESSAGES, &[], r#"{"content":"hold"}"#).await;
     until_idle(&house).await;
@@ -123,23 +123,23 @@ async fn row_14_the_tool_ran_and_then_came_the_crash() {
     let closing = tokio::spawn(async move {
         // Lets one append through at a time, until the tool has run.
         loop {
-            watcher.close(Pass::Appends);
-            watcher.waits(Pass::Appends, 1).await;
-            watcher.open(Pass::Appends);
+            watcher.close(Operation::Appends);
+            watcher.wait_for_waiting(Operation::Appends, 1).await;
+            watcher.open(Operation::Appends);
         }
     });
     within(agent.has_run.notified()).await;
     closing.abort();
     let _ = closing.await;
-    gate.close(Pass::Appends);
+    gate.close(Operation::Appends);
     said.await.unwrap();
     let runs = agent.runs.load(Ordering::SeqCst);
     assert_eq!(runs, 2);
-    let again = self::house(Gate::over(gate.durable()), &agent);
+    let again = self::harness(GatedStore::with_store(gate.durable()), &agent);
     until_idle(&again).await;
     assert_eq!(agent.runs.load(Ordering::SeqCst), 2, "it never runs twice");
     assert!(matches!(result(&again).await.0.as_str(), "interrupted" | "success"));
-    gate.open(Pass::Appends);
+    gate.open(Operation::Appends);
     house.stop().await;
     again.stop().await;
 }

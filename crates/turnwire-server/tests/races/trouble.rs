@@ -1,7 +1,7 @@
 //! A store that is full, or fails, for a while: a clear error, nothing lost that was acknowledged, and
 //! it goes on by itself.
 
-use crate::gate::Gate;
+use crate::gate::GatedStore;
 use crate::house::*;
 use crate::running::within;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn whatever_writes_is_told_clearly_and_nothing_acknowledged_is_lost() {
     for (error, status, kind) in
         [(full(), 507, "storage_full"), (broken(), 503, "store_unavailable")]
     {
-        let house = House::new();
+        let house = Harness::new();
         house.session("external").await;
         house.publish(&[start("r"), deltas("r", 0..3)].concat()).await;
         let before = (house.log().await, house.get(MESSAGES).await.text());
@@ -64,7 +64,7 @@ async fn whatever_writes_is_told_clearly_and_nothing_acknowledged_is_lost() {
 async fn a_reply_under_way_survives_it() {
     for error in [full(), broken(), Error::Locked("another process".to_owned())] {
         let agent = Arc::new(DemoAgent::with_rate(400.0));
-        let house = House::served_by(Gate::new(), "", "demo", agent);
+        let house = Harness::with_agent(GatedStore::new(), "", "demo", agent);
         let session = house.session("demo").await;
         let mut watching = house.watch("raw=true").await;
         let said = house.send("POST", MESSAGES, &[], r#"{"content":"long 60"}"#).await.json();
@@ -97,7 +97,7 @@ async fn a_reply_under_way_survives_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_whose_store_cannot_be_read_ends_and_the_client_comes_back() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("external").await;
     house.publish(&reply("r", 40)).await;
     house.gate.fail_reads(Some(broken()));
@@ -109,7 +109,7 @@ async fn a_stream_whose_store_cannot_be_read_ends_and_the_client_comes_back() {
         // It is broken off, before or behind the head: so a browser's EventSource comes back.
         let Ok(incoming) = within(incoming).await else { continue };
         if incoming.status == 200 {
-            let mut watching = Watching::of(incoming);
+            let mut watching = EventStream::from_incoming(incoming);
             while let Some(frame) = watching.frame().await {
                 assert_eq!(frame.data, None, "{raw}");
             }
@@ -128,7 +128,7 @@ async fn a_stream_whose_store_cannot_be_read_ends_and_the_client_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_messages_and_answers_survive_it() {
     let agent = Arc::new(DemoAgent::with_rate(400.0));
-    let house = House::served_by(Gate::new(), "", "demo", agent);
+    let house = Harness::with_agent(GatedStore::new(), "", "demo", agent);
     let session = house.session("demo").await;
     let mut head = session.watch_head();
     house.send("POST", MESSAGES, &[], r#"{"content":"approve this"}"#).await;

@@ -1,7 +1,7 @@
-use crate::client::{self, Plan, Way, messages, sorted};
+use crate::client::{self, ClientPlan, ResumeMethod, messages, sorted};
 use crate::running::{Running, within};
 use crate::socket;
-use crate::writers::{produce, talk};
+use crate::writers::{publish_replies, send_messages};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ fn whoever_is_cut_off_anywhere_has_in_the_end_what_the_server_has() {
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(all_of_it(rng.fork()));
+        runtime.block_on(run_chaos(rng.fork()));
     });
 }
 
-async fn all_of_it(mut rng: Rng) {
+async fn run_chaos(mut rng: Rng) {
     let begun = Instant::now();
     let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(2000.0));
     let (server, _) = Running::start(Arc::new(MemoryStore::default()), "", [("demo", demo)]);
@@ -51,8 +51,8 @@ async fn all_of_it(mut rng: Rng) {
         let address = server.address;
         writers.push(tokio::spawn(async move {
             match agent {
-                "demo" => talk(to, id.clone(), rng, 3 * scale()).await,
-                _ => produce(to, id.clone(), rng, 4 * scale()).await,
+                "demo" => send_messages(to, id.clone(), rng, 3 * scale()).await,
+                _ => publish_replies(to, id.clone(), rng, 4 * scale()).await,
             }
             let session = json_of(address, &format!("/v1/sessions/{id}")).await;
             end.send_replace(session["last_seq"].as_u64());
@@ -60,7 +60,7 @@ async fn all_of_it(mut rng: Rng) {
     }
     let watchers: Vec<_> = (0..WATCHERS)
         .map(|at| {
-            let plan = Plan::random(&mut rng, format!("s{}", at % SESSIONS));
+            let plan = ClientPlan::random(&mut rng, format!("s{}", at % SESSIONS));
             let end = ends[at % SESSIONS].subscribe();
             tokio::spawn(client::watch(to, plan, end))
         })
@@ -70,7 +70,7 @@ async fn all_of_it(mut rng: Rng) {
             let wire = if rng.u8(..4) == 0 { "agentscope" } else { "turnwire" };
             let plans = [at % SESSIONS, (at + 1) % SESSIONS].map(|at| {
                 let (session, end) = (format!("s{at}"), ends[at].subscribe());
-                (Plan { session, way: Way::LastEventId, raw: rng.bool(), wire }, end)
+                (ClientPlan { session, method: ResumeMethod::LastEventId, raw: rng.bool(), wire }, end)
             });
             tokio::spawn(socket::watch(to, wire, plans.into()))
         })

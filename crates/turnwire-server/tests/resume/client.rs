@@ -1,6 +1,6 @@
 //! One who watches, in one of the ways in which that can be done.
 
-use crate::writers::insist;
+use crate::writers::request_until_answered;
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use turnwire_wires::{DecoderOptions, Wire};
 
 /// How somebody comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum ResumeMethod {
     /// As a browser's `EventSource` does.
     LastEventId,
     /// As one that cannot set headers.
@@ -23,24 +23,24 @@ pub enum Way {
 
 /// What is watched, and how.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ClientPlan {
     pub session: String,
-    pub way: Way,
+    pub method: ResumeMethod,
     pub raw: bool,
     pub wire: &'static str,
 }
 
-impl Plan {
+impl ClientPlan {
     pub fn random(rng: &mut Rng, session: String) -> Self {
-        let way = [Way::LastEventId, Way::After, Way::Reload][rng.usize(..3)];
-        let wire = if way != Way::Reload && rng.u8(..4) == 0 { "agentscope" } else { "turnwire" };
-        Self { session, way, raw: rng.bool(), wire }
+        let way = [ResumeMethod::LastEventId, ResumeMethod::After, ResumeMethod::Reload][rng.usize(..3)];
+        let wire = if way != ResumeMethod::Reload && rng.u8(..4) == 0 { "agentscope" } else { "turnwire" };
+        Self { session, method: way, raw: rng.bool(), wire }
     }
 }
 
 /// What a watcher has.
 #[derive(Default)]
-pub struct Seen {
+pub struct ClientState {
     pub folder: Folder,
     /// The place of the last event that it has, with its token.
     pub last: u64,
@@ -49,8 +49,8 @@ pub struct Seen {
     pub connections: usize,
 }
 
-impl Seen {
-    fn take_frame(&mut self, plan: &Plan, frame: Frame) {
+impl ClientState {
+    fn take_frame(&mut self, plan: &ClientPlan, frame: Frame) {
         assert_eq!(frame.event, None, "no names, so that `onmessage` gets all");
         if let Some(data) = frame.data {
             self.take(plan, &data, frame.id);
@@ -58,7 +58,7 @@ impl Seen {
     }
 
     /// Takes what came whole, with its token.
-    pub fn take(&mut self, plan: &Plan, data: &str, token: Option<String>) {
+    pub fn take(&mut self, plan: &ClientPlan, data: &str, token: Option<String>) {
         self.frames += 1;
         let wire = Wire::named(plan.wire).unwrap();
         let decoder = wire.decoder(&DecoderOptions::default()).unwrap();
@@ -79,7 +79,7 @@ impl Seen {
         }
     }
 
-    fn fold(&mut self, plan: &Plan, event: &Event<'_>) {
+    fn fold(&mut self, plan: &ClientPlan, event: &Event<'_>) {
         let outcome = self.folder.push(event);
         let outcome = outcome.unwrap_or_else(|why| panic!("{plan:?}: {why}: {}", event.to_json()));
         assert_ne!(outcome, turnwire_core::Outcome::Repeated, "{plan:?}: {}", event.to_json());
@@ -87,10 +87,10 @@ impl Seen {
 }
 
 /// Watches until everything is there that was ever written.
-pub async fn watch(proxy: SocketAddr, plan: Plan, mut end: watch::Receiver<Option<u64>>) -> Seen {
-    let mut seen = Seen::default();
-    while !is_all(&seen, *end.borrow()) {
-        if plan.way == Way::Reload {
+pub async fn watch(proxy: SocketAddr, plan: ClientPlan, mut end: watch::Receiver<Option<u64>>) -> ClientState {
+    let mut seen = ClientState::default();
+    while !has_all(&seen, *end.borrow()) {
+        if plan.method == ResumeMethod::Reload {
             let connections = seen.connections;
             seen = load(proxy, &plan.session).await;
             seen.connections = connections;
@@ -102,7 +102,7 @@ pub async fn watch(proxy: SocketAddr, plan: Plan, mut end: watch::Receiver<Optio
     seen
 }
 
-pub fn is_all(seen: &Seen, end: Option<u64>) -> bool {
+pub fn has_all(seen: &ClientState, end: Option<u64>) -> bool {
     end.is_some_and(|end| {
         assert!(seen.last <= end, "there is nothing behind the end");
         seen.last == end
@@ -111,24 +111,24 @@ pub fn is_all(seen: &Seen, end: Option<u64>) -> bool {
 
 async fn watch_once(
     proxy: SocketAddr,
-    plan: &Plan,
-    seen: &mut Seen,
+    plan: &ClientPlan,
+    seen: &mut ClientState,
     end: &mut watch::Receiver<Option<u64>>,
 ) -> io::Result<()> {
-    let Plan { session, raw, wire, .. } = plan;
+    let ClientPlan { session, raw, wire, .. } = plan;
     let mut path = format!("/v1/sessions/{session}/events?wire={wire}&raw={raw}");
     let token = seen.token.clone().unwrap_or_default();
     let mut headers = vec![("accept", "text/event-stream")];
-    match plan.way {
+    match plan.method {
         _ if token.is_empty() => {}
-        Way::LastEventId => headers.push(("last-event-id", &token)),
-        Way::After | Way::Reload => path.extend(["&after=", &token]),
+        ResumeMethod::LastEventId => headers.push(("last-event-id", &token)),
+        ResumeMethod::After | ResumeMethod::Reload => path.extend(["&after=", &token]),
     }
     let request = http::request(proxy, "GET", &path, &headers, b"");
     let mut incoming = StreamingResponse::send(proxy, &request).await?;
     assert_eq!(incoming.status, 200, "{}", incoming.head);
     let mut sse = SseParser::default();
-    while !is_all(seen, *end.borrow()) {
+    while !has_all(seen, *end.borrow()) {
         let bytes = tokio::select! {
             bytes = incoming.next_bytes() => bytes?,
             _ = end.changed() => continue,
@@ -142,9 +142,9 @@ async fn watch_once(
 }
 
 /// Loads the messages, and where to go on.
-async fn load(proxy: SocketAddr, session: &str) -> Seen {
+async fn load(proxy: SocketAddr, session: &str) -> ClientState {
     let path = format!("/v1/sessions/{session}/messages?agents=all&limit=500");
-    let page = insist(proxy, "GET", &path, &[], b"").await.json();
+    let page = request_until_answered(proxy, "GET", &path, &[], b"").await.json();
     assert_eq!(page["has_more"], false);
     let token = page["last_event_id"].as_str().unwrap().to_owned();
     let messages = page["messages"].as_array().unwrap().iter().map(|message| {
@@ -154,11 +154,11 @@ async fn load(proxy: SocketAddr, session: &str) -> Seen {
             None => msg,
         }
     });
-    Seen {
+    ClientState {
         folder: messages.collect(),
         last: token.rsplit_once('.').unwrap().1.parse().unwrap(),
         token: Some(token),
-        ..Seen::default()
+        ..ClientState::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! One who watches several sessions on one WebSocket.
 
-use crate::client::{Plan, Seen, is_all};
+use crate::client::{ClientPlan, ClientState, has_all};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -9,12 +9,12 @@ use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// What is watched, and where it ends, once that is known.
-type Watched = (Plan, watch::Receiver<Option<u64>>);
+type WatchedSession = (ClientPlan, watch::Receiver<Option<u64>>);
 
 /// Watches until everything is there that was ever written to any of the sessions.
-pub async fn watch(proxy: SocketAddr, wire: &str, mut plans: Vec<Watched>) -> Vec<Seen> {
-    let mut seen: Vec<Seen> = plans.iter().map(|_| Seen::default()).collect();
-    while !is_over(&plans, &seen) {
+pub async fn watch(proxy: SocketAddr, wire: &str, mut plans: Vec<WatchedSession>) -> Vec<ClientState> {
+    let mut seen: Vec<ClientState> = plans.iter().map(|_| ClientState::default()).collect();
+    while !all_done(&plans, &seen) {
         seen[0].connections += 1;
         // However it ends, it goes on from what was seen.
         let _ = watch_once(proxy, wire, &mut plans, &mut seen).await;
@@ -22,15 +22,15 @@ pub async fn watch(proxy: SocketAddr, wire: &str, mut plans: Vec<Watched>) -> Ve
     seen
 }
 
-fn is_over(plans: &[Watched], seen: &[Seen]) -> bool {
-    plans.iter().zip(seen).all(|((_, end), seen)| is_all(seen, *end.borrow()))
+fn all_done(plans: &[WatchedSession], seen: &[ClientState]) -> bool {
+    plans.iter().zip(seen).all(|((_, end), seen)| has_all(seen, *end.borrow()))
 }
 
 async fn watch_once(
     proxy: SocketAddr,
     wire: &str,
-    plans: &mut [Watched],
-    seen: &mut [Seen],
+    plans: &mut [WatchedSession],
+    seen: &mut [ClientState],
 ) -> Result<(), Error> {
     let (mut socket, _) = connect_async(format!("ws://{proxy}/v1/ws?wire={wire}")).await?;
     for ((plan, _), seen) in plans.iter().zip(&*seen) {
@@ -41,7 +41,7 @@ async fn watch_once(
         });
         socket.send(Message::text(command.to_string())).await?;
     }
-    while !is_over(plans, seen) {
+    while !all_done(plans, seen) {
         let ends = plans.iter_mut().map(|(_, end)| Box::pin(end.changed()));
         let message = tokio::select! {
             message = socket.next() => message,

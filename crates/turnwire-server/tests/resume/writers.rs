@@ -8,7 +8,7 @@ use turnwire_testkit::net::{HttpResponse, send_http};
 use turnwire_testkit::{Rng, stream};
 
 /// Sends a request until an answer comes whole. Whatever comes is an answer of the server.
-pub async fn insist(
+pub async fn request_until_answered(
     proxy: SocketAddr,
     method: &str,
     path: &str,
@@ -24,7 +24,7 @@ pub async fn insist(
 }
 
 /// Publishes random replies, in batches of random size, each until it is acknowledged.
-pub async fn produce(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
+pub async fn publish_replies(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
     let path = format!("/v1/sessions/{session}/events?tolerant=true");
     for _ in 0..rounds {
         let (events, _) = stream::random_replies(&mut rng);
@@ -34,7 +34,7 @@ pub async fn produce(proxy: SocketAddr, session: String, mut rng: Rng, rounds: u
             let lines: Vec<String> = batch.iter().map(Event::to_json).collect();
             let body = lines.join("\n");
             let headers = [("turnwire-producer", "chaos.1")];
-            let answer = insist(proxy, "POST", &path, &headers, body.as_bytes()).await;
+            let answer = request_until_answered(proxy, "POST", &path, &headers, body.as_bytes()).await;
             assert_eq!(answer.status, 200, "{}", answer.text());
             let done = answer.json();
             let count = |name: &str| done[name].as_u64().unwrap();
@@ -47,7 +47,7 @@ pub async fn produce(proxy: SocketAddr, session: String, mut rng: Rng, rounds: u
 
 /// Talks to the demo agent. A message that is sent again, because its answer was lost, is one
 /// message.
-pub async fn talk(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
+pub async fn send_messages(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usize) {
     let messages = format!("/v1/sessions/{session}/messages?queue=true");
     let mut said = Vec::new();
     for at in 0..rounds {
@@ -55,20 +55,20 @@ pub async fn talk(proxy: SocketAddr, session: String, mut rng: Rng, rounds: usiz
         let body = json!({"content": words[rng.usize(..words.len())]}).to_string();
         let key = format!("{session}-{at}");
         let headers = [("idempotency-key", key.as_str())];
-        let answer = insist(proxy, "POST", &messages, &headers, body.as_bytes()).await;
+        let answer = request_until_answered(proxy, "POST", &messages, &headers, body.as_bytes()).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
         said.push(answer.json()["message_id"].clone());
     }
     // All of it was said once, and was answered.
     let path = format!("/v1/sessions/{session}");
     loop {
-        let session = insist(proxy, "GET", &path, &[], b"").await.json();
+        let session = request_until_answered(proxy, "GET", &path, &[], b"").await.json();
         if session["status"] == "idle" && session["queued"].as_array().is_none_or(Vec::is_empty) {
             break;
         }
     }
     let path = format!("/v1/sessions/{session}/messages?limit=500");
-    let page = insist(proxy, "GET", &path, &[], b"").await.json();
+    let page = request_until_answered(proxy, "GET", &path, &[], b"").await.json();
     let of = |role: &str| -> Vec<Value> {
         let all = page["messages"].as_array().unwrap().iter();
         all.filter(|message| message["role"] == role).map(|message| message["id"].clone()).collect()

@@ -27,14 +27,14 @@ use turnwire_log::store::{SessionQuery, SessionRecord};
 use turnwire_server::App;
 use turnwire_testkit::net::{HttpResponse, StreamingResponse, send_http, http};
 
-struct House {
+struct Harness {
     server: Option<Running>,
     app: Arc<App>,
     actor: Arc<Actor>,
     address: SocketAddr,
 }
 
-impl House {
+impl Harness {
     fn new(stop_timeout: &str) -> Self {
         let actor = Actor::new();
         let settings = format!("[limits]\nstop_timeout = \"{stop_timeout}\"\n");
@@ -186,7 +186,7 @@ fn protocols() -> Vec<Protocol> {
 async fn answers_finish_when_the_server_stops() {
     for protocol in protocols() {
         let name = protocol.name;
-        let mut house = House::new("1h");
+        let mut house = Harness::new("1h");
         let asking = house.ask(&protocol).await;
         let stopping = house.begin_stop();
         within(house.app.shutdown.cancelled()).await;
@@ -207,7 +207,7 @@ async fn answers_finish_when_the_server_stops() {
 async fn answers_that_take_too_long_end_with_an_error_that_is_not_retried() {
     for protocol in protocols() {
         let name = protocol.name;
-        let mut house = House::new("50ms");
+        let mut house = Harness::new("50ms");
         let asking = house.ask(&protocol).await;
         let stopping = house.begin_stop();
         // A body that breaks off is an error here.
@@ -231,7 +231,7 @@ async fn answers_that_take_too_long_end_with_an_error_that_is_not_retried() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_a_session_end_at_once_and_cleanly() {
-    let mut house = House::new("1h");
+    let mut house = Harness::new("1h");
     let made =
         send_http(house.address, "POST", "/v1/sessions", &[], br#"{"id":"s","agent":"actor"}"#).await;
     assert_eq!(made.unwrap().status, 201);
@@ -270,7 +270,7 @@ async fn a_request_that_comes_while_the_server_stops_is_refused_before_anything_
 
 /// Sends the beginning of a request before the server stops, and the rest behind.
 async fn ask_late(protocol: &Protocol) -> Option<HttpResponse> {
-    let mut house = House::new("1h");
+    let mut house = Harness::new("1h");
     let body = protocol.body.to_string();
     let request = http::request(house.address, "POST", protocol.path, &[], body.as_bytes());
     let (start, rest) = request.split_at(20);

@@ -1,5 +1,5 @@
 use crate::house::*;
-use crate::moody::Moody;
+use crate::moody::FaultyStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,9 +12,9 @@ use turnwire_server::auth::{Caller, Identity, Scopes};
 use turnwire_server::turns::answers;
 
 /// A session that waits for an answer, and the id of its reply.
-async fn waiting(house: &House, wish: &str) -> (Arc<Session>, String) {
+async fn waiting(house: &Harness, wish: &str) -> (Arc<Session>, String) {
     let session = house.session("s", "actor").await;
-    let answer = house.say(wish).await;
+    let answer = house.send_text(wish).await;
     until_waiting(&session).await;
     (session, answer.body["reply_id"].as_str().unwrap().to_owned())
 }
@@ -26,9 +26,9 @@ fn confirm(id: &str, reply: &str, call: &str, confirmed: bool) -> Value {
 
 #[tokio::test]
 async fn an_approval_continues_the_same_reply() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask").await;
-    let answer = house.tell(confirm("a1", &reply, "c1", true)).await;
+    let answer = house.post_event(confirm("a1", &reply, "c1", true)).await;
     assert_eq!((answer.status.as_u16(), &answer.body["stored"]), (200, &json!(1)));
     until_idle(&session).await;
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes "));
@@ -36,25 +36,25 @@ async fn an_approval_continues_the_same_reply() {
     assert_eq!(calls.len(), 2);
     assert_eq!(calls[1].input.as_deref(), Some("USER_CONFIRM_RESULT"));
     // The same answer again is fine, also now that the reply has ended.
-    let again = house.tell(confirm("a1", &reply, "c1", true)).await;
+    let again = house.post_event(confirm("a1", &reply, "c1", true)).await;
     assert_eq!((again.status.as_u16(), &again.body["repeated"]), (200, &json!(1)));
-    let other = house.tell(confirm("a2", &reply, "c1", false)).await;
+    let other = house.post_event(confirm("a2", &reply, "c1", false)).await;
     assert_eq!((other.status.as_u16(), other.kind()), (409, "already_answered"));
     check_projection(&session).await;
 }
 
 #[tokio::test]
 async fn a_no_is_told_to_the_agent() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask").await;
-    house.tell(confirm("a1", &reply, "c1", false)).await;
+    house.post_event(confirm("a1", &reply, "c1", false)).await;
     until_idle(&session).await;
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("done "));
 }
 
 #[tokio::test]
 async fn an_answer_is_not_trusted_further_than_it_was_asked() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask").await;
     let rule = |content: &str| json!({"tool_name": "trade", "rule_content": content, "behavior": "allow", "source": "demo"});
     let answer = json!({"type": "USER_CONFIRM_RESULT", "id": "a1", "reply_id": reply,
@@ -63,7 +63,7 @@ async fn an_answer_is_not_trusted_further_than_it_was_asked() {
             "tool_call": {"id": "c1", "name": "rm", "input": "{\"amount\":2}", "state": "finished", "more": 1,
                 "suggested_rules": [rule("*")]},
             "rules": [rule("amount<5"), rule("*")]}]});
-    assert_eq!(house.tell(answer).await.status, 200);
+    assert_eq!(house.post_event(answer).await.status, 200);
     until_idle(&session).await;
     let log = events(&session).await;
     let stored = log.iter().find(|event| event.kind.type_name() == "USER_CONFIRM_RESULT").unwrap();
@@ -81,7 +81,7 @@ async fn an_answer_is_not_trusted_further_than_it_was_asked() {
 
 #[tokio::test]
 async fn answers_that_do_not_fit_are_refused_whole() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask two").await;
     let before = session.head_state().head;
     let edited = |input: &str| {
@@ -123,7 +123,7 @@ async fn answers_that_do_not_fit_are_refused_whole() {
         ),
         (json!({"type": "USER_INTERRUPT", "reply_id": "new"}), 422, "unknown_reply"),
     ] {
-        let answer = house.tell(event.clone()).await;
+        let answer = house.post_event(event.clone()).await;
         assert_eq!((answer.status.as_u16(), answer.kind()), (status, kind), "{event}");
     }
     assert_eq!(session.head_state().head, before);
@@ -131,22 +131,22 @@ async fn answers_that_do_not_fit_are_refused_whole() {
 
 #[tokio::test]
 async fn several_questions_wait_until_all_are_answered() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask two").await;
-    house.tell(confirm("a1", &reply, "c1", true)).await;
-    eventually(|| house.app.turns.working() == 0).await;
+    house.post_event(confirm("a1", &reply, "c1", true)).await;
+    eventually(|| house.app.turns.active_sessions() == 0).await;
     assert_eq!(session.snapshot().await.unwrap().pending_calls()[0].confirm.len(), 1);
     assert_eq!(house.actor.calls.lock().len(), 1);
-    house.tell(confirm("a2", &reply, "c2", false)).await;
+    house.post_event(confirm("a2", &reply, "c2", false)).await;
     until_idle(&session).await;
     assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("yes done "));
 }
 
 #[tokio::test]
 async fn an_answer_that_comes_while_the_agent_still_runs_is_not_lost() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask slowly").await;
-    house.tell(confirm("a1", &reply, "c1", true)).await;
+    house.post_event(confirm("a1", &reply, "c1", true)).await;
     assert_eq!(house.actor.calls.lock().len(), 1);
     house.actor.gate.add_permits(1);
     until_idle(&session).await;
@@ -156,14 +156,14 @@ async fn an_answer_that_comes_while_the_agent_still_runs_is_not_lost() {
 
 #[tokio::test]
 async fn a_result_from_outside_continues_the_reply() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "run").await;
     let result = |id: &str, state: &str| {
         json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": id, "reply_id": reply,
         "execution_results": [{"type": "tool_result", "id": "c1", "name": "rm", "output": "42", "state": state}]})
     };
-    assert_eq!(house.tell(result("r0", "running")).await.status, 422);
-    assert_eq!(house.tell(result("r1", "success")).await.status, 200);
+    assert_eq!(house.post_event(result("r0", "running")).await.status, 422);
+    assert_eq!(house.post_event(result("r1", "success")).await.status, 200);
     until_idle(&session).await;
     let msg = message(&session, &reply).await;
     let (_, result) = msg.tool_calls().next().unwrap();
@@ -172,22 +172,22 @@ async fn a_result_from_outside_continues_the_reply() {
 
 #[tokio::test]
 async fn a_waiting_reply_can_be_stopped() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask").await;
     assert_eq!(
-        house.tell(json!({"type": "USER_INTERRUPT", "reply_id": reply})).await.body["stored"],
+        house.post_event(json!({"type": "USER_INTERRUPT", "reply_id": reply})).await.body["stored"],
         1
     );
     until_idle(&session).await;
     let msg = message(&session, &reply).await;
     assert_eq!(msg.finished_reason(), Some(&FinishedReason::Interrupted));
     assert_eq!(msg.first::<ToolCall>().unwrap().state, ToolCallState::Finished);
-    assert_eq!(house.tell(confirm("late", &reply, "c1", true)).await.status, 409);
+    assert_eq!(house.post_event(confirm("late", &reply, "c1", true)).await.status, 409);
 }
 
 #[tokio::test]
 async fn each_kind_of_answer_needs_its_scope() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask").await;
     let all =
         turnwire_server::auth::Auth::open_to_all(&house.app.config.limits).token("x").unwrap();
@@ -204,25 +204,25 @@ async fn each_kind_of_answer_needs_its_scope() {
         for other in [Scope::Read, Scope::Chat, Scope::Publish, Scope::Approve] {
             if other != scope {
                 let refused =
-                    answers::take(&house.app, &session, &with(other), std::slice::from_ref(&event))
+                    answers::accept_events(&house.app, &session, &with(other), std::slice::from_ref(&event))
                         .await;
                 assert_eq!(refused.unwrap_err().status(), 403);
             }
         }
         if scope == Scope::Publish {
-            answers::take(&house.app, &session, &with(scope), &[event]).await.unwrap();
+            answers::accept_events(&house.app, &session, &with(scope), &[event]).await.unwrap();
         }
     }
 }
 
 #[tokio::test]
 async fn what_waits_is_listed_over_all_sessions() {
-    let house = House::new();
+    let house = Harness::new();
     let (_, reply) = waiting(&house, "ask two").await;
     let other = house.session("other", "actor").await;
     house.post("/v1/sessions/other/messages", json!({"content": "run"})).await;
     until_waiting(&other).await;
-    let list = house.ask("GET", "/v1/approvals", None, &Value::Null).await.body;
+    let list = house.request_json("GET", "/v1/approvals", None, &Value::Null).await.body;
     let list = list["approvals"].as_array().unwrap();
     assert_eq!(list.len(), 2);
     let asked = list.iter().find(|item| item["session_id"] == "s").unwrap();
@@ -236,7 +236,7 @@ async fn what_waits_is_listed_over_all_sessions() {
     // A result has longer than a yes or no.
     assert!(run["expires_at"].as_str().unwrap() > asked["expires_at"].as_str().unwrap());
     assert_eq!(
-        house.ask("GET", "/v1/approvals?limit=1", None, &Value::Null).await.body["approvals"]
+        house.request_json("GET", "/v1/approvals?limit=1", None, &Value::Null).await.body["approvals"]
             .as_array()
             .unwrap()
             .len(),
@@ -247,10 +247,10 @@ async fn what_waits_is_listed_over_all_sessions() {
 #[tokio::test]
 async fn a_question_that_nobody_answers_counts_as_denied() {
     let settings = "[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"50ms\"";
-    let house = House::over(Arc::new(MemoryStore::default()), settings);
+    let house = Harness::with_store(Arc::new(MemoryStore::default()), settings);
     house.app.turns.recover().await.unwrap();
     let session = house.session("s", "actor").await;
-    let answer = house.say("ask two").await;
+    let answer = house.send_text("ask two").await;
     until(&session, |head| head.head > 5).await;
     until_idle(&session).await;
     let reply = answer.body["reply_id"].as_str().unwrap();
@@ -288,13 +288,13 @@ const CALL: [&str; 3] = [
 
 #[tokio::test]
 async fn answers_and_stops_of_a_producers_reply_are_only_logged() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     produce(&session, &CALL).await;
-    assert_eq!(house.say("hello").await.status, 409);
-    assert_eq!(house.tell(confirm("a", "r", "c1", true)).await.status, 200);
+    assert_eq!(house.send_text("hello").await.status, 409);
+    assert_eq!(house.post_event(confirm("a", "r", "c1", true)).await.status, 200);
     assert_eq!(house.stop(&session).await.stored, 1);
-    eventually(|| house.app.turns.working() == 0).await;
+    eventually(|| house.app.turns.active_sessions() == 0).await;
     assert!(house.actor.calls.lock().is_empty());
     assert_eq!(session.snapshot().await.unwrap().open.len(), 1);
     // What is queued gets its turn when the producer is done.
@@ -309,7 +309,7 @@ async fn answers_and_stops_of_a_producers_reply_are_only_logged() {
 
 #[tokio::test]
 async fn a_silent_producers_reply_is_closed_and_one_that_waits_is_not() {
-    let house = House::over(Arc::new(MemoryStore::default()), "[producers]\nsilence = \"100ms\"");
+    let house = Harness::with_store(Arc::new(MemoryStore::default()), "[producers]\nsilence = \"100ms\"");
     house.app.turns.recover().await.unwrap();
     let (silent, asking) =
         (house.session("s", "external").await, house.session("w", "external").await);
@@ -322,11 +322,11 @@ async fn a_silent_producers_reply_is_closed_and_one_that_waits_is_not() {
 
 #[tokio::test]
 async fn an_answer_to_a_reply_that_was_stopped_is_not_for_the_next() {
-    let house = House::new();
+    let house = Harness::new();
     let (session, reply) = waiting(&house, "ask two").await;
-    house.tell(confirm("a1", &reply, "c1", true)).await;
+    house.post_event(confirm("a1", &reply, "c1", true)).await;
     house.stop(&session).await;
-    house.say("hello").await;
+    house.send_text("hello").await;
     until_idle(&session).await;
     let calls = house.actor.calls.lock().clone();
     assert_eq!((calls.len(), &calls[1].input), (2, &None));
@@ -334,18 +334,18 @@ async fn an_answer_to_a_reply_that_was_stopped_is_not_for_the_next() {
 
 #[tokio::test]
 async fn an_answer_that_comes_while_somebody_looks_is_looked_at_too() {
-    let store = Arc::new(Moody::default());
-    let house = Arc::new(House::over(store.clone(), ""));
+    let store = Arc::new(FaultyStore::default());
+    let house = Arc::new(Harness::with_store(store.clone(), ""));
     let (session, reply) = waiting(&house, "ask").await;
-    eventually(|| house.app.turns.working() == 0).await;
+    eventually(|| house.app.turns.active_sessions() == 0).await;
     let tell = |event: Value| {
         let house = house.clone();
-        tokio::spawn(async move { house.tell(event).await })
+        tokio::spawn(async move { house.post_event(event).await })
     };
     store.is_slow.store(true, Ordering::SeqCst);
     // Somebody looks, and cannot be sure before this one is durable.
     let first = tell(json!({"type": "CUSTOM", "id": "x", "name": "x"}));
-    eventually(|| house.app.turns.working() == 1).await;
+    eventually(|| house.app.turns.active_sessions() == 1).await;
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }

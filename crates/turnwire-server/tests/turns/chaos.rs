@@ -15,7 +15,7 @@ use turnwire_testkit::{check_property, one_in, pick};
 
 /// What clients were told.
 #[derive(Default)]
-struct Told {
+struct ClientRecord {
     accepted: BTreeSet<String>,
     refused: BTreeSet<String>,
     cancelled: BTreeSet<String>,
@@ -36,12 +36,12 @@ fn the_same_on_a_disk() {
 }
 
 fn chaos(store: &Arc<dyn Store>, rng: &mut Rng) {
-    let mut told = Told::default();
+    let mut told = ClientRecord::default();
     for life in 0..4 {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let seeds: Vec<u64> = (0..4).map(|_| rng.u64(..)).collect();
         let heard = runtime.block_on(async {
-            let house = Arc::new(House::over(store.clone(), ""));
+            let house = Arc::new(Harness::with_store(store.clone(), ""));
             let session = house.session("s", "demo").await;
             house.app.turns.recover().await.unwrap();
             let clients = seeds
@@ -66,15 +66,15 @@ fn chaos(store: &Arc<dyn Store>, rng: &mut Rng) {
     }
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let house = House::over(store.clone(), "");
+        let house = Harness::with_store(store.clone(), "");
         let session = house.session("s", "demo").await;
         inspect(&session, &told).await;
     });
 }
 
-async fn client(house: Arc<House>, name: String, seed: u64) -> Told {
+async fn client(house: Arc<Harness>, name: String, seed: u64) -> ClientRecord {
     let mut rng = Rng::with_seed(seed);
-    let mut told = Told::default();
+    let mut told = ClientRecord::default();
     let mut mine: Vec<String> = Vec::new();
     for n in 0..15 {
         match rng.u8(..10) {
@@ -86,9 +86,9 @@ async fn client(house: Arc<House>, name: String, seed: u64) -> Told {
                 let path = format!("/v1/sessions/s/messages{queue}");
                 let body = json!({"role": "user", "id": id, "content": text});
                 // Some requests are sent twice.
-                let mut answer = house.ask("POST", &path, Some(&id), &body).await;
+                let mut answer = house.request_json("POST", &path, Some(&id), &body).await;
                 if one_in(&mut rng, 3) {
-                    let again = house.ask("POST", &path, Some(&id), &body).await;
+                    let again = house.request_json("POST", &path, Some(&id), &body).await;
                     if answer.status == 202 {
                         assert_eq!(answer.body, again.body);
                     }
@@ -111,7 +111,7 @@ async fn client(house: Arc<House>, name: String, seed: u64) -> Told {
             8 if !mine.is_empty() => {
                 let id = pick(&mut rng, &mine);
                 let path = format!("/v1/sessions/s/messages/{id}");
-                let answer = house.ask("DELETE", &path, None, &Value::Null).await;
+                let answer = house.request_json("DELETE", &path, None, &Value::Null).await;
                 match answer.status.as_u16() {
                     204 => drop(told.cancelled.insert(id.clone())),
                     404 => assert!(told.cancelled.contains(id), "{id} is lost"),
@@ -121,7 +121,7 @@ async fn client(house: Arc<House>, name: String, seed: u64) -> Told {
             }
             9 if !mine.is_empty() => {
                 let path = format!("/v1/sessions/s/messages/{}/retry", pick(&mut rng, &mine));
-                let answer = house.ask("POST", &path, None, &Value::Null).await;
+                let answer = house.request_json("POST", &path, None, &Value::Null).await;
                 assert!(matches!(answer.status.as_u16(), 202 | 404 | 409), "{}", answer.body);
             }
             _ => tokio::task::yield_now().await,
@@ -131,25 +131,25 @@ async fn client(house: Arc<House>, name: String, seed: u64) -> Told {
 }
 
 /// Answers something that waits, in one way or the other.
-async fn answer(house: &House, rng: &mut Rng, id: &str) {
-    let list = house.ask("GET", "/v1/approvals", None, &Value::Null).await.body;
+async fn answer(house: &Harness, rng: &mut Rng, id: &str) {
+    let list = house.request_json("GET", "/v1/approvals", None, &Value::Null).await.body;
     for item in list["approvals"].as_array().unwrap() {
         for call in item["confirm"].as_array().unwrap() {
             let event = json!({"type": "USER_CONFIRM_RESULT", "id": id, "reply_id": item["reply_id"],
                 "confirm_results": [{"confirmed": rng.bool(), "tool_call": {"id": call["id"]}}]});
-            let answer = house.tell(event).await;
+            let answer = house.post_event(event).await;
             assert!(matches!(answer.status.as_u16(), 200 | 409), "{}", answer.body);
         }
     }
 }
 
 /// Answers whatever is asked, until nothing is left to be done.
-async fn settle(house: &House, session: &Arc<Session>) {
+async fn settle(house: &Harness, session: &Arc<Session>) {
     let mut rng = Rng::with_seed(1);
     for n in 0.. {
         let head = until(session, |head| head.status != SessionStatus::Running).await;
         let queue = session.snapshot().await.unwrap().queue;
-        if head.status == SessionStatus::Idle && queue.is_empty() && house.app.turns.working() == 0 {
+        if head.status == SessionStatus::Idle && queue.is_empty() && house.app.turns.active_sessions() == 0 {
             return;
         }
         answer(house, &mut rng, &format!("settle-{n}")).await;
@@ -157,7 +157,7 @@ async fn settle(house: &House, session: &Arc<Session>) {
     }
 }
 
-async fn inspect(session: &Session, told: &Told) {
+async fn inspect(session: &Session, told: &ClientRecord) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut open: Option<String> = None;
     let mut answered = BTreeSet::new();

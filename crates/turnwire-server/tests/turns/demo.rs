@@ -12,24 +12,24 @@ use turnwire_log::{MemoryStore, Session};
 use turnwire_testkit::check_property;
 
 /// Says yes to everything that is asked, and gives a result for what is to be executed outside.
-pub async fn answer_all(house: &House, session: &Session) {
+pub async fn answer_all(house: &Harness, session: &Session) {
     let mut n = 0;
     loop {
         let head = until(session, |head| head.status != SessionStatus::Running).await;
         if head.status == SessionStatus::Idle {
             return;
         }
-        let list = house.ask("GET", "/v1/approvals", None, &serde_json::Value::Null).await.body;
+        let list = house.request_json("GET", "/v1/approvals", None, &serde_json::Value::Null).await.body;
         for item in list["approvals"].as_array().unwrap() {
             for call in item["confirm"].as_array().unwrap() {
                 n += 1;
-                let answer = house.tell(json!({"type": "USER_CONFIRM_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
+                let answer = house.post_event(json!({"type": "USER_CONFIRM_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
                     "confirm_results": [{"confirmed": true, "tool_call": {"id": call["id"]}}]})).await;
                 assert_eq!(answer.status, 200, "{}", answer.body);
             }
             for call in item["external"].as_array().unwrap() {
                 n += 1;
-                let answer = house.tell(json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
+                let answer = house.post_event(json!({"type": "EXTERNAL_EXECUTION_RESULT", "id": format!("a{n}"), "reply_id": item["reply_id"],
                     "execution_results": [{"type": "tool_result", "id": call["id"], "name": "x", "output": "done", "state": "success"}]})).await;
                 assert_eq!(answer.status, 200, "{}", answer.body);
             }
@@ -45,9 +45,9 @@ const SCENES: [&str; 10] = [
 #[tokio::test]
 async fn every_scene_comes_to_its_end() {
     for scene in SCENES {
-        let house = House::new();
+        let house = Harness::new();
         let session = house.session("s", "demo").await;
-        let answer = house.say(scene).await;
+        let answer = house.send_text(scene).await;
         answer_all(&house, &session).await;
         let msg = message(&session, answer.body["reply_id"].as_str().unwrap()).await;
         let expected =
@@ -70,9 +70,9 @@ fn shown(msg: &Msg) -> String {
 
 /// What an uninterrupted reply shows.
 async fn smooth(scene: &str) -> String {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "demo").await;
-    let answer = house.say(scene).await;
+    let answer = house.send_text(scene).await;
     answer_all(&house, &session).await;
     shown(&message(&session, answer.body["reply_id"].as_str().unwrap()).await)
 }
@@ -93,11 +93,11 @@ fn crash(scene: &str, rng: &mut Rng) {
         // Nothing runs but what this thread waits for, so it ends where it is told to.
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let house = House::over(store.clone(), "");
+            let house = Harness::with_store(store.clone(), "");
             let session = house.session("s", "demo").await;
             house.app.turns.recover().await.unwrap();
             if life == 0 {
-                let answer = house.say(scene).await;
+                let answer = house.send_text(scene).await;
                 answer.body["reply_id"].as_str().unwrap().clone_into(&mut reply);
             }
             if life < 4 {

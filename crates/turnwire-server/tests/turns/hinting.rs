@@ -1,7 +1,7 @@
 //! Hints: what an agent is told from outside, while it replies and while it does not.
 
 use crate::house::*;
-use crate::stage::{Stage, check_law_10, hints};
+use crate::stage::{FakeModel, check_law_10, hints};
 use axum::body::Body;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ type Nothing = std::collections::BTreeMap<String, String>;
 
 /// An agent on a stage, with a tool that waits to be let, and one that goes to the background until it
 /// is let.
-fn friday(stage: &Arc<Stage>, gate: &Arc<Semaphore>) -> Arc<dyn Replier> {
+fn friday_agent(stage: &Arc<FakeModel>, gate: &Arc<Semaphore>) -> Arc<dyn Replier> {
     let (wait, find) = (gate.clone(), gate.clone());
     let slow = move |_: Nothing, _: ToolContext| {
         let gate = wait.clone();
@@ -52,14 +52,14 @@ fn closed() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(0))
 }
 
-fn house_with(stage: &Arc<Stage>, gate: &Arc<Semaphore>, settings: &str) -> House {
+fn harness_with(stage: &Arc<FakeModel>, gate: &Arc<Semaphore>, settings: &str) -> Harness {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    House::with(store, settings, vec![("friday", friday(stage, gate))])
+    Harness::with_agents(store, settings, vec![("friday", friday_agent(stage, gate))])
 }
 
-async fn begin(house: &House) -> (Arc<Session>, String) {
+async fn begin(house: &Harness) -> (Arc<Session>, String) {
     let session = house.session("s", "friday").await;
-    let answer = house.say("go").await;
+    let answer = house.send_text("go").await;
     (session, answer.body["reply_id"].as_str().unwrap().to_owned())
 }
 
@@ -73,15 +73,15 @@ async fn until_logged(session: &Session, kind: &str, times: usize) {
     tokio::time::timeout(Duration::from_secs(20), wait).await.expect("it takes too long");
 }
 
-fn place(types: &[String], kind: &str) -> usize {
+fn position_of(types: &[String], kind: &str) -> usize {
     types.iter().position(|name| name == kind).unwrap()
 }
 
 #[tokio::test]
 async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() {
     let stage =
-        Stage::new([vec![ScriptStep::thinking("Hm."), ScriptStep::text("Well.")], vec![ScriptStep::text("I see.")]]);
-    let house = house_with(&stage, &closed(), "");
+        FakeModel::new([vec![ScriptStep::thinking("Hm."), ScriptStep::text("Well.")], vec![ScriptStep::text("I see.")]]);
+    let house = harness_with(&stage, &closed(), "");
     let (session, reply) = begin(&house).await;
     until_logged(&session, "THINKING_BLOCK_START", 1).await;
     let before = session.head_state().head;
@@ -98,7 +98,7 @@ async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() 
     stage.gate.add_permits(10);
     until_idle(&session).await;
     let types = types(&session).await;
-    let at = place(&types, "MODEL_CALL_END");
+    let at = position_of(&types, "MODEL_CALL_END");
     assert_eq!(
         types[at..at + 4],
         ["MODEL_CALL_END", "HINT_BLOCK", "HINT_BLOCK", "MODEL_CALL_START"]
@@ -110,18 +110,18 @@ async fn what_comes_while_the_model_speaks_stands_behind_its_call_and_is_read() 
     check_law_10(&session, &stage.asked()).await;
     check_projection(&session).await;
     // It is the same hint now that the reply has ended.
-    let answer = house.tell(hint("h1", "one")).await;
+    let answer = house.post_event(hint("h1", "one")).await;
     assert_eq!((&answer.body["stored"], &answer.body["repeated"]), (&json!(0), &json!(1)));
 }
 
 #[tokio::test]
 async fn what_comes_while_a_tool_works_is_logged_at_once() {
-    let stage = Stage::open([vec![ScriptStep::call("c", "slow", "{}")], vec![ScriptStep::text("Done.")]]);
+    let stage = FakeModel::ungated([vec![ScriptStep::call("c", "slow", "{}")], vec![ScriptStep::text("Done.")]]);
     let gate = closed();
-    let house = house_with(&stage, &gate, "");
+    let house = harness_with(&stage, &gate, "");
     let (session, reply) = begin(&house).await;
     until_logged(&session, "TOOL_RESULT_START", 1).await;
-    house.tell(hint("h", "psst")).await;
+    house.post_event(hint("h", "psst")).await;
     assert_eq!(types(&session).await.last().unwrap(), "HINT_BLOCK");
     gate.add_permits(1);
     until_idle(&session).await;
@@ -133,14 +133,14 @@ async fn what_comes_while_a_tool_works_is_logged_at_once() {
 
 #[tokio::test]
 async fn what_comes_while_nothing_runs_is_in_the_history_of_the_next_reply() {
-    let stage = Stage::open([vec![ScriptStep::text("One.")], vec![ScriptStep::text("Two.")], vec![]]);
-    let house = house_with(&stage, &closed(), "");
+    let stage = FakeModel::ungated([vec![ScriptStep::text("One.")], vec![ScriptStep::text("Two.")], vec![]]);
+    let house = harness_with(&stage, &closed(), "");
     let (session, first) = begin(&house).await;
     until_idle(&session).await;
-    let answer = house.tell(hint("h", "The build is green.")).await;
+    let answer = house.post_event(hint("h", "The build is green.")).await;
     assert_eq!((&answer.body["stored"], &answer.body["repeated"]), (&json!(1), &json!(0)));
     assert_eq!(session.head_state().status, SessionStatus::Idle);
-    let again = house.tell(hint("h", "The build is green.")).await;
+    let again = house.post_event(hint("h", "The build is green.")).await;
     assert_eq!((&again.body["stored"], &again.body["repeated"]), (&json!(0), &json!(1)));
     let logged = events(&session).await;
     let EventKind::Message(logged) = &logged.last().unwrap().kind else { panic!("a message") };
@@ -152,7 +152,7 @@ async fn what_comes_while_nothing_runs_is_in_the_history_of_the_next_reply() {
     until_idle(&session).await;
     assert_eq!(hints(&stage.asked()[1]), ["The build is green."]);
     assert_eq!(hints(&stage.asked()[0]), Vec::<String>::new());
-    house.say("and now?").await;
+    house.send_text("and now?").await;
     until_idle(&session).await;
     assert_eq!(hints(&stage.asked()[2]), ["The build is green."]);
     let roles: Vec<Role> = stage.asked()[2].iter().map(Msg::role).collect();
@@ -167,8 +167,8 @@ async fn a_trigger_starts_a_reply() {
         ("[agents.friday]\nmodel = \"demo\"\non_hint = \"reply\"", "", true),
         ("[agents.friday]\nmodel = \"demo\"\non_hint = \"reply\"", "?reply=false", false),
     ] {
-        let stage = Stage::open([vec![ScriptStep::text("Good morning.")]]);
-        let house = house_with(&stage, &closed(), settings);
+        let stage = FakeModel::ungated([vec![ScriptStep::text("Good morning.")]]);
+        let house = harness_with(&stage, &closed(), settings);
         let session = house.session("s", "friday").await;
         let path = format!("/v1/sessions/s/events{query}");
         let answer = house.post(&path, json!([hint("h", "It is nine o'clock.")])).await;
@@ -192,17 +192,17 @@ async fn a_trigger_starts_a_reply() {
 
 #[tokio::test]
 async fn hints_that_come_in_a_crowd_are_all_read_in_the_order_of_the_log() {
-    let stage = Stage::open(
+    let stage = FakeModel::ungated(
         std::iter::once(vec![ScriptStep::call("c", "slow", "{}")])
             .chain((0..50).map(|_| vec![ScriptStep::text(".")])),
     );
     let gate = closed();
-    let house = Arc::new(house_with(&stage, &gate, ""));
+    let house = Arc::new(harness_with(&stage, &gate, ""));
     let (session, _) = begin(&house).await;
     let posts: Vec<_> = (0..30)
         .map(|n| {
             let house = house.clone();
-            tokio::spawn(async move { house.tell(hint(&format!("h{n}"), &format!("{n}"))).await })
+            tokio::spawn(async move { house.post_event(hint(&format!("h{n}"), &format!("{n}"))).await })
         })
         .collect();
     gate.add_permits(1);
@@ -211,7 +211,7 @@ async fn hints_that_come_in_a_crowd_are_all_read_in_the_order_of_the_log() {
     }
     until_idle(&session).await;
     // Those that came when the reply had ended are messages of their own.
-    house.say("more").await;
+    house.send_text("more").await;
     until_idle(&session).await;
     let mut logged = Vec::new();
     for event in events(&session).await {
@@ -228,25 +228,25 @@ async fn hints_that_come_in_a_crowd_are_all_read_in_the_order_of_the_log() {
 
 #[tokio::test]
 async fn a_stop_loses_no_hint() {
-    let stage = Stage::new([vec![ScriptStep::text("Well.")], vec![ScriptStep::text("Yes.")]]);
-    let house = house_with(&stage, &closed(), "");
+    let stage = FakeModel::new([vec![ScriptStep::text("Well.")], vec![ScriptStep::text("Yes.")]]);
+    let house = harness_with(&stage, &closed(), "");
     let (session, reply) = begin(&house).await;
     until_logged(&session, "TEXT_BLOCK_START", 1).await;
-    house.tell(hint("h", "psst")).await;
+    house.post_event(hint("h", "psst")).await;
     house.stop(&session).await;
     let stopped = message(&session, &reply).await;
     assert_eq!(stopped.finished_reason(), Some(&FinishedReason::Interrupted));
     assert_eq!(hints(std::slice::from_ref(&stopped)), ["psst"]);
     stage.gate.add_permits(10);
-    house.say("go on").await;
+    house.send_text("go on").await;
     until_idle(&session).await;
     assert_eq!(hints(&stage.asked()[1]), ["psst"]);
 }
 
 #[tokio::test]
 async fn hints_that_cannot_be_taken_are_named() {
-    let stage = Stage::open([vec![ScriptStep::text("One.")]]);
-    let house = house_with(&stage, &closed(), "[limits]\nevent = \"1KiB\"");
+    let stage = FakeModel::ungated([vec![ScriptStep::text("One.")]]);
+    let house = harness_with(&stage, &closed(), "[limits]\nevent = \"1KiB\"");
     let (session, reply) = begin(&house).await;
     until_idle(&session).await;
     let before = session.head_state().head;
@@ -257,7 +257,7 @@ async fn hints_that_cannot_be_taken_are_named() {
         (hint("h", " "), 422, "unprocessable"),
         (hint("h", &"x".repeat(2000)), 413, "too_large"),
     ] {
-        let answer = house.tell(event.clone()).await;
+        let answer = house.post_event(event.clone()).await;
         assert_eq!((answer.status.as_u16(), answer.kind()), (status, kind), "{event}");
         assert!(answer.body["error"]["hint"].is_string() || status == 422);
     }
@@ -266,7 +266,7 @@ async fn hints_that_cannot_be_taken_are_named() {
 
 #[tokio::test]
 async fn an_agent_elsewhere_finds_hints_in_its_log() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "external").await;
     // What starts a reply elsewhere is up to whoever is there.
     house.post("/v1/sessions/s/events?reply=true", json!([hint("h1", "one")])).await;
@@ -279,7 +279,7 @@ async fn an_agent_elsewhere_finds_hints_in_its_log() {
     };
     let of = |id: &str, kind: &str| json!({"type": kind, "id": id, "reply_id": "r", "session_id": "s", "name": "far", "model_name": "m"});
     publish(json!([of("1", "REPLY_START"), of("2", "MODEL_CALL_START")])).await;
-    house.tell(hint("h2", "two")).await;
+    house.post_event(hint("h2", "two")).await;
     assert_eq!(types(&session).await.last().unwrap(), "HINT_BLOCK");
     publish(json!([of("3", "MODEL_CALL_END"), of("4", "REPLY_END")])).await;
     let reply = message(&session, "r").await;
@@ -289,13 +289,13 @@ async fn an_agent_elsewhere_finds_hints_in_its_log() {
 #[tokio::test]
 async fn what_a_tool_finds_later_is_part_of_the_reply_or_of_the_next() {
     for in_time in [true, false] {
-        let stage = Stage::new([
+        let stage = FakeModel::new([
             vec![ScriptStep::call("c", "search", "{}")],
             vec![ScriptStep::text("It takes a while.")],
             vec![ScriptStep::text("There it is.")],
         ]);
         let gate = closed();
-        let house = house_with(&stage, &gate, "");
+        let house = harness_with(&stage, &gate, "");
         let (session, reply) = begin(&house).await;
         stage.gate.add_permits(1);
         until_logged(&session, "MODEL_CALL_START", 2).await;
@@ -312,7 +312,7 @@ async fn what_a_tool_finds_later_is_part_of_the_reply_or_of_the_next() {
             until_idle(&session).await;
             gate.add_permits(1);
             until_logged(&session, "MESSAGE", 2).await;
-            house.say("and?").await;
+            house.send_text("and?").await;
             until_idle(&session).await;
         }
         let told = message(&session, &reply).await;
@@ -327,14 +327,14 @@ async fn what_a_tool_finds_later_is_part_of_the_reply_or_of_the_next() {
 
 #[tokio::test]
 async fn every_wire_that_holds_hints_shows_them() {
-    let stage = Stage::open([vec![ScriptStep::call("c", "slow", "{}")], vec![ScriptStep::text("Done.")]]);
+    let stage = FakeModel::ungated([vec![ScriptStep::call("c", "slow", "{}")], vec![ScriptStep::text("Done.")]]);
     let gate = closed();
-    let house = house_with(&stage, &gate, "");
+    let house = harness_with(&stage, &gate, "");
     let session = house.session("s", "friday").await;
-    house.tell(hint("h1", "earlier")).await;
-    house.say("go").await;
+    house.post_event(hint("h1", "earlier")).await;
+    house.send_text("go").await;
     until_logged(&session, "TOOL_RESULT_START", 1).await;
-    house.tell(hint("h2", "meanwhile")).await;
+    house.post_event(hint("h2", "meanwhile")).await;
     gate.add_permits(1);
     until_idle(&session).await;
     for wire in Wire::all().filter(|wire| wire.can_encode()) {
@@ -363,17 +363,17 @@ async fn body(response: http::Response<Body>) -> String {
 }
 
 /// Runs one life of a server, and ends it as a crash does.
-fn life<R>(
+fn run_server<R>(
     store: &Arc<MemoryStore>,
-    stage: &Arc<Stage>,
+    stage: &Arc<FakeModel>,
     gate: &Arc<Semaphore>,
-    live: impl AsyncFnOnce(House, Arc<Session>) -> R,
+    live: impl AsyncFnOnce(Harness, Arc<Session>) -> R,
 ) -> R {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let store: Arc<dyn Store> = store.clone();
     let result = runtime.block_on(async {
-        let house = House::with(store, "", vec![("friday", friday(stage, gate))]);
+        let house = Harness::with_agents(store, "", vec![("friday", friday_agent(stage, gate))]);
         let session = house.session("s", "friday").await;
         house.app.turns.recover().await.unwrap();
         live(house, session).await
@@ -385,20 +385,20 @@ fn life<R>(
 #[test]
 fn a_hint_that_was_taken_is_there_after_a_crash_and_once() {
     let store = Arc::new(MemoryStore::default());
-    let stage = Stage::new([
+    let stage = FakeModel::new([
         vec![ScriptStep::text("Well.")],
         vec![ScriptStep::text("Well.")],
         vec![ScriptStep::text("I see.")],
     ]);
-    let reply = life(&store, &stage, &closed(), async |house, session| {
-        let answer = house.say("go").await;
+    let reply = run_server(&store, &stage, &closed(), async |house, session| {
+        let answer = house.send_text("go").await;
         until_logged(&session, "TEXT_BLOCK_START", 1).await;
-        assert_eq!(house.tell(hint("h", "psst")).await.body["stored"], 1);
+        assert_eq!(house.post_event(hint("h", "psst")).await.body["stored"], 1);
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
     stage.gate.add_permits(10);
-    life(&store, &stage, &closed(), async |house, session| {
-        assert_eq!(house.tell(hint("h", "psst")).await.body["repeated"], 1);
+    run_server(&store, &stage, &closed(), async |house, session| {
+        assert_eq!(house.post_event(hint("h", "psst")).await.body["repeated"], 1);
         until_idle(&session).await;
         let reply = message(&session, &reply).await;
         assert_eq!(hints(std::slice::from_ref(&reply)), ["psst"]);
@@ -407,14 +407,14 @@ fn a_hint_that_was_taken_is_there_after_a_crash_and_once() {
         assert_eq!(hints(&stage.asked()[1]), ["psst"]);
         check_projection(&session).await;
     });
-    life(&store, &stage, &closed(), async |house, session| {
-        assert_eq!(house.tell(hint("h", "psst")).await.body["repeated"], 1);
-        house.tell(hint("h2", "later")).await;
+    run_server(&store, &stage, &closed(), async |house, session| {
+        assert_eq!(house.post_event(hint("h", "psst")).await.body["repeated"], 1);
+        house.post_event(hint("h2", "later")).await;
         drop(session);
     });
-    life(&store, &stage, &closed(), async |house, session| {
-        assert_eq!(house.tell(hint("h2", "later")).await.body["repeated"], 1);
-        house.say("and?").await;
+    run_server(&store, &stage, &closed(), async |house, session| {
+        assert_eq!(house.post_event(hint("h2", "later")).await.body["repeated"], 1);
+        house.send_text("and?").await;
         until_idle(&session).await;
         assert_eq!(hints(&stage.asked()[2]), ["psst", "later"]);
     });
@@ -426,11 +426,11 @@ fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
         let store = Arc::new(MemoryStore::default());
         let call = || vec![ScriptStep::call("c", "search", "{}")];
         let stage =
-            Stage::new([call()].into_iter().chain((0..5).map(|_| vec![ScriptStep::text("So it is.")])));
+            FakeModel::new([call()].into_iter().chain((0..5).map(|_| vec![ScriptStep::text("So it is.")])));
         stage.gate.add_permits(1);
         let found = closed();
-        life(&store, &stage, &found, async |house, session| {
-            house.say("search").await;
+        run_server(&store, &stage, &found, async |house, session| {
+            house.send_text("search").await;
             until_logged(&session, "MODEL_CALL_START", 2).await;
             if !dies_in_reply {
                 stage.gate.add_permits(1);
@@ -440,10 +440,10 @@ fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
         stage.gate.add_permits(100);
         let asked = stage.asked().len();
         for life_no in 0..2 {
-            life(&store, &stage, &closed(), async |house, session| {
+            run_server(&store, &stage, &closed(), async |house, session| {
                 until_idle(&session).await;
                 if !dies_in_reply || life_no > 0 {
-                    house.say("and?").await;
+                    house.send_text("and?").await;
                     until_idle(&session).await;
                 }
                 let told = hints(stage.asked().last().unwrap());
@@ -459,11 +459,11 @@ fn work_in_the_background_that_died_with_its_process_is_said_to_have() {
 #[tokio::test]
 async fn work_in_the_background_that_goes_on_is_not_said_to_have_died() {
     let stage =
-        Stage::open([vec![ScriptStep::call("c", "search", "{}")], vec![ScriptStep::text("Later.")], vec![]]);
-    let house = house_with(&stage, &closed(), "");
+        FakeModel::ungated([vec![ScriptStep::call("c", "search", "{}")], vec![ScriptStep::text("Later.")], vec![]]);
+    let house = harness_with(&stage, &closed(), "");
     let (session, _) = begin(&house).await;
     until_idle(&session).await;
-    house.say("and?").await;
+    house.send_text("and?").await;
     until_idle(&session).await;
     assert_eq!(hints(&stage.asked()[2]), Vec::<String>::new());
     let is_background = |event: &Event<'_>| event.metadata.raw("background").is_some();

@@ -15,13 +15,13 @@ use turnwire_log::store::{NewSession, SessionKey, SessionStatus};
 use turnwire_log::{HeadState, Log, MemoryStore, Session, Store};
 use turnwire_server::auth::Auth;
 use turnwire_server::config::{Config, Limits};
-use turnwire_server::turns::answers::{self, Taken};
+use turnwire_server::turns::answers::{self, EventsAccepted};
 use turnwire_server::{App, Caller};
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct House {
+pub struct Harness {
     pub app: Arc<App>,
     pub actor: Arc<Actor>,
     caller: Caller,
@@ -40,18 +40,18 @@ impl Answer {
     }
 }
 
-impl House {
+impl Harness {
     pub fn new() -> Self {
-        Self::over(Arc::new(MemoryStore::default()), "")
+        Self::with_store(Arc::new(MemoryStore::default()), "")
     }
 
     /// A server over a store, with these settings. It has recovered nothing yet.
-    pub fn over(store: Arc<dyn Store>, settings: &str) -> Self {
-        Self::with(store, settings, Vec::new())
+    pub fn with_store(store: Arc<dyn Store>, settings: &str) -> Self {
+        Self::with_agents(store, settings, Vec::new())
     }
 
     /// The same, with more agents.
-    pub fn with(
+    pub fn with_agents(
         store: Arc<dyn Store>,
         settings: &str,
         more: Vec<(&str, Arc<dyn Replier>)>,
@@ -83,7 +83,7 @@ impl House {
         self.router.clone().oneshot(request).await.unwrap()
     }
 
-    pub async fn ask(&self, method: &str, path: &str, key: Option<&str>, body: &Value) -> Answer {
+    pub async fn request_json(&self, method: &str, path: &str, key: Option<&str>, body: &Value) -> Answer {
         let mut request =
             Request::builder().method(method).uri(path).header("content-type", "application/json");
         if let Some(key) = key {
@@ -98,21 +98,21 @@ impl House {
     }
 
     pub async fn post(&self, path: &str, body: Value) -> Answer {
-        self.ask("POST", path, None, &body).await
+        self.request_json("POST", path, None, &body).await
     }
 
     /// Says something in the session `s`.
-    pub async fn say(&self, text: &str) -> Answer {
+    pub async fn send_text(&self, text: &str) -> Answer {
         self.post("/v1/sessions/s/messages", json!({"content": text})).await
     }
 
     /// Stops whatever is open in a session.
-    pub async fn stop(&self, session: &Arc<Session>) -> Taken {
-        answers::stop(&self.app, session, &self.caller).await.unwrap()
+    pub async fn stop(&self, session: &Arc<Session>) -> EventsAccepted {
+        answers::stop_reply(&self.app, session, &self.caller).await.unwrap()
     }
 
     /// Sends an event to the session `s`.
-    pub async fn tell(&self, event: Value) -> Answer {
+    pub async fn post_event(&self, event: Value) -> Answer {
         self.post("/v1/sessions/s/events", json!([event])).await
     }
 }

@@ -11,7 +11,7 @@ use turnwire_log::store::*;
 use turnwire_log::{Error, MemoryStore, Result, Store};
 
 /// A store that can be full, and slow.
-pub struct Moody {
+pub struct FaultyStore {
     store: MemoryStore,
     pub is_full: AtomicBool,
     /// Whether an append is acknowledged only when the test says so.
@@ -22,7 +22,7 @@ pub struct Moody {
     pub hand_out: Semaphore,
 }
 
-impl Default for Moody {
+impl Default for FaultyStore {
     fn default() -> Self {
         Self {
             store: MemoryStore::default(),
@@ -36,7 +36,7 @@ impl Default for Moody {
 }
 
 #[async_trait]
-impl Store for Moody {
+impl Store for FaultyStore {
     async fn create_session(&self, new: NewSession) -> Result<(SessionRecord, bool)> {
         self.store.create_session(new).await
     }

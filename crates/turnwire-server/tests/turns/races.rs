@@ -33,11 +33,11 @@ fn statuses(answers: &[Answer]) -> Vec<u16> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_messages_at_once_one_starts_a_reply() {
     for _ in 0..ROUNDS {
-        let house = Arc::new(House::new());
+        let house = Arc::new(Harness::new());
         let session = house.session("s", "actor").await;
         let answers = at_once(2, |_| {
             let house = house.clone();
-            async move { house.say("hold").await }
+            async move { house.send_text("hold").await }
         })
         .await;
         assert_eq!(statuses(&answers), [202, 409]);
@@ -51,15 +51,15 @@ async fn of_two_messages_at_once_one_starts_a_reply() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_answers_at_once_one_counts() {
     for _ in 0..ROUNDS {
-        let house = Arc::new(House::new());
+        let house = Arc::new(Harness::new());
         let session = house.session("s", "actor").await;
-        let reply = house.say("ask").await.body["reply_id"].clone();
+        let reply = house.send_text("ask").await.body["reply_id"].clone();
         until_waiting(&session).await;
         let answers = at_once(2, |n| {
             let (house, reply) = (house.clone(), reply.clone());
             async move {
                 house
-                    .tell(json!({"type": "USER_CONFIRM_RESULT", "id": format!("a{n}"), "reply_id": reply,
+                    .post_event(json!({"type": "USER_CONFIRM_RESULT", "id": format!("a{n}"), "reply_id": reply,
                         "confirm_results": [{"confirmed": n == 0, "tool_call": {"id": "c1"}}]}))
                     .await
             }
@@ -78,12 +78,12 @@ async fn of_two_answers_at_once_one_counts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_request_sent_several_times_at_once_is_done_once() {
     for _ in 0..ROUNDS {
-        let house = Arc::new(House::new());
+        let house = Arc::new(Harness::new());
         let session = house.session("s", "actor").await;
         let answers = at_once(4, |_| {
             let house = house.clone();
             let body = json!({"content": "hold"});
-            async move { house.ask("POST", "/v1/sessions/s/messages", Some("k"), &body).await }
+            async move { house.request_json("POST", "/v1/sessions/s/messages", Some("k"), &body).await }
         })
         .await;
         assert_eq!(statuses(&answers), [202; 4]);
@@ -97,9 +97,9 @@ async fn the_same_request_sent_several_times_at_once_is_done_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_and_the_end_at_once_leave_one_end() {
     for round in 0..ROUNDS {
-        let house = Arc::new(House::new());
+        let house = Arc::new(Harness::new());
         let session = house.session("s", "actor").await;
-        let reply = house.say("hold").await.body["reply_id"].clone();
+        let reply = house.send_text("hold").await.body["reply_id"].clone();
         until(&session, |head| head.head >= 4).await;
         let answers = at_once(2, |n| {
             let (house, reply) = (house.clone(), reply.clone());
@@ -111,7 +111,7 @@ async fn a_stop_and_the_end_at_once_leave_one_end() {
                     }
                 }
                 house
-                    .tell(
+                    .post_event(
                         json!({"type": "USER_INTERRUPT", "id": format!("s{n}"), "reply_id": reply}),
                     )
                     .await
@@ -126,7 +126,7 @@ async fn a_stop_and_the_end_at_once_leave_one_end() {
         assert_eq!(stopped == 1, *reason == FinishedReason::Interrupted, "{stopped} {reason}");
         assert_eq!(count(&session, "REPLY_END").await, 1);
         // And the session is free.
-        assert_eq!(house.say("hello").await.status, 202);
+        assert_eq!(house.send_text("hello").await.status, 202);
         check_projection(&session).await;
     }
 }
@@ -134,18 +134,18 @@ async fn a_stop_and_the_end_at_once_leave_one_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_and_a_message_at_once_do_not_both_start() {
     for _ in 0..ROUNDS {
-        let house = Arc::new(House::new());
+        let house = Arc::new(Harness::new());
         let session = house.session("s", "actor").await;
-        let first = house.say("one").await.body;
+        let first = house.send_text("one").await.body;
         until_idle(&session).await;
         let answers = at_once(2, |n| {
             let (house, id) = (house.clone(), first["reply_id"].as_str().unwrap().to_owned());
             async move {
                 if n == 0 {
-                    return house.say("hold").await;
+                    return house.send_text("hold").await;
                 }
                 let path = format!("/v1/sessions/s/messages/{id}/retry");
-                house.ask("POST", &path, None, &Value::Null).await
+                house.request_json("POST", &path, None, &Value::Null).await
             }
         })
         .await;
@@ -161,7 +161,7 @@ async fn a_retry_and_a_message_at_once_do_not_both_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_messages_are_answered_in_order_and_once_each() {
     for _ in 0..10 {
-        let house = Arc::new(House::new());
+        let house = Arc::new(Harness::new());
         let session = house.session("s", "actor").await;
         let answers = at_once(12, |n| {
             let house = house.clone();
@@ -173,7 +173,7 @@ async fn queued_messages_are_answered_in_order_and_once_each() {
         })
         .await;
         assert_eq!(statuses(&answers), [202; 12]);
-        eventually(|| house.actor.calls.lock().len() == 12 && house.app.turns.working() == 0).await;
+        eventually(|| house.actor.calls.lock().len() == 12 && house.app.turns.active_sessions() == 0).await;
         let last = house.actor.calls.lock()[11].history.clone();
         assert_eq!(last.len(), 23);
         for pair in last.chunks(2).filter(|pair| pair.len() == 2) {

@@ -15,11 +15,11 @@ fn runtime() -> Runtime {
 }
 
 /// Runs one life of a server, and ends it as a crash does.
-fn life<R>(store: &Arc<MemoryStore>, settings: &str, live: impl AsyncFnOnce(House) -> R) -> R {
+fn run_server<R>(store: &Arc<MemoryStore>, settings: &str, live: impl AsyncFnOnce(Harness) -> R) -> R {
     let runtime = runtime();
     let store: Arc<dyn Store> = store.clone();
     let result = runtime.block_on(async {
-        let house = House::over(store, settings);
+        let house = Harness::with_store(store, settings);
         house.app.turns.recover().await.unwrap();
         live(house).await
     });
@@ -31,9 +31,9 @@ fn life<R>(store: &Arc<MemoryStore>, settings: &str, live: impl AsyncFnOnce(Hous
 fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
     check_property("crashes in the middle of a reply", 10, |rng| {
         let store = Arc::new(MemoryStore::default());
-        let reply = life(&store, "", async |house| {
+        let reply = run_server(&store, "", async |house| {
             house.session("s", "actor").await;
-            let answer = house.say("count").await;
+            let answer = house.send_text("count").await;
             answer.body["reply_id"].as_str().unwrap().to_owned()
         });
         // It dies again and again, and gets a little further each time.
@@ -41,7 +41,7 @@ fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
         while said < 9 {
             let more = rng.usize(1..4);
             said += more;
-            life(&store, "", async |house| {
+            run_server(&store, "", async |house| {
                 let session = house.session("s", "actor").await;
                 house.actor.gate.add_permits(more);
                 eventually(|| {
@@ -56,7 +56,7 @@ fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
                 assert!(partial.is_none_or(|text| "0123456789".starts_with(&text)));
             });
         }
-        life(&store, "", async |house| {
+        run_server(&store, "", async |house| {
             let session = house.session("s", "actor").await;
             house.actor.gate.add_permits(10);
             until_idle(&session).await;
@@ -72,15 +72,15 @@ fn a_crash_in_the_middle_of_a_reply_is_made_up_for() {
 #[test]
 fn a_crash_right_after_the_message_starts_its_reply_later() {
     let store = Arc::new(MemoryStore::default());
-    let reply = life(&store, "", async |house| {
+    let reply = run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         // As if it had died between the commit and the agent's first word.
         house.app.turns.shutdown().await;
-        let answer = house.say("hello").await;
+        let answer = house.send_text("hello").await;
         assert_eq!(session.head_state().status, SessionStatus::Running);
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
-    life(&store, "", async |house| {
+    run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         until_idle(&session).await;
         assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("re: hello"));
@@ -91,14 +91,14 @@ fn a_crash_right_after_the_message_starts_its_reply_later() {
 #[test]
 fn the_queue_survives_a_crash() {
     let store = Arc::new(MemoryStore::default());
-    life(&store, "", async |house| {
+    run_server(&store, "", async |house| {
         house.session("s", "actor").await;
-        house.say("hold").await;
+        house.send_text("hold").await;
         for text in ["first", "second"] {
             house.post("/v1/sessions/s/messages?queue=true", json!({"content": text})).await;
         }
     });
-    life(&store, "", async |house| {
+    run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         assert_eq!(session.snapshot().await.unwrap().queue.len(), 2);
         house.actor.gate.add_permits(1);
@@ -112,7 +112,7 @@ fn the_queue_survives_a_crash() {
 #[test]
 fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
     let store = Arc::new(MemoryStore::default());
-    life(&store, "", async |house| {
+    run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         // It died after the reply ended, before the next began.
         let json = Msg::user("u", "hello").to_builder().id("m").build().unwrap().to_json();
@@ -126,7 +126,7 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
             .await
             .unwrap();
     });
-    life(&store, "", async |house| {
+    run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         until(&session, |head| head.head > 2).await;
         until_idle(&session).await;
@@ -137,9 +137,9 @@ fn the_queue_of_an_idle_session_gets_its_turn_after_a_restart() {
 #[test]
 fn an_approval_survives_a_crash_and_is_answered_once() {
     let store = Arc::new(MemoryStore::default());
-    let reply = life(&store, "", async |house| {
+    let reply = run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
-        let answer = house.say("ask").await;
+        let answer = house.send_text("ask").await;
         until_waiting(&session).await;
         answer.body["reply_id"].clone()
     });
@@ -147,19 +147,19 @@ fn an_approval_survives_a_crash_and_is_answered_once() {
         json!({"type": "USER_CONFIRM_RESULT", "id": id, "reply_id": reply,
             "confirm_results": [{"confirmed": true, "tool_call": {"id": "c1"}}]})
     };
-    life(&store, "", async |house| {
+    run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         let pending = session.snapshot().await.unwrap().pending_calls();
         assert_eq!(pending[0].confirm[0].id, "c1");
         assert!(house.actor.calls.lock().is_empty(), "what waits is left alone");
-        assert_eq!(house.tell(confirm("a1")).await.status, 200);
+        assert_eq!(house.post_event(confirm("a1")).await.status, 200);
         // And it dies before anybody knows what came of it.
     });
-    life(&store, "", async |house| {
+    run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         until_idle(&session).await;
-        assert_eq!(house.tell(confirm("a1")).await.body["repeated"], 1);
-        assert_eq!(house.tell(confirm("a2")).await.status, 409);
+        assert_eq!(house.post_event(confirm("a1")).await.body["repeated"], 1);
+        assert_eq!(house.post_event(confirm("a2")).await.status, 409);
         let msg = message(&session, reply.as_str().unwrap()).await;
         assert_eq!(msg.text("").as_deref(), Some("yes "));
         assert_eq!(count(&session, "USER_CONFIRM_RESULT").await, 1);
@@ -172,13 +172,13 @@ fn the_time_limit_of_a_question_survives_a_crash() {
     let store = Arc::new(MemoryStore::default());
     let settings =
         |time: &str| format!("[agents.actor]\nmodel = \"demo\"\napproval_timeout = \"{time}\"");
-    let reply = life(&store, &settings("1h"), async |house| {
+    let reply = run_server(&store, &settings("1h"), async |house| {
         let session = house.session("s", "actor").await;
-        let answer = house.say("ask").await;
+        let answer = house.send_text("ask").await;
         until_waiting(&session).await;
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
-    life(&store, &settings("1ms"), async |house| {
+    run_server(&store, &settings("1ms"), async |house| {
         let session = house.session("s", "actor").await;
         until_idle(&session).await;
         assert_eq!(message(&session, &reply).await.text("").as_deref(), Some("done "));
@@ -189,16 +189,16 @@ fn the_time_limit_of_a_question_survives_a_crash() {
 fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
     let store = Arc::new(MemoryStore::default());
     let settings = "[agents.actor]\nmodel = \"demo\"\non_restart = \"stop\"";
-    let (held, asked) = life(&store, settings, async |house| {
+    let (held, asked) = run_server(&store, settings, async |house| {
         let (session, other) =
             (house.session("s", "actor").await, house.session("w", "actor").await);
-        let held = house.say("hold").await;
+        let held = house.send_text("hold").await;
         house.post("/v1/sessions/w/messages", json!({"content": "ask"})).await;
         until(&session, |head| head.head >= 4).await;
         until_waiting(&other).await;
         (held.body["reply_id"].as_str().unwrap().to_owned(), other.head_state().head)
     });
-    life(&store, settings, async |house| {
+    run_server(&store, settings, async |house| {
         let (session, other) =
             (house.session("s", "actor").await, house.session("w", "actor").await);
         until_idle(&session).await;
@@ -217,16 +217,16 @@ fn where_the_settings_say_so_an_open_reply_ends_with_a_restart() {
 #[test]
 fn a_graceful_stop_leaves_replies_open() {
     let store = Arc::new(MemoryStore::default());
-    let reply = life(&store, "", async |house| {
+    let reply = run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
-        let answer = house.say("hold").await;
+        let answer = house.send_text("hold").await;
         until(&session, |head| head.head >= 4).await;
         house.app.turns.shutdown().await;
-        assert_eq!(house.app.turns.working(), 0);
+        assert_eq!(house.app.turns.active_sessions(), 0);
         assert_eq!((session.head_state().status, session.head_state().head), (SessionStatus::Running, 4));
         answer.body["reply_id"].as_str().unwrap().to_owned()
     });
-    life(&store, "", async |house| {
+    run_server(&store, "", async |house| {
         let session = house.session("s", "actor").await;
         house.actor.gate.add_permits(1);
         until_idle(&session).await;
@@ -239,17 +239,17 @@ fn an_owner_that_was_replaced_writes_nothing_more() {
     let store = Arc::new(MemoryStore::default());
     let runtime = runtime();
     runtime.block_on(async {
-        let old = House::over(store.clone(), "");
+        let old = Harness::with_store(store.clone(), "");
         let session = old.session("s", "actor").await;
-        let answer = old.say("hold").await;
+        let answer = old.send_text("hold").await;
         until(&session, |head| head.head >= 4).await;
         // Another process takes over while this one sleeps.
-        let new = House::over(store.clone(), "");
+        let new = Harness::with_store(store.clone(), "");
         new.app.turns.recover().await.unwrap();
         let taken = new.session("s", "actor").await;
         eventually(|| new.actor.calls.lock().len() == 1).await;
         old.actor.gate.add_permits(1);
-        eventually(|| old.app.turns.working() == 0).await;
+        eventually(|| old.app.turns.active_sessions() == 0).await;
         new.actor.gate.add_permits(1);
         until_idle(&taken).await;
         let msg = message(&taken, answer.body["reply_id"].as_str().unwrap()).await;

@@ -1,19 +1,19 @@
 use crate::house::*;
-use crate::moody::Moody;
+use crate::moody::FaultyStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use turnwire_core::EventKind;
 
-async fn ask(house: &House, id: &str) -> Answer {
-    house.ask("POST", &format!("/v1/sessions/s/messages/{id}/retry"), None, &Value::Null).await
+async fn ask(house: &Harness, id: &str) -> Answer {
+    house.request_json("POST", &format!("/v1/sessions/s/messages/{id}/retry"), None, &Value::Null).await
 }
 
 #[tokio::test]
 async fn a_retry_takes_the_old_reply_out_of_the_history() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
-    let first = house.say("one").await.body;
+    let first = house.send_text("one").await.body;
     until_idle(&session).await;
     let (question, old) =
         (first["message_id"].as_str().unwrap(), first["reply_id"].as_str().unwrap());
@@ -40,28 +40,28 @@ async fn a_retry_takes_the_old_reply_out_of_the_history() {
 
 #[tokio::test]
 async fn a_retry_of_an_earlier_message_takes_all_behind_it_out() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     let mut said = Vec::new();
     for text in ["one", "two", "three"] {
-        said.push(house.say(text).await.body);
+        said.push(house.send_text(text).await.body);
         until_idle(&session).await;
     }
     assert_eq!(ask(&house, said[1]["message_id"].as_str().unwrap()).await.status, 202);
     until_idle(&session).await;
     assert_eq!(house.actor.calls.lock()[3].history, ["one", "re: one", "two"]);
-    house.say("four").await;
+    house.send_text("four").await;
     until_idle(&session).await;
     assert_eq!(house.actor.calls.lock()[4].history, ["one", "re: one", "two", "re: two", "four"]);
 }
 
 #[tokio::test]
 async fn nothing_is_retried_while_a_reply_is_open() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
-    let first = house.say("one").await.body;
+    let first = house.send_text("one").await.body;
     until_idle(&session).await;
-    let held = house.say("hold").await.body;
+    let held = house.send_text("hold").await.body;
     let busy = ask(&house, first["message_id"].as_str().unwrap()).await;
     assert_eq!((busy.status.as_u16(), busy.kind()), (409, "busy"));
     assert_eq!(ask(&house, held["message_id"].as_str().unwrap()).await.status, 409);
@@ -74,24 +74,24 @@ async fn nothing_is_retried_while_a_reply_is_open() {
 
 #[tokio::test]
 async fn a_retry_that_is_sent_twice_is_done_once() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
-    let first = house.say("one").await.body;
+    let first = house.send_text("one").await.body;
     until_idle(&session).await;
     let path = format!("/v1/sessions/s/messages/{}/retry", first["message_id"].as_str().unwrap());
-    let done = house.ask("POST", &path, Some("k"), &Value::Null).await;
+    let done = house.request_json("POST", &path, Some("k"), &Value::Null).await;
     until_idle(&session).await;
-    let again = house.ask("POST", &path, Some("k"), &Value::Null).await;
+    let again = house.request_json("POST", &path, Some("k"), &Value::Null).await;
     assert_eq!((again.status.as_u16(), &again.body), (202, &done.body));
     assert_eq!(count(&session, "SUPERSEDE").await, 1);
 }
 
 #[tokio::test]
 async fn for_an_agent_elsewhere_a_retry_is_only_logged() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "external").await;
-    let one = house.say("one").await.body;
-    house.say("two").await;
+    let one = house.send_text("one").await.body;
+    house.send_text("two").await;
     let answer = ask(&house, one["message_id"].as_str().unwrap()).await;
     assert_eq!((answer.status.as_u16(), answer.body.get("reply_id")), (202, None));
     assert_eq!(types(&session).await, ["MESSAGE", "MESSAGE", "SUPERSEDE"]);
@@ -99,11 +99,11 @@ async fn for_an_agent_elsewhere_a_retry_is_only_logged() {
 
 #[tokio::test]
 async fn what_comes_in_while_a_retry_is_planned_is_taken_out_too() {
-    let store = Arc::new(Moody::default());
-    let house = Arc::new(House::over(store.clone(), ""));
+    let store = Arc::new(FaultyStore::default());
+    let house = Arc::new(Harness::with_store(store.clone(), ""));
     let session = house.session("s", "external").await;
-    let one = house.say("one").await.body["message_id"].as_str().unwrap().to_owned();
-    house.say("two").await;
+    let one = house.send_text("one").await.body["message_id"].as_str().unwrap().to_owned();
+    house.send_text("two").await;
     store.is_slow_to_read.store(true, Ordering::SeqCst);
     let retry = tokio::spawn({
         let house = house.clone();
@@ -112,7 +112,7 @@ async fn what_comes_in_while_a_retry_is_planned_is_taken_out_too() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
-    house.say("three").await;
+    house.send_text("three").await;
     store.hand_out.add_permits(100);
     assert_eq!(retry.await.unwrap().status, 202);
     let log = events(&session).await;

@@ -1,5 +1,5 @@
 use crate::house::*;
-use crate::moody::Moody;
+use crate::moody::FaultyStore;
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
@@ -13,9 +13,9 @@ use turnwire_log::store::SessionStatus;
 
 #[tokio::test]
 async fn a_message_is_logged_with_the_start_of_its_reply_and_answered() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
-    let answer = house.say("hello").await;
+    let answer = house.send_text("hello").await;
     assert_eq!(answer.status, 202, "{}", answer.body);
     assert_eq!(answer.body["last_event_id"], json!(session.resume_token(1)));
     until_idle(&session).await;
@@ -32,10 +32,10 @@ async fn a_message_is_logged_with_the_start_of_its_reply_and_answered() {
 
 #[tokio::test]
 async fn the_agent_sees_the_finished_messages_in_order() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     for text in ["one", "two"] {
-        house.say(text).await;
+        house.send_text(text).await;
         until_idle(&session).await;
     }
     let calls = house.actor.calls.lock().clone();
@@ -45,7 +45,7 @@ async fn the_agent_sees_the_finished_messages_in_order() {
 
 #[tokio::test]
 async fn what_is_no_users_message_is_refused() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     let post = |body: Value| house.post("/v1/sessions/s/messages", body);
     for (body, status) in [
@@ -71,7 +71,7 @@ async fn what_is_no_users_message_is_refused() {
 
 #[tokio::test]
 async fn a_whole_message_keeps_its_id_name_and_metadata() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     let body = json!({"role": "user", "id": "m1", "name": "alice", "metadata": {"x": 1},
         "content": [{"type": "text", "text": "hello"}]});
@@ -85,23 +85,23 @@ async fn a_whole_message_keeps_its_id_name_and_metadata() {
 
 #[tokio::test]
 async fn nothing_starts_while_a_reply_runs() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
-    house.say("hold").await;
-    let refused = house.say("hello").await;
+    house.send_text("hold").await;
+    let refused = house.send_text("hello").await;
     assert_eq!((refused.status.as_u16(), refused.kind()), (409, "busy"));
     house.actor.gate.add_permits(1);
     until_idle(&session).await;
-    assert_eq!(house.say("hello").await.status, 202);
+    assert_eq!(house.send_text("hello").await.status, 202);
     until_idle(&session).await;
     assert_eq!(count(&session, "MESSAGE").await, 2);
 }
 
 #[tokio::test]
 async fn a_queued_message_enters_the_log_when_its_turn_comes() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
-    house.say("hold").await;
+    house.send_text("hold").await;
     let mut queued = Vec::new();
     for text in ["first", "second", "third"] {
         let answer =
@@ -113,8 +113,8 @@ async fn a_queued_message_enters_the_log_when_its_turn_comes() {
     // One of them is taken back.
     let id = queued[1]["message_id"].as_str().unwrap();
     let path = format!("/v1/sessions/s/messages/{id}");
-    assert_eq!(house.ask("DELETE", &path, None, &Value::Null).await.status, 204);
-    assert_eq!(house.ask("DELETE", &path, None, &Value::Null).await.status, 404);
+    assert_eq!(house.request_json("DELETE", &path, None, &Value::Null).await.status, 204);
+    assert_eq!(house.request_json("DELETE", &path, None, &Value::Null).await.status, 404);
     house.actor.gate.add_permits(1);
     until(&session, |_| house.actor.calls.lock().len() == 3).await;
     until_idle(&session).await;
@@ -123,15 +123,15 @@ async fn a_queued_message_enters_the_log_when_its_turn_comes() {
     let calls = house.actor.calls.lock().clone();
     assert_eq!(calls[2].history, ["hold", "before after", "first", "re: first", "third"]);
     let first = format!("/v1/sessions/s/messages/{}", queued[0]["message_id"].as_str().unwrap());
-    let late = house.ask("DELETE", &first, None, &Value::Null).await;
+    let late = house.request_json("DELETE", &first, None, &Value::Null).await;
     assert_eq!((late.status.as_u16(), late.kind()), (409, "already_started"));
 }
 
 #[tokio::test]
 async fn the_queue_has_an_end() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("s", "actor").await;
-    house.say("hold").await;
+    house.send_text("hold").await;
     let queue = || house.post("/v1/sessions/s/messages?queue=true", json!({"content": "x"}));
     for _ in 0..64 {
         assert_eq!(queue().await.status, 202);
@@ -141,13 +141,13 @@ async fn the_queue_has_an_end() {
 
 #[tokio::test]
 async fn a_stop_ends_the_reply_and_leaves_the_queue() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
-    let held = house.say("hold").await;
+    let held = house.send_text("hold").await;
     house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
     until(&session, |head| head.head >= 4).await;
     let stopped =
-        house.tell(json!({"type": "USER_INTERRUPT", "reply_id": held.body["reply_id"]})).await;
+        house.post_event(json!({"type": "USER_INTERRUPT", "reply_id": held.body["reply_id"]})).await;
     assert_eq!(stopped.body["stored"], 1, "{}", stopped.body);
     until(&session, |_| house.actor.calls.lock().len() == 2).await;
     until_idle(&session).await;
@@ -162,7 +162,7 @@ async fn a_stop_ends_the_reply_and_leaves_the_queue() {
 
 #[tokio::test]
 async fn the_reply_follows_on_the_same_response() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("s", "actor").await;
     let request = Request::post("/v1/sessions/s/messages")
         .header("accept", "text/event-stream")
@@ -184,7 +184,7 @@ async fn the_reply_follows_on_the_same_response() {
 
 #[tokio::test]
 async fn the_stream_ends_with_its_own_reply_although_another_follows() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     let ask = || {
         let request = Request::post("/v1/sessions/s/messages")
@@ -211,7 +211,7 @@ async fn the_stream_ends_with_its_own_reply_although_another_follows() {
 
 #[tokio::test]
 async fn the_stream_ends_where_the_reply_waits() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("s", "actor").await;
     let request = Request::post("/v1/sessions/s/messages")
         .header("accept", "text/event-stream, */*;q=0.1")
@@ -223,7 +223,7 @@ async fn the_stream_ends_where_the_reply_waits() {
 
 #[tokio::test]
 async fn a_disconnect_does_not_stop_a_reply() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     let request = Request::post("/v1/sessions/s/messages")
         .header("accept", "text/event-stream")
@@ -239,13 +239,13 @@ async fn a_disconnect_does_not_stop_a_reply() {
 
 #[tokio::test]
 async fn a_session_shows_no_token_that_watchers_would_not_know() {
-    let store = Arc::new(Moody::default());
-    let house = Arc::new(House::over(store.clone(), ""));
+    let store = Arc::new(FaultyStore::default());
+    let house = Arc::new(Harness::with_store(store.clone(), ""));
     let session = house.session("s", "external").await;
     store.is_slow.store(true, Ordering::SeqCst);
     let ask = |method: &'static str, path: &'static str, body: Value| {
         let house = house.clone();
-        tokio::spawn(async move { house.ask(method, path, None, &body).await })
+        tokio::spawn(async move { house.request_json(method, path, None, &body).await })
     };
     let said = ask("POST", "/v1/sessions/s/messages", json!({"content": "hello"}));
     // The store has it, and has not said so yet.
@@ -268,11 +268,11 @@ async fn a_session_shows_no_token_that_watchers_would_not_know() {
 
 #[tokio::test]
 async fn a_client_that_leaves_in_the_middle_of_its_request_gets_its_reply() {
-    let store = Arc::new(Moody::default());
-    let house = House::over(store.clone(), "");
+    let store = Arc::new(FaultyStore::default());
+    let house = Harness::with_store(store.clone(), "");
     let session = house.session("s", "actor").await;
     store.is_slow.store(true, Ordering::SeqCst);
-    let mut request = Box::pin(house.say("hello"));
+    let mut request = Box::pin(house.send_text("hello"));
     // It is handed to the store, and then its client goes away.
     let poll = poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx).is_pending()));
     assert!(poll.await);
@@ -286,41 +286,41 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_gets_its_reply() {
 
 #[tokio::test]
 async fn for_an_agent_elsewhere_a_message_is_only_logged() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "external").await;
     for text in ["one", "two"] {
-        let answer = house.say(text).await;
+        let answer = house.send_text(text).await;
         assert_eq!((answer.status.as_u16(), answer.body.get("reply_id")), (202, None));
     }
     assert_eq!(types(&session).await, ["MESSAGE", "MESSAGE"]);
-    assert_eq!(house.app.turns.working(), 0);
+    assert_eq!(house.app.turns.active_sessions(), 0);
 }
 
 #[tokio::test]
 async fn the_same_request_again_is_answered_and_not_done_again() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     let path = "/v1/sessions/s/messages";
-    let first = house.ask("POST", path, Some("k1"), &json!({"content": "hello"})).await;
+    let first = house.request_json("POST", path, Some("k1"), &json!({"content": "hello"})).await;
     assert!(!first.headers.contains_key("idempotency-replayed"));
     until_idle(&session).await;
-    let again = house.ask("POST", path, Some("k1"), &json!({"content": "hello"})).await;
+    let again = house.request_json("POST", path, Some("k1"), &json!({"content": "hello"})).await;
     assert_eq!((again.status.as_u16(), &again.body), (202, &first.body));
     assert_eq!(again.headers["idempotency-replayed"], "true");
-    let other = house.ask("POST", path, Some("k1"), &json!({"content": "other"})).await;
+    let other = house.request_json("POST", path, Some("k1"), &json!({"content": "other"})).await;
     assert_eq!((other.status.as_u16(), other.kind()), (422, "idempotency_key_reused"));
     let query = house
-        .ask("POST", "/v1/sessions/s/messages?queue=true", Some("k1"), &json!({"content": "hello"}))
+        .request_json("POST", "/v1/sessions/s/messages?queue=true", Some("k1"), &json!({"content": "hello"}))
         .await;
     assert_eq!(query.status, 422);
     assert_eq!(count(&session, "MESSAGE").await, 1);
     let long = "k".repeat(300);
-    assert_eq!(house.ask("POST", path, Some(&long), &json!({"content": "x"})).await.status, 400);
+    assert_eq!(house.request_json("POST", path, Some(&long), &json!({"content": "x"})).await.status, 400);
 }
 
 #[tokio::test]
 async fn large_data_is_moved_out_of_the_log() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     let (large, small) = ("QUJD".repeat(20_000), "QUJD");
     let data = |data: &str| json!({"type": "data", "source": {"type": "base64", "data": data, "media_type": "image/png"}});
@@ -344,8 +344,8 @@ async fn large_data_is_moved_out_of_the_log() {
 
 #[tokio::test]
 async fn agents_are_listed_with_the_default_one() {
-    let house = House::new();
-    let answer = house.ask("GET", "/v1/agents", None, &Value::Null).await;
+    let house = Harness::new();
+    let answer = house.request_json("GET", "/v1/agents", None, &Value::Null).await;
     assert_eq!(answer.body["default_agent"], "demo");
     let names: Vec<_> = answer.body["agents"]
         .as_array()
@@ -358,23 +358,23 @@ async fn agents_are_listed_with_the_default_one() {
 
 #[tokio::test]
 async fn a_session_whose_agent_is_gone_says_so() {
-    let house = House::new();
+    let house = Harness::new();
     house.session("s", "retired").await;
-    let answer = house.say("hello").await;
+    let answer = house.send_text("hello").await;
     assert_eq!((answer.status.as_u16(), answer.kind()), (409, "no_agent"));
 }
 
 #[tokio::test]
 async fn nobody_gets_ahead_of_those_who_wait_for_their_turn() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "actor").await;
     // Nobody looks after the queue.
     house.app.turns.shutdown().await;
-    house.say("hello").await;
+    house.send_text("hello").await;
     house.post("/v1/sessions/s/messages?queue=true", json!({"content": "next"})).await;
     house.stop(&session).await;
     assert_eq!(session.head_state().status, SessionStatus::Idle);
-    let refused = house.say("me first").await;
+    let refused = house.send_text("me first").await;
     assert_eq!((refused.status.as_u16(), refused.kind()), (409, "busy"));
     let queued = house.post("/v1/sessions/s/messages?queue=true", json!({"content": "last"})).await;
     assert_eq!(queued.body["queued"], true);
@@ -383,7 +383,7 @@ async fn nobody_gets_ahead_of_those_who_wait_for_their_turn() {
 
 #[tokio::test]
 async fn a_reply_starts_once() {
-    let house = House::new();
+    let house = Harness::new();
     for (agent, text) in [("actor", "hi"), ("demo", "team")] {
         let session = house.session(agent, agent).await;
         let path = format!("/v1/sessions/{agent}/messages");

@@ -1,7 +1,7 @@
 //! What replies cost: said once, by the prices of the moment, and added up.
 
 use crate::house::*;
-use crate::stage::Stage;
+use crate::stage::FakeModel;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -29,10 +29,10 @@ model = "openai:small"
 "#;
 
 /// A model that says which one it is, as those over HTTP do.
-struct Named(&'static str, Arc<Stage>);
+struct NamedModel(&'static str, Arc<FakeModel>);
 
 #[async_trait]
-impl Model for Named {
+impl Model for NamedModel {
     fn name(&self) -> &str {
         self.0
     }
@@ -52,24 +52,24 @@ impl Model for Named {
 }
 
 fn agent(model: &'static str, says: &[&str]) -> Agent {
-    let stage = Stage::open(says.iter().map(|text| vec![ScriptStep::text(text)]));
-    Agent::builder("friday").model(Named(model, stage)).build()
+    let stage = FakeModel::ungated(says.iter().map(|text| vec![ScriptStep::text(text)]));
+    Agent::builder("friday").model(NamedModel(model, stage)).build()
 }
 
-fn house(store: &Arc<MemoryStore>, settings: &str, friday: Agent) -> House {
+fn harness(store: &Arc<MemoryStore>, settings: &str, friday: Agent) -> Harness {
     let store: Arc<dyn Store> = store.clone();
     let free = agent("openai:small", &["Hi."; 9]);
     let friday: Arc<dyn Replier> = Arc::new(friday);
-    House::with(store, settings, vec![("friday", friday), ("free", Arc::new(free))])
+    Harness::with_agents(store, settings, vec![("friday", friday), ("free", Arc::new(free))])
 }
 
-async fn view(house: &House) -> Value {
-    house.ask("GET", "/v1/sessions/s", None, &Value::Null).await.body
+async fn view(house: &Harness) -> Value {
+    house.request_json("GET", "/v1/sessions/s", None, &Value::Null).await.body
 }
 
-async fn cost_of(house: &House, reply: &str) -> Value {
+async fn cost_of(house: &Harness, reply: &str) -> Value {
     let path = format!("/v1/sessions/s/messages/{reply}");
-    let message = house.ask("GET", &path, None, &Value::Null).await.body;
+    let message = house.request_json("GET", &path, None, &Value::Null).await.body;
     message["metadata"]["cost"].clone()
 }
 
@@ -87,10 +87,10 @@ async fn a_call_costs_what_its_model_costs_at_that_moment() {
     .into_iter()
     .enumerate()
     {
-        let house = house(&store, &settings, agent(model, &["Hi."]));
+        let house = harness(&store, &settings, agent(model, &["Hi."]));
         let session = house.session("s", "friday").await;
         let before = view(&house).await["cost"].clone();
-        let reply = house.say("hi").await.body["reply_id"].as_str().unwrap().to_owned();
+        let reply = house.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
         until_idle(&session).await;
         assert_eq!(cost_of(&house, &reply).await, cost, "{life}");
         assert_eq!(view(&house).await["cost"], sum, "{life}");
@@ -108,9 +108,9 @@ async fn a_call_costs_what_its_model_costs_at_that_moment() {
 #[tokio::test]
 async fn a_reply_that_was_replaced_is_paid_for_all_the_same() {
     let store = Arc::new(MemoryStore::default());
-    let house = house(&store, SETTINGS, agent("openai:big", &["Hi."; 9]));
+    let house = harness(&store, SETTINGS, agent("openai:big", &["Hi."; 9]));
     let session = house.session("s", "friday").await;
-    let reply = house.say("hi").await.body["reply_id"].as_str().unwrap().to_owned();
+    let reply = house.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
     until_idle(&session).await;
     house.post(&format!("/v1/sessions/s/messages/{reply}/retry"), Value::Null).await;
     until_idle(&session).await;
@@ -121,7 +121,7 @@ async fn a_reply_that_was_replaced_is_paid_for_all_the_same() {
 #[tokio::test]
 async fn a_reply_that_is_stopped_says_what_it_had_cost() {
     let store = Arc::new(MemoryStore::default());
-    let stage = Stage::new([vec![ScriptStep::call("c", "ask", "{}")], vec![ScriptStep::text("So.")]]);
+    let stage = FakeModel::new([vec![ScriptStep::call("c", "ask", "{}")], vec![ScriptStep::text("So.")]]);
     let friday = Agent::builder("friday").model(stage.clone());
     let ask = turnwire_agent::tool::function(
         "ask",
@@ -130,9 +130,9 @@ async fn a_reply_that_is_stopped_says_what_it_had_cost() {
             Ok::<_, turnwire_agent::tool::ToolError>("yes")
         },
     );
-    let house = house(&store, SETTINGS, friday.tool(ask).build());
+    let house = harness(&store, SETTINGS, friday.tool(ask).build());
     let session = house.session("s", "friday").await;
-    let reply = house.say("hi").await.body["reply_id"].as_str().unwrap().to_owned();
+    let reply = house.send_text("hi").await.body["reply_id"].as_str().unwrap().to_owned();
     stage.gate.add_permits(1);
     eventually(|| stage.asked().len() == 2).await;
     house.stop(&session).await;
@@ -143,20 +143,20 @@ async fn a_reply_that_is_stopped_says_what_it_had_cost() {
 #[tokio::test]
 async fn each_agent_is_counted_by_its_own_prices() {
     let store = Arc::new(MemoryStore::default());
-    let helper = Stage::open([vec![ScriptStep::text("Found.")]]);
-    let helper = Agent::builder("helper").model(Named("openai:small", helper)).build();
-    let stage = Stage::open([
+    let helper = FakeModel::ungated([vec![ScriptStep::text("Found.")]]);
+    let helper = Agent::builder("helper").model(NamedModel("openai:small", helper)).build();
+    let stage = FakeModel::ungated([
         vec![ScriptStep::call("c", "helper", r#"{"task":"find"}"#)],
         vec![ScriptStep::text("There.")],
     ]);
-    let friday = Agent::builder("friday").model(Named("openai:big", stage));
+    let friday = Agent::builder("friday").model(NamedModel("openai:big", stage));
     let friday = friday.tool(AgentTool::new(helper, "Helps")).build();
-    let house = house(&store, SETTINGS, friday);
+    let house = harness(&store, SETTINGS, friday);
     let session = house.session("s", "friday").await;
     let other = house.session("other", "free").await;
     house.post("/v1/sessions/other/messages", json!({"content": "hi"})).await;
     until_idle(&other).await;
-    let reply = house.say("find it").await.body["reply_id"].as_str().unwrap().to_owned();
+    let reply = house.send_text("find it").await.body["reply_id"].as_str().unwrap().to_owned();
     until_idle(&session).await;
     // Two calls of its own; the helper's one is in the helper's message.
     assert_eq!(cost_of(&house, &reply).await, json!(6.0));
@@ -171,7 +171,7 @@ async fn each_agent_is_counted_by_its_own_prices() {
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
-    let agents = house.ask("GET", "/v1/agents?usage=true", None, &Value::Null).await.body;
+    let agents = house.request_json("GET", "/v1/agents?usage=true", None, &Value::Null).await.body;
     let spent = |name: &str| {
         let agents = agents["agents"].as_array().unwrap();
         let agent = agents.iter().find(|agent| agent["name"] == name).unwrap();
@@ -181,13 +181,13 @@ async fn each_agent_is_counted_by_its_own_prices() {
     assert_eq!(spent("friday"), (json!(3), json!(6.3)));
     assert_eq!(spent("free"), (json!(1), Value::Null));
     assert_eq!(spent("demo"), (json!(0), Value::Null));
-    let plain = house.ask("GET", "/v1/agents", None, &Value::Null).await.body;
+    let plain = house.request_json("GET", "/v1/agents", None, &Value::Null).await.body;
     assert_eq!(plain["agents"][0]["usage"], Value::Null);
 }
 
 #[tokio::test]
 async fn what_an_agent_elsewhere_says_that_a_call_cost_is_added_up() {
-    let house = House::new();
+    let house = Harness::new();
     let session = house.session("s", "external").await;
     let of = |id: &str, kind: &str, cost: Value| {
         json!({"type": kind, "id": id, "reply_id": "r", "session_id": "s", "name": "far",

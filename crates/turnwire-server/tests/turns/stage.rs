@@ -13,13 +13,13 @@ use turnwire_core::{EventKind, Folder, HintBlock, Msg, Role};
 use turnwire_log::Session;
 
 /// A model whose answers wait, behind their first words, until somebody lets them go on.
-pub struct Stage {
+pub struct FakeModel {
     answers: Mutex<VecDeque<Vec<ScriptStep>>>,
     asked: Mutex<Vec<Vec<Msg>>>,
     pub gate: Arc<Semaphore>,
 }
 
-impl Stage {
+impl FakeModel {
     pub fn new(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Arc<Self> {
         Arc::new(Self {
             answers: Mutex::new(answers.into_iter().collect()),
@@ -29,7 +29,7 @@ impl Stage {
     }
 
     /// Nothing holds it up.
-    pub fn open(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Arc<Self> {
+    pub fn ungated(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Arc<Self> {
         let stage = Self::new(answers);
         stage.gate.add_permits(1000);
         stage
@@ -42,7 +42,7 @@ impl Stage {
 }
 
 #[async_trait]
-impl Model for Stage {
+impl Model for FakeModel {
     fn name(&self) -> &'static str {
         "stage"
     }
@@ -72,8 +72,8 @@ pub async fn check_law_10(session: &Session, asked: &[Vec<Msg>]) {
     let mut asked = asked.iter();
     for event in crate::house::events(session).await {
         if let EventKind::ModelCallStart(_) = &event.kind {
-            let by_then = folder.history().filter(|msg| !msg.content().is_empty()).map(said);
-            let sent = asked.next().expect("it was asked").iter().map(said);
+            let by_then = folder.history().filter(|msg| !msg.content().is_empty()).map(comparable);
+            let sent = asked.next().expect("it was asked").iter().map(comparable);
             assert_eq!(sent.collect::<Vec<_>>(), by_then.collect::<Vec<_>>());
         }
         folder.push(&event).unwrap();
@@ -82,7 +82,7 @@ pub async fn check_law_10(session: &Session, asked: &[Vec<Msg>]) {
 }
 
 /// What a message says; times and metadata are the log's, and no model sees them.
-fn said(msg: &Msg) -> Value {
+fn comparable(msg: &Msg) -> Value {
     fn plain(value: &mut Value) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(plain),

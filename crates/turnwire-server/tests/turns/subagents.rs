@@ -20,16 +20,16 @@ use turnwire_testkit::check_property;
 
 /// A model that the test keeps.
 #[derive(Clone)]
-struct Shared(Arc<ScriptedModel>);
+struct SharedScript(Arc<ScriptedModel>);
 
-impl Shared {
+impl SharedScript {
     fn new(answers: impl IntoIterator<Item = Vec<ScriptStep>>) -> Self {
         Self(Arc::new(ScriptedModel::new(answers).by_history()))
     }
 }
 
 #[async_trait]
-impl Model for Shared {
+impl Model for SharedScript {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -40,10 +40,10 @@ impl Model for Shared {
 }
 
 /// A tool that gives its own name.
-struct Named(ToolSpec);
+struct NamedTool(ToolSpec);
 
 #[async_trait]
-impl Tool for Named {
+impl Tool for NamedTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -54,20 +54,20 @@ impl Tool for Named {
 }
 
 /// Two agents work for `main`: one asks for what it does, the other hands something to the client.
-fn team() -> (Arc<dyn Replier>, Shared) {
+fn new_team() -> (Arc<dyn Replier>, SharedScript) {
     let hand = |id: &str, agent: &str| ScriptStep::call(id, agent, r#"{"task":"Look into it."}"#);
     let trade = ToolSpec::new("trade", "", serde_json::Map::new().into());
     let trade = ToolSpec { behavior: Behavior::Ask, ..trade };
     let page = ToolSpec::for_client("open_page", "", serde_json::Map::new().into());
     let trader = Agent::builder("trader")
-        .model(Shared::new([vec![ScriptStep::call("t", "trade", "{}")], vec![ScriptStep::text("Bought.")]]))
-        .tool(Named(trade))
+        .model(SharedScript::new([vec![ScriptStep::call("t", "trade", "{}")], vec![ScriptStep::text("Bought.")]]))
+        .tool(NamedTool(trade))
         .build();
     let browser = Agent::builder("browser")
-        .model(Shared::new([vec![ScriptStep::call("p", "open_page", "{}")], vec![ScriptStep::text("Seen.")]]))
-        .tool(Named(page))
+        .model(SharedScript::new([vec![ScriptStep::call("p", "open_page", "{}")], vec![ScriptStep::text("Seen.")]]))
+        .tool(NamedTool(page))
         .build();
-    let model = Shared::new([
+    let model = SharedScript::new([
         vec![hand("a", "trader"), hand("b", "browser")],
         vec![],
         vec![ScriptStep::text("All done.")],
@@ -79,9 +79,9 @@ fn team() -> (Arc<dyn Replier>, Shared) {
     (Arc::new(main.build()), model)
 }
 
-fn house(store: &Arc<MemoryStore>) -> (House, Shared) {
-    let (main, model) = team();
-    (House::with(store.clone(), "", vec![("main", main)]), model)
+fn harness(store: &Arc<MemoryStore>) -> (Harness, SharedScript) {
+    let (main, model) = new_team();
+    (Harness::with_agents(store.clone(), "", vec![("main", main)]), model)
 }
 
 /// Each reply of the first turn has ended, as it should.
@@ -98,14 +98,14 @@ async fn check_end(session: &Session, reply: &str) {
 
 #[tokio::test]
 async fn their_questions_reach_the_same_person() {
-    let (house, model) = house(&Arc::default());
+    let (house, model) = harness(&Arc::default());
     let session = house.session("s", "main").await;
-    let answer = house.say("go").await;
+    let answer = house.send_text("go").await;
     let reply = answer.body["reply_id"].as_str().unwrap().to_owned();
     // Both wait: what one asks and what the other hands over are there together.
     let pending = loop {
         until_waiting(&session).await;
-        let shown = house.ask("GET", "/v1/sessions/s", None, &Value::Null).await;
+        let shown = house.request_json("GET", "/v1/sessions/s", None, &Value::Null).await;
         let pending = shown.body["pending"].as_array().unwrap().clone();
         if pending.len() == 2 {
             break pending;
@@ -123,14 +123,14 @@ async fn their_questions_reach_the_same_person() {
         let path = format!("/v1/sessions/s/messages{query}");
         let house = &house;
         async move {
-            let shown = house.ask("GET", &path, None, &Value::Null).await;
+            let shown = house.request_json("GET", &path, None, &Value::Null).await;
             shown.body["messages"].as_array().unwrap().len()
         }
     };
     assert_eq!((list("").await, list("?agents=all").await), (2, 4));
 
     // Their messages are no part of the conversation.
-    house.say("again").await;
+    house.send_text("again").await;
     until_waiting(&session).await;
     let asked = model.0.requests();
     let seen: Vec<_> = asked.last().unwrap().iter().map(|msg| msg.name().to_owned()).collect();
@@ -141,9 +141,9 @@ async fn their_questions_reach_the_same_person() {
 
 #[tokio::test]
 async fn a_stop_ends_all_of_them() {
-    let (house, _) = house(&Arc::default());
+    let (house, _) = harness(&Arc::default());
     let session = house.session("s", "main").await;
-    let answer = house.say("go").await;
+    let answer = house.send_text("go").await;
     until_waiting(&session).await;
     house.stop(&session).await;
     until_idle(&session).await;
@@ -156,7 +156,7 @@ async fn a_stop_ends_all_of_them() {
     assert_eq!(count(&session, "REPLY_END").await, replies.len());
     check_projection(&session).await;
     // And the next message finds nothing in its way.
-    assert_eq!(house.say("again").await.status, 202);
+    assert_eq!(house.send_text("again").await.status, 202);
     until_waiting(&session).await;
     house.stop(&session).await;
 }
@@ -173,11 +173,11 @@ fn crash(rng: &mut Rng) {
         // Nothing runs but what this thread waits for, so it ends where it is told to.
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (house, _) = house(&store);
+            let (house, _) = harness(&store);
             let session = house.session("s", "main").await;
             house.app.turns.recover().await.unwrap();
             if life == 0 {
-                let answer = house.say("go").await;
+                let answer = house.send_text("go").await;
                 answer.body["reply_id"].as_str().unwrap().clone_into(&mut reply);
             }
             if life < 4 {
@@ -194,14 +194,14 @@ fn crash(rng: &mut Rng) {
 
 #[tokio::test]
 async fn one_may_be_answered_while_another_still_works() {
-    let (house, _) = house(&Arc::default());
+    let (house, _) = harness(&Arc::default());
     let session = house.session("s", "main").await;
-    let answer = house.say("go").await;
+    let answer = house.send_text("go").await;
     let mut n = 0;
     // Whoever asks is answered at once, wherever the others are.
     while session.head_state().status != SessionStatus::Idle {
         until(&session, |head| head.status != SessionStatus::Running).await;
-        let shown = house.ask("GET", "/v1/sessions/s", None, &Value::Null).await;
+        let shown = house.request_json("GET", "/v1/sessions/s", None, &Value::Null).await;
         for item in shown.body["pending"].as_array().unwrap() {
             n += 1;
             let about = json!({"id": format!("x{n}"), "reply_id": item["reply_id"]});
@@ -216,7 +216,7 @@ async fn one_may_be_answered_while_another_still_works() {
                     "output": "done", "state": "success"}]);
                 event.insert("execution_results".to_owned(), result);
             }
-            assert_eq!(house.tell(event.into()).await.status, 200);
+            assert_eq!(house.post_event(event.into()).await.status, 200);
         }
     }
     check_end(&session, answer.body["reply_id"].as_str().unwrap()).await;

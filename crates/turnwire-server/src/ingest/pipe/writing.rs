@@ -3,11 +3,11 @@
 use super::super::WIRES;
 use super::super::params::Tolerance;
 use super::super::producer::{Publisher, busy};
-use super::super::publish::Skipped;
-use super::{Piped, Step, Stop};
+use super::super::publish::SkippedEvent;
+use super::{PipeResult, DecodedEvent, PipeEnd};
 use crate::App;
 use crate::error::{ApiError, ApiResult};
-use crate::turns::{end_all, filled, persist};
+use crate::turns::{end_all_replies, stamp_event, persist};
 use std::sync::Arc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -19,14 +19,14 @@ use turnwire_log::{PushOutcome, Session, Transaction};
 use turnwire_wires::Wire;
 
 /// The id of a reply whose stream gives it none.
-const NO_ID: &str = "reply";
+const PLACEHOLDER_ID: &str = "reply";
 /// How many of the events that were left out are reported.
-const REPORTED: usize = 100;
+const MAX_REPORTED: usize = 100;
 /// How much is read of the log at a time.
-const CHUNK: usize = 256 * 1024;
+const READ_BYTES: usize = 256 * 1024;
 
 /// A reply that is written.
-pub(super) struct Writing {
+pub(super) struct PipedReply {
     pub app: Arc<App>,
     pub session: Arc<Session>,
     pub wire: &'static Wire,
@@ -36,32 +36,32 @@ pub(super) struct Writing {
     pub tolerance: Tolerance,
     pub given_id: Option<String>,
     /// The reply's id in the stream, and here.
-    pub own: Option<(String, String)>,
+    pub reply_ids: Option<(String, String)>,
     /// Something was handed to the log.
-    pub tried: bool,
+    pub has_tried: bool,
     /// Something is in the log.
-    pub begun: bool,
+    pub has_begun: bool,
     pub ended: Option<FinishedReason>,
     pub last: u64,
     pub count: usize,
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedEvent>,
     /// How many events were stored.
     pub stored: u64,
 }
 
-impl Writing {
+impl PipedReply {
     /// Stores what came, up to what does not fit.
-    pub async fn take(&mut self, steps: Vec<Step>) -> Result<(), Stop> {
+    pub async fn store_events(&mut self, steps: Vec<DecodedEvent>) -> Result<(), PipeEnd> {
         let mut events = Vec::with_capacity(steps.len());
         let mut problem = None;
         for (line, event) in steps {
             let at = self.count;
             self.count += 1;
-            match event.and_then(|event| self.adopt(event)) {
+            match event.and_then(|event| self.assign_ids(event)) {
                 Ok(event) => events.push((at, line, event)),
                 Err(why) if self.tolerance == Tolerance::Tolerant => self.skip(at, line, "", &why),
                 Err(why) => {
-                    problem = Some(self.problem(at, line, "", &why));
+                    problem = Some(self.event_error(at, line, "", &why));
                     break;
                 }
             }
@@ -69,11 +69,11 @@ impl Writing {
         if !events.is_empty() {
             self.commit(events).await?;
         }
-        problem.map_or(Ok(()), |problem| Err(Stop::Problem(problem)))
+        problem.map_or(Ok(()), |problem| Err(PipeEnd::BadEvent(problem)))
     }
 
     /// The event as it is here: under the reply's id, with an id and a time of its own.
-    fn adopt(&mut self, mut event: Event<'static>) -> Result<Event<'static>, Error> {
+    fn assign_ids(&mut self, mut event: Event<'static>) -> Result<Event<'static>, Error> {
         let refused = match &event.kind {
             EventKind::Message(_) | EventKind::Supersede(_) | EventKind::Reset(_) => {
                 "it is no part of a reply"
@@ -86,15 +86,15 @@ impl Writing {
             return Err(Error::new(ErrorKind::NotAnEvent, message));
         }
         let is_own = event.kind.is_part_of_reply() && !event.is_from_sub_agent();
-        if is_own && self.own.is_none() {
+        if is_own && self.reply_ids.is_none() {
             let theirs = event.reply_id.to_string();
             // A provider that gives no id gets the same one every time.
-            let no_id = theirs.is_empty() || theirs == NO_ID && !WIRES.contains(&self.wire.name);
+            let no_id = theirs.is_empty() || theirs == PLACEHOLDER_ID && !WIRES.contains(&self.wire.name);
             let stream = || if no_id { SystemStamp.id() } else { theirs.clone() };
             let ours = self.given_id.clone().unwrap_or_else(stream);
-            self.own = Some((theirs, ours));
+            self.reply_ids = Some((theirs, ours));
         }
-        if let Some((theirs, ours)) = &self.own {
+        if let Some((theirs, ours)) = &self.reply_ids {
             if event.reply_id == *theirs || is_own && event.reply_id.is_empty() {
                 event.reply_id = ours.clone().into();
             } else if is_own {
@@ -106,10 +106,10 @@ impl Writing {
                 return Err(Error::new(ErrorKind::WrongReply, message));
             }
         }
-        Ok(filled(event, &self.session))
+        Ok(stamp_event(event, &self.session))
     }
 
-    async fn commit(&mut self, mut events: Vec<(usize, u64, Event<'static>)>) -> Result<(), Stop> {
+    async fn commit(&mut self, mut events: Vec<(usize, u64, Event<'static>)>) -> Result<(), PipeEnd> {
         let touched: Vec<String> = events
             .iter()
             .filter(|(_, _, event)| event.kind.is_part_of_reply())
@@ -117,16 +117,16 @@ impl Writing {
             .collect();
         let mut touched: Vec<&str> = touched.iter().map(String::as_str).collect();
         touched.dedup();
-        let (session, closing) = (self.session.clone(), self.app.closing.clone());
+        let (session, closing) = (self.session.clone(), self.app.force_stop.clone());
         let mut lost = None;
-        let mut outcome = Outcome::default();
+        let mut outcome = CommitOutcome::default();
         let done = persist(&session, &closing, &touched, |tx| {
-            outcome = Outcome::default();
-            if let Err(error) = self.may_go_on(tx) {
+            outcome = CommitOutcome::default();
+            if let Err(error) = self.check_may_continue(tx) {
                 lost = Some(error);
                 return Err(AgentError::Stopped);
             }
-            self.tried = true;
+            self.has_tried = true;
             for (at, line, event) in &mut events {
                 match tx.push(event, None) {
                     Ok(PushOutcome::Stored(_)) => outcome.stored += 1,
@@ -147,26 +147,26 @@ impl Writing {
                 }
             }
             if outcome.stored > 0 {
-                self.publisher().note(tx);
+                self.publisher().record(tx);
             }
             Ok(())
         })
         .await;
         let receipt = match (done, lost) {
             (Ok(((), receipt)), _) => receipt,
-            (Err(_), Some(error)) => return Err(Stop::Lost(error)),
-            (Err(AgentError::Stopped), None) => return Err(Stop::BrokeOff(stops())),
-            (Err(halt), None) => return Err(Stop::Lost(gone(&session, &halt))),
+            (Err(_), Some(error)) => return Err(PipeEnd::LostReply(error)),
+            (Err(AgentError::Stopped), None) => return Err(PipeEnd::Aborted(server_stopping())),
+            (Err(halt), None) => return Err(PipeEnd::LostReply(log_error(&session, &halt))),
         };
         self.last = receipt.head;
-        self.begun |= outcome.stored > 0;
+        self.has_begun |= outcome.stored > 0;
         self.stored += outcome.stored;
         self.ended = outcome.ended.or(self.ended.take());
-        self.app.ingest.counts.store(outcome.stored, outcome.repeated);
+        self.app.ingest.counts.count_stored(outcome.stored, outcome.repeated);
         for (at, line, word, why) in outcome.refused {
             match self.tolerance {
                 Tolerance::Strict => {
-                    return Err(Stop::Problem(self.problem(at, line, &word, &why)));
+                    return Err(PipeEnd::BadEvent(self.event_error(at, line, &word, &why)));
                 }
                 Tolerance::Tolerant => self.skip(at, line, &word, &why),
             }
@@ -180,16 +180,16 @@ impl Writing {
     }
 
     fn is_own(&self, reply: &str) -> bool {
-        self.own.as_ref().is_some_and(|(_, ours)| ours == reply)
+        self.reply_ids.as_ref().is_some_and(|(_, ours)| ours == reply)
     }
 
     /// Whether a reply can begin.
-    pub fn may_begin(&self, tx: &Transaction<'_>) -> ApiResult<()> {
-        self.publisher().check(tx)?;
+    pub fn check_may_begin(&self, tx: &Transaction<'_>) -> ApiResult<()> {
+        self.publisher().check_may_write(tx)?;
         if let Some(open) = tx.replies().first() {
             return Err(busy(&format!("the reply {} is open", open.msg().id())));
         }
-        let ours = self.own.as_ref().map(|(_, ours)| ours).or(self.given_id.as_ref());
+        let ours = self.reply_ids.as_ref().map(|(_, ours)| ours).or(self.given_id.as_ref());
         if let Some(ours) = ours.filter(|ours| tx.is_finished(ours)) {
             return Err(ApiError::conflict(format!("there is a message {ours} already"))
                 .kind("duplicate")
@@ -199,15 +199,15 @@ impl Writing {
     }
 
     /// Whether the reply is still this stream's.
-    fn may_go_on(&self, tx: &Transaction<'_>) -> ApiResult<()> {
+    fn check_may_continue(&self, tx: &Transaction<'_>) -> ApiResult<()> {
         // A try that failed may have come through after all.
-        let is_there = self.tried && self.publisher().is_last(tx) && tx.is_produced();
-        if !self.begun && !is_there {
-            return self.may_begin(tx);
+        let is_there = self.has_tried && self.publisher().is_current(tx) && tx.is_produced();
+        if !self.has_begun && !is_there {
+            return self.check_may_begin(tx);
         }
-        self.publisher().check(tx)?;
-        let is_open = self.own.as_ref().is_none_or(|(_, ours)| tx.reply(ours).is_some());
-        let is_new = self.own.as_ref().is_some_and(|(_, ours)| !tx.is_finished(ours));
+        self.publisher().check_may_write(tx)?;
+        let is_open = self.reply_ids.as_ref().is_none_or(|(_, ours)| tx.reply(ours).is_some());
+        let is_new = self.reply_ids.as_ref().is_some_and(|(_, ours)| !tx.is_finished(ours));
         if is_open || is_new || self.ended.is_some() {
             return Ok(());
         }
@@ -216,18 +216,18 @@ impl Writing {
     }
 
     /// Ends what is open, where anything is.
-    pub async fn close(
+    pub async fn end_reply(
         &mut self,
         reason: &FinishedReason,
         error: Option<&ReplyError>,
     ) -> ApiResult<()> {
-        if !self.tried {
+        if !self.has_tried {
             return Ok(());
         }
-        let (session, closing) = (self.session.clone(), self.app.closing.clone());
+        let (session, closing) = (self.session.clone(), self.app.force_stop.clone());
         let close = |tx: &mut Transaction<'_>| {
-            let is_ours = self.publisher().is_last(tx) && tx.is_produced();
-            if is_ours { end_all(tx, &session, reason, error) } else { Ok(false) }
+            let is_ours = self.publisher().is_current(tx) && tx.is_produced();
+            if is_ours { end_all_replies(tx, &session, reason, error) } else { Ok(false) }
         };
         let closed = if closing.is_cancelled() {
             // Who stops does not wait for a disk that is full.
@@ -246,8 +246,8 @@ impl Writing {
                 }
                 Ok(())
             }
-            Err(AgentError::Stopped) => Err(stops()),
-            Err(halt) => Err(gone(&session, &halt)),
+            Err(AgentError::Stopped) => Err(server_stopping()),
+            Err(halt) => Err(log_error(&session, &halt)),
         }
     }
 
@@ -255,7 +255,7 @@ impl Writing {
     pub async fn was_stopped(&self, seen: &mut u64, last: u64) -> ApiResult<bool> {
         while *seen < last {
             let from = Seq::new(*seen + 1).unwrap_or(Seq::FIRST);
-            let rows = self.session.read_events(from, CHUNK).await?;
+            let rows = self.session.read_events(from, READ_BYTES).await?;
             let Some(read) = rows.last().map(EventLines::last) else { break };
             for (seq, line) in rows.iter().flat_map(EventLines::iter) {
                 if memchr::memmem::find(line, b"\"USER_INTERRUPT\"").is_none() {
@@ -272,25 +272,25 @@ impl Writing {
         Ok(false)
     }
 
-    pub fn piped(self) -> ApiResult<Piped> {
-        let (Some((_, reply_id)), Some(finished_reason)) = (self.own, self.ended) else {
+    pub fn into_result(self) -> ApiResult<PipeResult> {
+        let (Some((_, reply_id)), Some(finished_reason)) = (self.reply_ids, self.ended) else {
             return Err(ApiError::unprocessable("the stream holds no reply").kind("no_reply"));
         };
         let skipped = (self.tolerance == Tolerance::Tolerant).then_some(self.skipped);
-        Ok(Piped { reply_id, last: self.last, finished_reason, skipped })
+        Ok(PipeResult { reply_id, last: self.last, finished_reason, skipped })
     }
 
     #[cold]
     fn skip(&mut self, at: usize, line: u64, word: &str, why: &Error) {
-        self.app.ingest.counts.refuse(1);
-        if self.skipped.len() < REPORTED {
+        self.app.ingest.counts.count_refused(1);
+        if self.skipped.len() < MAX_REPORTED {
             let message = format!("line {line}: {why}");
-            self.skipped.push(Skipped { at, r#type: word.to_owned(), message });
+            self.skipped.push(SkippedEvent { at, r#type: word.to_owned(), message });
         }
     }
 
     #[cold]
-    fn problem(&self, at: usize, line: u64, word: &str, why: &Error) -> ApiError {
+    fn event_error(&self, at: usize, line: u64, word: &str, why: &Error) -> ApiError {
         let joint = if word.is_empty() { "" } else { ", " };
         let message = format!(
             "event {at} of the stream (line {line}{joint}{word}) is no event of the wire {} that fits: {why}",
@@ -306,19 +306,19 @@ impl Writing {
 
 /// What came of some events.
 #[derive(Default)]
-struct Outcome {
+struct CommitOutcome {
     stored: u64,
     repeated: u64,
     refused: Vec<(usize, u64, String, Error)>,
     ended: Option<FinishedReason>,
 }
 
-pub(super) fn stops() -> ApiError {
+pub(super) fn server_stopping() -> ApiError {
     ApiError::unavailable("the server stops; the reply was ended as interrupted").retry_after(1)
 }
 
 /// Why the log took nothing more.
-fn gone(session: &Session, halt: &AgentError) -> ApiError {
+fn log_error(session: &Session, halt: &AgentError) -> ApiError {
     if session.head_state().is_deleted {
         return turnwire_log::Error::NoSession.into();
     }

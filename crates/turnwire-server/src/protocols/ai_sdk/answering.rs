@@ -6,7 +6,7 @@
 use super::{Chat, busy, not_a_request, nothing_new, own};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
-use crate::stream::Begin;
+use crate::stream::ReplyPosition;
 use crate::turns::answers;
 use axum::response::Response;
 use turnwire_core::{Event, EventKind, Seq};
@@ -44,7 +44,7 @@ impl Chat<'_> {
         let events = request.answers(&pending).map_err(not_a_request)?;
         let mut taken = None;
         if !events.is_empty() {
-            match answers::take(self.app, &self.session, self.caller, &events).await {
+            match answers::accept_events(self.app, &self.session, self.caller, &events).await {
                 Ok(done) => taken = Some(done.last.saturating_sub(done.stored.into())),
                 // In this very moment.
                 Err(error) if error.name() == "already_answered" => {}
@@ -70,7 +70,7 @@ impl Chat<'_> {
             }
         };
         match place {
-            Some(place) => self.tell(id, Begin::Behind(place)).await,
+            Some(place) => self.tell(id, ReplyPosition::After(place)).await,
             None => Err(unanswered(!waiting.is_empty())),
         }
     }

@@ -5,7 +5,7 @@ use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::recognise::{Candidate, find_waiting};
 use crate::protocols::{SESSION, named, of_agent};
-use crate::stream::Begin;
+use crate::stream::ReplyPosition;
 use crate::turns::answers;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -67,13 +67,13 @@ async fn bring_to(
     events.sort_by_key(|event| event.reply_id == own);
     events.extend(hint(request, asked, own)?);
     name(request, &mut events)?;
-    let taken = answers::take(&request.app, &session, &request.caller, &events).await?;
+    let taken = answers::accept_events(&request.app, &session, &request.caller, &events).await?;
     if taken.stored == 0 {
         // The same request came a moment ago.
         return not_waiting(request, session, ids.first().copied().unwrap_or_default()).await;
     }
     let place = taken.last.saturating_sub(u64::from(taken.stored));
-    let (reply_id, begin) = (own.to_owned(), Begin::Behind(place));
+    let (reply_id, begin) = (own.to_owned(), ReplyPosition::After(place));
     Ok(Turn { session, reply_id, begin, replayed: false })
 }
 
@@ -177,7 +177,7 @@ async fn not_waiting(request: &Request, session: Arc<Session>, id: &str) -> ApiR
     if let Some(key) = key(&request.headers)? {
         let wanted = format!("{}-0", derived(request, key));
         if let Some(seq) = place_of(&session, first, &wanted).await? {
-            let begin = Begin::Behind(seq.get() - 1);
+            let begin = ReplyPosition::After(seq.get() - 1);
             return Ok(Turn { session, reply_id, begin, replayed: true });
         }
     }

@@ -4,10 +4,10 @@ use super::{Request, Turn, derived, in_the_session, key};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
 use crate::protocols::{known_agent, named, session};
-use crate::stream::Begin;
+use crate::stream::ReplyPosition;
 use crate::turns::offers;
-use crate::turns::once::Once;
-use crate::turns::send::{Accepted, Say, Sent, say as send};
+use crate::turns::once::IdempotencyKey;
+use crate::turns::send::{Accepted, SendRequest, SendOutcome, send_all as send};
 use std::sync::Arc;
 use turnwire_agent::{ClientTool, ClientContext};
 use turnwire_core::Msg;
@@ -20,7 +20,7 @@ pub(super) async fn say(request: &Request, asked: &ClientRequest) -> ApiResult<T
     let Request { app, caller, uri, headers, body } = request;
     let of_key = key(headers)?.map(|key| format!("once-{}", derived(request, key)));
     let id = named(headers)?.or(of_key.as_deref());
-    offers::check_offer(app, caller.tenant(), &offer(asked)).await?;
+    offers::check_client_context(app, caller.tenant(), &offer(asked)).await?;
     let mut said = asked.user_messages.clone();
     if id.is_none() {
         // A session that nobody could find again is made only for what can be said in it.
@@ -28,24 +28,24 @@ pub(super) async fn say(request: &Request, asked: &ClientRequest) -> ApiResult<T
         said = links::take_in(app, caller.tenant(), said).await?;
     }
     let session = session(app, caller, id, &asked.model).await?;
-    let once = Once::of(&session, caller, headers, uri, body)?;
+    let once = IdempotencyKey::from_request(&session, caller, headers, uri, body)?;
     if let Some(once) = &once
-        && let Some(accepted) = once.answered(&app.log).await?
+        && let Some(accepted) = once.find_response(&app.log).await?
     {
-        return turn(session, &Sent::Before(accepted));
+        return turn(session, &SendOutcome::Replayed(accepted));
     }
     let messages = messages(&offer(asked), asked, &said, &session)?;
     let asked_by = Some(&*caller.0.holder);
-    let say = Say { messages, once: once.as_ref(), asked_by, ..Say::default() };
+    let say = SendRequest { messages, idempotency_key: once.as_ref(), requester: asked_by, ..SendRequest::default() };
     let sent = send(app, &session, say).await.map_err(in_the_session)?;
     turn(session, &sent)
 }
 
-fn turn(session: Arc<Session>, sent: &Sent) -> ApiResult<Turn> {
-    let replayed = matches!(sent, Sent::Before(_));
+fn turn(session: Arc<Session>, sent: &SendOutcome) -> ApiResult<Turn> {
+    let replayed = matches!(sent, SendOutcome::Replayed(_));
     let Accepted { reply_id, .. } = sent.accepted().clone();
     let reply_id = reply_id.ok_or_else(|| ApiError::internal("nobody replies"))?;
-    Ok(Turn { session, reply_id, begin: Begin::Replay, replayed })
+    Ok(Turn { session, reply_id, begin: ReplyPosition::Start, replayed })
 }
 
 /// The messages that the session does not have yet: of a new one, all that was `said`.

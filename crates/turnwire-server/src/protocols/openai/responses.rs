@@ -15,7 +15,7 @@ use crate::auth::{Caller, expired};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Payload, Query};
 use crate::protocols::{self, in_session};
-use crate::stream::{Begin, Ended, Follow, Pause, Tell};
+use crate::stream::{ReplyPosition, AnswerEnd, ReplyStream, PausePolicy, ReplyStreamOptions};
 use crate::turns::answers;
 use asking::Asking;
 use axum::Json;
@@ -71,9 +71,9 @@ pub async fn create(
     let mut last = String::new();
     let each = |_: &str, text: &str| text.clone_into(&mut last);
     match follow(&app, &caller, &found).await?.collect(each).await? {
-        Ended::Whole => {}
-        Ended::Expired => return Err(expired()),
-        Ended::Stopped => return Err(protocols::unfinished(found.session.id())),
+        AnswerEnd::Complete => {}
+        AnswerEnd::Expired => return Err(expired()),
+        AnswerEnd::ServerStopped => return Err(protocols::unfinished(found.session.id())),
     }
     Ok(whole(&found, response_in(&last)?))
 }
@@ -101,7 +101,7 @@ pub async fn retrieve(
     Ok(match query.starting_after {
         Some(after) => {
             let is_behind = move |frame: &str| number(frame).is_none_or(|number| number > after);
-            protocols::sse(&app, follow.only(is_behind))
+            protocols::sse(&app, follow.keep_frames(is_behind))
         }
         None => protocols::sse(&app, follow),
     })
@@ -115,7 +115,7 @@ pub async fn cancel(
 ) -> ApiResult<Response> {
     let found = find(&app, &caller, &id).await?;
     let stop = Event::new(found.name.reply.clone(), UserInterrupt {});
-    answers::take(&app, &found.session, &caller, &[stop]).await?;
+    answers::accept_events(&app, &found.session, &caller, &[stop]).await?;
     Ok(whole(&found, standing(&found).await?))
 }
 
@@ -124,17 +124,17 @@ fn whole(found: &Found, response: Value) -> Response {
 }
 
 /// A response as it grows.
-async fn follow(app: &App, caller: &Caller, found: &Found) -> ApiResult<Follow> {
-    let tell = Tell {
+async fn follow(app: &App, caller: &Caller, found: &Found) -> ApiResult<ReplyStream> {
+    let tell = ReplyStreamOptions {
         wire: wire()?,
         encoding: encoding(found),
         reply_id: found.name.reply.clone(),
-        begin: found.name.results.map_or(Begin::Replay, |seq| Begin::Behind(seq.get() - 1)),
-        pause: Pause::External,
+        begin: found.name.results.map_or(ReplyPosition::Start, |seq| ReplyPosition::After(seq.get() - 1)),
+        pause: PausePolicy::ExternalOnly,
         is_last: None,
         expires_at: caller.expires_at(),
     };
-    Ok(protocols::follow(app, &found.session, tell).await?.until(brings_results))
+    Ok(protocols::follow(app, &found.session, tell).await?.end_before(brings_results))
 }
 
 /// A response that the caller reaches.

@@ -5,7 +5,7 @@
 //! takes its place, from its own `message_start` on; where a file cannot be had there is none, and the
 //! one that is shown ends with the error.
 
-use super::super::desk::Desk;
+use super::super::desk::SocketConnection;
 use crate::blobs;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
@@ -18,7 +18,7 @@ use turnwire_wires::blocks::Chat;
 use turnwire_wires::{Encode, EncoderOptions, Frames};
 
 /// In which turn the files are shown.
-pub(super) struct Place<'a> {
+pub(super) struct FileTurn<'a> {
     /// The session, which may not be there yet.
     pub key: &'a SessionKey,
     /// Who answers in it.
@@ -28,34 +28,34 @@ pub(super) struct Place<'a> {
 }
 
 /// A message that can be logged.
-pub(super) struct Brought {
+pub(super) struct MessageWithFiles {
     pub msg: Msg,
     /// What belongs to its turn: that files were looked at, and what came of it.
     pub events: Vec<Event<'static>>,
     /// The turn that was shown meanwhile.
-    pub shown: Option<Shown>,
+    pub shown: Option<ProvisionalTurn>,
 }
 
-impl Desk {
+impl SocketConnection {
     /// Brings in the files of what somebody says.
-    pub(super) async fn with_files(&self, chat: &Chat, place: &Place<'_>) -> ApiResult<Brought> {
+    pub(super) async fn fetch_files(&self, chat: &Chat, place: &FileTurn<'_>) -> ApiResult<MessageWithFiles> {
         let msg = chat.to_msg();
         if chat.content_urls.is_empty() {
-            return Ok(Brought { msg, events: Vec::new(), shown: None });
+            return Ok(MessageWithFiles { msg, events: Vec::new(), shown: None });
         }
         let files: Vec<Value> =
-            chat.content_urls.iter().map(|file| json!({"url": shown(&file.url)})).collect();
+            chat.content_urls.iter().map(|file| json!({"url": displayed_url(&file.url)})).collect();
         let (count, word) = (files.len(), if files.len() == 1 { "file" } else { "files" });
         let begun = json!({"status": "processing", "files": files});
         let ended = json!({"status": "completed", "message": format!("Processed {count} {word}")});
         let mut shown = None;
         if links::are_in(&self.app.config, &msg) {
-            shown = Some(self.show(chat, place, &begun).await?);
+            shown = Some(self.show_processing(chat, place, &begun).await?);
         }
-        match self.stored(msg, place).await {
+        match self.store_files(msg, place).await {
             Ok(msg) => {
-                let events = [begun, ended].map(|value| Event::new("", custom(value)));
-                Ok(Brought { msg, events: events.into(), shown })
+                let events = [begun, ended].map(|value| Event::new("", file_processing_event(value)));
+                Ok(MessageWithFiles { msg, events: events.into(), shown })
             }
             Err(error) => {
                 self.show_failed(shown, place, &error).await;
@@ -64,7 +64,7 @@ impl Desk {
         }
     }
 
-    async fn stored(&self, msg: Msg, place: &Place<'_>) -> ApiResult<Msg> {
+    async fn store_files(&self, msg: Msg, place: &FileTurn<'_>) -> ApiResult<Msg> {
         let tenant = &*place.key.tenant;
         let taken = links::take_in(&self.app, tenant, vec![msg]).await?.pop();
         let msg = taken.ok_or_else(|| ApiError::internal("a message is gone"))?;
@@ -72,32 +72,32 @@ impl Desk {
     }
 
     /// Shows that files are looked at.
-    async fn show(&self, chat: &Chat, place: &Place<'_>, begun: &Value) -> ApiResult<Shown> {
+    async fn show_processing(&self, chat: &Chat, place: &FileTurn<'_>, begun: &Value) -> ApiResult<ProvisionalTurn> {
         let encoding = EncoderOptions {
             session_id: Some(place.key.id.to_string()),
             display_mode: chat.display_mode.unwrap_or_default(),
             ..EncoderOptions::default()
         };
         let encoder = self.wire.encoder(&encoding).map_err(ApiError::internal)?;
-        let mut shown = Shown { encoder, frames: Frames::default() };
+        let mut shown = ProvisionalTurn { encoder, frames: Frames::default() };
         let start = ReplyStart {
             session_id: place.key.id.to_string(),
             name: place.agent.to_owned(),
             ..ReplyStart::default()
         };
-        self.tell(&mut shown, place, [start.into(), custom(begun.clone()).into()]).await;
+        self.send_provisional(&mut shown, place, [start.into(), file_processing_event(begun.clone()).into()]).await;
         Ok(shown)
     }
 
     /// Ends a turn that was shown, where there is none in the log to take its place.
     pub(super) async fn show_failed(
         &self,
-        shown: Option<Shown>,
-        place: &Place<'_>,
+        shown: Option<ProvisionalTurn>,
+        place: &FileTurn<'_>,
         error: &ApiError,
     ) {
         let Some(mut shown) = shown else { return };
-        let ended = custom(json!({"status": "error", "message": error.message()}));
+        let ended = file_processing_event(json!({"status": "error", "message": error.message()}));
         let end = ReplyEnd {
             session_id: place.key.id.to_string(),
             finished_reason: FinishedReason::Error,
@@ -108,13 +108,13 @@ impl Desk {
             }),
             ..ReplyEnd::default()
         };
-        self.tell(&mut shown, place, [ended.into(), end.into()]).await;
+        self.send_provisional(&mut shown, place, [ended.into(), end.into()]).await;
     }
 
-    async fn tell(
+    async fn send_provisional(
         &self,
-        shown: &mut Shown,
-        place: &Place<'_>,
+        shown: &mut ProvisionalTurn,
+        place: &FileTurn<'_>,
         kinds: impl IntoIterator<Item = EventKind<'static>>,
     ) {
         shown.frames.clear();
@@ -128,23 +128,23 @@ impl Desk {
             };
             fields.insert("session_id".to_owned(), (*place.key.id).into());
             // Who is gone need not be told; the loop that reads notices it.
-            let _ = self.write(Value::Object(fields).to_string()).await;
+            let _ = self.send_text(Value::Object(fields).to_string()).await;
         }
     }
 }
 
 /// A turn that is only shown.
-pub(super) struct Shown {
+pub(super) struct ProvisionalTurn {
     encoder: Box<dyn Encode>,
     frames: Frames,
 }
 
-fn custom(value: Value) -> Custom {
+fn file_processing_event(value: Value) -> Custom {
     Custom { name: "file_processing".to_owned(), value: CustomValue(value.into()) }
 }
 
 /// A URL as it is shown: bytes that stand in it are left out.
-fn shown(url: &str) -> &str {
+fn displayed_url(url: &str) -> &str {
     match url.split_once(',') {
         Some((head, _)) if head.starts_with("data:") => head,
         _ => url,

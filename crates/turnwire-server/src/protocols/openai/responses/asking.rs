@@ -10,8 +10,8 @@ use crate::protocols::recognise::{Candidate, find_waiting};
 use crate::protocols::{self, named, of_agent};
 use crate::turns::answers;
 use crate::turns::offers;
-use crate::turns::once::Once;
-use crate::turns::send::{Say, say};
+use crate::turns::once::IdempotencyKey;
+use crate::turns::send::{SendRequest, send_all};
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
 use turnwire_core::event::ExternalExecutionResult;
@@ -82,7 +82,7 @@ impl Asking<'_> {
             return Err(invalid("there is nothing new in `input` that could be answered")
                 .hint("it ends with what the user says, or with the results of calls"));
         }
-        offers::check_last(self.app, self.caller.tenant(), &messages).await?;
+        offers::check_last_message(self.app, self.caller.tenant(), &messages).await?;
         let session = if let Some(session) = session {
             session
         } else {
@@ -94,10 +94,10 @@ impl Asking<'_> {
             }
             protocols::session(self.app, self.caller, name.as_deref(), &agent).await?
         };
-        let once = Once::of(&session, self.caller, self.headers, self.uri, self.body)?;
+        let once = IdempotencyKey::from_request(&session, self.caller, self.headers, self.uri, self.body)?;
         let asked_by = Some(&*self.caller.0.holder);
-        let said = Say { messages, once: once.as_ref(), asked_by, ..Say::default() };
-        let sent = say(self.app, &session, said).await?;
+        let said = SendRequest { messages, idempotency_key: once.as_ref(), requester: asked_by, ..SendRequest::default() };
+        let sent = send_all(self.app, &session, said).await?;
         let reply = sent.accepted().reply_id.clone();
         let reply = reply.ok_or_else(|| ApiError::internal("a message without a reply"))?;
         self.found(&session, reply, None).await
@@ -176,7 +176,7 @@ impl Asking<'_> {
         let main = main.map(|reply| reply.msg().id().to_owned());
         let main = main.ok_or_else(|| ApiError::internal("nothing that could wait"))?;
         let events = answers.events(key);
-        let taken = answers::take(self.app, &session, self.caller, &events).await?;
+        let taken = answers::accept_events(self.app, &session, self.caller, &events).await?;
         let first = taken.last.saturating_add(1).saturating_sub(u64::from(taken.stored));
         self.found(&session, main, Seq::new(first)).await.map(Some)
     }
