@@ -50,7 +50,7 @@ async fn post(router: &mut Router, session: usize, body: String) {
 
 async fn measure(events: usize, rounds: usize) {
     let config = Config::default();
-    let caller = Auth::open_to_all(&config.limits).token("").unwrap();
+    let caller = Auth::without_credentials(&config.limits).authenticate_token("").unwrap();
     let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "bench"));
     let app = App::new(config, log.clone(), BTreeMap::new()).unwrap();
     let mut router = router(app).layer(axum::Extension(caller));

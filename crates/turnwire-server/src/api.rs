@@ -24,27 +24,27 @@ use tower::{Layer, Service};
 
 /// One line of the table.
 pub(crate) struct Route {
-    pub(crate) method: Verb,
+    pub(crate) method: HttpMethod,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     /// Unique: what generated clients call it.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) params: &'static [Param],
-    pub(crate) body: Option<Body>,
-    pub(crate) answers: &'static [Answer],
+    pub(crate) body: Option<RequestBody>,
+    pub(crate) responses: &'static [ResponseSpec],
     pub(crate) handler: fn() -> MethodRouter<Arc<App>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum HttpMethod {
     Get,
     Post,
     Patch,
     Delete,
 }
 
-impl Verb {
+impl HttpMethod {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -59,17 +59,17 @@ impl Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Everybody.
-    Open,
+    Public,
     /// Everybody may connect; commands on the socket say who it is.
     Socket,
     /// Who comes from this machine, and who may do this.
     Local(Action),
     /// Who may do this.
-    To(Action),
+    Requires(Action),
     /// Who may do the first. Some requests take more: the handler checks these.
-    Also(Action, &'static [Action]),
+    RequiresAtLeast(Action, &'static [Action]),
     /// Who may do one of these. The handler checks the one that the request is about.
-    OneOf(&'static [Action]),
+    RequiresOneOf(&'static [Action]),
     /// Who has a token or a JWT. A ticket is not enough, whatever it may do.
     NoTicket,
 }
@@ -77,33 +77,33 @@ pub(crate) enum Access {
 /// A parameter.
 pub(crate) struct Param {
     pub(crate) name: &'static str,
-    pub(crate) place: Place,
-    pub(crate) kind: Kind,
+    pub(crate) location: ParamLocation,
+    pub(crate) kind: ParamType,
     pub(crate) about: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ParamLocation {
     Path,
     Query,
     Header,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ParamType {
     Text,
     Integer,
     Flag,
 }
 
 /// What a request carries.
-pub(crate) struct Body {
+pub(crate) struct RequestBody {
     pub(crate) types: &'static [&'static str],
     pub(crate) about: &'static str,
 }
 
 /// What is answered when it works.
-pub(crate) struct Answer {
+pub(crate) struct ResponseSpec {
     pub(crate) status: u16,
     pub(crate) types: &'static [&'static str],
     pub(crate) about: &'static str,
@@ -114,8 +114,8 @@ pub(crate) struct Answer {
 pub fn router(app: Arc<App>) -> Router {
     let mut router = Router::new();
     for (index, route) in ROUTES.iter().enumerate() {
-        let dialect = Dialect::of(route.path);
-        let gate = Gate { app: Arc::clone(&app), index, access: route.access, dialect };
+        let dialect = Dialect::from_path(route.path);
+        let gate = RouteLayer { app: Arc::clone(&app), index, access: route.access, dialect };
         router = router.route(route.path, (route.handler)().layer(gate));
     }
     router
@@ -126,28 +126,28 @@ pub fn router(app: Arc<App>) -> Router {
 
 /// Stands before every handler: who may pass, and how long it took.
 #[derive(Clone)]
-struct Gate {
+struct RouteLayer {
     app: Arc<App>,
     index: usize,
     access: Access,
     dialect: Dialect,
 }
 
-impl Layer<Inner> for Gate {
-    type Service = Gated;
+impl Layer<Inner> for RouteLayer {
+    type Service = RouteService;
 
-    fn layer(&self, inner: Inner) -> Gated {
-        Gated { inner, gate: self.clone() }
+    fn layer(&self, inner: Inner) -> RouteService {
+        RouteService { inner, layer: self.clone() }
     }
 }
 
 #[derive(Clone)]
-struct Gated {
+struct RouteService {
     inner: Inner,
-    gate: Gate,
+    layer: RouteLayer,
 }
 
-impl Service<Request> for Gated {
+impl Service<Request> for RouteService {
     type Response = Response;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
@@ -157,7 +157,7 @@ impl Service<Request> for Gated {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let gate = self.gate.clone();
+        let gate = self.layer.clone();
         let context = RequestContext::from_extensions(request.extensions());
         let start = context.start;
         let refused = context.check_access(gate.access);

@@ -20,10 +20,10 @@ mod tenant;
 mod tickets;
 
 pub(crate) use actions::Action;
-pub(crate) use expiry::{expired, has_passed, wait_for};
+pub(crate) use expiry::{expired_error, is_expired, wait_until_expired};
 pub use scopes::{Scope, Scopes};
 pub use tenant::Tenant;
-pub(crate) use tenant::{Connected, TOO_MANY_CONNECTIONS};
+pub(crate) use tenant::{ConnectionPermit, TOO_MANY_CONNECTIONS};
 pub(crate) use tickets::Ticket;
 pub use turnwire_log::reach::SessionPattern;
 
@@ -76,7 +76,7 @@ impl Identity {
             sessions: None,
             expires_at: None,
             is_ticket: false,
-            holder: holder("anonymous", b""),
+            holder: holder_id("anonymous", b""),
         }
     }
 
@@ -93,7 +93,7 @@ impl Identity {
 
 /// The [`Identity::holder`] of a kind of credentials and a name that is unique among them. It is a hash,
 /// so that stored data has neither subjects nor anything made from tokens in plain text.
-fn holder(kind: &str, name: &[u8]) -> Arc<str> {
+fn holder_id(kind: &str, name: &[u8]) -> Arc<str> {
     hex(&sha256(&[kind.as_bytes(), b"\0", name].concat()), 16).into()
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn hex(bytes: &[u8], count: usize) -> String {
 }
 
 /// Whether a text can be the id of a session: 1 to 128 of `A-Z a-z 0-9 . _ : -`.
-pub fn is_id(text: &str) -> bool {
+pub fn is_valid_id(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
     (1..=128).contains(&text.len()) && text.bytes().all(fits)
 }
@@ -134,13 +134,13 @@ impl Caller {
     }
 
     /// Whether this may be done.
-    pub fn may(&self, scope: Scope) -> bool {
+    pub fn has_scope(&self, scope: Scope) -> bool {
         self.0.scopes.allow(scope)
     }
 
     /// An error unless this may be done.
-    pub fn need(&self, scope: Scope) -> ApiResult<()> {
-        if self.may(scope) {
+    pub fn require_scope(&self, scope: Scope) -> ApiResult<()> {
+        if self.has_scope(scope) {
             return Ok(());
         }
         Err(ApiError::forbidden(format!("these credentials lack the scope \"{}\"", scope.name()))
@@ -148,8 +148,8 @@ impl Caller {
     }
 
     /// The name of a session that the caller reaches; otherwise it is as if it were not there.
-    pub fn session(&self, id: &str) -> ApiResult<SessionKey> {
-        if !is_id(id) {
+    pub fn session_key(&self, id: &str) -> ApiResult<SessionKey> {
+        if !is_valid_id(id) {
             return Err(ApiError::bad_request(
                 "this is no id of a session: 1 to 128 of A-Z a-z 0-9 . _ : -",
             ));
@@ -163,29 +163,29 @@ impl Caller {
 
 /// Why credentials are not good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum AuthError {
     /// There are none.
     Missing,
     /// They are not known here, or not in order.
-    Wrong,
+    Invalid,
     /// They were good once.
-    Outdated,
+    Expired,
     /// A ticket that is used up, too old, or never was.
-    Ticket,
+    InvalidTicket,
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
+impl From<AuthError> for ApiError {
+    fn from(refusal: AuthError) -> Self {
         let (message, hint) = match refusal {
-            Refusal::Missing => (
+            AuthError::Missing => (
                 "this needs credentials",
                 "send `Authorization: Bearer TOKEN` or `x-api-key: TOKEN`; where no header can be set, ?ticket= from POST /v1/tickets",
             ),
-            Refusal::Wrong => {
+            AuthError::Invalid => {
                 ("these credentials are not known here", "`turnwire token new` makes new ones")
             }
-            Refusal::Outdated => ("this token has expired", "get a new one where it came from"),
-            Refusal::Ticket => (
+            AuthError::Expired => ("this token has expired", "get a new one where it came from"),
+            AuthError::InvalidTicket => (
                 "this ticket is used up or too old",
                 "a ticket is good once, for a minute: get a new one from POST /v1/tickets",
             ),
@@ -208,7 +208,7 @@ pub struct Auth {
 impl Auth {
     /// As the settings say. `env` reads an environment variable.
     pub fn new(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let mut auth = Self::open_to_all(&config.limits);
+        let mut auth = Self::without_credentials(&config.limits);
         if !config.auth.has_credentials() {
             return Ok(auth);
         }
@@ -217,8 +217,8 @@ impl Auth {
             let rules =
                 |list: &Vec<String>| list.iter().map(|rule| SessionPattern::new(rule)).collect();
             let holder = match &token.subject {
-                Some(subject) => holder("subject", subject.as_bytes()),
-                None => holder("token", &token.sha256.0),
+                Some(subject) => holder_id("subject", subject.as_bytes()),
+                None => holder_id("token", &token.sha256.0),
             };
             let identity = Identity {
                 subject: token.subject.as_deref().map(Into::into),
@@ -235,7 +235,7 @@ impl Auth {
     }
 
     /// Without credentials: everybody may do everything.
-    pub fn open_to_all(limits: &Limits) -> Self {
+    pub fn without_credentials(limits: &Limits) -> Self {
         let tenants =
             tenant::Tenants::new(limits.connections_per_tenant, limits.requests_per_second);
         let anonymous = Identity::new(tenants.get(DEFAULT_TENANT), Scopes::all());
@@ -260,46 +260,46 @@ impl Auth {
     }
 
     /// Who holds this token: also for clients that send it inside a WebSocket.
-    pub fn token(&self, text: &str) -> ApiResult<Caller> {
-        Ok(Caller(self.verify(text)?))
+    pub fn authenticate_token(&self, text: &str) -> ApiResult<Caller> {
+        Ok(Caller(self.verify_token(text)?))
     }
 
-    fn verify(&self, text: &str) -> Result<Arc<Identity>, Refusal> {
+    fn verify_token(&self, text: &str) -> Result<Arc<Identity>, AuthError> {
         if let Some(anonymous) = &self.anonymous {
             return Ok(Arc::clone(anonymous));
         }
-        if let Some(jwt) = self.jwt.as_ref().filter(|_| jwt::Jwt::looks_like(text)) {
+        if let Some(jwt) = self.jwt.as_ref().filter(|_| jwt::Jwt::is_jwt_shaped(text)) {
             return jwt.verify(text, &self.tenants);
         }
         // What is looked up is a hash, so how long it takes says nothing about any token.
         let hash = sha256(text.as_bytes());
         match self.tokens.get(&hash) {
             Some((known, identity)) if known.ct_eq(&hash).into() => Ok(Arc::clone(identity)),
-            _ => Err(Refusal::Wrong),
+            _ => Err(AuthError::Invalid),
         }
     }
 
     /// Who sent a request, by its headers.
-    pub(crate) fn headers(&self, headers: &HeaderMap) -> Result<Arc<Identity>, Refusal> {
+    pub(crate) fn authenticate_headers(&self, headers: &HeaderMap) -> Result<Arc<Identity>, AuthError> {
         if let Some(anonymous) = &self.anonymous {
             return Ok(Arc::clone(anonymous));
         }
         let text = |name: http::HeaderName| headers.get(name).map(http::HeaderValue::to_str);
         if let Some(value) = text(AUTHORIZATION) {
-            let token = value.ok().and_then(bearer).ok_or(Refusal::Wrong)?;
-            return self.verify(token);
+            let token = value.ok().and_then(parse_bearer).ok_or(AuthError::Invalid)?;
+            return self.verify_token(token);
         }
         match text(http::HeaderName::from_static("x-api-key")) {
-            Some(key) => self.verify(key.map_err(|_| Refusal::Wrong)?.trim()),
-            None => Err(Refusal::Missing),
+            Some(key) => self.verify_token(key.map_err(|_| AuthError::Invalid)?.trim()),
+            None => Err(AuthError::Missing),
         }
     }
 
     /// Makes a ticket for somebody.
     pub(crate) fn issue_ticket(&self, caller: &Caller) -> ApiResult<Ticket> {
         let now = Instant::now();
-        if has_passed(caller.expires_at(), now) {
-            return Err(expired());
+        if is_expired(caller.expires_at(), now) {
+            return Err(expired_error());
         }
         self.tickets.issue(&caller.0, self.max_tickets, now).ok_or_else(|| {
             ApiError::too_many("there are too many tickets that nobody used").retry_after(60)
@@ -307,13 +307,13 @@ impl Auth {
     }
 
     /// Whose ticket it was. It is gone then.
-    pub(crate) fn redeem_ticket(&self, text: &str) -> Result<Arc<Identity>, Refusal> {
-        self.tickets.redeem(text, Instant::now()).ok_or(Refusal::Ticket)
+    pub(crate) fn redeem_ticket(&self, text: &str) -> Result<Arc<Identity>, AuthError> {
+        self.tickets.redeem(text, Instant::now()).ok_or(AuthError::InvalidTicket)
     }
 }
 
 /// The token of `Bearer TOKEN`; the word may be written in any case.
-fn bearer(value: &str) -> Option<&str> {
+fn parse_bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
@@ -324,7 +324,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 }
 
 /// A new random token, and the hash that settings hold of it.
-pub fn new_token() -> Option<(String, String)> {
+pub fn generate_token() -> Option<(String, String)> {
     let token = format!("tw_{}", tickets::random_text()?);
     let hash = hex(&sha256(token.as_bytes()), 32);
     Some((token, hash))
@@ -352,19 +352,19 @@ mod tests {
 
     #[test]
     fn only_a_bearer_is_a_bearer() {
-        assert_eq!(bearer("Bearer abc"), Some("abc"));
-        assert_eq!(bearer("bearer  abc "), Some("abc"));
-        assert_eq!(bearer("Basic abc"), None);
-        assert_eq!(bearer("Bearer "), None);
-        assert_eq!(bearer("abc"), None);
+        assert_eq!(parse_bearer("Bearer abc"), Some("abc"));
+        assert_eq!(parse_bearer("bearer  abc "), Some("abc"));
+        assert_eq!(parse_bearer("Basic abc"), None);
+        assert_eq!(parse_bearer("Bearer "), None);
+        assert_eq!(parse_bearer("abc"), None);
     }
 
     #[test]
     fn ids_have_their_letters_and_their_length() {
-        assert!(is_id("a.b_c:d-1"));
-        assert!(is_id(&"x".repeat(128)));
+        assert!(is_valid_id("a.b_c:d-1"));
+        assert!(is_valid_id(&"x".repeat(128)));
         for wrong in ["", "a/b", "a b", "ä", "a\n", &"x".repeat(129)] {
-            assert!(!is_id(wrong), "{wrong}");
+            assert!(!is_valid_id(wrong), "{wrong}");
         }
     }
 }

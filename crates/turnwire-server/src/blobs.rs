@@ -3,7 +3,7 @@
 pub(crate) mod media_type;
 mod upload;
 
-pub(crate) use upload::{Stored, Upload, put};
+pub(crate) use upload::{StoredBlob, Upload, store_blob};
 
 use crate::app::App;
 use crate::config::{Config, Sha256};
@@ -17,18 +17,18 @@ use turnwire_wires::request::describe_omitted_data as left_out_words;
 
 /// How many bytes of blobs a model is handed with one conversation: about what providers take in one
 /// request.
-const HANDED: usize = 24 * 1024 * 1024;
+const MAX_INLINED_BYTES: usize = 24 * 1024 * 1024;
 
 /// Base64 longer than this does not go into the log.
-pub const LARGE: usize = 64 * 1024;
+pub const MAX_BASE64_IN_LOG: usize = 64 * 1024;
 
 /// The address of a blob.
-pub fn url(config: &Config, hash: &[u8; 32]) -> String {
-    format!("{}/v1/blobs/{}", config.base_url(), id(hash))
+pub fn blob_url(config: &Config, hash: &[u8; 32]) -> String {
+    format!("{}/v1/blobs/{}", config.base_url(), blob_id(hash))
 }
 
 /// The id of a blob: its hash in hexadecimal digits.
-pub fn id(hash: &[u8; 32]) -> String {
+pub fn blob_id(hash: &[u8; 32]) -> String {
     hash.iter().fold(String::with_capacity(64), |mut hex, byte| {
         // Writing to a string never fails.
         let _ = write!(hex, "{byte:02x}");
@@ -38,22 +38,22 @@ pub fn id(hash: &[u8; 32]) -> String {
 
 /// The blob that a URL names: on this server, or on one that keeps them in the same place. Bytes of
 /// one hash are the same wherever they are.
-pub(crate) fn named(url: &str) -> Option<[u8; 32]> {
+pub(crate) fn hash_in_url(url: &str) -> Option<[u8; 32]> {
     let (base, id) = url.rsplit_once('/')?;
     let hash: Sha256 = id.parse().ok()?;
     base.ends_with("/v1/blobs").then_some(hash.0)
 }
 
 /// Whether the URL of a blob is one of this server's.
-pub(crate) fn is_ours(config: &Config, url: &str) -> bool {
+pub(crate) fn is_own_url(config: &Config, url: &str) -> bool {
     let base = |url: &str| url.rsplit_once('/').map(|(base, _)| base.to_owned());
     let theirs = base(url);
-    theirs.as_deref() == Some("/v1/blobs") || theirs == base(&self::url(config, &[0; 32]))
+    theirs.as_deref() == Some("/v1/blobs") || theirs == base(&self::blob_url(config, &[0; 32]))
 }
 
 /// Moves large data of a message to where blobs are, and leaves their addresses. Data that is no
 /// base64 is refused, large or not: nobody could do anything with it later.
-pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
+pub async fn offload_data(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
     let bad = |at: usize, why: turnwire_core::Error| {
         ApiError::unprocessable(format!("content[{at}]: the data is no base64: {why}"))
     };
@@ -61,10 +61,10 @@ pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
         if let ContentBlock::Data(block) = block
             && !is_large(block)
         {
-            whole(&mut block.clone()).transpose().map_err(|why| bad(at, why))?;
+            decode_whole(&mut block.clone()).transpose().map_err(|why| bad(at, why))?;
         }
     }
-    if !are_large(&msg) {
+    if !has_large_data(&msg) {
         return Ok(msg);
     }
     let mut content = msg.content().to_vec();
@@ -72,9 +72,9 @@ pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
         if let ContentBlock::Data(block) = block
             && is_large(block)
         {
-            move_out(app, tenant, block).await.map_err(|error| match error {
-                Out::Bad(why) => bad(at, why),
-                Out::Refused(error) => error,
+            offload_block(app, tenant, block).await.map_err(|error| match error {
+                OffloadError::InvalidBase64(why) => bad(at, why),
+                OffloadError::Rejected(error) => error,
             })?;
         }
     }
@@ -83,26 +83,26 @@ pub async fn offload(app: &App, tenant: &str, msg: Msg) -> ApiResult<Msg> {
 
 /// Puts bytes in the place of addresses of blobs, the newest first: whoever runs a model cannot read
 /// what is stored here. What is too much, or not there any more, is a sentence that says so.
-pub(crate) async fn hand_over(
+pub(crate) async fn inline_blobs(
     store: &dyn Store,
     config: &Config,
     tenant: &str,
     history: &mut [Msg],
 ) -> turnwire_log::Result<()> {
-    let mut room = HANDED;
+    let mut room = MAX_INLINED_BYTES;
     for msg in history.iter_mut().rev() {
-        if !msg.blocks::<DataBlock>().any(|block| blob_of(block).is_some()) {
+        if !msg.blocks::<DataBlock>().any(|block| referenced_blob(block).is_some()) {
             continue;
         }
         let mut content = msg.content().to_vec();
         for block in content.iter_mut().rev() {
             let ContentBlock::Data(data) = block else { continue };
-            let Some((url, hash)) = blob_of(data) else { continue };
+            let Some((url, hash)) = referenced_blob(data) else { continue };
             // One that is too large is not even read.
             let size = store.find_blob_info(tenant, hash).await?.map(|info| info.size);
             let is_too_large = size.is_some_and(|size| size > room as u64);
             let found = if is_too_large { None } else { store.read_blob(tenant, hash).await? };
-            let is_ours = is_ours(config, url);
+            let is_ours = is_own_url(config, url);
             let left_out = match found {
                 Some(blob) => {
                     room = room.saturating_sub(blob.bytes.len());
@@ -132,40 +132,40 @@ pub(crate) fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-fn blob_of(block: &DataBlock) -> Option<(&str, [u8; 32])> {
+fn referenced_blob(block: &DataBlock) -> Option<(&str, [u8; 32])> {
     match &block.source {
-        Source::Url(source) => named(&source.url).map(|hash| (source.url.as_str(), hash)),
+        Source::Url(source) => hash_in_url(&source.url).map(|hash| (source.url.as_str(), hash)),
         Source::Base64(_) | Source::Other(_) => None,
     }
 }
 
 /// Whether a message has data that is moved out of it.
-pub(crate) fn are_large(msg: &Msg) -> bool {
+pub(crate) fn has_large_data(msg: &Msg) -> bool {
     msg.blocks::<DataBlock>().any(is_large)
 }
 
 fn is_large(block: &DataBlock) -> bool {
-    matches!(&block.source, Source::Base64(source) if source.data.len() > LARGE)
+    matches!(&block.source, Source::Base64(source) if source.data.len() > MAX_BASE64_IN_LOG)
 }
 
 /// The bytes of a block that does not grow any more: one that has ended has to be whole.
-fn whole(block: &mut DataBlock) -> Option<Result<Vec<u8>, turnwire_core::Error>> {
+fn decode_whole(block: &mut DataBlock) -> Option<Result<Vec<u8>, turnwire_core::Error>> {
     block.finished_at.get_or_insert_default();
     block.decoded()
 }
 
-enum Out {
-    Bad(turnwire_core::Error),
-    Refused(ApiError),
+enum OffloadError {
+    InvalidBase64(turnwire_core::Error),
+    Rejected(ApiError),
 }
 
-async fn move_out(app: &App, tenant: &str, block: &mut DataBlock) -> Result<(), Out> {
-    let Some(bytes) = whole(block) else { return Ok(()) };
-    let bytes = Bytes::from(bytes.map_err(Out::Bad)?);
+async fn offload_block(app: &App, tenant: &str, block: &mut DataBlock) -> Result<(), OffloadError> {
+    let Some(bytes) = decode_whole(block) else { return Ok(()) };
+    let bytes = Bytes::from(bytes.map_err(OffloadError::InvalidBase64)?);
     let media_type = block.media_type().map(media_type::essence_or_unknown);
     let said = media_type.as_deref().unwrap_or(media_type::UNKNOWN);
-    let stored = put(app, tenant, said, bytes).await.map_err(Out::Refused)?;
-    let url = url(&app.config, &stored.hash);
+    let stored = store_blob(app, tenant, said, bytes).await.map_err(OffloadError::Rejected)?;
+    let url = blob_url(&app.config, &stored.hash);
     block.source = Source::Url(UrlSource { url, media_type, ..UrlSource::default() });
     Ok(())
 }
@@ -183,7 +183,7 @@ mod tests {
         let hash = sha256(&bytes);
         let blob = Blob { media_type: "image/png".to_owned(), bytes };
         store.put_blob("t", hash, blob).await.unwrap();
-        url(&Config::default(), &hash)
+        blob_url(&Config::default(), &hash)
     }
 
     fn message(urls: &[&str]) -> Msg {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     /// What each block became.
-    fn words(msg: &Msg) -> Vec<String> {
+    fn describe_blocks(msg: &Msg) -> Vec<String> {
         let word = |block: &ContentBlock| match block {
             ContentBlock::Data(block) => match block.decoded() {
                 Some(bytes) => format!("{} of {:?}", bytes.unwrap().len(), block.media_type()),
@@ -207,35 +207,35 @@ mod tests {
     #[tokio::test]
     async fn a_model_is_handed_the_newest_bytes_that_have_room() {
         let (store, config) = (MemoryStore::default(), Config::default());
-        let large = stored(&store, 1, HANDED - 10).await;
+        let large = stored(&store, 1, MAX_INLINED_BYTES - 10).await;
         let (small, tiny) = (stored(&store, 2, 11).await, stored(&store, 3, 10).await);
-        let gone = url(&config, &[9; 32]);
-        let elsewhere = format!("https://b.example/v1/blobs/{}", id(&[9; 32]));
+        let gone = blob_url(&config, &[9; 32]);
+        let elsewhere = format!("https://b.example/v1/blobs/{}", blob_id(&[9; 32]));
         let mut history = [
             message(&[&small]),
             message(&[&gone, &elsewhere, "https://a.example/x.png"]),
             message(&[&tiny, &large]),
         ];
-        hand_over(&store, &config, "t", &mut history).await.unwrap();
+        inline_blobs(&store, &config, "t", &mut history).await.unwrap();
         let [oldest, middle, newest] = &history;
         assert_eq!(
-            words(newest),
+            describe_blocks(newest),
             [
                 r#"10 of Some("image/jpeg")"#.to_owned(),
-                format!(r#"{} of Some("image/jpeg")"#, HANDED - 10)
+                format!(r#"{} of Some("image/jpeg")"#, MAX_INLINED_BYTES - 10)
             ]
         );
-        let middle = words(middle);
+        let middle = describe_blocks(middle);
         assert_eq!(middle[0], "[image/jpeg was left out: it is not stored any more]");
         assert_eq!(middle[1..], ["a link", "a link"]);
-        let [left_out] = &words(oldest)[..] else { unreachable!() };
+        let [left_out] = &describe_blocks(oldest)[..] else { unreachable!() };
         assert_eq!(
             left_out,
             "[image/jpeg was left out: the files of this conversation are too large together]"
         );
         // What is another tenant's is not there.
         let mut history = [message(&[&small])];
-        hand_over(&store, &config, "u", &mut history).await.unwrap();
-        assert_eq!(words(&history[0]), ["[image/jpeg was left out: it is not stored any more]"]);
+        inline_blobs(&store, &config, "u", &mut history).await.unwrap();
+        assert_eq!(describe_blocks(&history[0]), ["[image/jpeg was left out: it is not stored any more]"]);
     }
 }

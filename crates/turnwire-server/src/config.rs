@@ -19,15 +19,15 @@ mod value;
 
 pub use access::{AuthConfig, JwtAlgorithm, JwtConfig, TlsConfig, TokenConfig};
 pub use agents::{
-    AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, Model, OnHint, OnRestart, Permission,
+    AgentConfig, Behavior, ExternalTool, Fallback, McpConfig, ModelRef, OnHint, OnRestart, Permission,
     Prices, Timeouts, ToolPattern, ToolSource,
 };
 pub use limits::{Limits, LogConfig, LogFormat, Producers, Retention};
 pub use links::LinksConfig;
 pub use problem::{ConfigError, Problem};
-pub use value::{HostName, Listen, MediaPattern, Origin, Sha256, Size, StoreUrl, Time, WebUrl};
+pub use value::{HostName, ListenAddress, MediaPattern, Origin, Sha256, ByteSize, StoreUrl, HumanDuration, WebUrl};
 
-use problem::Source;
+use problem::SettingsText;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +41,7 @@ use std::sync::OnceLock;
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Where to listen.
-    pub listen: Listen,
+    pub listen: ListenAddress,
     /// Where sessions are kept. `None`: a file in the user's data folder.
     pub store: Option<StoreUrl>,
     /// How the server is reached from outside.
@@ -76,7 +76,7 @@ pub struct Config {
     pub log: LogConfig,
     /// Where all this was read.
     #[serde(skip)]
-    read_from: ReadFrom,
+    read_from: SettingsFile,
     /// Where the server listens: of port 0 the system makes another.
     #[serde(skip)]
     bound: OnceLock<SocketAddr>,
@@ -85,7 +85,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            listen: Listen::default(),
+            listen: ListenAddress::default(),
             store: None,
             public_url: None,
             origins: Vec::new(),
@@ -102,7 +102,7 @@ impl Default for Config {
             retention: Retention::default(),
             producers: Producers::default(),
             log: LogConfig::default(),
-            read_from: ReadFrom::default(),
+            read_from: SettingsFile::default(),
             bound: OnceLock::new(),
         }
     }
@@ -127,20 +127,20 @@ impl Config {
 
 /// The text of a file of settings, to find lines in.
 #[derive(Clone, Default)]
-struct ReadFrom {
+struct SettingsFile {
     name: String,
     text: String,
 }
 
-impl ReadFrom {
-    fn source(&self) -> Source<'_> {
+impl SettingsFile {
+    fn source(&self) -> SettingsText<'_> {
         let name = if self.name.is_empty() { "settings" } else { &self.name };
-        Source { name, text: &self.text }
+        SettingsText { name, text: &self.text }
     }
 }
 
 /// The text may hold what nobody should see.
-impl fmt::Debug for ReadFrom {
+impl fmt::Debug for SettingsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ReadFrom")
     }
@@ -150,7 +150,7 @@ impl fmt::Debug for ReadFrom {
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// `TURNWIRE_LISTEN`, `--listen`
-    pub listen: Option<Listen>,
+    pub listen: Option<ListenAddress>,
     /// `TURNWIRE_STORE`, `--store`
     pub store: Option<StoreUrl>,
     /// `TURNWIRE_PUBLIC_URL`, `--public-url`
@@ -175,14 +175,14 @@ pub struct Overrides {
 
 impl Config {
     /// Agents that are there without being configured.
-    pub(crate) const BUILT_IN: [&str; 2] = ["demo", "external"];
+    pub(crate) const BUILT_IN_AGENTS: [&str; 2] = ["demo", "external"];
 
     /// Reads and checks the text of a file; `name` is how errors call it.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
-        let source = Source { name, text };
+        let source = SettingsText { name, text };
         let mut config: Self =
-            toml::from_str(text).map_err(|error| ConfigError(vec![source.problem(&error)]))?;
-        config.read_from = ReadFrom { name: name.to_owned(), text: text.to_owned() };
+            toml::from_str(text).map_err(|error| ConfigError(vec![source.problem_from_toml(&error)]))?;
+        config.read_from = SettingsFile { name: name.to_owned(), text: text.to_owned() };
         let problems = check::check(&config, &source);
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
@@ -191,15 +191,15 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::one(&name, format!("cannot be read: {error}")))?;
+            .map_err(|error| ConfigError::single(&name, format!("cannot be read: {error}")))?;
         let mut config = Self::parse(&name, &text)?;
         if let Some(folder) = path.parent() {
-            config.files(|file| *file = folder.join(&*file));
+            config.for_each_path(|file| *file = folder.join(&*file));
         }
         Ok(config)
     }
 
-    fn files(&mut self, mut each: impl FnMut(&mut PathBuf)) {
+    fn for_each_path(&mut self, mut each: impl FnMut(&mut PathBuf)) {
         if let Some(tls) = &mut self.tls {
             each(&mut tls.cert);
             each(&mut tls.key);
@@ -226,7 +226,7 @@ impl Config {
 
     /// Something that is wrong with a key, with its line in the file that these settings are from.
     pub fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
-        self.read_from.source().problem_of(path, message)
+        self.read_from.source().problem_at(path, message)
     }
 
     /// Puts in what wins over the file.
@@ -254,13 +254,13 @@ impl Config {
             (Some(cert), Some(key)) => Some(TlsConfig { cert, key }),
             (None, None) => None,
             (Some(_), None) => {
-                return Err(ConfigError::one("--tls-cert", "a certificate needs its --tls-key"));
+                return Err(ConfigError::single("--tls-cert", "a certificate needs its --tls-key"));
             }
             (None, Some(_)) => {
-                return Err(ConfigError::one("--tls-key", "a key needs its --tls-cert"));
+                return Err(ConfigError::single("--tls-key", "a key needs its --tls-cert"));
             }
         };
-        let problems = check::check(self, &Source { name: "settings", text: "" });
+        let problems = check::check(self, &SettingsText { name: "settings", text: "" });
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
     }
 }
@@ -273,7 +273,7 @@ impl Overrides {
             None | Some("0" | "false" | "no") => false,
             Some("1" | "true" | "yes") => true,
             Some(_) => {
-                return Err(ConfigError::one("TURNWIRE_BEHIND_PROXY", "write 1 or 0"));
+                return Err(ConfigError::single("TURNWIRE_BEHIND_PROXY", "write 1 or 0"));
             }
         };
         let log_format = match text("TURNWIRE_LOG_FORMAT").as_deref() {
@@ -282,15 +282,15 @@ impl Overrides {
             Some("text") => Some(LogFormat::Text),
             Some("json") => Some(LogFormat::Json),
             Some(_) => {
-                return Err(ConfigError::one("TURNWIRE_LOG_FORMAT", "write auto, text or json"));
+                return Err(ConfigError::single("TURNWIRE_LOG_FORMAT", "write auto, text or json"));
             }
         };
         Ok(Self {
-            listen: one("TURNWIRE_LISTEN", text("TURNWIRE_LISTEN"))?,
-            store: one("TURNWIRE_STORE", text("TURNWIRE_STORE"))?,
-            public_url: one("TURNWIRE_PUBLIC_URL", text("TURNWIRE_PUBLIC_URL"))?,
-            origins: list("TURNWIRE_ORIGINS", text("TURNWIRE_ORIGINS"))?,
-            hosts: list("TURNWIRE_HOSTS", text("TURNWIRE_HOSTS"))?,
+            listen: parse_one("TURNWIRE_LISTEN", text("TURNWIRE_LISTEN"))?,
+            store: parse_one("TURNWIRE_STORE", text("TURNWIRE_STORE"))?,
+            public_url: parse_one("TURNWIRE_PUBLIC_URL", text("TURNWIRE_PUBLIC_URL"))?,
+            origins: parse_list("TURNWIRE_ORIGINS", text("TURNWIRE_ORIGINS"))?,
+            hosts: parse_list("TURNWIRE_HOSTS", text("TURNWIRE_HOSTS"))?,
             behind_proxy,
             tls_cert: text("TURNWIRE_TLS_CERT").map(PathBuf::from),
             tls_key: text("TURNWIRE_TLS_KEY").map(PathBuf::from),
@@ -301,18 +301,18 @@ impl Overrides {
     }
 }
 
-fn one<T: FromStr<Err = String>>(
+fn parse_one<T: FromStr<Err = String>>(
     name: &str,
     value: Option<String>,
 ) -> Result<Option<T>, ConfigError> {
-    value.map(|value| value.parse()).transpose().map_err(|why| ConfigError::one(name, why))
+    value.map(|value| value.parse()).transpose().map_err(|why| ConfigError::single(name, why))
 }
 
-fn list<T: FromStr<Err = String>>(
+fn parse_list<T: FromStr<Err = String>>(
     name: &str,
     value: Option<String>,
 ) -> Result<Vec<T>, ConfigError> {
     let value = value.unwrap_or_default();
     let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
-    parts.map(str::parse).collect::<Result<_, _>>().map_err(|why| ConfigError::one(name, why))
+    parts.map(str::parse).collect::<Result<_, _>>().map_err(|why| ConfigError::single(name, why))
 }

@@ -11,32 +11,32 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use turnwire_console::File;
 
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(crate) async fn page(asked: HeaderMap) -> Response {
-    serve("index.html", &asked)
+    serve_file("index.html", &asked)
 }
 
 pub(crate) async fn icon(asked: HeaderMap) -> Response {
-    serve("favicon.svg", &asked)
+    serve_file("favicon.svg", &asked)
 }
 
 pub(crate) async fn asset(Path(name): Path<String>, asked: HeaderMap) -> Response {
-    serve(&format!("assets/{name}"), &asked)
+    serve_file(&format!("assets/{name}"), &asked)
 }
 
-fn serve(path: &str, asked: &HeaderMap) -> Response {
+fn serve_file(path: &str, asked: &HeaderMap) -> Response {
     match turnwire_console::file(path) {
-        Some(file) => answer(file, asked),
+        Some(file) => file_response(file, asked),
         None => ApiError::not_found(format!("the console has no file {path}"))
             .hint("a page that was loaded before an update names old files: load it again")
             .into_response(),
     }
 }
 
-fn answer(file: &'static File, asked: &HeaderMap) -> Response {
+fn file_response(file: &'static File, asked: &HeaderMap) -> Response {
     let keep = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
     let mut headers = HeaderMap::new();
     let mut put = |name: HeaderName, value: &'static str| {
@@ -45,15 +45,15 @@ fn answer(file: &'static File, asked: &HeaderMap) -> Response {
     put(CONTENT_TYPE, file.media_type);
     put(CACHE_CONTROL, keep);
     put(VARY, "accept-encoding");
-    put(CONTENT_SECURITY_POLICY, POLICY);
+    put(CONTENT_SECURITY_POLICY, CONTENT_POLICY);
     put(REFERRER_POLICY, "no-referrer");
     put(ETAG, &file.etag);
-    if asked.get(IF_NONE_MATCH).is_some_and(|known| names(known, &file.etag)) {
+    if asked.get(IF_NONE_MATCH).is_some_and(|known| matches_etag(known, &file.etag)) {
         headers.remove(CONTENT_TYPE);
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
     match &file.gzip {
-        Some(short) if takes_gzip(asked) => {
+        Some(short) if accepts_gzip(asked) => {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             (headers, short.as_slice()).into_response()
         }
@@ -62,7 +62,7 @@ fn answer(file: &'static File, asked: &HeaderMap) -> Response {
 }
 
 /// Whether a list of tags has this one; a proxy that compresses makes them weak.
-fn names(known: &HeaderValue, etag: &str) -> bool {
+fn matches_etag(known: &HeaderValue, etag: &str) -> bool {
     known.to_str().is_ok_and(|known| {
         known
             .split(',')
@@ -72,7 +72,7 @@ fn names(known: &HeaderValue, etag: &str) -> bool {
 }
 
 /// Whether the client has said that it reads gzip, and not with a weight of nothing.
-fn takes_gzip(asked: &HeaderMap) -> bool {
+fn accepts_gzip(asked: &HeaderMap) -> bool {
     asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').any(|part| {
             let mut words = part.split(';').map(str::trim);

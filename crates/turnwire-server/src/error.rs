@@ -50,7 +50,7 @@ struct Inner {
 
 /// What an error did not tell the client. It travels with the response to where requests are logged.
 #[derive(Debug, Clone)]
-pub(crate) struct Detail(pub(crate) String);
+pub(crate) struct LogDetail(pub(crate) String);
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident $status:ident $kind:literal;)*) => {
@@ -224,7 +224,7 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(name, value);
         }
         if let Some(detail) = &self.0.detail {
-            response.extensions_mut().insert(Detail(detail.clone()));
+            response.extensions_mut().insert(LogDetail(detail.clone()));
         }
         // For whoever has to say it in another protocol's words.
         response.extensions_mut().insert(self);
@@ -281,7 +281,7 @@ impl From<turnwire_log::Error> for ApiError {
             Error::Locked(detail)
             | Error::Version(detail)
             | Error::Denied(detail)
-            | Error::Store(detail) => Self::store(detail),
+            | Error::Store(detail) => Self::store_unavailable(detail),
             Error::Damaged(detail) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "store_damaged",
@@ -295,7 +295,7 @@ impl From<turnwire_log::Error> for ApiError {
 }
 
 impl ApiError {
-    fn store(detail: String) -> Self {
+    fn store_unavailable(detail: String) -> Self {
         Self::unavailable("the store cannot be used now; nothing of this request was stored")
             .kind("store_unavailable")
             .hint("try again; the server's log has the cause under this response's x-request-id")
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use turnwire_core::Seq;
 
-    fn of(error: turnwire_log::Error) -> (u16, &'static str, String) {
+    fn convert(error: turnwire_log::Error) -> (u16, &'static str, String) {
         let error = ApiError::from(error);
         (error.status().as_u16(), error.name(), error.json())
     }
@@ -347,21 +347,21 @@ mod tests {
             (Error::Locked("lock".into()), 503, "store_unavailable"),
             (Error::Damaged("page 3".into()), 500, "store_damaged"),
         ] {
-            let (got, name, _) = of(error);
+            let (got, name, _) = convert(error);
             assert_eq!((got, name), (status, kind));
         }
     }
 
     #[test]
     fn what_the_store_says_stays_here() {
-        let (_, _, json) = of(turnwire_log::Error::Store("/secret/path: broken".into()));
+        let (_, _, json) = convert(turnwire_log::Error::Store("/secret/path: broken".into()));
         assert!(!json.contains("secret"), "{json}");
     }
 
     #[test]
     fn a_refused_event_is_named() {
         let why = turnwire_core::Event::from_json("{}").unwrap_err();
-        let (status, _, json) = of(turnwire_log::Error::Refused { at: 3, why });
+        let (status, _, json) = convert(turnwire_log::Error::Refused { at: 3, why });
         assert_eq!(status, 422);
         assert!(json.contains("event 3 (counted from 0)"), "{json}");
     }

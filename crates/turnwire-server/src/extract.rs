@@ -2,7 +2,7 @@
 
 mod body;
 
-pub use body::{BodyReader, Pace, next};
+pub use body::{BodyReader, Pace, next_chunk};
 
 use crate::App;
 use crate::error::{ApiError, ApiResult};
@@ -16,9 +16,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 /// A whole body, up to `limits.body`.
-pub struct Payload(pub Bytes);
+pub struct BodyBytes(pub Bytes);
 
-impl FromRequest<Arc<App>> for Payload {
+impl FromRequest<Arc<App>> for BodyBytes {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> ApiResult<Self> {
@@ -42,7 +42,7 @@ where
     B: HttpBody<Data = Bytes, Error: Display> + Unpin,
 {
     let pace = Pace::new(&app.config.limits);
-    body::read(request, pace, limit, || app.buffered.reserve(tenant, 0)).await
+    body::read_whole(request, pace, limit, || app.buffered.reserve(tenant, 0)).await
 }
 
 /// A body of JSON, whatever its content type says.
@@ -52,7 +52,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> ApiResult<Self> {
-        let Payload(bytes) = Payload::from_request(request, app).await?;
+        let BodyBytes(bytes) = BodyBytes::from_request(request, app).await?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
             ApiError::bad_request(format!("the body is not the JSON that is expected: {error}"))
                 .hint("GET /openapi.json says what each route takes")

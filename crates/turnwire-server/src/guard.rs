@@ -7,8 +7,8 @@ mod request_id;
 
 use crate::App;
 use crate::api::{self, Access, ROUTES};
-use crate::auth::{Caller, Identity, Refusal, TOO_MANY_CONNECTIONS, expired, has_passed};
-use crate::error::{ApiError, ApiResult, Detail, Dialect};
+use crate::auth::{Caller, Identity, AuthError, TOO_MANY_CONNECTIONS, expired_error, is_expired};
+use crate::error::{ApiError, ApiResult, LogDetail, Dialect};
 use crate::listen::{ActiveRequest, ClientConnection, Signal, TrackedBody};
 use crate::routes::events_in;
 use axum::Router;
@@ -35,7 +35,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What is known of a request before its handler sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestContext {
-    identity: Result<Arc<Identity>, Refusal>,
+    identity: Result<Arc<Identity>, AuthError>,
     /// Whether it comes from this machine, and nobody passed it on.
     local: bool,
     pub(crate) start: Instant,
@@ -45,7 +45,7 @@ impl RequestContext {
     /// What is known of a request: by the guard, or by whoever stands in its place.
     pub(crate) fn from_extensions(extensions: &http::Extensions) -> Self {
         let context = || {
-            let caller = extensions.get::<Caller>().ok_or(Refusal::Missing);
+            let caller = extensions.get::<Caller>().ok_or(AuthError::Missing);
             let identity = caller.map(|Caller(identity)| Arc::clone(identity));
             Self { identity, local: false, start: Instant::now() }
         };
@@ -54,8 +54,8 @@ impl RequestContext {
 
     pub(crate) fn caller(&self) -> ApiResult<Caller> {
         match &self.identity {
-            Ok(identity) if has_passed(identity.expires_at, tokio::time::Instant::now()) => {
-                Err(expired())
+            Ok(identity) if is_expired(identity.expires_at, tokio::time::Instant::now()) => {
+                Err(expired_error())
             }
             Ok(identity) => Ok(Caller(Arc::clone(identity))),
             Err(refusal) => Err((*refusal).into()),
@@ -65,15 +65,15 @@ impl RequestContext {
     /// Whether a route may be used.
     pub(crate) fn check_access(&self, access: Access) -> ApiResult<()> {
         match access {
-            Access::Open => Ok(()),
+            Access::Public => Ok(()),
             Access::Local(_) if self.local => Ok(()),
-            Access::To(action) | Access::Local(action) | Access::Also(action, _) => {
-                self.caller()?.check(action)
+            Access::Requires(action) | Access::Local(action) | Access::RequiresAtLeast(action, _) => {
+                self.caller()?.require(action)
             }
-            Access::OneOf(actions) => {
+            Access::RequiresOneOf(actions) => {
                 let caller = self.caller()?;
                 let first = actions.iter().find(|action| caller.can(**action)).or(actions.first());
-                first.map_or(Ok(()), |action| caller.check(*action))
+                first.map_or(Ok(()), |action| caller.require(*action))
             }
             Access::NoTicket => {
                 if !self.caller()?.0.is_ticket {
@@ -84,7 +84,7 @@ impl RequestContext {
             }
             // Credentials may follow on the socket; those that are not good are refused now.
             Access::Socket => match self.identity {
-                Ok(_) | Err(Refusal::Missing) => Ok(()),
+                Ok(_) | Err(AuthError::Missing) => Ok(()),
                 Err(refusal) => Err(refusal.into()),
             },
         }
@@ -143,7 +143,7 @@ impl Guard {
             Ok(AdmissionResult::Answered(answer)) => answer,
             Err(error) => {
                 let too_many = error.name() == TOO_MANY_CONNECTIONS && version == Version::HTTP_11;
-                let dialect = Dialect::of(uri.path());
+                let dialect = Dialect::from_path(uri.path());
                 let mut response = dialect.translate(error.into_response());
                 if too_many {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -231,7 +231,7 @@ impl Guard {
         }
         let identity = self.identify(request);
         if let Ok(identity) = &identity {
-            identity.tenant.request(start)?;
+            identity.tenant.count_request(start)?;
             conn.set_tenant(&identity.tenant)?;
         }
         let local = conn.is_local();
@@ -239,14 +239,14 @@ impl Guard {
     }
 
     /// Who sent it. A ticket is taken out of the URL, so that nothing behind here can log it.
-    fn identify(&self, request: &mut Request<Incoming>) -> Result<Arc<Identity>, Refusal> {
+    fn identify(&self, request: &mut Request<Incoming>) -> Result<Arc<Identity>, AuthError> {
         match request.uri().query().and_then(split_ticket) {
-            None => self.app.auth.headers(request.headers()),
+            None => self.app.auth.authenticate_headers(request.headers()),
             Some((ticket, rest)) => {
                 // It is used up in any case: it was in a URL.
                 let redeemed = self.app.auth.redeem_ticket(&ticket);
-                let found = match self.app.auth.headers(request.headers()) {
-                    Err(Refusal::Missing) => redeemed,
+                let found = match self.app.auth.authenticate_headers(request.headers()) {
+                    Err(AuthError::Missing) => redeemed,
                     found => found,
                 };
                 *request.uri_mut() = with_query(request.uri(), &rest);
@@ -258,7 +258,7 @@ impl Guard {
     /// A line for a request, where somebody wants it, or where something went wrong.
     fn log(&self, line: &AccessLogEntry<'_>, response: &mut Response<Body>) {
         let cause = if response.status().is_server_error() {
-            response.extensions_mut().remove::<Detail>()
+            response.extensions_mut().remove::<LogDetail>()
         } else {
             None
         };
@@ -273,7 +273,7 @@ impl Guard {
         let id = line.request_id.to_str().unwrap_or_default();
         let took_us = u64::try_from(line.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         match cause {
-            Some(Detail(cause))
+            Some(LogDetail(cause))
                 if self.failures.should_log(self.started.elapsed().as_secs()) =>
             {
                 tracing::error!(target: "turnwire::access", %method, path, status, took_us, id, %peer, cause);

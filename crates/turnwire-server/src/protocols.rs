@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::Transport;
-use crate::routes::new_key;
+use crate::routes::new_session_key;
 use crate::stream::{ReplyStream, SERVER_STOPPING, ReplyStreamOptions};
 use crate::turns::EXTERNAL;
 use axum::body::Body;
@@ -40,27 +40,27 @@ use turnwire_log::Session;
 use turnwire_log::store::{NewSession, SessionKey};
 
 /// The header that names a session, both ways, where the protocol has no word for it.
-pub(crate) const SESSION: HeaderName = HeaderName::from_static("turnwire-session");
+pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("turnwire-session");
 
 /// The session that a client of an agent talks in. It is made where it is not there yet; without an
 /// id it is a new one.
-pub(crate) async fn session(
+pub(crate) async fn open_or_create_session(
     app: &App,
     caller: &Caller,
     id: Option<&str>,
     agent: &str,
 ) -> ApiResult<Arc<Session>> {
-    let key = new_key(caller, id.map(str::to_owned))?;
+    let key = new_session_key(caller, id.map(str::to_owned))?;
     if let Some(session) = app.log.open_session(&key).await? {
-        return of_agent(session, agent);
+        return require_agent(session, agent);
     }
     // Somebody else may make it in this very moment.
-    of_agent(make(app, key, agent).await?, agent)
+    require_agent(create_session(app, key, agent).await?, agent)
 }
 
 /// Makes a session; who comes second gets the one that is there.
-pub(crate) async fn make(app: &App, key: SessionKey, agent: &str) -> ApiResult<Arc<Session>> {
-    known_agent(app, agent)?;
+pub(crate) async fn create_session(app: &App, key: SessionKey, agent: &str) -> ApiResult<Arc<Session>> {
+    require_known_agent(app, agent)?;
     let new = NewSession {
         key,
         agent: agent.to_owned(),
@@ -73,7 +73,7 @@ pub(crate) async fn make(app: &App, key: SessionKey, agent: &str) -> ApiResult<A
 }
 
 /// An error unless the session is this agent's.
-pub(crate) fn of_agent(session: Arc<Session>, agent: &str) -> ApiResult<Arc<Session>> {
+pub(crate) fn require_agent(session: Arc<Session>, agent: &str) -> ApiResult<Arc<Session>> {
     if session.agent() == agent {
         return Ok(session);
     }
@@ -87,7 +87,7 @@ pub(crate) fn of_agent(session: Arc<Session>, agent: &str) -> ApiResult<Arc<Sess
 }
 
 /// An error unless there is such an agent.
-pub(crate) fn known_agent(app: &App, agent: &str) -> ApiResult<()> {
+pub(crate) fn require_known_agent(app: &App, agent: &str) -> ApiResult<()> {
     if app.agents.contains_key(agent) || agent == EXTERNAL {
         return Ok(());
     }
@@ -98,20 +98,20 @@ pub(crate) fn known_agent(app: &App, agent: &str) -> ApiResult<()> {
 }
 
 /// The session that the header names.
-pub(crate) fn named(headers: &HeaderMap) -> ApiResult<Option<&str>> {
-    let Some(value) = headers.get(SESSION) else { return Ok(None) };
+pub(crate) fn session_in_header(headers: &HeaderMap) -> ApiResult<Option<&str>> {
+    let Some(value) = headers.get(SESSION_HEADER) else { return Ok(None) };
     let id = value.to_str().map_err(|_| ApiError::bad_request("this is no Turnwire-Session"))?;
     Ok(Some(id).filter(|id| !id.is_empty()))
 }
 
 /// The reply as it grows, as the answer to a request.
-pub(crate) async fn follow(app: &App, session: &Arc<Session>, tell: ReplyStreamOptions) -> ApiResult<ReplyStream> {
+pub(crate) async fn follow_reply(app: &App, session: &Arc<Session>, tell: ReplyStreamOptions) -> ApiResult<ReplyStream> {
     Ok(ReplyStream::new(session.clone(), tell, app.streams.clone()).await?)
 }
 
 /// The response that a reply fills, for as long as its client takes it. When the client goes, the
 /// reply goes on.
-pub(crate) fn sse(app: &App, follow: ReplyStream) -> Response {
+pub(crate) fn sse_response(app: &App, follow: ReplyStream) -> Response {
     let open = app.metrics.open_stream(follow.wire().name, Transport::Sse);
     let id = follow.session().id().to_owned();
     let body = stream::unfold((follow, open), |(mut follow, open)| async move {
@@ -126,12 +126,12 @@ pub(crate) fn sse(app: &App, follow: ReplyStream) -> Response {
         (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    in_session(&id, (headers, Body::from_stream(body)).into_response())
+    with_session_header(&id, (headers, Body::from_stream(body)).into_response())
 }
 
 /// The error of an answer that did not finish before the server stopped. The question is stored and the
 /// reply goes on after a restart, so a client that sends it again would ask twice.
-pub(crate) fn unfinished(session: &str) -> ApiError {
+pub(crate) fn stopping_error(session: &str) -> ApiError {
     ApiError::unavailable("the server is restarting before the reply has ended")
         .kind(SERVER_STOPPING)
         .hint(format!("do not ask again: the reply is in the session {session}"))
@@ -139,9 +139,9 @@ pub(crate) fn unfinished(session: &str) -> ApiError {
 }
 
 /// Says which session an answer is of.
-pub(crate) fn in_session(id: &str, mut response: Response) -> Response {
+pub(crate) fn with_session_header(id: &str, mut response: Response) -> Response {
     if let Ok(id) = HeaderValue::from_str(id) {
-        response.headers_mut().insert(SESSION, id);
+        response.headers_mut().insert(SESSION_HEADER, id);
     }
     response
 }

@@ -26,6 +26,6 @@ pub(crate) use messages::{cancel_message, read_message as read_message, send_mes
 pub(crate) use replies::pipe_reply;
 pub(crate) use retry::retry_message;
 pub(crate) use sessions::{
-    create_session, delete_session, get_session, list_sessions, new_key, patch_session,
+    create_session, delete_session, get_session, list_sessions, new_session_key, patch_session,
 };
 pub(crate) use ws::open_socket;

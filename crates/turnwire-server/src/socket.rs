@@ -30,7 +30,7 @@ mod writer;
 pub(crate) const WIRES: [&str; 3] = [blocks::WIRE, "turnwire", "agentscope"];
 
 use crate::App;
-use crate::auth::{Caller, wait_for};
+use crate::auth::{Caller, wait_until_expired};
 use crate::limits::UnreadBytes;
 use crate::listen::ClientConnection;
 use axum::extract::ws::{Message, WebSocket};
@@ -132,7 +132,7 @@ async fn read_commands(
                 return Some(CloseReason { code: code::GOING_AWAY, reason: "the server stops" });
             }
             () = writer.wait_closed() => return None,
-            () = wait_for(expires_at) => return Some(EXPIRED),
+            () = wait_until_expired(expires_at) => return Some(EXPIRED),
             message = stream.next() => message?,
             () = &mut credentials, if desk.caller.is_none() => {
                 return Some(CloseReason { code: code::UNAUTHORIZED, reason: "no credentials came" });
@@ -167,7 +167,7 @@ async fn read_commands(
                 loop {
                     tokio::select! {
                         flow = &mut done => break flow,
-                        () = wait_for(expires_at) => return Some(EXPIRED),
+                        () = wait_until_expired(expires_at) => return Some(EXPIRED),
                         _ = ping.tick() => drop(out.try_send(Outgoing::Ping)),
                     }
                 }

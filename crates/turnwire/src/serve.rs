@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use turnwire_log::Log;
 use turnwire_server::config::{
-    Config, ConfigError, HostName, Listen, LogConfig, LogFormat, Origin, Overrides, StoreUrl,
+    Config, ConfigError, HostName, ListenAddress, LogConfig, LogFormat, Origin, Overrides, StoreUrl,
     WebUrl,
 };
 use turnwire_server::{App, Server, StartError};
@@ -36,7 +36,7 @@ const INTERRUPTED: i32 = 130;
 pub(crate) struct Serve {
     /// Where to listen [default: 127.0.0.1:4747]
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<Listen>,
+    listen: Option<ListenAddress>,
     /// Where sessions are kept: sqlite:PATH or memory: [default: a file in your data folder]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,

@@ -40,7 +40,7 @@ struct New {
 }
 
 fn id(text: &str) -> Result<String, String> {
-    if auth::is_id(text) {
+    if auth::is_valid_id(text) {
         return Ok(text.to_owned());
     }
     Err("1 to 128 of A-Z a-z 0-9 . _ : -".to_owned())
@@ -62,7 +62,7 @@ fn plain(text: &str) -> Result<String, String> {
 impl Token {
     pub(crate) fn run(self) -> ExitCode {
         let TokenCommand::New(new) = self.command;
-        let Some((token, hash)) = auth::new_token() else {
+        let Some((token, hash)) = auth::generate_token() else {
             say("error: the system gives no randomness");
             return ExitCode::from(CANNOT);
         };

@@ -1,6 +1,6 @@
 //! The API's description: `OpenAPI` 3.1, from the table of routes.
 
-use super::{Access, Answer, Kind, Param, Place, ROUTES, Route, Verb};
+use super::{Access, ResponseSpec, ParamType, Param, ParamLocation, ROUTES, Route, HttpMethod};
 use crate::auth::Action;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ pub(crate) fn document() -> Value {
     for route in ROUTES {
         let item = paths.entry(route.path).or_insert_with(|| json!({}));
         if let Value::Object(item) = item {
-            item.insert(verb(route.method).to_owned(), operation(route));
+            item.insert(method_name(route.method).to_owned(), operation(route));
         }
     }
     json!({
@@ -47,12 +47,12 @@ pub(crate) fn document() -> Value {
     })
 }
 
-fn verb(method: Verb) -> &'static str {
+fn method_name(method: HttpMethod) -> &'static str {
     match method {
-        Verb::Get => "get",
-        Verb::Post => "post",
-        Verb::Patch => "patch",
-        Verb::Delete => "delete",
+        HttpMethod::Get => "get",
+        HttpMethod::Post => "post",
+        HttpMethod::Patch => "patch",
+        HttpMethod::Delete => "delete",
     }
 }
 
@@ -79,14 +79,14 @@ fn operation(route: &Route) -> Value {
     operation.insert("operationId".into(), route.id.into());
     operation.insert("summary".into(), route.summary.into());
     let scope = match route.access {
-        Access::Open | Access::Socket => None,
+        Access::Public | Access::Socket => None,
         Access::NoTicket => Some("any, but no ticket".to_owned()),
-        Access::To(action) => Some(action.needs().names()),
-        Access::Local(action) => Some(format!("{}, or from this machine", action.needs().names())),
-        Access::Also(action, more) => {
-            Some(format!("{}. Some requests take more: {}", action.needs().names(), each(more)))
+        Access::Requires(action) => Some(action.required_scopes().names()),
+        Access::Local(action) => Some(format!("{}, or from this machine", action.required_scopes().names())),
+        Access::RequiresAtLeast(action, more) => {
+            Some(format!("{}. Some requests take more: {}", action.required_scopes().names(), describe_actions(more)))
         }
-        Access::OneOf(actions) => Some(format!("one of these: {}", each(actions))),
+        Access::RequiresOneOf(actions) => Some(format!("one of these: {}", describe_actions(actions))),
     };
     if let Some(scope) = scope {
         operation.insert("description".into(), format!("Scope: {scope}.").into());
@@ -103,52 +103,52 @@ fn operation(route: &Route) -> Value {
         let body = json!({
             "required": true,
             "description": body.about,
-            "content": content(body.types),
+            "content": content_types(body.types),
         });
         operation.insert("requestBody".into(), body);
     }
-    let mut responses: Map<String, Value> = route.answers.iter().map(answer).collect();
+    let mut responses: Map<String, Value> = route.responses.iter().map(response).collect();
     responses.insert("default".into(), json!({ "$ref": "#/components/responses/Error" }));
     operation.insert("responses".into(), responses.into());
     operation.into()
 }
 
 /// What each action takes.
-fn each(actions: &[Action]) -> String {
+fn describe_actions(actions: &[Action]) -> String {
     let each =
-        actions.iter().map(|action| format!("{} to {}", action.needs().names(), action.about()));
+        actions.iter().map(|action| format!("{} to {}", action.required_scopes().names(), action.description()));
     each.collect::<Vec<_>>().join("; ")
 }
 
 fn parameter(param: &Param) -> Value {
-    let place = match param.place {
-        Place::Path => "path",
-        Place::Query => "query",
-        Place::Header => "header",
+    let place = match param.location {
+        ParamLocation::Path => "path",
+        ParamLocation::Query => "query",
+        ParamLocation::Header => "header",
     };
     let kind = match param.kind {
-        Kind::Text => "string",
-        Kind::Integer => "integer",
-        Kind::Flag => "boolean",
+        ParamType::Text => "string",
+        ParamType::Integer => "integer",
+        ParamType::Flag => "boolean",
     };
     json!({
         "name": param.name,
         "in": place,
-        "required": param.place == Place::Path,
+        "required": param.location == ParamLocation::Path,
         "description": param.about,
         "schema": { "type": kind },
     })
 }
 
-fn answer(answer: &Answer) -> (String, Value) {
+fn response(answer: &ResponseSpec) -> (String, Value) {
     let mut value = json!({ "description": answer.about });
     if let (Value::Object(value), false) = (&mut value, answer.types.is_empty()) {
-        value.insert("content".into(), content(answer.types));
+        value.insert("content".into(), content_types(answer.types));
     }
     (answer.status.to_string(), value)
 }
 
-fn content(types: &[&str]) -> Value {
+fn content_types(types: &[&str]) -> Value {
     types.iter().map(|kind| ((*kind).to_owned(), json!({}))).collect::<Map<_, _>>().into()
 }
 
@@ -162,7 +162,7 @@ mod tests {
         let ids: HashSet<&str> = ROUTES.iter().map(|route| route.id).collect();
         assert_eq!(ids.len(), ROUTES.len());
         for route in ROUTES {
-            assert!(!route.answers.is_empty() && !route.summary.is_empty(), "{}", route.id);
+            assert!(!route.responses.is_empty() && !route.summary.is_empty(), "{}", route.id);
             assert!(route.id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{}", route.id);
         }
     }
@@ -178,7 +178,7 @@ mod tests {
             let declared: Vec<&str> = route
                 .params
                 .iter()
-                .filter(|param| param.place == Place::Path)
+                .filter(|param| param.location == ParamLocation::Path)
                 .map(|param| param.name)
                 .collect();
             assert_eq!(in_path, declared, "{}", route.path);

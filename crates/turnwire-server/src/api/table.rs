@@ -1,12 +1,12 @@
 //! The table itself, in the order of the documentation.
 
-use super::Access::{Also, Local, NoTicket, OneOf, Open, Socket, To as Needs};
-use super::Kind::{Flag, Integer, Text};
-use super::Place::{Header, Path, Query};
-use super::Verb::{Delete, Get, Patch, Post};
-use super::{Answer, Body, Kind, Param, Place, Route};
+use super::Access::{RequiresAtLeast, Local, NoTicket, RequiresOneOf, Public, Socket, Requires as Needs};
+use super::ParamType::{Flag, Integer, Text};
+use super::ParamLocation::{Header, Path, Query};
+use super::HttpMethod::{Delete, Get, Patch, Post};
+use super::{ResponseSpec, RequestBody, ParamType, Param, ParamLocation, Route};
 use crate::auth::Action::{
-    Administer, AnswerAgain, CancelResponse, Chat, Confirm, Fork, Publish, Read, StartWithHint,
+    Administer, Regenerate, CancelResponse, Chat, Confirm, Fork, Publish, Read, StartWithHint,
     StoreBlob,
 };
 use crate::protocols::{ag_ui, ai_sdk, anthropic, blocks, openai};
@@ -22,16 +22,16 @@ const HTML: &[&str] = &["text/html"];
 const PLAIN: &[&str] = &["text/plain"];
 const NONE: &[&str] = &[];
 
-const fn param(name: &'static str, place: Place, kind: Kind, about: &'static str) -> Param {
-    Param { name, place, kind, about }
+const fn param(name: &'static str, place: ParamLocation, kind: ParamType, about: &'static str) -> Param {
+    Param { name, location: place, kind, about }
 }
 
-const fn body(types: &'static [&'static str], about: &'static str) -> Body {
-    Body { types, about }
+const fn body(types: &'static [&'static str], about: &'static str) -> RequestBody {
+    RequestBody { types, about }
 }
 
-const fn answer(status: u16, types: &'static [&'static str], about: &'static str) -> Answer {
-    Answer { status, types, about }
+const fn answer(status: u16, types: &'static [&'static str], about: &'static str) -> ResponseSpec {
+    ResponseSpec { status, types, about }
 }
 
 const SESSION: Param = param("s", Path, Text, "The session's id: 1 to 128 of A-Z a-z 0-9 . _ : -");
@@ -59,7 +59,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Make a session",
         params: &[],
         body: Some(body(JSON, "{id?, agent?, title?, metadata?}")),
-        answers: &[
+        responses: &[
             answer(201, JSON, "Made"),
             answer(200, JSON, "It was there already; without the scope `read` only {id, agent}"),
         ],
@@ -78,7 +78,7 @@ pub(crate) const ROUTES: &[Route] = &[
             LIMIT,
         ],
         body: None,
-        answers: &[answer(200, JSON, "{sessions, next_cursor}")],
+        responses: &[answer(200, JSON, "{sessions, next_cursor}")],
         handler: || get(routes::list_sessions),
     },
     Route {
@@ -89,7 +89,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "A session: what it is doing, what waits, where its log ends",
         params: &[SESSION],
         body: None,
-        answers: &[answer(200, JSON, "The session")],
+        responses: &[answer(200, JSON, "The session")],
         handler: || get(routes::get_session),
     },
     Route {
@@ -100,7 +100,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Change a session's title or metadata",
         params: &[SESSION],
         body: Some(body(JSON, "{title?, metadata?}")),
-        answers: &[answer(200, JSON, "The session")],
+        responses: &[answer(200, JSON, "The session")],
         handler: || patch(routes::patch_session),
     },
     Route {
@@ -111,7 +111,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Remove a session with all it has",
         params: &[SESSION],
         body: None,
-        answers: &[answer(204, NONE, "Gone, also after a crash")],
+        responses: &[answer(204, NONE, "Gone, also after a crash")],
         handler: || delete(routes::delete_session),
     },
     Route {
@@ -133,7 +133,7 @@ pub(crate) const ROUTES: &[Route] = &[
             ),
         ],
         body: None,
-        answers: &[answer(
+        responses: &[answer(
             200,
             JSON,
             "{messages, cursors, agents, last_event_id, status, pending, has_more, next_before}",
@@ -152,7 +152,7 @@ pub(crate) const ROUTES: &[Route] = &[
             KEY,
         ],
         body: Some(body(JSON, "A message, or {content}")),
-        answers: &[
+        responses: &[
             answer(202, SSE, "{message_id, reply_id, last_event_id}, durable"),
             answer(200, SSE, "The reply as it grows, with `Accept: text/event-stream`"),
         ],
@@ -166,7 +166,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "A message, or how it stood at any point",
         params: &[SESSION, MESSAGE, param("at", Query, Integer, "The seq of an event")],
         body: None,
-        answers: &[answer(200, JSON, "The message")],
+        responses: &[answer(200, JSON, "The message")],
         handler: || get(routes::get_message),
     },
     Route {
@@ -177,18 +177,18 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Take back a message that still waits in the queue",
         params: &[SESSION, MESSAGE],
         body: None,
-        answers: &[answer(204, NONE, "It waits no more")],
+        responses: &[answer(204, NONE, "It waits no more")],
         handler: || delete(routes::cancel_message),
     },
     Route {
         method: Post,
         path: "/v1/sessions/{s}/messages/{id}/retry",
-        access: Needs(AnswerAgain),
+        access: Needs(Regenerate),
         id: "retryMessage",
         summary: "Answer again; the old reply leaves the history",
         params: &[SESSION, MESSAGE, KEY],
         body: None,
-        answers: &[answer(202, SSE, "{message_id, reply_id, last_event_id}")],
+        responses: &[answer(202, SSE, "{message_id, reply_id, last_event_id}")],
         handler: || post(routes::retry_message),
     },
     Route {
@@ -199,7 +199,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "A new session with the log up to a point",
         params: &[SESSION, param("at", Query, Integer, "The last seq that it keeps")],
         body: None,
-        answers: &[answer(201, JSON, "The new session")],
+        responses: &[answer(201, JSON, "The new session")],
         handler: || post(routes::fork_session),
     },
     Route {
@@ -217,13 +217,13 @@ pub(crate) const ROUTES: &[Route] = &[
             param("Last-Event-ID", Header, Text, "Wins over `after`"),
         ],
         body: None,
-        answers: &[answer(200, STREAM, "The events")],
+        responses: &[answer(200, STREAM, "The events")],
         handler: || get(routes::watch_events),
     },
     Route {
         method: Post,
         path: "/v1/sessions/{s}/events",
-        access: OneOf(&[Publish, StartWithHint, Confirm, Chat]),
+        access: RequiresOneOf(&[Publish, StartWithHint, Confirm, Chat]),
         id: "publishEvents",
         summary: "Events in: all or none, durable when answered",
         params: &[
@@ -234,7 +234,7 @@ pub(crate) const ROUTES: &[Route] = &[
             PRODUCER,
         ],
         body: Some(body(NDJSON, "Events, one a line or as an array")),
-        answers: &[answer(200, JSON, "{last_event_id, stored, repeated, reply_id?}")],
+        responses: &[answer(200, JSON, "{last_event_id, stored, repeated, reply_id?}")],
         handler: || post(routes::publish_events),
     },
     Route {
@@ -256,7 +256,7 @@ pub(crate) const ROUTES: &[Route] = &[
             PRODUCER,
         ],
         body: Some(body(ANY, "The stream of a wire")),
-        answers: &[answer(200, JSON, "{reply_id, last_event_id, finished_reason}")],
+        responses: &[answer(200, JSON, "{reply_id, last_event_id, finished_reason}")],
         handler: || post(routes::pipe_reply),
     },
     Route {
@@ -272,7 +272,7 @@ pub(crate) const ROUTES: &[Route] = &[
             "`blocks` when it is not given; `turnwire`, `agentscope`",
         )],
         body: None,
-        answers: &[answer(101, NONE, "The socket")],
+        responses: &[answer(101, NONE, "The socket")],
         handler: || get(routes::open_socket),
     },
     Route {
@@ -283,7 +283,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Store bytes, once per tenant",
         params: &[],
         body: Some(body(ANY, "The bytes; their type is the content-type")),
-        answers: &[
+        responses: &[
             answer(201, JSON, "{id, url, size, media_type}"),
             answer(200, JSON, "They were there already"),
             answer(507, JSON, "The tenant has too many bytes of blobs"),
@@ -298,7 +298,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Bytes by their SHA-256",
         params: &[param("hash", Path, Text, "64 hexadecimal digits")],
         body: None,
-        answers: &[answer(200, ANY, "The bytes")],
+        responses: &[answer(200, ANY, "The bytes")],
         handler: || get(routes::get_blob),
     },
     Route {
@@ -309,7 +309,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Remove a blob, also where sessions refer to it",
         params: &[param("hash", Path, Text, "64 hexadecimal digits")],
         body: None,
-        answers: &[answer(204, NONE, "Gone, also after a crash")],
+        responses: &[answer(204, NONE, "Gone, also after a crash")],
         handler: || delete(routes::delete_blob),
     },
     Route {
@@ -325,7 +325,7 @@ pub(crate) const ROUTES: &[Route] = &[
             "Also what each took, in the sessions that are kept",
         )],
         body: None,
-        answers: &[answer(200, JSON, "{agents, default_agent}")],
+        responses: &[answer(200, JSON, "{agents, default_agent}")],
         handler: || get(routes::list_agents),
     },
     Route {
@@ -336,7 +336,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "What waits for a person, over all sessions",
         params: &[LIMIT],
         body: None,
-        answers: &[answer(200, JSON, "{approvals}")],
+        responses: &[answer(200, JSON, "{approvals}")],
         handler: || get(routes::list_approvals),
     },
     Route {
@@ -347,7 +347,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "A ?ticket= for EventSource and WebSocket: one use, 60 seconds",
         params: &[],
         body: None,
-        answers: &[answer(201, JSON, "{ticket, expires_in}")],
+        responses: &[answer(201, JSON, "{ticket, expires_in}")],
         handler: || post(health::create_ticket),
     },
     Route {
@@ -358,7 +358,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "The history as the content-block protocol has it",
         params: &[SESSION],
         body: None,
-        answers: &[answer(
+        responses: &[answer(
             200,
             JSON,
             "{session_id, messages, status, pending_approval, last_event_id, …}",
@@ -368,12 +368,12 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Post,
         path: "/ag-ui/{agent}",
-        access: Also(Chat, &[Confirm, Read]),
+        access: RequiresAtLeast(Chat, &[Confirm, Read]),
         id: "agUiRun",
         summary: "AG-UI: a run, or coming back to one",
         params: &[AGENT],
         body: Some(body(JSON, "RunAgentInput")),
-        answers: &[answer(200, SSE, "The run")],
+        responses: &[answer(200, SSE, "The run")],
         handler: || post(ag_ui::run),
     },
     Route {
@@ -384,18 +384,18 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "AG-UI: stop what runs in a thread",
         params: &[AGENT, param("thread", Path, Text, "The thread, which is a session")],
         body: None,
-        answers: &[answer(204, NONE, "It does not run any more")],
+        responses: &[answer(204, NONE, "It does not run any more")],
         handler: || post(ag_ui::stop),
     },
     Route {
         method: Post,
         path: "/ai-sdk/{agent}",
-        access: Also(Chat, &[Confirm, AnswerAgain, Read]),
+        access: RequiresAtLeast(Chat, &[Confirm, Regenerate, Read]),
         id: "aiSdkChat",
         summary: "AI SDK: send, regenerate, approve, give results",
         params: &[AGENT],
         body: Some(body(JSON, "A chat request")),
-        answers: &[answer(200, SSE, "UI message stream v1")],
+        responses: &[answer(200, SSE, "UI message stream v1")],
         handler: || post(ai_sdk::chat),
     },
     Route {
@@ -406,7 +406,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "AI SDK: the message that grows, from its start",
         params: &[AGENT, param("chat", Path, Text, "The chat, which is a session")],
         body: None,
-        answers: &[answer(200, SSE, "UI message stream v1"), answer(204, NONE, "Nothing runs")],
+        responses: &[answer(200, SSE, "UI message stream v1"), answer(204, NONE, "Nothing runs")],
         handler: || get(ai_sdk::resume),
     },
     Route {
@@ -417,7 +417,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "AI SDK: stop what runs in a chat",
         params: &[AGENT, param("chat", Path, Text, "The chat, which is a session")],
         body: None,
-        answers: &[answer(204, NONE, "It does not run any more")],
+        responses: &[answer(204, NONE, "It does not run any more")],
         handler: || post(ai_sdk::stop),
     },
     Route {
@@ -428,8 +428,8 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "The agents, as OpenAI-style and Anthropic-style models",
         params: &[],
         body: None,
-        answers: &[answer(200, JSON, "The list")],
-        handler: || get(openai::models::list),
+        responses: &[answer(200, JSON, "The list")],
+        handler: || get(openai::models::list_models),
     },
     Route {
         method: Get,
@@ -439,18 +439,18 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "An agent, as a model",
         params: &[param("model", Path, Text, "The agent")],
         body: None,
-        answers: &[answer(200, JSON, "The model")],
-        handler: || get(openai::models::get),
+        responses: &[answer(200, JSON, "The model")],
+        handler: || get(openai::models::get_model),
     },
     Route {
         method: Post,
         path: "/v1/chat/completions",
-        access: Also(Chat, &[Publish]),
+        access: RequiresAtLeast(Chat, &[Publish]),
         id: "createChatCompletion",
         summary: "An agent as an OpenAI-style chat model",
         params: &[IN_SESSION, KEY],
         body: Some(body(JSON, "A chat completion request")),
-        answers: &[answer(200, SSE, "The completion, or its chunks")],
+        responses: &[answer(200, SSE, "The completion, or its chunks")],
         handler: || post(openai::chat::complete),
     },
     Route {
@@ -461,7 +461,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "An agent as an OpenAI-style Responses model",
         params: &[IN_SESSION, KEY],
         body: Some(body(JSON, "A Responses request")),
-        answers: &[answer(200, SSE, "The response, or its events")],
+        responses: &[answer(200, SSE, "The response, or its events")],
         handler: || post(openai::responses::create),
     },
     Route {
@@ -476,7 +476,7 @@ pub(crate) const ROUTES: &[Route] = &[
             param("starting_after", Query, Integer, "Only those behind this sequence number"),
         ],
         body: None,
-        answers: &[answer(200, SSE, "The response, or its events")],
+        responses: &[answer(200, SSE, "The response, or its events")],
         handler: || get(openai::responses::retrieve),
     },
     Route {
@@ -487,40 +487,40 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Stop a response",
         params: &[param("id", Path, Text, "The response's id")],
         body: None,
-        answers: &[answer(200, JSON, "The response")],
+        responses: &[answer(200, JSON, "The response")],
         handler: || post(openai::responses::cancel),
     },
     Route {
         method: Post,
         path: "/v1/messages",
-        access: Also(Chat, &[Publish]),
+        access: RequiresAtLeast(Chat, &[Publish]),
         id: "createMessage",
         summary: "An agent as an Anthropic-style model",
         params: &[IN_SESSION, KEY],
         body: Some(body(JSON, "A Messages request")),
-        answers: &[answer(200, SSE, "The message, or its events")],
+        responses: &[answer(200, SSE, "The message, or its events")],
         handler: || post(anthropic::messages),
     },
     Route {
         method: Get,
         path: "/healthz",
-        access: Open,
+        access: Public,
         id: "healthz",
         summary: "Whether the process answers",
         params: &[],
         body: None,
-        answers: &[answer(200, JSON, "It does")],
+        responses: &[answer(200, JSON, "It does")],
         handler: || get(health::healthz),
     },
     Route {
         method: Get,
         path: "/readyz",
-        access: Open,
+        access: Public,
         id: "readyz",
         summary: "Whether requests should be sent here",
         params: &[],
         body: None,
-        answers: &[answer(200, JSON, "They should")],
+        responses: &[answer(200, JSON, "They should")],
         handler: || get(health::readyz),
     },
     Route {
@@ -531,51 +531,51 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Counters for Prometheus",
         params: &[],
         body: None,
-        answers: &[answer(200, PLAIN, "The counters")],
+        responses: &[answer(200, PLAIN, "The counters")],
         handler: || get(health::metrics),
     },
     Route {
         method: Get,
         path: "/openapi.json",
-        access: Open,
+        access: Public,
         id: "openapi",
         summary: "This document",
         params: &[],
         body: None,
-        answers: &[answer(200, JSON, "OpenAPI 3.1")],
+        responses: &[answer(200, JSON, "OpenAPI 3.1")],
         handler: || get(health::openapi),
     },
     Route {
         method: Get,
         path: "/",
-        access: Open,
+        access: Public,
         id: "console",
         summary: "The console",
         params: &[],
         body: None,
-        answers: &[answer(200, HTML, "The page")],
+        responses: &[answer(200, HTML, "The page")],
         handler: || get(console::page),
     },
     Route {
         method: Get,
         path: "/favicon.svg",
-        access: Open,
+        access: Public,
         id: "consoleIcon",
         summary: "The console's icon",
         params: &[],
         body: None,
-        answers: &[answer(200, &["image/svg+xml"], "The icon")],
+        responses: &[answer(200, &["image/svg+xml"], "The icon")],
         handler: || get(console::icon),
     },
     Route {
         method: Get,
         path: "/assets/{name}",
-        access: Open,
+        access: Public,
         id: "consoleAsset",
         summary: "What the console's page loads; the name changes with the content",
         params: &[param("name", Path, Text, "The file's name")],
         body: None,
-        answers: &[answer(200, &["text/javascript", "text/css"], "The file")],
+        responses: &[answer(200, &["text/javascript", "text/css"], "The file")],
         handler: || get(console::asset),
     },
 ];

@@ -17,7 +17,7 @@ pub(crate) enum Action {
     /// Answer questions that wait for a person.
     Confirm,
     /// Have a message that is there answered again, as it is or edited.
-    AnswerAgain,
+    Regenerate,
     /// Make a session that begins with what another one has.
     Fork,
     /// Stop a response of the Responses API, which is returned as it stands.
@@ -32,7 +32,7 @@ pub(crate) enum Action {
 
 /// The scopes that an action takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub(crate) enum RequiredScopes {
     /// All of these.
     All(&'static [Scope]),
     /// One of these.
@@ -41,29 +41,29 @@ pub(crate) enum Needs {
 
 impl Action {
     /// The scopes that it takes.
-    pub(crate) const fn needs(self) -> Needs {
+    pub(crate) const fn required_scopes(self) -> RequiredScopes {
         match self {
-            Self::Read => Needs::All(&[Scope::Read]),
-            Self::Chat => Needs::All(&[Scope::Chat]),
-            Self::Publish => Needs::All(&[Scope::Publish]),
-            Self::Confirm => Needs::All(&[Scope::Approve]),
-            Self::AnswerAgain | Self::Fork | Self::CancelResponse => {
-                Needs::All(&[Scope::Chat, Scope::Read])
+            Self::Read => RequiredScopes::All(&[Scope::Read]),
+            Self::Chat => RequiredScopes::All(&[Scope::Chat]),
+            Self::Publish => RequiredScopes::All(&[Scope::Publish]),
+            Self::Confirm => RequiredScopes::All(&[Scope::Approve]),
+            Self::Regenerate | Self::Fork | Self::CancelResponse => {
+                RequiredScopes::All(&[Scope::Chat, Scope::Read])
             }
-            Self::StartWithHint => Needs::All(&[Scope::Publish, Scope::Chat]),
-            Self::StoreBlob => Needs::Any(&[Scope::Chat, Scope::Publish]),
-            Self::Administer => Needs::All(&[Scope::Admin]),
+            Self::StartWithHint => RequiredScopes::All(&[Scope::Publish, Scope::Chat]),
+            Self::StoreBlob => RequiredScopes::Any(&[Scope::Chat, Scope::Publish]),
+            Self::Administer => RequiredScopes::All(&[Scope::Admin]),
         }
     }
 
     /// What it is, for the API's description.
-    pub(crate) const fn about(self) -> &'static str {
+    pub(crate) const fn description(self) -> &'static str {
         match self {
             Self::Read => "see what is there",
             Self::Chat => "write to a session",
             Self::Publish => "publish as an agent",
             Self::Confirm => "answer a question that waits for a person",
-            Self::AnswerAgain => "have a message answered again, or edit it",
+            Self::Regenerate => "have a message answered again, or edit it",
             Self::Fork => "copy a session",
             Self::CancelResponse => "stop a response, and see it",
             Self::StartWithHint => "start a reply with a hint",
@@ -73,8 +73,8 @@ impl Action {
     }
 }
 
-impl Needs {
-    fn are_met(self, scopes: Scopes) -> bool {
+impl RequiredScopes {
+    fn are_met_by(self, scopes: Scopes) -> bool {
         match self {
             Self::All(needed) => needed.iter().all(|scope| scopes.allow(*scope)),
             Self::Any(needed) => needed.iter().any(|scope| scopes.allow(*scope)),
@@ -94,24 +94,24 @@ impl Needs {
 impl Caller {
     /// Whether the caller may do this.
     pub(crate) fn can(&self, action: Action) -> bool {
-        action.needs().are_met(self.0.scopes)
+        action.required_scopes().are_met_by(self.0.scopes)
     }
 
     /// An error unless the caller may do this.
-    pub(crate) fn check(&self, action: Action) -> ApiResult<()> {
+    pub(crate) fn require(&self, action: Action) -> ApiResult<()> {
         if self.can(action) {
             return Ok(());
         }
-        let names = match action.needs() {
-            Needs::All(needed) => {
+        let names = match action.required_scopes() {
+            RequiredScopes::All(needed) => {
                 let lacking = needed.iter().find(|scope| !self.0.scopes.allow(**scope));
                 lacking.map_or("", |scope| scope.name()).to_owned()
             }
-            needs @ Needs::Any(_) => needs.names(),
+            needs @ RequiredScopes::Any(_) => needs.names(),
         };
         Err(ApiError::forbidden(format!(
             "these credentials lack the scope \"{names}\", which it takes to {}",
-            action.about()
+            action.description()
         ))
         .hint("use a token that has it; `turnwire token new --scopes` makes one"))
     }
@@ -124,18 +124,18 @@ mod tests {
     #[test]
     fn an_action_takes_all_or_one_of_its_scopes() {
         let holds = |scopes: &[Scope]| scopes.iter().copied().collect::<Scopes>();
-        let can = |action: Action, scopes| action.needs().are_met(holds(scopes));
-        assert!(can(Action::AnswerAgain, &[Scope::Chat, Scope::Read]));
-        assert!(!can(Action::AnswerAgain, &[Scope::Chat]));
-        assert!(!can(Action::AnswerAgain, &[Scope::Read]));
+        let can = |action: Action, scopes| action.required_scopes().are_met_by(holds(scopes));
+        assert!(can(Action::Regenerate, &[Scope::Chat, Scope::Read]));
+        assert!(!can(Action::Regenerate, &[Scope::Chat]));
+        assert!(!can(Action::Regenerate, &[Scope::Read]));
         assert!(
             can(Action::StoreBlob, &[Scope::Chat]) && can(Action::StoreBlob, &[Scope::Publish])
         );
         assert!(!can(Action::StoreBlob, &[Scope::Read, Scope::Approve]));
         assert!(
-            can(Action::AnswerAgain, &[Scope::Admin]) && can(Action::Administer, &[Scope::Admin])
+            can(Action::Regenerate, &[Scope::Admin]) && can(Action::Administer, &[Scope::Admin])
         );
-        assert_eq!(Action::Fork.needs().names(), "chat and read");
-        assert_eq!(Action::StoreBlob.needs().names(), "chat or publish");
+        assert_eq!(Action::Fork.required_scopes().names(), "chat and read");
+        assert_eq!(Action::StoreBlob.required_scopes().names(), "chat or publish");
     }
 }

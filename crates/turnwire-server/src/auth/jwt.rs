@@ -1,7 +1,7 @@
 //! Tokens that somebody else signs. The algorithm, the issuer and the audience are settled here; a
 //! token never chooses them.
 
-use super::{Identity, Refusal, Scope, Scopes, SessionPattern, has_passed, holder, is_id, sha256};
+use super::{Identity, AuthError, Scope, Scopes, SessionPattern, is_expired, holder_id, is_valid_id, sha256};
 use crate::auth::tenant::Tenants;
 use crate::config::{JwtAlgorithm, JwtConfig};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 /// Verified tokens that are remembered, so that a signature is checked once.
-const REMEMBERED: usize = 10_000;
+const MAX_CACHED: usize = 10_000;
 
 /// Until when, as time since 1970, and who.
 type Verified = (Duration, Arc<Identity>);
@@ -44,43 +44,43 @@ impl Jwt {
     }
 
     /// Whether a text may be one of these at all.
-    pub(crate) fn looks_like(text: &str) -> bool {
+    pub(crate) fn is_jwt_shaped(text: &str) -> bool {
         text.bytes().filter(|&byte| byte == b'.').count() == 2
     }
 
-    pub(crate) fn verify(&self, text: &str, tenants: &Tenants) -> Result<Arc<Identity>, Refusal> {
+    pub(crate) fn verify(&self, text: &str, tenants: &Tenants) -> Result<Arc<Identity>, AuthError> {
         let hash = sha256(text.as_bytes());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if let Some((until, identity)) = self.verified.read().get(&hash) {
-            let is_over = *until <= now || has_passed(identity.expires_at, Instant::now());
-            return if is_over { Err(Refusal::Outdated) } else { Ok(Arc::clone(identity)) };
+            let is_over = *until <= now || is_expired(identity.expires_at, Instant::now());
+            return if is_over { Err(AuthError::Expired) } else { Ok(Arc::clone(identity)) };
         }
         let token =
             decode::<Claims>(text, &self.key, &self.validation).map_err(|error| {
                 match error.kind() {
-                    jsonwebtoken::errors::ErrorKind::ExpiredSignature => Refusal::Outdated,
-                    _ => Refusal::Wrong,
+                    jsonwebtoken::errors::ErrorKind::ExpiredSignature => AuthError::Expired,
+                    _ => AuthError::Invalid,
                 }
             })?;
         // RFC 7515, 4.1.11: who does not understand an extension that is marked as critical refuses
         // the token. We understand none.
         if token.header.crit.is_some() {
-            return Err(Refusal::Wrong);
+            return Err(AuthError::Invalid);
         }
         let Claims(claims) = token.claims;
-        let until = claims.get("exp").and_then(seconds).ok_or(Refusal::Wrong)?;
+        let until = claims.get("exp").and_then(numeric_date).ok_or(AuthError::Invalid)?;
         let until = until.saturating_add(self.config.leeway.0);
         if until <= now {
-            return Err(Refusal::Outdated);
+            return Err(AuthError::Expired);
         }
         let expires_at = Instant::now().checked_add(until.saturating_sub(now));
-        let identity = self.identity(&claims, tenants).ok_or(Refusal::Wrong)?;
+        let identity = self.identity(&claims, tenants).ok_or(AuthError::Invalid)?;
         let identity = Arc::new(Identity { expires_at, ..identity });
         let mut verified = self.verified.write();
-        if verified.len() >= REMEMBERED {
+        if verified.len() >= MAX_CACHED {
             verified.retain(|_, (until, _)| *until > now);
         }
-        if verified.len() >= REMEMBERED {
+        if verified.len() >= MAX_CACHED {
             verified.clear();
         }
         verified.insert(hash, (until, Arc::clone(&identity)));
@@ -100,19 +100,19 @@ impl Jwt {
         let tenant = self.config.tenant.as_deref().or_else(|| text(&self.config.tenant_claim))?;
         let sessions = match claims.get(&self.config.sessions_claim) {
             None => None,
-            Some(list) => Some(words(list)?.map(SessionPattern::new).collect()),
+            Some(list) => Some(string_list(list)?.map(SessionPattern::new).collect()),
         };
         // A scope of somebody else's vocabulary gives nothing, and is no reason to refuse the rest.
         let scopes: Scopes = match claims.get(&self.config.scopes_claim) {
             None => Scopes::default(),
-            Some(list) => words(list)?.filter_map(|name| name.parse::<Scope>().ok()).collect(),
+            Some(list) => string_list(list)?.filter_map(|name| name.parse::<Scope>().ok()).collect(),
         };
-        is_id(tenant).then(|| Identity {
+        is_valid_id(tenant).then(|| Identity {
             subject: subject.map(Into::into),
             sessions,
             // All tokens that name nobody are one holder's: a new token of the same client could not be
             // told from another client's.
-            holder: holder("jwt", subject.unwrap_or_default().as_bytes()),
+            holder: holder_id("jwt", subject.unwrap_or_default().as_bytes()),
             ..Identity::new(tenants.get(tenant), scopes)
         })
     }
@@ -146,7 +146,7 @@ impl<'de> Deserialize<'de> for Claims {
 }
 
 /// A `NumericDate`: seconds since 1970, which may have a fraction.
-fn seconds(value: &Value) -> Option<Duration> {
+fn numeric_date(value: &Value) -> Option<Duration> {
     match value.as_u64() {
         Some(seconds) => Some(Duration::from_secs(seconds)),
         None => Duration::try_from_secs_f64(value.as_f64()?).ok(),
@@ -154,7 +154,7 @@ fn seconds(value: &Value) -> Option<Duration> {
 }
 
 /// A list of texts, or one text of words.
-fn words(value: &Value) -> Option<Box<dyn Iterator<Item = &str> + '_>> {
+fn string_list(value: &Value) -> Option<Box<dyn Iterator<Item = &str> + '_>> {
     match value {
         Value::String(text) => Some(Box::new(text.split_ascii_whitespace())),
         Value::Array(items) if items.iter().all(Value::is_string) => {

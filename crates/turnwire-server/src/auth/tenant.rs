@@ -45,7 +45,7 @@ impl Tenant {
     }
 
     /// Counts a request, or says when to come again.
-    pub(crate) fn request(&self, now: Instant) -> ApiResult<()> {
+    pub(crate) fn count_request(&self, now: Instant) -> ApiResult<()> {
         let now = u64::try_from(now.duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
         let latest = now.saturating_add(self.burst);
         let next = |next: u64| {
@@ -61,10 +61,10 @@ impl Tenant {
     }
 
     /// Counts a connection for as long as the result lives.
-    pub(crate) fn connect(self: &Arc<Self>) -> ApiResult<Connected> {
+    pub(crate) fn count_connection(self: &Arc<Self>) -> ApiResult<ConnectionPermit> {
         let room = |count| (count < self.max_connections).then_some(count + 1);
         match self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
-            Ok(_) => Ok(Connected(Arc::clone(self))),
+            Ok(_) => Ok(ConnectionPermit(Arc::clone(self))),
             Err(_) => Err(ApiError::too_many("this tenant has as many connections as it may")
                 .kind(TOO_MANY_CONNECTIONS)
                 .hint("close some, or watch several sessions on one WebSocket")
@@ -75,15 +75,15 @@ impl Tenant {
 
 /// A connection that counts for a tenant.
 #[derive(Debug)]
-pub(crate) struct Connected(Arc<Tenant>);
+pub(crate) struct ConnectionPermit(Arc<Tenant>);
 
-impl Connected {
-    pub(crate) fn is_of(&self, tenant: &Arc<Tenant>) -> bool {
+impl ConnectionPermit {
+    pub(crate) fn belongs_to(&self, tenant: &Arc<Tenant>) -> bool {
         Arc::ptr_eq(&self.0, tenant)
     }
 }
 
-impl Drop for Connected {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -128,20 +128,20 @@ mod tests {
         let tenants = Tenants::new(1, 10);
         let tenant = tenants.get("t");
         let start = tenants.start;
-        assert_eq!((0..20).filter(|_| tenant.request(start).is_ok()).count(), 10);
+        assert_eq!((0..20).filter(|_| tenant.count_request(start).is_ok()).count(), 10);
         let later = start + Duration::from_millis(300);
-        assert_eq!((0..20).filter(|_| tenant.request(later).is_ok()).count(), 3);
+        assert_eq!((0..20).filter(|_| tenant.count_request(later).is_ok()).count(), 3);
         let much_later = start + Duration::from_secs(100);
-        assert_eq!((0..20).filter(|_| tenant.request(much_later).is_ok()).count(), 10);
+        assert_eq!((0..20).filter(|_| tenant.count_request(much_later).is_ok()).count(), 10);
     }
 
     #[test]
     fn a_connection_counts_until_it_is_closed() {
         let tenants = Tenants::new(1, 10);
-        let first = tenants.get("t").connect().unwrap();
-        assert_eq!(tenants.get("t").connect().unwrap_err().status(), 429);
-        assert!(tenants.get("other").connect().is_ok());
+        let first = tenants.get("t").count_connection().unwrap();
+        assert_eq!(tenants.get("t").count_connection().unwrap_err().status(), 429);
+        assert!(tenants.get("other").count_connection().is_ok());
         drop(first);
-        assert!(tenants.get("t").connect().is_ok());
+        assert!(tenants.get("t").count_connection().is_ok());
     }
 }

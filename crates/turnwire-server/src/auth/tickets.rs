@@ -20,18 +20,18 @@ pub(crate) struct Ticket {
 }
 
 /// Until when, and whose.
-type Open = (Instant, Arc<Identity>);
+type IssuedTicket = (Instant, Arc<Identity>);
 
 #[derive(Default)]
 pub(crate) struct Tickets {
-    open: Mutex<HashMap<[u8; 32], Open>>,
+    issued: Mutex<HashMap<[u8; 32], IssuedTicket>>,
 }
 
 impl Tickets {
     /// Makes one; `None` when there are too many that nobody used.
     pub(crate) fn issue(&self, maker: &Identity, max: usize, now: Instant) -> Option<Ticket> {
         let text = random_text()?;
-        let mut open = self.open.lock();
+        let mut open = self.issued.lock();
         if open.len() >= max {
             open.retain(|_, (until, _)| *until > now);
         }
@@ -46,7 +46,7 @@ impl Tickets {
 
     /// Whose it was. It is gone then.
     pub(crate) fn redeem(&self, text: &str, now: Instant) -> Option<Arc<Identity>> {
-        let (until, identity) = self.open.lock().remove(&super::sha256(text.as_bytes()))?;
+        let (until, identity) = self.issued.lock().remove(&super::sha256(text.as_bytes()))?;
         (until > now).then_some(identity)
     }
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn anybody() -> Arc<Identity> {
-        crate::auth::Auth::open_to_all(&crate::config::Limits::default()).anonymous()
+        crate::auth::Auth::without_credentials(&crate::config::Limits::default()).anonymous()
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn is_name(text: &str) -> bool {
 
 /// The essence of a request's `Content-Type`, [`UNKNOWN`] without one; `None` where it is not a media
 /// type, or there are several.
-pub(crate) fn of_request(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn from_headers(headers: &HeaderMap) -> Option<String> {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
     let Some(value) = values.next() else { return Some(UNKNOWN.to_owned()) };
     if values.next().is_some() {
@@ -77,13 +77,13 @@ pub(crate) fn of_request(headers: &HeaderMap) -> Option<String> {
 
 /// How the bytes of a blob are served.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct ServedType {
     pub(crate) content_type: HeaderValue,
     pub(crate) disposition: &'static str,
 }
 
 /// How bytes of a stored type are served.
-pub(crate) fn served(stored: &str) -> Served {
+pub(crate) fn served_as(stored: &str) -> ServedType {
     let essence = essence_or_unknown(stored);
     let disposition = if is_passive(&essence) { "inline" } else { "attachment" };
     let unknown = HeaderValue::from_static(UNKNOWN);
@@ -94,7 +94,7 @@ pub(crate) fn served(stored: &str) -> Served {
     } else {
         HeaderValue::from_str(&essence).unwrap_or(unknown)
     };
-    Served { content_type, disposition }
+    ServedType { content_type, disposition }
 }
 
 /// Whether a browser may display it.
@@ -194,7 +194,7 @@ mod tests {
             ("\u{e4}", UNKNOWN, "attachment"),
             ("", UNKNOWN, "attachment"),
         ] {
-            let served = served(stored);
+            let served = served_as(stored);
             assert_eq!(served.content_type, content_type, "{stored:?}");
             assert_eq!(served.disposition, disposition, "{stored:?}");
         }

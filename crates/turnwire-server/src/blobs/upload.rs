@@ -28,7 +28,7 @@ pub(crate) struct Upload<'a> {
 
 /// A blob that is stored.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredBlob {
     pub(crate) hash: [u8; 32],
     pub(crate) info: BlobInfo,
     /// Whether it was not there before.
@@ -36,12 +36,12 @@ pub(crate) struct Stored {
 }
 
 /// Stores bytes that are there already.
-pub(crate) async fn put(
+pub(crate) async fn store_blob(
     app: &App,
     tenant: &str,
     media_type: &str,
     bytes: Bytes,
-) -> ApiResult<Stored> {
+) -> ApiResult<StoredBlob> {
     let mut upload = Upload::begin(app, tenant, Some(bytes.len() as u64)).await?;
     upload.write(bytes).await?;
     upload.finish(media_type).await
@@ -65,7 +65,7 @@ impl<'a> Upload<'a> {
             buffered: app.buffered.reserve(tenant, 0)?,
             unfinished: app.uploads.reserve(tenant, 0)?,
         };
-        upload.fits(announced.unwrap_or(0))?;
+        upload.count_bytes(announced.unwrap_or(0))?;
         // The size is counted again as the bytes come.
         upload.size = 0;
         Ok(upload)
@@ -77,7 +77,7 @@ impl<'a> Upload<'a> {
     }
 
     /// Counts more bytes, or refuses them.
-    fn fits(&mut self, more: u64) -> ApiResult<()> {
+    fn count_bytes(&mut self, more: u64) -> ApiResult<()> {
         self.size = self.size.saturating_add(more);
         match quota(self.app) {
             Some(max) if self.used.saturating_add(self.size) > max => {
@@ -89,8 +89,8 @@ impl<'a> Upload<'a> {
 
     /// Adds bytes. When this returns, at most one piece is in memory.
     pub(crate) async fn write(&mut self, mut bytes: Bytes) -> ApiResult<()> {
-        self.fits(bytes.len() as u64)?;
-        self.unfinished.grow(bytes.len()).map_err(|error| too_many(&error))?;
+        self.count_bytes(bytes.len() as u64)?;
+        self.unfinished.grow(bytes.len()).map_err(|error| too_many_uploads(&error))?;
         self.hash.update(&bytes);
         loop {
             let taken = bytes.split_to(bytes.len().min(BLOB_PIECE_BYTES - self.piece.len()));
@@ -115,7 +115,7 @@ impl<'a> Upload<'a> {
     }
 
     /// Stores what was added. Bytes that are there already are not stored again.
-    pub(crate) async fn finish(mut self, media_type: &str) -> ApiResult<Stored> {
+    pub(crate) async fn finish(mut self, media_type: &str) -> ApiResult<StoredBlob> {
         let (store, tenant) = (self.app.log.store(), self.tenant);
         let hash: [u8; 32] = std::mem::take(&mut self.hash).finalize().into();
         let new = NewBlob {
@@ -133,7 +133,7 @@ impl<'a> Upload<'a> {
             store.set_blob_type(tenant, hash, media_type).await?;
             media_type.clone_into(&mut info.media_type);
         }
-        Ok(Stored { hash, info, is_new })
+        Ok(StoredBlob { hash, info, is_new })
     }
 }
 
@@ -151,7 +151,7 @@ fn quota(app: &App) -> Option<u64> {
 }
 
 /// The budget's own words are about memory.
-fn too_many(error: &ApiError) -> ApiError {
+fn too_many_uploads(error: &ApiError) -> ApiError {
     let again = "wait until some of them have finished, then try again";
     if error.status() == StatusCode::TOO_MANY_REQUESTS {
         ApiError::too_many("uploads of this tenant that have not finished have too many bytes")
@@ -235,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn the_quota_holds_though_uploads_end_at_the_same_time() {
         let app = app("blobs = \"3 MiB\"");
-        let puts = (0..8).map(|number| put(&app, "t", "image/png", vec![number; MIB].into()));
+        let puts = (0..8).map(|number| store_blob(&app, "t", "image/png", vec![number; MIB].into()));
         let done = futures_util::future::join_all(puts).await;
         assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 3);
         let refused = done.iter().filter_map(|done| done.as_ref().err());

@@ -1,6 +1,6 @@
 //! `[auth]` and `[tls]`: who may do what, and with which keys.
 
-use super::value::{Sha256, Time};
+use super::value::{Sha256, HumanDuration};
 use crate::auth::Scopes;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub struct JwtConfig {
     pub sessions_claim: String,
     /// How far the clocks may be apart.
     #[serde(default = "leeway")]
-    pub leeway: Time,
+    pub leeway: HumanDuration,
 }
 
 fn tenant_claim() -> String {
@@ -83,8 +83,8 @@ fn sessions_claim() -> String {
     "sessions".to_owned()
 }
 
-fn leeway() -> Time {
-    Time(Duration::from_secs(30))
+fn leeway() -> HumanDuration {
+    HumanDuration(Duration::from_secs(30))
 }
 
 /// How a JWT may be signed. One is chosen: a token never chooses for itself.

@@ -1,6 +1,6 @@
 //! `[agents.*]` and what they can use.
 
-use super::value::{Time, WebUrl};
+use super::value::{HumanDuration, WebUrl};
 use crate::turns::hints::WhenIdle;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Error as _, MapAccess, Visitor};
@@ -18,7 +18,7 @@ use turnwire_core::event::TokenCounts;
 #[serde(deny_unknown_fields)]
 pub struct AgentConfig {
     /// The model behind it.
-    pub model: Model,
+    pub model: ModelRef,
     /// Where the model is, if not at its maker's.
     pub base_url: Option<WebUrl>,
     /// The environment variable that has the key.
@@ -39,10 +39,10 @@ pub struct AgentConfig {
     pub max_iterations: u32,
     /// How long a question waits for a person.
     #[serde(default = "approval_timeout")]
-    pub approval_timeout: Time,
+    pub approval_timeout: HumanDuration,
     /// How long a call that the client executes waits for its result; then the reply ends.
     #[serde(default = "result_timeout")]
-    pub result_timeout: Time,
+    pub result_timeout: HumanDuration,
     /// What happens to an open reply when the server starts again.
     #[serde(default)]
     pub on_restart: OnRestart,
@@ -77,18 +77,18 @@ fn retries() -> u32 {
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// Until the model's server is reached.
-    pub connect: Time,
+    pub connect: HumanDuration,
     /// Until the model says something.
-    pub first_token: Time,
+    pub first_token: HumanDuration,
     /// Until it says something more.
-    pub between_tokens: Time,
+    pub between_tokens: HumanDuration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        let minutes = |count| Time(std::time::Duration::from_mins(count));
+        let minutes = |count| HumanDuration(std::time::Duration::from_mins(count));
         Self {
-            connect: Time(std::time::Duration::from_secs(10)),
+            connect: HumanDuration(std::time::Duration::from_secs(10)),
             first_token: minutes(5),
             between_tokens: minutes(5),
         }
@@ -129,7 +129,7 @@ impl AgentConfig {
 
 impl Prices {
     /// What tokens of a model cost.
-    fn cost(&self, model: &Model, tokens: TokenCounts) -> f64 {
+    fn cost(&self, model: &ModelRef, tokens: TokenCounts) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53 tokens")]
         let millions = |tokens: i64| tokens.max(0) as f64 / 1e6;
         let TokenCounts {
@@ -140,8 +140,8 @@ impl Prices {
         } = tokens;
         // Anthropic counts what is in the cache beside the input, the others as a part of it.
         let fresh = match model {
-            Model::Wire { wire: "anthropic", .. } => input_tokens,
-            Model::Wire { .. } | Model::Demo | Model::Clock => input_tokens.saturating_sub(cached),
+            ModelRef::Wire { wire: "anthropic", .. } => input_tokens,
+            ModelRef::Wire { .. } | ModelRef::Demo | ModelRef::Clock => input_tokens.saturating_sub(cached),
         };
         millions(fresh) * self.input
             + millions(cached) * self.cache_input.unwrap_or(self.input)
@@ -154,7 +154,7 @@ impl Prices {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fallback {
     /// The model.
-    pub model: Model,
+    pub model: ModelRef,
     /// Where it is, if not at its maker's.
     pub base_url: Option<WebUrl>,
     /// The environment variable that has its key.
@@ -169,8 +169,8 @@ impl<'de> Deserialize<'de> for Fallback {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Whole {
-            model: Model,
+        struct FallbackTable {
+            model: ModelRef,
             base_url: Option<WebUrl>,
             api_key_env: Option<String>,
             api_key_file: Option<std::path::PathBuf>,
@@ -200,8 +200,8 @@ impl<'de> Deserialize<'de> for Fallback {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Fallback, A::Error> {
-                let Whole { model, base_url, api_key_env, api_key_file, price_per_million } =
-                    Whole::deserialize(MapAccessDeserializer::new(map))?;
+                let FallbackTable { model, base_url, api_key_env, api_key_file, price_per_million } =
+                    FallbackTable::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(Fallback { model, base_url, api_key_env, api_key_file, price_per_million })
             }
         }
@@ -214,17 +214,17 @@ fn max_iterations() -> u32 {
     10
 }
 
-fn approval_timeout() -> Time {
-    Time(std::time::Duration::from_mins(5))
+fn approval_timeout() -> HumanDuration {
+    HumanDuration(std::time::Duration::from_mins(5))
 }
 
-fn result_timeout() -> Time {
-    Time(std::time::Duration::from_hours(24))
+fn result_timeout() -> HumanDuration {
+    HumanDuration(std::time::Duration::from_hours(24))
 }
 
 /// A model: `demo`, `clock`, or `WIRE:MODEL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Model {
+pub enum ModelRef {
     /// The one that needs no key and no network.
     Demo,
     /// The one that tells the time, for load tests.
@@ -239,16 +239,16 @@ pub enum Model {
 }
 
 /// Another name of a wire, for those who know its maker's.
-const OPENAI: &str = "openai";
+const OPENAI_ALIAS: &str = "openai";
 
-impl Model {
+impl ModelRef {
     /// Whether it is made here, and always says what it says.
     pub fn is_built_in(&self) -> bool {
         matches!(self, Self::Demo | Self::Clock)
     }
 }
 
-impl FromStr for Model {
+impl FromStr for ModelRef {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -260,7 +260,7 @@ impl FromStr for Model {
         }
         let wires = turnwire_wires::Wire::all().filter(|wire| wire.can_request_model());
         let names: Vec<&'static str> =
-            [OPENAI].into_iter().chain(wires.map(|wire| wire.name)).collect();
+            [OPENAI_ALIAS].into_iter().chain(wires.map(|wire| wire.name)).collect();
         let found = text.split_once(':').and_then(|(name, model)| {
             let wire = *names.iter().find(|wire| **wire == name)?;
             (!model.is_empty()).then(|| Self::Wire { wire, model: model.to_owned() })
@@ -274,13 +274,13 @@ impl FromStr for Model {
     }
 }
 
-impl<'de> Deserialize<'de> for Model {
+impl<'de> Deserialize<'de> for ModelRef {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 
-impl fmt::Display for Model {
+impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Demo => f.write_str("demo"),
@@ -301,17 +301,17 @@ pub struct ToolPattern {
 
 impl ToolPattern {
     /// Whether a tool of that source is meant; at an MCP server its name is `SERVER/TOOL`.
-    pub fn fits(&self, source: ToolSource, name: &str) -> bool {
+    pub fn matches(&self, source: ToolSource, name: &str) -> bool {
         self.source == source && ToolNamePattern::new(&self.pattern).matches(name)
     }
 
     /// Whether a tool of an MCP server may be meant.
-    pub fn may_fit_server(&self, server: &str) -> bool {
+    pub fn may_match_server(&self, server: &str) -> bool {
         self.source == ToolSource::Mcp && ToolNamePattern::new(&self.pattern).may_match_below(server)
     }
 
     /// Whether it stands for more than one.
-    pub fn has_star(&self) -> bool {
+    pub fn has_wildcard(&self) -> bool {
         self.pattern.contains('*')
     }
 }
@@ -513,18 +513,18 @@ pub struct McpConfig {
     pub token_env: Option<String>,
     /// How long it may take to start and to say what it can do.
     #[serde(default = "start_timeout")]
-    pub start_timeout: Time,
+    pub start_timeout: HumanDuration,
     /// How long a call may give no sign.
     #[serde(default = "call_timeout")]
-    pub call_timeout: Time,
+    pub call_timeout: HumanDuration,
 }
 
-fn start_timeout() -> Time {
-    Time(std::time::Duration::from_secs(20))
+fn start_timeout() -> HumanDuration {
+    HumanDuration(std::time::Duration::from_secs(20))
 }
 
-fn call_timeout() -> Time {
-    Time(std::time::Duration::from_mins(2))
+fn call_timeout() -> HumanDuration {
+    HumanDuration(std::time::Duration::from_mins(2))
 }
 
 /// `[external_tools.NAME]`: executed by the client.

@@ -5,29 +5,29 @@ mod agents;
 use super::Config;
 use super::LinksConfig;
 use super::limits::{Limits, Retention};
-use super::problem::{Problem, Source};
+use super::problem::{Problem, SettingsText};
 use std::time::Duration;
 
-pub(crate) fn check(config: &Config, source: &Source<'_>) -> Vec<Problem> {
+pub(crate) fn check(config: &Config, source: &SettingsText<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut wrong =
-        |path: &[&str], message: String| problems.push(source.problem_of(path, message));
+        |path: &[&str], message: String| problems.push(source.problem_at(path, message));
     agents::check(config, &mut wrong);
-    credentials(config, &mut wrong);
-    limits(&config.limits, &mut wrong);
-    retention(&config.retention, &mut wrong);
-    budgets(&config.limits, &mut wrong);
-    links(&config.links, &mut wrong);
+    check_credentials(config, &mut wrong);
+    check_limits(&config.limits, &mut wrong);
+    check_retention(&config.retention, &mut wrong);
+    check_budgets(&config.limits, &mut wrong);
+    check_links(&config.links, &mut wrong);
     problems
 }
 
 pub(crate) fn warnings(
     config: &Config,
-    source: &Source<'_>,
+    source: &SettingsText<'_>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Vec<Problem> {
     let mut found = Vec::new();
-    let mut warn = |path: &[&str], message: String| found.push(source.problem_of(path, message));
+    let mut warn = |path: &[&str], message: String| found.push(source.problem_at(path, message));
     agents::warnings(config, env, &mut warn);
     if let Some(folder) = config.links.files.as_ref().filter(|folder| !folder.is_dir()) {
         warn(&["links", "files"], format!("there is no folder {}", folder.display()));
@@ -35,13 +35,13 @@ pub(crate) fn warnings(
     found
 }
 
-type Wrong<'a> = dyn FnMut(&[&str], String) + 'a;
+type Report<'a> = dyn FnMut(&[&str], String) + 'a;
 
-fn credentials(config: &Config, wrong: &mut Wrong<'_>) {
+fn check_credentials(config: &Config, wrong: &mut Report<'_>) {
     for (index, token) in config.auth.tokens.iter().enumerate() {
         let index = index.to_string();
-        if !is_tenant(&token.tenant) {
-            wrong(&["auth", "tokens", &index, "tenant"], TENANT.into());
+        if !is_tenant_name(&token.tenant) {
+            wrong(&["auth", "tokens", &index, "tenant"], TENANT_RULE.into());
         }
         if token.scopes.is_empty() {
             let message = "a token without a scope can do nothing; list some of read, chat, publish, approve, admin";
@@ -75,19 +75,19 @@ fn credentials(config: &Config, wrong: &mut Wrong<'_>) {
             wrong(&path(key), "it must not be empty: a token of anybody else would be good".into());
         }
     }
-    if jwt.tenant.as_deref().is_some_and(|tenant| !is_tenant(tenant)) {
-        wrong(&path("tenant"), TENANT.into());
+    if jwt.tenant.as_deref().is_some_and(|tenant| !is_tenant_name(tenant)) {
+        wrong(&path("tenant"), TENANT_RULE.into());
     }
 }
 
-const TENANT: &str = "a tenant is 1 to 128 of A-Z a-z 0-9 . _ : -";
+const TENANT_RULE: &str = "a tenant is 1 to 128 of A-Z a-z 0-9 . _ : -";
 
 /// Tenants are named as sessions are.
-pub(crate) fn is_tenant(name: &str) -> bool {
-    crate::auth::is_id(name)
+pub(crate) fn is_tenant_name(name: &str) -> bool {
+    crate::auth::is_valid_id(name)
 }
 
-fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
+fn check_limits(limits: &Limits, wrong: &mut Report<'_>) {
     let mut at_least = |key: &str, value: u64, least: u64| {
         if value < least {
             wrong(&["limits", key], format!("at least {least}"));
@@ -119,7 +119,7 @@ fn limits(limits: &Limits, wrong: &mut Wrong<'_>) {
 }
 
 /// A budget in which not even one body fits would refuse bodies that are small enough.
-fn budgets(limits: &Limits, wrong: &mut Wrong<'_>) {
+fn check_budgets(limits: &Limits, wrong: &mut Report<'_>) {
     let smaller = |what: &str| format!("at least as much as `{what}`: one has to fit");
     if limits.buffered_per_tenant < limits.body {
         wrong(&["limits", "buffered_per_tenant"], smaller("body"));
@@ -135,9 +135,9 @@ fn budgets(limits: &Limits, wrong: &mut Wrong<'_>) {
     }
 }
 
-fn retention(retention: &Retention, wrong: &mut Wrong<'_>) {
+fn check_retention(retention: &Retention, wrong: &mut Report<'_>) {
     let blobs = retention.blobs.0;
-    if !blobs.is_zero() && blobs < LEAST_BLOBS {
+    if !blobs.is_zero() && blobs < MIN_BLOB_RETENTION {
         let message = "at least 10m, so that a message can still refer to what was uploaded; \
                        0s keeps them for ever";
         wrong(&["retention", "blobs"], message.into());
@@ -145,9 +145,9 @@ fn retention(retention: &Retention, wrong: &mut Wrong<'_>) {
 }
 
 /// The shortest time for which a blob stays to which no session refers.
-const LEAST_BLOBS: Duration = Duration::from_mins(10);
+const MIN_BLOB_RETENTION: Duration = Duration::from_mins(10);
 
-fn links(links: &LinksConfig, wrong: &mut Wrong<'_>) {
+fn check_links(links: &LinksConfig, wrong: &mut Report<'_>) {
     let counts = [
         ("per_message", links.per_message),
         ("at_once", links.at_once),

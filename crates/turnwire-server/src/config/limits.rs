@@ -1,11 +1,11 @@
 //! How much is too much, and how long is too long.
 
-use super::value::{Size, Time};
+use super::value::{ByteSize, HumanDuration};
 use serde::Deserialize;
 use std::time::Duration;
 
-const fn seconds(count: u64) -> Time {
-    Time(Duration::from_secs(count))
+const fn seconds(count: u64) -> HumanDuration {
+    HumanDuration(Duration::from_secs(count))
 }
 
 /// `[limits]`
@@ -13,40 +13,40 @@ const fn seconds(count: u64) -> Time {
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// The body of a request.
-    pub body: Size,
+    pub body: ByteSize,
     /// One event.
-    pub event: Size,
+    pub event: ByteSize,
     /// One frame from a WebSocket client.
-    pub websocket_frame: Size,
+    pub websocket_frame: ByteSize,
     /// One blob.
-    pub blob: Size,
+    pub blob: ByteSize,
     /// All blobs of one tenant together. 0: no limit.
-    pub blobs: Size,
+    pub blobs: ByteSize,
     /// Bytes of uploads that have not finished, of everybody together. They are in the store.
-    pub uploads: Size,
+    pub uploads: ByteSize,
     /// Bytes of one tenant's uploads that have not finished.
-    pub uploads_per_tenant: Size,
+    pub uploads_per_tenant: ByteSize,
     /// The head of a request: its first line and headers.
-    pub headers: Size,
+    pub headers: ByteSize,
     /// How long a client may take for the head of a request.
-    pub headers_timeout: Time,
+    pub headers_timeout: HumanDuration,
     /// How long a client may send nothing in the middle of a body.
-    pub body_timeout: Time,
+    pub body_timeout: HumanDuration,
     /// The least number of bytes a second in which a body has to come. A client may be as far behind as
     /// `body_timeout`.
-    pub body_rate: Size,
+    pub body_rate: ByteSize,
     /// Bytes of request bodies that are held in memory, of everybody together.
-    pub buffered: Size,
+    pub buffered: ByteSize,
     /// Bytes of one tenant's request bodies that are held in memory.
-    pub buffered_per_tenant: Size,
+    pub buffered_per_tenant: ByteSize,
     /// How long a connection may stay open between two requests.
-    pub idle_timeout: Time,
+    pub idle_timeout: HumanDuration,
     /// How long a client may take nothing of what is sent to it.
-    pub write_stall: Time,
+    pub write_stall: HumanDuration,
     /// How often a stream on which nothing happens says that it is alive.
-    pub heartbeat: Time,
+    pub heartbeat: HumanDuration,
     /// How long open requests have to finish when the server stops.
-    pub stop_timeout: Time,
+    pub stop_timeout: HumanDuration,
     /// Connections of everybody together.
     pub connections: usize,
     /// Connections of one tenant.
@@ -59,7 +59,7 @@ pub struct Limits {
     /// Tickets that were made and not used.
     pub tickets: usize,
     /// How long a search, or another list of sessions, may take.
-    pub search_timeout: Time,
+    pub search_timeout: HumanDuration,
     /// Searches of everybody together at once.
     pub searches: usize,
     /// Searches of one tenant at once; further ones wait for their turn.
@@ -69,19 +69,19 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body: Size::mib(16),
-            event: Size::mib(4),
-            websocket_frame: Size::mib(1),
-            blob: Size::mib(64),
-            blobs: Size::mib(10 * 1024),
-            uploads: Size::mib(4 * 1024),
-            uploads_per_tenant: Size::mib(1024),
-            headers: Size::kib(16),
+            body: ByteSize::mib(16),
+            event: ByteSize::mib(4),
+            websocket_frame: ByteSize::mib(1),
+            blob: ByteSize::mib(64),
+            blobs: ByteSize::mib(10 * 1024),
+            uploads: ByteSize::mib(4 * 1024),
+            uploads_per_tenant: ByteSize::mib(1024),
+            headers: ByteSize::kib(16),
             headers_timeout: seconds(10),
             body_timeout: seconds(30),
-            body_rate: Size::kib(4),
-            buffered: Size::mib(512),
-            buffered_per_tenant: Size::mib(128),
+            body_rate: ByteSize::kib(4),
+            buffered: ByteSize::mib(512),
+            buffered_per_tenant: ByteSize::mib(128),
             idle_timeout: seconds(75),
             write_stall: seconds(30),
             heartbeat: seconds(15),
@@ -103,15 +103,15 @@ impl Default for Limits {
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
     /// Events of finished replies older than this go; their messages stay.
-    pub age: Option<Time>,
+    pub age: Option<HumanDuration>,
     /// The oldest go until all events together take at most so much.
-    pub bytes: Option<Size>,
+    pub bytes: Option<ByteSize>,
     /// How long a repeated `Idempotency-Key` is known.
-    pub keys: Time,
+    pub keys: HumanDuration,
     /// How long a blob stays to which no session refers. Zero: for ever.
-    pub blobs: Time,
+    pub blobs: HumanDuration,
     /// How often this is looked at.
-    pub every: Time,
+    pub every: HumanDuration,
 }
 
 impl Default for Retention {
@@ -131,7 +131,7 @@ impl Default for Retention {
 #[serde(deny_unknown_fields, default)]
 pub struct Producers {
     /// The open reply of a producer that was silent for longer is closed as interrupted.
-    pub silence: Time,
+    pub silence: HumanDuration,
 }
 
 impl Default for Producers {

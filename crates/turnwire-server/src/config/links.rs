@@ -1,6 +1,6 @@
 //! `[links]`: what becomes of links in messages.
 
-use super::value::{HostName, MediaPattern, Size, Time};
+use super::value::{HostName, MediaPattern, ByteSize, HumanDuration};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,9 +20,9 @@ pub struct LinksConfig {
     /// What may be brought in.
     pub types: Vec<MediaPattern>,
     /// The most that one may have. Never more than a blob may.
-    pub size: Size,
+    pub size: ByteSize,
     /// How long all links of one request may take together.
-    pub timeout: Time,
+    pub timeout: HumanDuration,
     /// How often one may lead elsewhere.
     pub redirects: usize,
     /// How many one message may have.
@@ -54,8 +54,8 @@ impl Default for LinksConfig {
             private_hosts: Vec::new(),
             files: None,
             types: types.map(|kind| MediaPattern(kind.to_owned())).into(),
-            size: Size::mib(20),
-            timeout: Time(Duration::from_secs(30)),
+            size: ByteSize::mib(20),
+            timeout: HumanDuration(Duration::from_secs(30)),
             redirects: 5,
             per_message: 16,
             at_once: 16,

@@ -12,7 +12,7 @@ pub struct Problem {
     /// The file, an environment variable or an option.
     pub origin: String,
     /// The line and the column, counted from 1.
-    pub at: Option<(usize, usize)>,
+    pub position: Option<(usize, usize)>,
     /// The key, as `limits.body`. Empty where there is none.
     pub key: String,
     /// What is wrong, and what is expected.
@@ -22,7 +22,7 @@ pub struct Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.origin)?;
-        if let Some((line, column)) = self.at {
+        if let Some((line, column)) = self.position {
             write!(f, ":{line}:{column}")?;
         }
         if !self.key.is_empty() {
@@ -51,43 +51,43 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ConfigError {
-    pub(crate) fn one(origin: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn single(origin: impl Into<String>, message: impl Into<String>) -> Self {
         let (origin, message) = (origin.into(), message.into());
-        Self(vec![Problem { origin, at: None, key: String::new(), message }])
+        Self(vec![Problem { origin, position: None, key: String::new(), message }])
     }
 }
 
 /// A file of settings, to find places in.
-pub(crate) struct Source<'a> {
+pub(crate) struct SettingsText<'a> {
     pub(crate) name: &'a str,
     pub(crate) text: &'a str,
 }
 
-impl Source<'_> {
+impl SettingsText<'_> {
     /// What the reader found.
-    pub(crate) fn problem(&self, error: &toml::de::Error) -> Problem {
+    pub(crate) fn problem_from_toml(&self, error: &toml::de::Error) -> Problem {
         let span = error.span();
         let key = span.clone().map(|span| self.key_at(&span)).unwrap_or_default();
         let mut message = error.message().trim_end().replace('\n', "; ");
-        if let Some(nearest) = nearest(&message) {
+        if let Some(nearest) = nearest_name(&message) {
             message = format!("{message}; did you mean `{nearest}`?");
         }
         Problem {
             origin: self.name.to_owned(),
-            at: span.map(|span| self.line_and_column(span.start)),
+            position: span.map(|span| self.line_and_column(span.start)),
             key,
             message,
         }
     }
 
     /// Something that is wrong with a key, or with the nearest one above that is there.
-    pub(crate) fn problem_of(&self, path: &[&str], message: impl Into<String>) -> Problem {
+    pub(crate) fn problem_at(&self, path: &[&str], message: impl Into<String>) -> Problem {
         let at = DeTable::parse(self.text).ok().and_then(|root| {
-            let start = find(root.get_ref(), path)?;
+            let start = find_key(root.get_ref(), path)?;
             Some(self.line_and_column(start))
         });
         let (origin, message) = (self.name.to_owned(), message.into());
-        Problem { origin, at, key: path.join("."), message }
+        Problem { origin, position: at, key: path.join("."), message }
     }
 
     fn line_and_column(&self, offset: usize) -> (usize, usize) {
@@ -106,7 +106,7 @@ impl Source<'_> {
     }
 }
 
-fn within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
+fn is_within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
@@ -114,16 +114,16 @@ fn within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
 fn path_to(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) -> bool {
     for (key, value) in table {
         path.push(key.get_ref().to_string());
-        let found = within(span, &key.span())
+        let found = is_within(span, &key.span())
             || match value.get_ref() {
                 DeValue::Table(inner) => path_to(inner, span, path),
                 DeValue::Array(items) => items.iter().any(|item| match item.get_ref() {
                     DeValue::Table(inner) => path_to(inner, span, path),
-                    _ => within(span, &item.span()),
+                    _ => is_within(span, &item.span()),
                 }),
                 _ => false,
             }
-            || within(span, &value.span());
+            || is_within(span, &value.span());
         if found {
             return true;
         }
@@ -133,15 +133,15 @@ fn path_to(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) -> 
 }
 
 /// Where a key begins. A number in the path counts the tables of a list.
-fn find(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
+fn find_key(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
     let (first, rest) = path.split_first()?;
     let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
     let deeper = match (value.get_ref(), rest) {
-        (DeValue::Table(inner), rest) => find(inner, rest),
+        (DeValue::Table(inner), rest) => find_key(inner, rest),
         (DeValue::Array(items), [index, rest @ ..]) => {
             let item = index.parse().ok().and_then(|index: usize| items.get(index))?;
             match item.get_ref() {
-                DeValue::Table(inner) => find(inner, rest).or(Some(item.span().start)),
+                DeValue::Table(inner) => find_key(inner, rest).or(Some(item.span().start)),
                 _ => Some(item.span().start),
             }
         }
@@ -151,17 +151,17 @@ fn find(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
 }
 
 /// Which of the names that the reader knows is nearest to one that it does not.
-fn nearest(message: &str) -> Option<&str> {
+fn nearest_name(message: &str) -> Option<&str> {
     let rest =
         message.strip_prefix("unknown field `").or(message.strip_prefix("unknown variant `"))?;
     let (wrong, expected) = rest.split_once('`')?;
     let known = expected.split('`').skip(1).step_by(2);
-    let (distance, name) = known.map(|name| (distance(wrong, name), name)).min()?;
+    let (distance, name) = known.map(|name| (edit_distance(wrong, name), name)).min()?;
     (distance <= 1 + wrong.len() / 3).then_some(name)
 }
 
 /// How many letters have to change, come or go (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
         let mut diagonal = i;
@@ -192,17 +192,17 @@ mod tests {
             ("abc", "", 3),
             ("", "abc", 3),
         ] {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
+            assert_eq!(edit_distance(a, b), expected, "{a} {b}");
         }
     }
 
     #[test]
     fn a_far_name_is_no_suggestion() {
         assert_eq!(
-            nearest("unknown field `lisen`, expected one of `listen`, `store`"),
+            nearest_name("unknown field `lisen`, expected one of `listen`, `store`"),
             Some("listen")
         );
-        assert_eq!(nearest("unknown field `zebra`, expected `store`"), None);
-        assert_eq!(nearest("something else"), None);
+        assert_eq!(nearest_name("unknown field `zebra`, expected `store`"), None);
+        assert_eq!(nearest_name("something else"), None);
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 /// A length of time: `"5m"`, `"1h 30m"`, `"250ms"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time(pub Duration);
+pub struct HumanDuration(pub Duration);
 
-impl FromStr for Time {
+impl FromStr for HumanDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -47,9 +47,9 @@ impl FromStr for Time {
 
 /// An amount of bytes: `16777216` or `"16 MiB"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size(pub u64);
+pub struct ByteSize(pub u64);
 
-impl Size {
+impl ByteSize {
     /// So many KiB.
     pub const fn kib(count: u64) -> Self {
         Self(count * 1024)
@@ -66,7 +66,7 @@ impl Size {
     }
 }
 
-impl FromStr for Size {
+impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -106,9 +106,9 @@ fn number_and_unit(text: &str) -> Option<(u64, &str, &str)> {
 
 /// An address to listen on: `127.0.0.1:4747`, `[::1]:4747`, `localhost:4747`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listen(pub SocketAddr);
+pub struct ListenAddress(pub SocketAddr);
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -125,7 +125,7 @@ impl FromStr for Listen {
     }
 }
 
-impl Default for Listen {
+impl Default for ListenAddress {
     fn default() -> Self {
         Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4747))
     }
@@ -218,7 +218,7 @@ pub struct MediaPattern(pub String);
 
 impl MediaPattern {
     /// Whether a type without parameters, in small letters, is one of these.
-    pub fn fits(&self, kind: &str) -> bool {
+    pub fn matches(&self, kind: &str) -> bool {
         match self.0.strip_suffix('*') {
             Some(begin) => kind.starts_with(begin),
             None => kind == self.0,
@@ -294,9 +294,9 @@ impl FromStr for Sha256 {
 }
 
 /// Reads a value from its text, or a size also from a number.
-struct FromText<T>(&'static str, Option<fn(u64) -> T>, std::marker::PhantomData<T>);
+struct TextVisitor<T>(&'static str, Option<fn(u64) -> T>, std::marker::PhantomData<T>);
 
-impl<T: FromStr<Err = String>> Visitor<'_> for FromText<T> {
+impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -326,9 +326,9 @@ macro_rules! from_text {
 }
 
 from_text! {
-    Time "a length of time such as \"30s\" or \"5m\"" None;
-    Size "an amount of bytes such as 65536 or \"16 MiB\"" Some(Size);
-    Listen "an address such as \"127.0.0.1:4747\"" None;
+    HumanDuration "a length of time such as \"30s\" or \"5m\"" None;
+    ByteSize "an amount of bytes such as 65536 or \"16 MiB\"" Some(ByteSize);
+    ListenAddress "an address such as \"127.0.0.1:4747\"" None;
     StoreUrl "a store such as \"sqlite:turnwire.db\"" None;
     Origin "an origin such as \"https://app.example\"" None;
     HostName "a host such as \"turnwire.example\"" None;
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn times_are_read_with_their_units() {
-        let ms = |text: &str| text.parse::<Time>().map(|time| time.0.as_millis()).ok();
+        let ms = |text: &str| text.parse::<HumanDuration>().map(|time| time.0.as_millis()).ok();
         assert_eq!(ms("250ms"), Some(250));
         assert_eq!(ms("5m"), Some(300_000));
         assert_eq!(ms("1h 30m"), Some(5_400_000));
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read_with_their_units() {
-        let size = |text: &str| text.parse::<Size>().map(|size| size.0).ok();
+        let size = |text: &str| text.parse::<ByteSize>().map(|size| size.0).ok();
         assert_eq!(size("65536"), Some(65536));
         assert_eq!(size("16 MiB"), Some(16 << 20));
         assert_eq!(size("16MiB"), Some(16 << 20));
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn a_media_type_may_stand_for_several() {
         let fits = |pattern: &str, kind: &str| {
-            pattern.parse::<MediaPattern>().map(|pattern| pattern.fits(kind)).ok()
+            pattern.parse::<MediaPattern>().map(|pattern| pattern.matches(kind)).ok()
         };
         assert_eq!(fits("image/*", "image/png"), Some(true));
         assert_eq!(fits("Image/PNG", "image/png"), Some(true));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// `{"error": {"type", "message", "hint"}}`
-    Ours,
+    Turnwire,
     /// `{"error": {"message", "type", "param", "code"}}`
     OpenAi,
     /// `{"type": "error", "error": {"type", "message"}}`
@@ -19,7 +19,7 @@ pub(crate) enum Dialect {
 
 impl Dialect {
     /// The dialect of a path, or of a route's pattern.
-    pub(crate) fn of(path: &str) -> Self {
+    pub(crate) fn from_path(path: &str) -> Self {
         let is_under = |root: &str| {
             path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
@@ -28,20 +28,20 @@ impl Dialect {
         } else if is_under("/v1/chat") || is_under("/v1/responses") || is_under("/v1/models") {
             Self::OpenAi
         } else {
-            Self::Ours
+            Self::Turnwire
         }
     }
 
     /// An answer in this dialect. What is no error of ours stays as it is.
     pub(crate) fn translate(self, mut response: Response) -> Response {
-        if self == Self::Ours {
+        if self == Self::Turnwire {
             return response;
         }
         let Some(error) = response.extensions_mut().remove::<ApiError>() else { return response };
         let body = match self {
-            Self::Ours => return response,
-            Self::OpenAi => open_ai(&error),
-            Self::Anthropic => anthropic(&error),
+            Self::Turnwire => return response,
+            Self::OpenAi => openai_error(&error),
+            Self::Anthropic => anthropic_error(&error),
         };
         response.headers_mut().remove(CONTENT_LENGTH);
         *response.body_mut() = Body::from(body.to_string());
@@ -50,14 +50,14 @@ impl Dialect {
 }
 
 /// The sentence, and what to do: these protocols have one field for both.
-fn sentence(error: &ApiError) -> String {
+fn message_with_hint(error: &ApiError) -> String {
     match error.hint_text() {
         "" => error.message().to_owned(),
         hint => format!("{} ({hint})", error.message()),
     }
 }
 
-fn open_ai(error: &ApiError) -> Value {
+fn openai_error(error: &ApiError) -> Value {
     let kind = match error.status().as_u16() {
         429 => "rate_limit_error",
         500.. => "server_error",
@@ -67,10 +67,10 @@ fn open_ai(error: &ApiError) -> Value {
         401 => "invalid_api_key",
         _ => error.name(),
     };
-    json!({"error": {"message": sentence(error), "type": kind, "param": null, "code": code}})
+    json!({"error": {"message": message_with_hint(error), "type": kind, "param": null, "code": code}})
 }
 
-fn anthropic(error: &ApiError) -> Value {
+fn anthropic_error(error: &ApiError) -> Value {
     let kind = match error.status().as_u16() {
         401 => "authentication_error",
         403 => "permission_error",
@@ -81,7 +81,7 @@ fn anthropic(error: &ApiError) -> Value {
         500.. => "api_error",
         _ => "invalid_request_error",
     };
-    json!({"type": "error", "error": {"type": kind, "message": sentence(error)}})
+    json!({"type": "error", "error": {"type": kind, "message": message_with_hint(error)}})
 }
 
 #[cfg(test)]
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
     use axum::response::IntoResponse;
 
-    async fn told(path: &str, error: ApiError) -> Value {
-        let response = Dialect::of(path).translate(error.into_response());
+    async fn translated_body(path: &str, error: ApiError) -> Value {
+        let response = Dialect::from_path(path).translate(error.into_response());
         let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
         serde_json::from_slice(&body).unwrap()
     }
@@ -98,16 +98,16 @@ mod tests {
     #[tokio::test]
     async fn a_path_is_answered_in_its_own_words() {
         let error = || ApiError::not_found("there is no model x").kind("no_model").hint("use demo");
-        let ours = told("/v1/sessions/s/messages", error()).await;
+        let ours = translated_body("/v1/sessions/s/messages", error()).await;
         assert_eq!(ours["error"]["hint"], "use demo");
-        let open_ai = told("/v1/chat/completions", error()).await;
+        let open_ai = translated_body("/v1/chat/completions", error()).await;
         assert_eq!(open_ai["error"]["code"], "no_model");
         assert_eq!(open_ai["error"]["message"], "there is no model x (use demo)");
         assert_eq!(open_ai["error"]["param"], Value::Null);
-        let anthropic = told("/v1/messages", error()).await;
+        let anthropic = translated_body("/v1/messages", error()).await;
         assert_eq!(anthropic["error"]["type"], "not_found_error");
         assert_eq!(anthropic["type"], "error");
-        assert_eq!(Dialect::of("/v1/messages-of-mine"), Dialect::Ours);
-        assert_eq!(Dialect::of("/v1/responses/{id}/cancel"), Dialect::OpenAi);
+        assert_eq!(Dialect::from_path("/v1/messages-of-mine"), Dialect::Turnwire);
+        assert_eq!(Dialect::from_path("/v1/responses/{id}/cancel"), Dialect::OpenAi);
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// A body up to this size that came at once is not counted: it is handled right away.
-const SMALL: usize = 16 * 1024;
+const MAX_UNCOUNTED: usize = 16 * 1024;
 
 /// How slowly a body may come.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +48,9 @@ pub struct BodyReader<B> {
     pace: Pace,
     /// When the client has fallen too far behind. Not set while everything was there at once: most
     /// bodies need neither a clock nor a timer.
-    due: Option<Instant>,
+    deadline: Option<Instant>,
     /// Bytes that came since `due` was set.
-    came: u64,
+    received: u64,
 }
 
 impl<B> BodyReader<B>
@@ -59,7 +59,7 @@ where
 {
     /// Reads this body.
     pub fn new(body: B, pace: Pace) -> Self {
-        Self { body, pace, due: None, came: 0 }
+        Self { body, pace, deadline: None, received: 0 }
     }
 
     /// The next bytes; `None` at the end of the body.
@@ -67,39 +67,39 @@ where
         if let Poll::Ready(chunk) = self.try_next().await {
             return chunk;
         }
-        let due = self.due();
+        let due = self.deadline();
         let Some(chunk) = next_until(&mut self.body, due).await else {
             return Err(self.too_slow());
         };
-        self.count(&chunk);
+        self.count_received(&chunk);
         chunk
     }
 
     /// The next bytes if they are there already.
     async fn try_next(&mut self) -> Poll<ApiResult<Option<Bytes>>> {
         // Chunks without end that bring nothing are late, too.
-        if self.due.is_some() && Instant::now() >= self.due() {
+        if self.deadline.is_some() && Instant::now() >= self.deadline() {
             return Poll::Ready(Err(self.too_slow()));
         }
         let chunk = try_next(&mut self.body).await;
         if let Poll::Ready(chunk) = &chunk {
-            self.count(chunk);
+            self.count_received(chunk);
         }
         chunk
     }
 
-    fn count(&mut self, chunk: &ApiResult<Option<Bytes>>) {
+    fn count_received(&mut self, chunk: &ApiResult<Option<Bytes>>) {
         if let Ok(Some(bytes)) = chunk {
-            self.came = self.came.saturating_add(bytes.len() as u64);
+            self.received = self.received.saturating_add(bytes.len() as u64);
         }
     }
 
     /// The moment at which the client is too late, after all that came so far.
-    fn due(&mut self) -> Instant {
+    fn deadline(&mut self) -> Instant {
         let latest = Instant::now() + self.pace.stall;
-        let earned = self.pace.time_for(std::mem::take(&mut self.came));
-        let due = self.due.map_or(latest, |due| (due + earned).min(latest));
-        self.due = Some(due);
+        let earned = self.pace.time_for(std::mem::take(&mut self.received));
+        let due = self.deadline.map_or(latest, |due| (due + earned).min(latest));
+        self.deadline = Some(due);
         due
     }
 
@@ -113,7 +113,7 @@ where
 }
 
 /// Reads a whole body, up to a limit.
-pub(super) async fn read<B>(
+pub(super) async fn read_whole<B>(
     request: http::Request<B>,
     pace: Pace,
     limit: usize,
@@ -135,18 +135,18 @@ where
     }
     let second = match body.try_next().await {
         Poll::Ready(second) => match second? {
-            None if first.len() <= SMALL => return Ok(first),
+            None if first.len() <= MAX_UNCOUNTED => return Ok(first),
             None => {
                 let mut reserved = reserve()?;
                 reserved.grow(first.len())?;
-                return Ok(Bytes::from_owner(Counted { bytes: first, _reserved: reserved }));
+                return Ok(Bytes::from_owner(CountedBytes { bytes: first, _reserved: reserved }));
             }
             second => second,
         },
         Poll::Pending => None,
     };
     let most = announced.and_then(|length| usize::try_from(length).ok()).unwrap_or(limit);
-    let mut whole = Buffer { bytes: Vec::new(), reserved: reserve()?, most };
+    let mut whole = Buffer { bytes: Vec::new(), reserved: reserve()?, max_len: most };
     whole.extend(&first)?;
     drop(first);
     let mut chunk = match second {
@@ -160,7 +160,7 @@ where
         whole.extend(&bytes)?;
         chunk = body.next().await?;
     }
-    Ok(Bytes::from_owner(Counted { bytes: whole.bytes, _reserved: whole.reserved }))
+    Ok(Bytes::from_owner(CountedBytes { bytes: whole.bytes, _reserved: whole.reserved }))
 }
 
 /// A body that is being read. Its memory is counted before it is taken.
@@ -168,7 +168,7 @@ struct Buffer {
     bytes: Vec<u8>,
     reserved: ReservedBytes,
     /// More than this will not come.
-    most: usize,
+    max_len: usize,
 }
 
 impl Buffer {
@@ -177,7 +177,7 @@ impl Buffer {
         let needed = len.saturating_add(bytes.len());
         if needed > room {
             // What was announced is not taken ahead: it may never come.
-            let wanted = needed.max(room.saturating_mul(2).min(self.most));
+            let wanted = needed.max(room.saturating_mul(2).min(self.max_len));
             self.reserved.grow(wanted - room)?;
             self.bytes.reserve_exact(wanted - len);
         }
@@ -187,19 +187,19 @@ impl Buffer {
 }
 
 /// Bytes that are counted until they are dropped.
-struct Counted<T> {
+struct CountedBytes<T> {
     bytes: T,
     _reserved: ReservedBytes,
 }
 
-impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
+impl<T: AsRef<[u8]>> AsRef<[u8]> for CountedBytes<T> {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
 
 /// The next bytes of a body, for as long as `patience`.
-pub async fn next<B>(body: &mut B, patience: Duration) -> ApiResult<Option<Bytes>>
+pub async fn next_chunk<B>(body: &mut B, patience: Duration) -> ApiResult<Option<Bytes>>
 where
     B: HttpBody<Data = Bytes, Error: Display> + Unpin,
 {
@@ -219,7 +219,7 @@ where
 {
     loop {
         let frame = timeout_at(deadline, body.frame()).await.ok()?;
-        if let Some(chunk) = data(frame) {
+        if let Some(chunk) = frame_data(frame) {
             return Some(chunk);
         }
     }
@@ -237,7 +237,7 @@ where
         match poll_fn(|cx| Poll::Ready(Pin::new(&mut *body).poll_frame(cx))).await {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(frame) => {
-                if let Some(chunk) = data(frame) {
+                if let Some(chunk) = frame_data(frame) {
                     return Poll::Ready(chunk);
                 }
             }
@@ -246,7 +246,7 @@ where
 }
 
 /// The bytes of a frame. `None`: it has none.
-fn data<E: Display>(
+fn frame_data<E: Display>(
     frame: Option<Result<http_body::Frame<Bytes>, E>>,
 ) -> Option<ApiResult<Option<Bytes>>> {
     match frame {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     async fn read_within(request: Request, limit: usize, budget: &ByteBudget) -> ApiResult<Bytes> {
-        read(request, PACE, limit, || budget.reserve("t", 0)).await
+        read_whole(request, PACE, limit, || budget.reserve("t", 0)).await
     }
 
     async fn read_all(request: Request, limit: usize) -> ApiResult<Bytes> {
@@ -385,11 +385,11 @@ mod tests {
         assert_eq!(budget.used(), 6);
         drop(part);
         assert_eq!(budget.used(), 0);
-        let large = Request::new(Body::from(bytes(SMALL + 1)));
+        let large = Request::new(Body::from(bytes(MAX_UNCOUNTED + 1)));
         let large = read_within(large, 1 << 20, &budget).await.unwrap();
-        assert_eq!(budget.used(), SMALL + 1);
+        assert_eq!(budget.used(), MAX_UNCOUNTED + 1);
         drop(large);
-        let small = Request::new(Body::from(bytes(SMALL)));
+        let small = Request::new(Body::from(bytes(MAX_UNCOUNTED)));
         let _small = read_within(small, 1 << 20, &budget).await.unwrap();
         assert_eq!(budget.used(), 0, "it came at once");
     }
@@ -410,14 +410,14 @@ mod tests {
     async fn memory_is_taken_for_what_came_and_not_for_what_was_announced() {
         let budget = ByteBudget::new(usize::MAX, usize::MAX);
         let mut buffer =
-            Buffer { bytes: Vec::new(), reserved: budget.reserve("t", 0).unwrap(), most: 1 << 24 };
+            Buffer { bytes: Vec::new(), reserved: budget.reserve("t", 0).unwrap(), max_len: 1 << 24 };
         for _ in 0..1_000 {
             buffer.extend(&[0; 100]).unwrap();
             assert!(buffer.bytes.capacity() <= buffer.bytes.len() * 2);
             assert_eq!(budget.used(), buffer.bytes.capacity());
         }
         let mut exact =
-            Buffer { bytes: Vec::new(), reserved: budget.reserve("t", 0).unwrap(), most: 150 };
+            Buffer { bytes: Vec::new(), reserved: budget.reserve("t", 0).unwrap(), max_len: 150 };
         exact.extend(&[0; 100]).unwrap();
         exact.extend(&[0; 50]).unwrap();
         assert_eq!(exact.bytes.capacity(), 150);

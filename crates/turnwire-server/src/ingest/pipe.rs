@@ -9,7 +9,7 @@ use super::params::IngestQuery;
 use super::producer::Publisher;
 use super::publish::SkippedEvent;
 use crate::App;
-use crate::auth::{Caller, Scope, expired, wait_for};
+use crate::auth::{Caller, Scope, expired_error, wait_until_expired};
 use crate::error::{ApiError, ApiResult};
 use crate::extract;
 use crate::limits::UnreadBytes;
@@ -77,7 +77,7 @@ impl Pipe {
             |publisher| (publisher.id.to_owned(), publisher.fence),
         );
         let producer = Producer { id, fence, holder: caller.0.holder.to_string() };
-        let is_admin = caller.may(Scope::Admin);
+        let is_admin = caller.has_scope(Scope::Admin);
         let reply = PipedReply {
             app,
             session,
@@ -150,7 +150,7 @@ impl Pipe {
         let mut unread = UnreadBytes::new(self.reply.app.buffered.clone(), tenant);
         loop {
             let chunk = tokio::select! {
-                chunk = extract::next(&mut body, deadline - Instant::now()) => chunk,
+                chunk = extract::next_chunk(&mut body, deadline - Instant::now()) => chunk,
                 changed = head.changed(), if self.reply.has_begun => {
                     let now = *head.borrow_and_update();
                     match self.reply.was_stopped(&mut seen, now.head).await {
@@ -163,8 +163,8 @@ impl Pipe {
                     }
                 }
                 () = closing.cancelled() => return PipeEnd::Aborted(server_stopping()),
-                () = wait_for(self.expires_at) => {
-                    return PipeEnd::Aborted(expired().hint(
+                () = wait_until_expired(self.expires_at) => {
+                    return PipeEnd::Aborted(expired_error().hint(
                         "the reply was ended as interrupted, and what came before is stored; a stream \
                          needs credentials that last as long as it does",
                     ));

@@ -4,7 +4,7 @@
 //! same name neither takes over what is open nor fences anybody out; another worker with the same
 //! credentials does. An administrator takes over from whoever used the name last.
 
-use crate::auth::{Caller, Scope, is_id};
+use crate::auth::{Caller, Scope, is_valid_id};
 use crate::error::{ApiError, ApiResult};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use turnwire_log::Transaction;
@@ -41,7 +41,7 @@ impl<'a> Publisher<'a> {
     pub fn from_header(header: Option<&'a HeaderValue>, caller: &'a Caller) -> ApiResult<Option<Self>> {
         let Some(header) = header else { return Ok(None) };
         let (id, fence) = header.to_str().ok().and_then(parse_header).ok_or_else(invalid_header)?;
-        let is_admin = caller.may(Scope::Admin);
+        let is_admin = caller.has_scope(Scope::Admin);
         Ok(Some(Self { id, fence, holder: &caller.0.holder, is_admin }))
     }
 
@@ -111,7 +111,7 @@ impl<'a> Publisher<'a> {
 fn parse_header(text: &str) -> Option<(&str, u64)> {
     let (id, fence) = text.rsplit_once('.')?;
     let digits = !fence.is_empty() && fence.bytes().all(|byte| byte.is_ascii_digit());
-    let fence = fence.parse().ok().filter(|fence| digits && is_id(id) && *fence <= MAX_FENCE)?;
+    let fence = fence.parse().ok().filter(|fence| digits && is_valid_id(id) && *fence <= MAX_FENCE)?;
     Some((id, fence))
 }
 

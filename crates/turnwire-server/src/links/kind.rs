@@ -3,7 +3,7 @@
 use crate::blobs::media_type::{UNKNOWN, essence};
 
 /// Types that say nothing.
-const VAGUE: [&str; 5] = [
+const GENERIC_TYPES: [&str; 5] = [
     UNKNOWN,
     "binary/octet-stream",
     "application/x-download",
@@ -12,7 +12,7 @@ const VAGUE: [&str; 5] = [
 ];
 
 /// How bytes begin: where, with what, what that is.
-const SEEN: [(usize, &[u8], &str); 18] = [
+const SIGNATURES: [(usize, &[u8], &str); 18] = [
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
     (0, b"GIF87a", "image/gif"),
@@ -34,7 +34,7 @@ const SEEN: [(usize, &[u8], &str); 18] = [
 ];
 
 /// What a name ends with.
-const CALLED: [(&str, &str); 34] = [
+const EXTENSIONS: [(&str, &str); 34] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
     ("jpeg", "image/jpeg"),
@@ -72,15 +72,15 @@ const CALLED: [(&str, &str); 34] = [
 ];
 
 /// The type of bytes. `told` is what their server says, `name` what they are called.
-pub(super) fn of(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String {
-    let told = told.and_then(essence).filter(|told| !VAGUE.contains(&told.as_str()));
-    let seen = seen(bytes);
+pub(super) fn detect_media_type(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String {
+    let told = told.and_then(essence).filter(|told| !GENERIC_TYPES.contains(&told.as_str()));
+    let seen = sniff_bytes(bytes);
     match (told, seen) {
         // Servers mix up formats of one family; the bytes know better.
-        (Some(told), Some(seen)) if family(&told) == family(seen) => seen.to_owned(),
+        (Some(told), Some(seen)) if type_family(&told) == type_family(seen) => seen.to_owned(),
         (Some(told), _) => told,
         (None, Some(seen)) => seen.to_owned(),
-        (None, None) => match name.and_then(called) {
+        (None, None) => match name.and_then(type_by_extension) {
             Some(called) => called.to_owned(),
             None if is_text(bytes) => "text/plain".to_owned(),
             None => UNKNOWN.to_owned(),
@@ -89,26 +89,26 @@ pub(super) fn of(told: Option<&str>, name: Option<&str>, bytes: &[u8]) -> String
 }
 
 /// The type that a message tells: of older media blocks only the family is known.
-pub(super) fn said(text: &str) -> Option<String> {
+pub(super) fn declared_type(text: &str) -> Option<String> {
     let is_family = ["image/*", "audio/*", "video/*"].contains(&text);
     if is_family { Some(text.to_owned()) } else { essence(text) }
 }
 
 /// What stands before the `/`.
-pub(super) fn family(kind: &str) -> &str {
+pub(super) fn type_family(kind: &str) -> &str {
     kind.split('/').next().unwrap_or_default()
 }
 
-fn seen(bytes: &[u8]) -> Option<&'static str> {
+fn sniff_bytes(bytes: &[u8]) -> Option<&'static str> {
     let begins = |(at, begin, _): &&(usize, &[u8], &str)| {
         bytes.get(*at..).is_some_and(|rest| rest.starts_with(begin))
     };
-    SEEN.iter().find(begins).map(|(_, _, kind)| *kind)
+    SIGNATURES.iter().find(begins).map(|(_, _, kind)| *kind)
 }
 
-fn called(name: &str) -> Option<&'static str> {
+fn type_by_extension(name: &str) -> Option<&'static str> {
     let (_, end) = name.rsplit_once('.')?;
-    CALLED.iter().find(|(word, _)| word.eq_ignore_ascii_case(end)).map(|(_, kind)| *kind)
+    EXTENSIONS.iter().find(|(word, _)| word.eq_ignore_ascii_case(end)).map(|(_, kind)| *kind)
 }
 
 fn is_text(bytes: &[u8]) -> bool {
@@ -140,7 +140,7 @@ mod tests {
             (None, None, b"RIFF....WEBPVP8 ", "image/webp"),
             (None, None, b"RIFF....WAVEfmt ", "audio/wav"),
         ] {
-            assert_eq!(of(told, name, bytes), expected, "{told:?} {name:?}");
+            assert_eq!(detect_media_type(told, name, bytes), expected, "{told:?} {name:?}");
         }
     }
 }

@@ -6,32 +6,32 @@ use url::Url;
 
 /// Why a link is not brought in: words that go on from "the link X …".
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum LinkError {
     /// It may not be.
     Refused(Cow<'static, str>),
     /// It has too many bytes: more than these.
     TooLarge(usize),
     /// It is of a type that is not taken.
-    Kind(String),
+    UnsupportedType(String),
     /// It cannot be had.
     Failed(Cow<'static, str>),
     /// The link is not to blame: a limit, or the store.
     Other(ApiError),
 }
 
-impl<E: Into<ApiError>> From<E> for Trouble {
+impl<E: Into<ApiError>> From<E> for LinkError {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }
 }
 
 /// The longest part of a link that is repeated.
-const LONGEST: usize = 200;
+const MAX_SHOWN_URL: usize = 200;
 
-impl Trouble {
+impl LinkError {
     /// What the client is told of the link at a place of a message's content.
-    pub(super) fn tell(self, at: usize, url: &str) -> ApiError {
-        let link = format!("content[{at}]: the link {}", shown(url));
+    pub(super) fn into_api_error(self, at: usize, url: &str) -> ApiError {
+        let link = format!("content[{at}]: the link {}", redacted_url(url));
         let end = "nothing was stored";
         match self {
             Self::Refused(why) => {
@@ -45,7 +45,7 @@ impl Trouble {
                     .kind("link_too_large")
                     .hint("the operator sets `links.size`")
             }
-            Self::Kind(why) => ApiError::unsupported(format!("{link} {why}; {end}"))
+            Self::UnsupportedType(why) => ApiError::unsupported(format!("{link} {why}; {end}"))
                 .kind("link_type")
                 .hint("the operator sets `links.types`"),
             Self::Failed(why) => {
@@ -60,7 +60,7 @@ impl Trouble {
 }
 
 /// A link as it is named to people: without what may be a secret in it, and not too long.
-pub(crate) fn shown(url: &str) -> String {
+pub(crate) fn redacted_url(url: &str) -> String {
     let plain = match Url::parse(url) {
         Ok(mut url) if !url.cannot_be_a_base() => {
             // These fail only where there is nothing to take away.
@@ -73,10 +73,10 @@ pub(crate) fn shown(url: &str) -> String {
         Ok(url) => format!("{}:", url.scheme()),
         Err(_) => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
     };
-    if plain.chars().count() <= LONGEST {
+    if plain.chars().count() <= MAX_SHOWN_URL {
         return plain;
     }
-    plain.chars().take(LONGEST).chain(['…']).collect()
+    plain.chars().take(MAX_SHOWN_URL).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -91,8 +91,8 @@ mod tests {
             ("data:image/png;base64,AAAA", "data:"),
             ("/v1/blobs/x?token=secret", "/v1/blobs/x"),
         ] {
-            assert_eq!(shown(url), expected);
+            assert_eq!(redacted_url(url), expected);
         }
-        assert_eq!(shown(&format!("https://a.example/{}", "x".repeat(999))).chars().count(), 201);
+        assert_eq!(redacted_url(&format!("https://a.example/{}", "x".repeat(999))).chars().count(), 201);
     }
 }

@@ -3,7 +3,7 @@
 //! A timer for each request would cost an allocation and a lock each time. Instead a connection notes
 //! its deadline, and one task looks at all of them a few times a second.
 
-use crate::auth::{Connected, Tenant};
+use crate::auth::{ConnectionPermit, Tenant};
 use crate::config::Limits;
 use crate::error::ApiResult;
 use crate::limits::UnreadBytes;
@@ -47,7 +47,7 @@ pub(crate) struct ClientConnection {
     signal: AtomicU8,
     waker: AtomicWaker,
     /// For whom it counts.
-    tenant: Mutex<Option<Connected>>,
+    tenant: Mutex<Option<ConnectionPermit>>,
     /// What a `WebSocket` client has sent of a message that is not complete.
     unread: OnceLock<UnreadMessage>,
 }
@@ -72,8 +72,8 @@ impl ClientConnection {
     /// Counts it for a tenant, in place of the one before.
     pub(crate) fn set_tenant(&self, tenant: &Arc<Tenant>) -> ApiResult<()> {
         let mut counted = self.tenant.lock();
-        if counted.as_ref().is_none_or(|connected| !connected.is_of(tenant)) {
-            *counted = Some(tenant.connect()?);
+        if counted.as_ref().is_none_or(|connected| !connected.belongs_to(tenant)) {
+            *counted = Some(tenant.count_connection()?);
         }
         Ok(())
     }

@@ -4,11 +4,11 @@
 //! words of the user start a reply, answers let one go on, and with nothing new the client has come
 //! back and is told how the conversation stands. So a request that is sent again is no double.
 
-use super::{follow, known_agent, of_agent, session as open_or_make, sse};
+use super::{follow_reply, require_known_agent, require_agent, open_or_create_session as open_or_make, sse_response};
 use crate::app::App;
-use crate::auth::{Action, Caller, is_id};
+use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, Payload};
+use crate::extract::{Path, BodyBytes};
 use crate::stream::{ReplyPosition, PausePolicy, ReplyStreamOptions};
 use crate::turns::EXTERNAL;
 use crate::turns::answers;
@@ -27,26 +27,26 @@ use turnwire_wires::ag_ui::{HistoryDifference, RunInput, PendingReply, ends_run}
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse as lines};
 
 /// How often a request is looked at anew because somebody else was faster.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// A run: new words, answers, or coming back.
 pub async fn run(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(agent): Path<String>,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     let text = std::str::from_utf8(&body)
-        .map_err(|_| ApiError::bad_request("the body is no UTF-8").hint(SHORTEST))?;
-    let input = RunInput::parse(text).map_err(|why| wrong(&why))?;
-    let asked = Asked { app: &app, caller: &caller, agent: &agent, input: &input };
-    let Some(session) = asked.session().await? else { return asked.nothing_there() };
+        .map_err(|_| ApiError::bad_request("the body is no UTF-8").hint(EXAMPLE_INPUT))?;
+    let input = RunInput::parse(text).map_err(|why| invalid_input(&why))?;
+    let asked = RunRequest { app: &app, caller: &caller, agent: &agent, input: &input };
+    let Some(session) = asked.session().await? else { return asked.empty_run() };
     let mut tries = 1;
     loop {
-        let thread = Thread::of(&session, &asked).await?;
-        match asked.answer(&session, &thread).await {
+        let thread = ThreadState::load(&session, &asked).await?;
+        match asked.handle(&session, &thread).await {
             // The same message or another answer came in this moment: look what it is now.
-            Err(error) if is_late(&error) && tries < TRIES => tries += 1,
+            Err(error) if lost_race(&error) && tries < MAX_ATTEMPTS => tries += 1,
             done => return done,
         }
     }
@@ -58,51 +58,51 @@ pub async fn stop(
     caller: Caller,
     Path((agent, thread)): Path<(String, String)>,
 ) -> ApiResult<StatusCode> {
-    let session = app.log.open_session(&caller.session(&thread)?).await?;
+    let session = app.log.open_session(&caller.session_key(&thread)?).await?;
     let session = session.ok_or(turnwire_log::Error::NoSession)?;
-    answers::stop_reply(&app, &of_agent(session, &agent)?, &caller).await?;
+    answers::stop_reply(&app, &require_agent(session, &agent)?, &caller).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-const SHORTEST: &str = "the shortest one is {\"threadId\": \"t\", \"runId\": \"r\", \"messages\": \
+const EXAMPLE_INPUT: &str = "the shortest one is {\"threadId\": \"t\", \"runId\": \"r\", \"messages\": \
                         [{\"id\": \"m\", \"role\": \"user\", \"content\": \"hello\"}]}";
 
-fn wrong(why: &turnwire_core::Error) -> ApiError {
+fn invalid_input(why: &turnwire_core::Error) -> ApiError {
     ApiError::unprocessable(format!("the body is no RunAgentInput: {why}; nothing was stored"))
         .kind("not_a_run_input")
-        .hint(SHORTEST)
+        .hint(EXAMPLE_INPUT)
 }
 
 /// Whether a request lost a race, so that what it asks for is something else now.
-fn is_late(error: &ApiError) -> bool {
+fn lost_race(error: &ApiError) -> bool {
     matches!(error.name(), "message_exists" | "already_answered")
 }
 
 /// What a client asks for.
-struct Asked<'a> {
+struct RunRequest<'a> {
     app: &'a Arc<App>,
     caller: &'a Caller,
     agent: &'a str,
     input: &'a RunInput,
 }
 
-impl Asked<'_> {
+impl RunRequest<'_> {
     /// The thread's session. It is made when somebody says something in it, not when somebody looks.
     async fn session(&self) -> ApiResult<Option<Arc<Session>>> {
         let id = &self.input.thread_id;
-        if let Some(session) = self.app.log.open_session(&self.caller.session(id)?).await? {
-            return of_agent(session, self.agent).map(Some);
+        if let Some(session) = self.app.log.open_session(&self.caller.session_key(id)?).await? {
+            return require_agent(session, self.agent).map(Some);
         }
         if self.new_messages(&HashSet::new())?.is_empty() {
-            known_agent(self.app, self.agent)?;
+            require_known_agent(self.app, self.agent)?;
             return Ok(None);
         }
-        offers::check_client_context(self.app, self.caller.tenant(), &offer(self.input)).await?;
+        offers::check_client_context(self.app, self.caller.tenant(), &client_context(self.input)).await?;
         open_or_make(self.app, self.caller, Some(id), self.agent).await.map(Some)
     }
 
     /// The run of a thread in which nothing was said.
-    fn nothing_there(&self) -> ApiResult<Response> {
+    fn empty_run(&self) -> ApiResult<Response> {
         let mut encoder = wire()?.encoder(&self.encoding()).map_err(ApiError::internal)?;
         let mut frames = Frames::default();
         encoder.resume(&[], &mut frames);
@@ -113,10 +113,10 @@ impl Asked<'_> {
 
     /// What the user says that is not known yet, if it may be said.
     fn new_messages(&self, known: &HashSet<String>) -> ApiResult<Vec<Msg>> {
-        let new = self.input.new_messages(|id| known.contains(id)).map_err(|why| wrong(&why))?;
+        let new = self.input.new_messages(|id| known.contains(id)).map_err(|why| invalid_input(&why))?;
         let mut ids = HashSet::new();
         for msg in &new {
-            if !is_id(msg.id()) || !ids.insert(msg.id()) {
+            if !is_valid_id(msg.id()) || !ids.insert(msg.id()) {
                 return Err(ApiError::unprocessable(
                     "a new message needs an id of its own: 1 to 128 of A-Z a-z 0-9 . _ : -; \
                      nothing was stored",
@@ -134,34 +134,34 @@ impl Asked<'_> {
         Ok(new)
     }
 
-    async fn answer(&self, session: &Arc<Session>, thread: &Thread) -> ApiResult<Response> {
+    async fn handle(&self, session: &Arc<Session>, thread: &ThreadState) -> ApiResult<Response> {
         let new = self.new_messages(&thread.known)?;
-        let answers = self.input.answers(&thread.waiting()).map_err(|why| wrong(&why))?;
+        let answers = self.input.answers(&thread.waiting()).map_err(|why| invalid_input(&why))?;
         if !new.is_empty() {
-            if let Some(error) = self.busy(thread) {
+            if let Some(error) = self.busy_reason(thread) {
                 return Err(error);
             }
-            return self.say(session, thread, new).await;
+            return self.send_messages(session, thread, new).await;
         }
         if !answers.events.is_empty() {
-            return self.go_on(session, thread, &answers.events).await;
+            return self.send_answers(session, thread, &answers.events).await;
         }
-        self.come_back(session, thread).await
+        self.resume(session, thread).await
     }
 
     /// New words: a reply starts.
-    async fn say(
+    async fn send_messages(
         &self,
         session: &Arc<Session>,
-        thread: &Thread,
+        thread: &ThreadState,
         mut messages: Vec<Msg>,
     ) -> ApiResult<Response> {
         if let Some(last) = messages.pop() {
-            messages.push(offer(self.input).attach_to(last));
+            messages.push(client_context(self.input).attach_to(last));
         }
         let said = send_all(self.app, session, SendRequest { messages, ..SendRequest::default() }).await;
         let sent = said.map_err(|error| match error.name() {
-            "busy" => self.busy_with("a reply runs"),
+            "busy" => self.busy_error("a reply runs"),
             _ => error,
         })?;
         let accepted = sent.accepted();
@@ -172,14 +172,14 @@ impl Asked<'_> {
             _ => ReplyPosition::Snapshot,
         };
         // The new words stand behind whatever the client has not got.
-        self.tell(session, accepted.reply_id.clone(), begin, HistoryDifference::Gaps).await
+        self.stream_reply(session, accepted.reply_id.clone(), begin, HistoryDifference::Gaps).await
     }
 
     /// Answers: the reply goes on.
-    async fn go_on(
+    async fn send_answers(
         &self,
         session: &Arc<Session>,
-        thread: &Thread,
+        thread: &ThreadState,
         events: &[Event<'static>],
     ) -> ApiResult<Response> {
         let taken = answers::accept_events(self.app, session, self.caller, events).await?;
@@ -192,22 +192,22 @@ impl Asked<'_> {
         } else {
             ReplyPosition::Snapshot
         };
-        self.tell(session, thread.open_reply(), begin, difference).await
+        self.stream_reply(session, thread.open_reply(), begin, difference).await
     }
 
     /// Nothing new: how it stands, and what comes.
-    async fn come_back(&self, session: &Arc<Session>, thread: &Thread) -> ApiResult<Response> {
-        self.caller.check(Action::Read)?;
+    async fn resume(&self, session: &Arc<Session>, thread: &ThreadState) -> ApiResult<Response> {
+        self.caller.require(Action::Read)?;
         let reply = if session.agent() == EXTERNAL && thread.is_unanswered() {
             None
         } else {
             Some(thread.open_reply().or_else(|| thread.last_reply()).unwrap_or_default())
         };
-        self.tell(session, reply, ReplyPosition::Snapshot, self.difference(thread)).await
+        self.stream_reply(session, reply, ReplyPosition::Snapshot, self.difference(thread)).await
     }
 
     /// How what the client has differs from how it stands, as far as it may be told.
-    fn difference(&self, thread: &Thread) -> HistoryDifference {
+    fn difference(&self, thread: &ThreadState) -> HistoryDifference {
         if !self.caller.can(Action::Read) {
             return HistoryDifference::None;
         }
@@ -218,7 +218,7 @@ impl Asked<'_> {
     }
 
     /// The run: of a reply, or of the one that somebody elsewhere will publish.
-    async fn tell(
+    async fn stream_reply(
         &self,
         session: &Arc<Session>,
         reply_id: Option<String>,
@@ -235,7 +235,7 @@ impl Asked<'_> {
             is_last: Some(ends_run),
             expires_at: self.caller.expires_at(),
         };
-        Ok(sse(self.app, follow(self.app, session, tell).await?))
+        Ok(sse_response(self.app, follow_reply(self.app, session, tell).await?))
     }
 
     fn encoding(&self) -> EncoderOptions {
@@ -247,7 +247,7 @@ impl Asked<'_> {
     }
 
     /// Why nothing can be said now.
-    fn busy(&self, thread: &Thread) -> Option<ApiError> {
+    fn busy_reason(&self, thread: &ThreadState) -> Option<ApiError> {
         if thread.snapshot.open.is_empty() && thread.snapshot.queue.is_empty() {
             return None;
         }
@@ -257,21 +257,21 @@ impl Asked<'_> {
         };
         let (interrupts, results) = (ids(|calls| &calls.confirm), ids(|calls| &calls.external));
         Some(if !interrupts.is_empty() {
-            self.busy_with(&format!("interrupts are not answered yet ({interrupts})"))
+            self.busy_error(&format!("interrupts are not answered yet ({interrupts})"))
                 .kind("unanswered")
                 .hint("answer all of them with `resume` first, or stop the reply")
         } else if !results.is_empty() {
-            self.busy_with(&format!("calls have no result yet ({results})"))
+            self.busy_error(&format!("calls have no result yet ({results})"))
                 .kind("unanswered")
                 .hint("send the tools' messages first, without a new one, or stop the reply")
         } else if thread.snapshot.open.is_empty() {
-            self.busy_with("messages wait for their turn")
+            self.busy_error("messages wait for their turn")
         } else {
-            self.busy_with("a reply runs")
+            self.busy_error("a reply runs")
         })
     }
 
-    fn busy_with(&self, what: &str) -> ApiError {
+    fn busy_error(&self, what: &str) -> ApiError {
         ApiError::conflict(format!("{what}; nothing was stored")).kind("busy").hint(format!(
             "the same request without the new message watches the reply; \
              POST /ag-ui/{}/{}/stop stops it",
@@ -286,7 +286,7 @@ fn wire() -> ApiResult<&'static Wire> {
 
 /// How a thread stands, as far as a request needs to know it: what it takes of memory grows with the
 /// request, not with the conversation.
-struct Thread {
+struct ThreadState {
     snapshot: Snapshot,
     /// What waits for somebody.
     pending: Vec<PendingCalls>,
@@ -302,8 +302,8 @@ struct Thread {
     last_role: Option<Role>,
 }
 
-impl Thread {
-    async fn of(session: &Arc<Session>, asked: &Asked<'_>) -> ApiResult<Self> {
+impl ThreadState {
+    async fn load(session: &Arc<Session>, asked: &RunRequest<'_>) -> ApiResult<Self> {
         let snapshot = session.snapshot().await?;
         let (ids, replies) = (asked.input.message_ids(), asked.input.reply_ids());
         let mut thread = Self {
@@ -331,7 +331,7 @@ impl Thread {
                 } else if stored.last.get() <= thread.snapshot.head {
                     let text = std::str::from_utf8(&stored.json).map_err(ApiError::internal)?;
                     let msg = Msg::from_json(text).map_err(ApiError::internal)?;
-                    thread.note(&msg);
+                    thread.track_last(&msg);
                     comparison.add(&msg);
                 }
                 if ids.contains(&stored.id) {
@@ -347,7 +347,7 @@ impl Thread {
             .map(|reply| reply.msg().clone())
             .collect();
         for msg in &open {
-            thread.note(msg);
+            thread.track_last(msg);
             comparison.add(msg);
         }
         thread.difference = comparison.difference();
@@ -355,7 +355,7 @@ impl Thread {
     }
 
     /// Notes what the last messages of the conversation are.
-    fn note(&mut self, msg: &Msg) {
+    fn track_last(&mut self, msg: &Msg) {
         self.last_role = Some(msg.role());
         if msg.role() == Role::Assistant {
             self.last_reply = Some(msg.id().to_owned());
@@ -394,7 +394,7 @@ impl Thread {
 }
 
 /// What the client brings to the turn.
-fn offer(input: &RunInput) -> ClientContext {
+fn client_context(input: &RunInput) -> ClientContext {
     let tools = input.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),
         description: tool.description.clone(),
@@ -407,7 +407,7 @@ fn offer(input: &RunInput) -> ClientContext {
         .collect();
     let mut extra = Fields::default();
     for (key, value) in [("state", &input.state), ("forwardedProps", &input.forwarded_props)] {
-        if let Some(value) = value.as_ref().filter(|value| says_something(value)) {
+        if let Some(value) = value.as_ref().filter(|value| is_not_empty(value)) {
             extra.insert(key, value.clone());
         }
     }
@@ -420,6 +420,6 @@ fn offer(input: &RunInput) -> ClientContext {
 }
 
 /// A client that has no state sends an empty one.
-fn says_something(json: &Json) -> bool {
+fn is_not_empty(json: &Json) -> bool {
     !matches!(json.text(), "null" | "{}" | "[]" | "\"\"")
 }

@@ -14,11 +14,11 @@
 
 mod answering;
 
-use super::{follow, of_agent, session, sse};
+use super::{follow_reply, require_agent, open_or_create_session, sse_response};
 use crate::app::App;
-use crate::auth::{Action, Caller, expired, wait_for};
+use crate::auth::{Action, Caller, expired_error, wait_until_expired};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, Payload};
+use crate::extract::{Path, BodyBytes};
 use crate::links;
 use crate::stream::{ReplyPosition, PausePolicy, ReplyStreamOptions};
 use crate::turns::answers;
@@ -38,10 +38,10 @@ use turnwire_wires::ai_sdk::{ChatRequest, Trigger};
 use turnwire_wires::{EncoderOptions, Wire};
 
 /// How many messages one request may bring.
-const MESSAGES: usize = 64;
+const MAX_NEW_MESSAGES: usize = 64;
 
 /// The header by which clients know the protocol.
-const VERSION: HeaderName = HeaderName::from_static("x-vercel-ai-ui-message-stream");
+const VERSION_HEADER: HeaderName = HeaderName::from_static("x-vercel-ai-ui-message-stream");
 
 /// `POST /ai-sdk/{agent}`
 pub async fn chat(
@@ -50,27 +50,27 @@ pub async fn chat(
     Path(agent): Path<String>,
     uri: Uri,
     headers: HeaderMap,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     let text = std::str::from_utf8(&body)
         .map_err(|why| ApiError::bad_request(format!("the body is no UTF-8: {why}")))?;
-    let request = ChatRequest::parse(text).map_err(not_a_request)?;
-    let Some(known) = open(&app, &caller, &request.chat_id, &agent).await? else {
+    let request = ChatRequest::parse(text).map_err(invalid_request)?;
+    let Some(known) = find_session(&app, &caller, &request.chat_id, &agent).await? else {
         // Nothing is made for a request that says nothing.
-        let messages = Messages::of(&request, |_| false)?.ready()?;
+        let messages = NewMessages::from_request(&request, |_| false)?.validate()?;
         offers::check_last_message(&app, caller.tenant(), &messages).await?;
-        let new = session(&app, &caller, Some(&request.chat_id), &agent).await?;
+        let new = open_or_create_session(&app, &caller, Some(&request.chat_id), &agent).await?;
         let once = IdempotencyKey::from_request(&new, &caller, &headers, &uri, &body)?;
-        return Chat { app: &app, caller: &caller, session: new, once }.say(messages).await;
+        return ChatContext { app: &app, caller: &caller, session: new, once }.send_messages(messages).await;
     };
     let once = IdempotencyKey::from_request(&known, &caller, &headers, &uri, &body)?;
-    let chat = Chat { app: &app, caller: &caller, session: known, once };
+    let chat = ChatContext { app: &app, caller: &caller, session: known, once };
     if let Some(once) = &chat.once
         && let Some(before) = once.find_response::<Accepted>(&app.log).await?
     {
-        return chat.reply(&before).await;
+        return chat.stream_accepted(&before).await;
     }
-    chat.take(&request).await
+    chat.handle(&request).await
 }
 
 /// `GET /ai-sdk/{agent}/{chat}/stream`
@@ -80,12 +80,12 @@ pub async fn resume(
     Path((agent, chat)): Path<(String, String)>,
 ) -> ApiResult<Response> {
     // A chat that was never used is one in which nothing runs.
-    let Some(session) = open(&app, &caller, &chat, &agent).await? else { return Ok(nothing()) };
-    let Some(reply) = own(&session.snapshot().await?).map(|reply| reply.msg().id().to_owned())
+    let Some(session) = find_session(&app, &caller, &chat, &agent).await? else { return Ok(no_content()) };
+    let Some(reply) = open_reply(&session.snapshot().await?).map(|reply| reply.msg().id().to_owned())
     else {
-        return Ok(nothing());
+        return Ok(no_content());
     };
-    Chat { app: &app, caller: &caller, session, once: None }.tell(reply, ReplyPosition::Start).await
+    ChatContext { app: &app, caller: &caller, session, once: None }.stream_reply(reply, ReplyPosition::Start).await
 }
 
 /// `POST /ai-sdk/{agent}/{chat}/stop`
@@ -94,56 +94,56 @@ pub async fn stop(
     caller: Caller,
     Path((agent, chat)): Path<(String, String)>,
 ) -> ApiResult<Response> {
-    if let Some(session) = open(&app, &caller, &chat, &agent).await? {
+    if let Some(session) = find_session(&app, &caller, &chat, &agent).await? {
         answers::stop_reply(&app, &session, &caller).await?;
     }
-    Ok(nothing())
+    Ok(no_content())
 }
 
-fn nothing() -> Response {
+fn no_content() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
 /// The chat's session, if there is one.
-async fn open(
+async fn find_session(
     app: &App,
     caller: &Caller,
     chat: &str,
     agent: &str,
 ) -> ApiResult<Option<Arc<Session>>> {
-    let session = app.log.open_session(&caller.session(chat)?).await?;
-    session.map(|session| of_agent(session, agent)).transpose()
+    let session = app.log.open_session(&caller.session_key(chat)?).await?;
+    session.map(|session| require_agent(session, agent)).transpose()
 }
 
 /// The reply that the chat is about.
-fn own(snapshot: &Snapshot) -> Option<&OpenReply> {
+fn open_reply(snapshot: &Snapshot) -> Option<&OpenReply> {
     snapshot.open.iter().find(|reply| !reply.is_of_sub_agent())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error becomes")]
-fn not_a_request(why: turnwire_core::Error) -> ApiError {
+fn invalid_request(why: turnwire_core::Error) -> ApiError {
     ApiError::unprocessable(format!("the body is no chat request: {why}; nothing was stored"))
         .kind("not_a_request")
         .hint("it is what DefaultChatTransport posts: {id, messages, trigger, messageId?}")
 }
 
 /// What a request brings that the session does not have.
-struct Messages<'r> {
+struct NewMessages<'r> {
     request: &'r ChatRequest,
     messages: Vec<Msg>,
 }
 
-impl<'r> Messages<'r> {
-    fn of(request: &'r ChatRequest, is_known: impl Fn(&str) -> bool) -> ApiResult<Self> {
-        let messages = request.new_messages(is_known).map_err(not_a_request)?;
+impl<'r> NewMessages<'r> {
+    fn from_request(request: &'r ChatRequest, is_known: impl Fn(&str) -> bool) -> ApiResult<Self> {
+        let messages = request.new_messages(is_known).map_err(invalid_request)?;
         Ok(Self { request, messages })
     }
 
     /// The messages as they may be said, with what the application sends along.
-    fn ready(self) -> ApiResult<Vec<Msg>> {
-        if self.messages.len() > MESSAGES {
+    fn validate(self) -> ApiResult<Vec<Msg>> {
+        if self.messages.len() > MAX_NEW_MESSAGES {
             return Err(ApiError::unprocessable(format!(
-                "{} new messages in one request, and {MESSAGES} is the most; nothing was stored",
+                "{} new messages in one request, and {MAX_NEW_MESSAGES} is the most; nothing was stored",
                 self.messages.len()
             ))
             .kind("too_many_messages")
@@ -154,13 +154,13 @@ impl<'r> Messages<'r> {
             ready.push(check_message(msg)?);
         }
         let Some(last) = ready.pop() else { return Err(nothing_new()) };
-        ready.push(offered(self.request, last));
+        ready.push(with_context(self.request, last));
         Ok(ready)
     }
 }
 
 /// A message with what the application sends along.
-fn offered(request: &ChatRequest, msg: Msg) -> Msg {
+fn with_context(request: &ChatRequest, msg: Msg) -> Msg {
     ClientContext { extra: request.rest.clone(), ..ClientContext::default() }.attach_to(msg)
 }
 
@@ -175,7 +175,7 @@ fn nothing_new() -> ApiError {
 }
 
 /// Says what to do in the words of this protocol.
-fn hinted(error: ApiError) -> ApiError {
+fn with_protocol_hint(error: ApiError) -> ApiError {
     if error.name() == "busy" {
         return error.hint(
             "GET /ai-sdk/{agent}/{chat}/stream (resumeStream) shows the reply; answer what it asks, \
@@ -185,24 +185,24 @@ fn hinted(error: ApiError) -> ApiError {
     error
 }
 
-fn busy() -> ApiError {
-    hinted(ApiError::conflict("another reply runs; nothing was stored").kind("busy"))
+fn busy_error() -> ApiError {
+    with_protocol_hint(ApiError::conflict("another reply runs; nothing was stored").kind("busy"))
 }
 
-fn read(message: &StoredMessage) -> Option<Msg> {
+fn parse_stored(message: &StoredMessage) -> Option<Msg> {
     Msg::from_json(std::str::from_utf8(&message.json).ok()?).ok()
 }
 
 /// Whether a client may call a message so.
-fn is_named(msg: &Msg, name: Option<&str>) -> bool {
+fn has_id(msg: &Msg, name: Option<&str>) -> bool {
     name == Some(msg.id()) || (name.is_some() && name == replaced_id(msg).as_deref())
 }
 
 /// Whether a stored message has the content that a client sends, as far as a client wrote it.
-fn says_the_same(a: &Msg, b: &Msg) -> bool {
+fn has_same_content(a: &Msg, b: &Msg) -> bool {
     let is_same = |(a, b): (&ContentBlock, &ContentBlock)| match (a, b) {
         (ContentBlock::Text(a), ContentBlock::Text(b)) => a.text == b.text,
-        (ContentBlock::Data(stored), ContentBlock::Data(said)) => links::is_same(stored, said),
+        (ContentBlock::Data(stored), ContentBlock::Data(said)) => links::is_same_data(stored, said),
         (ContentBlock::Other(a), ContentBlock::Other(b)) => a == b,
         _ => false,
     };
@@ -210,71 +210,71 @@ fn says_the_same(a: &Msg, b: &Msg) -> bool {
 }
 
 /// One request to a chat.
-struct Chat<'a> {
+struct ChatContext<'a> {
     app: &'a Arc<App>,
     caller: &'a Caller,
     session: Arc<Session>,
     once: Option<IdempotencyKey>,
 }
 
-impl Chat<'_> {
+impl ChatContext<'_> {
     /// Does what the request asks for.
-    async fn take(&self, request: &ChatRequest) -> ApiResult<Response> {
-        let asked = request.trailing_user_ids().map_err(not_a_request)?;
-        let known = self.known(&asked).await?;
+    async fn handle(&self, request: &ChatRequest) -> ApiResult<Response> {
+        let asked = request.trailing_user_ids().map_err(invalid_request)?;
+        let known = self.last_known(&asked).await?;
         let is_known = |id: &str| known.as_deref() == Some(id);
-        let continued = request.continued_message().map_err(not_a_request)?;
-        let messages = Messages::of(request, is_known)?;
+        let continued = request.continued_message().map_err(invalid_request)?;
+        let messages = NewMessages::from_request(request, is_known)?;
         if let Some(continued) = continued {
-            return self.go_on(request, &continued).await;
+            return self.continue_reply(request, &continued).await;
         }
         // Also where it is to be answered again: the request before this one did not arrive.
         if !messages.messages.is_empty() {
-            return self.say(messages.ready()?).await;
+            return self.send_messages(messages.validate()?).await;
         }
         if request.trigger == Trigger::Regenerate {
-            self.caller.check(Action::AnswerAgain)?;
+            self.caller.require(Action::Regenerate)?;
             let id = match request.message_id.clone().or(known) {
                 Some(id) => id,
-                None => self.last().await?.ok_or_else(nothing_new)?,
+                None => self.last_message_id().await?.ok_or_else(nothing_new)?,
             };
             let sent = retry(self.app, &self.session, &id, self.once.as_ref()).await;
-            return self.reply(sent.map_err(hinted)?.accepted()).await;
+            return self.stream_accepted(sent.map_err(with_protocol_hint)?.accepted()).await;
         }
-        if let Some(msg) = request.edited_message(is_known).map_err(not_a_request)? {
-            return self.edit(offered(request, check_message(msg)?)).await;
+        if let Some(msg) = request.edited_message(is_known).map_err(invalid_request)? {
+            return self.edit(with_context(request, check_message(msg)?)).await;
         }
-        self.found_again(|question| is_named(question, known.as_deref())).await
+        self.resume_running(|question| has_id(question, known.as_deref())).await
     }
 
     /// Puts other words in the place of a message. A client that asks once more for an answer to a
     /// message as it is sends the same.
     async fn edit(&self, msg: Msg) -> ApiResult<Response> {
-        self.caller.check(Action::AnswerAgain)?;
-        let is_same = |known: &Msg| is_named(known, Some(msg.id())) && says_the_same(known, &msg);
+        self.caller.require(Action::Regenerate)?;
+        let is_same = |known: &Msg| has_id(known, Some(msg.id())) && has_same_content(known, &msg);
         let once = self.once.as_ref();
-        let sent = if own(&self.session.snapshot().await?).is_some() {
-            return self.found_again(is_same).await;
-        } else if self.message(msg.id()).await?.is_some_and(|known| is_same(&known)) {
+        let sent = if open_reply(&self.session.snapshot().await?).is_some() {
+            return self.resume_running(is_same).await;
+        } else if self.find_message(msg.id()).await?.is_some_and(|known| is_same(&known)) {
             retry(self.app, &self.session, msg.id(), once).await
         } else {
             let id = msg.id().to_owned();
             edit(self.app, &self.session, &id, msg, once).await
         };
-        self.reply(sent.map_err(hinted)?.accepted()).await
+        self.stream_accepted(sent.map_err(with_protocol_hint)?.accepted()).await
     }
 
     /// A message of the conversation.
-    async fn message(&self, id: &str) -> ApiResult<Option<Msg>> {
+    async fn find_message(&self, id: &str) -> ApiResult<Option<Msg>> {
         let stored = self.session.find_message(id).await?;
-        Ok(stored.filter(|stored| !stored.superseded).as_ref().and_then(read))
+        Ok(stored.filter(|stored| !stored.superseded).as_ref().and_then(parse_stored))
     }
 
     /// The last of these messages that the session has.
-    async fn known(&self, ids: &[String]) -> ApiResult<Option<String>> {
+    async fn last_known(&self, ids: &[String]) -> ApiResult<Option<String>> {
         let snapshot = self.session.snapshot().await?;
         // Beyond so many new ones the request is refused.
-        for id in ids.iter().take(MESSAGES + 1).filter(|id| !id.is_empty()) {
+        for id in ids.iter().take(MAX_NEW_MESSAGES + 1).filter(|id| !id.is_empty()) {
             let is_queued = snapshot.queue.iter().any(|queued| queued.id == *id);
             if is_queued || self.session.find_message(id).await?.is_some() {
                 return Ok(Some(id.clone()));
@@ -284,49 +284,49 @@ impl Chat<'_> {
     }
 
     /// The last message of the conversation.
-    async fn last(&self) -> ApiResult<Option<String>> {
-        Ok(self.before(None).await?.next().map(|msg| msg.id().to_owned()))
+    async fn last_message_id(&self) -> ApiResult<Option<String>> {
+        Ok(self.messages_before(None).await?.next().map(|msg| msg.id().to_owned()))
     }
 
     /// The latest messages before a place that count, the last one first.
-    async fn before(&self, place: Option<Seq>) -> ApiResult<impl Iterator<Item = Msg>> {
-        let query = MessageQuery { before: place, limit: MESSAGES, ..MessageQuery::default() };
+    async fn messages_before(&self, place: Option<Seq>) -> ApiResult<impl Iterator<Item = Msg>> {
+        let query = MessageQuery { before: place, limit: MAX_NEW_MESSAGES, ..MessageQuery::default() };
         let stored = self.session.list_messages(&query).await?;
         let counted = stored.into_iter().rev().filter(|message| !message.superseded);
-        Ok(counted.filter_map(|message| read(&message)))
+        Ok(counted.filter_map(|message| parse_stored(&message)))
     }
 
-    async fn say(&self, messages: Vec<Msg>) -> ApiResult<Response> {
+    async fn send_messages(&self, messages: Vec<Msg>) -> ApiResult<Response> {
         let what = SendRequest { messages, idempotency_key: self.once.as_ref(), ..SendRequest::default() };
-        let sent = send_all(self.app, &self.session, what).await.map_err(hinted)?;
-        self.reply(sent.accepted()).await
+        let sent = send_all(self.app, &self.session, what).await.map_err(with_protocol_hint)?;
+        self.stream_accepted(sent.accepted()).await
     }
 
     /// There is nothing new in the request. If the reply to its last message runs, the client has
     /// missed it.
-    async fn found_again(&self, is_asked: impl Fn(&Msg) -> bool) -> ApiResult<Response> {
-        self.caller.check(Action::Read)?;
+    async fn resume_running(&self, is_asked: impl Fn(&Msg) -> bool) -> ApiResult<Response> {
+        self.caller.require(Action::Read)?;
         let snapshot = self.session.snapshot().await?;
-        let reply = own(&snapshot).ok_or_else(nothing_new)?;
-        let mut before = self.before(Some(reply.first_seq())).await?;
+        let reply = open_reply(&snapshot).ok_or_else(nothing_new)?;
+        let mut before = self.messages_before(Some(reply.first_seq())).await?;
         let question = before.find(|msg| msg.role() == Role::User);
         if !question.is_some_and(|question| is_asked(&question)) {
-            return Err(busy());
+            return Err(busy_error());
         }
-        self.tell(reply.msg().id().to_owned(), ReplyPosition::Start).await
+        self.stream_reply(reply.msg().id().to_owned(), ReplyPosition::Start).await
     }
 
     /// The reply that was started, or is to come.
-    async fn reply(&self, accepted: &Accepted) -> ApiResult<Response> {
+    async fn stream_accepted(&self, accepted: &Accepted) -> ApiResult<Response> {
         let reply = match &accepted.reply_id {
             Some(reply) => reply.clone(),
-            None => self.elsewhere(&accepted.last_event_id).await?,
+            None => self.wait_for_external_reply(&accepted.last_event_id).await?,
         };
-        self.tell(reply, ReplyPosition::Start).await
+        self.stream_reply(reply, ReplyPosition::Start).await
     }
 
     /// The next reply of an agent that runs elsewhere: it comes when that agent gets to it.
-    async fn elsewhere(&self, token: &str) -> ApiResult<String> {
+    async fn wait_for_external_reply(&self, token: &str) -> ApiResult<String> {
         let place = token.rsplit_once('.').and_then(|(_, seq)| seq.parse().ok()).unwrap_or(0);
         let mut head = self.session.watch_head();
         loop {
@@ -335,28 +335,28 @@ impl Chat<'_> {
                 return Err(turnwire_log::Error::NoSession.into());
             }
             let snapshot = self.session.snapshot().await?;
-            if let Some(reply) = own(&snapshot).filter(|reply| reply.first_seq().get() > place) {
+            if let Some(reply) = open_reply(&snapshot).filter(|reply| reply.first_seq().get() > place) {
                 return Ok(reply.msg().id().to_owned());
             }
             let query =
-                MessageQuery { after: Seq::new(place), limit: MESSAGES, ..MessageQuery::default() };
+                MessageQuery { after: Seq::new(place), limit: MAX_NEW_MESSAGES, ..MessageQuery::default() };
             let later = self.session.list_messages(&query).await?;
-            let mut later = later.iter().filter_map(read);
+            let mut later = later.iter().filter_map(parse_stored);
             if let Some(reply) = later.find(|msg| msg.role() == Role::Assistant) {
                 return Ok(reply.id().to_owned());
             }
             tokio::select! {
                 _ = head.changed() => {}
                 () = self.app.force_stop.cancelled() => {
-                    return Err(super::unfinished(self.session.id()));
+                    return Err(super::stopping_error(self.session.id()));
                 }
-                () = wait_for(self.caller.expires_at()) => return Err(expired()),
+                () = wait_until_expired(self.caller.expires_at()) => return Err(expired_error()),
             }
         }
     }
 
     /// The response that the reply fills.
-    async fn tell(&self, reply_id: String, begin: ReplyPosition) -> ApiResult<Response> {
+    async fn stream_reply(&self, reply_id: String, begin: ReplyPosition) -> ApiResult<Response> {
         let wire = Wire::named("ai-sdk").ok_or_else(|| ApiError::internal("no such wire"))?;
         let tell = ReplyStreamOptions {
             wire,
@@ -367,8 +367,8 @@ impl Chat<'_> {
             is_last: None,
             expires_at: self.caller.expires_at(),
         };
-        let mut response = sse(self.app, follow(self.app, &self.session, tell).await?);
-        response.headers_mut().insert(VERSION, HeaderValue::from_static("v1"));
+        let mut response = sse_response(self.app, follow_reply(self.app, &self.session, tell).await?);
+        response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static("v1"));
         Ok(response)
     }
 }

@@ -1,21 +1,21 @@
 //! `POST /v1/messages`: an agent as a model of Anthropic's.
 
-use super::model::{Manner, Request, answer};
+use super::model::{ModelApi, ModelRequest, handle_request};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
-use crate::extract::Payload;
+use crate::extract::BodyBytes;
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
 use turnwire_wires::anthropic::{MessageCollector, read_request};
 
-const MANNER: Manner = Manner {
+const MESSAGES_API: ModelApi = ModelApi {
     wire: "anthropic",
-    prefix: "msg_",
-    read: read_request,
-    whole: || Box::<MessageCollector>::default(),
+    id_prefix: "msg_",
+    parse: read_request,
+    collector: || Box::<MessageCollector>::default(),
 };
 
 /// Answers what the user says, or goes on with the results of calls.
@@ -24,7 +24,7 @@ pub(crate) async fn messages(
     caller: Caller,
     uri: Uri,
     headers: HeaderMap,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
-    answer(Request { app, caller, uri, headers, body }, &MANNER).await
+    handle_request(ModelRequest { app, caller, uri, headers, body }, &MESSAGES_API).await
 }

@@ -33,18 +33,18 @@ pub async fn history(
     caller: Caller,
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
-    let session = app.log.open_session(&caller.session(&id)?).await?;
+    let session = app.log.open_session(&caller.session_key(&id)?).await?;
     let session = session.ok_or(turnwire_log::Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let open_from = snapshot.open.iter().map(OpenReply::first_seq).min();
     let place = open_from.map_or(snapshot.head, |first| first.get() - 1);
-    let pending_approval = pending(&app, &session, &snapshot).await?;
+    let pending_approval = find_pending_approval(&app, &session, &snapshot).await?;
     let stored = session.message_pages().without_sub_agents();
-    let writing = Writing {
+    let writing = HistoryWriter {
         // Nothing begins at the very last place: no log is so long.
         stored: stored.before(Seq::new(place.saturating_add(1)).unwrap_or(Seq::FIRST)),
         encoder: HistoryEncoder::default(),
-        part: Part::Head,
+        state: WriterState::Head,
         last_reason: None,
         pending_approval,
         session,
@@ -52,12 +52,12 @@ pub async fn history(
         place,
     };
     // In parts, so that only a few messages are in memory at a time.
-    let body = stream::try_unfold(writing, Writing::next);
+    let body = stream::try_unfold(writing, HistoryWriter::next);
     Ok(([(CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response())
 }
 
 /// A history that is being written.
-struct Writing {
+struct HistoryWriter {
     session: Arc<Session>,
     snapshot: Snapshot,
     /// The messages that had ended here are written.
@@ -65,37 +65,37 @@ struct Writing {
     pending_approval: Option<PendingApproval>,
     stored: MessagePages<Arc<dyn Store>>,
     encoder: HistoryEncoder,
-    part: Part,
+    state: WriterState,
     /// Why the last reply ended.
     last_reason: Option<FinishedReason>,
 }
 
 /// What is written next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum WriterState {
     Head,
     Messages,
     End,
 }
 
-impl Writing {
+impl HistoryWriter {
     async fn next(mut self) -> ApiResult<Option<(String, Self)>> {
         let mut text = String::new();
-        match self.part {
-            Part::Head => {
+        match self.state {
+            WriterState::Head => {
                 text.push_str(&self.history().split_around_messages().0);
-                self.part = Part::Messages;
+                self.state = WriterState::Messages;
             }
-            Part::Messages => {
+            WriterState::Messages => {
                 let stored = self.stored.next_page().await?;
                 if stored.is_empty() {
                     text.push_str(&self.history().split_around_messages().1);
-                    self.part = Part::End;
+                    self.state = WriterState::End;
                 } else {
                     self.write(&stored, &mut text)?;
                 }
             }
-            Part::End => return Ok(None),
+            WriterState::End => return Ok(None),
         }
         Ok(Some((text, self)))
     }
@@ -127,14 +127,14 @@ impl Writing {
             status: status(&self.snapshot, self.last_reason.as_ref()),
             pending_approval: self.pending_approval.clone(),
             workspace: self.snapshot.metadata.raw("workspace").cloned(),
-            agent_status: Some(word(self.snapshot.state.status).to_owned()),
+            agent_status: Some(status_name(self.snapshot.state.status).to_owned()),
             last_event_id: Some(self.session.resume_token(self.place)),
             ..History::from_encoder(self.session.id(), &self.encoder)
         }
     }
 }
 
-fn word(status: SessionStatus) -> &'static str {
+fn status_name(status: SessionStatus) -> &'static str {
     match status {
         SessionStatus::Idle => "idle",
         SessionStatus::Running => "running",
@@ -158,7 +158,7 @@ fn status(snapshot: &Snapshot, last_reason: Option<&FinishedReason>) -> blocks::
 }
 
 /// The first question that waits for a person, with those of its calls that still do.
-async fn pending(
+async fn find_pending_approval(
     app: &App,
     session: &Arc<Session>,
     snapshot: &Snapshot,
@@ -193,7 +193,7 @@ pub(crate) struct Question {
 }
 
 /// The question at a place of the log.
-pub(crate) async fn question(session: &Session, place: u64) -> ApiResult<Question> {
+pub(crate) async fn find_question(session: &Session, place: u64) -> ApiResult<Question> {
     let unknown = || {
         ApiError::unprocessable("there is no question with this `approval_key`; nothing was stored")
             .kind("unknown_approval")
@@ -205,11 +205,11 @@ pub(crate) async fn question(session: &Session, place: u64) -> ApiResult<Questio
         rows => rows?,
     };
     let found = rows.iter().flat_map(EventLines::iter).find(|(seq, _)| *seq == at);
-    let read = found.map(|(seq, line)| read(seq, line)).transpose()?.flatten();
+    let read = found.map(|(seq, line)| parse_question(seq, line)).transpose()?.flatten();
     read.ok_or_else(unknown)
 }
 
-fn read(seq: Seq, line: &[u8]) -> ApiResult<Option<Question>> {
+fn parse_question(seq: Seq, line: &[u8]) -> ApiResult<Option<Question>> {
     let event = Session::parse_event(seq, line)?;
     let timeout_seconds = event.metadata.get::<u64>("timeout_seconds").ok().flatten();
     let EventKind::RequireUserConfirm(ask) = event.kind else { return Ok(None) };
@@ -233,7 +233,7 @@ async fn last_question(
             if finder.find(line).is_none() {
                 continue;
             }
-            let asked = read(seq, line)?;
+            let asked = parse_question(seq, line)?;
             let asked = asked.filter(|asked| asked.calls.iter().any(|asked| asked.id == call));
             found = asked.map(|asked| (seq, asked)).or(found);
         }

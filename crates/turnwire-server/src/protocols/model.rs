@@ -7,9 +7,9 @@
 mod results;
 mod words;
 
-use super::{SESSION, follow, in_session, sse, unfinished};
+use super::{SESSION_HEADER, follow_reply, with_session_header, sse_response, stopping_error};
 use crate::app::App;
-use crate::auth::{Caller, expired, hex, sha256};
+use crate::auth::{Caller, expired_error, hex, sha256};
 use crate::error::{ApiError, ApiResult, X_SHOULD_RETRY};
 use crate::stream::{ReplyPosition, AnswerEnd, ReplyStream, PausePolicy, ReplyStreamOptions};
 use axum::body::Body;
@@ -24,22 +24,22 @@ use turnwire_wires::model::{ClientRequest, ErrorResponse, ResponseCollector};
 use turnwire_wires::{EncoderOptions, Wire};
 
 /// The longest key that is taken.
-const LONGEST_KEY: usize = 255;
+const MAX_KEY_LENGTH: usize = 255;
 
 /// How an agent speaks to clients that take it for a model.
-pub(crate) struct Manner {
+pub(crate) struct ModelApi {
     /// The wire.
     pub(crate) wire: &'static str,
     /// What the ids of its answers begin with.
-    pub(crate) prefix: &'static str,
+    pub(crate) id_prefix: &'static str,
     /// Reads what the client asks.
-    pub(crate) read: fn(&str) -> turnwire_core::Result<ClientRequest>,
+    pub(crate) parse: fn(&str) -> turnwire_core::Result<ClientRequest>,
     /// Puts an answer together that is no stream.
-    pub(crate) whole: fn() -> Box<dyn ResponseCollector>,
+    pub(crate) collector: fn() -> Box<dyn ResponseCollector>,
 }
 
 /// A request.
-pub(crate) struct Request {
+pub(crate) struct ModelRequest {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Caller,
     pub(crate) uri: Uri,
@@ -48,7 +48,7 @@ pub(crate) struct Request {
 }
 
 /// What is told to the client: a reply, or a part of it.
-struct Turn {
+struct ReplyPart {
     session: Arc<Session>,
     reply_id: String,
     begin: ReplyPosition,
@@ -57,25 +57,25 @@ struct Turn {
 }
 
 /// Answers a request.
-pub(crate) async fn answer(request: Request, manner: &Manner) -> ApiResult<Response> {
+pub(crate) async fn handle_request(request: ModelRequest, manner: &ModelApi) -> ApiResult<Response> {
     let text = std::str::from_utf8(&request.body)
         .map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
-    let asked = (manner.read)(text).map_err(|error| {
+    let asked = (manner.parse)(text).map_err(|error| {
         ApiError::bad_request(error.to_string())
             .kind("not_a_request")
             .hint("`model` is the name of an agent, and `messages` end with what is new")
     })?;
-    known_model(&request.app, &asked.model)?;
+    require_model(&request.app, &asked.model)?;
     let turn = if asked.results.is_empty() {
-        words::say(&request, &asked).await?
+        words::send_new_messages(&request, &asked).await?
     } else {
-        results::bring(&request, &asked).await?
+        results::submit_results(&request, &asked).await?
     };
     // The answer may take minutes, and little of this is needed for it.
     let (app, caller) = (Arc::clone(&request.app), request.caller.clone());
     drop(request);
     let asked = ClientRequest { user_messages: Vec::new(), results: Vec::new(), ..asked };
-    let mut response = tell(&app, &caller, &asked, &turn, manner).await?;
+    let mut response = respond(&app, &caller, &asked, &turn, manner).await?;
     if turn.replayed {
         let replayed = HeaderName::from_static("idempotency-replayed");
         response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
@@ -84,7 +84,7 @@ pub(crate) async fn answer(request: Request, manner: &Manner) -> ApiResult<Respo
 }
 
 /// An error unless the model is an agent that runs here.
-fn known_model(app: &App, model: &str) -> ApiResult<()> {
+fn require_model(app: &App, model: &str) -> ApiResult<()> {
     if app.agents.contains_key(model) {
         return Ok(());
     }
@@ -94,14 +94,14 @@ fn known_model(app: &App, model: &str) -> ApiResult<()> {
         .hint(format!("a model is an agent here; there are: {}", names.join(", "))))
 }
 
-async fn tell(
+async fn respond(
     app: &App,
     caller: &Caller,
     asked: &ClientRequest,
-    turn: &Turn,
-    manner: &Manner,
+    turn: &ReplyPart,
+    manner: &ModelApi,
 ) -> ApiResult<Response> {
-    let (prefix, reply) = (manner.prefix, &turn.reply_id);
+    let (prefix, reply) = (manner.id_prefix, &turn.reply_id);
     let id = match turn.begin {
         ReplyPosition::After(place) => format!("{prefix}{reply}.{place}"),
         ReplyPosition::Start | ReplyPosition::Snapshot => format!("{prefix}{reply}"),
@@ -124,16 +124,16 @@ async fn tell(
     };
     // The results of calls begin another answer, also when this one is told again.
     let is_result = |event: &Event<'_>| matches!(event.kind, EventKind::ExternalExecutionResult(_));
-    let follow = follow(app, &turn.session, tell).await?.end_before(is_result);
+    let follow = follow_reply(app, &turn.session, tell).await?.end_before(is_result);
     if asked.stream {
-        return Ok(sse(app, follow));
+        return Ok(sse_response(app, follow));
     }
-    let response = in_one_piece(follow, (manner.whole)()).await?;
-    Ok(in_session(turn.session.id(), response))
+    let response = collect_response(follow, (manner.collector)()).await?;
+    Ok(with_session_header(turn.session.id(), response))
 }
 
 /// The answer when all of it is there.
-async fn in_one_piece(follow: ReplyStream, mut whole: Box<dyn ResponseCollector>) -> ApiResult<Response> {
+async fn collect_response(follow: ReplyStream, mut whole: Box<dyn ResponseCollector>) -> ApiResult<Response> {
     let session = Arc::clone(follow.session());
     let done = follow.collect(|_, text| whole.push_frame(text)).await;
     let ended = done.map_err(|error| match error {
@@ -144,8 +144,8 @@ async fn in_one_piece(follow: ReplyStream, mut whole: Box<dyn ResponseCollector>
     })?;
     match ended {
         AnswerEnd::Complete => {}
-        AnswerEnd::Expired => return Err(expired()),
-        AnswerEnd::ServerStopped => return Err(unfinished(session.id())),
+        AnswerEnd::Expired => return Err(expired_error()),
+        AnswerEnd::ServerStopped => return Err(stopping_error(session.id())),
     }
     let (status, body) = match whole.finish() {
         Ok(body) => (StatusCode::OK, body),
@@ -165,10 +165,10 @@ async fn in_one_piece(follow: ReplyStream, mut whole: Box<dyn ResponseCollector>
 
 /// The key that makes a request safe to send again. One that cannot be taken is refused before
 /// anything is made in its name.
-fn key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
+fn idempotency_key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let key =
-        value.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
+        value.to_str().ok().map(str::trim).filter(|key| (1..=MAX_KEY_LENGTH).contains(&key.len()));
     key.map(Some).ok_or_else(|| {
         ApiError::bad_request("this Idempotency-Key is not 1 to 255 visible characters")
             .hint("use a random UUID for each request, and the same one when sending it again")
@@ -176,16 +176,16 @@ fn key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
 }
 
 /// Something that is the same whenever a request of the same holder comes again with its key.
-fn derived(request: &Request, key: &str) -> String {
+fn derived_id(request: &ModelRequest, key: &str) -> String {
     let what = format!("{}\0{}\0{key}", request.caller.0.holder, request.uri.path());
     hex(&sha256(what.as_bytes()), 16)
 }
 
 /// What to do where a client cannot put it right in its own protocol.
-fn in_the_session(error: ApiError) -> ApiError {
+fn with_session_hint(error: ApiError) -> ApiError {
     match error.name() {
         "busy" => error.hint(format!(
-            "ask again when the reply has ended; or leave out the header {SESSION} to begin another \
+            "ask again when the reply has ended; or leave out the header {SESSION_HEADER} to begin another \
              session"
         )),
         _ => error,

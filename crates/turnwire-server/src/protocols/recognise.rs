@@ -26,13 +26,13 @@ use turnwire_log::{Session, Snapshot};
 use turnwire_wires::model::{ClaimedHistory, strip_whitespace};
 
 /// How many messages before a reply are compared.
-const MESSAGES: usize = 1024;
+const MAX_COMPARED: usize = 1024;
 
 /// A session that may be meant.
 pub(crate) type Candidate = (Arc<Session>, Snapshot);
 
 /// The sessions that results can belong to, the likeliest first.
-pub(crate) async fn find_waiting(
+pub(crate) async fn find_waiting_sessions(
     app: &App,
     caller: &Caller,
     agent: &str,
@@ -58,7 +58,7 @@ pub(crate) async fn find_waiting(
     let (mut same, mut by_id) = (Vec::new(), Vec::new());
     let are_random = results.iter().all(|id| is_random_id(id));
     for (session, snapshot) in waiting {
-        let Some(user) = user_words(caller, &session, &snapshot).await? else { continue };
+        let Some(user) = user_text(caller, &session, &snapshot).await? else { continue };
         if user == claimed.user_text && is_same_reply(&snapshot, claimed) {
             same.push((session, snapshot));
         } else if are_random && has_same_names(&snapshot, claimed) {
@@ -70,7 +70,7 @@ pub(crate) async fn find_waiting(
 }
 
 /// The user's words in a session, without white space, if the same credentials asked.
-async fn user_words(
+async fn user_text(
     caller: &Caller,
     session: &Session,
     snapshot: &Snapshot,
@@ -78,7 +78,7 @@ async fn user_words(
     let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
     let Some(own) = own else { return Ok(None) };
     let query =
-        MessageQuery { before: Some(own.first_seq()), limit: MESSAGES, ..MessageQuery::default() };
+        MessageQuery { before: Some(own.first_seq()), limit: MAX_COMPARED, ..MessageQuery::default() };
     let mut words = String::new();
     let mut asked_by = None;
     for stored in session.list_messages(&query).await?.iter().filter(|stored| !stored.superseded) {
@@ -92,7 +92,7 @@ async fn user_words(
     // What the user said beside earlier results is a part of the reply.
     for hint in own.msg().blocks::<HintBlock>() {
         if hint.source.as_deref() == Some("user") {
-            words.push_str(&words_of(&hint.hint));
+            words.push_str(&payload_text(&hint.hint));
         }
     }
     Ok(Some(words).filter(|_| asked_by.as_deref() == Some(&*caller.0.holder)))
@@ -113,7 +113,7 @@ fn is_same_reply(snapshot: &Snapshot, claimed: &ClaimedHistory) -> bool {
     let same_result = |result: &ToolResult| {
         // One that is not there yet is brought now.
         find_call(snapshot, &result.id).is_some_and(|(_, own)| {
-            own.is_none_or(|own| words_of(&own.output) == words_of(&result.output))
+            own.is_none_or(|own| payload_text(&own.output) == payload_text(&result.output))
         })
     };
     claimed.assistant_texts.iter().all(|text| said.contains(text.as_str()))
@@ -167,7 +167,7 @@ fn is_same_json(one: &Value, other: &Value) -> bool {
     }
 }
 
-fn words_of(payload: &Payload) -> String {
+fn payload_text(payload: &Payload) -> String {
     match payload {
         Payload::Text(text) => strip_whitespace(text),
         Payload::Parts(parts) => {

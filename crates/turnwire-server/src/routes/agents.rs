@@ -16,7 +16,7 @@ use turnwire_log::cost::UsageTotal;
 
 /// What can be talked to.
 #[derive(Debug, Serialize)]
-pub struct Agents {
+pub struct AgentList {
     agents: Vec<AgentView>,
     default_agent: String,
 }
@@ -44,7 +44,7 @@ struct SpentView {
 
 /// What stands behind the `?`.
 #[derive(Debug, Default, Deserialize)]
-pub struct Params {
+pub struct ListAgentsQuery {
     /// Whether to count what each agent took.
     #[serde(default)]
     usage: bool,
@@ -54,9 +54,9 @@ pub struct Params {
 pub async fn list_agents(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Query(params): Query<Params>,
-) -> ApiResult<Json<Agents>> {
-    let mut spent = if params.usage { Some(spent(&app, &caller).await?) } else { None };
+    Query(params): Query<ListAgentsQuery>,
+) -> ApiResult<Json<AgentList>> {
+    let mut spent = if params.usage { Some(spent_by_agent(&app, &caller).await?) } else { None };
     let default_agent = app.config.default_agent.clone();
     let agents = app.agents.iter().map(|(name, agent)| AgentView {
         name: name.clone(),
@@ -69,12 +69,12 @@ pub async fn list_agents(
             SpentView { usage, cost: cost.map(Cost::amount) }
         }),
     });
-    Ok(Json(Agents { agents: agents.collect(), default_agent }))
+    Ok(Json(AgentList { agents: agents.collect(), default_agent }))
 }
 
 /// What each agent took in the sessions that the caller reaches. A sub-agent that does not run here by
 /// that name counts as the agent that it worked for.
-async fn spent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, UsageTotal>> {
+async fn spent_by_agent(app: &App, caller: &Caller) -> ApiResult<HashMap<String, UsageTotal>> {
     let (reach, tenant) = (caller.0.reach(), caller.tenant());
     // For limited credentials the sessions that they reach are gone through.
     let _permit = match reach.patterns() {

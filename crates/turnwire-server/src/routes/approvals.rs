@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// How many are listed at the most.
-const MOST: usize = 1000;
+const MAX_APPROVALS: usize = 1000;
 
 /// What stands behind the `?`.
 #[derive(Debug, Default, Deserialize)]
@@ -23,12 +23,12 @@ pub struct ApprovalsQuery {
 
 /// What waits.
 #[derive(Debug, Serialize)]
-pub struct Approvals {
-    approvals: Vec<Approval>,
+pub struct ApprovalList {
+    approvals: Vec<ApprovalView>,
 }
 
 #[derive(Debug, Serialize)]
-struct Approval {
+struct ApprovalView {
     session_id: String,
     title: Option<String>,
     #[serde(flatten)]
@@ -40,16 +40,16 @@ pub async fn list_approvals(
     State(app): State<Arc<App>>,
     caller: Caller,
     Query(query): Query<ApprovalsQuery>,
-) -> ApiResult<Json<Approvals>> {
-    let limit = query.limit.unwrap_or(MOST).clamp(1, MOST);
+) -> ApiResult<Json<ApprovalList>> {
+    let limit = query.limit.unwrap_or(MAX_APPROVALS).clamp(1, MAX_APPROVALS);
     let mut approvals = Vec::new();
     for_each_waiting(
         &app,
         &caller,
         |_| true,
         |session, snapshot| {
-            for pending in view::pending(&app, session.agent(), &snapshot) {
-                approvals.push(Approval {
+            for pending in view::pending_views(&app, session.agent(), &snapshot) {
+                approvals.push(ApprovalView {
                     session_id: session.id().to_owned(),
                     title: Some(snapshot.title.clone()).filter(|title| !title.is_empty()),
                     pending,
@@ -64,5 +64,5 @@ pub async fn list_approvals(
     )
     .await?;
     approvals.truncate(limit);
-    Ok(Json(Approvals { approvals }))
+    Ok(Json(ApprovalList { approvals }))
 }

@@ -3,7 +3,7 @@
 use crate::Caller;
 use crate::app::App;
 use crate::blobs::{self, Upload, media_type};
-use crate::config::{Sha256, Size};
+use crate::config::{Sha256, ByteSize};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{BodyReader, Pace, Path};
 use crate::limits::ReservedBytes;
@@ -29,11 +29,11 @@ const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
 
 /// Every answer has these. Blobs come from outside and are served from the console's origin: a
 /// browser must neither guess their type nor run anything in them.
-const PROTECTION: [(HeaderName, &str); 2] =
+const PROTECTION_HEADERS: [(HeaderName, &str); 2] =
     [(X_CONTENT_TYPE_OPTIONS, "nosniff"), (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")];
 
 #[derive(Serialize)]
-struct Stored {
+struct BlobView {
     id: String,
     url: String,
     size: u64,
@@ -46,7 +46,7 @@ pub async fn put_blob(
     caller: Caller,
     request: Request,
 ) -> ApiResult<impl IntoResponse> {
-    let media_type = media_type::of_request(request.headers()).ok_or_else(|| {
+    let media_type = media_type::from_headers(request.headers()).ok_or_else(|| {
         ApiError::bad_request("invalid content-type: expected one media type")
             .hint("for example `image/png`; without one the bytes are application/octet-stream")
     })?;
@@ -63,14 +63,14 @@ pub async fn put_blob(
         }
         upload.write(bytes).await?;
     }
-    let blobs::Stored { hash, info, is_new } = upload.finish(&media_type).await?;
+    let blobs::StoredBlob { hash, info, is_new } = upload.finish(&media_type).await?;
     // Credentials that reach some sessions only must not learn what others have stored.
     let is_limited = caller.0.sessions.is_some();
     let status = if is_new || is_limited { StatusCode::CREATED } else { StatusCode::OK };
     let known_type = media_type::essence_or_unknown(&info.media_type);
-    let stored = Stored {
-        id: blobs::id(&hash),
-        url: blobs::url(&app.config, &hash),
+    let stored = BlobView {
+        id: blobs::blob_id(&hash),
+        url: blobs::blob_url(&app.config, &hash),
         size: info.size,
         media_type: if is_limited { media_type } else { known_type },
     };
@@ -81,7 +81,7 @@ fn announced_size(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn too_large(limit: Size) -> ApiError {
+fn too_large(limit: ByteSize) -> ApiError {
     ApiError::too_large(format!("a blob may have {} bytes; nothing was stored", limit.0))
         .hint("the operator sets `limits.blob`")
 }
@@ -125,7 +125,7 @@ pub async fn get_blob(
     let answer = find_blob(&app, &caller, &id, &asked).await;
     let mut response = answer.unwrap_or_else(IntoResponse::into_response);
     let headers = response.headers_mut();
-    for (name, value) in PROTECTION {
+    for (name, value) in PROTECTION_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
     // Pages elsewhere that the settings let use this server may show its pictures.
@@ -139,30 +139,30 @@ async fn find_blob(app: &App, caller: &Caller, id: &str, asked: &HeaderMap) -> A
     let (hash, tenant) = (parse_id(id)?, caller.tenant());
     let info = app.log.read_fairly(tenant, app.log.store().find_blob_info(tenant, hash)).await?;
     let info = info.ok_or_else(no_blob)?;
-    let tag = format!("\"{}\"", blobs::id(&hash));
+    let tag = format!("\"{}\"", blobs::blob_id(&hash));
     let mut headers = headers(&info.media_type, &tag);
-    if asked.get_all(IF_NONE_MATCH).iter().any(|value| names(value, &tag)) {
+    if asked.get_all(IF_NONE_MATCH).iter().any(|value| matches_etag(value, &tag)) {
         headers.remove(CONTENT_TYPE);
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
     let range = asked.get(RANGE).filter(|_| asked.get(IF_RANGE).is_none_or(|of| *of == *tag));
-    let (status, range) = match range.and_then(|range| part(range.to_str().ok()?, info.size)) {
+    let (status, range) = match range.and_then(|range| parse_range(range.to_str().ok()?, info.size)) {
         None => (StatusCode::OK, 0..info.size),
-        Some(Part::Some(range)) => (StatusCode::PARTIAL_CONTENT, range),
-        Some(Part::Beyond) => {
+        Some(RequestedRange::Satisfiable(range)) => (StatusCode::PARTIAL_CONTENT, range),
+        Some(RequestedRange::Unsatisfiable) => {
             let error = ApiError::new(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 "range_not_satisfiable",
                 format!("there are only {} bytes", info.size),
             );
             let mut response = error.into_response();
-            put_in(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{}", info.size));
+            insert_header(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{}", info.size));
             return Ok(response);
         }
     };
     if status == StatusCode::PARTIAL_CONTENT {
         let last = range.end.saturating_sub(1);
-        put_in(&mut headers, CONTENT_RANGE, &format!("bytes {}-{last}/{}", range.start, info.size));
+        insert_header(&mut headers, CONTENT_RANGE, &format!("bytes {}-{last}/{}", range.start, info.size));
     }
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
     let body = read_blob(app, tenant, hash, range).await?;
@@ -222,39 +222,39 @@ impl Download {
 }
 
 fn headers(stored_type: &str, tag: &str) -> HeaderMap {
-    let served = media_type::served(stored_type);
+    let served = media_type::served_as(stored_type);
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, served.content_type);
-    put_in(&mut headers, CONTENT_DISPOSITION, served.disposition);
-    put_in(&mut headers, ETAG, tag);
-    put_in(&mut headers, ACCEPT_RANGES, "bytes");
+    insert_header(&mut headers, CONTENT_DISPOSITION, served.disposition);
+    insert_header(&mut headers, ETAG, tag);
+    insert_header(&mut headers, ACCEPT_RANGES, "bytes");
     // The bytes of a hash never change; whose they are does matter, so only the client keeps them.
-    put_in(&mut headers, CACHE_CONTROL, "private, max-age=31536000, immutable");
+    insert_header(&mut headers, CACHE_CONTROL, "private, max-age=31536000, immutable");
     headers
 }
 
-fn put_in(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
 /// Whether an `If-None-Match` names the blob.
-fn names(value: &HeaderValue, tag: &str) -> bool {
+fn matches_etag(value: &HeaderValue, tag: &str) -> bool {
     let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
     tags.map(|one| one.strip_prefix("W/").unwrap_or(one)).any(|one| one == "*" || one == tag)
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
-    Some(Range<u64>),
+enum RequestedRange {
+    Satisfiable(Range<u64>),
     /// It begins behind the end.
-    Beyond,
+    Unsatisfiable,
 }
 
 /// The part that a `Range` asks for. `None`: all of it, which is what a server may answer to a range
 /// that it does not understand, and to several.
-fn part(header: &str, size: u64) -> Option<Part> {
+fn parse_range(header: &str, size: u64) -> Option<RequestedRange> {
     let (unit, range) = header.split_once('=')?;
     let (first, last) = range.trim().split_once('-')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -275,7 +275,7 @@ fn part(header: &str, size: u64) -> Option<Part> {
         }
         first..end
     };
-    Some(if range.start < range.end { Part::Some(range) } else { Part::Beyond })
+    Some(if range.start < range.end { RequestedRange::Satisfiable(range) } else { RequestedRange::Unsatisfiable })
 }
 
 #[cfg(test)]
@@ -285,13 +285,13 @@ mod tests {
     #[test]
     fn a_range_is_a_part_that_is_there_or_everything() {
         for (header, expected) in [
-            ("bytes=0-3", Some(Part::Some(0..4))),
-            ("bytes=4-", Some(Part::Some(4..10))),
-            ("bytes=-3", Some(Part::Some(7..10))),
-            ("bytes=-30", Some(Part::Some(0..10))),
-            ("bytes=8-99", Some(Part::Some(8..10))),
-            ("bytes=10-", Some(Part::Beyond)),
-            ("bytes=-0", Some(Part::Beyond)),
+            ("bytes=0-3", Some(RequestedRange::Satisfiable(0..4))),
+            ("bytes=4-", Some(RequestedRange::Satisfiable(4..10))),
+            ("bytes=-3", Some(RequestedRange::Satisfiable(7..10))),
+            ("bytes=-30", Some(RequestedRange::Satisfiable(0..10))),
+            ("bytes=8-99", Some(RequestedRange::Satisfiable(8..10))),
+            ("bytes=10-", Some(RequestedRange::Unsatisfiable)),
+            ("bytes=-0", Some(RequestedRange::Unsatisfiable)),
             ("bytes=3-2", None),
             ("bytes=0-1,4-5", None),
             ("lines=0-1", None),
@@ -299,8 +299,8 @@ mod tests {
             ("bytes", None),
             ("bytes=99999999999999999999999-", None),
         ] {
-            assert_eq!(part(header, 10), expected, "{header}");
+            assert_eq!(parse_range(header, 10), expected, "{header}");
         }
-        assert_eq!(part("bytes=0-", 0), Some(Part::Beyond));
+        assert_eq!(parse_range("bytes=0-", 0), Some(RequestedRange::Unsatisfiable));
     }
 }

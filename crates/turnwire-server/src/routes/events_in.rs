@@ -1,7 +1,7 @@
 //! `POST /v1/sessions/{s}/events`: events in.
 
 use crate::App;
-use crate::auth::{Action, Caller, is_id};
+use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, read_body};
 use crate::ingest::{self, IngestQuery, Publisher};
@@ -24,7 +24,7 @@ pub async fn publish_events(
 
 /// The session whose events a path is about, where nothing in it has to be decoded.
 pub(crate) fn session_in_path(path: &str) -> Option<&str> {
-    path.strip_prefix("/v1/sessions/")?.strip_suffix("/events").filter(|id| is_id(id))
+    path.strip_prefix("/v1/sessions/")?.strip_suffix("/events").filter(|id| is_valid_id(id))
 }
 
 /// The same for a request that was not taken apart: the guard calls it past the router.
@@ -41,13 +41,13 @@ where
     let header = Publisher::read_header(request.headers())?;
     let publisher = Publisher::from_header(header.as_ref(), caller)?;
     if publisher.is_some() {
-        caller.check(Action::Publish)?;
+        caller.require(Action::Publish)?;
     }
     let wire = params.wire.map_or("turnwire", |wire| wire.name);
     if !ingest::WIRES.contains(&wire) {
         return Err(unsupported_wire(wire));
     }
-    let key = caller.session(id)?;
+    let key = caller.session_key(id)?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     let limit = app.config.limits.body.bytes();
     let bytes = read_body(app, caller.tenant(), request, limit).await?;

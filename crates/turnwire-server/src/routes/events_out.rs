@@ -1,7 +1,7 @@
 //! `GET /v1/sessions/{s}/events`: the log from a point on, and what comes.
 
 use crate::app::App;
-use crate::auth::{Caller, expired, has_passed};
+use crate::auth::{Caller, expired_error, is_expired};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
 use crate::metrics::Transport;
@@ -44,7 +44,7 @@ pub async fn watch_events(
     Query(ask): Query<WatchQuery>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let key = caller.session(&id)?;
+    let key = caller.session_key(&id)?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     let shape = stream_format(&ask)?;
     let until = match ask.until.as_deref() {
@@ -184,8 +184,8 @@ fn ndjson_response(
     let (to, expires_at) = (session.head_state().head, caller.expires_at());
     let body = stream::unfold((session.clone(), cursor), move |(session, cursor)| async move {
         let from = Seq::new(cursor.saturating_add(1)).filter(|from| from.get() <= to)?;
-        if has_passed(expires_at, Instant::now()) {
-            return Some((Ok(Bytes::from(expired().json() + "\n")), (session, to)));
+        if is_expired(expires_at, Instant::now()) {
+            return Some((Ok(Bytes::from(expired_error().json() + "\n")), (session, to)));
         }
         match session.read_events(from, READ_BYTES).await {
             Ok(rows) => {

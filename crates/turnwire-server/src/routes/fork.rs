@@ -6,7 +6,7 @@ use super::view::SessionView;
 use crate::Caller;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, Payload, Query};
+use crate::extract::{Path, BodyBytes, Query};
 use crate::turns::end_all_replies;
 use axum::Json;
 use axum::extract::State;
@@ -51,11 +51,11 @@ pub async fn fork_session(
     caller: Caller,
     Path(id): Path<String>,
     Query(place): Query<ForkQuery>,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<impl IntoResponse> {
-    let source = app.log.open_session(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
+    let source = app.log.open_session(&caller.session_key(&id)?).await?.ok_or(Error::NoSession)?;
     let new: ForkBody = request::parse_object(&body)?;
-    let key = sessions::new_key(&caller, new.id)?;
+    let key = sessions::new_session_key(&caller, new.id)?;
     let snapshot = source.snapshot().await?;
     let at = match &place.at {
         Some(text) => request::parse_position(&source, snapshot.head, text)?,
@@ -69,7 +69,7 @@ pub async fn fork_session(
     let from = ForkedFrom { session: source.id(), seq: at };
     metadata.insert("forked_from", RawJson::from_value(&from).map_err(ApiError::internal)?);
     let title = new.title.unwrap_or(snapshot.title);
-    sessions::check_about(Some(&title), Some(&metadata))?;
+    sessions::check_title_and_metadata(Some(&title), Some(&metadata))?;
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let agent = source.agent().to_owned();
     let new = NewSession { key, agent, title, metadata, now_ms };
@@ -83,7 +83,7 @@ pub async fn fork_session(
         let store = app.log.store().clone();
         let mut copy = ForkCopy { store, source, fork: fork.clone(), at, kept, last: 0 };
         match copy.run().await {
-            Ok(()) => Ok(SessionView::at(&app, &fork, fork.snapshot().await?)),
+            Ok(()) => Ok(SessionView::from_snapshot(&app, &fork, fork.snapshot().await?)),
             Err(error) => {
                 app.log.delete_session(fork.key()).await?;
                 Err(error)

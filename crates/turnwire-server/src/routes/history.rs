@@ -20,22 +20,22 @@ use turnwire_log::{Error, Session, Snapshot};
 use turnwire_wires::Wire;
 
 /// How many messages a page has, unless the client says so; and at the most.
-const PAGE: usize = 50;
+const DEFAULT_PAGE: usize = 50;
 const MAX_PAGE: usize = 500;
 /// A page ends early when its messages are larger than this together.
 const PAGE_BYTES: usize = 16 << 20;
 /// How many messages are read at a time, and how many bytes of them.
-const READ: usize = 64;
-const READ_BYTES: usize = 1 << 20;
+const BATCH: usize = 64;
+const BATCH_BYTES: usize = 1 << 20;
 /// How many messages are looked at for one page: those that were superseded are passed over.
-const LOOKED_AT: usize = 10_000;
+const MAX_SCANNED: usize = 10_000;
 
 /// Which messages to list.
 #[derive(Debug, Deserialize)]
-pub struct Listed {
+pub struct ListMessagesQuery {
     before: Option<String>,
     limit: Option<usize>,
-    agents: Option<Agents>,
+    agents: Option<AgentFilter>,
     #[serde(default)]
     superseded: bool,
     wire: Option<String>,
@@ -44,17 +44,17 @@ pub struct Listed {
 /// Whose messages.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Agents {
+enum AgentFilter {
     /// Also those of sub-agents.
     All,
 }
 
 /// What stands beside the messages.
 #[derive(Serialize)]
-struct Around {
+struct PageInfo {
     cursors: BTreeMap<String, FoldCursor>,
     /// Whose the messages of sub-agents are, by their ids.
-    agents: BTreeMap<String, Whose>,
+    agents: BTreeMap<String, SubAgentView>,
     last_event_id: String,
     status: SessionStatus,
     pending: Vec<PendingView>,
@@ -64,14 +64,14 @@ struct Around {
 
 /// Which agent wrote a message, and for which call: what the events of the message say.
 #[derive(Serialize)]
-struct Whose {
+struct SubAgentView {
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_tool_call_id: Option<String>,
 }
 
-impl From<SubAgent> for Whose {
+impl From<SubAgent> for SubAgentView {
     fn from(SubAgent { agent_path, parent_tool_call_id }: SubAgent) -> Self {
         Self { agent_path, parent_tool_call_id }
     }
@@ -82,26 +82,26 @@ pub async fn list_messages(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(listed): Query<Listed>,
+    Query(listed): Query<ListMessagesQuery>,
 ) -> ApiResult<impl IntoResponse> {
-    let wire = listed.wire.as_deref().filter(|name| *name != "turnwire").map(wire).transpose()?;
-    let session = app.log.open_session(&caller.session(&id)?).await?.ok_or(Error::NoSession)?;
+    let wire = listed.wire.as_deref().filter(|name| *name != "turnwire").map(message_wire).transpose()?;
+    let session = app.log.open_session(&caller.session_key(&id)?).await?.ok_or(Error::NoSession)?;
     let snapshot = session.snapshot().await?;
-    let sub_agents = matches!(listed.agents, Some(Agents::All));
+    let sub_agents = matches!(listed.agents, Some(AgentFilter::All));
     let before = match &listed.before {
-        Some(id) => Some(first_of(&session, &snapshot, id).await?),
+        Some(id) => Some(first_seq(&session, &snapshot, id).await?),
         None => None,
     };
-    let wanted = Wanted {
-        limit: listed.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE),
+    let wanted = PageQuery {
+        limit: listed.limit.unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE),
         before,
         sub_agents,
         superseded: listed.superseded,
         last: snapshot.head,
     };
-    let (finished, next_before) = wanted.find(&session).await?;
+    let (finished, next_before) = wanted.find_page(&session).await?;
     let has_more = next_before.is_some();
-    let mut agents: BTreeMap<String, Whose> = BTreeMap::new();
+    let mut agents: BTreeMap<String, SubAgentView> = BTreeMap::new();
     for message in finished.iter().filter(|message| message.of_sub_agent) {
         let agent = session.sub_agent_of(message).await?;
         agents.extend(agent.map(|agent| (message.id.clone(), agent.into())));
@@ -123,23 +123,23 @@ pub async fn list_messages(
     messages.sort_by_key(|(first, _)| *first);
     let messages = messages.into_iter().map(|(_, json)| json).collect();
     let messages = match wire {
-        Some(wire) => translated(wire, messages)?,
+        Some(wire) => encode_for_wire(wire, messages)?,
         None => messages,
     };
-    let around = Around {
+    let around = PageInfo {
         cursors,
         agents,
         last_event_id: session.resume_token(snapshot.head),
         status: snapshot.state.status,
-        pending: view::pending(&app, session.agent(), &snapshot),
+        pending: view::pending_views(&app, session.agent(), &snapshot),
         has_more,
         next_before,
     };
-    Ok(([(CONTENT_TYPE, "application/json")], write(&messages, &around)?))
+    Ok(([(CONTENT_TYPE, "application/json")], write_page(&messages, &around)?))
 }
 
 /// A protocol that has messages.
-fn wire(name: &str) -> ApiResult<&'static Wire> {
+fn message_wire(name: &str) -> ApiResult<&'static Wire> {
     Wire::named(name).filter(|wire| wire.has_messages()).ok_or_else(|| {
         let names: Vec<&str> =
             Wire::all().filter(|wire| wire.has_messages()).map(|wire| wire.name).collect();
@@ -150,7 +150,7 @@ fn wire(name: &str) -> ApiResult<&'static Wire> {
 }
 
 /// Messages as another protocol has them: one of ours may be several there.
-fn translated(wire: &Wire, messages: Vec<Bytes>) -> ApiResult<Vec<Bytes>> {
+fn encode_for_wire(wire: &Wire, messages: Vec<Bytes>) -> ApiResult<Vec<Bytes>> {
     let read = |json: Bytes| {
         let text = std::str::from_utf8(&json).map_err(ApiError::internal)?;
         Msg::from_json(text).map_err(ApiError::internal)
@@ -161,7 +161,7 @@ fn translated(wire: &Wire, messages: Vec<Bytes>) -> ApiResult<Vec<Bytes>> {
 }
 
 /// Puts messages, which are JSON already, into the answer.
-fn write(messages: &[Bytes], around: &Around) -> ApiResult<Vec<u8>> {
+fn write_page(messages: &[Bytes], around: &PageInfo) -> ApiResult<Vec<u8>> {
     let around = serde_json::to_string(around).map_err(ApiError::internal)?;
     let size: usize = messages.iter().map(|json| json.len() + 1).sum();
     let mut body = Vec::with_capacity(size + around.len() + 16);
@@ -178,7 +178,7 @@ fn write(messages: &[Bytes], around: &Around) -> ApiResult<Vec<u8>> {
 }
 
 /// Where a message begins.
-async fn first_of(session: &Session, snapshot: &Snapshot, id: &str) -> ApiResult<Seq> {
+async fn first_seq(session: &Session, snapshot: &Snapshot, id: &str) -> ApiResult<Seq> {
     if let Some(reply) = snapshot.open.iter().find(|reply| reply.msg().id() == id) {
         return Ok(reply.first_seq());
     }
@@ -195,7 +195,7 @@ fn no_such_message(id: &str) -> ApiError {
 }
 
 /// Which finished messages.
-struct Wanted {
+struct PageQuery {
     limit: usize,
     before: Option<Seq>,
     sub_agents: bool,
@@ -204,20 +204,20 @@ struct Wanted {
     last: u64,
 }
 
-impl Wanted {
-    fn fits(&self, message: &StoredMessage) -> bool {
+impl PageQuery {
+    fn includes(&self, message: &StoredMessage) -> bool {
         message.last.get() <= self.last && (self.superseded || !message.superseded)
     }
 
     /// The last of them, in order, and before which message the next page ends, where there may be more.
-    async fn find(&self, session: &Session) -> ApiResult<(Vec<StoredMessage>, Option<String>)> {
+    async fn find_page(&self, session: &Session) -> ApiResult<(Vec<StoredMessage>, Option<String>)> {
         let mut found: Vec<StoredMessage> = Vec::new();
         let (mut before, mut bytes, mut looked_at) = (self.before, 0, 0);
         let next = loop {
             let query = MessageQuery {
                 before,
-                limit: READ.min(self.limit + 1),
-                max_bytes: Some(READ_BYTES),
+                limit: BATCH.min(self.limit + 1),
+                max_bytes: Some(BATCH_BYTES),
                 sub_agents: self.sub_agents,
                 ..MessageQuery::default()
             };
@@ -226,7 +226,7 @@ impl Wanted {
             before = Some(first.first);
             looked_at += read.len();
             let earliest = first.id.clone();
-            let mut fitting = read.into_iter().rev().filter(|message| self.fits(message));
+            let mut fitting = read.into_iter().rev().filter(|message| self.includes(message));
             let is_full = fitting.any(|message| {
                 let is_full = found.len() == self.limit || bytes > PAGE_BYTES;
                 if !is_full {
@@ -238,7 +238,7 @@ impl Wanted {
             if is_full {
                 break found.last().map(|message| message.id.clone());
             }
-            if looked_at >= LOOKED_AT {
+            if looked_at >= MAX_SCANNED {
                 break Some(earliest);
             }
         };
@@ -249,7 +249,7 @@ impl Wanted {
 
 /// When to look at a message.
 #[derive(Debug, Deserialize)]
-pub struct When {
+pub struct GetMessageQuery {
     at: Option<String>,
 }
 
@@ -258,9 +258,9 @@ pub async fn get_message(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path((session, id)): Path<(String, String)>,
-    Query(when): Query<When>,
+    Query(when): Query<GetMessageQuery>,
 ) -> ApiResult<impl IntoResponse> {
-    let session = app.log.open_session(&caller.session(&session)?).await?.ok_or(Error::NoSession)?;
+    let session = app.log.open_session(&caller.session_key(&session)?).await?.ok_or(Error::NoSession)?;
     let snapshot = session.snapshot().await?;
     let at = match &when.at {
         Some(text) => request::parse_position(&session, snapshot.head, text)?,
@@ -276,7 +276,7 @@ async fn message_at(
     id: &str,
     at: u64,
 ) -> ApiResult<Bytes> {
-    let first = first_of(session, snapshot, id).await?;
+    let first = first_seq(session, snapshot, id).await?;
     let not_begun = || {
         ApiError::not_found(format!("this message had not begun at {at}; it began at {first}"))
             .kind("not_begun")

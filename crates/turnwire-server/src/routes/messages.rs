@@ -4,7 +4,7 @@ use super::events_out::sse_up_to;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, Payload, Query};
+use crate::extract::{Path, BodyBytes, Query};
 use crate::stream::{StreamFormat, StartPosition, EndCondition, Subscriber};
 use crate::turns::once::IdempotencyKey;
 use crate::turns::send::{Accepted, IfBusy, SendOutcome, send};
@@ -35,7 +35,7 @@ pub async fn send_message(
     Query(query): Query<SendQuery>,
     uri: Uri,
     headers: HeaderMap,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
     let session = find_session(&app, &caller, &id).await?;
     let once = IdempotencyKey::from_request(&session, &caller, &headers, &uri, &body)?;
@@ -72,7 +72,7 @@ pub async fn cancel_message(
 
 /// A session that the caller reaches.
 pub(super) async fn find_session(app: &App, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
-    let session = app.log.open_session(&caller.session(id)?).await?;
+    let session = app.log.open_session(&caller.session_key(id)?).await?;
     session.ok_or_else(|| turnwire_log::Error::NoSession.into())
 }
 

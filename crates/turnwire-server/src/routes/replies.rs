@@ -27,7 +27,7 @@ pub async fn pipe_reply(
         Some(wire) if wire.can_decode() => wire,
         wire => return Err(undecodable_wire(wire)),
     };
-    let key = caller.session(&id)?;
+    let key = caller.session_key(&id)?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     let pipe = Pipe::new(app.clone(), session.clone(), &caller, wire, publisher, params).await?;
     let piped =

@@ -1,12 +1,12 @@
 //! Sessions: make, list, look at, change, delete.
 
 use super::request;
-use super::view::{self, SessionView, Shown};
+use super::view::{self, SessionView, SessionResponse};
 use crate::Caller;
 use crate::app::App;
-use crate::auth::is_id;
+use crate::auth::is_valid_id;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, Payload, Query};
+use crate::extract::{Path, BodyBytes, Query};
 use crate::turns::EXTERNAL;
 use axum::Json;
 use axum::extract::State;
@@ -24,7 +24,7 @@ use turnwire_log::store::{
 };
 
 /// How many sessions a page has, unless the client says so; and at the most.
-const PAGE: usize = 50;
+const DEFAULT_PAGE: usize = 50;
 const MAX_PAGE: usize = 200;
 /// A list shows all titles and all metadata, so neither may be endless.
 const MAX_TITLE: usize = 1000;
@@ -33,7 +33,7 @@ const MAX_METADATA: usize = 64 * 1024;
 /// What a new session may be given.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct New {
+pub struct CreateSession {
     id: Option<String>,
     agent: Option<String>,
     title: Option<String>,
@@ -44,13 +44,13 @@ pub struct New {
 pub async fn create_session(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<impl IntoResponse> {
-    let new: New = request::parse_object(&body)?;
+    let new: CreateSession = request::parse_object(&body)?;
     let agent = new.agent.unwrap_or_else(|| app.config.default_agent.clone());
-    let key = new_key(&caller, new.id)?;
+    let key = new_session_key(&caller, new.id)?;
     let (title, metadata) = (new.title.unwrap_or_default(), new.metadata.unwrap_or_default());
-    check_about(Some(&title), Some(&metadata))?;
+    check_title_and_metadata(Some(&title), Some(&metadata))?;
     check_agent(&app, &agent)?;
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let new = NewSession { key, agent, title, metadata, now_ms };
@@ -58,22 +58,22 @@ pub async fn create_session(
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     // Of a new session the caller has said everything itself.
     if made {
-        return Ok((status, Json(Shown::Whole(SessionView::of(&app, record).await?.into()))));
+        return Ok((status, Json(SessionResponse::Whole(SessionView::from_record(&app, record).await?.into()))));
     }
-    Ok((status, Json(Shown::to(&caller, &app, record).await?)))
+    Ok((status, Json(SessionResponse::for_caller(&caller, &app, record).await?)))
 }
 
 /// The name of a session that is to be made.
-pub(crate) fn new_key(caller: &Caller, id: Option<String>) -> ApiResult<SessionKey> {
+pub(crate) fn new_session_key(caller: &Caller, id: Option<String>) -> ApiResult<SessionKey> {
     if let Some(id) = id {
-        return caller.session(&id);
+        return caller.session_key(&id);
     }
     let id = SystemStamp.id();
     if !caller.0.reaches(&id) {
         return Err(ApiError::forbidden("these credentials reach only certain sessions")
             .hint("name one of them as the `id`"));
     }
-    caller.session(&id)
+    caller.session_key(&id)
 }
 
 fn check_agent(app: &App, agent: &str) -> ApiResult<()> {
@@ -87,7 +87,7 @@ fn check_agent(app: &App, agent: &str) -> ApiResult<()> {
         .hint(format!("there are: {}", names.join(", "))))
 }
 
-pub(super) fn check_about(title: Option<&str>, metadata: Option<&Fields>) -> ApiResult<()> {
+pub(super) fn check_title_and_metadata(title: Option<&str>, metadata: Option<&Fields>) -> ApiResult<()> {
     if title.is_some_and(|title| title.chars().count() > MAX_TITLE) {
         let message = format!("the title is longer than {MAX_TITLE} characters");
         return Err(ApiError::unprocessable(message));
@@ -104,7 +104,7 @@ pub(super) fn check_about(title: Option<&str>, metadata: Option<&Fields>) -> Api
 
 /// Which sessions to list.
 #[derive(Debug, Deserialize)]
-pub struct Listed {
+pub struct ListSessionsQuery {
     q: Option<String>,
     cursor: Option<String>,
     limit: Option<usize>,
@@ -113,7 +113,7 @@ pub struct Listed {
 
 /// One page of sessions.
 #[derive(Debug, Serialize)]
-struct Page {
+struct SessionPage {
     sessions: Vec<SessionView>,
     next_cursor: Option<String>,
 }
@@ -122,16 +122,16 @@ struct Page {
 pub async fn list_sessions(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Query(listed): Query<Listed>,
+    Query(listed): Query<ListSessionsQuery>,
 ) -> ApiResult<impl IntoResponse> {
-    let limit = listed.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
+    let limit = listed.limit.unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE);
     let after = match &listed.cursor {
-        Some(cursor) => Some(Cursor::read(cursor)?.place(&app, &caller).await?),
+        Some(cursor) => Some(PageCursor::decode(cursor)?.position(&app, &caller).await?),
         None => None,
     };
     let query = SessionQuery {
         visible: caller.0.reach(),
-        search: search(listed.q.as_deref().unwrap_or_default())?,
+        search: parse_search(listed.q.as_deref().unwrap_or_default())?,
         status: listed.status,
         after,
         max_time: Some(app.config.limits.search_timeout.0),
@@ -145,8 +145,8 @@ pub async fn list_sessions(
     let mut found = app.log.list_sessions(&query).await?;
     let has_more = found.len() > limit;
     found.truncate(limit);
-    let next = found.last().filter(|_| has_more).map(Cursor::behind);
-    let views = found.into_iter().map(|record| SessionView::of(&app, record));
+    let next = found.last().filter(|_| has_more).map(PageCursor::after_record);
+    let views = found.into_iter().map(|record| SessionView::from_record(&app, record));
     // One that is deleted at this moment is not there.
     let views = stream::iter(views).buffered(8).filter_map(|view| async {
         match view {
@@ -155,11 +155,11 @@ pub async fn list_sessions(
         }
     });
     let sessions = views.try_collect().await?;
-    Ok(Json(Page { sessions, next_cursor: next.map(|cursor| cursor.write()) }))
+    Ok(Json(SessionPage { sessions, next_cursor: next.map(|cursor| cursor.encode()) }))
 }
 
 /// What to search for. A text without words finds everything.
-fn search(typed: &str) -> ApiResult<Option<SearchQuery>> {
+fn parse_search(typed: &str) -> ApiResult<Option<SearchQuery>> {
     SearchQuery::new(typed).map_err(|why| {
         ApiError::bad_request(why.to_string())
             .kind("search_too_long")
@@ -170,44 +170,44 @@ fn search(typed: &str) -> ApiResult<Option<SearchQuery>> {
 /// Where a page ends: at the last session that it shows. It holds only what the client was shown of
 /// that session, so it tells nothing of any other one.
 #[derive(Debug, PartialEq, Eq)]
-struct Cursor {
+struct PageCursor {
     updated_ms: i64,
     id: String,
 }
 
-impl Cursor {
+impl PageCursor {
     /// Cursors of another form are refused, not misread.
     const VERSION: &str = "1";
 
-    fn behind(record: &SessionRecord) -> Self {
+    fn after_record(record: &SessionRecord) -> Self {
         Self { updated_ms: record.updated_ms, id: record.key.id.to_string() }
     }
 
-    fn write(&self) -> String {
+    fn encode(&self) -> String {
         let Self { updated_ms, id } = self;
         BASE64_URL_SAFE_NO_PAD.encode(format!("{}.{updated_ms}.{id}", Self::VERSION))
     }
 
-    fn read(text: &str) -> ApiResult<Self> {
+    fn decode(text: &str) -> ApiResult<Self> {
         let read = || {
             let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
             let (version, rest) = std::str::from_utf8(&bytes).ok()?.split_once('.')?;
             let (updated_ms, id) = rest.split_once('.').filter(|_| version == Self::VERSION)?;
             Some(Self { updated_ms: updated_ms.parse().ok()?, id: id.to_owned() })
         };
-        read().filter(|cursor| is_id(&cursor.id)).ok_or_else(Self::wrong)
+        read().filter(|cursor| is_valid_id(&cursor.id)).ok_or_else(Self::invalid)
     }
 
     /// Its place among the sessions of the tenant.
-    async fn place(&self, app: &App, caller: &Caller) -> ApiResult<(i64, SessionNumber)> {
+    async fn position(&self, app: &App, caller: &Caller) -> ApiResult<(i64, SessionNumber)> {
         // Whether or not there is such a session.
-        let key = caller.session(&self.id).map_err(|_| Self::wrong())?;
+        let key = caller.session_key(&self.id).map_err(|_| Self::invalid())?;
         let record = app.log.read_fairly(&key.tenant, app.log.store().find_session(&key)).await?;
         // Without it, what changed in the same millisecond is shown again rather than left out.
         Ok((self.updated_ms, record.map_or(SessionNumber(i64::MAX), |record| record.number)))
     }
 
-    fn wrong() -> ApiError {
+    fn invalid() -> ApiError {
         ApiError::bad_request("this `cursor` is none of ours")
             .hint("use the `next_cursor` of the page before, as it is")
     }
@@ -219,21 +219,21 @@ pub async fn get_session(
     caller: Caller,
     Path(id): Path<String>,
 ) -> ApiResult<impl IntoResponse> {
-    let record = view::record(&app, &caller, &id).await?;
-    Ok(Json(SessionView::of(&app, record).await?))
+    let record = view::find_record(&app, &caller, &id).await?;
+    Ok(Json(SessionView::from_record(&app, record).await?))
 }
 
 /// What can be changed of a session. A `title` that is `null` takes the title away.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Patch {
+pub struct PatchSession {
     #[serde(default, deserialize_with = "given")]
     title: Option<String>,
     metadata: Option<Fields>,
 }
 
 /// A title that is given; `null` is an empty one.
-fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Option::<String>::deserialize(from).map(|title| Some(title.unwrap_or_default()))
 }
 
@@ -242,16 +242,16 @@ pub async fn patch_session(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(id): Path<String>,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<impl IntoResponse> {
-    let key = caller.session(&id)?;
-    let patch: Patch = request::parse_object(&body)?;
+    let key = caller.session_key(&id)?;
+    let patch: PatchSession = request::parse_object(&body)?;
     let patch = SessionPatch { title: patch.title, metadata: patch.metadata };
-    check_about(patch.title.as_deref(), patch.metadata.as_ref())?;
+    check_title_and_metadata(patch.title.as_deref(), patch.metadata.as_ref())?;
     let session = app.log.open_session(&key).await?.ok_or(turnwire_log::Error::NoSession)?;
     session.patch(patch).await?;
-    let record = view::record(&app, &caller, &id).await?;
-    Ok(Json(Shown::to(&caller, &app, record).await?))
+    let record = view::find_record(&app, &caller, &id).await?;
+    Ok(Json(SessionResponse::for_caller(&caller, &app, record).await?))
 }
 
 /// `DELETE /v1/sessions/{s}`
@@ -260,7 +260,7 @@ pub async fn delete_session(
     caller: Caller,
     Path(id): Path<String>,
 ) -> ApiResult<impl IntoResponse> {
-    let key = caller.session(&id)?;
+    let key = caller.session_key(&id)?;
     // Nothing depends on it: what comes after the deletion is refused. It spares the work.
     if let Some(session) = app.log.loaded_session(&key) {
         app.turns.cancel_reply(&session, None);
@@ -278,14 +278,14 @@ mod tests {
     #[test]
     fn a_cursor_comes_back_as_it_went_and_nothing_else_is_one() {
         for (updated_ms, id) in [(0, "a"), (i64::MAX, "team:1.b"), (-5, "..")] {
-            let cursor = Cursor { updated_ms, id: id.to_owned() };
-            assert_eq!(Cursor::read(&cursor.write()).unwrap(), cursor);
+            let cursor = PageCursor { updated_ms, id: id.to_owned() };
+            assert_eq!(PageCursor::decode(&cursor.encode()).unwrap(), cursor);
         }
         let encoded = ["1.5.", "2.5.a", "1.x.a", "5.1", "1.5.a b", "1.5", "\u{0}"];
         let encoded = encoded.map(|text| BASE64_URL_SAFE_NO_PAD.encode(text));
         let wrong = ["", "x", "MS4", "ä", "MS4yLjM=", "////"];
         for wrong in encoded.iter().map(String::as_str).chain(wrong) {
-            assert!(Cursor::read(wrong).is_err(), "{wrong}");
+            assert!(PageCursor::decode(wrong).is_err(), "{wrong}");
         }
     }
 }

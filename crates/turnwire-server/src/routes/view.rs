@@ -56,7 +56,7 @@ struct QueuedView {
 }
 
 /// What a message that waits says; nothing where it cannot be read.
-fn said(json: &[u8]) -> Vec<ContentBlock> {
+fn queued_content(json: &[u8]) -> Vec<ContentBlock> {
     let msg = std::str::from_utf8(json).ok().and_then(|text| Msg::from_json(text).ok());
     msg.map_or_else(Vec::new, |msg| msg.content().to_vec())
 }
@@ -64,7 +64,7 @@ fn said(json: &[u8]) -> Vec<ContentBlock> {
 impl SessionView {
     /// A session as it is stored. Of one that waits the log has to be read; and of one that is in
     /// use the engine may know more than was told yet, so that its token would lead nowhere.
-    pub async fn of(app: &App, record: SessionRecord) -> ApiResult<Self> {
+    pub async fn from_record(app: &App, record: SessionRecord) -> ApiResult<Self> {
         let held = app.log.loaded_session(&record.key).filter(|held| held.number() == record.number);
         let session = match held {
             None if record.state.status == SessionStatus::Waiting => {
@@ -74,33 +74,33 @@ impl SessionView {
             held => held,
         };
         if let Some(session) = session {
-            let view = Self::at(app, &session, session.snapshot().await?);
-            return Ok(Self { updated_at: iso(record.updated_ms), ..view });
+            let view = Self::from_snapshot(app, &session, session.snapshot().await?);
+            return Ok(Self { updated_at: iso8601(record.updated_ms), ..view });
         }
         let queued = app.log.store().list_queued(record.number);
         let queue = app.log.read_fairly(&record.key.tenant, queued).await?;
         let SessionRecord { key, epoch, agent, title, metadata, head: last, state, .. } = record;
         let (created_ms, updated_ms) = (record.created_ms, record.updated_ms);
-        let about = About { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
+        let about = SessionFacts { id: &key.id, epoch: &epoch, agent: &agent, created_ms, updated_ms };
         Ok(Self::new(&about, last, state, title, metadata, Vec::new(), &queue))
     }
 
     /// A session at one point, which is taken for the time of its last change.
-    pub fn at(app: &App, session: &Session, snapshot: Snapshot) -> Self {
-        let about = About {
+    pub fn from_snapshot(app: &App, session: &Session, snapshot: Snapshot) -> Self {
+        let about = SessionFacts {
             id: session.id(),
             epoch: session.epoch(),
             agent: session.agent(),
             created_ms: session.created_ms(),
             updated_ms: Timestamp::now().as_millisecond(),
         };
-        let waiting = pending(app, session.agent(), &snapshot);
+        let waiting = pending_views(app, session.agent(), &snapshot);
         let Snapshot { head: last, state, queue, title, metadata, .. } = snapshot;
         Self::new(&about, last, state, title, metadata, waiting, &queue)
     }
 
     fn new(
-        about: &About<'_>,
+        about: &SessionFacts<'_>,
         last: u64,
         state: SessionState,
         title: String,
@@ -112,7 +112,7 @@ impl SessionView {
         let queued = queue.map(|queued| QueuedView {
             message_id: queued.id.clone(),
             reply_id: queued.reply_id.clone(),
-            content: said(&queued.json),
+            content: queued_content(&queued.json),
         });
         Self {
             id: about.id.to_owned(),
@@ -126,8 +126,8 @@ impl SessionView {
             queued: queued.collect(),
             cost: state.cost.map(Cost::amount),
             usage: state.usage,
-            created_at: iso(about.created_ms),
-            updated_at: iso(about.updated_ms),
+            created_at: iso8601(about.created_ms),
+            updated_at: iso8601(about.updated_ms),
             metadata,
         }
     }
@@ -136,11 +136,11 @@ impl SessionView {
 /// What the answer to a request that writes shows of a session.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum Shown {
+pub enum SessionResponse {
     /// All of it.
     Whole(Box<SessionView>),
     /// What a caller is told that may not read it.
-    Named {
+    IdOnly {
         /// The session.
         id: Arc<str>,
         /// Its agent.
@@ -148,18 +148,18 @@ pub enum Shown {
     },
 }
 
-impl Shown {
+impl SessionResponse {
     /// A session, as far as the caller may see it.
-    pub async fn to(caller: &Caller, app: &App, record: SessionRecord) -> ApiResult<Self> {
+    pub async fn for_caller(caller: &Caller, app: &App, record: SessionRecord) -> ApiResult<Self> {
         if caller.can(Action::Read) {
-            return Ok(Self::Whole(SessionView::of(app, record).await?.into()));
+            return Ok(Self::Whole(SessionView::from_record(app, record).await?.into()));
         }
-        Ok(Self::Named { id: record.key.id, agent: record.agent })
+        Ok(Self::IdOnly { id: record.key.id, agent: record.agent })
     }
 }
 
 /// What its events do not say of a session.
-struct About<'a> {
+struct SessionFacts<'a> {
     id: &'a str,
     epoch: &'a str,
     agent: &'a str,
@@ -168,7 +168,7 @@ struct About<'a> {
 }
 
 /// What waits in a session.
-pub fn pending(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<PendingView> {
+pub fn pending_views(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<PendingView> {
     // A producer watches its own clock.
     let is_here = !snapshot.state.is_produced;
     let limits = app.turns.wait_limits(agent).filter(|_| is_here);
@@ -181,14 +181,14 @@ pub fn pending(app: &App, agent: &str, snapshot: &Snapshot) -> Vec<PendingView> 
 }
 
 /// Milliseconds since 1970 as ISO 8601.
-pub fn iso(ms: i64) -> String {
+pub fn iso8601(ms: i64) -> String {
     let time = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{time:.3}")
 }
 
 /// The stored record of a session that the caller reaches.
-pub async fn record(app: &App, caller: &Caller, id: &str) -> ApiResult<SessionRecord> {
-    let key = caller.session(id)?;
+pub async fn find_record(app: &App, caller: &Caller, id: &str) -> ApiResult<SessionRecord> {
+    let key = caller.session_key(id)?;
     let record = app.log.read_fairly(&key.tenant, app.log.store().find_session(&key)).await?;
     record.ok_or_else(|| ApiError::from(turnwire_log::Error::NoSession))
 }

@@ -15,9 +15,9 @@ mod files;
 use super::desk::{SocketConnection, Flow};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
-use crate::protocols::blocks::{Question, question};
-use crate::protocols::make;
-use crate::routes::new_key;
+use crate::protocols::blocks::{Question, find_question};
+use crate::protocols::create_session;
+use crate::routes::new_session_key;
 use crate::stream::{Merge, ResumePoint, StartPosition, Subscriber, resolve_token};
 use crate::turns::answers;
 use crate::turns::send::{SendRequest, check_not_busy, send_all};
@@ -95,7 +95,7 @@ impl SocketConnection {
             Command::Approval(approval) => self.approve(&approval).await,
             Command::Stop { session_id } => {
                 let caller = self.current_caller()?;
-                caller.check(Action::Chat)?;
+                caller.require(Action::Chat)?;
                 let session = self.open_session(&caller, &session_id).await?;
                 answers::stop_reply(&self.app, &session, &caller).await?;
                 Ok(ServerAnswer::Accepted { session_id, message_id: None }.into())
@@ -105,7 +105,7 @@ impl SocketConnection {
 
     async fn subscribe_blocks(&mut self, id: &str, token: Option<&str>) -> ApiResult<CommandResult> {
         let caller = self.current_caller()?;
-        caller.check(Action::Read)?;
+        caller.require(Action::Read)?;
         let session = self.open_session(&caller, id).await?;
         let start = match token {
             None => StartPosition::Beginning,
@@ -123,8 +123,8 @@ impl SocketConnection {
     /// Says something. Whoever does so is shown what comes of it, from its own words on.
     async fn chat_blocks(&mut self, chat: Chat) -> ApiResult<CommandResult> {
         let caller = self.current_caller()?;
-        caller.check(Action::Chat)?;
-        let key = new_key(&caller, chat.session_id.clone())?;
+        caller.require(Action::Chat)?;
+        let key = new_session_key(&caller, chat.session_id.clone())?;
         let is_watched = self.subscriptions.is_subscribed(&key.id);
         if !is_watched && caller.can(Action::Read) {
             self.subscriptions.check_room()?;
@@ -142,7 +142,7 @@ impl SocketConnection {
         let said = async {
             let session = match &there {
                 Some(session) => session.clone(),
-                None => make(&self.app, key.clone(), default).await?,
+                None => create_session(&self.app, key.clone(), default).await?,
             };
             let (messages, reply_id) = (vec![msg], Some(reply_id.clone()));
             let said = SendRequest { messages, events, reply_id, ..SendRequest::default() };
@@ -171,9 +171,9 @@ impl SocketConnection {
     /// Answers a question.
     async fn approve(&mut self, approval: &Approval) -> ApiResult<CommandResult> {
         let caller = self.current_caller()?;
-        caller.check(Action::Confirm)?;
+        caller.require(Action::Confirm)?;
         let session = self.open_session(&caller, &approval.session_id).await?;
-        let question = question(&session, approval.approval_key.count).await?;
+        let question = find_question(&session, approval.approval_key.count).await?;
         let answer = to_confirmation(approval, &question)?;
         let event = Event::new(question.reply_id, answer);
         answers::accept_events(&self.app, &session, &caller, &[event]).await?;

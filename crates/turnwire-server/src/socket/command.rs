@@ -192,7 +192,7 @@ impl SocketConnection {
         action: Action,
     ) -> ApiResult<(Caller, Arc<Session>)> {
         let caller = self.current_caller()?;
-        caller.check(action)?;
+        caller.require(action)?;
         let session = self.open_session(&caller, session_id_of(command)?).await?;
         Ok((caller, session))
     }

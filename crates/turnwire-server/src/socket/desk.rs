@@ -4,7 +4,7 @@ use super::subscriptions::Subscriptions;
 use super::writer::{Outgoing, Sender};
 use super::{CloseReason, blocks, code};
 use crate::App;
-use crate::auth::{Action, Caller, Connected, expired, has_passed};
+use crate::auth::{Action, Caller, ConnectionPermit, expired_error, is_expired};
 use crate::error::{ApiError, ApiResult};
 use crate::limits::UnreadBytes;
 use crate::listen::ClientConnection;
@@ -23,7 +23,7 @@ pub(super) struct SocketConnection {
     /// The connection, where it is the server's own.
     pub conn: Option<Arc<ClientConnection>>,
     /// Counts for their tenant, where the connection does not do so already.
-    pub tenant_connection: Option<Connected>,
+    pub tenant_connection: Option<ConnectionPermit>,
     pub subscriptions: Subscriptions,
     pub out: Sender,
 }
@@ -67,16 +67,16 @@ impl SocketConnection {
     /// Takes credentials, also others than before. What is watched and out of their reach is watched no
     /// longer, and the client is told.
     pub async fn authenticate(&mut self, token: &str) -> ApiResult<()> {
-        let caller = self.app.auth.token(token)?;
+        let caller = self.app.auth.authenticate_token(token)?;
         let tenant = &caller.0.tenant;
         let is_counted = match (&self.tenant_connection, &self.caller) {
-            (Some(counted), _) => counted.is_of(tenant),
+            (Some(counted), _) => counted.belongs_to(tenant),
             // The connection that the socket was opened on counts for its tenant.
             (None, Some(known)) => Arc::ptr_eq(&known.0.tenant, tenant),
             (None, None) => false,
         };
         if !is_counted {
-            self.tenant_connection = Some(tenant.connect()?);
+            self.tenant_connection = Some(tenant.count_connection()?);
         }
         let is_other_tenant =
             self.caller.as_ref().is_some_and(|known| !Arc::ptr_eq(&known.0.tenant, tenant));
@@ -109,16 +109,16 @@ impl SocketConnection {
             ApiError::unauthorized("this socket has shown no credentials yet")
                 .hint("send {\"type\":\"auth\",\"token\":\"…\"} first")
         })?;
-        if has_passed(caller.expires_at(), tokio::time::Instant::now()) {
-            return Err(expired());
+        if is_expired(caller.expires_at(), tokio::time::Instant::now()) {
+            return Err(expired_error());
         }
-        caller.0.tenant.request(Instant::now())?;
+        caller.0.tenant.count_request(Instant::now())?;
         Ok(caller)
     }
 
     /// A session that is there, and that the caller may see.
     pub async fn open_session(&self, caller: &Caller, id: &str) -> ApiResult<Arc<Session>> {
-        let session = self.app.log.open_session(&caller.session(id)?).await?;
+        let session = self.app.log.open_session(&caller.session_key(id)?).await?;
         Ok(session.ok_or(turnwire_log::Error::NoSession)?)
     }
 

@@ -7,7 +7,7 @@
 
 use super::backlog::warm_up_encoder;
 use super::whose::PendingCalls;
-use crate::auth::{expired, has_passed, wait_for};
+use crate::auth::{expired_error, is_expired, wait_until_expired};
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -251,7 +251,7 @@ impl ReplyStream {
             if head.is_deleted {
                 return Err(Error::NoSession);
             }
-            if has_passed(self.expires_at, Instant::now()) {
+            if is_expired(self.expires_at, Instant::now()) {
                 self.end_expired();
             } else if self.cursor < head.head {
                 self.read_events(head.head).await?;
@@ -334,7 +334,7 @@ impl ReplyStream {
 
     /// Ends the answer because the credentials expired.
     fn end_expired(&mut self) {
-        let error = expired();
+        let error = expired_error();
         let message = format!("{}; {}", error.message(), error.hint_text());
         self.end_with_error(AnswerEnd::Expired, ErrorType::Authentication, message);
     }
@@ -371,7 +371,7 @@ impl ReplyStream {
         tokio::select! {
             _ = self.head.changed() => true,
             () = closing.cancelled() => true,
-            () = wait_for(self.expires_at) => true,
+            () = wait_until_expired(self.expires_at) => true,
             () = tokio::time::sleep(self.shared.heartbeat) => false,
         }
     }

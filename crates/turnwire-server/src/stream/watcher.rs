@@ -5,7 +5,7 @@ use super::cache::BacklogCache;
 use super::feed::{FEED_ENDED, Feed, Feeds, FeedRead};
 use super::follow::messages_as_of;
 use super::writer::{Framing, Merge, StreamFormat, StreamWriter};
-use crate::auth::{expired, has_passed};
+use crate::auth::{expired_error, is_expired};
 use crate::error::ApiError;
 use bytes::Bytes;
 use serde_json::json;
@@ -245,7 +245,7 @@ impl Subscriber {
             return None;
         }
         self.last_sent = Instant::now();
-        if has_passed(self.expires_at, self.last_sent) {
+        if is_expired(self.expires_at, self.last_sent) {
             return Box::pin(self.end_expired()).await;
         }
         if let Some(first) = self.initial_frames.take().filter(|first| !first.is_empty()) {
@@ -290,7 +290,7 @@ impl Subscriber {
             };
             if nothing_yet {
                 if !self.wait().await {
-                    if has_passed(self.expires_at, Instant::now()) {
+                    if is_expired(self.expires_at, Instant::now()) {
                         return Box::pin(self.end_expired()).await;
                     }
                     return Some(Ok(heartbeat_frame(self.shape.framing)));
@@ -347,11 +347,11 @@ impl Subscriber {
     async fn end_expired(&mut self) -> Option<Result<Bytes>> {
         self.has_ended = true;
         let mut writer = backlog::warmed_writer(&self.session, &self.shape, self.cursor).await.ok()?;
-        writer.write_event(&closing_event(&expired()));
+        writer.write_event(&closing_event(&expired_error()));
         let bytes = writer.take_bytes();
         Some(Ok(match self.shape.framing {
             Framing::Sse if bytes.is_empty() => {
-                format!("event: {}\ndata: {}\n\n", expired().name(), expired().json()).into()
+                format!("event: {}\ndata: {}\n\n", expired_error().name(), expired_error().json()).into()
             }
             Framing::Sse | Framing::WebSocket => bytes,
         }))

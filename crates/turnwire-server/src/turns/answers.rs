@@ -8,7 +8,7 @@ use super::ending::end_own_replies;
 use super::hints::WhenIdle;
 use super::{EXTERNAL, own_reply};
 use crate::app::App;
-use crate::auth::{Action, Caller, is_id};
+use crate::auth::{Action, Caller, is_valid_id};
 use crate::error::{ApiError, ApiResult};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -61,10 +61,10 @@ pub async fn accept_events_with(
     when_idle: Option<WhenIdle>,
 ) -> ApiResult<EventsAccepted> {
     for event in events {
-        caller.check(required_action(event)?)?;
+        caller.require(required_action(event)?)?;
     }
     if when_idle == Some(WhenIdle::Reply) {
-        caller.check(Action::StartWithHint)?;
+        caller.require(Action::StartWithHint)?;
     }
     let when_idle = when_idle.unwrap_or_else(|| app.turns.when_idle(session.agent()));
     let touched: Vec<&str> =
@@ -355,7 +355,7 @@ fn checked_results(
 /// under that name is not to get it under another.
 fn message_id_field(result: &ToolResult) -> Fields {
     let id = result.rest.get::<String>("message_id").ok().flatten();
-    id.filter(|id| is_id(id)).map(|id| ("message_id", id)).into_iter().collect()
+    id.filter(|id| is_valid_id(id)).map(|id| ("message_id", id)).into_iter().collect()
 }
 
 /// Results for calls of a reply that the client did not execute in time, in nobody's name.

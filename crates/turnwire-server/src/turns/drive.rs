@@ -322,7 +322,7 @@ impl Turns {
         let (store, tenant) = (&**self.log.store(), &session.key().tenant);
         let mut patience = RetryBackoff::new(session.id());
         loop {
-            match blobs::hand_over(store, &self.config, tenant, history).await {
+            match blobs::inline_blobs(store, &self.config, tenant, history).await {
                 Ok(()) => return Ok(()),
                 Err(error) => patience.wait(error, stop).await?,
             }

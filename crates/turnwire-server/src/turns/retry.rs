@@ -61,7 +61,7 @@ pub async fn edit(
         }
         plan_retry(session, id).await??;
     }
-    let msg = links::take_in(app, &session.key().tenant, vec![msg]).await?.pop();
+    let msg = links::fetch_links(app, &session.key().tenant, vec![msg]).await?.pop();
     retry_with(app, session, id, msg, once).await
 }
 

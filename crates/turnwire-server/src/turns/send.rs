@@ -5,7 +5,7 @@ use super::journal::stamp_event;
 use super::offers;
 use super::once::IdempotencyKey;
 use crate::app::App;
-use crate::auth::is_id;
+use crate::auth::is_valid_id;
 use crate::blobs;
 use crate::error::{ApiError, ApiResult};
 use crate::links;
@@ -112,7 +112,7 @@ pub async fn send_all(app: &Arc<App>, session: &Arc<Session>, say: SendRequest<'
             return Ok(SendOutcome::Replayed(answer));
         }
     }
-    let messages = links::take_in(app, &session.key().tenant, messages).await?;
+    let messages = links::fetch_links(app, &session.key().tenant, messages).await?;
     let mut taken = Vec::with_capacity(messages.len());
     for msg in messages {
         taken.push(PreparedMessage::new(app, session, msg).await?);
@@ -147,7 +147,7 @@ pub(super) struct PreparedMessage {
 
 impl PreparedMessage {
     pub(super) async fn new(app: &Arc<App>, session: &Session, msg: Msg) -> ApiResult<Self> {
-        let msg = blobs::offload(app, &session.key().tenant, msg).await?.stamped(&SystemStamp);
+        let msg = blobs::offload_data(app, &session.key().tenant, msg).await?.stamped(&SystemStamp);
         let (id, json) = (msg.id().to_owned(), msg.to_json());
         if json.len() > app.config.limits.event.bytes() {
             return Err(ApiError::too_large("this message is larger than an event may be")
@@ -169,7 +169,7 @@ impl PreparedMessage {
 
 /// Whether something is stored for a message before it is logged.
 pub(super) fn has_content_to_store(app: &App, msg: &Msg) -> bool {
-    links::are_in(&app.config, msg) || blobs::are_large(msg)
+    links::has_slow_links(&app.config, msg) || blobs::has_large_data(msg)
 }
 
 /// What becomes of messages that come now.
@@ -338,7 +338,7 @@ pub(crate) fn check_message(msg: Msg) -> ApiResult<Msg> {
         return Err(ApiError::unprocessable("the message says nothing: `content` is empty")
             .hint("it is to have text, or a file"));
     }
-    if !msg.id().is_empty() && !is_id(msg.id()) {
+    if !msg.id().is_empty() && !is_valid_id(msg.id()) {
         return Err(ApiError::unprocessable(
             "this is no id of a message: 1 to 128 of A-Z a-z 0-9 . _ : -",
         )

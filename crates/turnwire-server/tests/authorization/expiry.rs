@@ -25,15 +25,15 @@ use turnwire_wires::Wire;
 const LIFE: Duration = Duration::from_secs(100);
 
 /// The routes, for somebody whose credentials expire.
-struct House {
+struct TestServer {
     app: Arc<App>,
     caller: Caller,
 }
 
-impl House {
+impl TestServer {
     fn new() -> Self {
         let config = Config::default();
-        let everybody = Auth::open_to_all(&config.limits).token("").unwrap();
+        let everybody = Auth::without_credentials(&config.limits).authenticate_token("").unwrap();
         let expires_at = Some(Instant::now() + LIFE);
         let identity = Identity { expires_at, ..(*everybody.0).clone() };
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
@@ -91,7 +91,7 @@ fn last_frame(text: &str) -> &str {
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_events_ends_at_the_expiry_on_every_wire_and_says_why() {
     for wire in Wire::all().filter(|wire| wire.can_encode()) {
-        let house = House::new();
+        let house = TestServer::new();
         let session = house.open_reply("s").await;
         let start = Instant::now();
         let path = format!("/v1/sessions/s/events?wire={}", wire.name);
@@ -111,7 +111,7 @@ async fn a_stream_of_events_ends_at_the_expiry_on_every_wire_and_says_why() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_never_quiet_ends_at_the_expiry_too() {
-    let house = House::new();
+    let house = TestServer::new();
     house.open_reply("s").await;
     let response = house.send("GET", "/v1/sessions/s/events", "", Body::empty()).await;
     let mut body = response.into_body();
@@ -162,7 +162,7 @@ async fn the_answer_of_every_protocol_ends_at_the_expiry_with_its_own_error() {
         ),
     ];
     for (path, request, error) in cases {
-        let house = House::new();
+        let house = TestServer::new();
         let response = house.send("POST", path, "", request.to_string().into()).await;
         assert_eq!(response.status(), 200, "{path}");
         let id = response.headers()["turnwire-session"].to_str().unwrap().to_owned();
@@ -184,7 +184,7 @@ async fn an_answer_in_one_piece_is_401_when_the_credentials_expire_before_it_is_
         ("/v1/responses", json!({"model": "endless", "input": "hi"})),
         ("/v1/messages", json!({"model": "endless", "messages": said, "max_tokens": 9})),
     ] {
-        let house = House::new();
+        let house = TestServer::new();
         let response = house.send("POST", path, "", request.to_string().into()).await;
         assert_eq!(response.status(), 401, "{path}");
         assert!(text(response).await.contains("the credentials have expired"), "{path}");
@@ -193,7 +193,7 @@ async fn an_answer_in_one_piece_is_401_when_the_credentials_expire_before_it_is_
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_is_followed_on_a_post_ends_at_the_expiry() {
-    let house = House::new();
+    let house = TestServer::new();
     let made = json!({"id": "s", "agent": "endless"}).to_string();
     assert_eq!(house.send("POST", "/v1/sessions", "", made.into()).await.status(), 201);
     let said = r#"{"content":"hello"}"#;
@@ -207,7 +207,7 @@ async fn a_reply_that_is_followed_on_a_post_ends_at_the_expiry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_an_agent_elsewhere_does_not_wait_for_ever() {
-    let house = House::new();
+    let house = TestServer::new();
     house.session("c").await;
     let said = json!({
         "id": "c", "trigger": "submit-message",
@@ -219,7 +219,7 @@ async fn a_client_that_waits_for_an_agent_elsewhere_does_not_wait_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_download_of_the_log_that_takes_too_long_ends_with_the_error() {
-    let house = House::new();
+    let house = TestServer::new();
     house.open_reply("s").await;
     for number in 0..3 {
         let large = "x".repeat(400_000);
@@ -242,7 +242,7 @@ async fn a_download_of_the_log_that_takes_too_long_ends_with_the_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_piped_reply_is_ended_as_interrupted_at_the_expiry() {
-    let house = House::new();
+    let house = TestServer::new();
     let session = house.session("s").await;
     // More of the stream comes every second, for ever.
     let lines = stream::iter(0_u64..).then(|number| async move {
@@ -268,7 +268,7 @@ async fn a_piped_reply_is_ended_as_interrupted_at_the_expiry() {
 
 #[tokio::test(start_paused = true)]
 async fn an_identity_that_has_expired_opens_nothing() {
-    let house = House::new();
+    let house = TestServer::new();
     advance(LIFE).await;
     for (method, path) in
         [("GET", "/v1/sessions"), ("POST", "/v1/tickets"), ("POST", "/v1/sessions/s/messages")]

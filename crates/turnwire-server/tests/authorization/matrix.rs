@@ -2,7 +2,7 @@
 //! caller. What each may do is in `expected.txt`; `TURNWIRE_WRITE=1 cargo test -p turnwire-server --test
 //! authorization matrix` writes that file anew, for a person to read.
 
-use crate::rows::{Ask, ROWS, Row};
+use crate::rows::{RowRequest, ROWS, Row};
 use crate::running::within;
 use crate::scene::{SECRETS, Scene};
 use crate::setup::{ADMIN, Endless, Server, hash, jwt, now, token};
@@ -77,13 +77,13 @@ impl Caller {
 
 /// What shows who it is: a header, or a part of the query.
 #[derive(Debug, Default)]
-struct Shown {
+struct Credentials {
     bearer: Option<String>,
     ticket: Option<String>,
 }
 
 /// A server, and credentials that take a while to get.
-struct World {
+struct Matrix {
     server: Server,
     methods: HashMap<String, String>,
     blob: String,
@@ -95,7 +95,7 @@ struct World {
 const ALL: &str = r#""read","chat","publish","approve""#;
 const PREFIX: &str = "s-";
 
-impl World {
+impl Matrix {
     async fn new() -> Self {
         let tokens = [
             token(ADMIN, "acme", "\"admin\"", ""),
@@ -147,11 +147,11 @@ impl World {
         made.json()["ticket"].as_str().unwrap().to_owned()
     }
 
-    async fn show(&self, caller: Caller, row: usize) -> Shown {
-        let bearer = |text: &str| Shown { bearer: Some(text.to_owned()), ticket: None };
-        let ticket = |text: String| Shown { bearer: None, ticket: Some(text) };
+    async fn credentials_for(&self, caller: Caller, row: usize) -> Credentials {
+        let bearer = |text: &str| Credentials { bearer: Some(text.to_owned()), ticket: None };
+        let ticket = |text: String| Credentials { bearer: None, ticket: Some(text) };
         match caller {
-            Caller::Nobody => Shown::default(),
+            Caller::Nobody => Credentials::default(),
             Caller::Token(text) => bearer(text),
             Caller::Jwt => bearer(&jwt("ada", "read chat publish approve", now() + 600.0)),
             Caller::EmptyJwt => bearer(&jwt("ada", "openid", now() + 600.0)),
@@ -177,13 +177,13 @@ impl World {
         let (name, caller) = CALLERS[column];
         let id = format!("{PREFIX}{at}-{name}");
         let scene = row.given.set_up(&self.server, &id, &self.blob).await;
-        let shown = self.show(caller, at).await;
+        let shown = self.credentials_for(caller, at).await;
         match (row.ask)(&scene) {
-            Ask::Http { path, headers, body } => {
+            RowRequest::Http { path, headers, body } => {
                 let may_read = caller.may_read();
                 self.http(row, &path, headers, &body, &shown, may_read).await
             }
-            Ask::Socket { wire, commands } => self.socket(wire, &commands, &shown, &scene).await,
+            RowRequest::Socket { wire, commands } => self.socket(wire, &commands, &shown, &scene).await,
         }
     }
 
@@ -193,7 +193,7 @@ impl World {
         path: &str,
         headers: Vec<(&'static str, String)>,
         body: &str,
-        shown: &Shown,
+        shown: &Credentials,
         may_read: bool,
     ) -> (u16, String) {
         let mut path = path.replace("NAME", &self.asset);
@@ -225,7 +225,7 @@ impl World {
         &self,
         wire: &str,
         commands: &[Value],
-        shown: &Shown,
+        shown: &Credentials,
         scene: &Scene,
     ) -> (u16, String) {
         let mut query = format!("wire={wire}");
@@ -273,7 +273,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_may_do_what_the_matrix_says_and_nothing_else() {
-    let world = World::new().await;
+    let world = Matrix::new().await;
     let listed: BTreeSet<&str> = world.methods.keys().map(String::as_str).collect();
     let tested: BTreeSet<&str> = ROWS.iter().map(|row| row.route).collect();
     assert_eq!(listed, tested, "every route has a row in tests/authorization/rows.rs");

@@ -48,7 +48,7 @@ fn custom(id: &str) -> String {
     format!(r#"{{"id":"{id}","reply_id":"","type":"CUSTOM","name":"x","value":1}}"#)
 }
 
-fn fine() -> (u16, String) {
+fn accepted() -> (u16, String) {
     (200, String::new())
 }
 
@@ -59,26 +59,26 @@ fn refused(word: &str) -> (u16, String) {
 #[tokio::test]
 async fn another_holder_neither_takes_over_nor_locks_out() {
     let server = server().await;
-    assert_eq!(publish(&server, "tw_ada", "p.5", &start("r")).await, fine());
+    assert_eq!(publish(&server, "tw_ada", "p.5", &start("r")).await, accepted());
     for producer in ["p.6", HIGHEST, "p.5", "p.1"] {
         assert_eq!(publish(&server, "tw_bob", producer, &end("r")).await, refused("busy"));
         assert_eq!(publish(&server, "tw_bob", producer, &custom("c")).await, refused("busy"));
     }
     // Another worker with credentials of the same subject takes over.
-    assert_eq!(publish(&server, "tw_ada_2", "p.6", &custom("c1")).await, fine());
+    assert_eq!(publish(&server, "tw_ada_2", "p.6", &custom("c1")).await, accepted());
     assert_eq!(publish(&server, "tw_ada", "p.5", &end("r")).await, refused("fenced"));
     // So does an administrator, and the worker before is fenced out.
     assert_eq!(publish(&server, ADMIN, "p.5", &custom("c2")).await, refused("fenced"));
-    assert_eq!(publish(&server, ADMIN, "p.7", &custom("c3")).await, fine());
+    assert_eq!(publish(&server, ADMIN, "p.7", &custom("c3")).await, accepted());
     assert_eq!(publish(&server, "tw_ada_2", "p.6", &end("r")).await, refused("fenced"));
-    assert_eq!(publish(&server, "tw_ada", "p.8", &end("r")).await, fine());
+    assert_eq!(publish(&server, "tw_ada", "p.8", &end("r")).await, accepted());
     // Where nothing is open the other may publish, under the same name and with any fence.
     let reply = [start("b"), end("b")].join("\n");
-    assert_eq!(publish(&server, "tw_bob", HIGHEST, &reply).await, fine());
+    assert_eq!(publish(&server, "tw_bob", HIGHEST, &reply).await, accepted());
     assert_eq!(publish(&server, "tw_bob", "p.1", &custom("c4")).await, refused("fenced"));
     // That fences nobody else out, and nobody else back in.
     assert_eq!(publish(&server, "tw_ada", "p.7", &custom("c5")).await, refused("fenced"));
-    assert_eq!(publish(&server, "tw_ada", "p.8", &custom("c6")).await, fine());
+    assert_eq!(publish(&server, "tw_ada", "p.8", &custom("c6")).await, accepted());
     server.stop().await;
 }
 
@@ -92,7 +92,7 @@ async fn a_piped_reply_is_its_holders_too() {
     assert_eq!((stale.status, stale.error_type().as_str()), (409, "fenced"));
     assert_eq!(send(&server, "replies", "tw_ada", "p.5", &reply("c")).await.status, 200);
     // While a reply is open that somebody else publishes.
-    assert_eq!(publish(&server, "tw_ada", "p.5", &start("d")).await, fine());
+    assert_eq!(publish(&server, "tw_ada", "p.5", &start("d")).await, accepted());
     let other = send(&server, "replies", "tw_bob", HIGHEST, &reply("e")).await;
     assert_eq!((other.status, other.error_type().as_str()), (409, "busy"));
     server.stop().await;
@@ -114,11 +114,11 @@ async fn a_fence_beyond_the_highest_is_refused() {
 #[tokio::test]
 async fn many_names_of_one_holder_make_nobody_elses_fence_forgotten() {
     let server = server().await;
-    assert_eq!(publish(&server, "tw_ada", "p.5", &custom("c")).await, fine());
+    assert_eq!(publish(&server, "tw_ada", "p.5", &custom("c")).await, accepted());
     for number in 0..50 {
         let producer = format!("n{number}.9");
         let answer = publish(&server, "tw_bob", &producer, &custom(&producer)).await;
-        assert_eq!(answer, fine());
+        assert_eq!(answer, accepted());
     }
     assert_eq!(publish(&server, "tw_ada", "p.4", &custom("c2")).await, refused("fenced"));
     server.stop().await;
@@ -127,7 +127,7 @@ async fn many_names_of_one_holder_make_nobody_elses_fence_forgotten() {
 #[tokio::test]
 async fn a_producer_that_was_stored_without_a_holder_is_the_first_ones_that_goes_on() {
     let server = server().await;
-    assert_eq!(publish(&server, "tw_ada", "p.5", &start("r")).await, fine());
+    assert_eq!(publish(&server, "tw_ada", "p.5", &start("r")).await, accepted());
     let session = server.app.log.open_session(&SessionKey::new("acme", "s")).await.unwrap().unwrap();
     let forget = |tx: &mut Transaction<'_>| {
         tx.set_producer(Producer { id: "p".to_owned(), fence: 5, holder: String::new() });
@@ -135,7 +135,7 @@ async fn a_producer_that_was_stored_without_a_holder_is_the_first_ones_that_goes
     };
     session.transact(&[], forget).await.unwrap();
     assert_eq!(publish(&server, "tw_bob", "p.4", &custom("c1")).await, refused("fenced"));
-    assert_eq!(publish(&server, "tw_bob", "p.5", &custom("c2")).await, fine());
+    assert_eq!(publish(&server, "tw_bob", "p.5", &custom("c2")).await, accepted());
     assert_eq!(publish(&server, "tw_ada", "p.6", &custom("c3")).await, refused("busy"));
     server.stop().await;
 }

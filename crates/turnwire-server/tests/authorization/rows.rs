@@ -2,7 +2,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "requests are written in place")]
 
-use crate::scene::Given::{self, Asking, Calling, Elsewhere, Idle, Nothing, Open, Stored};
+use crate::scene::Precondition::{self, Asking, Calling, Elsewhere, Idle, Nothing, Open, Stored};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
@@ -12,12 +12,12 @@ pub struct Row {
     pub route: &'static str,
     /// What it is about, where a route can do several things.
     pub case: &'static str,
-    pub given: Given,
-    pub ask: fn(&Scene) -> Ask,
+    pub given: Precondition,
+    pub ask: fn(&Scene) -> RowRequest,
 }
 
 /// What is sent.
-pub enum Ask {
+pub enum RowRequest {
     Http {
         path: String,
         headers: Vec<(&'static str, String)>,
@@ -30,15 +30,15 @@ pub enum Ask {
     },
 }
 
-fn get(path: impl Into<String>) -> Ask {
-    Ask::Http { path: path.into(), headers: Vec::new(), body: String::new() }
+fn get(path: impl Into<String>) -> RowRequest {
+    RowRequest::Http { path: path.into(), headers: Vec::new(), body: String::new() }
 }
 
-fn post(path: impl Into<String>, body: impl ToString) -> Ask {
-    Ask::Http { path: path.into(), headers: Vec::new(), body: body.to_string() }
+fn post(path: impl Into<String>, body: impl ToString) -> RowRequest {
+    RowRequest::Http { path: path.into(), headers: Vec::new(), body: body.to_string() }
 }
 
-impl Ask {
+impl RowRequest {
     fn with(mut self, name: &'static str, value: &str) -> Self {
         match &mut self {
             Self::Http { headers, .. } => headers.push((name, value.to_owned())),
@@ -49,7 +49,7 @@ impl Ask {
 }
 
 /// The path of something in the scene's session.
-fn of(scene: &Scene, rest: &str) -> String {
+fn session_path(scene: &Scene, rest: &str) -> String {
     format!("/v1/sessions/{}{rest}", scene.id)
 }
 
@@ -133,15 +133,15 @@ fn response(scene: &Scene) -> String {
     format!("/v1/responses/resp_{}~r1", scene.id)
 }
 
-fn turnwire(commands: impl IntoIterator<Item = Value>) -> Ask {
-    Ask::Socket { wire: "turnwire", commands: commands.into_iter().collect() }
+fn turnwire(commands: impl IntoIterator<Item = Value>) -> RowRequest {
+    RowRequest::Socket { wire: "turnwire", commands: commands.into_iter().collect() }
 }
 
-fn blocks(commands: impl IntoIterator<Item = Value>) -> Ask {
-    Ask::Socket { wire: "blocks", commands: commands.into_iter().collect() }
+fn blocks(commands: impl IntoIterator<Item = Value>) -> RowRequest {
+    RowRequest::Socket { wire: "blocks", commands: commands.into_iter().collect() }
 }
 
-fn events(scene: &Scene, event: Value) -> Ask {
+fn events(scene: &Scene, event: Value) -> RowRequest {
     turnwire([json!({"type": "events", "session_id": scene.id, "events": [event]})])
 }
 
@@ -160,26 +160,26 @@ pub const ROWS: &[Row] = rows! {
     "createSession" "that is there" Idle |s| post("/v1/sessions", json!({"id": s.id}));
     "listSessions" "" Idle |_| get("/v1/sessions");
     "listSessions" "search" Idle |_| get("/v1/sessions?q=ruby");
-    "getSession" "" Idle |s| get(of(s, ""));
-    "patchSession" "" Idle |s| post(of(s, ""), json!({}));
-    "deleteSession" "" Idle |s| get(of(s, ""));
-    "listMessages" "" Idle |s| get(of(s, "/messages"));
-    "sendMessage" "" Idle |s| post(of(s, "/messages"), json!({"content": "hello"}));
-    "sendMessage" "and follow the reply" Idle |s| post(of(s, "/messages"), json!({"content": "hello"})).with("accept", "text/event-stream");
-    "getMessage" "" Idle |s| get(of(s, "/messages/u1"));
-    "cancelMessage" "" Elsewhere |s| get(of(s, "/messages/q1"));
-    "retryMessage" "" Idle |s| post(of(s, "/messages/r1/retry"), "");
-    "retryMessage" "and follow the reply" Idle |s| post(of(s, "/messages/r1/retry"), "").with("accept", "text/event-stream");
-    "forkSession" "" Idle |s| post(of(s, "/fork"), json!({"id": format!("{}-fork", s.id)}));
-    "watchEvents" "" Idle |s| get(of(s, "/events?after=0"));
-    "watchEvents" "as lines" Idle |s| get(of(s, "/events")).with("accept", "application/x-ndjson");
-    "publishEvents" "of a producer" Elsewhere |s| post(of(s, "/events"), reply()).with("turnwire-producer", "p.1");
-    "publishEvents" "a confirmation" Asking |s| post(of(s, "/events"), confirm(s));
-    "publishEvents" "a result" Calling |s| post(of(s, "/events"), result(s));
-    "publishEvents" "a stop" Open |s| post(of(s, "/events"), stop());
-    "publishEvents" "a hint" Open |s| post(of(s, "/events"), hint(s));
-    "publishEvents" "a hint that starts a reply" Idle |s| post(of(s, "/events?reply=true"), hint(s));
-    "pipeReply" "" Elsewhere |s| post(of(s, "/replies"), reply());
+    "getSession" "" Idle |s| get(session_path(s, ""));
+    "patchSession" "" Idle |s| post(session_path(s, ""), json!({}));
+    "deleteSession" "" Idle |s| get(session_path(s, ""));
+    "listMessages" "" Idle |s| get(session_path(s, "/messages"));
+    "sendMessage" "" Idle |s| post(session_path(s, "/messages"), json!({"content": "hello"}));
+    "sendMessage" "and follow the reply" Idle |s| post(session_path(s, "/messages"), json!({"content": "hello"})).with("accept", "text/event-stream");
+    "getMessage" "" Idle |s| get(session_path(s, "/messages/u1"));
+    "cancelMessage" "" Elsewhere |s| get(session_path(s, "/messages/q1"));
+    "retryMessage" "" Idle |s| post(session_path(s, "/messages/r1/retry"), "");
+    "retryMessage" "and follow the reply" Idle |s| post(session_path(s, "/messages/r1/retry"), "").with("accept", "text/event-stream");
+    "forkSession" "" Idle |s| post(session_path(s, "/fork"), json!({"id": format!("{}-fork", s.id)}));
+    "watchEvents" "" Idle |s| get(session_path(s, "/events?after=0"));
+    "watchEvents" "as lines" Idle |s| get(session_path(s, "/events")).with("accept", "application/x-ndjson");
+    "publishEvents" "of a producer" Elsewhere |s| post(session_path(s, "/events"), reply()).with("turnwire-producer", "p.1");
+    "publishEvents" "a confirmation" Asking |s| post(session_path(s, "/events"), confirm(s));
+    "publishEvents" "a result" Calling |s| post(session_path(s, "/events"), result(s));
+    "publishEvents" "a stop" Open |s| post(session_path(s, "/events"), stop());
+    "publishEvents" "a hint" Open |s| post(session_path(s, "/events"), hint(s));
+    "publishEvents" "a hint that starts a reply" Idle |s| post(session_path(s, "/events?reply=true"), hint(s));
+    "pipeReply" "" Elsewhere |s| post(session_path(s, "/replies"), reply());
     "putBlob" "" Nothing |s| post("/v1/blobs", &s.id);
     "getBlob" "" Nothing |s| get(format!("/v1/blobs/{}", s.blob));
     "putBlob" "that is there" Nothing |_| post("/v1/blobs", "opal-blob");

@@ -14,7 +14,7 @@ pub const SECRETS: [&str; 6] =
 
 /// What is there before the request of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Given {
+pub enum Precondition {
     /// No session.
     Nothing,
     /// A conversation with the agent `demo`.
@@ -43,22 +43,22 @@ pub struct Scene {
     pub blob: String,
 }
 
-impl Given {
+impl Precondition {
     pub async fn set_up(self, server: &Server, id: &str, blob: &str) -> Scene {
         let mut scene = Scene { id: id.to_owned(), blob: blob.to_owned(), ..Scene::default() };
         match self {
             Self::Nothing => {}
-            Self::Idle => drop(plant(server, id, "demo").await),
-            Self::Elsewhere => drop(plant(server, id, "external").await),
+            Self::Idle => drop(seed_session(server, id, "demo").await),
+            Self::Elsewhere => drop(seed_session(server, id, "external").await),
             Self::Open => {
-                let session = plant(server, id, "external").await;
+                let session = seed_session(server, id, "external").await;
                 let start =
                     json!({"id": "o", "reply_id": "open", "type": "REPLY_START", "name": "x"});
                 publish(&session, &[start]).await;
                 "open".clone_into(&mut scene.reply);
             }
-            Self::Asking => wait(server, &mut scene, "approve").await,
-            Self::Calling => wait(server, &mut scene, "browser").await,
+            Self::Asking => wait_for_demo(server, &mut scene, "approve").await,
+            Self::Calling => wait_for_demo(server, &mut scene, "browser").await,
             Self::Stored => {
                 assert_eq!(server.call("POST", "/v1/blobs", ADMIN, id).await.status, 201);
                 scene.blob = hash(id);
@@ -69,7 +69,7 @@ impl Given {
 }
 
 /// Makes a session with a title, metadata, a question, its answer, and a message that waits.
-async fn plant(server: &Server, id: &str, agent: &str) -> Arc<Session> {
+async fn seed_session(server: &Server, id: &str, agent: &str) -> Arc<Session> {
     let new = NewSession {
         key: SessionKey::new("acme", id),
         agent: agent.to_owned(),
@@ -121,8 +121,8 @@ async fn publish(session: &Arc<Session>, events: &[Value]) {
 }
 
 /// Has the demo agent ask for something, and waits until it does.
-async fn wait(server: &Server, scene: &mut Scene, word: &str) {
-    let session = plant(server, &scene.id, "demo").await;
+async fn wait_for_demo(server: &Server, scene: &mut Scene, word: &str) {
+    let session = seed_session(server, &scene.id, "demo").await;
     let path = format!("/v1/sessions/{}/messages", scene.id);
     let body = json!({"content": word}).to_string();
     assert_eq!(server.call("POST", &path, ADMIN, &body).await.status, 202);

@@ -1,6 +1,6 @@
 //! Settings: what is wrong with them is said with its line.
 
-use turnwire_server::config::{Config, LinksConfig, LogFormat, Model, Overrides, StoreUrl};
+use turnwire_server::config::{Config, LinksConfig, LogFormat, ModelRef, Overrides, StoreUrl};
 
 fn error(text: &str) -> String {
     Config::parse("turnwire.toml", text).unwrap_err().to_string()
@@ -214,7 +214,7 @@ fn an_agent_is_read_with_all_its_keys() {
         input = { type = \"object\" }\n";
     let config = Config::parse("test", text).unwrap();
     let agent = &config.agents["a"];
-    assert_eq!(agent.model, Model::Demo);
+    assert_eq!(agent.model, ModelRef::Demo);
     assert_eq!((agent.tools.len(), agent.max_iterations), (3, 3));
     assert_eq!(agent.approval_timeout.0.as_secs(), 300);
 }

@@ -2,7 +2,7 @@
 
 use crate::server::{Server, event, start};
 use turnwire_server::Scope;
-use turnwire_server::config::{Config, Size};
+use turnwire_server::config::{Config, ByteSize};
 
 #[tokio::test]
 async fn hostile_bodies_get_a_clear_answer() {
@@ -86,8 +86,8 @@ async fn what_nests_deeply_where_nobody_looks_is_kept() {
 #[tokio::test]
 async fn what_is_too_large_is_named() {
     let mut config = Config::default();
-    config.limits.body = Size::kib(8);
-    config.limits.event = Size::kib(1);
+    config.limits.body = ByteSize::kib(8);
+    config.limits.event = ByteSize::kib(1);
     let server = Server::with(config, &Scope::ALL).await;
     let session = server.session("s").await;
     let large = event("x", "r", &format!(r#""type":"REPLY_START","name":"{}""#, "a".repeat(1024)));

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turnwire_core::{Event, Msg};
 use turnwire_log::Session;
 use turnwire_server::Scope;
-use turnwire_server::config::{Config, Time};
+use turnwire_server::config::{Config, HumanDuration};
 use turnwire_wires::{EncoderOptions, Frames, Wire, sse};
 
 const OPENAI_CHAT: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1767225600,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"},"finish_reason":null}]}
@@ -296,7 +296,7 @@ async fn a_stream_in_which_nothing_begins_leaves_nothing() {
 #[tokio::test]
 async fn a_sender_that_falls_silent_is_interrupted() {
     let mut config = Config::default();
-    config.producers.silence = Time(Duration::from_millis(50));
+    config.producers.silence = HumanDuration(Duration::from_millis(50));
     let server = Server::with(config, &Scope::ALL).await;
     let session = server.session("s").await;
     let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", "").await;
@@ -316,7 +316,7 @@ async fn a_sender_that_drips_bytes_without_an_event_is_interrupted() {
         ("?tolerant=true", "{\"type\":\"TEXT_BLOCK_DELTA\",\"id\":\"x\"}\n"),
     ] {
         let mut config = Config::default();
-        config.producers.silence = Time(Duration::from_millis(50));
+        config.producers.silence = HumanDuration(Duration::from_millis(50));
         let server = Server::with(config, &Scope::ALL).await;
         let session = server.session("s").await;
         let path = format!("/v1/sessions/s/replies{query}");
@@ -350,7 +350,7 @@ async fn a_sender_that_drips_bytes_without_an_event_is_interrupted() {
 #[tokio::test]
 async fn an_event_that_never_ends_is_counted_and_refused() {
     let mut config = Config::default();
-    config.limits.buffered_per_tenant = turnwire_server::config::Size::kib(64);
+    config.limits.buffered_per_tenant = turnwire_server::config::ByteSize::kib(64);
     let server = Server::with(config, &Scope::ALL).await;
     let session = server.session("s").await;
     let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", "").await;

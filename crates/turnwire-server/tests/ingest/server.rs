@@ -50,7 +50,7 @@ impl Answer {
 }
 
 pub fn caller(scopes: &[Scope]) -> Caller {
-    let open = Auth::open_to_all(&Config::default().limits).token("").unwrap();
+    let open = Auth::without_credentials(&Config::default().limits).authenticate_token("").unwrap();
     let scopes: Scopes = scopes.iter().copied().collect();
     let tenant = Arc::clone(&open.0.tenant);
     Caller(Arc::new(Identity::new(tenant, scopes)))

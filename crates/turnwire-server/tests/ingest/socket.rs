@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use turnwire_server::Scope;
-use turnwire_server::config::{Config, Size, Time};
+use turnwire_server::config::{Config, ByteSize, HumanDuration};
 
 struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
@@ -277,7 +277,7 @@ async fn each_command_needs_its_scope() {
 }
 
 fn with_token() -> (Config, String) {
-    let (token, hash) = turnwire_server::auth::new_token().unwrap();
+    let (token, hash) = turnwire_server::auth::generate_token().unwrap();
     let text = format!(
         "[[auth.tokens]]\ntenant = \"default\"\nsha256 = \"{hash}\"\nscopes = [\"read\", \"chat\"]\n"
     );
@@ -308,7 +308,7 @@ async fn credentials_may_come_as_the_first_command() {
 #[tokio::test]
 async fn who_shows_no_credentials_is_closed() {
     let (mut config, _) = with_token();
-    config.limits.headers_timeout = Time(Duration::from_millis(30));
+    config.limits.headers_timeout = HumanDuration(Duration::from_millis(30));
     let server = Server::closed(config).await;
     let mut socket = Socket::open(&server).await;
     assert_eq!(socket.closed().await, 4401);
@@ -317,7 +317,7 @@ async fn who_shows_no_credentials_is_closed() {
 #[tokio::test]
 async fn messages_that_cannot_be_read_close_the_socket_with_the_reason() {
     let mut config = Config::default();
-    config.limits.websocket_frame = Size::kib(4);
+    config.limits.websocket_frame = ByteSize::kib(4);
     let server = Server::with(config, &Scope::ALL).await;
     let mut socket = Socket::open(&server).await;
     socket.0.send(Message::text("x".repeat(4097))).await.unwrap();
@@ -335,7 +335,7 @@ async fn messages_that_cannot_be_read_close_the_socket_with_the_reason() {
 #[tokio::test]
 async fn a_client_that_answers_no_ping_is_closed() {
     let mut config = Config::default();
-    config.limits.heartbeat = Time(Duration::from_millis(500));
+    config.limits.heartbeat = HumanDuration(Duration::from_millis(500));
     let server = Server::with(config, &Scope::ALL).await;
     let mut socket = Socket::open(&server).await;
     // A handshake by hand, so that nobody answers.
@@ -358,7 +358,7 @@ async fn a_client_that_answers_no_ping_is_closed() {
 #[tokio::test]
 async fn a_client_that_does_not_read_is_closed_and_the_session_goes_on() {
     let mut config = Config::default();
-    config.limits.write_stall = Time(Duration::from_millis(200));
+    config.limits.write_stall = HumanDuration(Duration::from_millis(200));
     let server = Server::whole(config);
     let session = server.session("s").await;
     let begin = format!("{}\n{}", start("r"), text("r", "b")[0]);

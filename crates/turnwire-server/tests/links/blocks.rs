@@ -1,8 +1,8 @@
 //! `content_urls` over a WebSocket.
 
-use crate::house::House;
+use crate::house::TestServer;
 use crate::running::within;
-use crate::site::Site;
+use crate::site::FakeSite;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -12,7 +12,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Socket {
-    async fn open(house: &House) -> Self {
+    async fn open(house: &TestServer) -> Self {
         let url = format!("ws://{}/v1/ws", house.server.address);
         let (socket, _) = connect_async(url.into_client_request().unwrap()).await.unwrap();
         let mut socket = Self(socket);
@@ -48,14 +48,14 @@ impl Socket {
     }
 }
 
-fn settings(site: &Site) -> String {
+fn settings(site: &FakeSite) -> String {
     format!("[links]\nprivate_hosts = [\"{}\"]", site.address)
 }
 
 #[tokio::test]
 async fn files_are_reported_while_they_are_fetched() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site));
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site));
     let mut socket = Socket::open(&house).await;
     let url = site.url("/gate.png");
     socket
@@ -107,8 +107,8 @@ async fn files_are_reported_while_they_are_fetched() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_had_ends_the_turn_that_was_shown() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site));
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site));
     let mut socket = Socket::open(&house).await;
     for (path, code) in [("/gone.png", "link_failed"), ("/to?http://10.0.0.1/", "link_refused")] {
         let urls = [site.url("/cat.png"), site.url(path)];
@@ -144,8 +144,8 @@ async fn a_file_that_cannot_be_had_ends_the_turn_that_was_shown() {
 
 #[tokio::test]
 async fn who_is_too_late_sees_the_turn_end_that_was_shown() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site));
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site));
     house.post("/v1/sessions", &json!({"id": "s", "agent": "never"})).await;
     let mut socket = Socket::open(&house).await;
     let urls = [site.url("/gate.png")];
@@ -161,12 +161,12 @@ async fn who_is_too_late_sees_the_turn_end_that_was_shown() {
     // While the other runs nothing is fetched, and nothing is shown.
     socket.send(chat).await;
     assert_eq!(socket.next().await["code"], "busy");
-    assert_eq!(site.asked(), ["/gate.png"]);
+    assert_eq!(site.requested_paths(), ["/gate.png"]);
 }
 
 #[tokio::test]
 async fn what_needs_no_fetching_is_reported_with_the_turn() {
-    let house = House::open("");
+    let house = TestServer::open("");
     let put = house.post("/v1/blobs", &json!("some text")).await.json();
     let mut socket = Socket::open(&house).await;
     let urls = json!([put["url"], "data:image/png;base64,AAAA"]);
@@ -184,8 +184,8 @@ async fn what_needs_no_fetching_is_reported_with_the_turn() {
 
 #[tokio::test]
 async fn a_server_that_stops_does_not_wait_for_links() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site));
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site));
     let mut socket = Socket::open(&house).await;
     let urls = [site.url("/gate.png")];
     socket.send(json!({"type": "chat", "message": "look", "content_urls": urls})).await;

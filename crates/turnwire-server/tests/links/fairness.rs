@@ -1,25 +1,25 @@
 //! Slow links of one tenant, and links of another.
 
-use crate::house::House;
+use crate::house::TestServer;
 use crate::running::within;
-use crate::site::Site;
+use crate::site::FakeSite;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use turnwire_testkit::net::{HttpResponse, send_http};
 
 /// Settings with a token for each of two tenants.
-fn settings(site: &Site, links: &str) -> String {
+fn settings(site: &FakeSite, links: &str) -> String {
     let mut settings = format!("[links]\nprivate_hosts = [\"{}\"]\n{links}\n", site.address);
     for tenant in ["a", "b"] {
-        let hash = turnwire_server::blobs::id(&Sha256::digest(tenant).into());
+        let hash = turnwire_server::blobs::blob_id(&Sha256::digest(tenant).into());
         let token = format!("tenant = \"{tenant}\"\nsha256 = \"{hash}\"\nscopes = [\"chat\"]");
         writeln!(settings, "[[auth.tokens]]\n{token}").unwrap();
     }
     settings
 }
 
-async fn post(house: &House, tenant: &str, path: &str, body: &Value) -> HttpResponse {
+async fn post(house: &TestServer, tenant: &str, path: &str, body: &Value) -> HttpResponse {
     let token = format!("Bearer {tenant}");
     let headers = [("content-type", "application/json"), ("authorization", token.as_str())];
     let body = body.to_string();
@@ -27,7 +27,7 @@ async fn post(house: &House, tenant: &str, path: &str, body: &Value) -> HttpResp
 }
 
 /// A message with links, in a session of its own.
-async fn say(house: &House, tenant: &str, session: &str, urls: &[String]) -> HttpResponse {
+async fn say(house: &TestServer, tenant: &str, session: &str, urls: &[String]) -> HttpResponse {
     let new = json!({"id": session, "agent": "external"});
     assert_eq!(post(house, tenant, "/v1/sessions", &new).await.status, 201);
     let links =
@@ -39,15 +39,15 @@ async fn say(house: &House, tenant: &str, session: &str, urls: &[String]) -> Htt
 #[tokio::test]
 async fn slow_links_of_one_tenant_do_not_delay_those_of_another() {
     for (links, share) in [("at_once = 4", 1), ("at_once = 4\nat_once_per_tenant = 3", 3)] {
-        let site = Site::open().await;
-        let house = House::open(&settings(&site, links));
+        let site = FakeSite::open().await;
+        let house = TestServer::open(&settings(&site, links));
         let slow: Vec<String> = (0..4).map(|at| site.url(&format!("/gate.png?{at}"))).collect();
         let held = async { say(&house, "a", "slow", &slow).await };
         let beside = async {
-            site.until_asked(share).await;
+            site.wait_for_requests(share).await;
             let answer = say(&house, "b", "fast", &[site.url("/cat.png")]).await;
             // All slow links still wait, and no more of them were asked for than the tenant's share.
-            let asked = site.asked().iter().filter(|path| path.starts_with("/gate.png")).count();
+            let asked = site.requested_paths().iter().filter(|path| path.starts_with("/gate.png")).count();
             assert_eq!(asked, share);
             site.gate.add_permits(slow.len());
             answer
@@ -59,9 +59,9 @@ async fn slow_links_of_one_tenant_do_not_delay_those_of_another() {
 
 #[tokio::test]
 async fn a_tenant_with_too_many_links_that_wait_is_told_to_come_again() {
-    let site = Site::open().await;
+    let site = FakeSite::open().await;
     let links = "at_once = 2\nat_once_per_tenant = 1\nper_message = 64";
-    let house = House::open(&settings(&site, links));
+    let house = TestServer::open(&settings(&site, links));
     let messages = (0..12).map(|message| {
         let urls: Vec<String> =
             (0..4).map(|at| site.url(&format!("/gate.png?{message}.{at}"))).collect();

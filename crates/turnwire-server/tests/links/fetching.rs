@@ -1,23 +1,23 @@
 //! What is fetched, and what cannot be.
 
-use crate::house::House;
-use crate::site::{PNG, Site};
+use crate::house::TestServer;
+use crate::site::{PNG, FakeSite};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use turnwire_core::{ContentBlock, DataBlock, Fields, Source};
 use turnwire_log::store::{NewSession, SessionKey};
 
-fn settings(site: &Site, more: &str) -> String {
+fn settings(site: &FakeSite, more: &str) -> String {
     format!("[links]\nprivate_hosts = [\"{}\"]\nsize = \"64 KiB\"\n{more}\n", site.address)
 }
 
 #[tokio::test]
 async fn a_link_becomes_a_blob_and_is_remembered() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site, ""));
-    house.quiet("s").await;
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site, ""));
+    house.wait_until_idle("s").await;
     let url = site.url("/b%C3%A1o.png?sig=1");
-    let answer = house.say("s", &[&url]).await;
+    let answer = house.send_links("s", &[&url]).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
     let files = house.files("s").await;
     assert_eq!(files[0]["name"], "báo.png");
@@ -34,16 +34,16 @@ async fn a_link_becomes_a_blob_and_is_remembered() {
 
 #[tokio::test]
 async fn the_type_that_a_site_tells_is_stored_only_where_it_is_one() {
-    let site = Site::open().await;
+    let site = FakeSite::open().await;
     for (told, expected) in [
         ("application/pdf;x=y,%20text/html", "application/pdf"),
         ("image/png,text/html", "text/plain"),
         ("TEXT/html", "text/html"),
         ("image/\"", "text/plain"),
     ] {
-        let house = House::open(&settings(&site, ""));
-        house.quiet("s").await;
-        let answer = house.say("s", &[&site.url(&format!("/as?{told}"))]).await;
+        let house = TestServer::open(&settings(&site, ""));
+        house.wait_until_idle("s").await;
+        let answer = house.send_links("s", &[&site.url(&format!("/as?{told}"))]).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
         let source = house.files("s").await[0]["source"].clone();
         assert_eq!(source["media_type"], expected, "{told}");
@@ -65,8 +65,8 @@ async fn the_type_that_a_message_tells_is_stored_only_where_it_is_one() {
         (json!("Image/SVG+xml;charset=utf-7"), "image/svg+xml"),
         (Value::Null, "application/octet-stream"),
     ] {
-        let house = House::open("");
-        house.quiet("s").await;
+        let house = TestServer::open("");
+        house.wait_until_idle("s").await;
         let mut source = json!({"type": "base64", "data": "QUJD".repeat(20_000)});
         if !told.is_null() {
             source["media_type"] = told.clone();
@@ -85,25 +85,25 @@ async fn the_type_that_a_message_tells_is_stored_only_where_it_is_one() {
 
 #[tokio::test]
 async fn the_same_bytes_are_stored_once_and_the_same_link_is_fetched_once() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site, ""));
-    house.quiet("s").await;
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site, ""));
+    house.wait_until_idle("s").await;
     let (cat, same) = (site.url("/cat.png"), site.url("/same.png"));
-    assert_eq!(house.say("s", &[&cat, &same, &cat]).await.status, 202);
+    assert_eq!(house.send_links("s", &[&cat, &same, &cat]).await.status, 202);
     let files = house.files("s").await;
     let urls: Vec<&Value> = files.iter().map(|file| &file["source"]["url"]).collect();
     assert!(urls.iter().all(|url| *url == urls[0]), "{urls:?}");
     assert_eq!(files[1]["source"]["original_url"], same);
-    let mut asked = site.asked();
+    let mut asked = site.requested_paths();
     asked.sort();
     assert_eq!(asked, ["/cat.png", "/same.png"]);
 }
 
 #[tokio::test]
 async fn what_cannot_be_had_is_named_and_nothing_is_stored() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site, "redirects = 3"));
-    house.quiet("s").await;
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site, "redirects = 3"));
+    house.wait_until_idle("s").await;
     for (path, status, kind, why) in [
         ("/large", 413, "link_too_large", "has more than 65536 bytes"),
         ("/endless", 413, "link_too_large", "has more than 65536 bytes"),
@@ -117,7 +117,7 @@ async fn what_cannot_be_had_is_named_and_nothing_is_stored() {
         ("/to?http://[", 422, "link_failed", "leads to something that is no URL"),
     ] {
         let url = site.url(path);
-        let answer = house.say("s", &[&site.url("/cat.png"), &url]).await;
+        let answer = house.send_links("s", &[&site.url("/cat.png"), &url]).await;
         assert_eq!((answer.status, answer.error_type().as_str()), (status, kind), "{path}");
         let error = answer.json()["error"].clone();
         let message = error["message"].as_str().unwrap();
@@ -126,14 +126,14 @@ async fn what_cannot_be_had_is_named_and_nothing_is_stored() {
         assert!(message.ends_with("nothing was stored"), "{message}");
         assert!(error["hint"].is_string(), "{error}");
     }
-    assert_eq!(site.asked().iter().filter(|path| *path == "/loop").count(), 4);
-    assert_eq!(house.last("s").await, 0);
+    assert_eq!(site.requested_paths().iter().filter(|path| *path == "/loop").count(), 4);
+    assert_eq!(house.last_seq("s").await, 0);
 }
 
 #[tokio::test]
 async fn nothing_is_brought_in_for_what_is_refused() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site, ""));
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site, ""));
     let bytes = vec![7; 100_000];
     let link = json!({"type": "data", "source": {"type": "url", "url": site.url("/cat.png")}});
     let large = serde_json::to_value(DataBlock::bytes(&bytes, "image/png")).unwrap();
@@ -155,7 +155,7 @@ async fn nothing_is_brought_in_for_what_is_refused() {
     }
     refused("/v1/sessions/full/messages?queue=true", json!({}), 429, "too_many_requests").await;
     // The id is taken.
-    house.quiet("s").await;
+    house.wait_until_idle("s").await;
     let path = "/v1/sessions/s/messages";
     assert_eq!(house.post(path, &json!({"id": "m", "content": "x"})).await.status, 202);
     refused(path, json!({"id": "m"}), 409, "message_exists").await;
@@ -174,7 +174,7 @@ async fn nothing_is_brought_in_for_what_is_refused() {
     let asked = json!({"model": "nobody", "messages": [{"role": "user", "content": [image]}]});
     assert_eq!(house.post("/v1/chat/completions", &asked).await.status, 404);
 
-    assert_eq!(site.asked(), [""; 0], "nothing was fetched");
+    assert_eq!(site.requested_paths(), [""; 0], "nothing was fetched");
     let store = house.app.log.store();
     let blob = store.read_blob("default", Sha256::digest(&bytes).into()).await.unwrap();
     assert_eq!(blob, None, "nothing was moved");
@@ -182,9 +182,9 @@ async fn nothing_is_brought_in_for_what_is_refused() {
 
 #[tokio::test]
 async fn a_picture_has_to_be_one() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site, ""));
-    house.quiet("s").await;
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site, ""));
+    house.wait_until_idle("s").await;
     let say = async |path: &str, kind: &str| {
         let source = json!({"type": "url", "url": site.url(path), "media_type": kind});
         let body = json!({"content": [{"type": "data", "source": source}]});
@@ -207,54 +207,54 @@ async fn a_picture_has_to_be_one() {
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site, "timeout = \"200ms\""));
-    house.quiet("s").await;
-    let answer = house.say("s", &[&site.url("/slow")]).await;
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site, "timeout = \"200ms\""));
+    house.wait_until_idle("s").await;
+    let answer = house.send_links("s", &[&site.url("/slow")]).await;
     assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_failed"));
     assert!(answer.text().contains("takes longer than 200ms"), "{}", answer.text());
-    assert_eq!(house.last("s").await, 0);
+    assert_eq!(house.last_seq("s").await, 0);
 }
 
 #[tokio::test]
 async fn links_are_counted() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site, "per_message = 2\nat_once = 1"));
-    house.quiet("s").await;
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site, "per_message = 2\nat_once = 1"));
+    house.wait_until_idle("s").await;
     let urls = ["/cat.png?1", "/cat.png?2", "/cat.png?3"].map(|path| site.url(path));
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-    assert_eq!(house.say("s", &urls).await.error_type(), "too_many_links");
-    assert_eq!(site.asked().len(), 0);
-    assert_eq!(house.say("s", &urls[..2]).await.status, 202);
+    assert_eq!(house.send_links("s", &urls).await.error_type(), "too_many_links");
+    assert_eq!(site.requested_paths().len(), 0);
+    assert_eq!(house.send_links("s", &urls[..2]).await.status, 202);
 }
 
 #[tokio::test]
 async fn what_the_model_reads_itself_stays_as_it_is() {
-    let site = Site::open().await;
-    let house = House::open("[links]\nleave = [\"pictures.example\"]");
-    house.quiet("s").await;
+    let site = FakeSite::open().await;
+    let house = TestServer::open("[links]\nleave = [\"pictures.example\"]");
+    house.wait_until_idle("s").await;
     let urls = ["https://pictures.example/a.png", "gs://bucket/a.png", "file-abc123"];
-    assert_eq!(house.say("s", &urls).await.status, 202);
+    assert_eq!(house.send_links("s", &urls).await.status, 202);
     let files = house.files("s").await;
     let kept: Vec<&str> =
         files.iter().map(|file| file["source"]["url"].as_str().unwrap()).collect();
     assert_eq!(kept, urls);
-    let house = House::open("[links]\nfetch = false");
-    house.quiet("s").await;
-    assert_eq!(house.say("s", &[&site.url("/cat.png")]).await.status, 202);
+    let house = TestServer::open("[links]\nfetch = false");
+    house.wait_until_idle("s").await;
+    assert_eq!(house.send_links("s", &[&site.url("/cat.png")]).await.status, 202);
     assert_eq!(house.files("s").await[0]["source"]["url"], site.url("/cat.png"));
-    assert_eq!(site.asked().len(), 0);
+    assert_eq!(site.requested_paths().len(), 0);
 }
 
 #[tokio::test]
 async fn a_blob_of_ours_has_to_be_there() {
-    let house = House::open("");
-    house.quiet("s").await;
+    let house = TestServer::open("");
+    house.wait_until_idle("s").await;
     let put = house.post("/v1/blobs", &json!("some text")).await.json();
     let id = put["id"].as_str().unwrap();
     let (short, there) =
         (format!("/v1/blobs/{id}"), format!("http://{}/v1/blobs/{id}", house.server.address));
-    assert_eq!(house.say("s", &[&short, &there]).await.status, 202);
+    assert_eq!(house.send_links("s", &[&short, &there]).await.status, 202);
     let files = house.files("s").await;
     assert_eq!(
         files[0]["source"],
@@ -262,21 +262,21 @@ async fn a_blob_of_ours_has_to_be_there() {
     );
     assert_eq!(files[1]["source"]["url"], put["url"]);
     let gone = format!("/v1/blobs/{}", "0".repeat(64));
-    let answer = house.say("s", &[&gone]).await;
+    let answer = house.send_links("s", &[&gone]).await;
     assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_failed"));
     assert!(answer.text().contains("names a blob that is not here"), "{}", answer.text());
     // On another server it is a link like any other, and that one is not on the internet.
     let elsewhere = format!("http://127.0.0.1:9{gone}");
-    assert_eq!(house.say("s", &[&elsewhere]).await.error_type(), "link_refused");
-    assert_eq!(house.last("s").await, 1);
+    assert_eq!(house.send_links("s", &[&elsewhere]).await.error_type(), "link_refused");
+    assert_eq!(house.last_seq("s").await, 1);
 }
 
 #[tokio::test]
 async fn an_agent_is_handed_bytes() {
-    let site = Site::open().await;
-    let house = House::open(&settings(&site, ""));
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&settings(&site, ""));
     house.post("/v1/sessions", &json!({"id": "s"})).await;
-    assert_eq!(house.say("s", &[&site.url("/cat.png"), "gs://bucket/x"]).await.status, 202);
+    assert_eq!(house.send_links("s", &[&site.url("/cat.png"), "gs://bucket/x"]).await.status, 202);
     crate::running::within(async {
         while house.heard.lock().is_empty() {
             tokio::task::yield_now().await;

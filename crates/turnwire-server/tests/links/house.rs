@@ -13,7 +13,7 @@ use turnwire_log::store::SessionKey;
 use turnwire_server::App;
 use turnwire_testkit::net::{HttpResponse, send_http};
 
-pub struct House {
+pub struct TestServer {
     pub server: Running,
     pub app: Arc<App>,
     /// The conversations that the agent was handed.
@@ -21,10 +21,10 @@ pub struct House {
 }
 
 /// Listens, and says nothing.
-struct Listener(Arc<Mutex<Vec<Vec<Msg>>>>);
+struct RecordingAgent(Arc<Mutex<Vec<Vec<Msg>>>>);
 
 #[async_trait]
-impl Replier for Listener {
+impl Replier for RecordingAgent {
     fn description(&self) -> &'static str {
         "Listens"
     }
@@ -40,10 +40,10 @@ impl Replier for Listener {
 }
 
 /// Says nothing, and does not end.
-struct Never;
+struct StuckAgent;
 
 #[async_trait]
-impl Replier for Never {
+impl Replier for StuckAgent {
     fn description(&self) -> &'static str {
         "Never ends"
     }
@@ -58,13 +58,13 @@ impl Replier for Never {
     }
 }
 
-impl House {
+impl TestServer {
     pub fn open(settings: &str) -> Self {
         let heard = Arc::<Mutex<Vec<Vec<Msg>>>>::default();
-        let agent: Arc<dyn Replier> = Arc::new(Listener(heard.clone()));
+        let agent: Arc<dyn Replier> = Arc::new(RecordingAgent(heard.clone()));
         let store = Arc::new(MemoryStore::default());
         let (server, app) =
-            Running::start(store, settings, [("demo", agent), ("never", Arc::new(Never))]);
+            Running::start(store, settings, [("demo", agent), ("never", Arc::new(StuckAgent))]);
         Self { server, app, heard }
     }
 
@@ -79,13 +79,13 @@ impl House {
     }
 
     /// A session in which nobody answers.
-    pub async fn quiet(&self, id: &str) {
+    pub async fn wait_until_idle(&self, id: &str) {
         let made = self.post("/v1/sessions", &json!({"id": id, "agent": "external"})).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
 
     /// Says something with links to pictures.
-    pub async fn say(&self, session: &str, urls: &[&str]) -> HttpResponse {
+    pub async fn send_links(&self, session: &str, urls: &[&str]) -> HttpResponse {
         let links =
             urls.iter().map(|url| json!({"type": "data", "source": {"type": "url", "url": url}}));
         let mut content = vec![json!({"type": "text", "text": "look"})];
@@ -104,7 +104,7 @@ impl House {
     }
 
     /// The end of a session's log.
-    pub async fn last(&self, session: &str) -> u64 {
+    pub async fn last_seq(&self, session: &str) -> u64 {
         let key = SessionKey::new("default", session);
         self.app.log.open_session(&key).await.unwrap().unwrap().head_state().head
     }

@@ -1,14 +1,14 @@
 //! Nobody who is not on the public internet is asked.
 
-use crate::house::House;
-use crate::site::Site;
+use crate::house::TestServer;
+use crate::site::FakeSite;
 
 #[tokio::test]
 async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {
-    let inside = Site::open().await;
+    let inside = FakeSite::open().await;
     let port = inside.address.port();
-    let house = House::open("");
-    house.quiet("s").await;
+    let house = TestServer::open("");
+    house.wait_until_idle("s").await;
     let mut hosts: Vec<String> = [
         "127.0.0.1",
         "localhost",
@@ -55,20 +55,20 @@ async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {
         let is_name = host.to_lowercase().starts_with("localhost");
         for scheme in if is_name { &["http"][..] } else { &["http", "https"] } {
             let url = format!("{scheme}://{host}/cat.png");
-            let answer = house.say("s", &[&url]).await;
+            let answer = house.send_links("s", &[&url]).await;
             assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"), "{url}");
             assert!(answer.text().contains("not on the public internet"), "{}", answer.text());
         }
     }
-    assert_eq!(inside.asked(), Vec::<String>::new());
-    assert_eq!(house.last("s").await, 0);
+    assert_eq!(inside.requested_paths(), Vec::<String>::new());
+    assert_eq!(house.last_seq("s").await, 0);
 }
 
 #[tokio::test]
 async fn a_redirect_is_checked_like_the_first_link() {
-    let (outside, inside) = (Site::open().await, Site::open().await);
-    let house = House::open(&format!("[links]\nprivate_hosts = [\"{}\"]", outside.address));
-    house.quiet("s").await;
+    let (outside, inside) = (FakeSite::open().await, FakeSite::open().await);
+    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", outside.address));
+    house.wait_until_idle("s").await;
     let port = inside.address.port();
     for to in [
         inside.url("/cat.png"),
@@ -80,37 +80,37 @@ async fn a_redirect_is_checked_like_the_first_link() {
         "ftp://127.0.0.1/x".to_owned(),
         format!("http://me:pw@{}/cat.png", outside.address),
     ] {
-        let answer = house.say("s", &[&outside.url(&format!("/to?{to}"))]).await;
+        let answer = house.send_links("s", &[&outside.url(&format!("/to?{to}"))]).await;
         assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"), "{to}");
     }
-    assert_eq!(inside.asked(), Vec::<String>::new());
-    assert_eq!(house.last("s").await, 0);
+    assert_eq!(inside.requested_paths(), Vec::<String>::new());
+    assert_eq!(house.last_seq("s").await, 0);
     // One that leads to where it may be fetched from is followed.
-    assert_eq!(house.say("s", &[&outside.url("/to?/to?/cat.png")]).await.status, 202);
+    assert_eq!(house.send_links("s", &[&outside.url("/to?/to?/cat.png")]).await.status, 202);
 }
 
 #[tokio::test]
 async fn a_link_with_a_password_is_refused_and_not_repeated() {
-    let site = Site::open().await;
-    let house = House::open(&format!("[links]\nprivate_hosts = [\"{}\"]", site.address));
-    house.quiet("s").await;
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", site.address));
+    house.wait_until_idle("s").await;
     let url = format!("http://me:hunter2@{}/cat.png?token=hunter3", site.address);
-    let answer = house.say("s", &[&url]).await;
+    let answer = house.send_links("s", &[&url]).await;
     assert_eq!((answer.status, answer.error_type().as_str()), (422, "link_refused"));
     assert!(!answer.text().contains("hunter"), "{}", answer.text());
-    assert_eq!(site.asked().len(), 0);
+    assert_eq!(site.requested_paths().len(), 0);
 }
 
 #[tokio::test]
 async fn a_private_host_is_allowed_by_its_port_or_as_a_whole() {
-    let (one, other) = (Site::open().await, Site::open().await);
-    let house = House::open(&format!("[links]\nprivate_hosts = [\"{}\"]", one.address));
-    house.quiet("s").await;
-    assert_eq!(house.say("s", &[&one.url("/cat.png")]).await.status, 202);
-    assert_eq!(house.say("s", &[&other.url("/cat.png")]).await.error_type(), "link_refused");
+    let (one, other) = (FakeSite::open().await, FakeSite::open().await);
+    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", one.address));
+    house.wait_until_idle("s").await;
+    assert_eq!(house.send_links("s", &[&one.url("/cat.png")]).await.status, 202);
+    assert_eq!(house.send_links("s", &[&other.url("/cat.png")]).await.error_type(), "link_refused");
     let named = format!("http://localhost:{}/cat.png", one.address.port());
-    assert_eq!(house.say("s", &[&named]).await.error_type(), "link_refused");
-    let house = House::open("[links]\nprivate_hosts = [\"localhost\"]");
-    house.quiet("s").await;
-    assert_eq!(house.say("s", &[&named]).await.status, 202);
+    assert_eq!(house.send_links("s", &[&named]).await.error_type(), "link_refused");
+    let house = TestServer::open("[links]\nprivate_hosts = [\"localhost\"]");
+    house.wait_until_idle("s").await;
+    assert_eq!(house.send_links("s", &[&named]).await.status, 202);
 }

@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot much of a picture";
 
-pub struct Site {
+pub struct FakeSite {
     pub address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
     /// Changes with each request.
@@ -19,7 +19,7 @@ pub struct Site {
     pub gate: Arc<Semaphore>,
 }
 
-impl Site {
+impl FakeSite {
     pub async fn open() -> Self {
         Self::open_with(None).await
     }
@@ -54,12 +54,12 @@ impl Site {
     }
 
     /// Waits for the first so many requests.
-    pub async fn until_asked(&self, count: usize) {
+    pub async fn wait_for_requests(&self, count: usize) {
         self.requests.subscribe().wait_for(|requests| *requests >= count).await.unwrap();
     }
 
     /// The paths that were asked for. A connection on which nothing was asked is an empty one.
-    pub fn asked(&self) -> Vec<String> {
+    pub fn requested_paths(&self) -> Vec<String> {
         self.asked.lock().clone()
     }
 }

@@ -1,8 +1,8 @@
 //! Links behind TLS. Whom the system trusts is read once, so each case is a process of its own: this very
 //! program, told to run [`fetches`] alone.
 
-use crate::house::House;
-use crate::site::{PNG, Site};
+use crate::house::TestServer;
+use crate::site::{PNG, FakeSite};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls_pki_types::PrivateKeyDer;
 use std::io::Write;
@@ -15,7 +15,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 
 /// A site with a certificate of its own, and the file that vouches for it.
-async fn secure() -> (Site, NamedTempFile) {
+async fn secure() -> (FakeSite, NamedTempFile) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let mut file = NamedTempFile::new().unwrap();
@@ -27,7 +27,7 @@ async fn secure() -> (Site, NamedTempFile) {
         .with_no_client_auth()
         .with_single_cert(vec![cert.der().clone()], key)
         .unwrap();
-    (Site::open_with(Some(TlsAcceptor::from(Arc::new(config)))).await, file)
+    (FakeSite::open_with(Some(TlsAcceptor::from(Arc::new(config)))).await, file)
 }
 
 /// What a process of its own says of a link, where the system trusts whom this file has.
@@ -48,9 +48,9 @@ async fn fetched_elsewhere(host: &str, path: &str, trusted: &NamedTempFile) -> S
 #[ignore = "the other tests here run it, each in an environment of its own"]
 async fn fetches() {
     let [host, url] = ["TEST_HOST", "TEST_URL"].map(|name| std::env::var(name).unwrap());
-    let house = House::open(&format!("[links]\nprivate_hosts = [\"{host}\"]\n"));
-    house.quiet("s").await;
-    let answer = house.say("s", &[&url]).await;
+    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{host}\"]\n"));
+    house.wait_until_idle("s").await;
+    let answer = house.send_links("s", &[&url]).await;
     let mut told = answer.text();
     if answer.status == 202 {
         let files = house.files("s").await;
@@ -68,7 +68,7 @@ async fn a_site_that_the_system_trusts_is_asked() {
     let host = format!("localhost:{}", site.address.port());
     let told = fetched_elsewhere(&host, "/cat.png", &file).await;
     assert!(told.contains(&format!("\"https://{host}/cat.png\" is a picture: true")), "{told}");
-    assert_eq!(site.asked(), ["/cat.png"]);
+    assert_eq!(site.requested_paths(), ["/cat.png"]);
     let told = fetched_elsewhere(&host, "/to?/cat.png", &file).await;
     assert!(told.contains("is a picture: true"), "{told}");
 }
@@ -84,5 +84,5 @@ async fn a_site_that_nobody_vouches_for_is_not() {
     let (site, file) = secure().await;
     let told = fetched_elsewhere(&site.address.to_string(), "/cat.png", &file).await;
     assert!(told.contains("link_failed") && told.contains("cannot be reached"), "{told}");
-    assert_eq!(site.asked(), [""; 0]);
+    assert_eq!(site.requested_paths(), [""; 0]);
 }

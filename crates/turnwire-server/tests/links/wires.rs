@@ -1,7 +1,7 @@
 //! The same door for every protocol.
 
-use crate::house::House;
-use crate::site::{PNG, Site};
+use crate::house::TestServer;
+use crate::site::{PNG, FakeSite};
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, DataBlock, Source};
 
@@ -47,10 +47,10 @@ fn requests(url: &str) -> [(&'static str, &'static str, Value); 5] {
 
 #[tokio::test]
 async fn a_picture_is_brought_in_whoever_sends_it() {
-    let site = Site::open().await;
+    let site = FakeSite::open().await;
     let settings = format!("[links]\nprivate_hosts = [\"{}\"]", site.address);
     for (path, _, body) in requests(&site.url("/cat.png")) {
-        let house = House::open(&settings);
+        let house = TestServer::open(&settings);
         let answer = house.post(path, &body).await;
         assert_eq!(answer.status, 200, "{path} {}", answer.text());
         let heard = house.heard.lock()[0].clone();
@@ -63,13 +63,13 @@ async fn a_picture_is_brought_in_whoever_sends_it() {
         assert_eq!(picture.decoded().unwrap().unwrap(), PNG, "{path}");
         assert_eq!(picture.media_type(), Some("image/png"), "{path}");
     }
-    assert_eq!(site.asked(), ["/cat.png"; 5]);
+    assert_eq!(site.requested_paths(), ["/cat.png"; 5]);
 }
 
 #[tokio::test]
 async fn a_link_that_is_refused_is_told_in_each_protocols_words() {
     for (path, place, body) in requests("http://169.254.169.254/latest/meta-data/") {
-        let house = House::open("");
+        let house = TestServer::open("");
         let answer = house.post(path, &body).await;
         assert_eq!(answer.status, 422, "{path} {}", answer.text());
         let json = answer.json();
@@ -90,8 +90,8 @@ async fn a_link_that_is_refused_is_told_in_each_protocols_words() {
 
 #[tokio::test]
 async fn the_ai_sdk_knows_its_message_again() {
-    let site = Site::open().await;
-    let house = House::open(&format!("[links]\nprivate_hosts = [\"{}\"]", site.address));
+    let site = FakeSite::open().await;
+    let house = TestServer::open(&format!("[links]\nprivate_hosts = [\"{}\"]", site.address));
     let [.., (path, _, mut body)] = requests(&site.url("/cat.png"));
     assert_eq!(house.post(path, &body).await.status, 200);
     // The same message, to be answered again: no other words, so it keeps its id.
@@ -101,5 +101,5 @@ async fn the_ai_sdk_knows_its_message_again() {
     let heard = house.heard.lock().clone();
     assert_eq!(heard.len(), 2);
     assert_eq!((heard[1].len(), heard[1][0].id()), (1, "m"));
-    assert_eq!(site.asked(), ["/cat.png"]);
+    assert_eq!(site.requested_paths(), ["/cat.png"]);
 }

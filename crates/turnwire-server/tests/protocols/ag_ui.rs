@@ -22,7 +22,7 @@ use turnwire_wires::Wire;
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct House {
+struct TestServer {
     app: Arc<App>,
     caller: Caller,
 }
@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-impl House {
+impl TestServer {
     fn new() -> Self {
         Self::with("", "anybody")
     }
@@ -65,10 +65,10 @@ impl House {
     fn with(settings: &str, token: &str) -> Self {
         let config = Config::parse("test", settings).unwrap();
         let auth = match settings {
-            "" => Auth::open_to_all(&config.limits),
+            "" => Auth::without_credentials(&config.limits),
             _ => Auth::new(&config, |_| None).unwrap(),
         };
-        let caller = auth.token(token).unwrap();
+        let caller = auth.authenticate_token(token).unwrap();
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
@@ -126,7 +126,7 @@ fn says(thread: &str, id: &str, text: &str) -> Value {
 
 #[tokio::test]
 async fn what_is_no_run_input_is_refused_and_makes_nothing() {
-    let house = House::new();
+    let house = TestServer::new();
     let user = |id: &str| json!([{"id": id, "role": "user", "content": "hi"}]);
     let long = "x".repeat(129);
     let bodies = [
@@ -164,7 +164,7 @@ async fn what_is_no_run_input_is_refused_and_makes_nothing() {
 
 #[tokio::test]
 async fn a_bad_answer_is_refused_and_the_question_stays() {
-    let house = House::new();
+    let house = TestServer::new();
     let first = house.run(&says("t", "u", "approve")).await;
     assert_eq!(first.end()["outcome"]["type"], "interrupt");
     let call = house.asked("t").await.remove(0);
@@ -195,7 +195,7 @@ async fn a_bad_answer_is_refused_and_the_question_stays() {
 
 #[tokio::test]
 async fn a_result_for_a_call_that_nobody_asked_for_is_not_believed() {
-    let house = House::new();
+    let house = TestServer::new();
     house.run(&says("t", "u", "approve")).await.end();
     let [call] = &*house.asked("t").await else { unreachable!() };
     // The call waits for a person's word, not for a result.
@@ -211,7 +211,7 @@ async fn a_result_for_a_call_that_nobody_asked_for_is_not_believed() {
 
 #[tokio::test]
 async fn a_client_that_names_its_result_does_not_get_it_again() {
-    let house = House::new();
+    let house = TestServer::new();
     house.run(&says("t", "u", "browser")).await.end();
     let call = house.asked("t").await.remove(0);
     let given = json!([
@@ -248,10 +248,10 @@ async fn rights_are_those_of_the_other_routes() {
         token("read", "\"read\""),
     ]
     .concat();
-    let all = House::with(&settings, "all");
+    let all = TestServer::with(&settings, "all");
     let auth = Auth::new(&Config::parse("test", &settings).unwrap(), |_| None).unwrap();
-    let chat = all.seen_by(auth.token("chat").unwrap());
-    let read = all.seen_by(auth.token("read").unwrap());
+    let chat = all.seen_by(auth.authenticate_token("chat").unwrap());
+    let read = all.seen_by(auth.authenticate_token("read").unwrap());
 
     assert_eq!(read.run(&says("t", "u", "hello")).await.status, 403);
     assert_eq!(all.count("t").await, None);
@@ -274,7 +274,7 @@ async fn rights_are_those_of_the_other_routes() {
 
 #[tokio::test]
 async fn a_thread_is_one_agents_and_stops_only_through_it() {
-    let house = House::new();
+    let house = TestServer::new();
     house.run(&says("t", "u", "hello")).await.end();
     let other = house.post("/ag-ui/twin", says("t", "v", "hello").to_string()).await;
     assert_eq!((other.status, &*other.kind()), (StatusCode::CONFLICT, "wrong_agent"));
@@ -290,7 +290,7 @@ async fn a_thread_is_one_agents_and_stops_only_through_it() {
 
 #[tokio::test]
 async fn several_new_messages_are_one_turn_and_the_last_is_answered() {
-    let house = House::new();
+    let house = TestServer::new();
     let two = json!([
         {"id": "u1", "role": "user", "content": "first"},
         {"id": "u2", "role": "user", "content": "second"},
@@ -311,7 +311,7 @@ fn the_page_names_everything_that_is_lost() {
 }
 
 /// The answers to one request that is sent so often at once.
-async fn at_once(house: &Arc<House>, body: &Value) -> Vec<Answer> {
+async fn at_once(house: &Arc<TestServer>, body: &Value) -> Vec<Answer> {
     let tasks = (0..8).map(|_| {
         let (house, body) = (house.clone(), body.clone());
         tokio::spawn(async move { house.run(&body).await })
@@ -321,7 +321,7 @@ async fn at_once(house: &Arc<House>, body: &Value) -> Vec<Answer> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_same_request_many_times_at_once_is_done_once() {
-    let house = Arc::new(House::new());
+    let house = Arc::new(TestServer::new());
     for thread in (0..20).map(|at| format!("t{at}")) {
         let mut body = says(&thread, "u", "approve");
         for answer in at_once(&house, &body).await {

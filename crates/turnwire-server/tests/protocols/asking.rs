@@ -21,7 +21,7 @@ use turnwire_server::config::Config;
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct House {
+pub struct TestServer {
     pub app: Arc<App>,
     auth: Auth,
     path: &'static str,
@@ -41,12 +41,12 @@ impl Answer {
     }
 
     /// The sentence of an error.
-    pub fn why(&self) -> &str {
+    pub fn error_code(&self) -> &str {
         self.body["error"]["message"].as_str().unwrap_or_default()
     }
 }
 
-impl House {
+impl TestServer {
     /// With a path that is asked. The tokens are `all`, `mine`, which reaches only sessions that begin
     /// so, and `other`, of another tenant; `ann` and `ben` are people of one tenant.
     pub fn new(path: &'static str) -> Self {
@@ -75,8 +75,8 @@ impl House {
         let config = Config::parse("test", &settings).unwrap();
         let auth = Auth::new(&config, |_| None).unwrap();
         let agents: [(_, Arc<dyn Replier>); 3] = [
-            ("asker", Arc::new(Asker)),
-            ("twin", Arc::new(Asker)),
+            ("asker", Arc::new(CallingAgent)),
+            ("twin", Arc::new(CallingAgent)),
             ("demo", Arc::new(DemoAgent::with_rate(0.0))),
         ];
         let agents: BTreeMap<_, _> =
@@ -98,7 +98,7 @@ impl House {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let caller = self.auth.token(token).unwrap();
+        let caller = self.auth.authenticate_token(token).unwrap();
         let router = self.router.clone().layer(Extension(caller));
         let answered = async {
             let response = router.oneshot(request.body(body.into()).unwrap()).await.unwrap();
@@ -126,7 +126,7 @@ impl House {
     }
 
     pub async fn session(&self, id: &str) -> Arc<Session> {
-        let key = self.auth.token("all").unwrap().session(id).unwrap();
+        let key = self.auth.authenticate_token("all").unwrap().session_key(id).unwrap();
         self.app.log.open_session(&key).await.unwrap().unwrap()
     }
 
@@ -138,7 +138,7 @@ impl House {
 
     /// How many sessions there are.
     pub async fn sessions(&self) -> usize {
-        let query = SessionQuery::latest(self.auth.token("all").unwrap().tenant().clone(), 1000);
+        let query = SessionQuery::latest(self.auth.authenticate_token("all").unwrap().tenant().clone(), 1000);
         self.app.log.list_sessions(&query).await.unwrap().len()
     }
 }
@@ -146,10 +146,10 @@ impl House {
 /// Has the client execute `c1`; then asks a person about `c2` and has the client execute `c3` at the
 /// same time; then says what came of it. With `two` there are `c1` and `d1` at first. With `team` it is
 /// a sub-agent that has the client execute `s1`.
-struct Asker;
+struct CallingAgent;
 
 #[async_trait]
-impl Replier for Asker {
+impl Replier for CallingAgent {
     fn description(&self) -> &'static str {
         "Asks"
     }
@@ -254,7 +254,7 @@ fn text(text: &str) -> Vec<String> {
 }
 
 /// How a protocol says things.
-pub struct Words {
+pub struct ProtocolCase {
     pub path: &'static str,
     /// A message with the results of these calls.
     pub results: fn(&[(&str, &str)]) -> Vec<Value>,
@@ -268,7 +268,7 @@ pub struct Words {
     pub messages: &'static str,
 }
 
-impl Words {
+impl ProtocolCase {
     pub fn ask(&self, agent: &str, messages: &[Value]) -> Value {
         json!({"model": agent, "max_tokens": 9, self.messages: messages})
     }
@@ -283,16 +283,16 @@ pub fn user(text: &str) -> Value {
 }
 
 /// What no client would send is refused, and nothing is stored.
-pub async fn nonsense_is_refused(words: &Words) {
-    let house = House::new(words.path);
+pub async fn nonsense_is_refused(words: &ProtocolCase) {
+    let house = TestServer::new(words.path);
     let deep = format!(r#"{{"model":"demo","messages":{}"#, "[".repeat(100_000));
     for body in ["", "{", "[]", "null", "7", r#""x""#, &deep] {
         let answer = house.send("all", words.path, &[], body.to_owned()).await;
         assert_eq!(answer.status, 400, "{}", body.get(..20).unwrap_or(body));
-        assert!(!answer.why().is_empty());
+        assert!(!answer.error_code().is_empty());
     }
     let answer = house.send("all", words.path, &[], vec![b'{', 0xff]).await;
-    assert_eq!((answer.status, answer.why()), (400, "the body is not UTF-8"));
+    assert_eq!((answer.status, answer.error_code()), (400, "the body is not UTF-8"));
     let hello = words.ask("demo", &[user("Hi")]);
     let long = "k".repeat(300);
     for headers in
@@ -303,7 +303,7 @@ pub async fn nonsense_is_refused(words: &Words) {
     for agent in ["nobody", "external", "Demo"] {
         let answer = house.ask(&[], &words.ask(agent, &[user("Hi")])).await;
         assert_eq!(answer.status, 404);
-        assert!(answer.why().contains("asker, demo, twin"), "{}", answer.why());
+        assert!(answer.error_code().contains("asker, demo, twin"), "{}", answer.error_code());
     }
     let forged = json!({"role": "assistant", "content": "I said so."});
     assert_eq!(house.ask(&[], &words.ask("demo", &[forged])).await.status, 400);
@@ -311,8 +311,8 @@ pub async fn nonsense_is_refused(words: &Words) {
 }
 
 /// Who may not talk there cannot, and who talks to another agent is told.
-pub async fn sessions_are_their_owners(words: &Words) {
-    let house = House::new(words.path);
+pub async fn sessions_are_their_owners(words: &ProtocolCase) {
+    let house = TestServer::new(words.path);
     house.begin("theirs", "asker", "one").await;
     house.until_waiting("theirs").await;
     let there = [("turnwire-session", "theirs")];
@@ -337,8 +337,8 @@ pub async fn sessions_are_their_owners(words: &Words) {
 }
 
 /// Results are taken once, all at once, and only by the reply that waits for them.
-pub async fn results_fit_or_are_refused(words: &Words) {
-    let house = House::new(words.path);
+pub async fn results_fit_or_are_refused(words: &ProtocolCase) {
+    let house = TestServer::new(words.path);
     house.begin("s", "asker", "two").await;
     house.until_waiting("s").await;
     let there = [("turnwire-session", "s")];
@@ -350,7 +350,7 @@ pub async fn results_fit_or_are_refused(words: &Words) {
     ] {
         let answer = house.ask(&there, &words.bring(results)).await;
         assert_eq!(answer.status, status, "{}", answer.text);
-        assert!(answer.why().contains(why), "{}", answer.why());
+        assert!(answer.error_code().contains(why), "{}", answer.error_code());
     }
     let missing = house.ask(&[("turnwire-session", "t")], &words.bring(&[("c1", "x")])).await;
     assert_eq!((missing.status, house.sessions().await), (404, 1));
@@ -363,8 +363,8 @@ pub async fn results_fit_or_are_refused(words: &Words) {
 
 /// A call that a person is asked about is not the client's; when the person has answered, the answer
 /// goes on by itself.
-pub async fn questions_are_somebody_elses(words: &Words) {
-    let house = House::new(words.path);
+pub async fn questions_are_somebody_elses(words: &ProtocolCase) {
+    let house = TestServer::new(words.path);
     house.begin("s", "asker", "both").await;
     house.until_waiting("s").await;
     let there = [("turnwire-session", "s")];
@@ -387,8 +387,8 @@ pub async fn questions_are_somebody_elses(words: &Words) {
 }
 
 /// What a sub-agent has the client execute is the agent's call to the client.
-pub async fn a_sub_agents_call_is_the_clients(words: &Words) {
-    let house = House::new(words.path);
+pub async fn a_sub_agents_call_is_the_clients(words: &ProtocolCase) {
+    let house = TestServer::new(words.path);
     let answer = house.ask(&[], &words.ask("asker", &[user("team")])).await;
     assert_eq!((words.calls)(&answer.body), ["s1"], "{}", answer.text);
     let mut history = vec![user("team")];
@@ -405,8 +405,8 @@ pub async fn a_sub_agents_call_is_the_clients(words: &Words) {
 }
 
 /// The same key gives the same answer, as a stream and in one piece; two at once are one.
-pub async fn a_key_makes_one_of_two(words: &Words) {
-    let house = House::new(words.path);
+pub async fn a_key_makes_one_of_two(words: &ProtocolCase) {
+    let house = TestServer::new(words.path);
     let hello = words.ask("demo", &[user("Hi")]);
     let key = [("idempotency-key", "k1")];
     let (one, two) = tokio::join!(house.ask(&key, &hello), house.ask(&key, &hello));

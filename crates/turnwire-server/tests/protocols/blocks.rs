@@ -17,7 +17,7 @@ use turnwire_log::{MemoryStore, Session};
 use turnwire_server::App;
 use turnwire_testkit::net::{HttpResponse, send_http};
 
-struct Place {
+struct TestServer {
     server: Running,
     app: Arc<App>,
 }
@@ -31,7 +31,7 @@ const TOKENS: [(&str, &str, &str); 6] = [
     ("tw_else", "u", r#"scopes = ["read","chat","approve"]"#),
 ];
 
-impl Place {
+impl TestServer {
     fn open(settings: &str) -> Self {
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let store = Arc::new(MemoryStore::default());
@@ -40,7 +40,7 @@ impl Place {
     }
 
     /// One that wants to know who is there.
-    fn guarded() -> Self {
+    fn with_tokens() -> Self {
         let mut settings = String::new();
         for (name, tenant, scopes) in TOKENS {
             let hash =
@@ -65,7 +65,7 @@ impl Place {
     }
 
     /// A socket of somebody who has this token.
-    async fn by(&self, token: &str) -> Socket {
+    async fn socket_as(&self, token: &str) -> Socket {
         let mut socket = self.socket().await;
         let answer = socket.ask(json!({"type": "auth", "token": token})).await;
         assert_eq!(answer["type"], "auth_ok", "{answer}");
@@ -170,7 +170,7 @@ fn approval(session: &str) -> Value {
 
 #[tokio::test]
 async fn who_shows_no_credentials_gets_no_further_than_a_pong() {
-    let place = Place::guarded();
+    let place = TestServer::with_tokens();
     let mut socket = place.socket().await;
     for command in [chat("s"), subscribe("s"), stop("s"), approval("s")] {
         assert_eq!(socket.refused(command).await, "unauthorized");
@@ -185,44 +185,44 @@ async fn who_shows_no_credentials_gets_no_further_than_a_pong() {
 
 #[tokio::test]
 async fn a_wrong_token_takes_nothing_from_who_is_known() {
-    let place = Place::guarded();
-    let mut socket = place.by("tw_chat").await;
+    let place = TestServer::with_tokens();
+    let mut socket = place.socket_as("tw_chat").await;
     assert_eq!(socket.refused(json!({"type": "auth", "token": "wrong"})).await, "unauthorized");
     assert_eq!(socket.ask(chat("s")).await["type"], "accepted");
 }
 
 #[tokio::test]
 async fn each_command_needs_its_scope() {
-    let place = Place::guarded();
-    let mut reader = place.by("tw_read").await;
+    let place = TestServer::with_tokens();
+    let mut reader = place.socket_as("tw_read").await;
     for command in [chat("s"), stop("s"), approval("s")] {
         assert_eq!(reader.refused(command).await, "forbidden");
     }
     assert!(place.session("t", "s").await.is_none(), "nothing was made");
-    let mut chatter = place.by("tw_chat").await;
+    let mut chatter = place.socket_as("tw_chat").await;
     let yes = chatter.question("s").await;
     let last = place.last("t", "s").await;
     assert_eq!(chatter.refused(yes.clone()).await, "forbidden");
     assert_eq!(place.last("t", "s").await, last, "nothing was stored");
     assert_eq!(reader.ask(subscribe("s")).await["type"], "subscribed");
-    let mut all = place.by("tw_all").await;
+    let mut all = place.socket_as("tw_all").await;
     assert_eq!(all.ask(yes).await["type"], "accepted");
 }
 
 #[tokio::test]
 async fn what_others_have_is_not_there() {
-    let place = Place::guarded();
-    let mut owner = place.by("tw_all").await;
+    let place = TestServer::with_tokens();
+    let mut owner = place.socket_as("tw_all").await;
     let yes = owner.question("s").await;
     let last = place.last("t", "s").await;
-    let mut other = place.by("tw_else").await;
+    let mut other = place.socket_as("tw_else").await;
     assert_eq!(other.refused(subscribe("s")).await, "not_found");
     assert_eq!(other.refused(stop("s")).await, "not_found");
     assert_eq!(other.refused(yes.clone()).await, "not_found");
     assert_eq!(other.ask(chat("s")).await["type"], "accepted", "a session of their own");
     assert_eq!(other.refused(yes).await, "unknown_approval");
     assert_eq!(place.last("t", "s").await, last);
-    let mut few = place.by("tw_few").await;
+    let mut few = place.socket_as("tw_few").await;
     for command in [subscribe("s"), chat("s"), stop("s")] {
         assert_eq!(few.refused(command).await, "not_found");
     }
@@ -232,8 +232,8 @@ async fn what_others_have_is_not_there() {
 
 #[tokio::test]
 async fn the_history_is_for_who_may_read_it() {
-    let place = Place::guarded();
-    place.by("tw_chat").await.ask(chat("s")).await;
+    let place = TestServer::with_tokens();
+    place.socket_as("tw_chat").await.ask(chat("s")).await;
     let path = "/v2/sessions/s/history";
     for (token, status) in
         [("tw_read", 200), ("tw_else", 404), ("tw_few", 404), ("wrong", 401), ("", 401)]
@@ -255,7 +255,7 @@ async fn the_history_is_for_who_may_read_it() {
 
 #[tokio::test]
 async fn of_two_who_answer_at_once_one_is_heard() {
-    let place = Place::open("");
+    let place = TestServer::open("");
     let mut one = place.socket().await;
     let yes = one.question("s").await;
     let mut no = yes.clone();
@@ -275,7 +275,7 @@ async fn of_two_who_answer_at_once_one_is_heard() {
 
 #[tokio::test]
 async fn an_answer_that_does_not_fit_leaves_the_question_open() {
-    let place = Place::open("");
+    let place = TestServer::open("");
     let mut socket = place.socket().await;
     let yes = socket.question("s").await;
     let last = place.last("default", "s").await;
@@ -309,7 +309,7 @@ async fn an_answer_that_does_not_fit_leaves_the_question_open() {
 
 #[tokio::test]
 async fn no_text_breaks_a_socket() {
-    let place = Place::open("");
+    let place = TestServer::open("");
     let mut socket = place.socket().await;
     let deep = "[".repeat(100_000);
     let long = format!(r#"{{"type":"{}"}}"#, "x".repeat(100_000));
@@ -347,7 +347,7 @@ async fn no_text_breaks_a_socket() {
 
 #[tokio::test]
 async fn a_socket_watches_so_many_sessions_and_no_more_are_made() {
-    let place = Place::open("");
+    let place = TestServer::open("");
     let mut socket = place.socket().await;
     for n in 0..256 {
         assert_eq!(socket.ask(chat(&format!("s{n}"))).await["type"], "accepted");
@@ -359,8 +359,8 @@ async fn a_socket_watches_so_many_sessions_and_no_more_are_made() {
 
 #[tokio::test]
 async fn who_only_chats_is_shown_nothing() {
-    let place = Place::guarded();
-    let mut socket = place.by("tw_say").await;
+    let place = TestServer::with_tokens();
+    let mut socket = place.socket_as("tw_say").await;
     assert_eq!(socket.ask(chat("s")).await["type"], "accepted");
     assert_eq!(socket.refused(subscribe("s")).await, "forbidden");
     socket.send(&json!({"type": "ping"})).await;

@@ -1,9 +1,9 @@
 //! `POST /v1/chat/completions`: what no client of `OpenAI`'s would send.
 
-use crate::asking::{self, Words};
+use crate::asking::{self, ProtocolCase};
 use serde_json::json;
 
-pub const WORDS: Words = Words {
+pub const CASE: ProtocolCase = ProtocolCase {
     path: "/v1/chat/completions",
     results: |results| {
         let message = |(id, text): &(&str, &str)| json!({"role": "tool", "tool_call_id": id, "content": text});
@@ -20,32 +20,32 @@ pub const WORDS: Words = Words {
 
 #[tokio::test]
 async fn nonsense_is_refused() {
-    asking::nonsense_is_refused(&WORDS).await;
+    asking::nonsense_is_refused(&CASE).await;
 }
 
 #[tokio::test]
 async fn sessions_are_their_owners() {
-    asking::sessions_are_their_owners(&WORDS).await;
+    asking::sessions_are_their_owners(&CASE).await;
 }
 
 #[tokio::test]
 async fn results_fit_or_are_refused() {
-    asking::results_fit_or_are_refused(&WORDS).await;
+    asking::results_fit_or_are_refused(&CASE).await;
 }
 
 #[tokio::test]
 async fn questions_are_somebody_elses() {
-    asking::questions_are_somebody_elses(&WORDS).await;
+    asking::questions_are_somebody_elses(&CASE).await;
 }
 
 #[tokio::test]
 async fn a_sub_agents_call_is_the_clients() {
-    asking::a_sub_agents_call_is_the_clients(&WORDS).await;
+    asking::a_sub_agents_call_is_the_clients(&CASE).await;
 }
 
 #[tokio::test]
 async fn a_key_makes_one_of_two() {
-    asking::a_key_makes_one_of_two(&WORDS).await;
+    asking::a_key_makes_one_of_two(&CASE).await;
 }
 
 #[test]

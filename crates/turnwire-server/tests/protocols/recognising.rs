@@ -1,11 +1,11 @@
 //! Results of calls whose request names no session: they go to the conversation that they belong to.
 
-use crate::asking::{Answer, House, Words, user};
+use crate::asking::{Answer, TestServer, ProtocolCase, user};
 use crate::{anthropic, chat};
 use serde_json::{Value, json};
 use turnwire_log::store::{MessageQuery, SessionStatus};
 
-const RESPONSES: Words = Words {
+const RESPONSES: ProtocolCase = ProtocolCase {
     path: "/v1/responses",
     results: |results| {
         let item = |(id, text): &(&str, &str)| json!({"type": "function_call_output", "call_id": id, "output": text});
@@ -24,12 +24,12 @@ const RESPONSES: Words = Words {
     messages: "input",
 };
 
-const ALL: [&Words; 3] = [&chat::WORDS, &anthropic::WORDS, &RESPONSES];
+const ALL: [&ProtocolCase; 3] = [&chat::CASE, &anthropic::CASE, &RESPONSES];
 
 /// A conversation as its client has it: every one waits for the call `c1`.
 struct Conversation<'h> {
-    house: &'h House,
-    words: &'static Words,
+    house: &'h TestServer,
+    words: &'static ProtocolCase,
     token: &'static str,
     history: Vec<Value>,
     session: String,
@@ -37,8 +37,8 @@ struct Conversation<'h> {
 
 impl<'h> Conversation<'h> {
     async fn begin(
-        house: &'h House,
-        words: &'static Words,
+        house: &'h TestServer,
+        words: &'static ProtocolCase,
         token: &'static str,
         text: &str,
     ) -> Self {
@@ -83,7 +83,7 @@ fn is_unknown(answer: &Answer, others: &[&str]) {
 #[tokio::test]
 async fn two_conversations_of_one_person_are_told_apart_by_what_was_said() {
     for words in ALL {
-        let house = House::new(words.path);
+        let house = TestServer::new(words.path);
         let red = Conversation::begin(&house, words, "ann", "the red one").await;
         let blue = Conversation::begin(&house, words, "ann", "the blue one").await;
         red.goes_on("RED").await;
@@ -95,7 +95,7 @@ async fn two_conversations_of_one_person_are_told_apart_by_what_was_said() {
 #[tokio::test]
 async fn nobody_is_answered_out_of_another_persons_conversation() {
     for words in ALL {
-        let house = House::new(words.path);
+        let house = TestServer::new(words.path);
         let ann = Conversation::begin(&house, words, "ann", "same words").await;
         let ben = Conversation::begin(&house, words, "ben", "same words").await;
         ann.goes_on("ANN").await;
@@ -112,7 +112,7 @@ async fn nobody_is_answered_out_of_another_persons_conversation() {
 #[tokio::test]
 async fn nobody_can_claim_that_somebody_else_asked() {
     for words in ALL {
-        let house = House::new(words.path);
+        let house = TestServer::new(words.path);
         let ann = Conversation::begin(&house, words, "ann", "same words").await;
         let session = house.session(&ann.session).await;
         let stored = session.list_messages(&MessageQuery { limit: 10, ..MessageQuery::default() }).await;
@@ -137,7 +137,7 @@ async fn nobody_can_claim_that_somebody_else_asked() {
 #[tokio::test]
 async fn conversations_that_are_the_same_do_not_block_each_other() {
     for words in ALL {
-        let house = House::new(words.path);
+        let house = TestServer::new(words.path);
         let one = Conversation::begin(&house, words, "ann", "same words").await;
         let two = Conversation::begin(&house, words, "ann", "same words").await;
         let (first, second) = tokio::join!(one.bring("1"), two.bring("2"));
@@ -153,7 +153,7 @@ async fn conversations_that_are_the_same_do_not_block_each_other() {
 #[tokio::test]
 async fn what_does_not_fit_the_conversation_is_refused() {
     for words in ALL {
-        let house = House::new(words.path);
+        let house = TestServer::new(words.path);
         let own = Conversation::begin(&house, words, "ann", "the red one").await;
         let text = Value::from(own.history.clone()).to_string();
         let altered = |from: &str, to: &str| -> Vec<Value> {

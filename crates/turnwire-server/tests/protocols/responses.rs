@@ -19,7 +19,7 @@ use turnwire_wires::Wire;
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct House {
+struct TestServer {
     app: Arc<App>,
     caller: Caller,
 }
@@ -53,10 +53,10 @@ impl Answer {
     }
 }
 
-impl House {
+impl TestServer {
     fn new() -> Self {
         let config = Config::parse("test", "").unwrap();
-        let caller = Auth::open_to_all(&config.limits).token("anybody").unwrap();
+        let caller = Auth::without_credentials(&config.limits).authenticate_token("anybody").unwrap();
         let demo: Arc<dyn Replier> = Arc::new(DemoAgent::with_rate(0.0));
         let agents = BTreeMap::from([("demo".to_owned(), demo.clone()), ("twin".to_owned(), demo)]);
         let log = Arc::new(Log::new(Arc::new(MemoryStore::default()), "test"));
@@ -135,7 +135,7 @@ fn output(call: &str) -> Value {
 
 #[tokio::test]
 async fn what_is_no_request_is_refused_and_makes_nothing() {
-    let house = House::new();
+    let house = TestServer::new();
     let with = |key: &str, value: Value| {
         let mut body = json!({"model": "demo", "input": "hi"});
         body[key] = value;
@@ -209,7 +209,7 @@ async fn what_is_no_request_is_refused_and_makes_nothing() {
 
 #[tokio::test]
 async fn only_a_response_is_found_by_its_name() {
-    let house = House::new();
+    let house = TestServer::new();
     let made = house.create_in("s", &json!({"model": "demo", "input": "team"})).await.json();
     let id = made["id"].as_str().unwrap();
     assert_eq!(house.get(&format!("/v1/responses/{id}")).await.json(), made);
@@ -248,7 +248,7 @@ async fn only_a_response_is_found_by_its_name() {
 
 #[tokio::test]
 async fn the_events_behind_a_number_are_the_rest() {
-    let house = House::new();
+    let house = TestServer::new();
     let all = house.create(&json!({"model": "demo", "input": "long 30", "stream": true})).await;
     let frames = all.frames();
     let id = frames[0]["response"]["id"].as_str().unwrap();
@@ -264,7 +264,7 @@ async fn the_events_behind_a_number_are_the_rest() {
 
 #[tokio::test]
 async fn all_calls_of_a_response_are_answered_together() {
-    let house = House::new();
+    let house = TestServer::new();
     house.calls("s", "r", &["a", "b"]).await;
     let shown = house.get("/v1/responses/resp_s~r").await.json();
     assert_eq!(shown["status"], "completed");
@@ -300,7 +300,7 @@ async fn all_calls_of_a_response_are_answered_together() {
 
 #[tokio::test]
 async fn a_result_never_goes_to_one_of_two_sessions() {
-    let house = House::new();
+    let house = TestServer::new();
     house.calls("one", "r1", &["call_0"]).await;
     house.calls("two", "r2", &["call_0"]).await;
     let body = json!({"model": "demo", "input": [output("call_0")], "background": true});
@@ -321,7 +321,7 @@ async fn a_result_never_goes_to_one_of_two_sessions() {
 
 #[tokio::test]
 async fn a_session_stays_with_its_agent_and_its_name() {
-    let house = House::new();
+    let house = TestServer::new();
     let made = house.create_in("s", &json!({"model": "demo", "input": "hello"})).await.json();
     let session = house.session("s").await;
     let before = session.head_state().head;
@@ -336,7 +336,7 @@ async fn a_session_stays_with_its_agent_and_its_name() {
 
 #[tokio::test]
 async fn models_are_read_by_both_protocols_clients() {
-    let house = House::new();
+    let house = TestServer::new();
     let list = house.get("/v1/models").await.json();
     assert_eq!((&list["first_id"], &list["last_id"]), (&json!("demo"), &json!("twin")));
     assert_eq!(list["data"][0], house.get("/v1/models/demo").await.json());

@@ -1,7 +1,7 @@
 //! JSON Schemas and tools that cost too much, on every route that takes them: each gets a 4xx in the words
 //! of its protocol, and nothing is stored.
 
-use crate::asking::House;
+use crate::asking::TestServer;
 use serde_json::{Value, json};
 use turnwire_agent::ClientContext;
 use turnwire_core::Msg;
@@ -90,7 +90,7 @@ fn bodies(path: &str) -> Vec<Value> {
 #[tokio::test]
 async fn what_costs_too_much_is_refused_in_the_words_of_each_protocol_and_makes_no_session() {
     for path in ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/ag-ui/demo"] {
-        let house = House::new(path);
+        let house = TestServer::new(path);
         let bodies = bodies(path);
         assert!(bodies.len() >= 3);
         for body in bodies {
@@ -101,7 +101,7 @@ async fn what_costs_too_much_is_refused_in_the_words_of_each_protocol_and_makes_
                 answer.status,
                 answer.text
             );
-            assert!(answer.why().contains("nothing was stored"), "{path}: {}", answer.text);
+            assert!(answer.error_code().contains("nothing was stored"), "{path}: {}", answer.text);
         }
         assert_eq!(house.sessions().await, 0, "{path}");
     }
@@ -109,7 +109,7 @@ async fn what_costs_too_much_is_refused_in_the_words_of_each_protocol_and_makes_
 
 #[tokio::test]
 async fn a_message_that_brings_a_schema_in_its_metadata_is_refused() {
-    let house = House::new("/v1/sessions/s/messages");
+    let house = TestServer::new("/v1/sessions/s/messages");
     house.begin("s", "demo", "hi").await;
     let path = "/v1/sessions/s/messages";
     for schema in bad_schemas() {
@@ -127,7 +127,7 @@ async fn a_message_that_brings_a_schema_in_its_metadata_is_refused() {
 
 #[tokio::test]
 async fn an_ordinary_schema_is_taken() {
-    let house = House::new("/v1/chat/completions");
+    let house = TestServer::new("/v1/chat/completions");
     let schema = json!({"type": "object", "required": ["children"], "properties":
         {"children": {"type": "array", "items": {"$ref": "#"}}}});
     let body = json!({"model": "demo", "messages": [{"role": "user", "content": "hi"}],
@@ -138,7 +138,7 @@ async fn an_ordinary_schema_is_taken() {
 
 #[tokio::test]
 async fn other_words_with_a_schema_that_costs_too_much_are_refused() {
-    let house = House::new("/v1/sessions/s/messages");
+    let house = TestServer::new("/v1/sessions/s/messages");
     house.begin("s", "demo", "hi").await;
     let session = house.session("s").await;
     session.watch_head().wait_for(|head| head.status == SessionStatus::Idle).await.unwrap();
@@ -154,7 +154,7 @@ async fn other_words_with_a_schema_that_costs_too_much_are_refused() {
 
 #[tokio::test]
 async fn an_ai_sdk_message_with_a_schema_in_its_metadata_makes_no_session() {
-    let house = House::new("/ai-sdk/demo");
+    let house = TestServer::new("/ai-sdk/demo");
     let body = json!({"id": "c", "trigger": "submit-message", "messages": [{"id": "m", "role": "user",
         "parts": [{"type": "text", "text": "hi"}],
         "metadata": {"turnwire": {"client": {"output_schema": doubling_schema()}},

@@ -13,7 +13,7 @@ async fn put_unchecked(server: &Server, media_type: &str, bytes: &'static [u8]) 
     let hash: [u8; 32] = Sha256::digest(bytes).into();
     let blob = Blob { media_type: media_type.to_owned(), bytes: Bytes::from_static(bytes) };
     server.app.log.store().put_blob("default", hash, blob).await.unwrap();
-    format!("/v1/blobs/{}", turnwire_server::blobs::id(&hash))
+    format!("/v1/blobs/{}", turnwire_server::blobs::blob_id(&hash))
 }
 
 async fn put(server: &Server, media_type: Option<&str>, bytes: impl Into<Body>) -> Answer {
@@ -232,7 +232,7 @@ fn large() -> Bytes {
 }
 
 fn path_of(bytes: &[u8]) -> String {
-    format!("/v1/blobs/{}", turnwire_server::blobs::id(&Sha256::digest(bytes).into()))
+    format!("/v1/blobs/{}", turnwire_server::blobs::blob_id(&Sha256::digest(bytes).into()))
 }
 
 #[tokio::test]

@@ -190,7 +190,7 @@ async fn each_kind_of_answer_needs_its_scope() {
     let house = Harness::new();
     let (session, reply) = waiting(&house, "ask").await;
     let all =
-        turnwire_server::auth::Auth::open_to_all(&house.app.config.limits).token("x").unwrap();
+        turnwire_server::auth::Auth::without_credentials(&house.app.config.limits).authenticate_token("x").unwrap();
     let with = |scope: Scope| {
         let tenant = all.0.tenant.clone();
         let scopes = Scopes::from_iter([scope]);

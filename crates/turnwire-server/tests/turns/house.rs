@@ -63,7 +63,7 @@ impl Harness {
             agents.into_iter().chain(more).map(|(name, agent)| (name.to_owned(), agent)).collect();
         let config = Config::parse("test", settings).unwrap();
         let app = App::new(config, Arc::new(Log::new(store, "test")), agents).unwrap();
-        let caller = Auth::open_to_all(&Limits::default()).token("anybody").unwrap();
+        let caller = Auth::without_credentials(&Limits::default()).authenticate_token("anybody").unwrap();
         let router = turnwire_server::router(app.clone()).layer(Extension(caller.clone()));
         Self { app, actor, caller, router }
     }

@@ -14,7 +14,7 @@ use turnwire_agent::{Agent, DemoAgent, Replier};
 use turnwire_log::{Error, Log};
 use turnwire_server::auth::{self, Scopes};
 use turnwire_server::config::{
-    AuthConfig, Config, Listen, Overrides, Sha256, StoreUrl, TokenConfig,
+    AuthConfig, Config, ListenAddress, Overrides, Sha256, StoreUrl, TokenConfig,
 };
 use turnwire_server::{App, Server, StartError};
 
@@ -66,7 +66,7 @@ impl Local {
         agents: BTreeMap<String, Arc<dyn Replier>>,
         token: String,
     ) -> Result<Self, StartError> {
-        config.listen = Listen(([127, 0, 0, 1], 0).into());
+        config.listen = ListenAddress(([127, 0, 0, 1], 0).into());
         let server = Server::bind(App::new(config, log, agents)?)?;
         let place = Place::new(&server.url(), Some(token)).map_err(StartError::new)?;
         let (stop, stopped) = oneshot::channel();
@@ -87,7 +87,7 @@ impl Local {
 /// so it lets in only one random token, which stays in this process.
 fn private(config: &mut Config) -> Result<String, Cannot> {
     let nothing = || Cannot::new("the system gives no randomness", "");
-    let (token, hash) = auth::new_token().ok_or_else(nothing)?;
+    let (token, hash) = auth::generate_token().ok_or_else(nothing)?;
     let sha256: Sha256 = hash.parse().map_err(|_| nothing())?;
     let tenant = auth::DEFAULT_TENANT.to_owned();
     let only = TokenConfig { tenant, sha256, scopes: Scopes::all(), subject: None, sessions: None };

@@ -14,7 +14,7 @@ use turnwire_agent::{Agent, AgentTool, AgentBuilder, DemoAgent, AgentError, Jour
 use turnwire_core::ToolCall;
 use turnwire_server::StartError;
 use turnwire_server::config::{
-    AgentConfig, Config, ConfigError, Fallback, McpConfig, Model, Problem, ToolSource, WebUrl,
+    AgentConfig, Config, ConfigError, Fallback, McpConfig, ModelRef, Problem, ToolSource, WebUrl,
 };
 
 /// The agents that run here, by their names.
@@ -26,7 +26,7 @@ pub(crate) type FarTools = BTreeMap<String, Vec<Arc<dyn Tool>>>;
 /// Starts and reaches the MCP servers that agents have tools of, all at once.
 pub(crate) async fn far_tools(config: &Config) -> Result<FarTools, Cannot> {
     let patterns = || config.agents.values().flat_map(|agent| &agent.tools);
-    let is_used = |name: &str| patterns().any(|pattern| pattern.may_fit_server(name));
+    let is_used = |name: &str| patterns().any(|pattern| pattern.may_match_server(name));
     let used = config.mcp.iter().filter(|(name, _)| is_used(name));
     let connecting = used.map(|(name, settings)| async move {
         let tools = far(name, settings)?.connect().await;
@@ -105,18 +105,18 @@ impl Making<'_> {
         let config = self.config;
         let settings = config.agents.get(name)?;
         let agent: Arc<dyn Replier> = match &settings.model {
-            Model::Demo => {
+            ModelRef::Demo => {
                 let (about, replier) = (settings.about.clone(), self.demo.clone());
                 Arc::new(Named { about, replier })
             }
-            Model::Clock => {
+            ModelRef::Clock => {
                 let about = match settings.about.as_str() {
                     "" => "Tells the time, for load tests. Try: 500 tokens, 50 a second",
                     about => about,
                 };
                 Arc::new(Agent::builder(name).model(ClockModel).description(about).build())
             }
-            Model::Wire { .. } => Arc::new(self.with_model(name, settings)?),
+            ModelRef::Wire { .. } => Arc::new(self.with_model(name, settings)?),
         };
         self.made.insert(name.to_owned(), agent.clone());
         Some(agent)
@@ -150,7 +150,7 @@ impl Making<'_> {
     fn tools(&mut self, name: &str, settings: &AgentConfig) -> Option<Vec<Arc<dyn Tool>>> {
         let config = self.config;
         let is_wanted =
-            |source, tool: &str| settings.tools.iter().any(|wanted| wanted.fits(source, tool));
+            |source, tool: &str| settings.tools.iter().any(|wanted| wanted.matches(source, tool));
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         let mut are_there = true;
         for (tool, external) in &config.external_tools {
@@ -174,13 +174,13 @@ impl Making<'_> {
         let all = || far.values().flatten();
         tools.extend(all().filter(|tool| is_wanted(ToolSource::Mcp, &tool.spec().name)).cloned());
         for (index, pattern) in settings.tools.iter().enumerate() {
-            let fits = |tool: &Arc<dyn Tool>| pattern.fits(ToolSource::Mcp, &tool.spec().name);
+            let fits = |tool: &Arc<dyn Tool>| pattern.matches(ToolSource::Mcp, &tool.spec().name);
             if pattern.source != ToolSource::Mcp || all().any(fits) {
                 continue;
             }
             let names: Vec<&str> = far
                 .iter()
-                .filter(|(server, _)| pattern.may_fit_server(server))
+                .filter(|(server, _)| pattern.may_match_server(server))
                 .flat_map(|(_, tools)| tools.iter().map(|tool| tool.spec().name.as_str()))
                 .collect();
             let message = format!("\"{pattern}\" fits no tool; there are {}", names.join(", "));
@@ -222,10 +222,10 @@ fn model(config: &Config, name: &str, settings: &AgentConfig) -> Result<HttpMode
     builder.build().map_err(wrong("model"))
 }
 
-fn is_same_wire(one: &Model, other: &Model) -> bool {
+fn is_same_wire(one: &ModelRef, other: &ModelRef) -> bool {
     match (one, other) {
-        (Model::Wire { wire, .. }, Model::Wire { wire: other, .. }) => wire == other,
-        (Model::Demo | Model::Clock, _) | (_, Model::Demo | Model::Clock) => false,
+        (ModelRef::Wire { wire, .. }, ModelRef::Wire { wire: other, .. }) => wire == other,
+        (ModelRef::Demo | ModelRef::Clock, _) | (_, ModelRef::Demo | ModelRef::Clock) => false,
     }
 }
 
@@ -239,7 +239,7 @@ struct Place<'c> {
 impl Place<'_> {
     fn builder(
         self,
-        model: &Model,
+        model: &ModelRef,
         settings: &AgentConfig,
     ) -> turnwire_agent::model::http::HttpModelBuilder {
         let limits = &settings.timeouts;

@@ -1,6 +1,6 @@
 //! Agents and what they can use: whether everything that is named is there.
 
-use super::Wrong;
+use super::Report;
 use crate::config::agents::{AgentConfig, ToolPattern, ToolSource};
 use crate::config::{Config, WebUrl};
 use std::collections::BTreeMap;
@@ -8,25 +8,25 @@ use std::path::Path;
 use turnwire_agent::permission::ToolNamePattern;
 use turnwire_agent::schema::check_tool;
 
-pub(super) fn check(config: &Config, wrong: &mut Wrong<'_>) {
-    let known = |name: &str| config.agents.contains_key(name) || Config::BUILT_IN.contains(&name);
+pub(super) fn check(config: &Config, wrong: &mut Report<'_>) {
+    let known = |name: &str| config.agents.contains_key(name) || Config::BUILT_IN_AGENTS.contains(&name);
     if !known(&config.default_agent) {
         let names: Vec<&str> =
-            config.agents.keys().map(String::as_str).chain(Config::BUILT_IN).collect();
+            config.agents.keys().map(String::as_str).chain(Config::BUILT_IN_AGENTS).collect();
         let (agent, names) = (&config.default_agent, names.join(", "));
         wrong(&["default_agent"], format!("there is no agent \"{agent}\"; there are {names}"));
     }
     for (name, agent) in &config.agents {
-        of_one(name, agent, wrong);
-        tools(config, name, agent, wrong);
+        check_agent(name, agent, wrong);
+        check_tools(config, name, agent, wrong);
     }
-    cycles(config, wrong);
+    check_cycles(config, wrong);
     for (name, mcp) in &config.mcp {
         if mcp.command.as_ref().is_none_or(Vec::is_empty) == mcp.url.is_none() {
             wrong(&["mcp", name], "either `command` (a program and its arguments) or `url`".into());
         }
         if !is_tool_name(name) {
-            wrong(&["mcp", name], NAME.into());
+            wrong(&["mcp", name], TOOL_NAME_RULE.into());
         }
         if mcp.url.is_none() && mcp.token_env.is_some() {
             wrong(&["mcp", name, "token_env"], "a token is for a server with a `url`".into());
@@ -44,7 +44,7 @@ pub(super) fn check(config: &Config, wrong: &mut Wrong<'_>) {
     }
     for (name, tool) in &config.external_tools {
         if !is_tool_name(name) {
-            wrong(&["external_tools", name], NAME.into());
+            wrong(&["external_tools", name], TOOL_NAME_RULE.into());
         }
         if tool.input.get("type").and_then(toml::Value::as_str) != Some("object") {
             let message = "the input of a tool is an object: write type = \"object\"";
@@ -58,17 +58,17 @@ pub(super) fn check(config: &Config, wrong: &mut Wrong<'_>) {
 }
 
 /// What every provider takes as the name of a tool.
-const NAME: &str = "a model has to call it by this name: write 1 to 64 of A-Z a-z 0-9 _ -";
+const TOOL_NAME_RULE: &str = "a model has to call it by this name: write 1 to 64 of A-Z a-z 0-9 _ -";
 
 fn is_tool_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(fits)
 }
 
-fn of_one(name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
+fn check_agent(name: &str, agent: &AgentConfig, wrong: &mut Report<'_>) {
     if name == "external" {
         wrong(&["agents", name], "\"external\" is for agents elsewhere; name it otherwise".into());
-    } else if !crate::auth::is_id(name) {
+    } else if !crate::auth::is_valid_id(name) {
         wrong(&["agents", name], "an agent's name is 1 to 128 of A-Z a-z 0-9 . _ : -".into());
     }
     let both = "the key is in the environment or in a file, not in both";
@@ -126,21 +126,21 @@ fn of_one(name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
 }
 
 /// What stands for something that is not there, or for two things of one name.
-fn tools(config: &Config, name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>) {
+fn check_tools(config: &Config, name: &str, agent: &AgentConfig, wrong: &mut Report<'_>) {
     let mut named: BTreeMap<&str, ToolSource> = BTreeMap::new();
     for (index, pattern) in agent.tools.iter().enumerate() {
         let index = index.to_string();
         let path = ["agents", name, "tools", &index];
-        let fitting = fitting(config, name, pattern);
+        let fitting = matching_names(config, name, pattern);
         if fitting.is_empty() {
-            wrong(&path, nothing(config, name, pattern));
+            wrong(&path, no_match_message(config, name, pattern));
         }
         if pattern.source == ToolSource::Mcp {
             continue;
         }
         for tool in fitting {
             if pattern.source == ToolSource::Agent && !is_tool_name(tool) {
-                wrong(&path, format!("agent \"{tool}\": {NAME}"));
+                wrong(&path, format!("agent \"{tool}\": {TOOL_NAME_RULE}"));
             }
             let before = named.insert(tool, pattern.source);
             if before.is_some_and(|before| before != pattern.source) {
@@ -154,29 +154,29 @@ fn tools(config: &Config, name: &str, agent: &AgentConfig, wrong: &mut Wrong<'_>
 }
 
 /// What a pattern stands for: agents, tools of the client, or MCP servers.
-fn fitting<'c>(config: &'c Config, name: &str, pattern: &ToolPattern) -> Vec<&'c str> {
+fn matching_names<'c>(config: &'c Config, name: &str, pattern: &ToolPattern) -> Vec<&'c str> {
     let strings = |fits: &dyn Fn(&str) -> bool, names: &mut dyn Iterator<Item = &'c String>| {
         names.map(String::as_str).filter(|name| fits(name)).collect()
     };
     match pattern.source {
         ToolSource::Mcp => {
-            strings(&|server| pattern.may_fit_server(server), &mut config.mcp.keys())
+            strings(&|server| pattern.may_match_server(server), &mut config.mcp.keys())
         }
         ToolSource::External => strings(
-            &|tool| pattern.fits(ToolSource::External, tool),
+            &|tool| pattern.matches(ToolSource::External, tool),
             &mut config.external_tools.keys(),
         ),
         ToolSource::Agent => strings(
             &|agent| {
                 // "All agents" are all others.
-                pattern.fits(ToolSource::Agent, agent) && (agent != name || !pattern.has_star())
+                pattern.matches(ToolSource::Agent, agent) && (agent != name || !pattern.has_wildcard())
             },
             &mut config.agents.keys(),
         ),
     }
 }
 
-fn nothing(config: &Config, name: &str, pattern: &ToolPattern) -> String {
+fn no_match_message(config: &Config, name: &str, pattern: &ToolPattern) -> String {
     let (what, section, mut names): (_, _, Vec<&str>) = match pattern.source {
         ToolSource::Mcp => ("MCP server", "mcp", config.mcp.keys().map(String::as_str).collect()),
         ToolSource::External => (
@@ -197,17 +197,17 @@ fn nothing(config: &Config, name: &str, pattern: &ToolPattern) -> String {
 }
 
 /// The agents that one has as tools.
-fn called<'c>(config: &'c Config, name: &str) -> Vec<&'c str> {
+fn called_agents<'c>(config: &'c Config, name: &str) -> Vec<&'c str> {
     let agent = config.agents.get(name);
     let patterns = agent.into_iter().flat_map(|agent| &agent.tools);
     let agents = patterns.filter(|pattern| pattern.source == ToolSource::Agent);
-    agents.flat_map(|pattern| fitting(config, name, pattern)).collect()
+    agents.flat_map(|pattern| matching_names(config, name, pattern)).collect()
 }
 
 /// An agent that reaches itself through others would be asked without end.
-fn cycles(config: &Config, wrong: &mut Wrong<'_>) {
+fn check_cycles(config: &Config, wrong: &mut Report<'_>) {
     for name in config.agents.keys() {
-        let Some(way) = way_back(config, name) else { continue };
+        let Some(way) = find_cycle(config, name) else { continue };
         // Each cycle is told of once: at the first of its agents.
         if way.iter().any(|other| *other < name.as_str()) {
             continue;
@@ -219,11 +219,11 @@ fn cycles(config: &Config, wrong: &mut Wrong<'_>) {
 }
 
 /// The shortest way from an agent to itself.
-fn way_back<'c>(config: &'c Config, name: &'c str) -> Option<Vec<&'c str>> {
+fn find_cycle<'c>(config: &'c Config, name: &'c str) -> Option<Vec<&'c str>> {
     let mut ways = std::collections::VecDeque::from([vec![name]]);
     let mut seen = std::collections::BTreeSet::new();
     while let Some(way) = ways.pop_front() {
-        for next in way.last().into_iter().flat_map(|last| called(config, last)) {
+        for next in way.last().into_iter().flat_map(|last| called_agents(config, last)) {
             let longer: Vec<&str> = way.iter().copied().chain([next]).collect();
             if next == name {
                 return Some(longer);
@@ -240,16 +240,16 @@ fn way_back<'c>(config: &'c Config, name: &'c str) -> Option<Vec<&'c str>> {
 pub(super) fn warnings(
     config: &Config,
     env: &dyn Fn(&str) -> Option<String>,
-    warn: &mut Wrong<'_>,
+    warn: &mut Report<'_>,
 ) {
     for (name, agent) in &config.agents {
         let place = ["agents", name];
         let key = (agent.api_key_env.as_deref(), agent.api_key_file.as_deref());
-        keys(&place, key, agent.base_url.as_ref(), env, warn);
+        warn_about_keys(&place, key, agent.base_url.as_ref(), env, warn);
         if let Some(fallback) = &agent.fallback {
             let key = (fallback.api_key_env.as_deref(), fallback.api_key_file.as_deref());
             let place = ["agents", name, "fallback"];
-            keys(&place, key, fallback.base_url.as_ref(), env, warn);
+            warn_about_keys(&place, key, fallback.base_url.as_ref(), env, warn);
             let is_unpriced =
                 agent.price_per_million.is_some() && fallback.price_per_million.is_none();
             if is_unpriced && fallback.model != agent.model {
@@ -263,7 +263,7 @@ pub(super) fn warnings(
         }
         let is_told_of =
             |other: &&str| config.agents.get(*other).is_none_or(|it| !it.about.is_empty());
-        for other in called(config, name).into_iter().filter(|other| !is_told_of(other)) {
+        for other in called_agents(config, name).into_iter().filter(|other| !is_told_of(other)) {
             let message =
                 format!("it is a tool of \"{name}\", which is told nothing of what it is for");
             warn(&["agents", other, "about"], message);
@@ -283,13 +283,13 @@ pub(super) fn warnings(
             }
             continue;
         }
-        rules(config, name, agent, warn);
+        warn_about_rules(config, name, agent, warn);
     }
-    unset(config, env, warn);
+    warn_unset_variables(config, env, warn);
 }
 
 /// Variables that are named and not there.
-fn unset(config: &Config, env: &dyn Fn(&str) -> Option<String>, warn: &mut Wrong<'_>) {
+fn warn_unset_variables(config: &Config, env: &dyn Fn(&str) -> Option<String>, warn: &mut Report<'_>) {
     for (name, mcp) in &config.mcp {
         let is_unset = |variable: &&String| env(variable.as_str()).is_none();
         for variable in mcp.env.iter().filter(is_unset) {
@@ -303,12 +303,12 @@ fn unset(config: &Config, env: &dyn Fn(&str) -> Option<String>, warn: &mut Wrong
     }
 }
 
-fn keys(
+fn warn_about_keys(
     place: &[&str],
     (variable, file): (Option<&str>, Option<&Path>),
     base_url: Option<&WebUrl>,
     env: &dyn Fn(&str) -> Option<String>,
-    warn: &mut Wrong<'_>,
+    warn: &mut Report<'_>,
 ) {
     if let Some(variable) = variable
         && env(variable).is_none_or(|value| value.trim().is_empty())
@@ -322,14 +322,14 @@ fn keys(
         let message = format!("{} cannot be read: {error}", file.display());
         warn(&[place, &["api_key_file"]].concat(), message);
     }
-    let is_open = base_url.is_some_and(|url| url.0.scheme() == "http" && !is_near(&url.0));
+    let is_open = base_url.is_some_and(|url| url.0.scheme() == "http" && !is_local(&url.0));
     if is_open && (variable.is_some() || file.is_some()) {
         let message = "without https the key and the conversation travel in the clear";
         warn(&[place, &["base_url"]].concat(), message.into());
     }
 }
 
-fn is_near(url: &url::Url) -> bool {
+fn is_local(url: &url::Url) -> bool {
     match url.host() {
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
@@ -339,9 +339,9 @@ fn is_near(url: &url::Url) -> bool {
 }
 
 /// A rule that fits nothing forbids nothing.
-fn rules(config: &Config, name: &str, agent: &AgentConfig, warn: &mut Wrong<'_>) {
+fn warn_about_rules(config: &Config, name: &str, agent: &AgentConfig, warn: &mut Report<'_>) {
     let of = |source| agent.tools.iter().filter(move |pattern| pattern.source == source);
-    let own = |source| of(source).flat_map(|pattern| fitting(config, name, pattern));
+    let own = |source| of(source).flat_map(|pattern| matching_names(config, name, pattern));
     let names: Vec<&str> = own(ToolSource::External).chain(own(ToolSource::Agent)).collect();
     let servers: Vec<&str> = own(ToolSource::Mcp).collect();
     for (index, rule) in agent.permissions.iter().enumerate() {

@@ -3,7 +3,7 @@
 //! It has the message up to the question, and takes whatever comes behind that: so the response
 //! begins where the first of its calls was answered, by this client or by anybody else.
 
-use super::{Chat, busy, not_a_request, nothing_new, own};
+use super::{ChatContext, busy_error, invalid_request, nothing_new, open_reply};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::stream::ReplyPosition;
@@ -17,20 +17,20 @@ use turnwire_wires::ai_sdk::{ChatRequest, ContinuedMessage, PendingReply};
 /// How much of the log is read at a time.
 const CHUNK: usize = 256 * 1024;
 
-impl Chat<'_> {
+impl ChatContext<'_> {
     /// Takes the client's answers, and goes on with the reply. What was answered meanwhile counts as
     /// it was answered; the client is told.
-    pub(super) async fn go_on(
+    pub(super) async fn continue_reply(
         &self,
         request: &ChatRequest,
         continued: &ContinuedMessage,
     ) -> ApiResult<Response> {
         let snapshot = self.session.snapshot().await?;
-        let Some(reply) = own(&snapshot) else { return Err(self.too_late(continued).await?) };
+        let Some(reply) = open_reply(&snapshot) else { return Err(self.no_open_reply_error(continued).await?) };
         let (id, first) = (reply.msg().id().to_owned(), reply.first_seq());
         if id != continued.id {
             // The client shows another message: it would put what comes now into that one.
-            return Err(busy());
+            return Err(busy_error());
         }
         let waiting = snapshot.pending_calls();
         let pending: Vec<PendingReply<'_>> = waiting
@@ -41,7 +41,7 @@ impl Chat<'_> {
                 external: &one.external,
             })
             .collect();
-        let events = request.answers(&pending).map_err(not_a_request)?;
+        let events = request.answers(&pending).map_err(invalid_request)?;
         let mut taken = None;
         if !events.is_empty() {
             match answers::accept_events(self.app, &self.session, self.caller, &events).await {
@@ -61,22 +61,22 @@ impl Chat<'_> {
             Some(place) if continued.calls.iter().all(is_pending) => Some(place),
             // Somebody else has answered some of them before.
             Some(place) => {
-                let earlier = answered(&self.session, first, &continued.calls).await?;
+                let earlier = seq_before_answer(&self.session, first, &continued.calls).await?;
                 Some(earlier.map_or(place, |earlier| earlier.min(place)))
             }
             None => {
-                self.caller.check(Action::Read)?;
-                answered(&self.session, first, &continued.calls).await?
+                self.caller.require(Action::Read)?;
+                seq_before_answer(&self.session, first, &continued.calls).await?
             }
         };
         match place {
-            Some(place) => self.tell(id, ReplyPosition::After(place)).await,
-            None => Err(unanswered(!waiting.is_empty())),
+            Some(place) => self.stream_reply(id, ReplyPosition::After(place)).await,
+            None => Err(no_answers_error(!waiting.is_empty())),
         }
     }
 
     /// What to say when no reply is open.
-    async fn too_late(&self, continued: &ContinuedMessage) -> ApiResult<ApiError> {
+    async fn no_open_reply_error(&self, continued: &ContinuedMessage) -> ApiResult<ApiError> {
         let is_known = self.session.find_message(&continued.id).await?.is_some();
         if !is_known || continued.calls.is_empty() {
             return Ok(nothing_new());
@@ -90,7 +90,7 @@ impl Chat<'_> {
     }
 }
 
-fn unanswered(waits: bool) -> ApiError {
+fn no_answers_error(waits: bool) -> ApiError {
     let error = if waits {
         ApiError::unprocessable("the reply waits, and the request answers nothing")
             .hint("the part of the call is to be in the state approval-responded, output-available or output-error")
@@ -102,7 +102,7 @@ fn unanswered(waits: bool) -> ApiError {
 }
 
 /// The place before the first answer to one of these calls.
-async fn answered(session: &Session, first: Seq, calls: &[String]) -> ApiResult<Option<u64>> {
+async fn seq_before_answer(session: &Session, first: Seq, calls: &[String]) -> ApiResult<Option<u64>> {
     let (mut from, last) = (first, session.head_state().head);
     while from.get() <= last {
         let rows = session.read_events(from, CHUNK).await?;

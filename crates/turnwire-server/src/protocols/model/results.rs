@@ -1,10 +1,10 @@
 //! A request that brings the results of calls which a reply waits for.
 
-use super::{Request, Turn, derived, key};
+use super::{ModelRequest, ReplyPart, derived_id, idempotency_key};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
-use crate::protocols::recognise::{Candidate, find_waiting};
-use crate::protocols::{SESSION, named, of_agent};
+use crate::protocols::recognise::{Candidate, find_waiting_sessions};
+use crate::protocols::{SESSION_HEADER, session_in_header, require_agent};
 use crate::stream::ReplyPosition;
 use crate::turns::answers;
 use std::collections::HashSet;
@@ -22,16 +22,16 @@ const LOOK_BACK: usize = 32;
 const CHUNK: usize = 256 * 1024;
 
 /// Takes the results. The same reply goes on, and the answer is what comes of it from here.
-pub(super) async fn bring(request: &Request, asked: &ClientRequest) -> ApiResult<Turn> {
-    let ids = each_once(&asked.results)?;
-    let Request { app, caller, .. } = request;
+pub(super) async fn submit_results(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<ReplyPart> {
+    let ids = unique_call_ids(&asked.results)?;
+    let ModelRequest { app, caller, .. } = request;
     if let Some(session) = named_session(request, asked).await? {
         let snapshot = session.snapshot().await?;
-        return bring_to(request, asked, &ids, (session, snapshot)).await;
+        return submit_results_to(request, asked, &ids, (session, snapshot)).await;
     }
-    let mut error = unknown(ids.first().copied().unwrap_or_default());
-    for found in find_waiting(app, caller, &asked.model, &ids, &asked.claimed_history).await? {
-        match bring_to(request, asked, &ids, found).await {
+    let mut error = unknown_call(ids.first().copied().unwrap_or_default());
+    for found in find_waiting_sessions(app, caller, &asked.model, &ids, &asked.claimed_history).await? {
+        match submit_results_to(request, asked, &ids, found).await {
             // Somebody was faster, and another conversation may be the same to its client.
             Err(late) if late.name() == "already_answered" => error = late,
             done => return done,
@@ -41,16 +41,16 @@ pub(super) async fn bring(request: &Request, asked: &ClientRequest) -> ApiResult
 }
 
 /// Takes the results in a session.
-async fn bring_to(
-    request: &Request,
+async fn submit_results_to(
+    request: &ModelRequest,
     asked: &ClientRequest,
     ids: &[&str],
     (session, snapshot): Candidate,
-) -> ApiResult<Turn> {
+) -> ApiResult<ReplyPart> {
     let pending = snapshot.pending_calls();
-    let waiting: HashSet<&str> = external(&pending).map(|call| call.id.as_str()).collect();
+    let waiting: HashSet<&str> = external_calls(&pending).map(|call| call.id.as_str()).collect();
     if let Some(other) = ids.iter().find(|id| !waiting.contains(**id)) {
-        return not_waiting(request, session, other).await;
+        return replay_or_reject(request, session, other).await;
     }
     let left_out: Vec<&str> = waiting.into_iter().filter(|id| !ids.contains(id)).collect();
     if !left_out.is_empty() {
@@ -62,22 +62,22 @@ async fn bring_to(
         .hint("send the results of all calls of an answer in one request"));
     }
     let own = own_reply(&snapshot)?;
-    let mut events = events(&pending, &asked.results);
+    let mut events = result_events(&pending, &asked.results);
     // The agent's own goes last: it is the first that the client is told of.
     events.sort_by_key(|event| event.reply_id == own);
-    events.extend(hint(request, asked, own)?);
-    name(request, &mut events)?;
+    events.extend(user_hint(request, asked, own)?);
+    assign_event_ids(request, &mut events)?;
     let taken = answers::accept_events(&request.app, &session, &request.caller, &events).await?;
     if taken.stored == 0 {
         // The same request came a moment ago.
-        return not_waiting(request, session, ids.first().copied().unwrap_or_default()).await;
+        return replay_or_reject(request, session, ids.first().copied().unwrap_or_default()).await;
     }
     let place = taken.last.saturating_sub(u64::from(taken.stored));
     let (reply_id, begin) = (own.to_owned(), ReplyPosition::After(place));
-    Ok(Turn { session, reply_id, begin, replayed: false })
+    Ok(ReplyPart { session, reply_id, begin, replayed: false })
 }
 
-fn each_once(results: &[ToolResult]) -> ApiResult<Vec<&str>> {
+fn unique_call_ids(results: &[ToolResult]) -> ApiResult<Vec<&str>> {
     let mut ids: Vec<&str> = Vec::with_capacity(results.len());
     for result in results {
         if ids.contains(&result.id.as_str()) {
@@ -88,22 +88,22 @@ fn each_once(results: &[ToolResult]) -> ApiResult<Vec<&str>> {
     Ok(ids)
 }
 
-fn external(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
+fn external_calls(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
     pending.iter().flat_map(|pending| &pending.external)
 }
 
 /// The session that the client names.
-async fn named_session(request: &Request, asked: &ClientRequest) -> ApiResult<Option<Arc<Session>>> {
-    let Some(id) = named(&request.headers)? else { return Ok(None) };
-    let session = request.app.log.open_session(&request.caller.session(id)?).await?;
-    of_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model).map(Some)
+async fn named_session(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<Option<Arc<Session>>> {
+    let Some(id) = session_in_header(&request.headers)? else { return Ok(None) };
+    let session = request.app.log.open_session(&request.caller.session_key(id)?).await?;
+    require_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model).map(Some)
 }
 
-fn unknown(id: &str) -> ApiError {
+fn unknown_call(id: &str) -> ApiError {
     ApiError::bad_request(format!("nothing waits for the result of a call {id:?}"))
         .kind("unknown_call")
         .hint(format!(
-            "the ids of calls are in the answer before; its header {SESSION} names the session, and \
+            "the ids of calls are in the answer before; its header {SESSION_HEADER} names the session, and \
              the request may name it, too"
         ))
 }
@@ -115,7 +115,7 @@ fn own_reply(snapshot: &Snapshot) -> ApiResult<&str> {
 }
 
 /// The answers, one for each reply that asked.
-fn events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<'static>> {
+fn result_events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<'static>> {
     let of_reply = |pending: &PendingCalls| {
         let is_asked =
             |result: &&ToolResult| pending.external.iter().any(|call| call.id == result.id);
@@ -128,12 +128,12 @@ fn events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<'static
 }
 
 /// What the user says beside the results: the reply that goes on is told, as part of it.
-fn hint(request: &Request, asked: &ClientRequest, reply: &str) -> ApiResult<Option<Event<'static>>> {
+fn user_hint(request: &ModelRequest, asked: &ClientRequest, reply: &str) -> ApiResult<Option<Event<'static>>> {
     let said = asked.new_messages();
     if said.is_empty() {
         return Ok(None);
     }
-    request.caller.check(Action::Publish).map_err(|_| {
+    request.caller.require(Action::Publish).map_err(|_| {
         ApiError::bad_request(
             "the user's words cannot be put into a reply that goes on; nothing was stored",
         )
@@ -143,13 +143,13 @@ fn hint(request: &Request, asked: &ClientRequest, reply: &str) -> ApiResult<Opti
              with the scope `publish`",
         )
     })?;
-    let hint = Payload::Parts(said.iter().flat_map(Msg::content).filter_map(part).collect());
+    let hint = Payload::Parts(said.iter().flat_map(Msg::content).filter_map(to_part).collect());
     let block_id = SystemStamp.id();
     let hint = Hint { block_id, source: Some("user".to_owned()), hint };
     Ok(Some(Event::new(reply.to_owned(), hint)))
 }
 
-fn part(block: &ContentBlock) -> Option<Part> {
+fn to_part(block: &ContentBlock) -> Option<Part> {
     match block {
         ContentBlock::Text(block) => Some(Part::Text(block.clone())),
         ContentBlock::Data(block) => Some(Part::Data(block.clone())),
@@ -159,9 +159,9 @@ fn part(block: &ContentBlock) -> Option<Part> {
 }
 
 /// Gives the events ids by which they are known when the request comes again.
-fn name(request: &Request, events: &mut [Event<'static>]) -> ApiResult<()> {
-    let Some(key) = key(&request.headers)? else { return Ok(()) };
-    let id = derived(request, key);
+fn assign_event_ids(request: &ModelRequest, events: &mut [Event<'static>]) -> ApiResult<()> {
+    let Some(key) = idempotency_key(&request.headers)? else { return Ok(()) };
+    let id = derived_id(request, key);
     for (at, event) in events.iter_mut().enumerate() {
         event.id = format!("{id}-{at}").into();
     }
@@ -170,15 +170,15 @@ fn name(request: &Request, events: &mut [Event<'static>]) -> ApiResult<()> {
 
 /// A call does not wait for its result. When this very request was there before, what it got then is
 /// told again.
-async fn not_waiting(request: &Request, session: Arc<Session>, id: &str) -> ApiResult<Turn> {
-    let Some((reply_id, first)) = reply_with(&session, id).await? else {
-        return Err(unknown(id));
+async fn replay_or_reject(request: &ModelRequest, session: Arc<Session>, id: &str) -> ApiResult<ReplyPart> {
+    let Some((reply_id, first)) = find_reply_with_call(&session, id).await? else {
+        return Err(unknown_call(id));
     };
-    if let Some(key) = key(&request.headers)? {
-        let wanted = format!("{}-0", derived(request, key));
-        if let Some(seq) = place_of(&session, first, &wanted).await? {
+    if let Some(key) = idempotency_key(&request.headers)? {
+        let wanted = format!("{}-0", derived_id(request, key));
+        if let Some(seq) = find_event(&session, first, &wanted).await? {
             let begin = ReplyPosition::After(seq.get() - 1);
-            return Ok(Turn { session, reply_id, begin, replayed: true });
+            return Ok(ReplyPart { session, reply_id, begin, replayed: true });
         }
     }
     Err(ApiError::conflict(format!(
@@ -189,7 +189,7 @@ async fn not_waiting(request: &Request, session: Arc<Session>, id: &str) -> ApiR
 }
 
 /// The reply that has a call, and where it begins.
-async fn reply_with(session: &Arc<Session>, id: &str) -> ApiResult<Option<(String, Seq)>> {
+async fn find_reply_with_call(session: &Arc<Session>, id: &str) -> ApiResult<Option<(String, Seq)>> {
     let has = |msg: &Msg| msg.blocks::<ToolCall>().any(|call| call.id == id);
     let snapshot = session.snapshot().await?;
     let mut open = snapshot.open.iter().filter(|reply| !reply.is_of_sub_agent());
@@ -205,7 +205,7 @@ async fn reply_with(session: &Arc<Session>, id: &str) -> ApiResult<Option<(Strin
 }
 
 /// Where an event stands that has this id, from a place on.
-async fn place_of(session: &Session, mut from: Seq, id: &str) -> ApiResult<Option<Seq>> {
+async fn find_event(session: &Session, mut from: Seq, id: &str) -> ApiResult<Option<Seq>> {
     loop {
         let rows = session.read_events(from, CHUNK).await?;
         for (seq, line) in rows.iter().flat_map(EventLines::iter) {

@@ -1,9 +1,9 @@
 //! A request that says something new.
 
-use super::{Request, Turn, derived, in_the_session, key};
+use super::{ModelRequest, ReplyPart, derived_id, with_session_hint, idempotency_key};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
-use crate::protocols::{known_agent, named, session};
+use crate::protocols::{require_known_agent, session_in_header, open_or_create_session};
 use crate::stream::ReplyPosition;
 use crate::turns::offers;
 use crate::turns::once::IdempotencyKey;
@@ -16,40 +16,40 @@ use turnwire_wires::model::ClientRequest;
 
 /// Takes what is new, in the session that the client names or in a new one. A key names a session,
 /// too: so a request that comes again finds the reply that it has started.
-pub(super) async fn say(request: &Request, asked: &ClientRequest) -> ApiResult<Turn> {
-    let Request { app, caller, uri, headers, body } = request;
-    let of_key = key(headers)?.map(|key| format!("once-{}", derived(request, key)));
-    let id = named(headers)?.or(of_key.as_deref());
-    offers::check_client_context(app, caller.tenant(), &offer(asked)).await?;
+pub(super) async fn send_new_messages(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<ReplyPart> {
+    let ModelRequest { app, caller, uri, headers, body } = request;
+    let of_key = idempotency_key(headers)?.map(|key| format!("once-{}", derived_id(request, key)));
+    let id = session_in_header(headers)?.or(of_key.as_deref());
+    offers::check_client_context(app, caller.tenant(), &client_context(asked)).await?;
     let mut said = asked.user_messages.clone();
     if id.is_none() {
         // A session that nobody could find again is made only for what can be said in it.
-        known_agent(app, &asked.model)?;
-        said = links::take_in(app, caller.tenant(), said).await?;
+        require_known_agent(app, &asked.model)?;
+        said = links::fetch_links(app, caller.tenant(), said).await?;
     }
-    let session = session(app, caller, id, &asked.model).await?;
+    let session = open_or_create_session(app, caller, id, &asked.model).await?;
     let once = IdempotencyKey::from_request(&session, caller, headers, uri, body)?;
     if let Some(once) = &once
         && let Some(accepted) = once.find_response(&app.log).await?
     {
-        return turn(session, &SendOutcome::Replayed(accepted));
+        return reply_part(session, &SendOutcome::Replayed(accepted));
     }
-    let messages = messages(&offer(asked), asked, &said, &session)?;
+    let messages = unsent_messages(&client_context(asked), asked, &said, &session)?;
     let asked_by = Some(&*caller.0.holder);
     let say = SendRequest { messages, idempotency_key: once.as_ref(), requester: asked_by, ..SendRequest::default() };
-    let sent = send(app, &session, say).await.map_err(in_the_session)?;
-    turn(session, &sent)
+    let sent = send(app, &session, say).await.map_err(with_session_hint)?;
+    reply_part(session, &sent)
 }
 
-fn turn(session: Arc<Session>, sent: &SendOutcome) -> ApiResult<Turn> {
+fn reply_part(session: Arc<Session>, sent: &SendOutcome) -> ApiResult<ReplyPart> {
     let replayed = matches!(sent, SendOutcome::Replayed(_));
     let Accepted { reply_id, .. } = sent.accepted().clone();
     let reply_id = reply_id.ok_or_else(|| ApiError::internal("nobody replies"))?;
-    Ok(Turn { session, reply_id, begin: ReplyPosition::Start, replayed })
+    Ok(ReplyPart { session, reply_id, begin: ReplyPosition::Start, replayed })
 }
 
 /// The messages that the session does not have yet: of a new one, all that was `said`.
-fn messages(offer: &ClientContext, asked: &ClientRequest, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
+fn unsent_messages(offer: &ClientContext, asked: &ClientRequest, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
     let is_fresh = session.head_state().head == 0;
     let new = if is_fresh { said } else { asked.new_messages() };
     let Some((last, earlier)) = new.split_last() else {
@@ -65,7 +65,7 @@ fn messages(offer: &ClientContext, asked: &ClientRequest, said: &[Msg], session:
     Ok(messages)
 }
 
-fn offer(asked: &ClientRequest) -> ClientContext {
+fn client_context(asked: &ClientRequest) -> ClientContext {
     let tools = asked.tools.iter().map(|tool| ClientTool {
         name: tool.name.clone(),
         description: tool.description.clone(),

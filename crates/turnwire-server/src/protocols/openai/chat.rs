@@ -3,19 +3,19 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
-use crate::extract::Payload;
-use crate::protocols::model::{Manner, Request, answer};
+use crate::extract::BodyBytes;
+use crate::protocols::model::{ModelApi, ModelRequest, handle_request};
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri};
 use std::sync::Arc;
 use turnwire_wires::openai_chat::{CompletionCollector, read_request};
 
-const MANNER: Manner = Manner {
+const CHAT_API: ModelApi = ModelApi {
     wire: "openai-chat",
-    prefix: "chatcmpl-",
-    read: read_request,
-    whole: || Box::<CompletionCollector>::default(),
+    id_prefix: "chatcmpl-",
+    parse: read_request,
+    collector: || Box::<CompletionCollector>::default(),
 };
 
 /// Answers what the user says, or goes on with the results of calls.
@@ -24,7 +24,7 @@ pub(crate) async fn complete(
     caller: Caller,
     uri: Uri,
     headers: HeaderMap,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
-    answer(Request { app, caller, uri, headers, body }, &MANNER).await
+    handle_request(ModelRequest { app, caller, uri, headers, body }, &CHAT_API).await
 }

@@ -16,9 +16,9 @@ const CREATED_AT: &str = "1970-01-01T00:00:00Z";
 
 /// What can be talked to.
 #[derive(Debug, Serialize)]
-pub struct Models {
+pub struct ModelList {
     object: &'static str,
-    data: Vec<Model>,
+    data: Vec<ModelView>,
     has_more: bool,
     first_id: Option<String>,
     last_id: Option<String>,
@@ -26,7 +26,7 @@ pub struct Models {
 
 /// An agent, as a model.
 #[derive(Debug, Serialize)]
-pub struct Model {
+pub struct ModelView {
     id: String,
     object: &'static str,
     created: i64,
@@ -36,7 +36,7 @@ pub struct Model {
     created_at: &'static str,
 }
 
-impl Model {
+impl ModelView {
     fn new(name: &str) -> Self {
         Self {
             id: name.to_owned(),
@@ -51,22 +51,22 @@ impl Model {
 }
 
 /// Lists the agents that run here.
-pub async fn list(State(app): State<Arc<App>>) -> ApiResult<Json<Models>> {
-    let data: Vec<Model> = app.agents.keys().map(|name| Model::new(name)).collect();
-    let id = |model: Option<&Model>| model.map(|model| model.id.clone());
+pub async fn list_models(State(app): State<Arc<App>>) -> ApiResult<Json<ModelList>> {
+    let data: Vec<ModelView> = app.agents.keys().map(|name| ModelView::new(name)).collect();
+    let id = |model: Option<&ModelView>| model.map(|model| model.id.clone());
     let (first_id, last_id) = (id(data.first()), id(data.last()));
-    Ok(Json(Models { object: "list", data, has_more: false, first_id, last_id }))
+    Ok(Json(ModelList { object: "list", data, has_more: false, first_id, last_id }))
 }
 
 /// One agent.
-pub async fn get(State(app): State<Arc<App>>, Path(name): Path<String>) -> ApiResult<Json<Model>> {
-    known(&app, &name)?;
-    Ok(Json(Model::new(&name)))
+pub async fn get_model(State(app): State<Arc<App>>, Path(name): Path<String>) -> ApiResult<Json<ModelView>> {
+    require_model(&app, &name)?;
+    Ok(Json(ModelView::new(&name)))
 }
 
 /// An error unless there is such a model. One whose agent runs elsewhere is none: nobody here could
 /// say when it answers.
-pub(super) fn known(app: &App, name: &str) -> ApiResult<()> {
+pub(super) fn require_model(app: &App, name: &str) -> ApiResult<()> {
     if app.agents.contains_key(name) {
         return Ok(());
     }

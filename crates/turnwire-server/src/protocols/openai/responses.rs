@@ -11,22 +11,22 @@ mod standing;
 
 use super::models;
 use crate::app::App;
-use crate::auth::{Caller, expired};
+use crate::auth::{Caller, expired_error};
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Path, Payload, Query};
-use crate::protocols::{self, in_session};
+use crate::extract::{Path, BodyBytes, Query};
+use crate::protocols::{self, with_session_header};
 use crate::stream::{ReplyPosition, AnswerEnd, ReplyStream, PausePolicy, ReplyStreamOptions};
 use crate::turns::answers;
-use asking::Asking;
+use asking::Submission;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Uri};
-use name::{Found, Name, brings_results};
-use request::Asked;
+use name::{FoundResponse, ResponseId, is_tool_result};
+use request::CreateRequest;
 use serde::Deserialize;
 use serde_json::Value;
-use standing::{response_in, standing};
+use standing::{response_in_frame, read_current};
 use std::sync::Arc;
 use turnwire_core::Event;
 use turnwire_core::event::UserInterrupt;
@@ -37,11 +37,11 @@ fn wire() -> ApiResult<&'static Wire> {
 }
 
 /// What the encoder of a response is told.
-fn encoding(found: &Found) -> EncoderOptions {
+fn encoding(found: &FoundResponse) -> EncoderOptions {
     EncoderOptions {
         session_id: Some(found.session.id().to_owned()),
         model: Some(found.session.agent().to_owned()),
-        id: Some(found.name.to_string()),
+        id: Some(found.id.to_string()),
         wants_json: found.wants_json,
         ..EncoderOptions::default()
     }
@@ -53,29 +53,29 @@ pub async fn create(
     caller: Caller,
     uri: Uri,
     headers: HeaderMap,
-    Payload(body): Payload,
+    BodyBytes(body): BodyBytes,
 ) -> ApiResult<Response> {
-    let asked = Asked::read(&body)?;
-    models::known(&app, &asked.model)?;
-    let asking = Asking { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
+    let asked = CreateRequest::parse(&body)?;
+    models::require_model(&app, &asked.model)?;
+    let asking = Submission { app: &app, caller: &caller, uri: &uri, headers: &headers, body: &body };
     let (stream, background) = (asked.stream, asked.background);
-    let found = asking.take(asked).await?;
+    let found = asking.submit(asked).await?;
     // The answer may take minutes, and does not need it.
     drop(body);
     if stream {
-        return Ok(protocols::sse(&app, follow(&app, &caller, &found).await?.unmerged()));
+        return Ok(protocols::sse_response(&app, follow(&app, &caller, &found).await?.unmerged()));
     }
     if background {
-        return Ok(whole(&found, standing(&found).await?));
+        return Ok(json_response(&found, read_current(&found).await?));
     }
     let mut last = String::new();
     let each = |_: &str, text: &str| text.clone_into(&mut last);
     match follow(&app, &caller, &found).await?.collect(each).await? {
         AnswerEnd::Complete => {}
-        AnswerEnd::Expired => return Err(expired()),
-        AnswerEnd::ServerStopped => return Err(protocols::unfinished(found.session.id())),
+        AnswerEnd::Expired => return Err(expired_error()),
+        AnswerEnd::ServerStopped => return Err(protocols::stopping_error(found.session.id())),
     }
-    Ok(whole(&found, response_in(&last)?))
+    Ok(json_response(&found, response_in_frame(&last)?))
 }
 
 /// What stands behind the `?`.
@@ -93,17 +93,17 @@ pub async fn retrieve(
     Path(id): Path<String>,
     Query(query): Query<RetrieveQuery>,
 ) -> ApiResult<Response> {
-    let found = find(&app, &caller, &id).await?;
+    let found = find_response(&app, &caller, &id).await?;
     if !query.stream {
-        return Ok(whole(&found, standing(&found).await?));
+        return Ok(json_response(&found, read_current(&found).await?));
     }
     let follow = follow(&app, &caller, &found).await?.unmerged();
     Ok(match query.starting_after {
         Some(after) => {
-            let is_behind = move |frame: &str| number(frame).is_none_or(|number| number > after);
-            protocols::sse(&app, follow.keep_frames(is_behind))
+            let is_behind = move |frame: &str| sequence_number(frame).is_none_or(|number| number > after);
+            protocols::sse_response(&app, follow.keep_frames(is_behind))
         }
-        None => protocols::sse(&app, follow),
+        None => protocols::sse_response(&app, follow),
     })
 }
 
@@ -113,33 +113,33 @@ pub async fn cancel(
     caller: Caller,
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
-    let found = find(&app, &caller, &id).await?;
-    let stop = Event::new(found.name.reply.clone(), UserInterrupt {});
+    let found = find_response(&app, &caller, &id).await?;
+    let stop = Event::new(found.id.reply.clone(), UserInterrupt {});
     answers::accept_events(&app, &found.session, &caller, &[stop]).await?;
-    Ok(whole(&found, standing(&found).await?))
+    Ok(json_response(&found, read_current(&found).await?))
 }
 
-fn whole(found: &Found, response: Value) -> Response {
-    in_session(found.session.id(), Json(response).into_response())
+fn json_response(found: &FoundResponse, response: Value) -> Response {
+    with_session_header(found.session.id(), Json(response).into_response())
 }
 
 /// A response as it grows.
-async fn follow(app: &App, caller: &Caller, found: &Found) -> ApiResult<ReplyStream> {
+async fn follow(app: &App, caller: &Caller, found: &FoundResponse) -> ApiResult<ReplyStream> {
     let tell = ReplyStreamOptions {
         wire: wire()?,
         encoding: encoding(found),
-        reply_id: found.name.reply.clone(),
-        begin: found.name.results.map_or(ReplyPosition::Start, |seq| ReplyPosition::After(seq.get() - 1)),
+        reply_id: found.id.reply.clone(),
+        begin: found.id.results.map_or(ReplyPosition::Start, |seq| ReplyPosition::After(seq.get() - 1)),
         pause: PausePolicy::ExternalOnly,
         is_last: None,
         expires_at: caller.expires_at(),
     };
-    Ok(protocols::follow(app, &found.session, tell).await?.end_before(brings_results))
+    Ok(protocols::follow_reply(app, &found.session, tell).await?.end_before(is_tool_result))
 }
 
 /// A response that the caller reaches.
-async fn find(app: &App, caller: &Caller, id: &str) -> ApiResult<Found> {
-    let found = Name::find(id, app, caller).await?.ok_or_else(|| {
+async fn find_response(app: &App, caller: &Caller, id: &str) -> ApiResult<FoundResponse> {
+    let found = ResponseId::find(id, app, caller).await?.ok_or_else(|| {
         ApiError::not_found(format!("Response with id '{id}' not found."))
             .kind("response_not_found")
             .hint("the `id` of a response says where it is; its session may have been deleted")
@@ -153,7 +153,7 @@ async fn find(app: &App, caller: &Caller, id: &str) -> ApiResult<Found> {
 }
 
 /// The number of a frame.
-fn number(frame: &str) -> Option<u64> {
+fn sequence_number(frame: &str) -> Option<u64> {
     #[derive(Deserialize)]
     struct Numbered {
         sequence_number: u64,

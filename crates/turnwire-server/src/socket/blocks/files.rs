@@ -49,7 +49,7 @@ impl SocketConnection {
         let begun = json!({"status": "processing", "files": files});
         let ended = json!({"status": "completed", "message": format!("Processed {count} {word}")});
         let mut shown = None;
-        if links::are_in(&self.app.config, &msg) {
+        if links::has_slow_links(&self.app.config, &msg) {
             shown = Some(self.show_processing(chat, place, &begun).await?);
         }
         match self.store_files(msg, place).await {
@@ -66,9 +66,9 @@ impl SocketConnection {
 
     async fn store_files(&self, msg: Msg, place: &FileTurn<'_>) -> ApiResult<Msg> {
         let tenant = &*place.key.tenant;
-        let taken = links::take_in(&self.app, tenant, vec![msg]).await?.pop();
+        let taken = links::fetch_links(&self.app, tenant, vec![msg]).await?.pop();
         let msg = taken.ok_or_else(|| ApiError::internal("a message is gone"))?;
-        blobs::offload(&self.app, tenant, msg).await
+        blobs::offload_data(&self.app, tenant, msg).await
     }
 
     /// Shows that files are looked at.

@@ -1,13 +1,13 @@
 //! A request for a response on its way in: in which session, and what of it is new.
 
-use super::name::{Found, Name, brings_results};
-use super::request::{Asked, invalid};
+use super::name::{FoundResponse, ResponseId, is_tool_result};
+use super::request::{CreateRequest, invalid_request};
 use crate::app::App;
 use crate::auth::{Caller, hex, sha256};
 use crate::error::{ApiError, ApiResult};
 use crate::links;
-use crate::protocols::recognise::{Candidate, find_waiting};
-use crate::protocols::{self, named, of_agent};
+use crate::protocols::recognise::{Candidate, find_waiting_sessions};
+use crate::protocols::{self, session_in_header, require_agent};
 use crate::turns::answers;
 use crate::turns::offers;
 use crate::turns::once::IdempotencyKey;
@@ -23,7 +23,7 @@ use turnwire_log::{PendingCalls, Session};
 const CHUNK: usize = 256 * 1024;
 
 /// A request on its way in.
-pub(super) struct Asking<'r> {
+pub(super) struct Submission<'r> {
     pub app: &'r Arc<App>,
     pub caller: &'r Caller,
     pub uri: &'r Uri,
@@ -31,68 +31,68 @@ pub(super) struct Asking<'r> {
     pub body: &'r [u8],
 }
 
-impl Asking<'_> {
+impl Submission<'_> {
     /// Does what was asked for, and says which response that is.
-    pub async fn take(&self, asked: Asked) -> ApiResult<Found> {
-        let previous = self.previous(&asked).await?;
-        let name = named(self.headers)?;
+    pub async fn submit(&self, asked: CreateRequest) -> ApiResult<FoundResponse> {
+        let previous = self.find_previous(&asked).await?;
+        let name = session_in_header(self.headers)?;
         let session = match (&previous, name) {
             (Some(previous), Some(name)) if previous.session.id() != name => {
-                return Err(invalid(format!(
+                return Err(invalid_request(format!(
                     "the previous response is of the session {}, not of {name}",
                     previous.session.id()
                 ))
                 .hint("leave one of the two out"));
             }
             (Some(previous), _) => Some(previous.session.clone()),
-            (None, Some(name)) => self.app.log.open_session(&self.caller.session(name)?).await?,
+            (None, Some(name)) => self.app.log.open_session(&self.caller.session_key(name)?).await?,
             (None, None) => None,
         };
-        let session = session.map(|session| of_agent(session, &asked.model)).transpose()?;
+        let session = session.map(|session| require_agent(session, &asked.model)).transpose()?;
         if asked.outputs().next().is_some()
-            && let Some(found) = self.answer(&asked, session.as_ref(), previous.as_ref()).await?
+            && let Some(found) = self.submit_results(&asked, session.as_ref(), previous.as_ref()).await?
         {
             return Ok(found);
         }
-        self.say(asked, session, name).await
+        self.send_messages(asked, session, name).await
     }
 
     /// The response that this one goes on from.
-    async fn previous(&self, asked: &Asked) -> ApiResult<Option<Found>> {
+    async fn find_previous(&self, asked: &CreateRequest) -> ApiResult<Option<FoundResponse>> {
         let Some(id) = &asked.previous else { return Ok(None) };
-        let found = Name::find(id, self.app, self.caller).await?;
+        let found = ResponseId::find(id, self.app, self.caller).await?;
         found.map(Some).ok_or_else(|| {
-            invalid(format!("Previous response with id '{id}' not found."))
+            invalid_request(format!("Previous response with id '{id}' not found."))
                 .kind("previous_response_not_found")
                 .hint("its session may have been deleted")
         })
     }
 
     /// Takes what the user says.
-    async fn say(
+    async fn send_messages(
         &self,
-        asked: Asked,
+        asked: CreateRequest,
         session: Option<Arc<Session>>,
         name: Option<&str>,
-    ) -> ApiResult<Found> {
+    ) -> ApiResult<FoundResponse> {
         let is_fresh = session.as_ref().is_none_or(|session| session.head_state().head == 0);
         let agent = asked.model.clone();
         let mut messages = asked.messages(is_fresh);
         if messages.is_empty() {
-            return Err(invalid("there is nothing new in `input` that could be answered")
+            return Err(invalid_request("there is nothing new in `input` that could be answered")
                 .hint("it ends with what the user says, or with the results of calls"));
         }
         offers::check_last_message(self.app, self.caller.tenant(), &messages).await?;
         let session = if let Some(session) = session {
             session
         } else {
-            let name = name.map(str::to_owned).or_else(|| self.name_of_key());
+            let name = name.map(str::to_owned).or_else(|| self.session_of_key());
             if name.is_none() {
                 // One that nobody could find again is made only for what can be said in it.
-                protocols::known_agent(self.app, &agent)?;
-                messages = links::take_in(self.app, self.caller.tenant(), messages).await?;
+                protocols::require_known_agent(self.app, &agent)?;
+                messages = links::fetch_links(self.app, self.caller.tenant(), messages).await?;
             }
-            protocols::session(self.app, self.caller, name.as_deref(), &agent).await?
+            protocols::open_or_create_session(self.app, self.caller, name.as_deref(), &agent).await?
         };
         let once = IdempotencyKey::from_request(&session, self.caller, self.headers, self.uri, self.body)?;
         let asked_by = Some(&*self.caller.0.holder);
@@ -100,11 +100,11 @@ impl Asking<'_> {
         let sent = send_all(self.app, &session, said).await?;
         let reply = sent.accepted().reply_id.clone();
         let reply = reply.ok_or_else(|| ApiError::internal("a message without a reply"))?;
-        self.found(&session, reply, None).await
+        self.find_started(&session, reply, None).await
     }
 
     /// The session of a request that names none, but has a key: sent again, it is found again.
-    fn name_of_key(&self) -> Option<String> {
+    fn session_of_key(&self) -> Option<String> {
         let key = self.headers.get("idempotency-key")?;
         let holder = self.caller.0.holder.as_bytes();
         let what = [holder, b"\0", self.uri.path().as_bytes(), b"\0", key.as_bytes()].concat();
@@ -112,94 +112,94 @@ impl Asking<'_> {
     }
 
     /// A response that is there: somebody has just started it.
-    async fn found(
+    async fn find_started(
         &self,
         session: &Arc<Session>,
         reply: String,
         results: Option<Seq>,
-    ) -> ApiResult<Found> {
-        let name = Name { session: session.id().to_owned(), reply, results };
-        let found = Name::find(&name.to_string(), self.app, self.caller).await?;
+    ) -> ApiResult<FoundResponse> {
+        let name = ResponseId { session: session.id().to_owned(), reply, results };
+        let found = ResponseId::find(&name.to_string(), self.app, self.caller).await?;
         found.ok_or_else(|| turnwire_log::Error::NoSession.into())
     }
 
     /// Takes the results of calls that wait for them. `None`: they are all of earlier turns.
-    async fn answer(
+    async fn submit_results(
         &self,
-        asked: &Asked,
+        asked: &CreateRequest,
         session: Option<&Arc<Session>>,
-        previous: Option<&Found>,
-    ) -> ApiResult<Option<Found>> {
+        previous: Option<&FoundResponse>,
+    ) -> ApiResult<Option<FoundResponse>> {
         let key = self.headers.get("idempotency-key");
         let holder = self.caller.0.holder.as_bytes();
         let key = key.map(|key| [holder, b"\0", key.as_bytes(), b"\0", self.body].concat());
         let key = key.map(|what| hex(&sha256(&what), 16));
         if let (Some(key), Some(previous)) = (&key, previous)
-            && let Some(seq) = answered(previous, key).await?
+            && let Some(seq) = find_stored_results(previous, key).await?
         {
-            let reply = previous.name.reply.clone();
-            return self.found(&previous.session, reply, Some(seq)).await.map(Some);
+            let reply = previous.id.reply.clone();
+            return self.find_started(&previous.session, reply, Some(seq)).await.map(Some);
         }
         let key = key.unwrap_or_default();
         if let Some(session) = session {
             let snapshot = session.snapshot().await?;
-            return self.answer_in(asked, &key, (session.clone(), snapshot)).await;
+            return self.submit_results_in(asked, &key, (session.clone(), snapshot)).await;
         }
-        let outputs = asked.outputs().filter(|output| output.is_last);
+        let outputs = asked.outputs().filter(|output| output.is_new);
         let ids: Vec<&str> = outputs.map(|output| output.result.id.as_str()).collect();
         let Self { app, caller, .. } = self;
-        for found in find_waiting(app, caller, &asked.model, &ids, &asked.claimed).await? {
-            match self.answer_in(asked, &key, found).await {
+        for found in find_waiting_sessions(app, caller, &asked.model, &ids, &asked.claimed).await? {
+            match self.submit_results_in(asked, &key, found).await {
                 // Somebody was faster, and another conversation may be the same to its client.
                 Err(late) if late.name() == "already_answered" => {}
                 done => return done,
             }
         }
         // An error where something had to wait.
-        Answers::new(asked, &[]).map(|_| None)
+        MatchedResults::new(asked, &[]).map(|_| None)
     }
 
     /// Takes the results in a session. `None`: they are all of earlier turns.
-    async fn answer_in(
+    async fn submit_results_in(
         &self,
-        asked: &Asked,
+        asked: &CreateRequest,
         key: &str,
         (session, snapshot): Candidate,
-    ) -> ApiResult<Option<Found>> {
+    ) -> ApiResult<Option<FoundResponse>> {
         let pending = snapshot.pending_calls();
-        let answers = Answers::new(asked, &pending)?;
+        let answers = MatchedResults::new(asked, &pending)?;
         if answers.list.is_empty() {
             return Ok(None);
         }
-        answers.are_all(asked, &pending)?;
+        answers.check_complete(asked, &pending)?;
         let main = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
         let main = main.map(|reply| reply.msg().id().to_owned());
         let main = main.ok_or_else(|| ApiError::internal("nothing that could wait"))?;
         let events = answers.events(key);
         let taken = answers::accept_events(self.app, &session, self.caller, &events).await?;
         let first = taken.last.saturating_add(1).saturating_sub(u64::from(taken.stored));
-        self.found(&session, main, Seq::new(first)).await.map(Some)
+        self.find_started(&session, main, Seq::new(first)).await.map(Some)
     }
 }
 
 /// The reply that waits for the result of a call.
-fn waits<'p>(pending: &'p [PendingCalls], call: &str) -> Option<&'p PendingCalls> {
+fn reply_waiting_for<'p>(pending: &'p [PendingCalls], call: &str) -> Option<&'p PendingCalls> {
     pending.iter().find(|pending| pending.external.iter().any(|waiting| waiting.id == call))
 }
 
 /// The results that something waits for, by reply.
-struct Answers {
+struct MatchedResults {
     list: Vec<(String, Vec<ToolResult>)>,
 }
 
-impl Answers {
+impl MatchedResults {
     /// An error when there is a new result that nothing waits for.
-    fn new(asked: &Asked, pending: &[PendingCalls]) -> ApiResult<Self> {
+    fn new(asked: &CreateRequest, pending: &[PendingCalls]) -> ApiResult<Self> {
         let mut list: Vec<(String, Vec<ToolResult>)> = Vec::new();
         for output in asked.outputs() {
-            let Some(pending) = waits(pending, &output.result.id) else {
-                if output.is_last {
-                    return Err(stray(&output.result.id));
+            let Some(pending) = reply_waiting_for(pending, &output.result.id) else {
+                if output.is_new {
+                    return Err(unexpected_result(&output.result.id));
                 }
                 continue;
             };
@@ -213,9 +213,9 @@ impl Answers {
     }
 
     /// An error unless every call that waits gets its result, and nothing else is asked for.
-    fn are_all(&self, asked: &Asked, pending: &[PendingCalls]) -> ApiResult<()> {
-        if asked.has_news() {
-            return Err(invalid(
+    fn check_complete(&self, asked: &CreateRequest, pending: &[PendingCalls]) -> ApiResult<()> {
+        if asked.has_new_user_input() {
+            return Err(invalid_request(
                 "results of calls and words of the user cannot come together; nothing was stored",
             )
             .hint("send the results first, and what the user says when the response is there"));
@@ -223,7 +223,7 @@ impl Answers {
         let is_given = |id: &str| self.list.iter().flat_map(|(_, list)| list).any(|r| r.id == id);
         let mut calls = pending.iter().flat_map(|pending| &pending.external);
         calls.find(|call| !is_given(&call.id)).map_or(Ok(()), |call| {
-            Err(invalid(format!("No tool output found for function call {}.", call.id))
+            Err(invalid_request(format!("No tool output found for function call {}.", call.id))
                 .hint("send the results of all calls of a response together"))
         })
     }
@@ -238,7 +238,7 @@ impl Answers {
     }
 }
 
-fn stray(id: &str) -> ApiError {
+fn unexpected_result(id: &str) -> ApiError {
     ApiError::conflict(format!(
         "no call {id:?} waits for a result: there is none, or it was answered already; nothing \
          was stored"
@@ -248,14 +248,14 @@ fn stray(id: &str) -> ApiError {
 }
 
 /// Where results were taken that came with a key.
-async fn answered(previous: &Found, key: &str) -> ApiResult<Option<Seq>> {
+async fn find_stored_results(previous: &FoundResponse, key: &str) -> ApiResult<Option<Seq>> {
     let last = previous.session.head_state().head;
     let mut from = previous.first;
     while from.get() <= last {
         let rows = previous.session.read_events(from, CHUNK).await?;
         for (seq, line) in rows.iter().flat_map(EventLines::iter) {
             let event = Session::parse_event(seq, line)?;
-            if event.id == key && brings_results(&event) {
+            if event.id == key && is_tool_result(&event) {
                 return Ok(Some(seq));
             }
         }

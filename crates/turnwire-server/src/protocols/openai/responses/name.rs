@@ -4,7 +4,7 @@
 //! So a name says where everything is, and nothing has to be kept for it.
 
 use crate::app::App;
-use crate::auth::{Caller, is_id};
+use crate::auth::{Caller, is_valid_id};
 use crate::error::ApiResult;
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const PREFIX: &str = "resp_";
 
 /// Which response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct ResponseId {
     pub session: String,
     pub reply: String,
     /// The place of the results that it begins with.
@@ -26,9 +26,9 @@ pub(super) struct Name {
 }
 
 /// A response that is there.
-pub(super) struct Found {
+pub(super) struct FoundResponse {
     pub session: Arc<Session>,
-    pub name: Name,
+    pub id: ResponseId,
     /// The place of the reply's first event.
     pub first: Seq,
     /// Whether the user's message asked for an answer in JSON.
@@ -37,33 +37,33 @@ pub(super) struct Found {
     pub is_kept: bool,
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ResponseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PREFIX}{}~{}", self.session, self.reply)?;
         self.results.map_or(Ok(()), |seq| write!(f, "~{seq}"))
     }
 }
 
-impl Name {
+impl ResponseId {
     /// Reads a name.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix(PREFIX)?.split('~');
         let (session, reply) = (parts.next()?, parts.next()?);
         let results = match parts.next() {
             Some(seq) => Some(Seq::new(seq.parse().ok()?)?),
             None => None,
         };
-        let is_whole = parts.next().is_none() && is_id(session) && !reply.is_empty();
+        let is_whole = parts.next().is_none() && is_valid_id(session) && !reply.is_empty();
         is_whole.then(|| Self { session: session.to_owned(), reply: reply.to_owned(), results })
     }
 
     /// The response, if the caller reaches it.
-    pub async fn find(text: &str, app: &App, caller: &Caller) -> ApiResult<Option<Found>> {
-        let Some(name) = Self::read(text) else { return Ok(None) };
+    pub async fn find(text: &str, app: &App, caller: &Caller) -> ApiResult<Option<FoundResponse>> {
+        let Some(name) = Self::parse(text) else { return Ok(None) };
         if !caller.0.reaches(&name.session) {
             return Ok(None);
         }
-        let Some(session) = app.log.open_session(&caller.session(&name.session)?).await? else {
+        let Some(session) = app.log.open_session(&caller.session_key(&name.session)?).await? else {
             return Ok(None);
         };
         let snapshot = session.snapshot().await?;
@@ -87,13 +87,13 @@ impl Name {
             }
         }
         let wants_json = wants_json(&session, first).await?;
-        Ok(Some(Found { is_kept: first >= snapshot.first, session, name, first, wants_json }))
+        Ok(Some(FoundResponse { is_kept: first >= snapshot.first, session, id: name, first, wants_json }))
     }
 }
 
 /// Whether an event brings the results of calls that a client executed. Another response begins with
 /// it.
-pub(super) fn brings_results(event: &Event<'_>) -> bool {
+pub(super) fn is_tool_result(event: &Event<'_>) -> bool {
     matches!(event.kind, EventKind::ExternalExecutionResult(_))
 }
 
@@ -110,7 +110,7 @@ async fn has_results(session: &Session, seq: Seq) -> ApiResult<bool> {
     let rows = session.read_events(seq, 1).await?;
     let at = rows.iter().flat_map(EventLines::iter).find(|(place, _)| *place == seq);
     let event = at.map(|(place, line)| Session::parse_event(place, line)).transpose()?;
-    Ok(event.is_some_and(|event| brings_results(&event)))
+    Ok(event.is_some_and(|event| is_tool_result(&event)))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_name_is_read_back() {
         for text in ["resp_s~r", "resp_a.b:c-d_e~r~17"] {
-            assert_eq!(Name::read(text).unwrap().to_string(), text);
+            assert_eq!(ResponseId::parse(text).unwrap().to_string(), text);
         }
         for text in [
             "",
@@ -136,7 +136,7 @@ mod tests {
             "resp_s~r~",
             "resp_s~r~-1",
         ] {
-            assert_eq!(Name::read(text), None, "{text}");
+            assert_eq!(ResponseId::parse(text), None, "{text}");
         }
     }
 }

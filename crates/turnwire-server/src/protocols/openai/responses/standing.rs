@@ -1,6 +1,6 @@
 //! A response as it stands, without waiting for more of it.
 
-use super::name::{Found, brings_results};
+use super::name::{FoundResponse, is_tool_result};
 use super::{encoding, wire};
 use crate::error::{ApiError, ApiResult};
 use serde_json::Value;
@@ -13,18 +13,18 @@ use turnwire_wires::{Encode, Frames};
 const CHUNK: usize = 256 * 1024;
 
 /// Reads a response.
-pub(super) async fn standing(found: &Found) -> ApiResult<Value> {
+pub(super) async fn read_current(found: &FoundResponse) -> ApiResult<Value> {
     let snapshot = found.session.snapshot().await?;
     let encode = wire()?.encoder(&encoding(found));
-    let mut reading = Reading {
+    let mut reading = ResponseReader {
         encode: encode.map_err(ApiError::internal)?,
         frames: Frames::default(),
         found,
-        told: false,
-        is_over: false,
+        has_frames: false,
+        is_finished: false,
     };
     let mut from = found.first;
-    while !reading.is_over && from.get() <= snapshot.head {
+    while !reading.is_finished && from.get() <= snapshot.head {
         let rows = found.session.read_events(from, CHUNK).await?;
         let Some(last) = rows.last().map(EventLines::last) else { break };
         let mut events = Vec::new();
@@ -32,50 +32,50 @@ pub(super) async fn standing(found: &Found) -> ApiResult<Value> {
         for (seq, line) in lines.take_while(|(seq, _)| seq.get() <= snapshot.head) {
             events.push(Session::parse_event(seq, line)?);
         }
-        reading.take(events);
+        reading.read_events(events);
         from = Seq::new(last.saturating_add(1)).unwrap_or(from);
     }
     let pending = snapshot.pending_calls();
     let waits = pending.iter().any(|pending| !pending.external.is_empty());
-    let is_open = snapshot.open.iter().any(|reply| reply.msg().id() == found.name.reply);
+    let is_open = snapshot.open.iter().any(|reply| reply.msg().id() == found.id.reply);
     reading.encode.end(&mut reading.frames);
     let mut response = reading.response()?;
-    if is_open && !waits && !reading.is_over {
-        still_going(&mut response);
+    if is_open && !waits && !reading.is_finished {
+        mark_in_progress(&mut response);
     }
     Ok(response)
 }
 
-struct Reading<'f> {
+struct ResponseReader<'f> {
     encode: Box<dyn Encode>,
     frames: Frames,
-    found: &'f Found,
-    told: bool,
+    found: &'f FoundResponse,
+    has_frames: bool,
     /// It has ended, or was given what it waited for.
-    is_over: bool,
+    is_finished: bool,
 }
 
-impl Reading<'_> {
-    fn take(&mut self, events: Vec<Event<'_>>) {
+impl ResponseReader<'_> {
+    fn read_events(&mut self, events: Vec<Event<'_>>) {
         for event in coalesce(events) {
             let seq = event.seq;
-            if seq.is_some() && seq == self.found.name.results {
+            if seq.is_some() && seq == self.found.id.results {
                 // What came before belongs to an earlier response.
                 self.encode.end(&mut self.frames);
                 self.frames.clear();
-                self.told = false;
-            } else if self.told && self.found.name.results <= seq && brings_results(&event) {
-                self.is_over = true;
+                self.has_frames = false;
+            } else if self.has_frames && self.found.id.results <= seq && is_tool_result(&event) {
+                self.is_finished = true;
                 return;
             }
             // Only the last frame counts.
-            self.told |= !self.frames.is_empty();
+            self.has_frames |= !self.frames.is_empty();
             self.frames.clear();
             self.encode.encode(&event, &mut self.frames);
-            self.told |= !self.frames.is_empty();
+            self.has_frames |= !self.frames.is_empty();
             let is_end = matches!(event.kind, EventKind::ReplyEnd(_));
-            if is_end && event.reply_id == self.found.name.reply {
-                self.is_over = true;
+            if is_end && event.reply_id == self.found.id.reply {
+                self.is_finished = true;
                 return;
             }
         }
@@ -83,12 +83,12 @@ impl Reading<'_> {
 
     fn response(&self) -> ApiResult<Value> {
         let last = self.frames.iter().last();
-        response_in(last.map_or("", |(_, text)| text))
+        response_in_frame(last.map_or("", |(_, text)| text))
     }
 }
 
 /// The response that the last frame of it holds.
-pub(super) fn response_in(frame: &str) -> ApiResult<Value> {
+pub(super) fn response_in_frame(frame: &str) -> ApiResult<Value> {
     #[derive(serde::Deserialize)]
     struct Last {
         response: Value,
@@ -99,7 +99,7 @@ pub(super) fn response_in(frame: &str) -> ApiResult<Value> {
 
 /// What is said of an end that has not come is taken out. Calls are shown when it is known who
 /// executes them.
-fn still_going(response: &mut Value) {
+fn mark_in_progress(response: &mut Value) {
     let Some(fields) = response.as_object_mut() else { return };
     fields.insert("status".to_owned(), "in_progress".into());
     fields.insert("incomplete_details".to_owned(), Value::Null);
