@@ -1,7 +1,7 @@
 //! `turnwire backup` and `turnwire restore`: a store as one file, and back.
 
-use crate::input::say;
-use crate::store::{self, Cannot, Mode, Which};
+use crate::input::print_stderr;
+use crate::store::{self, CommandError, Mode, StoreArgs};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ pub(crate) struct Backup {
     file: PathBuf,
 
     #[command(flatten)]
-    which: Which,
+    which: StoreArgs,
 }
 
 const AFTER_BACKUP: &str = "\
@@ -32,14 +32,14 @@ Examples:
 
 impl Backup {
     pub(crate) fn run(self) -> ExitCode {
-        store::run(async {
+        store::block_on(async {
             let store = self.which.open(Mode::Read)?;
-            let bar = store::bar(store::STAGES, Some(0));
-            let done = store.backup(&self.file, store::watch(bar.clone())).await;
+            let bar = store::progress_bar(store::STAGE_TEMPLATE, Some(0));
+            let done = store.backup(&self.file, store::show_progress(bar.clone())).await;
             bar.finish_and_clear();
             done?;
             let (from, to) = (store.path().display(), self.file.display());
-            say(format_args!("{from} is copied to {to} ({})", store::size(&self.file)));
+            print_stderr(format_args!("{from} is copied to {to} ({})", store::file_size(&self.file)));
             Ok(ExitCode::SUCCESS)
         })
     }
@@ -60,7 +60,7 @@ pub(crate) struct Restore {
     replace: bool,
 
     #[command(flatten)]
-    which: Which,
+    which: StoreArgs,
 }
 
 const AFTER_RESTORE: &str = "\
@@ -76,24 +76,24 @@ impl Restore {
     pub(crate) fn run(self) -> ExitCode {
         match self.restore() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(cannot) => cannot.tell(),
+            Err(cannot) => cannot.report(),
         }
     }
 
-    fn restore(self) -> Result<(), Cannot> {
-        let to = self.which.file()?;
+    fn restore(self) -> Result<(), CommandError> {
+        let to = self.which.path()?;
         let existing = if self.replace { ExistingStore::Replace } else { ExistingStore::Keep };
         if existing == ExistingStore::Keep && to.exists() {
-            return Err(Cannot::new(
+            return Err(CommandError::new(
                 format!("there is a store at {} already", to.display()),
                 "name another place with --store sqlite:PATH, or replace it with --replace",
             ));
         }
-        let bar = store::bar(store::STAGES, Some(0));
-        let done = restore(&self.file, &to, existing, store::watch(bar.clone()));
+        let bar = store::progress_bar(store::STAGE_TEMPLATE, Some(0));
+        let done = restore(&self.file, &to, existing, store::show_progress(bar.clone()));
         bar.finish_and_clear();
         done?;
-        say(format_args!("{} is restored to {}", self.file.display(), to.display()));
+        print_stderr(format_args!("{} is restored to {}", self.file.display(), to.display()));
         Ok(())
     }
 }

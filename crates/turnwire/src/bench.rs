@@ -23,12 +23,12 @@ mod stalled;
 mod watchers;
 mod wires;
 
-use crate::input::{CANNOT, say};
+use crate::input::{EXIT_ERROR, print_stderr};
 use clap::{Args, Subcommand};
-use failed::{Failed, Result};
+use failed::{BenchError, Result};
 use report::Report;
-use server::{Server, Target};
-use sessions::After;
+use server::{BenchTarget, Protocol};
+use sessions::Cleanup;
 use std::env;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -100,17 +100,17 @@ impl Bench {
         let report = match self.measure() {
             Ok(report) => report,
             Err(failed) => {
-                say(format_args!("error: {failed}"));
-                return ExitCode::from(CANNOT);
+                print_stderr(format_args!("error: {failed}"));
+                return ExitCode::from(EXIT_ERROR);
             }
         };
         let status = u8::from(report.is_failed());
-        let text = if self.json { report.json() + "\n" } else { report.text() };
+        let text = if self.json { report.into_json() + "\n" } else { report.to_text() };
         match io::stdout().write_all(text.as_bytes()) {
             Ok(()) => ExitCode::from(status),
             Err(error) => {
-                say(format_args!("error: cannot write: {error}"));
-                ExitCode::from(CANNOT)
+                print_stderr(format_args!("error: cannot write: {error}"));
+                ExitCode::from(EXIT_ERROR)
             }
         }
     }
@@ -119,15 +119,15 @@ impl Bench {
         let token = self.token.clone().or_else(|| env::var("TURNWIRE_TOKEN").ok());
         let target = match &self.measurement {
             Measurement::Ingest(ingest) => ingest.target,
-            _ => Target::Turnwire,
+            _ => Protocol::Turnwire,
         };
-        let server = Arc::new(Server::new(&self.url, token.as_deref(), target)?);
-        let after = if self.keep { After::Keep } else { After::Delete };
+        let server = Arc::new(BenchTarget::new(&self.url, token.as_deref(), target)?);
+        let after = if self.keep { Cleanup::Keep } else { Cleanup::Delete };
         let runtime = Builder::new_multi_thread()
             .worker_threads(usize::from(self.threads))
             .enable_all()
             .build()
-            .map_err(|error| Failed::new(format!("cannot start threads: {error}")))?;
+            .map_err(|error| BenchError::new(format!("cannot start threads: {error}")))?;
         runtime.block_on(async {
             match &self.measurement {
                 Measurement::Ingest(ingest) => ingest.run(&server, after).await,

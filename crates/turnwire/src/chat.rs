@@ -28,20 +28,20 @@ mod render;
 mod screen;
 mod view;
 
-pub(crate) use files::Folder;
+pub(crate) use files::SaveFolder;
 pub(crate) use render::Renderer;
 pub(crate) use screen::{Screen, Terminal};
 
-use crate::client::{Client, Patience, Place, SessionInfo, Trouble};
-use crate::input::{Failed, say};
-use crate::store::Cannot;
-use ask::Asker;
+use crate::client::{Client, RetryLimit, Endpoint, SessionInfo, ClientError};
+use crate::input::{IoFailure, print_stderr};
+use crate::store::CommandError;
+use ask::Approver;
 use clap::Args;
-use follow::{Over, Talk, Went};
-use line::Lines;
-use local::{Local, Wanted};
+use follow::{ChatError, Conversation, ReplyOutcome};
+use line::LineEditor;
+use local::{LocalServer, LocalOptions};
 use page::Style;
-use plain::Plain;
+use plain::PlainRenderer;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,13 +50,13 @@ use turnwire_server::config::StoreUrl;
 use view::View;
 
 /// Where credentials are, so that they need not stand on the command line.
-pub(crate) const TOKEN: &str = "TURNWIRE_TOKEN";
+pub(crate) const TOKEN_VARIABLE: &str = "TURNWIRE_TOKEN";
 /// How many messages `--resume` shows.
-const SHOWN: usize = 6;
+const RESUMED_MESSAGES: usize = 6;
 /// How long a request is sent again.
-const REQUEST: Patience = Patience::For(Duration::from_secs(15));
+const REQUEST_RETRY: RetryLimit = RetryLimit::For(Duration::from_secs(15));
 /// How long a pipe waits for a server that went away.
-const PIPE: Patience = Patience::For(Duration::from_mins(1));
+const PIPE_RETRY: RetryLimit = RetryLimit::For(Duration::from_mins(1));
 /// What the shell shows for a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
@@ -146,31 +146,31 @@ impl Chat {
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                return Cannot::new(format!("the system gives no threads: {error}"), "").tell();
+                return CommandError::new(format!("the system gives no threads: {error}"), "").report();
             }
         };
         let done = runtime.block_on(self.start());
         // A thread may wait for a line that nobody will type.
         runtime.shutdown_background();
-        done.unwrap_or_else(|cannot| cannot.tell())
+        done.unwrap_or_else(|cannot| cannot.report())
     }
 
-    async fn start(self) -> Result<ExitCode, Cannot> {
-        let terminal = Terminal::find();
-        let talks = terminal.is_there && self.message.is_none() && !self.json;
-        let message = if talks { None } else { self.said()? };
+    async fn start(self) -> Result<ExitCode, CommandError> {
+        let terminal = Terminal::detect();
+        let talks = terminal.is_interactive && self.message.is_none() && !self.json;
+        let message = if talks { None } else { self.read_message()? };
         let local = if self.url.is_none() {
             let (config, store) = (self.config.as_deref(), self.store.clone());
             let model = self.model.as_deref();
-            Some(Local::start(Wanted { config, store, model }).await?)
+            Some(LocalServer::start(LocalOptions { config, store, model }).await?)
         } else {
             None
         };
         let place = match (&local, &self.url) {
-            (Some(local), _) => local.place.clone(),
-            (None, url) => place(url.as_deref().unwrap_or_default(), self.token.clone())?,
+            (Some(local), _) => local.endpoint.clone(),
+            (None, url) => remote_endpoint(url.as_deref().unwrap_or_default(), self.token.clone())?,
         };
-        let done = self.talk(terminal, place, message, talks).await;
+        let done = self.run_chat(terminal, place, message, talks).await;
         if let Some(local) = local {
             local.stop().await;
         }
@@ -178,20 +178,20 @@ impl Chat {
     }
 
     /// What is to be said, where nobody is there to talk.
-    fn said(&self) -> Result<Option<String>, Cannot> {
+    fn read_message(&self) -> Result<Option<String>, CommandError> {
         if let Some(message) = &self.message {
             return Ok(Some(message.clone()));
         }
         if io::IsTerminal::is_terminal(&io::stdin()) {
-            say("reading a message from standard input; end with Ctrl-D, or see --help");
+            print_stderr("reading a message from standard input; end with Ctrl-D, or see --help");
         }
         let mut text = String::new();
         io::stdin()
             .read_to_string(&mut text)
-            .map_err(|error| Cannot::new(format!("cannot read standard input: {error}"), ""))?;
+            .map_err(|error| CommandError::new(format!("cannot read standard input: {error}"), ""))?;
         let text = text.trim().to_owned();
         if text.is_empty() && !self.resume {
-            return Err(Cannot::new(
+            return Err(CommandError::new(
                 "there is nothing to say",
                 "write a message on standard input, or as an argument: turnwire chat \"hello\"",
             ));
@@ -199,123 +199,123 @@ impl Chat {
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
-    async fn talk(
+    async fn run_chat(
         &self,
         terminal: Terminal,
-        place: Place,
+        place: Endpoint,
         message: Option<String>,
         talks: bool,
-    ) -> Result<ExitCode, Cannot> {
+    ) -> Result<ExitCode, CommandError> {
         // An address where nobody listens is said at once; a server that was there comes back.
-        let first = Client::new(place.clone(), Patience::For(Duration::ZERO));
-        let session = self.session(&first).await.map_err(|trouble| cannot(&trouble))?;
-        let client = Client::new(place, REQUEST);
-        let keep = Box::new(Folder::of(self.save.as_deref(), &session.id));
+        let first = Client::new(place.clone(), RetryLimit::For(Duration::ZERO));
+        let session = self.find_or_create_session(&first).await.map_err(|trouble| to_command_error(&trouble))?;
+        let client = Client::new(place, REQUEST_RETRY);
+        let keep = Box::new(SaveFolder::for_session(self.save.as_deref(), &session.id));
         // What comes out of a pipe, or goes into one, is plain: nobody knows who reads it.
         let view = if self.json {
             View::Json
-        } else if terminal.is_there {
-            View::Terminal(Box::new(Renderer::new(terminal.look, keep)), Screen::new(terminal))
+        } else if terminal.is_interactive {
+            View::Terminal(Box::new(Renderer::new(terminal.display, keep)), Screen::new(terminal))
         } else {
-            View::Plain(Box::new(Plain::new(keep)))
+            View::Plain(Box::new(PlainRenderer::new(keep)))
         };
-        let asks = terminal.is_there && !self.json && !self.yes;
+        let asks = terminal.is_interactive && !self.json && !self.yes;
         let asker = if talks || asks {
-            let colour = terminal.look.colour;
-            Asker::Person(Lines::open(colour).map_err(|error| Cannot::new(error, ""))?)
+            let colour = terminal.display.colour;
+            Approver::Interactive(LineEditor::open(colour).map_err(|error| CommandError::new(error, ""))?)
         } else {
-            Asker::Nobody { yes: self.yes }
+            Approver::NonInteractive { yes: self.yes }
         };
-        let patience = if talks { Patience::Endless } else { PIPE };
-        let mut talk = Talk::new(client, &session, view, asker, patience)
-            .map_err(|error| Cannot::new(format!("the system gives no signals: {error}"), ""))?;
-        let done = match prompt::lines(&talk.asker).filter(|_| talks) {
-            Some(lines) => self.conversation(&mut talk, &lines).await.map(|()| Went::Completed),
-            None => self.once(&mut talk, message).await,
+        let patience = if talks { RetryLimit::Unlimited } else { PIPE_RETRY };
+        let mut talk = Conversation::new(client, &session, view, asker, patience)
+            .map_err(|error| CommandError::new(format!("the system gives no signals: {error}"), ""))?;
+        let done = match prompt::line_editor(&talk.approver).filter(|_| talks) {
+            Some(lines) => self.run_interactive(&mut talk, &lines).await.map(|()| ReplyOutcome::Completed),
+            None => self.run_once(&mut talk, message).await,
         };
         Ok(match done {
-            Ok(Went::Completed) => ExitCode::SUCCESS,
-            Ok(Went::Failed | Went::Stopped) => ExitCode::FAILURE,
-            Ok(Went::Left) => ExitCode::from(INTERRUPTED),
-            Err(Over::Write(error)) => Failed::Write(error).tell(Path::new("-")),
-            Err(Over::Server(trouble) | Over::NotSent(trouble)) => return Err(cannot(&trouble)),
+            Ok(ReplyOutcome::Completed) => ExitCode::SUCCESS,
+            Ok(ReplyOutcome::Failed | ReplyOutcome::Stopped) => ExitCode::FAILURE,
+            Ok(ReplyOutcome::Detached) => ExitCode::from(INTERRUPTED),
+            Err(ChatError::Write(error)) => IoFailure::Write(error).report(Path::new("-")),
+            Err(ChatError::Server(trouble) | ChatError::NotSent(trouble)) => return Err(to_command_error(&trouble)),
         })
     }
 
     /// The session that is meant.
-    async fn session(&self, client: &Client) -> Result<SessionInfo, Trouble> {
+    async fn find_or_create_session(&self, client: &Client) -> Result<SessionInfo, ClientError> {
         let agent = self.agent.as_deref().or(self.model.as_deref());
         if self.resume {
             if let Some(id) = &self.session {
-                return client.session(id).await;
+                return client.get_session(id).await;
             }
-            let latest = client.sessions(200).await?;
+            let latest = client.list_sessions(200).await?;
             let fits = |session: &SessionInfo| agent.is_none_or(|agent| session.agent == agent);
             if let Some(latest) = latest.into_iter().find(fits) {
                 return Ok(latest);
             }
-            say("there is no session to go on with; this is a new one");
+            print_stderr("there is no session to go on with; this is a new one");
         }
-        let session = client.create(self.session.as_deref(), agent).await?;
+        let session = client.create_session(self.session.as_deref(), agent).await?;
         if agent.is_some_and(|agent| session.agent != agent) {
             let (id, there) = (one_line(&session.id), one_line(&session.agent));
-            say(format_args!("note: the session {id} is there already, and its agent is {there}"));
+            print_stderr(format_args!("note: the session {id} is there already, and its agent is {there}"));
         }
         Ok(session)
     }
 
-    async fn conversation(&self, talk: &mut Talk, lines: &Lines) -> Result<(), Over> {
+    async fn run_interactive(&self, talk: &mut Conversation, lines: &LineEditor) -> Result<(), ChatError> {
         let (agent, session) = (one_line(&talk.agent), talk.session.clone());
         let place = match &self.url {
-            Some(_) => format!(" · {}", talk.client.place().url()),
+            Some(_) => format!(" · {}", talk.client.endpoint().url()),
             None => String::new(),
         };
         let hello = format!("Turnwire · agent {agent} · session {session}{place} · /help");
-        talk.view.note(Style::DIM, &hello)?;
-        if self.resume && self.open(talk).await? == Some(Went::Left) {
+        talk.view.show_note(Style::DIM, &hello)?;
+        if self.resume && self.show_and_follow_open(talk).await? == Some(ReplyOutcome::Detached) {
             return Ok(());
         }
-        prompt::run(talk, lines).await?;
+        prompt::run_prompt(talk, lines).await?;
         let session = &talk.session;
         let again = format!("turnwire chat --resume --session {session} goes on here");
-        talk.view.note(Style::DIM, &again)?;
+        talk.view.show_note(Style::DIM, &again)?;
         Ok(())
     }
 
     /// Shows what is there, and follows what is open. `None`: nothing was.
-    async fn open(&self, talk: &mut Talk) -> Result<Option<Went>, Over> {
-        let history = talk.client.history(&talk.session, SHOWN).await?;
-        talk.go_behind(&history);
-        talk.view.history(&history)?;
+    async fn show_and_follow_open(&self, talk: &mut Conversation) -> Result<Option<ReplyOutcome>, ChatError> {
+        let history = talk.client.get_history(&talk.session, RESUMED_MESSAGES).await?;
+        talk.set_cursor_after(&history);
+        talk.view.show_history(&history)?;
         if history.status == "idle" {
             return Ok(None);
         }
-        talk.follow_open(&history).await.map(Some)
+        talk.follow_open_reply(&history).await.map(Some)
     }
 
     /// One message and its answer.
-    async fn once(&self, talk: &mut Talk, message: Option<String>) -> Result<Went, Over> {
-        let went = if self.resume { self.open(talk).await? } else { None };
+    async fn run_once(&self, talk: &mut Conversation, message: Option<String>) -> Result<ReplyOutcome, ChatError> {
+        let went = if self.resume { self.show_and_follow_open(talk).await? } else { None };
         match (message, went) {
-            (_, Some(Went::Left)) => Ok(Went::Left),
-            (Some(message), _) => talk.say(&message).await,
+            (_, Some(ReplyOutcome::Detached)) => Ok(ReplyOutcome::Detached),
+            (Some(message), _) => talk.send_message(&message).await,
             (None, Some(went)) => Ok(went),
             (None, None) => {
-                talk.view.note(Style::DIM, "nothing was open, and nothing was said")?;
-                Ok(Went::Completed)
+                talk.view.show_note(Style::DIM, "nothing was open, and nothing was said")?;
+                Ok(ReplyOutcome::Completed)
             }
         }
     }
 }
 
 /// A server elsewhere, with the credentials that were given.
-pub(crate) fn place(url: &str, token: Option<String>) -> Result<Place, Cannot> {
-    let token = token.or_else(|| std::env::var(TOKEN).ok().filter(|token| !token.is_empty()));
-    Place::new(url, token).map_err(|why| Cannot::new(why, ""))
+pub(crate) fn remote_endpoint(url: &str, token: Option<String>) -> Result<Endpoint, CommandError> {
+    let token = token.or_else(|| std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()));
+    Endpoint::new(url, token).map_err(|why| CommandError::new(why, ""))
 }
 
-pub(crate) fn cannot(trouble: &Trouble) -> Cannot {
-    Cannot::new(trouble.to_string(), trouble.hint())
+pub(crate) fn to_command_error(trouble: &ClientError) -> CommandError {
+    CommandError::new(trouble.to_string(), trouble.hint())
 }
 
 /// What came from outside, on one line of a terminal.

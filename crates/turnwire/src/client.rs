@@ -14,6 +14,6 @@ mod trouble;
 mod watch;
 
 pub(crate) use api::{Client, History, SessionInfo};
-pub(crate) use http::Place;
-pub(crate) use trouble::Trouble;
-pub(crate) use watch::{Notice, Patience, Watch, Watching};
+pub(crate) use http::Endpoint;
+pub(crate) use trouble::ClientError;
+pub(crate) use watch::{StreamNotice, RetryLimit, EventStream, StreamTarget};

@@ -1,6 +1,6 @@
 //! `turnwire config check`: looks at the settings without starting anything.
 
-use crate::input::{Failed, say};
+use crate::input::{IoFailure, print_stderr};
 use crate::serve::{DEFAULT_CONFIG, agents, read_config};
 use crate::store;
 use clap::{Args, Subcommand};
@@ -36,27 +36,27 @@ impl Settings {
         let config = match read_config(Some(&file)) {
             Ok(config) => config,
             Err(error) => {
-                say(format_args!("error: {error}"));
+                print_stderr(format_args!("error: {error}"));
                 return ExitCode::FAILURE;
             }
         };
         if let Err(why) = Auth::new(&config, |name| std::env::var(name).ok()) {
-            say(format_args!("error: {}: {why}", file.display()));
+            print_stderr(format_args!("error: {}: {why}", file.display()));
             return ExitCode::FAILURE;
         }
         let warnings = match agents(&config, None) {
             Ok((_, warnings)) => warnings,
             Err(error) => {
-                say(format_args!("error: {error}"));
+                print_stderr(format_args!("error: {error}"));
                 return ExitCode::FAILURE;
             }
         };
         for warning in warnings {
-            say(format_args!("warning: {warning}"));
+            print_stderr(format_args!("warning: {warning}"));
         }
         match io::stdout().lock().write_all(summary(&file, &config).as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => Failed::Write(error).tell(Path::new("-")),
+            Err(error) => IoFailure::Write(error).report(Path::new("-")),
         }
     }
 }

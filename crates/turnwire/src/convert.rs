@@ -1,7 +1,7 @@
 //! `turnwire convert`: events of one wire to another, streaming.
 
-use crate::input::{self, CANNOT, WireParser, say};
-use crate::turns::Turns;
+use crate::input::{self, EXIT_ERROR, WireParser, print_stderr};
+use crate::turns::ReplySequencer;
 use clap::Args;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -55,14 +55,14 @@ impl Convert {
         let (mut decoder, encode) = match (decoder, encoder) {
             (Ok(decoder), Ok(encode)) => (decoder, encode),
             (Err(error), _) | (_, Err(error)) => {
-                say(format_args!("error: {error}"));
-                return ExitCode::from(CANNOT);
+                print_stderr(format_args!("error: {error}"));
+                return ExitCode::from(EXIT_ERROR);
             }
         };
-        let mut writing = Writing {
+        let mut writing = Conversion {
             encode,
             repeats: RepeatDetector::default(),
-            turns: (!self.to.interleaves_replies).then(Turns::default),
+            turns: (!self.to.interleaves_replies).then(ReplySequencer::default),
             last_word: self.to.end_marker.filter(|_| self.sse),
             sse: self.sse,
             frames: Frames::default(),
@@ -70,25 +70,25 @@ impl Convert {
             failed: false,
         };
         let mut out = io::stdout().lock();
-        let done = input::read(&self.file, |bytes| {
-            decoder.feed(bytes, &mut |decoded| writing.take(decoded));
+        let done = input::read_chunks(&self.file, |bytes| {
+            decoder.feed(bytes, &mut |decoded| writing.push_decoded(decoded));
             writing.flush(&mut out)
         });
-        decoder.end(&mut |decoded| writing.take(decoded));
+        decoder.end(&mut |decoded| writing.push_decoded(decoded));
         writing.end();
-        let written = writing.flush(&mut out).map_err(input::Failed::Write);
+        let written = writing.flush(&mut out).map_err(input::IoFailure::Write);
         match done.and(written) {
             Ok(()) => ExitCode::from(u8::from(writing.failed)),
-            Err(failed) => failed.tell(&self.file),
+            Err(failed) => failed.report(&self.file),
         }
     }
 }
 
-struct Writing {
+struct Conversion {
     encode: Box<dyn Encode>,
     repeats: RepeatDetector,
     /// Where one reply has to end before the next begins.
-    turns: Option<Turns>,
+    turns: Option<ReplySequencer>,
     last_word: Option<&'static str>,
     sse: bool,
     frames: Frames,
@@ -97,21 +97,21 @@ struct Writing {
     failed: bool,
 }
 
-impl Writing {
-    fn take(&mut self, decoded: Decoded<'_>) {
-        if let Err(error) = decoded.event.and_then(|event| self.event(&event)) {
-            say(format_args!("error: line {}: {error}", decoded.line));
+impl Conversion {
+    fn push_decoded(&mut self, decoded: Decoded<'_>) {
+        if let Err(error) = decoded.event.and_then(|event| self.encode_event(&event)) {
+            print_stderr(format_args!("error: line {}: {error}", decoded.line));
             self.failed = true;
         }
-        self.write();
+        self.write_frames();
     }
 
     /// An event that came before must not show twice, and other protocols cannot tell.
-    fn event(&mut self, event: &Event<'_>) -> Result<()> {
+    fn encode_event(&mut self, event: &Event<'_>) -> Result<()> {
         let Self { encode, frames, .. } = self;
         if !self.repeats.is_repeat(event)? {
             match &mut self.turns {
-                Some(turns) => turns.take(event, &mut |event| encode.encode(event, frames)),
+                Some(turns) => turns.push(event, &mut |event| encode.encode(event, frames)),
                 None => encode.encode(event, frames),
             }
         }
@@ -121,16 +121,16 @@ impl Writing {
     fn end(&mut self) {
         let Self { encode, frames, .. } = self;
         if let Some(turns) = &mut self.turns {
-            turns.end(&mut |event| encode.encode(event, frames));
+            turns.finish(&mut |event| encode.encode(event, frames));
         }
         self.encode.end(&mut self.frames);
         if let Some(word) = self.last_word {
             self.frames.push_text("", word);
         }
-        self.write();
+        self.write_frames();
     }
 
-    fn write(&mut self) {
+    fn write_frames(&mut self) {
         if self.sse {
             sse::write(&self.frames, None, &mut self.text);
         } else {

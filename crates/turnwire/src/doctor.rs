@@ -1,7 +1,7 @@
 //! `turnwire doctor`: whether a store is healthy, and making it so.
 
-use crate::input::{Failed, say};
-use crate::store::{self, Cannot, Mode, Which};
+use crate::input::{IoFailure, print_stderr};
+use crate::store::{self, CommandError, Mode, StoreArgs};
 use clap::Args;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::io::{self, Write};
@@ -12,9 +12,9 @@ use turnwire_log::store::{SessionNumber, SessionRecord, Store};
 use turnwire_log::{Error, SqliteStore};
 
 /// How many sessions are read from the store at a time.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 /// How many sessions are checked at a time.
-const AT_A_TIME: usize = 4;
+const CONCURRENT_CHECKS: usize = 4;
 
 /// Check a store, and repair what can be repaired
 ///
@@ -29,7 +29,7 @@ pub(crate) struct Doctor {
     repair: bool,
 
     #[command(flatten)]
-    which: Which,
+    which: StoreArgs,
 }
 
 const AFTER: &str = "\
@@ -55,15 +55,15 @@ struct Summary {
 
 impl Doctor {
     pub(crate) fn run(self) -> ExitCode {
-        store::run(self.check())
+        store::block_on(self.check())
     }
 
-    async fn check(self) -> Result<ExitCode, Cannot> {
+    async fn check(self) -> Result<ExitCode, CommandError> {
         let mode = if self.repair { Mode::Write } else { Mode::Read };
         let store = self.which.open(mode)?;
         let mut summary = Summary::default();
-        let bar = store::bar(store::STAGES, Some(0));
-        let found = store.check(store::watch(bar.clone())).await;
+        let bar = store::progress_bar(store::STAGE_TEMPLATE, Some(0));
+        let found = store.check(store::show_progress(bar.clone())).await;
         bar.finish_and_clear();
         let mut lines: Vec<String> = Vec::new();
         for finding in found? {
@@ -71,17 +71,17 @@ impl Doctor {
             let about = finding.session.as_ref().map(|key| format!("{}/{}: ", key.tenant, key.id));
             lines.push(format!("{}{}", about.unwrap_or_default(), finding.text));
         }
-        if let Err(error) = print(&lines) {
-            return Ok(Failed::Write(error).tell(Path::new("-")));
+        if let Err(error) = print_lines(&lines) {
+            return Ok(IoFailure::Write(error).report(Path::new("-")));
         }
-        if let Err(error) = projections(&store, mode, &mut summary).await? {
-            return Ok(Failed::Write(error).tell(Path::new("-")));
+        if let Err(error) = check_sessions(&store, mode, &mut summary).await? {
+            return Ok(IoFailure::Write(error).report(Path::new("-")));
         }
-        Ok(tell(&store, &summary, mode))
+        Ok(report_summary(&store, &summary, mode))
     }
 }
 
-fn print(lines: &[String]) -> io::Result<()> {
+fn print_lines(lines: &[String]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for line in lines {
         writeln!(out, "{line}")?;
@@ -90,22 +90,22 @@ fn print(lines: &[String]) -> io::Result<()> {
 }
 
 /// Checks all sessions. The inner error is that nobody takes what is told.
-async fn projections(
+async fn check_sessions(
     store: &SqliteStore,
     mode: Mode,
     summary: &mut Summary,
-) -> Result<io::Result<()>, Cannot> {
-    let bar = store::bar("{spinner} sessions {pos} {per_sec}", None);
+) -> Result<io::Result<()>, CommandError> {
+    let bar = store::progress_bar("{spinner} sessions {pos} {per_sec}", None);
     let mut after = SessionNumber(0);
     loop {
-        let records = store.list_all_sessions(after, PAGE).await?;
+        let records = store.list_all_sessions(after, PAGE_SIZE).await?;
         let Some(last) = records.last() else { break };
         after = last.number;
         let checks = records.iter().map(|record| async move {
             let found = doctor::check(store, record).await;
             Ok::<_, Error>((record, found))
         });
-        let checked: Vec<_> = stream::iter(checks).buffered(AT_A_TIME).try_collect().await?;
+        let checked: Vec<_> = stream::iter(checks).buffered(CONCURRENT_CHECKS).try_collect().await?;
         for (record, found) in checked {
             summary.sessions += 1;
             bar.inc(1);
@@ -116,7 +116,7 @@ async fn projections(
                 Err(error) => {
                     summary.findings += 1;
                     let line = format!("{}/{}: cannot be checked: {error}", key.tenant, key.id);
-                    if let Err(error) = bar.suspend(|| print(&[line])) {
+                    if let Err(error) = bar.suspend(|| print_lines(&[line])) {
                         return Ok(Err(error));
                     }
                     continue;
@@ -128,11 +128,11 @@ async fn projections(
             summary.findings += found.len() as u64;
             let about = |finding: &SessionFinding| format!("{}/{}: {finding}", key.tenant, key.id);
             let lines: Vec<String> = found.iter().map(about).collect();
-            if let Err(error) = bar.suspend(|| print(&lines)) {
+            if let Err(error) = bar.suspend(|| print_lines(&lines)) {
                 return Ok(Err(error));
             }
             if mode == Mode::Write {
-                summary.repaired += repair(store, record, &found).await?;
+                summary.repaired += repair_session(store, record, &found).await?;
             }
         }
     }
@@ -141,7 +141,7 @@ async fn projections(
 }
 
 /// Repairs a session, looks again, and says how much is gone.
-async fn repair(
+async fn repair_session(
     store: &SqliteStore,
     record: &SessionRecord,
     found: &[SessionFinding],
@@ -155,21 +155,21 @@ async fn repair(
     Ok((found.len() as u64).saturating_sub(left.len() as u64))
 }
 
-fn tell(store: &SqliteStore, summary: &Summary, mode: Mode) -> ExitCode {
+fn report_summary(store: &SqliteStore, summary: &Summary, mode: Mode) -> ExitCode {
     let Summary { sessions, findings, repaired } = summary;
     let path = store.path().display();
     match (findings, mode) {
         (0, _) => {
-            say(format_args!("{path}: {sessions} sessions, all in order"));
+            print_stderr(format_args!("{path}: {sessions} sessions, all in order"));
             ExitCode::SUCCESS
         }
         (_, Mode::Read) => {
-            say(format_args!("{path}: {sessions} sessions, {findings} findings"));
-            say("hint: `turnwire doctor --repair` makes messages again, with the server stopped");
+            print_stderr(format_args!("{path}: {sessions} sessions, {findings} findings"));
+            print_stderr("hint: `turnwire doctor --repair` makes messages again, with the server stopped");
             ExitCode::FAILURE
         }
         (_, Mode::Write) => {
-            say(format_args!(
+            print_stderr(format_args!(
                 "{path}: {sessions} sessions, {findings} findings, {repaired} of them repaired"
             ));
             if findings == repaired { ExitCode::SUCCESS } else { ExitCode::FAILURE }

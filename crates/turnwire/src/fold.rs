@@ -1,6 +1,6 @@
 //! `turnwire fold`: events in, one message per reply out.
 
-use crate::input::{self, CANNOT, Failed, WireParser, say};
+use crate::input::{self, EXIT_ERROR, IoFailure, WireParser, print_stderr};
 use clap::Args;
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -54,28 +54,28 @@ impl Fold {
         let mut decoder = match self.wire.decoder(&DecoderOptions::default()) {
             Ok(decoder) => decoder,
             Err(error) => {
-                say(format_args!("error: {error}"));
-                return ExitCode::from(CANNOT);
+                print_stderr(format_args!("error: {error}"));
+                return ExitCode::from(EXIT_ERROR);
             }
         };
-        let mut folding = Folding::new(self.tolerant);
-        let unread = input::read(&self.file, |bytes| {
-            decoder.feed(bytes, &mut |decoded| folding.take(decoded));
+        let mut folding = FoldRun::new(self.tolerant);
+        let unread = input::read_chunks(&self.file, |bytes| {
+            decoder.feed(bytes, &mut |decoded| folding.push_decoded(decoded));
             Ok(())
         });
         if let Err(failed) = &unread {
-            failed.tell(&self.file);
+            failed.report(&self.file);
         }
         // What was read before an error is not lost for it.
         match folding.finish(decoder, io::stdout().lock()) {
-            Ok(_) if unread.is_err() => ExitCode::from(CANNOT),
+            Ok(_) if unread.is_err() => ExitCode::from(EXIT_ERROR),
             Ok(code) => code,
-            Err(error) => Failed::Write(error).tell(&self.file),
+            Err(error) => IoFailure::Write(error).report(&self.file),
         }
     }
 }
 
-struct Folding {
+struct FoldRun {
     tolerant: bool,
     folder: Folder,
     /// Replies that are not printed.
@@ -84,13 +84,13 @@ struct Folding {
     failed: bool,
 }
 
-impl Folding {
+impl FoldRun {
     fn new(tolerant: bool) -> Self {
         Self { tolerant, folder: Folder::default(), with_problem: HashSet::new(), failed: false }
     }
 
     fn finish(mut self, mut decoder: Decoder, out: impl Write) -> io::Result<ExitCode> {
-        decoder.end(&mut |decoded| self.take(decoded));
+        decoder.end(&mut |decoded| self.push_decoded(decoded));
         let mut out = BufWriter::new(out);
         for msg in self.folder.messages() {
             if self.tolerant || !self.with_problem.contains(msg.id()) {
@@ -102,35 +102,35 @@ impl Folding {
         Ok(ExitCode::from(u8::from(self.failed)))
     }
 
-    fn take(&mut self, decoded: Decoded<'_>) {
+    fn push_decoded(&mut self, decoded: Decoded<'_>) {
         match decoded.event {
-            Ok(event) => self.event(decoded.line, &event),
+            Ok(event) => self.push_event(decoded.line, &event),
             Err(error) => {
-                self.no_event(decoded.line, &error);
+                self.report_invalid(decoded.line, &error);
                 // Whatever it was to say, its reply is not whole without it.
                 self.with_problem.extend(decoded.reply_id);
             }
         }
     }
 
-    fn event(&mut self, line: u64, event: &Event<'_>) {
+    fn push_event(&mut self, line: u64, event: &Event<'_>) {
         if matches!(event.kind, EventKind::Reset(_)) {
             // Everything comes again, and is judged again.
             self.with_problem.clear();
         }
         if self.tolerant {
             if let (_, Some(problem)) = self.folder.push_tolerant(event) {
-                say(format_args!("warning: line {line}: {problem}"));
+                print_stderr(format_args!("warning: line {line}: {problem}"));
             }
         } else if let Err(problem) = self.folder.push(event) {
-            say(format_args!("error: line {line}: {problem}"));
+            print_stderr(format_args!("error: line {line}: {problem}"));
             self.failed = true;
             self.with_problem.insert(message_id(event).to_owned());
         }
     }
 
-    fn no_event(&mut self, line: u64, why: &impl Display) {
-        say(format_args!("error: line {line}: {why}"));
+    fn report_invalid(&mut self, line: u64, why: &impl Display) {
+        print_stderr(format_args!("error: line {line}: {why}"));
         self.failed = true;
     }
 }

@@ -10,59 +10,59 @@ use std::process::ExitCode;
 use turnwire_wires::Wire;
 
 /// What the shell shows for a program that a broken pipe ended.
-const BROKEN_PIPE: u8 = 141;
+const EXIT_BROKEN_PIPE: u8 = 141;
 /// Wrong usage, or something cannot be read or written.
-pub(crate) const CANNOT: u8 = 2;
+pub(crate) const EXIT_ERROR: u8 = 2;
 
 /// Hands on the bytes of a file, or of standard input, as they come, until `each` fails.
-pub(crate) fn read(
+pub(crate) fn read_chunks(
     file: &Path,
     mut each: impl FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), Failed> {
+) -> Result<(), IoFailure> {
     let mut input: Box<dyn Read> = if file == Path::new("-") {
         let stdin = io::stdin();
         if stdin.is_terminal() {
-            say("reading events from standard input; end with Ctrl-D, or see --help");
+            print_stderr("reading events from standard input; end with Ctrl-D, or see --help");
         }
         Box::new(stdin.lock())
     } else {
-        Box::new(File::open(file).map_err(Failed::Read)?)
+        Box::new(File::open(file).map_err(IoFailure::Read)?)
     };
     let mut buffer = vec![0; 256 * 1024];
     loop {
         match input.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(count) => each(buffer.get(..count).unwrap_or_default()).map_err(Failed::Write)?,
+            Ok(count) => each(buffer.get(..count).unwrap_or_default()).map_err(IoFailure::Write)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Failed::Read(error)),
+            Err(error) => return Err(IoFailure::Read(error)),
         }
     }
 }
 
 /// What made a command stop.
-pub(crate) enum Failed {
+pub(crate) enum IoFailure {
     Read(io::Error),
     Write(io::Error),
 }
 
-impl Failed {
+impl IoFailure {
     /// Says what happened, and gives the exit status.
-    pub(crate) fn tell(&self, file: &Path) -> ExitCode {
+    pub(crate) fn report(&self, file: &Path) -> ExitCode {
         match self {
             Self::Read(error) => {
-                say(format_args!("error: cannot read {}: {error}", file.display()));
+                print_stderr(format_args!("error: cannot read {}: {error}", file.display()));
             }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return ExitCode::from(BROKEN_PIPE);
+                return ExitCode::from(EXIT_BROKEN_PIPE);
             }
-            Self::Write(error) => say(format_args!("error: cannot write: {error}")),
+            Self::Write(error) => print_stderr(format_args!("error: cannot write: {error}")),
         }
-        ExitCode::from(CANNOT)
+        ExitCode::from(EXIT_ERROR)
     }
 }
 
 /// A line for people. Where nobody can read it, there is nobody to tell.
-pub(crate) fn say(line: impl Display) {
+pub(crate) fn print_stderr(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum WireParser {
 }
 
 impl WireParser {
-    fn fits(&self, wire: &Wire) -> bool {
+    fn is_supported(&self, wire: &Wire) -> bool {
         match self {
             Self::Readable => wire.can_decode(),
             Self::Writable => wire.can_encode(),
@@ -84,11 +84,11 @@ impl WireParser {
     }
 
     fn wires(&self) -> impl Iterator<Item = &'static Wire> {
-        Wire::all().filter(|wire| self.fits(wire))
+        Wire::all().filter(|wire| self.is_supported(wire))
     }
 
     /// A wire that there is, but not for this.
-    fn refused(&self, wire: &Wire, command: &clap::Command) -> clap::Error {
+    fn unsupported_error(&self, wire: &Wire, command: &clap::Command) -> clap::Error {
         let cannot = match self {
             Self::Readable => "its streams can be written, and not be read",
             Self::Writable => "its streams can be read, and not be written",
@@ -113,20 +113,20 @@ impl clap::builder::TypedValueParser for WireParser {
         value: &std::ffi::OsStr,
     ) -> Result<&'static Wire, clap::Error> {
         match value.to_str().and_then(Wire::named) {
-            Some(wire) if self.fits(wire) => return Ok(wire),
-            Some(wire) => return Err(self.refused(wire, command)),
+            Some(wire) if self.is_supported(wire) => return Ok(wire),
+            Some(wire) => return Err(self.unsupported_error(wire, command)),
             None => {}
         }
-        let names = clap::builder::PossibleValuesParser::new(self.wires().map(possible));
+        let names = clap::builder::PossibleValuesParser::new(self.wires().map(possible_value));
         let name = names.parse_ref(command, arg, value)?;
         Wire::named(&name).ok_or_else(|| clap::Error::new(clap::error::ErrorKind::InvalidValue))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.wires().map(possible)))
+        Some(Box::new(self.wires().map(possible_value)))
     }
 }
 
-fn possible(wire: &Wire) -> PossibleValue {
+fn possible_value(wire: &Wire) -> PossibleValue {
     PossibleValue::new(wire.name).help(wire.about)
 }

@@ -1,9 +1,9 @@
 //! `turnwire replay`: a session again, or its state at a point.
 
-use crate::chat::{self, Folder, Renderer, Screen, Terminal};
-use crate::client::{Client, Patience};
-use crate::input::Failed;
-use crate::store::{self, Cannot, Mode, Which};
+use crate::chat::{self, SaveFolder, Renderer, Screen, Terminal};
+use crate::client::{Client, RetryLimit};
+use crate::input::IoFailure;
+use crate::store::{self, CommandError, Mode, StoreArgs};
 use clap::Args;
 use jiff::Timestamp;
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ use turnwire_log::store::{SessionKey, Store};
 use turnwire_log::transfer::{self, ExportError};
 
 /// Nobody watches an hour in which an approval waited.
-const PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Watch a session again, or print its state at a point
 ///
@@ -56,7 +56,7 @@ pub(crate) struct Replay {
     save: Option<PathBuf>,
 
     #[command(flatten)]
-    which: Which,
+    which: StoreArgs,
 }
 
 const AFTER: &str = "\
@@ -80,47 +80,47 @@ fn speed(text: &str) -> Result<f64, String> {
 
 impl Replay {
     pub(crate) fn run(self) -> ExitCode {
-        store::run(self.start())
+        store::block_on(self.start())
     }
 
-    async fn start(mut self) -> Result<ExitCode, Cannot> {
+    async fn start(mut self) -> Result<ExitCode, CommandError> {
         let which = std::mem::take(&mut self.which);
         let lines = match &self.url {
-            Some(url) => self.of_server(url).await?,
-            None => self.of_store(which).await?,
+            Some(url) => self.read_from_server(url).await?,
+            None => self.read_from_store(which).await?,
         };
         let Some(lines) = lines else {
             let id = chat::one_line(&self.session);
-            crate::input::say(format_args!("error: there is no session {id}"));
-            crate::input::say("hint: `turnwire sessions` lists those of a store");
+            crate::input::print_stderr(format_args!("error: there is no session {id}"));
+            crate::input::print_stderr("hint: `turnwire sessions` lists those of a store");
             return Ok(ExitCode::FAILURE);
         };
-        let events = read(&lines)?;
+        let events = parse_events(&lines)?;
         let done = match self.at {
-            Some(at) => print(&events, at),
+            Some(at) => print_messages_at(&events, at),
             None => self.show(&events).await,
         };
         Ok(match done {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => Failed::Write(error).tell(Path::new("-")),
+            Err(error) => IoFailure::Write(error).report(Path::new("-")),
         })
     }
 
-    async fn of_server(&self, url: &str) -> Result<Option<String>, Cannot> {
-        let place = chat::place(url, self.token.clone())?;
-        let client = Client::new(place, Patience::For(Duration::from_secs(5)));
-        match client.log(&self.session).await {
+    async fn read_from_server(&self, url: &str) -> Result<Option<String>, CommandError> {
+        let place = chat::remote_endpoint(url, self.token.clone())?;
+        let client = Client::new(place, RetryLimit::For(Duration::from_secs(5)));
+        match client.read_log(&self.session).await {
             Ok(lines) => Ok(Some(lines)),
             Err(trouble) if trouble.is_not_found() => Ok(None),
-            Err(trouble) if trouble.is("trimmed") => Err(Cannot::new(
+            Err(trouble) if trouble.has_type("trimmed") => Err(CommandError::new(
                 trouble.to_string(),
                 "the store itself has the messages whole: leave out --url, and name it with --store",
             )),
-            Err(trouble) => Err(chat::cannot(&trouble)),
+            Err(trouble) => Err(chat::to_command_error(&trouble)),
         }
     }
 
-    async fn of_store(&self, which: Which) -> Result<Option<String>, Cannot> {
+    async fn read_from_store(&self, which: StoreArgs) -> Result<Option<String>, CommandError> {
         let store = which.open(Mode::Read)?;
         let key = SessionKey::new(self.tenant.as_str(), self.session.as_str());
         let Some(record) = store.find_session(&key).await? else { return Ok(None) };
@@ -128,46 +128,46 @@ impl Replay {
         match transfer::export(&*store, &record, &mut out).await {
             Ok(_) => {}
             Err(ExportError::Log(error)) => return Err(error.into()),
-            Err(ExportError::Write(error)) => return Err(Cannot::new(error.to_string(), "")),
+            Err(ExportError::Write(error)) => return Err(CommandError::new(error.to_string(), "")),
         }
-        let text = String::from_utf8(out).map_err(|_| Cannot::new("the log is no UTF-8", ""))?;
+        let text = String::from_utf8(out).map_err(|_| CommandError::new("the log is no UTF-8", ""))?;
         // The first line says what the session is.
         Ok(Some(text.split_once('\n').map_or("", |(_, rest)| rest).to_owned()))
     }
 
     async fn show(&self, events: &[Event<'static>]) -> io::Result<()> {
-        let terminal = Terminal::find();
-        let keep = Box::new(Folder::of(self.save.as_deref(), &self.session));
-        let mut renderer = Renderer::new(terminal.look, keep);
+        let terminal = Terminal::detect();
+        let keep = Box::new(SaveFolder::for_session(self.save.as_deref(), &self.session));
+        let mut renderer = Renderer::new(terminal.display, keep);
         let mut screen = Screen::new(terminal);
         let mut before: Option<Timestamp> = None;
         for event in events {
             let now: Option<Timestamp> = event.created_at.parse().ok();
             if let (Some(before), Some(now)) = (before, now) {
                 let passed = Duration::try_from(now.duration_since(before)).unwrap_or_default();
-                wait(passed, self.speed).await;
+                wait_scaled(passed, self.speed).await;
             }
             before = now.or(before);
-            let text = renderer.push(event);
+            let text = renderer.render_event(event);
             screen.write(&text)?;
         }
-        let rest = renderer.settle();
+        let rest = renderer.finish_block();
         screen.write(&rest)
     }
 }
 
-async fn wait(passed: Duration, speed: f64) {
+async fn wait_scaled(passed: Duration, speed: f64) {
     if speed <= 0.0 || passed.is_zero() {
         return;
     }
-    let time = Duration::try_from_secs_f64(passed.min(PAUSE).as_secs_f64() / speed);
-    sleep(time.unwrap_or(PAUSE)).await;
+    let time = Duration::try_from_secs_f64(passed.min(MAX_PAUSE).as_secs_f64() / speed);
+    sleep(time.unwrap_or(MAX_PAUSE)).await;
 }
 
 /// The events of a log; messages whose events are gone come whole.
-fn read(lines: &str) -> Result<Vec<Event<'static>>, Cannot> {
+fn parse_events(lines: &str) -> Result<Vec<Event<'static>>, CommandError> {
     let strange = |error: &dyn std::fmt::Display| {
-        Cannot::new(
+        CommandError::new(
             format!("the log cannot be understood: {error}"),
             "`turnwire doctor` checks a store",
         )
@@ -177,10 +177,10 @@ fn read(lines: &str) -> Result<Vec<Event<'static>>, Cannot> {
         Ok(event) => Ok(event.into_owned()),
         Err(error) => {
             #[derive(serde::Deserialize)]
-            struct Whole {
+            struct MessageLine {
                 message: Msg,
             }
-            let whole: Whole = serde_json::from_str(line).map_err(|_| strange(&error))?;
+            let whole: MessageLine = serde_json::from_str(line).map_err(|_| strange(&error))?;
             Ok(Event::new("", Message { message: Box::new(whole.message) }))
         }
     });
@@ -188,7 +188,7 @@ fn read(lines: &str) -> Result<Vec<Event<'static>>, Cannot> {
 }
 
 /// The messages as they stood behind an event. Those of sub-agents are no part of the conversation.
-fn print(events: &[Event<'static>], at: u64) -> io::Result<()> {
+fn print_messages_at(events: &[Event<'static>], at: u64) -> io::Result<()> {
     let mut folder = turnwire_core::Folder::default();
     let mut of_others = HashSet::new();
     for event in events.iter().filter(|event| event.seq.map_or(0, Seq::get) <= at) {

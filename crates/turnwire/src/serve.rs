@@ -4,7 +4,7 @@ mod agents;
 
 pub(crate) use agents::{agents, far_tools};
 
-use crate::input::{CANNOT, say};
+use crate::input::{EXIT_ERROR, print_stderr};
 use crate::store::{self, Mode};
 use clap::Args;
 use std::fmt;
@@ -26,7 +26,7 @@ use turnwire_server::{App, Server, StartError};
 /// Where settings are when nobody says it.
 pub(crate) const DEFAULT_CONFIG: &str = "turnwire.toml";
 /// What the shell shows for a program that was interrupted.
-const INTERRUPTED: i32 = 130;
+const EXIT_INTERRUPTED: i32 = 130;
 
 /// Run the server
 ///
@@ -67,12 +67,12 @@ pub(crate) struct Serve {
 }
 
 /// What keeps the server from starting.
-pub(crate) enum Cannot {
+pub(crate) enum ServeError {
     Config(ConfigError),
     Start(StartError),
 }
 
-impl fmt::Display for Cannot {
+impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => error.fmt(f),
@@ -81,19 +81,19 @@ impl fmt::Display for Cannot {
     }
 }
 
-impl From<ConfigError> for Cannot {
+impl From<ConfigError> for ServeError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
     }
 }
 
-impl From<turnwire_log::Error> for Cannot {
+impl From<turnwire_log::Error> for ServeError {
     fn from(error: turnwire_log::Error) -> Self {
         Self::Start(error.into())
     }
 }
 
-impl From<StartError> for Cannot {
+impl From<StartError> for ServeError {
     fn from(error: StartError) -> Self {
         Self::Start(error)
     }
@@ -103,20 +103,20 @@ impl Serve {
     pub(crate) fn run(self) -> ExitCode {
         match self.start() {
             Ok(()) => return ExitCode::SUCCESS,
-            Err(Cannot::Config(error)) => {
-                say(format_args!("error: these settings cannot be used\n{error}"));
+            Err(ServeError::Config(error)) => {
+                print_stderr(format_args!("error: these settings cannot be used\n{error}"));
             }
-            Err(error) => say(format_args!("error: {error}")),
+            Err(error) => print_stderr(format_args!("error: {error}")),
         }
-        ExitCode::from(CANNOT)
+        ExitCode::from(EXIT_ERROR)
     }
 
-    fn start(self) -> Result<(), Cannot> {
+    fn start(self) -> Result<(), ServeError> {
         let mut config = read_config(self.config.as_deref())?;
         config.apply(self.overrides())?;
-        start_log(&config.log)?;
-        more_files();
-        small_pages();
+        init_logging(&config.log)?;
+        raise_file_limit();
+        disable_huge_pages();
         let url = config.store.clone().map_or_else(store::default_url, Ok)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -129,7 +129,7 @@ impl Serve {
         let served = runtime.block_on(async {
             let interrupts = Interrupts::listen();
             adopt_orphans();
-            let store = store::open(&url, Mode::Write)?;
+            let store = store::open_store(&url, Mode::Write)?;
             // One process writes to a store at a time: its number names it.
             let log = Arc::new(Log::new(store, format!("pid-{}", std::process::id())));
             let far = far_tools(&config).await?;
@@ -144,7 +144,7 @@ impl Serve {
             let _ =
                 writeln!(io::stdout(), "Turnwire {version} listens on {address}  (store {url})");
             tracing::info!(version, address, store = %url, "listening");
-            server.run(signal(interrupts)).await;
+            server.run(wait_for_shutdown(interrupts)).await;
             tracing::info!("stopped");
             Ok(())
         });
@@ -185,7 +185,7 @@ pub(crate) fn read_config(file: Option<&Path>) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-fn start_log(config: &LogConfig) -> Result<(), StartError> {
+fn init_logging(config: &LogConfig) -> Result<(), StartError> {
     let filter = config.level.parse::<tracing_subscriber::EnvFilter>().map_err(|error| {
         StartError::new(format!("log.level \"{}\" cannot be understood: {error}", config.level))
             .hint("write error, warn, info, debug, or a filter such as info,turnwire::access=debug")
@@ -216,7 +216,7 @@ fn end_descendants() {}
 
 /// Every connection is an open file, and many systems allow a thousand unless they are asked.
 #[cfg(unix)]
-fn more_files() {
+fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -231,7 +231,7 @@ fn more_files() {}
 /// Thousands of sessions hold a little memory each, all over the heap: pages of 2 MiB would hold more
 /// that is unused than used.
 #[cfg(target_os = "linux")]
-fn small_pages() {
+fn disable_huge_pages() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "the system does not let us choose the size of pages");
     }
@@ -241,12 +241,12 @@ fn small_pages() {
 fn small_pages() {}
 
 /// Waits until somebody wants the server to stop. A second time it stops at once.
-async fn signal(mut interrupts: Interrupts) {
+async fn wait_for_shutdown(mut interrupts: Interrupts) {
     interrupts.next().await;
     tokio::spawn(async move {
         interrupts.next().await;
         end_descendants();
-        std::process::exit(INTERRUPTED);
+        std::process::exit(EXIT_INTERRUPTED);
     });
 }
 

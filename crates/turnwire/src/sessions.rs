@@ -49,7 +49,7 @@ impl Sessions {
 }
 
 /// What came from outside, on one line of a terminal.
-fn plain(text: &str) -> String {
+fn one_line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The store that a command works on: which one, how it is opened, what is told when it cannot be.
 
-use crate::input::{CANNOT, say};
+use crate::input::{EXIT_ERROR, print_stderr};
 use crate::serve::read_config;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,14 +22,14 @@ pub(crate) enum Mode {
 }
 
 /// Opens the store that a URL names.
-pub(crate) fn open(url: &StoreUrl, mode: Mode) -> Result<Arc<dyn Store>, Error> {
+pub(crate) fn open_store(url: &StoreUrl, mode: Mode) -> Result<Arc<dyn Store>, Error> {
     match url {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::default())),
-        StoreUrl::Sqlite(path) => Ok(Arc::new(sqlite(path, mode)?)),
+        StoreUrl::Sqlite(path) => Ok(Arc::new(open_sqlite(path, mode)?)),
     }
 }
 
-fn sqlite(path: &Path, mode: Mode) -> Result<SqliteStore, Error> {
+fn open_sqlite(path: &Path, mode: Mode) -> Result<SqliteStore, Error> {
     match mode {
         Mode::Read => SqliteStore::open_read_only(path),
         Mode::Write => SqliteStore::open(path, Options::default()),
@@ -50,68 +50,68 @@ pub(crate) fn default_url() -> Result<StoreUrl, Error> {
 
 /// Which store.
 #[derive(Args, Default)]
-pub(crate) struct Which {
+pub(crate) struct StoreArgs {
     /// Where sessions are kept: sqlite:PATH [default: as for `turnwire serve`]
     #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
 }
 
-impl Which {
+impl StoreArgs {
     /// The file: what the option says, or else the environment, or the settings, or the default.
-    pub(crate) fn file(self) -> Result<PathBuf, Cannot> {
+    pub(crate) fn path(self) -> Result<PathBuf, CommandError> {
         let url = match self.store {
             Some(url) => url,
-            None => configured()?.map_or_else(default_url, Ok)?,
+            None => configured_url()?.map_or_else(default_url, Ok)?,
         };
         match url {
             StoreUrl::Sqlite(path) => Ok(path),
-            StoreUrl::Memory => Err(Cannot::new(
+            StoreUrl::Memory => Err(CommandError::new(
                 "a store in memory is gone with its server, so there is nothing to work on",
                 "name a file with --store sqlite:PATH",
             )),
         }
     }
 
-    pub(crate) fn open(self, mode: Mode) -> Result<Arc<SqliteStore>, Cannot> {
-        let path = self.file()?;
+    pub(crate) fn open(self, mode: Mode) -> Result<Arc<SqliteStore>, CommandError> {
+        let path = self.path()?;
         if mode == Mode::Read && !path.exists() {
-            return Err(Cannot::new(
+            return Err(CommandError::new(
                 format!("there is no store at {}", path.display()),
                 "say where it is with --store sqlite:PATH; `turnwire serve` makes one",
             ));
         }
-        Ok(Arc::new(sqlite(&path, mode)?))
+        Ok(Arc::new(open_sqlite(&path, mode)?))
     }
 }
 
-fn configured() -> Result<Option<StoreUrl>, Cannot> {
-    let cannot = |error| Cannot::new(format!("these settings cannot be used\n{error}"), "");
+fn configured_url() -> Result<Option<StoreUrl>, CommandError> {
+    let cannot = |error| CommandError::new(format!("these settings cannot be used\n{error}"), "");
     Ok(read_config(None).map_err(cannot)?.store)
 }
 
 /// Why a command cannot do its work at all.
 #[derive(Debug)]
-pub(crate) struct Cannot {
+pub(crate) struct CommandError {
     message: String,
     hint: Cow<'static, str>,
 }
 
-impl Cannot {
+impl CommandError {
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), hint: hint.into() }
     }
 
     /// Says so, and gives the exit status.
-    pub(crate) fn tell(&self) -> ExitCode {
-        say(format_args!("error: {}", self.message));
+    pub(crate) fn report(&self) -> ExitCode {
+        print_stderr(format_args!("error: {}", self.message));
         if !self.hint.is_empty() {
-            say(format_args!("hint: {}", self.hint));
+            print_stderr(format_args!("hint: {}", self.hint));
         }
-        ExitCode::from(CANNOT)
+        ExitCode::from(EXIT_ERROR)
     }
 }
 
-impl From<Error> for Cannot {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         let hint = match &error {
             Error::Locked(_) => {
@@ -126,16 +126,16 @@ impl From<Error> for Cannot {
 }
 
 /// Runs what waits for a store.
-pub(crate) fn run(work: impl Future<Output = Result<ExitCode, Cannot>>) -> ExitCode {
+pub(crate) fn block_on(work: impl Future<Output = Result<ExitCode, CommandError>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let done = runtime
-        .map_err(|error| Cannot::new(format!("the system gives no threads: {error}"), ""))
+        .map_err(|error| CommandError::new(format!("the system gives no threads: {error}"), ""))
         .and_then(|runtime| runtime.block_on(work));
-    done.unwrap_or_else(|cannot| cannot.tell())
+    done.unwrap_or_else(|cannot| cannot.report())
 }
 
 /// Shows how far a long work has come, where somebody looks at it.
-pub(crate) fn bar(template: &'static str, total: Option<u64>) -> ProgressBar {
+pub(crate) fn progress_bar(template: &'static str, total: Option<u64>) -> ProgressBar {
     // Where standard error is no terminal, nothing is drawn.
     let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
     let style = ProgressStyle::with_template(template);
@@ -144,7 +144,7 @@ pub(crate) fn bar(template: &'static str, total: Option<u64>) -> ProgressBar {
 }
 
 /// Shows what the engine says of its work.
-pub(crate) fn watch(bar: ProgressBar) -> impl FnMut(Progress) + Send + 'static {
+pub(crate) fn show_progress(bar: ProgressBar) -> impl FnMut(Progress) + Send + 'static {
     move |progress| {
         bar.set_message(progress.stage);
         bar.set_length(progress.total);
@@ -153,10 +153,10 @@ pub(crate) fn watch(bar: ProgressBar) -> impl FnMut(Progress) + Send + 'static {
 }
 
 /// How an engine's work looks.
-pub(crate) const STAGES: &str = "{msg:10} {bar:40} {pos}/{len} {eta}";
+pub(crate) const STAGE_TEMPLATE: &str = "{msg:10} {bar:40} {pos}/{len} {eta}";
 
 /// How large a file is, for people.
-pub(crate) fn size(path: &Path) -> String {
+pub(crate) fn file_size(path: &Path) -> String {
     let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     indicatif::HumanBytes(bytes).to_string()
 }

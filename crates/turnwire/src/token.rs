@@ -1,6 +1,6 @@
 //! `turnwire token new`: makes credentials.
 
-use crate::input::{CANNOT, Failed, say};
+use crate::input::{EXIT_ERROR, IoFailure, print_stderr};
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -63,12 +63,12 @@ impl Token {
     pub(crate) fn run(self) -> ExitCode {
         let TokenCommand::New(new) = self.command;
         let Some((token, hash)) = auth::generate_token() else {
-            say("error: the system gives no randomness");
-            return ExitCode::from(CANNOT);
+            print_stderr("error: the system gives no randomness");
+            return ExitCode::from(EXIT_ERROR);
         };
         match io::stdout().lock().write_all(new.text(&token, &hash).as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => Failed::Write(error).tell(Path::new("-")),
+            Err(error) => IoFailure::Write(error).report(Path::new("-")),
         }
     }
 }

@@ -5,45 +5,45 @@ use turnwire_core::{Event, EventKind};
 
 /// Holds the events of other replies back until the current one has ended.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct ReplySequencer {
     current: Option<String>,
     /// The others, in the order of their first events.
     waiting: VecDeque<(String, Vec<Event<'static>>)>,
 }
 
-impl Turns {
+impl ReplySequencer {
     /// Takes an event, and hands on what may be shown now. What belongs to no reply, and what a
     /// sub-agent does, is not held back.
-    pub(crate) fn take(&mut self, event: &Event<'_>, each: &mut impl FnMut(&Event<'_>)) {
+    pub(crate) fn push(&mut self, event: &Event<'_>, each: &mut impl FnMut(&Event<'_>)) {
         let is_own = event.kind.is_part_of_reply() && !event.reply_id.is_empty();
         if !is_own || event.is_from_sub_agent() {
             return each(event);
         }
         match &self.current {
-            Some(current) if *current != event.reply_id => self.hold(event),
-            Some(_) => self.show(event, each),
+            Some(current) if *current != event.reply_id => self.hold_back(event),
+            Some(_) => self.forward(event, each),
             None => {
                 self.current = Some(event.reply_id.to_string());
-                self.show(event, each);
+                self.forward(event, each);
             }
         }
     }
 
     /// There is no more: the others follow, whether the current one has ended or not.
-    pub(crate) fn end(&mut self, each: &mut impl FnMut(&Event<'_>)) {
+    pub(crate) fn finish(&mut self, each: &mut impl FnMut(&Event<'_>)) {
         while !self.waiting.is_empty() {
-            self.next(each);
+            self.release_next(each);
         }
     }
 
-    fn show(&mut self, event: &Event<'_>, each: &mut impl FnMut(&Event<'_>)) {
+    fn forward(&mut self, event: &Event<'_>, each: &mut impl FnMut(&Event<'_>)) {
         each(event);
         if matches!(event.kind, EventKind::ReplyEnd(_)) {
-            self.next(each);
+            self.release_next(each);
         }
     }
 
-    fn hold(&mut self, event: &Event<'_>) {
+    fn hold_back(&mut self, event: &Event<'_>) {
         let event = event.clone().into_owned();
         match self.waiting.iter_mut().find(|(id, _)| *id == event.reply_id) {
             Some((_, events)) => events.push(event),
@@ -52,7 +52,7 @@ impl Turns {
     }
 
     /// The next one, as far as it has come; and so on while they have ended.
-    fn next(&mut self, each: &mut impl FnMut(&Event<'_>)) {
+    fn release_next(&mut self, each: &mut impl FnMut(&Event<'_>)) {
         self.current = None;
         while let Some((id, events)) = self.waiting.pop_front() {
             events.iter().for_each(&mut *each);

@@ -1,6 +1,6 @@
 //! `turnwire wires`: what each protocol can do, and what it cannot hold.
 
-use crate::input::{Failed, say};
+use crate::input::{IoFailure, print_stderr};
 use clap::Args;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -18,35 +18,35 @@ pub(crate) struct Wires {
 impl Wires {
     pub(crate) fn run(self) -> ExitCode {
         let text = match self.wire.as_deref().map(|name| (name, Wire::named(name))) {
-            None => table(),
-            Some((_, Some(wire))) => one(wire),
+            None => all_wires_table(),
+            Some((_, Some(wire))) => describe_wire(wire),
             Some((name, None)) => {
                 let names: Vec<&str> = Wire::all().map(|wire| wire.name).collect();
                 let names = names.join(", ");
-                say(format_args!("error: there is no wire {name}; there are {names}"));
-                return ExitCode::from(crate::input::CANNOT);
+                print_stderr(format_args!("error: there is no wire {name}; there are {names}"));
+                return ExitCode::from(crate::input::EXIT_ERROR);
             }
         };
         match io::stdout().lock().write_all(text.as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => Failed::Write(error).tell(Path::new("-")),
+            Err(error) => IoFailure::Write(error).report(Path::new("-")),
         }
     }
 }
 
-fn table() -> String {
-    let mut text = line("wire", ["messages", "stream in", "stream out", "request"]);
+fn all_wires_table() -> String {
+    let mut text = table_row("wire", ["messages", "stream in", "stream out", "request"]);
     for wire in Wire::all() {
         let yes = |can| if can { "yes" } else { "-" };
         let (decode, encode) = (yes(wire.can_decode()), yes(wire.can_encode()));
         let request = if wire.can_request_model() { "out" } else { "-" };
         let request = wire.client_request.map_or(request.to_owned(), |what| format!("in: {what}"));
-        text.push_str(&line(wire.name, [yes(wire.has_messages()), decode, encode, &request]));
+        text.push_str(&table_row(wire.name, [yes(wire.has_messages()), decode, encode, &request]));
     }
     text.push_str(ABOUT);
     for wire in Wire::all() {
         text.push('\n');
-        text.push_str(&one(wire));
+        text.push_str(&describe_wire(wire));
     }
     text
 }
@@ -57,11 +57,11 @@ in it; in, a client asks an agent in it. What a wire cannot hold is left out the
 different. What is listed for no wire survives.
 ";
 
-fn line(wire: &str, [messages, decode, encode, request]: [&str; 4]) -> String {
+fn table_row(wire: &str, [messages, decode, encode, request]: [&str; 4]) -> String {
     format!("{wire:<18}{messages:<10}{decode:<11}{encode:<12}{request}\n")
 }
 
-fn one(wire: &Wire) -> String {
+fn describe_wire(wire: &Wire) -> String {
     let mut text = format!("{}: {}\n", wire.name, wire.about);
     for (what, losses) in [("stream", wire.stream_losses), ("messages", wire.message_losses)] {
         if !losses.is_empty() {

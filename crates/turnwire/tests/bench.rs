@@ -8,7 +8,7 @@
 
 mod fake;
 
-use fake::{Fake, Fault};
+use fake::{FakeServer, Fault};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Command, Output};
@@ -51,9 +51,9 @@ const INGEST: [&str; 11] = [
 
 #[test]
 fn ingest_counts_what_the_server_has_stored() {
-    let fake = Fake::start(Fault::None);
+    let fake = FakeServer::start(Fault::None);
     let figures = figures(&fake.url, &[&INGEST[..], &["--keep"]].concat());
-    let (sessions, events) = fake.left();
+    let (sessions, events) = fake.remaining();
     assert_eq!(sessions, 10);
     let rate = figures["events_per_second"].as_f64().unwrap();
     // The last POST of each connection may be answered when the second is over.
@@ -66,14 +66,14 @@ fn ingest_counts_what_the_server_has_stored() {
 
 #[test]
 fn sessions_are_removed_unless_they_shall_be_kept() {
-    let fake = Fake::start(Fault::None);
+    let fake = FakeServer::start(Fault::None);
     figures(&fake.url, &INGEST);
-    assert_eq!(fake.left(), (0, 0));
+    assert_eq!(fake.remaining(), (0, 0));
 }
 
 #[test]
 fn fanout_measures_every_event_for_every_watcher() {
-    let fake = Fake::start(Fault::None);
+    let fake = FakeServer::start(Fault::None);
     let args = ["fanout", "--watchers", "20", "--rate", "200", "--seconds", "1", "--warm-up", "1"];
     let figures = figures(&fake.url, &args);
     assert_eq!(figures["deliveries_per_second"], 4000.0);
@@ -84,7 +84,7 @@ fn fanout_measures_every_event_for_every_watcher() {
 
 #[test]
 fn a_server_that_loses_an_event_fails_the_measurement() {
-    let fake = Fake::start(Fault::LosesOne);
+    let fake = FakeServer::start(Fault::LosesOne);
     let args = ["fanout", "--watchers", "3", "--rate", "50", "--seconds", "1", "--warm-up", "0"];
     let output = bench(&fake.url, &args);
     assert_eq!(output.status.code(), Some(1));
@@ -94,7 +94,7 @@ fn a_server_that_loses_an_event_fails_the_measurement() {
 
 #[test]
 fn late_join_compares_the_replay_with_the_message() {
-    let fake = Fake::start(Fault::None);
+    let fake = FakeServer::start(Fault::None);
     let figures = figures(&fake.url, &["late-join", "--deltas", "3000", "--joins", "3"]);
     assert!(figures["message_bytes"].as_u64().unwrap() > 3000 * 8);
     // The fake merges nothing.
@@ -103,7 +103,7 @@ fn late_join_compares_the_replay_with_the_message() {
 
 #[test]
 fn resume_storm_waits_until_all_have_caught_up() {
-    let fake = Fake::start(Fault::None);
+    let fake = FakeServer::start(Fault::None);
     let figures = figures(&fake.url, &["resume-storm", "--watchers", "20", "--deltas", "2000"]);
     assert!(figures["all_ms"].as_f64() >= figures["latency_ms"]["p50"].as_f64(), "{figures}");
     assert_eq!(figures["out_of_order"], 0);
@@ -111,7 +111,7 @@ fn resume_storm_waits_until_all_have_caught_up() {
 
 #[test]
 fn idle_and_stalled_read_the_memory_of_the_process() {
-    let fake = Fake::start(Fault::None);
+    let fake = FakeServer::start(Fault::None);
     let pid = std::process::id().to_string();
     let idle = ["idle", "--pid", &pid, "--watchers", "30", "--sessions", "4", "--seconds", "0"];
     let figures_of_idle = figures(&fake.url, &idle);
@@ -122,9 +122,9 @@ fn idle_and_stalled_read_the_memory_of_the_process() {
 
 #[test]
 fn fill_leaves_finished_replies_behind() {
-    let fake = Fake::start(Fault::None);
+    let fake = FakeServer::start(Fault::None);
     figures(&fake.url, &["fill", "--sessions", "70", "--events", "10"]);
-    assert_eq!(fake.left(), (70, 700));
+    assert_eq!(fake.remaining(), (70, 700));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_server_that_is_not_there_is_told_with_what_to_do() {
 
 #[test]
 fn a_token_is_asked_for_and_sent() {
-    let fake = Fake::start(Fault::WantsToken);
+    let fake = FakeServer::start(Fault::WantsToken);
     let (status, said) = failure(&fake.url, &INGEST);
     assert_eq!(status, 2);
     assert!(said.contains("401") && said.contains("--token"), "{said}");
@@ -146,7 +146,7 @@ fn a_token_is_asked_for_and_sent() {
 
 #[test]
 fn the_first_refusal_ends_the_measurement_in_the_servers_words() {
-    let fake = Fake::start(Fault::RefusesEvents);
+    let fake = FakeServer::start(Fault::RefusesEvents);
     let (status, said) = failure(&fake.url, &INGEST);
     assert_eq!(status, 2);
     assert!(said.contains("a POST of events was answered with 422: no. Stop it."), "{said}");
@@ -154,7 +154,7 @@ fn the_first_refusal_ends_the_measurement_in_the_servers_words() {
 
 #[test]
 fn a_connection_that_breaks_is_told() {
-    let fake = Fake::start(Fault::BreaksOff);
+    let fake = FakeServer::start(Fault::BreaksOff);
     let (status, said) = failure(&fake.url, &INGEST);
     assert_eq!(status, 2);
     assert!(said.contains("broke"), "{said}");

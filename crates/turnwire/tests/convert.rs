@@ -37,7 +37,7 @@ fn convert(from: &str, to: &str, options: &[&str], input: &str) -> String {
 }
 
 /// The wires that `--help` offers for an option.
-fn offered(option: &str) -> Vec<String> {
+fn offered_wires(option: &str) -> Vec<String> {
     let output = turnwire(&["convert", option, "no-such-wire"], "");
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
@@ -57,7 +57,7 @@ fn the_same_wire_gives_the_same_lines() {
 
 #[test]
 fn every_pair_that_is_offered_converts() {
-    let (readable, writable) = (offered("--from"), offered("--to"));
+    let (readable, writable) = (offered_wires("--from"), offered_wires("--to"));
     assert!(readable.len() >= 2 && writable.len() >= 2);
     for from in readable.iter().filter(|from| writable.contains(from)) {
         let theirs = convert("turnwire", from, &[], REPLY);
@@ -119,7 +119,7 @@ fn wires_lists_all_of_them_and_one_by_name() {
 }
 
 /// The numbers that a session's log would give the events.
-fn numbered(events: &str) -> String {
+fn add_seqs(events: &str) -> String {
     let with =
         |(at, line): (usize, &str)| format!("{},\"seq\":{}}}\n", &line[..line.len() - 1], at + 1);
     events.lines().enumerate().map(with).collect()
@@ -127,10 +127,10 @@ fn numbered(events: &str) -> String {
 
 #[test]
 fn events_that_come_twice_are_converted_once_on_every_wire() {
-    for events in [REPLY.to_owned(), numbered(REPLY)] {
+    for events in [REPLY.to_owned(), add_seqs(REPLY)] {
         let twice: String = events.lines().flat_map(|line| [line, "\n", line, "\n"]).collect();
         let again = format!("{events}{events}");
-        for to in offered("--to") {
+        for to in offered_wires("--to") {
             let once = convert("turnwire", &to, &[], &events);
             assert_eq!(convert("turnwire", &to, &[], &twice), once, "each twice, to {to}");
             assert_eq!(convert("turnwire", &to, &[], &again), once, "all twice, to {to}");
@@ -148,7 +148,7 @@ fn after_a_reset_everything_is_converted_again() {
 #[test]
 fn a_merged_event_that_came_in_part_is_told_and_left_out() {
     let merged = r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"Hé!","seq":9,"seq_from":3}"#;
-    let input = format!("{}{merged}\n", numbered(REPLY));
+    let input = format!("{}{merged}\n", add_seqs(REPLY));
     let output = turnwire(&["convert", "--from", "turnwire", "--to", "turnwire"], &input);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: line 6: Overlap: "));
@@ -161,7 +161,7 @@ fn replies_that_grow_at_the_same_time_come_one_after_the_other_where_the_protoco
         REPLY.replace("\"r\"", "\"s\"").replace("Hé!", "Ho!").replace("\"id\":\"", "\"id\":\"s");
     let mixed: Vec<&str> = REPLY.lines().zip(other.lines()).flat_map(|(a, b)| [a, b]).collect();
     let mixed = mixed.join("\n");
-    for to in offered("--to") {
+    for to in offered_wires("--to") {
         let output = convert("turnwire", &to, &[], &mixed);
         let (first, second) = (output.find("Hé!"), output.find("Ho!"));
         assert!(first.is_some() && first < second, "{to}: {output}");

@@ -38,7 +38,7 @@ fn fold(args: &[&str], input: &[u8]) -> Folded {
     }
 }
 
-fn line(kind: &str, reply: &str, fields: &str) -> String {
+fn event_line(kind: &str, reply: &str, fields: &str) -> String {
     let id = next_id();
     format!(r#"{{"id":"{id}","created_at":"t","type":"{kind}","reply_id":"{reply}"{fields}}}"#)
 }
@@ -50,17 +50,17 @@ fn next_id() -> u64 {
 }
 
 /// A reply with one text, as lines.
-fn reply(id: &str, text: &str) -> Vec<String> {
+fn reply_lines(id: &str, text: &str) -> Vec<String> {
     vec![
-        line("REPLY_START", id, r#","name":"friday""#),
-        line("TEXT_BLOCK_START", id, r#","block_id":"b""#),
-        line("TEXT_BLOCK_DELTA", id, &format!(r#","block_id":"b","delta":"{text}""#)),
-        line("TEXT_BLOCK_END", id, r#","block_id":"b""#),
-        line("REPLY_END", id, ""),
+        event_line("REPLY_START", id, r#","name":"friday""#),
+        event_line("TEXT_BLOCK_START", id, r#","block_id":"b""#),
+        event_line("TEXT_BLOCK_DELTA", id, &format!(r#","block_id":"b","delta":"{text}""#)),
+        event_line("TEXT_BLOCK_END", id, r#","block_id":"b""#),
+        event_line("REPLY_END", id, ""),
     ]
 }
 
-fn texts(folded: &Folded) -> Vec<(&str, &str)> {
+fn message_texts(folded: &Folded) -> Vec<(&str, &str)> {
     folded
         .messages
         .iter()
@@ -70,20 +70,20 @@ fn texts(folded: &Folded) -> Vec<(&str, &str)> {
 
 #[test]
 fn interleaved_replies_come_out_in_the_order_of_their_first_events() {
-    let (a, b) = (reply("a", "one"), reply("b", "two"));
+    let (a, b) = (reply_lines("a", "one"), reply_lines("b", "two"));
     let mut lines = vec![b[0].clone()];
     lines.extend(a.iter().cloned());
     lines.extend(b[1..].iter().cloned());
     let folded = fold(&[], lines.join("\n").as_bytes());
-    assert_eq!(texts(&folded), [("b", "two"), ("a", "one")]);
+    assert_eq!(message_texts(&folded), [("b", "two"), ("a", "one")]);
     assert_eq!((folded.problems.as_str(), folded.status), ("", 0));
 }
 
 #[test]
 fn lines_and_server_sent_events_give_the_same_with_either_line_end() {
-    let lines = reply("a", "Hello");
+    let lines = reply_lines("a", "Hello");
     let plain = fold(&[], (lines.join("\n") + "\n").as_bytes());
-    assert_eq!(texts(&plain), [("a", "Hello")]);
+    assert_eq!(message_texts(&plain), [("a", "Hello")]);
     let events = lines.iter().map(|line| format!("id: E.1\nevent: message\ndata: {line}\n\n"));
     let sse = format!(": comment\nretry: 3\n\n{}data: [DONE]\n\n", events.collect::<String>());
     for body in [lines.join("\r\n"), sse.clone(), sse.replace('\n', "\r\n")] {
@@ -97,32 +97,32 @@ fn lines_and_server_sent_events_give_the_same_with_either_line_end() {
 
 #[test]
 fn a_reply_with_a_problem_is_not_printed_and_the_others_are() {
-    let mut lines = reply("a", "one");
-    lines.push(line("TEXT_BLOCK_DELTA", "bad", r#","block_id":"b7","delta":"x""#));
-    lines.extend(reply("bad", "lost"));
-    lines.extend(reply("c", "three"));
+    let mut lines = reply_lines("a", "one");
+    lines.push(event_line("TEXT_BLOCK_DELTA", "bad", r#","block_id":"b7","delta":"x""#));
+    lines.extend(reply_lines("bad", "lost"));
+    lines.extend(reply_lines("c", "three"));
     let body = lines.join("\n");
     let strict = fold(&[], body.as_bytes());
-    assert_eq!(texts(&strict), [("a", "one"), ("c", "three")]);
+    assert_eq!(message_texts(&strict), [("a", "one"), ("c", "three")]);
     assert_eq!(strict.status, 1);
     assert_eq!(
         strict.problems,
         "error: line 6: UnknownBlock: reply bad has no text block b7; was its TEXT_BLOCK_START lost?\n"
     );
     let tolerant = fold(&["--tolerant"], body.as_bytes());
-    assert_eq!(texts(&tolerant), [("a", "one"), ("bad", "lost"), ("c", "three")]);
+    assert_eq!(message_texts(&tolerant), [("a", "one"), ("bad", "lost"), ("c", "three")]);
     assert_eq!(tolerant.status, 0);
     assert!(tolerant.problems.starts_with("warning: line 6: UnknownBlock: "));
 }
 
 #[test]
 fn a_line_that_is_no_event_is_an_error_in_both_modes_and_loses_nothing_else() {
-    let mut lines = reply("a", "one");
+    let mut lines = reply_lines("a", "one");
     lines.insert(2, "{\"type\":".to_owned());
     lines.insert(4, r#"{"role":"user","content":[]}"#.to_owned());
     for args in [&[][..], &["--tolerant"]] {
         let folded = fold(args, lines.join("\n").as_bytes());
-        assert_eq!((texts(&folded), folded.status), (vec![("a", "one")], 1));
+        assert_eq!((message_texts(&folded), folded.status), (vec![("a", "one")], 1));
         assert!(folded.problems.contains("line 3: NotJson: "), "{}", folded.problems);
         assert!(
             folded.problems.contains("line 5: NotAnEvent: this is a message"),
@@ -134,25 +134,25 @@ fn a_line_that_is_no_event_is_an_error_in_both_modes_and_loses_nothing_else() {
 
 #[test]
 fn a_line_that_names_its_reply_but_is_no_event_keeps_the_reply_from_being_printed() {
-    let mut lines = reply("bad", "not ok");
+    let mut lines = reply_lines("bad", "not ok");
     lines.insert(
         3,
         r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"bad","block_id":"b","delta":null}"#.to_owned(),
     );
-    lines.extend(reply("good", "ok"));
+    lines.extend(reply_lines("good", "ok"));
     let strict = fold(&[], lines.join("\n").as_bytes());
-    assert_eq!((texts(&strict), strict.status), (vec![("good", "ok")], 1));
+    assert_eq!((message_texts(&strict), strict.status), (vec![("good", "ok")], 1));
     let tolerant = fold(&["--tolerant"], lines.join("\n").as_bytes());
-    assert_eq!((texts(&tolerant), tolerant.status), (vec![("bad", "not ok"), ("good", "ok")], 1));
+    assert_eq!((message_texts(&tolerant), tolerant.status), (vec![("bad", "not ok"), ("good", "ok")], 1));
 }
 
 #[test]
 fn after_a_reset_everything_is_judged_again() {
-    let mut lines = vec![line("TEXT_BLOCK_DELTA", "a", r#","block_id":"lost","delta":"x""#)];
+    let mut lines = vec![event_line("TEXT_BLOCK_DELTA", "a", r#","block_id":"lost","delta":"x""#)];
     lines.push(r#"{"type":"RESET","epoch":"e","reason":"trimmed"}"#.to_owned());
-    lines.extend(reply("a", "one"));
+    lines.extend(reply_lines("a", "one"));
     let folded = fold(&[], lines.join("\n").as_bytes());
-    assert_eq!((texts(&folded), folded.status), (vec![("a", "one")], 1));
+    assert_eq!((message_texts(&folded), folded.status), (vec![("a", "one")], 1));
 }
 
 #[cfg(target_os = "linux")]
@@ -166,7 +166,7 @@ fn messages_that_cannot_be_written_are_an_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(reply("a", "one").join("\n").as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(reply_lines("a", "one").join("\n").as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: cannot write: "));
@@ -174,23 +174,23 @@ fn messages_that_cannot_be_written_are_an_error() {
 
 #[test]
 fn bytes_that_are_no_text_are_named_with_their_line() {
-    let mut body = reply("a", "one").join("\n").into_bytes();
+    let mut body = reply_lines("a", "one").join("\n").into_bytes();
     body.extend(b"\n{\"\xff\"}\n");
     let folded = fold(&[], &body);
-    assert_eq!((texts(&folded), folded.status), (vec![("a", "one")], 1));
+    assert_eq!((message_texts(&folded), folded.status), (vec![("a", "one")], 1));
     assert_eq!(folded.problems, "error: line 6: NotUtf8: the bytes are not UTF-8\n");
 }
 
 #[test]
 fn repeats_and_unknown_events_are_no_problem() {
-    let lines = reply("a", "one");
+    let lines = reply_lines("a", "one");
     let mut stream: Vec<String> =
         lines.iter().flat_map(|line| [line.clone(), line.clone()]).collect();
     stream.insert(3, r#"{"type":"LATER_VERSION","reply_id":"a"}"#.to_owned());
     stream.extend(lines);
     let folded = fold(&[], stream.join("\n").as_bytes());
     assert_eq!(
-        (texts(&folded), folded.problems.as_str(), folded.status),
+        (message_texts(&folded), folded.problems.as_str(), folded.status),
         (vec![("a", "one")], "", 0)
     );
 }
@@ -199,22 +199,22 @@ fn repeats_and_unknown_events_are_no_problem() {
 fn whole_messages_are_printed_where_they_stand() {
     let message = r#"{"type":"MESSAGE","id":"e","message":{"id":"u","name":"alice","role":"user","content":"hi"}}"#;
     let mut lines = vec![message.to_owned()];
-    lines.extend(reply("a", "one"));
-    assert_eq!(texts(&fold(&[], lines.join("\n").as_bytes())), [("u", "hi"), ("a", "one")]);
+    lines.extend(reply_lines("a", "one"));
+    assert_eq!(message_texts(&fold(&[], lines.join("\n").as_bytes())), [("u", "hi"), ("a", "one")]);
 }
 
 #[test]
 fn the_agentscope_wire_reads_what_travels_in_customs() {
     let line = r#"{"type":"CUSTOM","name":"message","value":{"type":"MESSAGE","message":{"id":"u","role":"user","content":"hi"}}}"#;
-    assert_eq!(texts(&fold(&["--wire", "agentscope"], line.as_bytes())), [("u", "hi")]);
-    assert_eq!(texts(&fold(&["--wire", "turnwire"], line.as_bytes())), []);
+    assert_eq!(message_texts(&fold(&["--wire", "agentscope"], line.as_bytes())), [("u", "hi")]);
+    assert_eq!(message_texts(&fold(&["--wire", "turnwire"], line.as_bytes())), []);
 }
 
 #[test]
 fn a_file_is_read_and_a_missing_one_is_named() {
     let file = std::env::temp_dir().join(format!("turnwire-fold-{}.ndjson", std::process::id()));
-    std::fs::write(&file, reply("a", "one").join("\n")).unwrap();
-    assert_eq!(texts(&fold(&[file.to_str().unwrap()], b"")), [("a", "one")]);
+    std::fs::write(&file, reply_lines("a", "one").join("\n")).unwrap();
+    assert_eq!(message_texts(&fold(&[file.to_str().unwrap()], b"")), [("a", "one")]);
     std::fs::remove_file(&file).unwrap();
     let missing = fold(&[file.to_str().unwrap()], b"");
     assert_eq!(missing.status, 2);
@@ -240,7 +240,7 @@ fn nothing_in_nothing_out() {
 #[test]
 fn whoever_stops_reading_ends_it_quietly() {
     let lines =
-        (0..2000).flat_map(|n| reply(&format!("r{n}"), "one")).collect::<Vec<_>>().join("\n");
+        (0..2000).flat_map(|n| reply_lines(&format!("r{n}"), "one")).collect::<Vec<_>>().join("\n");
     let mut child = Command::new(env!("CARGO_BIN_EXE_turnwire"))
         .arg("fold")
         .stdin(Stdio::piped())

@@ -9,20 +9,20 @@ use turnwire_log::SqliteStore;
 use turnwire_log::sqlite::Options;
 use turnwire_log::store::{MessageQuery, SessionKey, Store, StoredMessage};
 
-struct Done {
+struct CommandOutput {
     out: String,
     err: String,
     status: i32,
 }
 
-struct Shell(tempfile::TempDir);
+struct TestHome(tempfile::TempDir);
 
-impl Shell {
+impl TestHome {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn run(&self, args: &[&str], input: &str) -> Done {
+    fn run(&self, args: &[&str], input: &str) -> CommandOutput {
         let mut child = Command::new(env!("CARGO_BIN_EXE_turnwire"))
             .args(args)
             .current_dir(self.0.path())
@@ -38,7 +38,7 @@ impl Shell {
         // A program that has read enough closes its input: that is its right.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
-        Done {
+        CommandOutput {
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
             status: output.status.code().unwrap(),
@@ -46,14 +46,14 @@ impl Shell {
     }
 
     /// Runs it, and it works.
-    fn does(&self, args: &[&str]) -> Done {
+    fn run_ok(&self, args: &[&str]) -> CommandOutput {
         let done = self.run(args, "");
         assert_eq!(done.status, 0, "{args:?}: {}", done.err);
         done
     }
 
     /// Runs it, and it ends with this status and a word about it.
-    fn fails(&self, args: &[&str], input: &str, status: i32, word: &str) -> Done {
+    fn run_failing(&self, args: &[&str], input: &str, status: i32, word: &str) -> CommandOutput {
         let done = self.run(args, input);
         assert_eq!(done.status, status, "{args:?}: {}{}", done.out, done.err);
         assert!(done.err.contains(word), "{args:?}: {}", done.err);
@@ -66,14 +66,14 @@ impl Shell {
 
     /// A store with two sessions.
     fn with_sessions(&self) {
-        let done = self.run(&["sessions", "import", "-", "--store", "sqlite:a.db"], &sessions());
+        let done = self.run(&["sessions", "import", "-", "--store", "sqlite:a.db"], &sample_sessions());
         assert_eq!((done.status, &*done.err), (0, "2 sessions with 6 events imported\n"));
     }
 }
 
-const A: [&str; 3] = ["--store", "sqlite:a.db", "--json"];
+const STORE_A: [&str; 3] = ["--store", "sqlite:a.db", "--json"];
 
-fn sessions() -> String {
+fn sample_sessions() -> String {
     let mut text = String::new();
     for (id, title, words) in [("rome", "Trip", "sunny in Rome"), ("paris", "", "rain in Paris")] {
         let lines = [
@@ -96,95 +96,95 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn open(path: &Path) -> Arc<SqliteStore> {
+fn open_store(path: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(path, Options::default()).unwrap())
 }
 
 #[test]
 fn sessions_are_listed_and_searched() {
-    let shell = Shell::new();
+    let shell = TestHome::new();
     shell.with_sessions();
-    let table = shell.does(&["sessions", "--store", "sqlite:a.db"]).out;
+    let table = shell.run_ok(&["sessions", "--store", "sqlite:a.db"]).out;
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines.len(), 3, "{table}");
     assert!(lines[0].starts_with("SESSION  AGENT  STATUS  EVENTS"), "{table}");
     assert!(table.contains("rome     demo   idle    3"), "{table}");
-    let found = shell.does(&[&["sessions", "--search", "rain paris"], &A[..]].concat()).out;
+    let found = shell.run_ok(&[&["sessions", "--search", "rain paris"], &STORE_A[..]].concat()).out;
     let found: serde_json::Value = serde_json::from_str(found.trim()).unwrap();
     assert_eq!((&found["id"], &found["last_seq"]), (&"paris".into(), &3.into()));
     assert_eq!(found["created_at"], "2026-01-31T10:20:30.000Z");
-    let none = shell.does(&[&["sessions", "--search", "snow"], &A[..]].concat());
+    let none = shell.run_ok(&[&["sessions", "--search", "snow"], &STORE_A[..]].concat());
     assert_eq!((&*none.out, &*none.err), ("", "no session fits\n"));
-    let one = shell.does(&[&["sessions", "--limit", "1"], &A[..]].concat());
+    let one = shell.run_ok(&[&["sessions", "--limit", "1"], &STORE_A[..]].concat());
     assert_eq!(one.out.lines().count(), 1);
     assert!(one.err.contains("--limit 0"), "{}", one.err);
-    let other = shell.does(&[&["sessions", "--tenant", "nobody"], &A[..]].concat());
+    let other = shell.run_ok(&[&["sessions", "--tenant", "nobody"], &STORE_A[..]].concat());
     assert!(other.err.contains("some of tenant default"), "{}", other.err);
 }
 
 #[test]
 fn a_store_is_found_as_the_server_finds_it() {
-    let shell = Shell::new();
-    let none = shell.fails(&["sessions"], "", 2, "there is no store at");
+    let shell = TestHome::new();
+    let none = shell.run_failing(&["sessions"], "", 2, "there is no store at");
     assert!(none.err.contains("turnwire.db") && none.err.contains("hint: "), "{}", none.err);
     shell.with_sessions();
     std::fs::write(shell.path("turnwire.toml"), "store = \"sqlite:a.db\"").unwrap();
-    assert_eq!(shell.does(&["sessions", "--json"]).out.lines().count(), 2);
+    assert_eq!(shell.run_ok(&["sessions", "--json"]).out.lines().count(), 2);
     std::fs::write(shell.path("turnwire.toml"), "stor = 1").unwrap();
-    shell.fails(&["sessions"], "", 2, "turnwire.toml:1:1");
-    shell.fails(&["sessions", "--store", "memory:"], "", 2, "nothing to work on");
-    shell.fails(&["sessions", "--store", "x"], "", 2, "is no store");
+    shell.run_failing(&["sessions"], "", 2, "turnwire.toml:1:1");
+    shell.run_failing(&["sessions", "--store", "memory:"], "", 2, "nothing to work on");
+    shell.run_failing(&["sessions", "--store", "x"], "", 2, "is no store");
 }
 
 #[test]
 fn what_is_exported_can_be_imported_and_is_the_same() {
-    let shell = Shell::new();
+    let shell = TestHome::new();
     shell.with_sessions();
-    let all = shell.does(&["sessions", "export", "--store", "sqlite:a.db"]).out;
+    let all = shell.run_ok(&["sessions", "export", "--store", "sqlite:a.db"]).out;
     assert_eq!(all.lines().count(), 8);
-    let done = shell.does(&["sessions", "export", "rome", "-o", "one", "--store", "sqlite:a.db"]);
+    let done = shell.run_ok(&["sessions", "export", "rome", "-o", "one", "--store", "sqlite:a.db"]);
     assert_eq!(done.err, "1 sessions with 3 events written to one\n");
     assert!(!shell.path("one.partial").exists());
-    shell.does(&["sessions", "import", "one", "--store", "sqlite:b.db", "--tenant", "t"]);
+    shell.run_ok(&["sessions", "import", "one", "--store", "sqlite:b.db", "--tenant", "t"]);
     let events = |text: &str| -> Vec<String> {
         text.lines().filter(|line| !line.starts_with(r#"{"turnwire""#)).map(str::to_owned).collect()
     };
-    let again = shell.does(&["sessions", "export", "--tenant", "t", "--store", "sqlite:b.db"]).out;
+    let again = shell.run_ok(&["sessions", "export", "--tenant", "t", "--store", "sqlite:b.db"]).out;
     let one = std::fs::read_to_string(shell.path("one")).unwrap();
     assert_eq!((events(&again), events(&one).len()), (events(&one), 3));
     assert!(again.contains(r#""tenant":"t","id":"rome""#), "{again}");
     let folded = shell.run(&["fold"], &events(&one).join("\n"));
     assert!(folded.out.contains("sunny in Rome"), "{}{}", folded.out, folded.err);
     let gone = &["sessions", "export", "rome", "none", "--store", "sqlite:a.db", "-o", "x"];
-    shell.fails(gone, "", 1, "there is no session none");
+    shell.run_failing(gone, "", 1, "there is no session none");
     assert!(!shell.path("x").exists() && !shell.path("x.partial").exists());
-    shell.fails(&["sessions", "export", "--store", "sqlite:a.db", "-o", "no/x"], "", 2, "no/x");
+    shell.run_failing(&["sessions", "export", "--store", "sqlite:a.db", "-o", "no/x"], "", 2, "no/x");
 }
 
 #[test]
 fn an_import_names_what_it_cannot_take() {
-    let shell = Shell::new();
+    let shell = TestHome::new();
     shell.with_sessions();
     let import = ["sessions", "import", "-", "--store", "sqlite:a.db"];
-    let again = shell.fails(&import, &sessions(), 1, "-:1: session rome: there is a session");
+    let again = shell.run_failing(&import, &sample_sessions(), 1, "-:1: session rome: there is a session");
     assert!(again.err.contains("--skip-existing"), "{}", again.err);
-    let skip = shell.run(&[&import[..], &["--skip-existing"]].concat(), &sessions());
+    let skip = shell.run(&[&import[..], &["--skip-existing"]].concat(), &sample_sessions());
     assert_eq!((skip.status, &*skip.err), (0, "0 sessions with 0 events imported; 2 skipped\n"));
-    let replace = shell.run(&[&import[..], &["--replace"]].concat(), &sessions());
+    let replace = shell.run(&[&import[..], &["--replace"]].concat(), &sample_sessions());
     assert_eq!((replace.status, &*replace.err), (0, "2 sessions with 6 events imported\n"));
     let bad =
-        sessions().replace("\"id\":\"rome\"", "\"id\":\"new\"").replacen("REPLY_END", "NO", 1);
+        sample_sessions().replace("\"id\":\"rome\"", "\"id\":\"new\"").replacen("REPLY_END", "NO", 1);
     let bad = bad.replacen("\"seq\":3", "\"seq\":4", 1).replace("\"paris\"", "\"other\"");
-    shell.fails(&import, &bad, 1, "-:4: session new: ");
-    let ids = shell.does(&[&["sessions"], &A[..]].concat()).out;
+    shell.run_failing(&import, &bad, 1, "-:4: session new: ");
+    let ids = shell.run_ok(&[&["sessions"], &STORE_A[..]].concat()).out;
     assert!(ids.contains("\"other\"") && !ids.contains("\"new\""), "{ids}");
-    shell.fails(
+    shell.run_failing(
         &["sessions", "import", "none", "--store", "sqlite:a.db"],
         "",
         2,
         "cannot read none",
     );
-    shell.fails(
+    shell.run_failing(
         &[&import[..], &["--skip-existing", "--replace"]].concat(),
         "",
         2,
@@ -194,34 +194,34 @@ fn an_import_names_what_it_cannot_take() {
 
 #[test]
 fn looking_works_beside_a_server_and_changing_does_not() {
-    let shell = Shell::new();
+    let shell = TestHome::new();
     shell.with_sessions();
-    let store = open(&shell.path("a.db"));
-    assert_eq!(shell.does(&[&["sessions"], &A[..]].concat()).out.lines().count(), 2);
-    shell.does(&["sessions", "export", "--store", "sqlite:a.db"]);
-    shell.does(&["doctor", "--store", "sqlite:a.db"]);
-    shell.does(&["backup", "copy.db", "--store", "sqlite:a.db"]);
+    let store = open_store(&shell.path("a.db"));
+    assert_eq!(shell.run_ok(&[&["sessions"], &STORE_A[..]].concat()).out.lines().count(), 2);
+    shell.run_ok(&["sessions", "export", "--store", "sqlite:a.db"]);
+    shell.run_ok(&["doctor", "--store", "sqlite:a.db"]);
+    shell.run_ok(&["backup", "copy.db", "--store", "sqlite:a.db"]);
     let import = ["sessions", "import", "-", "--store", "sqlite:a.db"];
     for args in [&import[..], &["doctor", "--repair", "--store", "sqlite:a.db"]] {
-        shell.fails(args, "", 2, "without --repair work beside it");
+        shell.run_failing(args, "", 2, "without --repair work beside it");
     }
     let restore = ["restore", "copy.db", "--replace", "--store", "sqlite:a.db"];
-    shell.fails(&restore, "", 2, "in use by another process");
+    shell.run_failing(&restore, "", 2, "in use by another process");
     drop(store);
-    shell.does(&restore);
+    shell.run_ok(&restore);
 }
 
 #[test]
 fn a_backup_becomes_a_store_again() {
-    let shell = Shell::new();
+    let shell = TestHome::new();
     shell.with_sessions();
-    shell.does(&["backup", "copy.db", "--store", "sqlite:a.db"]);
-    shell.fails(&["backup", "copy.db", "--store", "sqlite:a.db"], "", 2, "already there");
-    shell.fails(&["backup", "x.db", "--store", "sqlite:none.db"], "", 2, "there is no store");
-    shell.fails(&["restore", "copy.db", "--store", "sqlite:a.db"], "", 2, "--replace");
-    shell.does(&["restore", "copy.db", "--store", "sqlite:b.db"]);
+    shell.run_ok(&["backup", "copy.db", "--store", "sqlite:a.db"]);
+    shell.run_failing(&["backup", "copy.db", "--store", "sqlite:a.db"], "", 2, "already there");
+    shell.run_failing(&["backup", "x.db", "--store", "sqlite:none.db"], "", 2, "there is no store");
+    shell.run_failing(&["restore", "copy.db", "--store", "sqlite:a.db"], "", 2, "--replace");
+    shell.run_ok(&["restore", "copy.db", "--store", "sqlite:b.db"]);
     let list = |store: &str| {
-        let out = shell.does(&["sessions", "--json", "--store", store]).out;
+        let out = shell.run_ok(&["sessions", "--json", "--store", store]).out;
         let mut lines: Vec<serde_json::Value> =
             out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         lines.sort_by_key(|line| line["id"].as_str().unwrap().to_owned());
@@ -232,16 +232,16 @@ fn a_backup_becomes_a_store_again() {
         assert_eq!(old, new);
     }
     std::fs::write(shell.path("bad.db"), "this is no store").unwrap();
-    shell.fails(&["restore", "bad.db", "--store", "sqlite:c.db"], "", 2, "bad.db");
+    shell.run_failing(&["restore", "bad.db", "--store", "sqlite:c.db"], "", 2, "bad.db");
     assert!(!shell.path("c.db").exists());
 }
 
 #[test]
 fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
-    let shell = Shell::new();
+    let shell = TestHome::new();
     shell.with_sessions();
     let doctor = ["doctor", "--store", "sqlite:a.db"];
-    let healthy = shell.does(&doctor);
+    let healthy = shell.run_ok(&doctor);
     assert!(healthy.err.contains("2 sessions, all in order"), "{}", healthy.err);
     assert_eq!(healthy.out, "");
     let key = SessionKey::new("default", "rome");
@@ -251,24 +251,24 @@ fn a_doctor_finds_what_is_wrong_and_makes_it_good() {
         store.list_messages(no, &query).await.unwrap().remove(0)
     };
     let good: StoredMessage = block_on(async {
-        let store = open(&shell.path("a.db"));
+        let store = open_store(&shell.path("a.db"));
         let good = message(store.clone()).await;
         let no = store.find_session(&key).await.unwrap().unwrap().number;
         let wrong = StoredMessage { json: "{\"id\":\"r\"}".into(), ..good.clone() };
         store.replace_messages(no, vec![wrong]).await.unwrap();
         good
     });
-    let found = shell.fails(&doctor, "", 1, "--repair");
+    let found = shell.run_failing(&doctor, "", 1, "--repair");
     assert_eq!(found.out, "default/rome: message r is not what its events say\n");
-    let repaired = shell.does(&[&doctor[..], &["--repair"]].concat());
+    let repaired = shell.run_ok(&[&doctor[..], &["--repair"]].concat());
     assert!(repaired.err.contains("1 findings, 1 of them repaired"), "{}", repaired.err);
-    shell.does(&doctor);
-    assert_eq!(block_on(async { message(open(&shell.path("a.db"))).await }), good);
+    shell.run_ok(&doctor);
+    assert_eq!(block_on(async { message(open_store(&shell.path("a.db"))).await }), good);
 }
 
 #[test]
 fn every_command_explains_itself() {
-    let shell = Shell::new();
+    let shell = TestHome::new();
     for args in [
         &["sessions"][..],
         &["sessions", "export"],
@@ -277,17 +277,17 @@ fn every_command_explains_itself() {
         &["backup"],
         &["restore"],
     ] {
-        let help = shell.does(&[args, &["--help"]].concat()).out;
+        let help = shell.run_ok(&[args, &["--help"]].concat()).out;
         assert!(help.contains("Examples:\n") && help.contains("Exit status:\n"), "{help}");
     }
-    shell.fails(&["backup"], "", 2, "FILE");
+    shell.run_failing(&["backup"], "", 2, "FILE");
 }
 
 #[cfg(unix)]
 #[test]
 fn exports_and_backups_are_for_their_owner_only_whatever_the_umask_says() {
     use std::os::unix::fs::PermissionsExt;
-    let shell = Shell::new();
+    let shell = TestHome::new();
     shell.with_sessions();
     for (umask, name) in [("000", "open"), ("022", "usual"), ("077", "closed"), ("277", "strange")]
     {
@@ -316,11 +316,11 @@ fn exports_and_backups_are_for_their_owner_only_whatever_the_umask_says() {
 #[cfg(unix)]
 #[test]
 fn an_export_follows_no_link_that_lies_in_its_way() {
-    let shell = Shell::new();
+    let shell = TestHome::new();
     shell.with_sessions();
     std::fs::write(shell.path("victim"), "mine").unwrap();
     std::os::unix::fs::symlink(shell.path("victim"), shell.path("out.partial")).unwrap();
-    shell.does(&["sessions", "export", "-o", "out", "--store", "sqlite:a.db"]);
+    shell.run_ok(&["sessions", "export", "-o", "out", "--store", "sqlite:a.db"]);
     assert_eq!(std::fs::read_to_string(shell.path("victim")).unwrap(), "mine");
     assert!(std::fs::read_to_string(shell.path("out")).unwrap().contains("rome"));
 }

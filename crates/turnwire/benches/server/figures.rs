@@ -1,7 +1,7 @@
 //! Each figure, what it must reach, and whether it does.
 
 use crate::Result;
-use crate::running::{Folder, Kind, Running};
+use crate::running::{TempFolder, ServerKind, RunningServer};
 use serde_json::Value;
 
 /// A line of the table.
@@ -14,7 +14,7 @@ pub struct Figure {
 
 impl Figure {
     /// For comparison only.
-    pub fn shown(name: String, measured: String) -> Self {
+    pub fn informational(name: String, measured: String) -> Self {
         Self { name, measured, goal: String::new(), verdict: "" }
     }
 
@@ -38,8 +38,8 @@ pub fn fanout(seconds: u32) -> Result<Vec<Figure>> {
     [("100", 15.0), ("1000", 30.0)]
         .into_iter()
         .map(|(rate, most)| {
-            let folder = Folder::new()?;
-            let running = Running::start(&Kind::Turnwire, &folder)?;
+            let folder = TempFolder::new()?;
+            let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
             let args = ["fanout", "--watchers", "1000", "--rate", rate, "--seconds", &seconds];
             let figures = running.bench(&args)?;
             let p99 = number(&figures, "/latency_ms/p99")?;
@@ -51,8 +51,8 @@ pub fn fanout(seconds: u32) -> Result<Vec<Figure>> {
 }
 
 pub fn idle() -> Result<Vec<Figure>> {
-    let folder = Folder::new()?;
-    let running = Running::start(&Kind::Turnwire, &folder)?;
+    let folder = TempFolder::new()?;
+    let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
     let pid = running.pid().to_string();
     let figures = running.bench(&["idle", "--watchers", "10000", "--pid", &pid])?;
     let each = number(&figures, "/kib_per_watcher")?;
@@ -67,8 +67,8 @@ pub fn idle() -> Result<Vec<Figure>> {
 pub fn stalled() -> Result<Vec<Figure>> {
     // What the allocator does anyway, up and down.
     const FLAT: f64 = 16.0;
-    let folder = Folder::new()?;
-    let running = Running::start(&Kind::Turnwire, &folder)?;
+    let folder = TempFolder::new()?;
+    let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
     let pid = running.pid().to_string();
     let figures = running.bench(&["stalled", "--pid", &pid])?;
     let grown = number(&figures, "/mib_most")? - number(&figures, "/mib_before")?;
@@ -77,8 +77,8 @@ pub fn stalled() -> Result<Vec<Figure>> {
 }
 
 pub fn late_join() -> Result<Vec<Figure>> {
-    let folder = Folder::new()?;
-    let running = Running::start(&Kind::Turnwire, &folder)?;
+    let folder = TempFolder::new()?;
+    let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
     let figures = running.bench(&["late-join"])?;
     let median = number(&figures, "/latency_ms/p50")?;
     let ratio = number(&figures, "/ratio")?;
@@ -90,22 +90,22 @@ pub fn late_join() -> Result<Vec<Figure>> {
 }
 
 pub fn resume_storm() -> Result<Vec<Figure>> {
-    let folder = Folder::new()?;
-    let running = Running::start(&Kind::Turnwire, &folder)?;
+    let folder = TempFolder::new()?;
+    let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
     let figures = running.bench(&["resume-storm"])?;
     let all = number(&figures, "/all_ms")?;
     let p99 = number(&figures, "/latency_ms/p99")?;
     let name = |what: &str| format!("1,000 watchers resume at once: {what}");
     Ok(vec![
-        Figure::shown(name("all caught up"), format!("{all:.0} ms")),
-        Figure::shown(name("p99"), format!("{p99:.0} ms")),
+        Figure::informational(name("all caught up"), format!("{all:.0} ms")),
+        Figure::informational(name("p99"), format!("{p99:.0} ms")),
     ])
 }
 
 /// What each protocol costs beside the canonical one, and how soon a client of it is back.
 pub fn wires() -> Result<Vec<Figure>> {
-    let folder = Folder::new()?;
-    let running = Running::start(&Kind::Turnwire, &folder)?;
+    let folder = TempFolder::new()?;
+    let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
     let pid = running.pid().to_string();
     let figures = running.bench(&["wires", "--pid", &pid])?;
     let entries = figures.as_object().ok_or("the figures are no object")?;
@@ -125,13 +125,13 @@ pub fn wires() -> Result<Vec<Figure>> {
 }
 
 pub fn start() -> Result<Vec<Figure>> {
-    let folder = Folder::new()?;
-    let running = Running::start(&Kind::Turnwire, &folder)?;
+    let folder = TempFolder::new()?;
+    let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
     running.bench(&["fill", "--sessions", "100000", "--events", "100"])?;
     running.stop()?;
-    let running = Running::start(&Kind::Turnwire, &folder)?;
+    let running = RunningServer::start(&ServerKind::Turnwire, &folder)?;
     let seconds = running.ready_after.as_secs_f64();
-    let whole = running.resident()?;
+    let whole = running.resident_mib()?;
     let name = |what: &str| format!("start with 100,000 sessions of 100 events: {what}");
     Ok(vec![
         Figure::at_most(name("ready"), format!("{seconds:.2} s"), seconds, 1.0, "1 s"),

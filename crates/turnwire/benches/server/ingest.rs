@@ -2,16 +2,16 @@
 
 use crate::Result;
 use crate::figures::{Figure, number, thousands};
-use crate::running::{Folder, Kind, Running};
+use crate::running::{TempFolder, ServerKind, RunningServer};
 
-struct Turn {
+struct IngestSample {
     events: f64,
     p99: f64,
 }
 
 /// Lets each server take its turn, first the one and then the other first.
-pub fn compare(kinds: &[Kind], batch: u32, rounds: usize, seconds: u32) -> Result<Vec<Figure>> {
-    let mut turns: Vec<Vec<Turn>> = kinds.iter().map(|_| Vec::new()).collect();
+pub fn compare(kinds: &[ServerKind], batch: u32, rounds: usize, seconds: u32) -> Result<Vec<Figure>> {
+    let mut turns: Vec<Vec<IngestSample>> = kinds.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds.max(1) {
         let mut order: Vec<usize> = (0..kinds.len()).collect();
         if round % 2 == 1 {
@@ -19,7 +19,7 @@ pub fn compare(kinds: &[Kind], batch: u32, rounds: usize, seconds: u32) -> Resul
         }
         for nth in order {
             let (Some(kind), Some(turns)) = (kinds.get(nth), turns.get_mut(nth)) else { continue };
-            let turn = turn(kind, batch, seconds)?;
+            let turn = measure_once(kind, batch, seconds)?;
             let (events, p99) = (thousands(turn.events), turn.p99);
             eprintln!("  {:<16} {events:>10} events/s  p99 {p99:.1} ms", kind.name());
             turns.push(turn);
@@ -28,9 +28,9 @@ pub fn compare(kinds: &[Kind], batch: u32, rounds: usize, seconds: u32) -> Resul
     Ok(table(batch, &turns))
 }
 
-fn turn(kind: &Kind, batch: u32, seconds: u32) -> Result<Turn> {
-    let folder = Folder::new()?;
-    let running = Running::start(kind, &folder)?;
+fn measure_once(kind: &ServerKind, batch: u32, seconds: u32) -> Result<IngestSample> {
+    let folder = TempFolder::new()?;
+    let running = RunningServer::start(kind, &folder)?;
     let (batch, seconds) = (batch.to_string(), seconds.to_string());
     let figures = running.bench(&[
         "ingest",
@@ -41,20 +41,20 @@ fn turn(kind: &Kind, batch: u32, seconds: u32) -> Result<Turn> {
         "--seconds",
         &seconds,
     ])?;
-    Ok(Turn {
+    Ok(IngestSample {
         events: number(&figures, "/events_per_second")?,
         p99: number(&figures, "/latency_ms/p99")?,
     })
 }
 
-fn table(batch: u32, turns: &[Vec<Turn>]) -> Vec<Figure> {
+fn table(batch: u32, turns: &[Vec<IngestSample>]) -> Vec<Figure> {
     let name = |what: &str| format!("ingest, {batch} per POST: {what}");
     let Some(our_turns) = turns.first() else { return Vec::new() };
-    let ours = middle(our_turns);
+    let ours = median_sample(our_turns);
     let rate = thousands(ours.events);
     let p99 = format!("{:.1} ms", ours.p99);
     let mut table = if batch == 1 {
-        vec![Figure::shown(name("events/s"), rate), Figure::shown(name("p99"), p99)]
+        vec![Figure::informational(name("events/s"), rate), Figure::informational(name("p99"), p99)]
     } else {
         vec![
             Figure::at_least(name("events/s"), rate, ours.events, 500_000.0, "500,000"),
@@ -62,18 +62,18 @@ fn table(batch: u32, turns: &[Vec<Turn>]) -> Vec<Figure> {
         ]
     };
     if let Some(their_turns) = turns.get(1) {
-        let theirs = middle(their_turns);
+        let theirs = median_sample(their_turns);
         // Round by round: what else the machine does changes from one to the next.
         let rounds = || our_turns.iter().zip(their_turns);
         let ratio = median(rounds().map(|(ours, theirs)| ours.events / theirs.events));
         let shown = format!("{ratio:.2}");
-        table.push(Figure::shown(name("durable-streams"), thousands(theirs.events)));
-        table.push(Figure::shown(name("durable-streams p99"), format!("{:.1} ms", theirs.p99)));
+        table.push(Figure::informational(name("durable-streams"), thousands(theirs.events)));
+        table.push(Figure::informational(name("durable-streams p99"), format!("{:.1} ms", theirs.p99)));
         let ratio_name = name("times durable-streams");
         table.push(if batch == 1 {
             Figure::at_least(ratio_name, shown, ratio, 1.0, "1.0")
         } else {
-            Figure::shown(ratio_name, shown)
+            Figure::informational(ratio_name, shown)
         });
         if batch == 1 {
             let slower = median(rounds().map(|(ours, theirs)| ours.p99 / theirs.p99));
@@ -84,8 +84,8 @@ fn table(batch: u32, turns: &[Vec<Turn>]) -> Vec<Figure> {
     table
 }
 
-fn middle(turns: &[Turn]) -> Turn {
-    Turn {
+fn median_sample(turns: &[IngestSample]) -> IngestSample {
+    IngestSample {
         events: median(turns.iter().map(|turn| turn.events)),
         p99: median(turns.iter().map(|turn| turn.p99)),
     }

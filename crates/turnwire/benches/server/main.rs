@@ -16,7 +16,7 @@ mod running;
 use clap::Parser;
 use figures::Figure;
 use replies::Model;
-use running::Kind;
+use running::ServerKind;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -61,10 +61,10 @@ const NAMES: [&str; 13] = [
 fn main() {
     let cli = Cli::parse();
     running::allow_open_files();
-    let peer = peer();
+    let peer = find_peer();
     let kinds = match &peer {
-        Some(peer) => vec![Kind::Turnwire, Kind::DurableStreams(peer.clone())],
-        None => vec![Kind::Turnwire],
+        Some(peer) => vec![ServerKind::Turnwire, ServerKind::DurableStreams(peer.clone())],
+        None => vec![ServerKind::Turnwire],
     };
     let wanted = |name: &str| cli.figures.is_empty() || cli.figures.iter().any(|one| one == name);
     let mut table = Vec::new();
@@ -81,8 +81,8 @@ fn main() {
             "wires" => figures::wires(),
             "start" => figures::start(),
             "token-time" => replies::token_time(cli.seconds),
-            "replies-in-process" => replies::most(Model::InProcess, cli.seconds),
-            "replies-over-http" => replies::most(Model::OverHttp, cli.seconds),
+            "replies-in-process" => replies::most_replies(Model::InProcess, cli.seconds),
+            "replies-over-http" => replies::most_replies(Model::OverHttp, cli.seconds),
             _ => replies::memory(),
         };
         match figures {
@@ -91,11 +91,11 @@ fn main() {
             Err(error) => eprintln!("{name} was not measured: {error}"),
         }
     }
-    print(&table);
+    print_table(&table);
 }
 
 /// Where the other server is, if it is there.
-fn peer() -> Option<PathBuf> {
+fn find_peer() -> Option<PathBuf> {
     let path = match std::env::var_os("DURABLE_STREAMS") {
         Some(path) => PathBuf::from(path),
         None => Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -111,7 +111,7 @@ fn peer() -> Option<PathBuf> {
     None
 }
 
-fn print(table: &[Figure]) {
+fn print_table(table: &[Figure]) {
     let width = |of: fn(&Figure) -> &str| {
         table.iter().map(|figure| of(figure).chars().count()).max().unwrap_or_default()
     };

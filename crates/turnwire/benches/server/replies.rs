@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::figures::{Figure, number, thousands};
-use crate::running::{Folder, Kind, Running};
+use crate::running::{TempFolder, ServerKind, RunningServer};
 use serde_json::Value;
 use std::net::TcpListener;
 
@@ -25,7 +25,7 @@ impl Model {
 
     /// Measures on a fresh server.
     fn bench(self, args: &[&str]) -> Result<Value> {
-        let folder = Folder::new()?;
+        let folder = TempFolder::new()?;
         let provider = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let settings = match self {
             Self::InProcess => "[agents.clock]\nmodel = \"clock\"\n".to_owned(),
@@ -33,7 +33,7 @@ impl Model {
                 "[agents.clock]\nmodel = \"openai:clock\"\nbase_url = \"http://{provider}\"\n"
             ),
         };
-        let running = Running::start(&Kind::Agents(settings), &folder)?;
+        let running = RunningServer::start(&ServerKind::Agents(settings), &folder)?;
         let pid = running.pid().to_string();
         let mut all = vec!["replies", "--pid", &pid];
         if let Self::OverHttp = self {
@@ -64,8 +64,8 @@ pub fn token_time(seconds: u32) -> Result<Vec<Figure>> {
             ],
             // From when a token was due: a timer keeps its time to a millisecond.
             Model::InProcess => [
-                Figure::shown(name("p50 from when due"), shown(p50)),
-                Figure::shown(name("p99 from when due"), shown(p99)),
+                Figure::informational(name("p50 from when due"), shown(p50)),
+                Figure::informational(name("p99 from when due"), shown(p99)),
             ],
         });
     }
@@ -73,7 +73,7 @@ pub fn token_time(seconds: u32) -> Result<Vec<Figure>> {
 }
 
 /// The most replies that can run at once.
-pub fn most(model: Model, seconds: u32) -> Result<Vec<Figure>> {
+pub fn most_replies(model: Model, seconds: u32) -> Result<Vec<Figure>> {
     let (least, begin) = match model {
         Model::InProcess => (1000.0, "500"),
         Model::OverHttp => (400.0, "200"),
@@ -86,8 +86,8 @@ pub fn most(model: Model, seconds: u32) -> Result<Vec<Figure>> {
     let micros = number(&figures, "/processor_us_per_token")?;
     Ok(vec![
         Figure::at_least(name.clone(), thousands(most), most, least, &thousands(least)),
-        Figure::shown(format!("{name}: p99 there"), format!("{p99:.1} ms")),
-        Figure::shown(
+        Figure::informational(format!("{name}: p99 there"), format!("{p99:.1} ms")),
+        Figure::informational(
             format!("{name}: processor time of a token there"),
             format!("{micros:.1} µs"),
         ),

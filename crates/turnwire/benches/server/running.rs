@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 /// The program under test; it has both the server and the load.
 const TURNWIRE: &str = env!("CARGO_BIN_EXE_turnwire");
 /// A server that is not ready by then will not be.
-const PATIENCE: Duration = Duration::from_mins(2);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Whose server.
 #[derive(Clone)]
-pub enum Kind {
+pub enum ServerKind {
     Turnwire,
     /// With these settings.
     Agents(String),
     DurableStreams(PathBuf),
 }
 
-impl Kind {
+impl ServerKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Turnwire | Self::Agents(_) => "turnwire",
@@ -67,9 +67,9 @@ impl Kind {
 }
 
 /// A folder on disk that goes away with its value.
-pub struct Folder(PathBuf);
+pub struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub fn new() -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -88,22 +88,22 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// A server that runs.
-pub struct Running {
+pub struct RunningServer {
     child: Child,
     pub url: String,
     /// From the start of the process until it said that it was ready.
     pub ready_after: Duration,
 }
 
-impl Running {
-    pub fn start(kind: &Kind, folder: &Folder) -> Result<Self> {
+impl RunningServer {
+    pub fn start(kind: &ServerKind, folder: &TempFolder) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = folder.0.join("server.log");
         let store = folder.0.join("store");
@@ -118,7 +118,7 @@ impl Running {
         let url = format!("http://127.0.0.1:{port}");
         let mut running = Self { child, url, ready_after: Duration::ZERO };
         while !is_ready(port, kind.ready()) {
-            if running.child.try_wait()?.is_some() || begin.elapsed() > PATIENCE {
+            if running.child.try_wait()?.is_some() || begin.elapsed() > START_TIMEOUT {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 return Err(format!("{} did not get ready: {}", kind.name(), said.trim()).into());
             }
@@ -147,7 +147,7 @@ impl Running {
     }
 
     /// In MiB.
-    pub fn resident(&self) -> Result<f64> {
+    pub fn resident_mib(&self) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib: f64 = line.ok_or("no VmRSS")?.trim().trim_end_matches(" kB").parse()?;
@@ -160,7 +160,7 @@ impl Running {
         kill_process(pid, Signal::TERM)?;
         let begin = Instant::now();
         while self.child.try_wait()?.is_none() {
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > START_TIMEOUT {
                 return Err("the server did not stop when asked".into());
             }
             thread::sleep(Duration::from_millis(5));
@@ -169,7 +169,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -4,13 +4,13 @@ use std::fmt;
 use std::io;
 
 /// A result that fails in words for people.
-pub(super) type Result<T> = std::result::Result<T, Failed>;
+pub(super) type Result<T> = std::result::Result<T, BenchError>;
 
 /// What happened, why, and what to do.
 #[derive(Debug)]
-pub(super) struct Failed(String);
+pub(super) struct BenchError(String);
 
-impl Failed {
+impl BenchError {
     pub(super) fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -21,15 +21,15 @@ impl Failed {
     }
 
     /// The connection broke while something was on its way.
-    pub(super) fn broken(url: &str, error: &io::Error) -> Self {
+    pub(super) fn connection_lost(url: &str, error: &io::Error) -> Self {
         Self(format!(
             "the connection to {url} broke: {error}. The server's own log says why, if it still runs"
         ))
     }
 
     /// The server answered, but not with what was asked for.
-    pub(super) fn refused(what: &str, status: u16, body: &[u8]) -> Self {
-        let said = said(body);
+    pub(super) fn unexpected_status(what: &str, status: u16, body: &[u8]) -> Self {
+        let said = error_text(body);
         let advice = match status {
             401 | 403 => ". Give a token with --token, or in the variable TURNWIRE_TOKEN",
             404 => ". Is that a Turnwire server, and its session still there?",
@@ -42,7 +42,7 @@ impl Failed {
     }
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -61,7 +61,7 @@ fn advice(error: &io::Error) -> &'static str {
 }
 
 /// What an error body says, in the form of Turnwire's errors or as the text that it is.
-fn said(body: &[u8]) -> String {
+fn error_text(body: &[u8]) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let field = |name: &str| json.as_ref()?.get("error")?.get(name)?.as_str();
     match (field("message"), field("hint")) {
@@ -83,19 +83,19 @@ mod tests {
     #[test]
     fn an_error_of_the_server_is_told_with_its_hint() {
         let body = br#"{"error":{"type":"fold","message":"no such block","hint":"Start it."}}"#;
-        let failed = Failed::refused("POST /x", 422, body).to_string();
+        let failed = BenchError::unexpected_status("POST /x", 422, body).to_string();
         assert_eq!(failed, "POST /x was answered with 422: no such block. Start it.");
     }
 
     #[test]
     fn a_missing_token_is_told_with_the_way_to_give_one() {
-        let failed = Failed::refused("POST /x", 401, b"").to_string();
+        let failed = BenchError::unexpected_status("POST /x", 401, b"").to_string();
         assert!(failed.contains("401") && failed.contains("--token"), "{failed}");
     }
 
     #[test]
     fn a_body_that_is_no_json_is_shown_by_its_first_line() {
-        let failed = Failed::refused("PUT /x", 500, b"it broke\nat line 3").to_string();
+        let failed = BenchError::unexpected_status("PUT /x", 500, b"it broke\nat line 3").to_string();
         assert_eq!(failed, "PUT /x was answered with 500: it broke");
     }
 }

@@ -1,14 +1,14 @@
 //! `turnwire bench fanout`: how soon everyone who watches a session sees what is published to it.
 
-use super::conn::{Ended, Streaming};
-use super::failed::{Failed, Result};
+use super::conn::{StreamEnd, ResponseStream};
+use super::failed::{BenchError, Result};
 use super::latency::Latency;
-use super::marks::{Marks, Order};
+use super::marks::{MarkScanner, OrderCheck};
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::script::{Text, now};
-use super::server::Server;
-use super::sessions::{After, Producer, Sessions, all};
+use super::script::{DeltaText, timestamp_now};
+use super::server::BenchTarget;
+use super::sessions::{Cleanup, Producer, Sessions, join_all};
 use super::watchers;
 use clap::Args;
 use std::ops::ControlFlow;
@@ -43,7 +43,7 @@ pub(super) struct Fanout {
 
 const DELTAS_PER_REPLY: u64 = 1000;
 /// After the last event is stored, everyone must have it by then.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Shared {
     begin: Instant,
@@ -64,12 +64,12 @@ struct Measured {
 }
 
 impl Fanout {
-    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         super::process::allow_open_files(u64::from(self.watchers))?;
         let (sessions, producer) =
-            Sessions::create_one(server, Text::Marks, DELTAS_PER_REPLY).await?;
+            Sessions::create_with_producer(server, DeltaText::Marks, DELTAS_PER_REPLY).await?;
         let streams =
-            watchers::open(server, self.watchers, |_| server.watch(sessions.name(), "after=now"))
+            watchers::open_streams(server, self.watchers, |_| server.watch_request(sessions.only_name(), "after=now"))
                 .await?;
 
         let rate = u64::from(self.rate);
@@ -89,16 +89,16 @@ impl Fanout {
             }),
         });
         let lasts = Duration::from_secs(u64::from(self.warm_up + self.seconds));
-        let bar = Progress::clock("deliveries", lasts, Arc::clone(&shared.received));
+        let bar = Progress::with_clock("deliveries", lasts, Arc::clone(&shared.received));
         let mut watching = JoinSet::new();
         for stream in streams {
-            watching.spawn(watch(Arc::clone(&shared), stream));
+            watching.spawn(watch_session(Arc::clone(&shared), stream));
         }
-        let posts = publish(Arc::clone(&shared), producer).await?;
-        tokio::time::timeout(PATIENCE, all(watching)).await.map_err(|_| {
-            Failed::new(format!(
+        let posts = publish_when_due(Arc::clone(&shared), producer).await?;
+        tokio::time::timeout(DRAIN_TIMEOUT, join_all(watching)).await.map_err(|_| {
+            BenchError::new(format!(
                 "{} s after the last event was stored, not every watcher has it",
-                PATIENCE.as_secs()
+                DRAIN_TIMEOUT.as_secs()
             ))
         })??;
         drop(bar);
@@ -135,22 +135,22 @@ impl Fanout {
 }
 
 /// Sends each event when it is due, those together that fell due during the POST before.
-async fn publish(shared: Arc<Shared>, mut producer: Producer) -> Result<u64> {
+async fn publish_when_due(shared: Arc<Shared>, mut producer: Producer) -> Result<u64> {
     let mut next = 0;
     let mut posts = 0;
     while next < shared.total {
         tokio::time::sleep_until((shared.begin + shared.due(next)).into()).await;
-        let time = now();
+        let time = timestamp_now();
         let from = next;
         while next < shared.total && shared.due(next) <= shared.begin.elapsed() {
-            producer.script.delta(&time, &mut producer.body);
+            producer.script.write_delta(&time, &mut producer.body);
             next += 1;
         }
         if next == shared.total {
-            producer.script.end(&time, &mut producer.body);
+            producer.script.write_end(&time, &mut producer.body);
         }
         let sent = nanos(shared.begin.elapsed());
-        for slot in shared.sent.iter().take(index(next)).skip(index(from)) {
+        for slot in shared.sent.iter().take(event_index(next)).skip(event_index(from)) {
             slot.store(sent, Ordering::Relaxed);
         }
         producer.send().await?;
@@ -159,17 +159,17 @@ async fn publish(shared: Arc<Shared>, mut producer: Producer) -> Result<u64> {
     Ok(posts)
 }
 
-async fn watch(shared: Arc<Shared>, mut stream: Streaming) -> Result<()> {
-    let mut marks = Marks::default();
-    let mut order = Order::default();
+async fn watch_session(shared: Arc<Shared>, mut stream: ResponseStream) -> Result<()> {
+    let mut marks = MarkScanner::default();
+    let mut order = OrderCheck::default();
     let mut seen = Vec::new();
     let ended = stream
         .read(|bytes| {
             if bytes.is_empty() {
-                shared.seen(&mut seen);
+                shared.record_received(&mut seen);
             } else {
                 marks.feed(bytes, &mut |mark| {
-                    order.see(mark);
+                    order.record(mark);
                     seen.push(mark);
                 });
             }
@@ -184,9 +184,9 @@ async fn watch(shared: Arc<Shared>, mut stream: Streaming) -> Result<()> {
     measured.wrong += order.wrong;
     drop(measured);
     match ended {
-        Ended::Enough => Ok(()),
-        Ended::ByServer => {
-            Err(Failed::new("the server ended the stream of a watcher while events still came"))
+        StreamEnd::Enough => Ok(()),
+        StreamEnd::ByServer => {
+            Err(BenchError::new("the server ended the stream of a watcher while events still came"))
         }
     }
 }
@@ -198,12 +198,12 @@ impl Shared {
     }
 
     /// Records events that a watcher has just received.
-    fn seen(&self, seen: &mut Vec<u64>) {
+    fn record_received(&self, seen: &mut Vec<u64>) {
         let now = self.begin.elapsed();
         self.received.fetch_add(seen.len() as u64, Ordering::Relaxed);
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         for event in seen.drain(..).filter(|event| *event >= self.first) {
-            let Some(sent) = self.sent.get(index(event)) else { continue };
+            let Some(sent) = self.sent.get(event_index(event)) else { continue };
             let sent = Duration::from_nanos(sent.load(Ordering::Relaxed));
             measured.from_sent.record(now.saturating_sub(sent));
             measured.from_due.record(now.saturating_sub(self.due(event)));
@@ -211,7 +211,7 @@ impl Shared {
     }
 }
 
-fn index(event: u64) -> usize {
+fn event_index(event: u64) -> usize {
     usize::try_from(event).unwrap_or(usize::MAX)
 }
 

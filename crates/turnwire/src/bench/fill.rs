@@ -1,12 +1,12 @@
 //! `turnwire bench fill`: a store of a known size, to see how a server starts with it.
 
-use super::conn::{Conn, Window};
+use super::conn::{Connection, ReceiveBuffer};
 use super::failed::Result;
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::script::{Text, now};
-use super::server::{Server, with_length};
-use super::sessions::{Sessions, all};
+use super::script::{DeltaText, timestamp_now};
+use super::server::{BenchTarget, finish_request};
+use super::sessions::{Sessions, join_all};
 use clap::Args;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,40 +26,40 @@ pub(super) struct Fill {
     events: u32,
 }
 
-const HANDS: usize = 64;
+const CONNECTIONS: usize = 64;
 /// The start and end of a reply and of its text.
-const FRAME: u32 = 4;
+const EVENTS_AROUND_DELTAS: u32 = 4;
 
 impl Fill {
-    pub(super) async fn run(&self, server: &Arc<Server>) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>) -> Result<Report> {
         let begin = Instant::now();
         let sessions = Arc::new(Sessions::create(server, self.sessions as usize).await?);
-        let progress = Arc::new(Progress::steps("events", u64::from(self.sessions)));
+        let progress = Arc::new(Progress::with_steps("events", u64::from(self.sessions)));
         let mut hands = JoinSet::new();
-        for hand in 0..HANDS {
+        for hand in 0..CONNECTIONS {
             let server = Arc::clone(server);
             let sessions = Arc::clone(&sessions);
             let progress = Arc::clone(&progress);
             let events = self.events;
             hands.spawn(async move {
-                let mut conn = Conn::open(&server, Window::Usual).await?;
+                let mut conn = Connection::open(&server, ReceiveBuffer::Default).await?;
                 let mut body = Vec::new();
-                for (nth, name) in sessions.names.iter().enumerate().skip(hand).step_by(HANDS) {
-                    let mut script = sessions.script(nth, Text::Words, u64::from(events - FRAME));
-                    let time = now();
+                for (nth, name) in sessions.names.iter().enumerate().skip(hand).step_by(CONNECTIONS) {
+                    let mut script = sessions.script(nth, DeltaText::Words, u64::from(events - EVENTS_AROUND_DELTAS));
+                    let time = timestamp_now();
                     body.clear();
                     for _ in 0..events {
-                        script.event(&time, &mut body);
+                        script.write_event(&time, &mut body);
                     }
-                    let mut request = server.append(name, &format!("bench-{hand}"));
-                    with_length(&mut request, &body);
-                    conn.expect("a POST of events", &request).await?;
+                    let mut request = server.append_request_head(name, &format!("bench-{hand}"));
+                    finish_request(&mut request, &body);
+                    conn.send_ok_request("a POST of events", &request).await?;
                     progress.add(1);
                 }
                 Ok(())
             });
         }
-        all(hands).await?;
+        join_all(hands).await?;
         drop(progress);
 
         let (count, events) = (u64::from(self.sessions), u64::from(self.events));

@@ -69,7 +69,7 @@ impl Body {
     ) -> Result<usize, &'static str> {
         match self {
             Self::Length(left) => {
-                let (content, _) = split(bytes, *left);
+                let (content, _) = split_at_most(bytes, *left);
                 *left -= content.len() as u64;
                 each(content);
                 Ok(content.len())
@@ -119,7 +119,7 @@ impl Chunked {
         let mut rest = bytes;
         while self.state != State::Done {
             if let State::Data(left) = self.state {
-                let (content, behind) = split(rest, left);
+                let (content, behind) = split_at_most(rest, left);
                 if !content.is_empty() {
                     each(content);
                 }
@@ -172,7 +172,7 @@ impl State {
 }
 
 /// The first `most` bytes, and the rest.
-fn split(bytes: &[u8], most: u64) -> (&[u8], &[u8]) {
+fn split_at_most(bytes: &[u8], most: u64) -> (&[u8], &[u8]) {
     let at = usize::try_from(most).map_or(bytes.len(), |most| most.min(bytes.len()));
     bytes.split_at_checked(at).unwrap_or((bytes, &[]))
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     /// The status, the content, and what stands behind the answer; `None` while it is not whole.
-    fn whole(bytes: &[u8]) -> Option<(u16, Vec<u8>, Vec<u8>)> {
+    fn parse_whole(bytes: &[u8]) -> Option<(u16, Vec<u8>, Vec<u8>)> {
         let mut head = Head::parse(bytes).unwrap()?;
         let rest = &bytes[head.length..];
         let mut content = Vec::new();
@@ -211,7 +211,7 @@ mod tests {
         for (bytes, status, content) in ANSWERS {
             let followed = [bytes, b"HTTP/1.1 500"].concat();
             let expected = (status, content.to_vec(), b"HTTP/1.1 500".to_vec());
-            assert_eq!(whole(&followed), Some(expected));
+            assert_eq!(parse_whole(&followed), Some(expected));
         }
     }
 
@@ -219,9 +219,9 @@ mod tests {
     fn an_answer_is_whole_at_its_last_byte_and_not_before() {
         for (bytes, _, _) in ANSWERS {
             for cut in 0..bytes.len() {
-                assert_eq!(whole(&bytes[..cut]), None, "cut at {cut}");
+                assert_eq!(parse_whole(&bytes[..cut]), None, "cut at {cut}");
             }
-            assert!(whole(bytes).is_some());
+            assert!(parse_whole(bytes).is_some());
         }
     }
 

@@ -3,8 +3,8 @@
 use super::failed::Result;
 use super::process::{allow_open_files, resident_kib};
 use super::report::{Report, thousands};
-use super::server::Server;
-use super::sessions::{After, Sessions};
+use super::server::BenchTarget;
+use super::sessions::{Cleanup, Sessions};
 use super::watchers;
 use clap::Args;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         allow_open_files(u64::from(self.watchers))?;
         let sessions = Sessions::create(server, self.sessions as usize).await?;
         let before = resident_kib(self.pid)?;
-        let streams = watchers::open(server, self.watchers, |nth| {
+        let streams = watchers::open_streams(server, self.watchers, |nth| {
             let nth = nth as usize % sessions.names.len();
             let name = sessions.names.get(nth).map(String::as_str).unwrap_or_default();
-            server.watch(name, "after=now")
+            server.watch_request(name, "after=now")
         })
         .await?;
         tokio::time::sleep(Duration::from_secs(u64::from(self.seconds))).await;
@@ -58,15 +58,15 @@ impl Idle {
         );
         report.setting("watchers", self.watchers);
         report.setting("sessions", self.sessions);
-        let each = kib(with.saturating_sub(before)) / f64::from(self.watchers);
+        let each = kib_to_f64(with.saturating_sub(before)) / f64::from(self.watchers);
         report.figure("kib_per_watcher", "KiB for each watcher", each, 2);
-        report.figure("mib_before", "MiB of the server before", kib(before) / 1024.0, 1);
-        report.figure("mib_with_watchers", "MiB with the watchers", kib(with) / 1024.0, 1);
+        report.figure("mib_before", "MiB of the server before", kib_to_f64(before) / 1024.0, 1);
+        report.figure("mib_with_watchers", "MiB with the watchers", kib_to_f64(with) / 1024.0, 1);
         Ok(report)
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory is shown with a few digits")]
-pub(super) fn kib(kib: u64) -> f64 {
+pub(super) fn kib_to_f64(kib: u64) -> f64 {
     kib as f64
 }

@@ -1,13 +1,13 @@
 //! `turnwire bench ingest`: how many events a server stores, and how long each POST takes.
 
-use super::conn::{Conn, Window};
-use super::failed::{Failed, Result};
+use super::conn::{Connection, ReceiveBuffer};
+use super::failed::{BenchError, Result};
 use super::latency::Latency;
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::script::{Script, Text, now};
-use super::server::{Server, Target, with_length};
-use super::sessions::{After, Sessions, all};
+use super::script::{EventScript, DeltaText, timestamp_now};
+use super::server::{BenchTarget, Protocol, finish_request};
+use super::sessions::{Cleanup, Sessions, join_all};
 use clap::Args;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,8 +41,8 @@ pub(super) struct Ingest {
     warm_up: u32,
 
     /// Whose protocol to speak
-    #[arg(long, value_enum, default_value_t = Target::Turnwire)]
-    pub(super) target: Target,
+    #[arg(long, value_enum, default_value_t = Protocol::Turnwire)]
+    pub(super) target: Protocol,
 }
 
 const DELTAS_PER_REPLY: u64 = 200;
@@ -62,15 +62,15 @@ struct Measured {
 }
 
 /// One session: its request head, and what is to be written to it.
-struct Lane {
+struct SessionWriter {
     head: Vec<u8>,
-    script: Script,
+    script: EventScript,
 }
 
 impl Ingest {
-    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         if self.sessions < self.connections {
-            return Err(Failed::new(format!(
+            return Err(BenchError::new(format!(
                 "{} connections need at least as many sessions, and --sessions is {}",
                 self.connections, self.sessions
             )));
@@ -79,7 +79,7 @@ impl Ingest {
         let sessions = Sessions::create(server, self.sessions as usize).await?;
         let mut conns = Vec::new();
         for _ in 0..self.connections {
-            conns.push(Conn::open(server, Window::Usual).await?);
+            conns.push(Connection::open(server, ReceiveBuffer::Default).await?);
         }
 
         let warm_up = Duration::from_secs(u64::from(self.warm_up));
@@ -91,12 +91,12 @@ impl Ingest {
             events: Arc::default(),
             measured: Mutex::new(Measured { latency: Latency::new()?, bytes: 0 }),
         });
-        let bar = Progress::clock("ingest", warm_up + lasts, Arc::clone(&shared.events));
+        let bar = Progress::with_clock("ingest", warm_up + lasts, Arc::clone(&shared.events));
         let mut producers = JoinSet::new();
         for (nth, conn) in conns.into_iter().enumerate() {
             let lanes = (nth..sessions.names.len())
                 .step_by(self.connections as usize)
-                .map(|session| Self::lane(server, &sessions, nth, session))
+                .map(|session| Self::session_writer(server, &sessions, nth, session))
                 .collect();
             producers.spawn(produce(
                 Arc::clone(server),
@@ -106,17 +106,17 @@ impl Ingest {
                 self.batch,
             ));
         }
-        all(producers).await?;
+        join_all(producers).await?;
         drop(bar);
         sessions.finish(after).await?;
         Ok(self.report(&shared))
     }
 
-    fn lane(server: &Server, sessions: &Sessions, nth: usize, session: usize) -> Lane {
+    fn session_writer(server: &BenchTarget, sessions: &Sessions, nth: usize, session: usize) -> SessionWriter {
         let name = sessions.names.get(session).map(String::as_str).unwrap_or_default();
-        Lane {
-            head: server.append(name, &format!("bench-{nth}")),
-            script: sessions.script(session, Text::Words, DELTAS_PER_REPLY),
+        SessionWriter {
+            head: server.append_request_head(name, &format!("bench-{nth}")),
+            script: sessions.script(session, DeltaText::Words, DELTAS_PER_REPLY),
         }
     }
 
@@ -157,10 +157,10 @@ impl Ingest {
 }
 
 async fn produce(
-    server: Arc<Server>,
+    server: Arc<BenchTarget>,
     shared: Arc<Shared>,
-    mut conn: Conn,
-    mut lanes: Vec<Lane>,
+    mut conn: Connection,
+    mut lanes: Vec<SessionWriter>,
     batch: u32,
 ) -> Result<()> {
     let mut body = Vec::new();
@@ -168,28 +168,28 @@ async fn produce(
     loop {
         for lane in &mut lanes {
             body.clear();
-            let time = now();
+            let time = timestamp_now();
             for _ in 0..batch {
-                lane.script.event(&time, &mut body);
+                lane.script.write_event(&time, &mut body);
             }
             request.clear();
             request.extend_from_slice(&lane.head);
-            with_length(&mut request, &body);
+            finish_request(&mut request, &body);
             let sent = Instant::now();
             if sent >= shared.end {
                 return Ok(());
             }
-            let (status, answer) = conn.ask(&request).await?;
+            let (status, answer) = conn.send_request(&request).await?;
             if !server.is_stored(status) {
-                return Err(Failed::refused("a POST of events", status, answer));
+                return Err(BenchError::unexpected_status("a POST of events", status, answer));
             }
-            shared.done(sent, batch, body.len());
+            shared.record_post(sent, batch, body.len());
         }
     }
 }
 
 impl Shared {
-    fn done(&self, sent: Instant, events: u32, bytes: usize) {
+    fn record_post(&self, sent: Instant, events: u32, bytes: usize) {
         let now = Instant::now();
         self.events.fetch_add(u64::from(events), Ordering::Relaxed);
         if now >= self.begin && now < self.end {

@@ -1,14 +1,14 @@
 //! `turnwire bench late-join`: how soon one who comes late has a long reply.
 
-use super::conn::Streaming;
-use super::failed::{Failed, Result};
+use super::conn::ResponseStream;
+use super::failed::{BenchError, Result};
 use super::latency::Latency;
-use super::marks::{Marks, Order};
+use super::marks::{MarkScanner, OrderCheck};
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::script::Text;
-use super::server::Server;
-use super::sessions::{After, Sessions};
+use super::script::DeltaText;
+use super::server::BenchTarget;
+use super::sessions::{Cleanup, Sessions};
 use super::watchers;
 use clap::Args;
 use std::ops::ControlFlow;
@@ -31,29 +31,29 @@ pub(super) struct LateJoin {
 }
 
 impl LateJoin {
-    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         let deltas = u64::from(self.deltas);
-        let (sessions, mut producer) = Sessions::create_one(server, Text::Marks, deltas).await?;
+        let (sessions, mut producer) = Sessions::create_with_producer(server, DeltaText::Marks, deltas).await?;
         let reply = producer.script.reply_id();
         producer.publish(deltas).await?;
         producer.end().await?;
-        let name = sessions.name();
-        let message = server.get(&format!("/v1/sessions/{name}/messages/{reply}"));
-        let message = producer.ask("reading the message", &message).await?.len() as u64;
+        let name = sessions.only_name();
+        let message = server.get_request(&format!("/v1/sessions/{name}/messages/{reply}"));
+        let message = producer.send_request("reading the message", &message).await?.len() as u64;
 
-        let progress = Progress::steps("joins", u64::from(self.joins));
+        let progress = Progress::with_steps("joins", u64::from(self.joins));
         let mut latency = Latency::new()?;
         let mut bytes = 0;
         let mut wrong = 0;
         for _ in 0..self.joins {
-            let request = server.watch(name, "until=idle");
+            let request = server.watch_request(name, "until=idle");
             let begin = Instant::now();
-            let mut stream = watchers::open_one(Arc::clone(server), request).await?;
-            let order = replay(&mut stream).await?;
+            let mut stream = watchers::open_stream(Arc::clone(server), request).await?;
+            let order = read_replay(&mut stream).await?;
             latency.record(begin.elapsed());
             bytes = bytes.max(stream.bytes);
             if order.first != Some(0) || order.next != deltas {
-                return Err(Failed::new(format!(
+                return Err(BenchError::new(format!(
                     "the replay has deltas {} to {} of {deltas}",
                     order.first.unwrap_or_default(),
                     order.next
@@ -83,12 +83,12 @@ impl LateJoin {
 }
 
 /// Reads a stream to its end.
-async fn replay(stream: &mut Streaming) -> Result<Order> {
-    let mut marks = Marks::default();
-    let mut order = Order::default();
+async fn read_replay(stream: &mut ResponseStream) -> Result<OrderCheck> {
+    let mut marks = MarkScanner::default();
+    let mut order = OrderCheck::default();
     stream
         .read(|bytes| {
-            marks.feed(bytes, &mut |mark| order.see(mark));
+            marks.feed(bytes, &mut |mark| order.record(mark));
             ControlFlow::Continue(())
         })
         .await?;

@@ -1,6 +1,6 @@
 //! Latencies, and the percentiles that people compare.
 
-use super::failed::{Failed, Result};
+use super::failed::{BenchError, Result};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ pub(super) struct Latency {
 }
 
 /// The percentiles that are shown, by the names that they have in both outputs.
-const SHOWN: [(&str, f64); 4] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
+const PERCENTILES: [(&str, f64); 4] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
 const HOUR: u64 = 3_600_000_000;
 
 impl Latency {
     pub(super) fn new() -> Result<Self> {
         let micros = Histogram::new_with_bounds(1, HOUR, 3);
-        Ok(Self { micros: micros.map_err(|error| Failed::new(error.to_string()))? })
+        Ok(Self { micros: micros.map_err(|error| BenchError::new(error.to_string()))? })
     }
 
     pub(super) fn record(&mut self, latency: Duration) {
@@ -32,34 +32,34 @@ impl Latency {
 
     /// In milliseconds.
     pub(super) fn percentile(&self, percentile: f64) -> f64 {
-        millis(self.micros.value_at_percentile(percentile))
+        to_millis(self.micros.value_at_percentile(percentile))
     }
 
     pub(super) fn max(&self) -> f64 {
-        millis(self.micros.max())
+        to_millis(self.micros.max())
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let mut object = serde_json::Map::new();
-        for (name, percentile) in SHOWN {
+        for (name, percentile) in PERCENTILES {
             object.insert(name.to_owned(), json!(self.percentile(percentile)));
         }
         object.insert("max".to_owned(), json!(self.max()));
         Value::Object(object)
     }
 
-    pub(super) fn line(&self) -> String {
+    pub(super) fn to_line(&self) -> String {
         let mut line = String::new();
-        for (name, percentile) in SHOWN {
-            let _ = write!(line, "{name} {:<8} ", digits(self.percentile(percentile)));
+        for (name, percentile) in PERCENTILES {
+            let _ = write!(line, "{name} {:<8} ", format_millis(self.percentile(percentile)));
         }
-        let _ = write!(line, "max {}", digits(self.max()));
+        let _ = write!(line, "max {}", format_millis(self.max()));
         line
     }
 }
 
 /// Three digits are what a histogram keeps, and more than a reader wants.
-fn digits(millis: f64) -> String {
+fn format_millis(millis: f64) -> String {
     match millis {
         ..10.0 => format!("{millis:.2}"),
         10.0..100.0 => format!("{millis:.1}"),
@@ -68,7 +68,7 @@ fn digits(millis: f64) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an hour in microseconds is far below 2^52")]
-fn millis(micros: u64) -> f64 {
+fn to_millis(micros: u64) -> f64 {
     micros as f64 / 1000.0
 }
 
@@ -76,7 +76,7 @@ fn millis(micros: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn near(found: f64, expected: f64) {
+    fn assert_near(found: f64, expected: f64) {
         assert!((found - expected).abs() <= expected * 0.002, "{found} is not about {expected}");
     }
 
@@ -86,11 +86,11 @@ mod tests {
         for micros in 1..=10_000 {
             latency.record(Duration::from_micros(micros));
         }
-        near(latency.percentile(50.0), 5.0);
-        near(latency.percentile(90.0), 9.0);
-        near(latency.percentile(99.0), 9.9);
-        near(latency.percentile(99.9), 9.99);
-        near(latency.max(), 10.0);
+        assert_near(latency.percentile(50.0), 5.0);
+        assert_near(latency.percentile(90.0), 9.0);
+        assert_near(latency.percentile(99.0), 9.9);
+        assert_near(latency.percentile(99.9), 9.99);
+        assert_near(latency.max(), 10.0);
         assert_eq!(latency.count(), 10_000);
     }
 
@@ -102,15 +102,15 @@ mod tests {
         }
         latency.record(Duration::from_secs(1));
         latency.record(Duration::from_secs(1));
-        near(latency.percentile(99.0), 1.0);
-        near(latency.percentile(99.9), 1000.0);
-        assert!(latency.line().contains("p99.9 1000"), "{}", latency.line());
+        assert_near(latency.percentile(99.0), 1.0);
+        assert_near(latency.percentile(99.9), 1000.0);
+        assert!(latency.to_line().contains("p99.9 1000"), "{}", latency.to_line());
     }
 
     #[test]
     fn nothing_measured_and_more_than_an_hour_do_not_fail() {
         let mut latency = Latency::new().unwrap();
-        near(latency.percentile(99.0) + 1.0, 1.0);
+        assert_near(latency.percentile(99.0) + 1.0, 1.0);
         latency.record(Duration::from_secs(100_000));
         latency.record(Duration::ZERO);
         assert_eq!(latency.count(), 2);

@@ -9,29 +9,29 @@ use memchr::memchr;
 
 /// One watcher's place in a stream.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(super) struct MarkScanner {
     /// How many digits a mark has.
     digits: u8,
     /// The digits of a mark that was cut.
-    cut: Option<(u8, u64)>,
+    partial: Option<(u8, u64)>,
 }
 
-impl Default for Marks {
+impl Default for MarkScanner {
     fn default() -> Self {
-        Self::of_digits(MARK_DIGITS)
+        Self::with_digits(MARK_DIGITS)
     }
 }
 
-impl Marks {
+impl MarkScanner {
     /// Marks of so many digits.
-    pub(super) fn of_digits(digits: u8) -> Self {
-        Self { digits, cut: None }
+    pub(super) fn with_digits(digits: u8) -> Self {
+        Self { digits, partial: None }
     }
 
     /// Takes bytes as they come, and hands on the number of each mark that is whole.
     pub(super) fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(u64)) {
         loop {
-            let (mut digits, mut value) = match self.cut.take() {
+            let (mut digits, mut value) = match self.partial.take() {
                 Some(cut) => cut,
                 None => match memchr(b'#', bytes) {
                     Some(at) => {
@@ -43,7 +43,7 @@ impl Marks {
             };
             while digits < self.digits {
                 let Some((&byte, rest)) = bytes.split_first() else {
-                    self.cut = Some((digits, value));
+                    self.partial = Some((digits, value));
                     return;
                 };
                 if !byte.is_ascii_digit() {
@@ -62,15 +62,15 @@ impl Marks {
 
 /// Whether marks came in order, each once.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct OrderCheck {
     pub(super) first: Option<u64>,
     pub(super) next: u64,
     /// How many came that were not the next one.
     pub(super) wrong: u64,
 }
 
-impl Order {
-    pub(super) fn see(&mut self, mark: u64) {
+impl OrderCheck {
+    pub(super) fn record(&mut self, mark: u64) {
         match self.first {
             None => self.first = Some(mark),
             Some(_) if mark == self.next => {}
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn marks_are_found_wherever_the_bytes_are_cut() {
         for cut in 0..TEXT.len() {
-            let mut marks = Marks::default();
+            let mut marks = MarkScanner::default();
             let mut found = Vec::new();
             marks.feed(&TEXT[..cut], &mut |mark| found.push(mark));
             marks.feed(&TEXT[cut..], &mut |mark| found.push(mark));
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn a_mark_that_is_missing_double_or_late_is_noticed() {
         let wrong = |marks: &[u64]| {
-            let mut order = Order::default();
+            let mut order = OrderCheck::default();
             for &mark in marks {
-                order.see(mark);
+                order.record(mark);
             }
             order.wrong
         };

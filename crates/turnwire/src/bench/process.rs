@@ -1,6 +1,6 @@
 //! What the system knows: the memory of a process, and how many files this one may open.
 
-use super::failed::{Failed, Result};
+use super::failed::{BenchError, Result};
 use std::fs;
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use std::time::Duration;
 pub(super) fn resident_kib(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).map_err(|error| {
-        Failed::new(format!(
+        BenchError::new(format!(
             "cannot read {path}: {error}. --pid is the server's process on this machine (Linux only)"
         ))
     })?;
     field(&text, "VmRSS:")
-        .ok_or_else(|| Failed::new(format!("{path} has no VmRSS: process {pid} has ended")))
+        .ok_or_else(|| BenchError::new(format!("{path} has no VmRSS: process {pid} has ended")))
 }
 
 /// The processor time that a process has used, all its threads together.
 pub(super) fn processor_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/task");
     let unreadable = |error: &dyn std::fmt::Display| {
-        Failed::new(format!(
+        BenchError::new(format!(
             "cannot read {path}: {error}. --pid is the server's process on this machine (Linux only)"
         ))
     };
@@ -51,14 +51,14 @@ pub(super) fn allow_open_files(wanted: u64) -> Result<()> {
         return Ok(());
     }
     if limit.maximum.is_some_and(|maximum| maximum < wanted) {
-        return Err(Failed::new(format!(
+        return Err(BenchError::new(format!(
             "{wanted} open files are needed and {} allowed: raise the hard limit (ulimit -Hn), or use \
              fewer watchers. The server needs as many",
             limit.maximum.unwrap_or_default()
         )));
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum })
-        .map_err(|error| Failed::new(format!("cannot raise the limit of open files: {error}")))
+        .map_err(|error| BenchError::new(format!("cannot raise the limit of open files: {error}")))
 }
 
 /// Elsewhere there is no such limit to raise.

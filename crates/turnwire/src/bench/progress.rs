@@ -15,7 +15,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// For work of known size.
-    pub(super) fn steps(label: &str, total: u64) -> Self {
+    pub(super) fn with_steps(label: &str, total: u64) -> Self {
         let bar = ProgressBar::new(total);
         bar.set_style(style("{prefix:<12} {wide_bar} {human_pos}/{human_len}"));
         bar.set_prefix(label.to_owned());
@@ -24,7 +24,7 @@ impl Progress {
 
     /// For work of known duration; `count` is what gets done in it. Nothing that is measured touches
     /// the bar: it looks at the count itself, a few times a second.
-    pub(super) fn clock(label: &str, lasts: Duration, count: Arc<AtomicU64>) -> Self {
+    pub(super) fn with_clock(label: &str, lasts: Duration, count: Arc<AtomicU64>) -> Self {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let bar = ProgressBar::new(millis(lasts));
         bar.set_style(style("{prefix:<12} {wide_bar} {elapsed_precise} {msg}"));

@@ -1,7 +1,7 @@
 //! A model over HTTP for as long as a measurement lasts: in the words of chat completions, it tells the
 //! time, as the model `clock` does in the server itself.
 
-use super::failed::{Failed, Result};
+use super::failed::{BenchError, Result};
 use serde_json::Value;
 use std::io;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use turnwire_agent::model::clock::{TimedToken, ClockRequest};
 
 /// More than any request of a measurement has.
-const LONGEST: usize = 1 << 20;
+const MAX_REQUEST: usize = 1 << 20;
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
     Transfer-Encoding: chunked\r\n\r\n";
@@ -26,14 +26,14 @@ const END: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chu
     data: [DONE]\n\n";
 
 /// Listens until it is dropped.
-pub(super) struct Provider {
+pub(super) struct FakeProvider {
     _connections: JoinSet<()>,
 }
 
-impl Provider {
+impl FakeProvider {
     pub(super) async fn start(address: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(address).await.map_err(|error| {
-            Failed::new(format!("cannot listen at {address} as the model: {error}"))
+            BenchError::new(format!("cannot listen at {address} as the model: {error}"))
         })?;
         let mut connections = JoinSet::new();
         connections.spawn(async move {
@@ -56,20 +56,20 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
     let mut inbox = Vec::new();
     loop {
         let wish = loop {
-            if let Some((wish, length)) = asked(&inbox)? {
+            if let Some((wish, length)) = parse_request(&inbox)? {
                 inbox.drain(..length);
                 break wish;
             }
-            if inbox.len() > LONGEST || stream.read_buf(&mut inbox).await? == 0 {
+            if inbox.len() > MAX_REQUEST || stream.read_buf(&mut inbox).await? == 0 {
                 return Ok(());
             }
         };
-        say(&mut stream, wish).await?;
+        send_tokens(&mut stream, wish).await?;
     }
 }
 
 /// What is wished for, and how long the request is; `None` while it is not whole.
-fn asked(bytes: &[u8]) -> io::Result<Option<(ClockRequest, usize)>> {
+fn parse_request(bytes: &[u8]) -> io::Result<Option<(ClockRequest, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
     let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
@@ -91,7 +91,7 @@ fn asked(bytes: &[u8]) -> io::Result<Option<(ClockRequest, usize)>> {
 }
 
 /// Says each token when it is due, in a packet of its own.
-async fn say(stream: &mut TcpStream, wish: ClockRequest) -> io::Result<()> {
+async fn send_tokens(stream: &mut TcpStream, wish: ClockRequest) -> io::Result<()> {
     let begin = Instant::now();
     stream.write_all(HEAD).await?;
     let mut chunk = Vec::new();
@@ -119,11 +119,11 @@ mod tests {
             "POST /chat/completions HTTP/1.1\r\nhost: a\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         for cut in 0..request.len() {
-            assert!(asked(&request.as_bytes()[..cut]).unwrap().is_none(), "cut at {cut}");
+            assert!(parse_request(&request.as_bytes()[..cut]).unwrap().is_none(), "cut at {cut}");
         }
         let followed = request.clone() + "POST";
-        let found = asked(followed.as_bytes()).unwrap();
+        let found = parse_request(followed.as_bytes()).unwrap();
         assert_eq!(found, Some((ClockRequest { tokens: 30, rate: 10 }, request.len())));
-        assert!(asked(b"\x16\x03\x01 not http\r\n\r\n").is_err());
+        assert!(parse_request(b"\x16\x03\x01 not http\r\n\r\n").is_err());
     }
 }

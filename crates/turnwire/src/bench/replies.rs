@@ -2,14 +2,14 @@
 
 mod round;
 
-use super::failed::{Failed, Result};
-use super::idle::kib;
-use super::provider::Provider;
+use super::failed::{BenchError, Result};
+use super::idle::kib_to_f64;
+use super::provider::FakeProvider;
 use super::report::{Report, thousands};
-use super::server::Server;
-use super::sessions::After;
+use super::server::BenchTarget;
+use super::sessions::Cleanup;
 use clap::Args;
-use round::{Round, Rounds};
+use round::{RoundResult, RoundSettings};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,17 +66,17 @@ pub(super) struct Replies {
 }
 
 /// No search goes on for longer.
-const LONGEST: Duration = Duration::from_mins(10);
+const MAX_SEARCH_TIME: Duration = Duration::from_mins(10);
 /// No search looks further.
-const MOST: u32 = 100_000;
+const MAX_REPLIES: u32 = 100_000;
 
 impl Replies {
-    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         let _provider = match self.provider {
-            Some(address) => Some(Provider::start(address).await?),
+            Some(address) => Some(FakeProvider::start(address).await?),
             None => None,
         };
-        let rounds = Rounds {
+        let rounds = RoundSettings {
             server: Arc::clone(server),
             after,
             agent: self.agent.clone(),
@@ -86,30 +86,30 @@ impl Replies {
             pid: self.pid,
         };
         match self.replies {
-            Some(replies) => Ok(self.report(&rounds.round(replies).await?)),
-            None => self.look(&rounds).await,
+            Some(replies) => Ok(self.report(&rounds.run_round(replies).await?)),
+            None => self.find_most_replies(&rounds).await,
         }
     }
 
     /// Looks for the most.
-    async fn look(&self, rounds: &Rounds) -> Result<Report> {
+    async fn find_most_replies(&self, rounds: &RoundSettings) -> Result<Report> {
         let begin = Instant::now();
         let (mut best, mut last) = (None, None);
         let mut tries: Vec<Value> = Vec::new();
-        let mut search = Search::new(self.begin_with);
-        while let Some(replies) = search.next.filter(|_| begin.elapsed() < LONGEST) {
-            let mut round = rounds.round(replies).await?;
-            tries.push(self.tried(&round));
-            if !self.is_good(&round) {
+        let mut search = CapacitySearch::new(self.begin_with);
+        while let Some(replies) = search.next.filter(|_| begin.elapsed() < MAX_SEARCH_TIME) {
+            let mut round = rounds.run_round(replies).await?;
+            tries.push(self.round_json(&round));
+            if !self.is_within_limits(&round) {
                 // What else the machine did may have been the reason.
-                round = rounds.round(replies).await?;
-                tries.push(self.tried(&round));
+                round = rounds.run_round(replies).await?;
+                tries.push(self.round_json(&round));
             }
-            let is_good = self.is_good(&round);
-            search.tried(is_good);
+            let is_good = self.is_within_limits(&round);
+            search.record_result(is_good);
             *(if is_good { &mut best } else { &mut last }) = Some(round);
         }
-        let shown = best.or(last).ok_or_else(|| Failed::new("nothing was measured"))?;
+        let shown = best.or(last).ok_or_else(|| BenchError::new("nothing was measured"))?;
         let mut report = self.report(&shown);
         report.count("most_replies", "most replies at once", u64::from(search.good));
         report.setting("tries", tries);
@@ -117,22 +117,22 @@ impl Replies {
     }
 
     /// Whether so many can run at once.
-    fn is_good(&self, round: &Round) -> bool {
+    fn is_within_limits(&self, round: &RoundResult) -> bool {
         round.latency.percentile(99.0) < f64::from(self.below_ms)
             && round.keeps_rate()
             && round.lost == 0
     }
 
-    fn tried(&self, round: &Round) -> Value {
+    fn round_json(&self, round: &RoundResult) -> Value {
         json!({
             "replies": round.replies,
             "p99_ms": round.latency.percentile(99.0),
             "tokens_per_second": round.tokens_per_second(),
-            "is_good": self.is_good(round),
+            "is_good": self.is_within_limits(round),
         })
     }
 
-    fn report(&self, round: &Round) -> Report {
+    fn report(&self, round: &RoundResult) -> Report {
         let Self { rate, seconds, .. } = self;
         let title = format!(
             "replies: {} at once, {rate} tokens/s each, all watched, {seconds} s",
@@ -145,20 +145,20 @@ impl Replies {
         report.setting("seconds", *seconds);
         report.figure("tokens_per_second", "tokens/s", round.tokens_per_second(), 0);
         report.latency("latency_ms", "ms to the watcher", &round.latency);
-        if let Some(used) = &round.used {
+        if let Some(used) = &round.usage {
             let each =
-                kib(used.kib_with.saturating_sub(used.kib_before)) / f64::from(round.replies);
+                kib_to_f64(used.kib_with.saturating_sub(used.kib_before)) / f64::from(round.replies);
             report.figure("kib_per_reply", "KiB for each reply", each, 1);
             report.figure(
                 "mib_before",
                 "MiB of the server before",
-                kib(used.kib_before) / 1024.0,
+                kib_to_f64(used.kib_before) / 1024.0,
                 1,
             );
             report.figure(
                 "mib_with_replies",
                 "MiB with the replies",
-                kib(used.kib_with) / 1024.0,
+                kib_to_f64(used.kib_with) / 1024.0,
                 1,
             );
             report.figure(
@@ -175,7 +175,7 @@ impl Replies {
 }
 
 /// Twice as many until it does not go well, then between: until the two are near.
-struct Search {
+struct CapacitySearch {
     /// So many went well.
     good: u32,
     /// So many did not.
@@ -184,13 +184,13 @@ struct Search {
     next: Option<u32>,
 }
 
-impl Search {
+impl CapacitySearch {
     fn new(begin: u32) -> Self {
         Self { good: 0, bad: None, next: Some(begin) }
     }
 
     /// What came of the next.
-    fn tried(&mut self, is_good: bool) {
+    fn record_result(&mut self, is_good: bool) {
         let Some(tried) = self.next.take() else { return };
         if is_good {
             self.good = tried;
@@ -198,8 +198,8 @@ impl Search {
             self.bad = Some(tried);
         }
         self.next = match self.bad {
-            None if self.good >= MOST => None,
-            None => Some(self.good.saturating_mul(2).min(MOST)),
+            None if self.good >= MAX_REPLIES => None,
+            None => Some(self.good.saturating_mul(2).min(MAX_REPLIES)),
             // A few in a hundred are less than what changes from one time to the next.
             Some(bad) if bad - self.good <= (self.good / 16).max(1) => None,
             Some(bad) => Some(self.good.midpoint(bad)),
@@ -213,11 +213,11 @@ mod tests {
 
     /// What is found, and what was tried for it, where so many can run at once.
     fn search(begin: u32, limit: u32) -> (u32, Vec<u32>) {
-        let mut search = Search::new(begin);
+        let mut search = CapacitySearch::new(begin);
         let mut tried = Vec::new();
         while let Some(next) = search.next {
             tried.push(next);
-            search.tried(next <= limit);
+            search.record_result(next <= limit);
         }
         (search.good, tried)
     }
@@ -236,6 +236,6 @@ mod tests {
         }
         assert_eq!(search(500, 1100).1, [500, 1000, 2000, 1500, 1250, 1125, 1062]);
         assert_eq!(search(64, 0).0, 0);
-        assert_eq!(search(64, u32::MAX).0, MOST);
+        assert_eq!(search(64, u32::MAX).0, MAX_REPLIES);
     }
 }

@@ -36,8 +36,8 @@ impl Report {
     }
 
     pub(super) fn latency(&mut self, key: &str, label: &str, latency: &Latency) {
-        self.rows.push((label.to_owned(), latency.line()));
-        self.setting(key, latency.json());
+        self.rows.push((label.to_owned(), latency.to_line()));
+        self.setting(key, latency.to_json());
     }
 
     /// How often something happened that never must; shown only if it did.
@@ -53,11 +53,11 @@ impl Report {
         self.failed
     }
 
-    pub(super) fn json(self) -> String {
+    pub(super) fn into_json(self) -> String {
         Value::Object(self.json).to_string()
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let width = self.rows.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
         let mut text = format!("{}\n\n", self.title);
         for (label, value) in &self.rows {
@@ -112,10 +112,10 @@ mod tests {
         report.figure("events_per_second", "events/s", 51_234.4, 0);
         report.must_be_zero("lost", "lost", 0);
         assert!(!report.is_failed());
-        assert_eq!(report.text(), "ingest: 1 event per POST\n\n  events/s   51,234\n");
+        assert_eq!(report.to_text(), "ingest: 1 event per POST\n\n  events/s   51,234\n");
         report.must_be_zero("lost", "lost", 2);
         assert!(report.is_failed());
         let json = r#"{"bench":"ingest","events_per_second":51234.4,"lost":2}"#;
-        assert_eq!(report.json(), json);
+        assert_eq!(report.into_json(), json);
     }
 }

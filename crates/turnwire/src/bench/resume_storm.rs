@@ -1,14 +1,14 @@
 //! `turnwire bench resume-storm`: everyone comes back at once, in the middle of a reply.
 
-use super::conn::Ended;
-use super::failed::{Failed, Result};
+use super::conn::StreamEnd;
+use super::failed::{BenchError, Result};
 use super::latency::Latency;
-use super::marks::{Marks, Order};
+use super::marks::{MarkScanner, OrderCheck};
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::script::Text;
-use super::server::Server;
-use super::sessions::{After, Sessions, all};
+use super::script::DeltaText;
+use super::server::BenchTarget;
+use super::sessions::{Cleanup, Sessions, join_all};
 use super::watchers;
 use clap::Args;
 use std::ops::ControlFlow;
@@ -32,7 +32,7 @@ pub(super) struct ResumeStorm {
     deltas: u32,
 }
 
-const PATIENCE: Duration = Duration::from_mins(2);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_mins(2);
 
 struct Shared {
     last: u64,
@@ -47,31 +47,31 @@ struct Measured {
 }
 
 impl ResumeStorm {
-    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         super::process::allow_open_files(u64::from(self.watchers))?;
         let deltas = u64::from(self.deltas);
         // One more than are written: the reply is still running.
         let (sessions, mut producer) =
-            Sessions::create_one(server, Text::Marks, deltas + 1).await?;
+            Sessions::create_with_producer(server, DeltaText::Marks, deltas + 1).await?;
         producer.publish(deltas).await?;
-        let name = sessions.name();
-        let session = server.get(&format!("/v1/sessions/{name}"));
-        let cursor = middle(producer.ask("reading the session", &session).await?)?;
+        let name = sessions.only_name();
+        let session = server.get_request(&format!("/v1/sessions/{name}"));
+        let cursor = middle_cursor(producer.send_request("reading the session", &session).await?)?;
 
         let shared = Arc::new(Shared {
             last: deltas - 1,
             caught_up: Arc::default(),
             measured: Mutex::new(Measured { latency: Latency::new()?, bytes: 0, wrong: 0 }),
         });
-        let bar = Progress::clock("caught up", PATIENCE, Arc::clone(&shared.caught_up));
+        let bar = Progress::with_clock("caught up", CATCH_UP_TIMEOUT, Arc::clone(&shared.caught_up));
         let mut storm = JoinSet::new();
         let begin = Instant::now();
         for _ in 0..self.watchers {
-            let request = server.watch(name, &format!("after={cursor}"));
-            storm.spawn(resume(Arc::clone(server), Arc::clone(&shared), request));
+            let request = server.watch_request(name, &format!("after={cursor}"));
+            storm.spawn(resume_stream(Arc::clone(server), Arc::clone(&shared), request));
         }
-        tokio::time::timeout(PATIENCE, all(storm)).await.map_err(|_| {
-            Failed::new(format!("after {} s not everyone has caught up", PATIENCE.as_secs()))
+        tokio::time::timeout(CATCH_UP_TIMEOUT, join_all(storm)).await.map_err(|_| {
+            BenchError::new(format!("after {} s not everyone has caught up", CATCH_UP_TIMEOUT.as_secs()))
         })??;
         let lasted = begin.elapsed();
         drop(bar);
@@ -95,14 +95,14 @@ impl ResumeStorm {
     }
 }
 
-async fn resume(server: Arc<Server>, shared: Arc<Shared>, request: Vec<u8>) -> Result<()> {
+async fn resume_stream(server: Arc<BenchTarget>, shared: Arc<Shared>, request: Vec<u8>) -> Result<()> {
     let begin = Instant::now();
-    let mut stream = watchers::open_one(server, request).await?;
-    let mut marks = Marks::default();
-    let mut order = Order::default();
+    let mut stream = watchers::open_stream(server, request).await?;
+    let mut marks = MarkScanner::default();
+    let mut order = OrderCheck::default();
     let ended = stream
         .read(|bytes| {
-            marks.feed(bytes, &mut |mark| order.see(mark));
+            marks.feed(bytes, &mut |mark| order.record(mark));
             if order.next > shared.last {
                 ControlFlow::Break(())
             } else {
@@ -110,11 +110,11 @@ async fn resume(server: Arc<Server>, shared: Arc<Shared>, request: Vec<u8>) -> R
             }
         })
         .await?;
-    if ended == Ended::ByServer {
-        return Err(Failed::new("the server ended the stream of a watcher in a reply that runs"));
+    if ended == StreamEnd::ByServer {
+        return Err(BenchError::new("the server ended the stream of a watcher in a reply that runs"));
     }
     if order.first == Some(0) {
-        return Err(Failed::new(
+        return Err(BenchError::new(
             "the server took no notice of the cursor: it sent everything again",
         ));
     }
@@ -127,14 +127,14 @@ async fn resume(server: Arc<Server>, shared: Arc<Shared>, request: Vec<u8>) -> R
 }
 
 /// The cursor in the middle of what a session has.
-fn middle(session: &[u8]) -> Result<String> {
+fn middle_cursor(session: &[u8]) -> Result<String> {
     let session: Option<serde_json::Value> = serde_json::from_slice(session).ok();
     let last = session.as_ref().and_then(|session| session.get("last_event_id")?.as_str());
     last.and_then(|last| {
         let (epoch, seq) = last.rsplit_once('.')?;
         Some(format!("{epoch}.{}", seq.parse::<u64>().ok()? / 2))
     })
-    .ok_or_else(|| Failed::new("the session has no last_event_id of the form EPOCH.SEQ"))
+    .ok_or_else(|| BenchError::new("the session has no last_event_id of the form EPOCH.SEQ"))
 }
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_cursor_keeps_the_epoch() {
         let session = br#"{"id":"s","last_event_id":"k3.20002"}"#;
-        assert_eq!(middle(session).unwrap(), "k3.10001");
-        assert!(middle(br#"{"id":"s"}"#).is_err());
+        assert_eq!(middle_cursor(session).unwrap(), "k3.10001");
+        assert!(middle_cursor(br#"{"id":"s"}"#).is_err());
     }
 }

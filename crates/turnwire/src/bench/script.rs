@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 
 /// The events of one session, without an end.
-pub(super) struct Script {
+pub(super) struct EventScript {
     session: String,
-    text: Text,
+    text: DeltaText,
     deltas_per_reply: u64,
     /// Up to the part of an event id that counts.
     head: Vec<u8>,
@@ -16,14 +16,14 @@ pub(super) struct Script {
     middle: Vec<u8>,
     reply: u64,
     /// Where in the reply the next event is.
-    at: u64,
+    position: u64,
     events: u64,
     deltas: u64,
 }
 
 /// What the deltas say.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Text {
+pub(super) enum DeltaText {
     /// Words, as a model writes them.
     Words,
     /// `#0000042`: the number of the delta in the session, by which a watcher knows it.
@@ -37,13 +37,13 @@ const WORDS: [&[u8]; 8] =
     [b" it", b" looks", b" sunny", b" in Paris", b" tomorrow,", b" with", b" a light", b" breeze."];
 const BLOCK: &str = "text-1";
 
-impl Script {
+impl EventScript {
     /// `run` keeps the ids of one run apart from those of another, `nth` those of the sessions.
     pub(super) fn new(
         session: &str,
         run: u32,
         nth: u32,
-        text: Text,
+        text: DeltaText,
         deltas_per_reply: u64,
     ) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Script {
             head: format!(r#"{{"id":"{run:08x}{nth:08x}"#).into_bytes(),
             middle: Vec::new(),
             reply: 0,
-            at: 0,
+            position: 0,
             events: 0,
             deltas: 0,
         }
@@ -67,18 +67,18 @@ impl Script {
 
     /// Whether the next event starts a reply.
     pub(super) fn is_between_replies(&self) -> bool {
-        self.at == 0
+        self.position == 0
     }
 
     /// Writes the next event as a line.
-    pub(super) fn event(&mut self, now: &str, out: &mut Vec<u8>) {
-        let Self { at, deltas_per_reply, .. } = *self;
+    pub(super) fn write_event(&mut self, now: &str, out: &mut Vec<u8>) {
+        let Self { position: at, deltas_per_reply, .. } = *self;
         out.extend_from_slice(&self.head);
-        out.extend_from_slice(&hex(self.events));
+        out.extend_from_slice(&to_hex(self.events));
         out.extend_from_slice(b"\",\"created_at\":\"");
         out.extend_from_slice(now.as_bytes());
         self.events += 1;
-        self.at += 1;
+        self.position += 1;
         match at {
             0 => {
                 let session = &self.session;
@@ -88,7 +88,7 @@ impl Script {
                     r#"","metadata":{{}},"type":"TEXT_BLOCK_DELTA","reply_id":"{reply}","block_id":"{BLOCK}","delta":""#
                 );
                 self.middle.extend_from_slice(middle.as_bytes());
-                rare(
+                write_rare_event(
                     "REPLY_START",
                     &format!(
                         r#""session_id":"{session}","reply_id":"{reply}","name":"bench","role":"assistant""#
@@ -96,77 +96,77 @@ impl Script {
                     out,
                 );
             }
-            1 => self.block("TEXT_BLOCK_START", "", out),
+            1 => self.write_block_event("TEXT_BLOCK_START", "", out),
             _ if at < deltas_per_reply + 2 => {
                 out.extend_from_slice(&self.middle);
                 match self.text {
-                    Text::Words => {
+                    DeltaText::Words => {
                         let word = usize::try_from(self.deltas).unwrap_or_default() % WORDS.len();
                         out.extend_from_slice(WORDS.get(word).copied().unwrap_or_default());
                     }
-                    Text::Marks => mark(self.deltas, out),
+                    DeltaText::Marks => write_mark(self.deltas, out),
                 }
                 out.extend_from_slice(b"\"}\n");
                 self.deltas += 1;
             }
-            _ if at == deltas_per_reply + 2 => self.block("TEXT_BLOCK_END", r#","text":null"#, out),
+            _ if at == deltas_per_reply + 2 => self.write_block_event("TEXT_BLOCK_END", r#","text":null"#, out),
             _ => {
                 let session = &self.session;
                 let reply = self.reply_id();
-                rare(
+                write_rare_event(
                     "REPLY_END",
                     &format!(
                         r#""session_id":"{session}","reply_id":"{reply}","finished_reason":"completed","error":null"#
                     ),
                     out,
                 );
-                self.at = 0;
+                self.position = 0;
                 self.reply += 1;
             }
         }
     }
 
     /// Writes what comes up to the next delta, and the delta.
-    pub(super) fn delta(&mut self, now: &str, out: &mut Vec<u8>) {
+    pub(super) fn write_delta(&mut self, now: &str, out: &mut Vec<u8>) {
         let before = self.deltas;
         while self.deltas == before {
-            self.event(now, out);
+            self.write_event(now, out);
         }
     }
 
     /// Ends the reply at hand, however many deltas it has.
-    pub(super) fn end(&mut self, now: &str, out: &mut Vec<u8>) {
-        self.at = match self.at {
+    pub(super) fn write_end(&mut self, now: &str, out: &mut Vec<u8>) {
+        self.position = match self.position {
             0 => 0,
             // Its block has not started: there is none to end.
             1 => self.deltas_per_reply + 3,
             at => at.max(self.deltas_per_reply + 2),
         };
         while !self.is_between_replies() {
-            self.event(now, out);
+            self.write_event(now, out);
         }
     }
 
-    fn block(&self, kind: &str, rest: &str, out: &mut Vec<u8>) {
+    fn write_block_event(&self, kind: &str, rest: &str, out: &mut Vec<u8>) {
         let reply = self.reply_id();
-        rare(kind, &format!(r#""reply_id":"{reply}","block_id":"{BLOCK}"{rest}"#), out);
+        write_rare_event(kind, &format!(r#""reply_id":"{reply}","block_id":"{BLOCK}"{rest}"#), out);
     }
 }
 
 /// An event that is no delta, from behind its time.
-fn rare(kind: &str, fields: &str, out: &mut Vec<u8>) {
+fn write_rare_event(kind: &str, fields: &str, out: &mut Vec<u8>) {
     let text = format!("\",\"metadata\":{{}},\"type\":\"{kind}\",{fields}}}\n");
     out.extend_from_slice(text.as_bytes());
 }
 
 /// The time as an event has it.
-pub(super) fn now() -> String {
+pub(super) fn timestamp_now() -> String {
     let mut text = String::with_capacity(24);
     let _ = write!(text, "{:.3}", jiff::Timestamp::now());
     text
 }
 
-fn hex(mut value: u64) -> [u8; 16] {
+fn to_hex(mut value: u64) -> [u8; 16] {
     let mut digits = [b'0'; 16];
     for digit in digits.iter_mut().rev() {
         let nibble = (value & 15) as u8;
@@ -176,7 +176,7 @@ fn hex(mut value: u64) -> [u8; 16] {
     digits
 }
 
-fn mark(number: u64, out: &mut Vec<u8>) {
+fn write_mark(number: u64, out: &mut Vec<u8>) {
     let _ = std::io::Write::write_fmt(
         out,
         format_args!("#{number:0width$}", width = usize::from(MARK_DIGITS)),
@@ -188,18 +188,18 @@ mod tests {
     use super::*;
     use turnwire_core::{Event, Folder};
 
-    fn lines(script: &mut Script, count: usize) -> String {
+    fn write_lines(script: &mut EventScript, count: usize) -> String {
         let mut out = Vec::new();
         for _ in 0..count {
-            script.event(&now(), &mut out);
+            script.write_event(&timestamp_now(), &mut out);
         }
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn every_line_is_canonical_and_about_200_bytes() {
-        let mut script = Script::new("s", 7, 9, Text::Words, 200);
-        let text = lines(&mut script, 500);
+        let mut script = EventScript::new("s", 7, 9, DeltaText::Words, 200);
+        let text = write_lines(&mut script, 500);
         for line in text.lines() {
             assert_eq!(Event::from_json(line).unwrap().to_json(), line);
         }
@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn a_strict_fold_takes_reply_after_reply() {
-        let mut script = Script::new("s", 1, 2, Text::Marks, 3);
+        let mut script = EventScript::new("s", 1, 2, DeltaText::Marks, 3);
         let first = script.reply_id();
-        let text = lines(&mut script, 14);
+        let text = write_lines(&mut script, 14);
         assert!(script.is_between_replies());
         assert_eq!(script.deltas, 6);
         let mut folder = Folder::default();
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn a_reply_can_end_at_any_point() {
         for count in 0..7 {
-            let mut script = Script::new("s", 1, 2, Text::Words, 3);
-            let mut text = lines(&mut script, count).into_bytes();
-            script.end(&now(), &mut text);
+            let mut script = EventScript::new("s", 1, 2, DeltaText::Words, 3);
+            let mut text = write_lines(&mut script, count).into_bytes();
+            script.write_end(&timestamp_now(), &mut text);
             assert!(script.is_between_replies());
             let mut folder = Folder::default();
             for line in String::from_utf8(text).unwrap().lines() {
@@ -240,8 +240,8 @@ mod tests {
     fn no_id_comes_twice() {
         let mut ids = std::collections::HashSet::new();
         for nth in 0..3 {
-            let mut script = Script::new("s", 1, nth, Text::Words, 5);
-            for line in lines(&mut script, 100).lines() {
+            let mut script = EventScript::new("s", 1, nth, DeltaText::Words, 5);
+            for line in write_lines(&mut script, 100).lines() {
                 assert!(ids.insert(Event::from_json(line).unwrap().id.to_string()));
             }
         }

@@ -1,52 +1,52 @@
 //! The sessions that a measurement makes for itself, and takes away again.
 
-use super::conn::{Conn, Window};
-use super::failed::{Failed, Result};
+use super::conn::{Connection, ReceiveBuffer};
+use super::failed::{BenchError, Result};
 use super::progress::Progress;
-use super::script::{Script, Text, now};
-use super::server::{Server, with_length};
+use super::script::{EventScript, DeltaText, timestamp_now};
+use super::server::{BenchTarget, finish_request};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
 /// How many connections make and remove sessions.
-const HANDS: usize = 64;
+const CONNECTIONS: usize = 64;
 
 /// Sessions with names that no other run has.
 pub(super) struct Sessions {
-    server: Arc<Server>,
+    server: Arc<BenchTarget>,
     run: u32,
     pub(super) names: Vec<String>,
 }
 
 impl Sessions {
     /// Makes so many sessions, for what comes from elsewhere.
-    pub(super) async fn create(server: &Arc<Server>, count: usize) -> Result<Self> {
-        Self::of_agent(server, count, "external").await
+    pub(super) async fn create(server: &Arc<BenchTarget>, count: usize) -> Result<Self> {
+        Self::create_for_agent(server, count, "external").await
     }
 
     /// Makes so many sessions of an agent.
-    pub(super) async fn of_agent(server: &Arc<Server>, count: usize, agent: &str) -> Result<Self> {
+    pub(super) async fn create_for_agent(server: &Arc<BenchTarget>, count: usize, agent: &str) -> Result<Self> {
         let run = run_number();
         let names: Vec<String> = (0..count).map(|nth| format!("bench-{run:08x}-{nth}")).collect();
         let sessions = Self { server: Arc::clone(server), run, names };
-        let create = |server: &Server, name: &str| ("making a session", server.create(name, agent));
-        sessions.each("sessions", create).await?;
+        let create = |server: &BenchTarget, name: &str| ("making a session", server.create_request(name, agent));
+        sessions.request_each("sessions", create).await?;
         Ok(sessions)
     }
 
     /// Makes one session, and a producer for it.
-    pub(super) async fn create_one(
-        server: &Arc<Server>,
-        text: Text,
+    pub(super) async fn create_with_producer(
+        server: &Arc<BenchTarget>,
+        text: DeltaText,
         deltas_per_reply: u64,
     ) -> Result<(Self, Producer)> {
         let sessions = Self::create(server, 1).await?;
-        let conn = Conn::open(server, Window::Usual).await?;
+        let conn = Connection::open(server, ReceiveBuffer::Default).await?;
         let name = sessions.names.first().map(String::as_str).unwrap_or_default();
         let producer = Producer {
             conn,
-            head: server.append(name, "bench-0"),
+            head: server.append_request_head(name, "bench-0"),
             script: sessions.script(0, text, deltas_per_reply),
             body: Vec::new(),
             request: Vec::new(),
@@ -55,73 +55,73 @@ impl Sessions {
     }
 
     /// The name of the only session.
-    pub(super) fn name(&self) -> &str {
+    pub(super) fn only_name(&self) -> &str {
         self.names.first().map(String::as_str).unwrap_or_default()
     }
 
     /// What is to be written to the nth session.
-    pub(super) fn script(&self, nth: usize, text: Text, deltas_per_reply: u64) -> Script {
+    pub(super) fn script(&self, nth: usize, text: DeltaText, deltas_per_reply: u64) -> EventScript {
         let name = self.names.get(nth).map(String::as_str).unwrap_or_default();
         let nth = u32::try_from(nth).unwrap_or(u32::MAX);
-        Script::new(name, self.run, nth, text, deltas_per_reply)
+        EventScript::new(name, self.run, nth, text, deltas_per_reply)
     }
 
     /// Removes them, unless they shall be kept.
-    pub(super) async fn finish(&self, after: After) -> Result<()> {
+    pub(super) async fn finish(&self, after: Cleanup) -> Result<()> {
         match after {
-            After::Keep => Ok(()),
-            After::Delete => {
-                self.each("removing", |server, name| ("removing a session", server.delete(name)))
+            Cleanup::Keep => Ok(()),
+            Cleanup::Delete => {
+                self.request_each("removing", |server, name| ("removing a session", server.delete_request(name)))
                     .await
             }
         }
     }
 
     /// Sends one request for each session, over several connections.
-    async fn each(
+    async fn request_each(
         &self,
         label: &str,
-        request: impl Fn(&Server, &str) -> (&'static str, Vec<u8>),
+        request: impl Fn(&BenchTarget, &str) -> (&'static str, Vec<u8>),
     ) -> Result<()> {
-        let progress = Arc::new(Progress::steps(label, self.names.len() as u64));
+        let progress = Arc::new(Progress::with_steps(label, self.names.len() as u64));
         let mut hands = JoinSet::new();
-        for names in self.names.chunks(self.names.len().div_ceil(HANDS).max(1)) {
+        for names in self.names.chunks(self.names.len().div_ceil(CONNECTIONS).max(1)) {
             let server = Arc::clone(&self.server);
             let progress = Arc::clone(&progress);
             let requests: Vec<_> = names.iter().map(|name| request(&server, name)).collect();
             hands.spawn(async move {
-                let mut conn = Conn::open(&server, Window::Usual).await?;
+                let mut conn = Connection::open(&server, ReceiveBuffer::Default).await?;
                 for (what, request) in requests {
-                    conn.expect(what, &request).await?;
+                    conn.send_ok_request(what, &request).await?;
                     progress.add(1);
                 }
                 Ok(())
             });
         }
-        all(hands).await
+        join_all(hands).await
     }
 }
 
 /// What becomes of the sessions when all is measured.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum After {
+pub(super) enum Cleanup {
     Delete,
     Keep,
 }
 
 /// Waits for all tasks; the first that fails ends them.
-pub(super) async fn all(mut tasks: JoinSet<Result<()>>) -> Result<()> {
+pub(super) async fn join_all(mut tasks: JoinSet<Result<()>>) -> Result<()> {
     while let Some(done) = tasks.join_next().await {
-        done.map_err(|error| Failed::new(format!("a task of the load broke: {error}")))??;
+        done.map_err(|error| BenchError::new(format!("a task of the load broke: {error}")))??;
     }
     Ok(())
 }
 
 /// One that writes to one session.
 pub(super) struct Producer {
-    conn: Conn,
+    conn: Connection,
     head: Vec<u8>,
-    pub(super) script: Script,
+    pub(super) script: EventScript,
     /// Lines that wait to be sent.
     pub(super) body: Vec<u8>,
     request: Vec<u8>,
@@ -132,21 +132,21 @@ impl Producer {
     pub(super) async fn send(&mut self) -> Result<()> {
         self.request.clear();
         self.request.extend_from_slice(&self.head);
-        with_length(&mut self.request, &self.body);
+        finish_request(&mut self.request, &self.body);
         self.body.clear();
-        self.conn.expect("a POST of events", &self.request).await.map(drop)
+        self.conn.send_ok_request("a POST of events", &self.request).await.map(drop)
     }
 
     /// Writes so many deltas, many in one request.
     pub(super) async fn publish(&mut self, deltas: u64) -> Result<()> {
         const AT_ONCE: u64 = 1000;
-        let progress = Progress::steps("events", deltas);
-        let time = now();
+        let progress = Progress::with_steps("events", deltas);
+        let time = timestamp_now();
         let mut left = deltas;
         while left > 0 {
             let count = left.min(AT_ONCE);
             for _ in 0..count {
-                self.script.delta(&time, &mut self.body);
+                self.script.write_delta(&time, &mut self.body);
             }
             self.send().await?;
             progress.add(count);
@@ -157,12 +157,12 @@ impl Producer {
 
     /// Ends the reply at hand.
     pub(super) async fn end(&mut self) -> Result<()> {
-        self.script.end(&now(), &mut self.body);
+        self.script.write_end(&timestamp_now(), &mut self.body);
         self.send().await
     }
 
-    pub(super) async fn ask(&mut self, what: &str, request: &[u8]) -> Result<&[u8]> {
-        self.conn.expect(what, request).await
+    pub(super) async fn send_request(&mut self, what: &str, request: &[u8]) -> Result<&[u8]> {
+        self.conn.send_ok_request(what, request).await
     }
 }
 

@@ -1,14 +1,14 @@
 //! `turnwire bench stalled`: a watcher that does not read must not cost the server memory.
 
-use super::conn::{Conn, Window};
+use super::conn::{Connection, ReceiveBuffer};
 use super::failed::Result;
-use super::idle::kib;
+use super::idle::kib_to_f64;
 use super::process::resident_kib;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::script::{Text, now};
-use super::server::Server;
-use super::sessions::{After, Producer, Sessions};
+use super::script::{DeltaText, timestamp_now};
+use super::server::BenchTarget;
+use super::sessions::{Cleanup, Producer, Sessions};
 use clap::Args;
 use std::sync::Arc;
 
@@ -34,19 +34,19 @@ pub(super) struct Stalled {
 const DELTAS_PER_REPLY: u64 = 200;
 
 impl Stalled {
-    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         let (sessions, mut producer) =
-            Sessions::create_one(server, Text::Words, DELTAS_PER_REPLY).await?;
+            Sessions::create_with_producer(server, DeltaText::Words, DELTAS_PER_REPLY).await?;
         let warm_up = self.events / 10;
-        let progress = Progress::steps("events", u64::from(self.events + warm_up));
-        self.publish(&mut producer, warm_up, &progress).await?;
+        let progress = Progress::with_steps("events", u64::from(self.events + warm_up));
+        self.publish_and_watch_memory(&mut producer, warm_up, &progress).await?;
         let before = resident_kib(self.pid)?;
 
         // Held to the end and never read.
-        let conn = Conn::open(server, Window::Small).await?;
-        let request = server.watch(sessions.name(), "after=now");
-        let watcher = conn.stream("watching a session", &request).await?;
-        let most = self.publish(&mut producer, self.events, &progress).await?;
+        let conn = Connection::open(server, ReceiveBuffer::Small).await?;
+        let request = server.watch_request(sessions.only_name(), "after=now");
+        let watcher = conn.open_stream("watching a session", &request).await?;
+        let most = self.publish_and_watch_memory(&mut producer, self.events, &progress).await?;
         let behind = resident_kib(self.pid)?;
         drop(watcher);
         drop(progress);
@@ -56,14 +56,14 @@ impl Stalled {
         let title = format!("stalled: a watcher reads nothing while {events} events arrive");
         let mut report = Report::new("stalled", title);
         report.setting("events", self.events);
-        report.figure("mib_before", "MiB of the server before", kib(before) / 1024.0, 1);
-        report.figure("mib_most", "MiB at most", kib(most.max(before)) / 1024.0, 1);
-        report.figure("mib_after", "MiB after", kib(behind) / 1024.0, 1);
+        report.figure("mib_before", "MiB of the server before", kib_to_f64(before) / 1024.0, 1);
+        report.figure("mib_most", "MiB at most", kib_to_f64(most.max(before)) / 1024.0, 1);
+        report.figure("mib_after", "MiB after", kib_to_f64(behind) / 1024.0, 1);
         Ok(report)
     }
 
     /// Publishes events, and gives the most memory that the server was seen with.
-    async fn publish(
+    async fn publish_and_watch_memory(
         &self,
         producer: &mut Producer,
         events: u32,
@@ -72,10 +72,10 @@ impl Stalled {
         let mut left = events;
         let mut most = 0;
         while left > 0 {
-            let time = now();
+            let time = timestamp_now();
             let count = left.min(self.batch);
             for _ in 0..count {
-                producer.script.event(&time, &mut producer.body);
+                producer.script.write_event(&time, &mut producer.body);
             }
             producer.send().await?;
             left -= count;

@@ -1,47 +1,47 @@
 //! Opens many streams, a few at a time, so that the queue of new connections does not overflow.
 
-use super::conn::{Conn, Streaming, Window};
-use super::failed::{Failed, Result};
+use super::conn::{Connection, ResponseStream, ReceiveBuffer};
+use super::failed::{BenchError, Result};
 use super::progress::Progress;
-use super::server::Server;
+use super::server::BenchTarget;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// How many are opened at once.
-const AT_ONCE: u32 = 128;
+const CONCURRENT_OPENS: u32 = 128;
 
 /// Opens so many streams; each has begun when this returns.
-pub(super) async fn open(
-    server: &Arc<Server>,
+pub(super) async fn open_streams(
+    server: &Arc<BenchTarget>,
     count: u32,
     request: impl Fn(u32) -> Vec<u8>,
-) -> Result<Vec<Streaming>> {
-    let progress = Progress::steps("watchers", u64::from(count));
+) -> Result<Vec<ResponseStream>> {
+    let progress = Progress::with_steps("watchers", u64::from(count));
     let mut streams = Vec::new();
     let mut opening = JoinSet::new();
     for nth in 0..count {
-        if nth >= AT_ONCE {
-            streams.extend(next(&mut opening, &progress).await?);
+        if nth >= CONCURRENT_OPENS {
+            streams.extend(next_opened(&mut opening, &progress).await?);
         }
-        opening.spawn(open_one(Arc::clone(server), request(nth)));
+        opening.spawn(open_stream(Arc::clone(server), request(nth)));
     }
-    while let Some(stream) = next(&mut opening, &progress).await? {
+    while let Some(stream) = next_opened(&mut opening, &progress).await? {
         streams.push(stream);
     }
     Ok(streams)
 }
 
 /// Opens one stream.
-pub(super) async fn open_one(server: Arc<Server>, request: Vec<u8>) -> Result<Streaming> {
-    let conn = Conn::open(&server, Window::Usual).await?;
-    conn.stream("watching a session", &request).await
+pub(super) async fn open_stream(server: Arc<BenchTarget>, request: Vec<u8>) -> Result<ResponseStream> {
+    let conn = Connection::open(&server, ReceiveBuffer::Default).await?;
+    conn.open_stream("watching a session", &request).await
 }
 
-async fn next(
-    opening: &mut JoinSet<Result<Streaming>>,
+async fn next_opened(
+    opening: &mut JoinSet<Result<ResponseStream>>,
     progress: &Progress,
-) -> Result<Option<Streaming>> {
+) -> Result<Option<ResponseStream>> {
     let Some(done) = opening.join_next().await else { return Ok(None) };
     progress.add(1);
-    done.map_err(|error| Failed::new(format!("a task of the load broke: {error}")))?.map(Some)
+    done.map_err(|error| BenchError::new(format!("a task of the load broke: {error}")))?.map(Some)
 }

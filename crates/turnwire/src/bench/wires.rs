@@ -1,15 +1,15 @@
 //! `turnwire bench wires`: what each protocol costs beside the canonical one, and how soon a client of
 //! it is back in the middle of a long reply.
 
-use super::conn::Ended;
-use super::failed::{Failed, Result};
+use super::conn::StreamEnd;
+use super::failed::{BenchError, Result};
 use super::latency::Latency;
 use super::process::processor_time;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::script::Text;
-use super::server::Server;
-use super::sessions::{After, Producer, Sessions};
+use super::script::DeltaText;
+use super::server::BenchTarget;
+use super::sessions::{Cleanup, Producer, Sessions};
 use super::watchers;
 use clap::Args;
 use std::ops::ControlFlow;
@@ -47,10 +47,10 @@ pub(super) struct Wires {
 const ROUNDS: u32 = 3;
 
 /// The canonical stream, with which the others are compared.
-const OURS: &str = "turnwire";
+const CANONICAL: &str = "turnwire";
 
 impl Wires {
-    pub(super) async fn run(&self, server: &Arc<Server>, after: After) -> Result<Report> {
+    pub(super) async fn run(&self, server: &Arc<BenchTarget>, after: Cleanup) -> Result<Report> {
         let title = format!(
             "wires: {} events read and watched; {} returns in the middle of {} deltas",
             thousands(u64::from(self.events)),
@@ -63,82 +63,82 @@ impl Wires {
         report.setting("events", self.events);
         let names: Vec<&'static str> =
             Wire::all().filter(|wire| wire.can_encode()).map(|wire| wire.name).collect();
-        self.replays(server, after, &names, &mut report).await?;
-        self.live(server, after, &names, &mut report).await?;
-        self.returns(server, after, &names, &mut report).await?;
+        self.measure_replays(server, after, &names, &mut report).await?;
+        self.measure_live(server, after, &names, &mut report).await?;
+        self.measure_returns(server, after, &names, &mut report).await?;
         Ok(report)
     }
 
     /// What an event costs that is read from the log.
-    async fn replays(
+    async fn measure_replays(
         &self,
-        server: &Arc<Server>,
-        after: After,
+        server: &Arc<BenchTarget>,
+        after: Cleanup,
         names: &[&'static str],
         report: &mut Report,
     ) -> Result<()> {
         let deltas = u64::from(self.events);
-        let (sessions, mut producer) = Sessions::create_one(server, Text::Words, deltas).await?;
+        let (sessions, mut producer) = Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
         producer.publish(deltas).await?;
         producer.end().await?;
-        let progress = Progress::steps("replays", names.len() as u64);
-        let mut costs = Costs::default();
+        let progress = Progress::with_steps("replays", names.len() as u64);
+        let mut costs = EventCosts::default();
         for &name in names {
             let query = format!("wire={name}&raw=true&until=idle");
-            let request = server.watch(sessions.name(), &query);
+            let request = server.watch_request(sessions.only_name(), &query);
             let before = processor_time(self.pid)?;
-            let mut stream = watchers::open_one(Arc::clone(server), request).await?;
+            let mut stream = watchers::open_stream(Arc::clone(server), request).await?;
             stream.read(|_| ControlFlow::Continue(())).await?;
             costs.add(name, processor_time(self.pid)?.saturating_sub(before), deltas);
             progress.add(1);
         }
-        costs.tell("replay", "read", report);
+        costs.add_to_report("replay", "read", report);
         sessions.finish(after).await
     }
 
     /// What an event costs that is watched as it comes, beside what it costs to take it in.
-    async fn live(
+    async fn measure_live(
         &self,
-        server: &Arc<Server>,
-        after: After,
+        server: &Arc<BenchTarget>,
+        after: Cleanup,
         names: &[&'static str],
         report: &mut Report,
     ) -> Result<()> {
         let deltas = u64::from(self.events);
-        let progress = Progress::steps("live", u64::from(ROUNDS) * (names.len() as u64 + 1));
+        let progress = Progress::with_steps("live", u64::from(ROUNDS) * (names.len() as u64 + 1));
         let mut unwatched = Duration::MAX;
         let mut watched = vec![Duration::MAX; names.len()];
         // What the machine does beside this only ever adds to the time: the least is the truest.
         for _ in 0..ROUNDS {
-            unwatched = unwatched.min(self.live_one(server, after, None).await?);
+            unwatched = unwatched.min(self.measure_live_wire(server, after, None).await?);
             progress.add(1);
             for (&name, least) in names.iter().zip(&mut watched) {
-                *least = (*least).min(self.live_one(server, after, Some(name)).await?);
+                *least = (*least).min(self.measure_live_wire(server, after, Some(name)).await?);
                 progress.add(1);
             }
         }
-        let mut costs = Costs::default();
+        let mut costs = EventCosts::default();
         for (&name, least) in names.iter().zip(watched) {
             costs.add(name, least.saturating_sub(unwatched), deltas);
         }
-        costs.tell("live", "watched", report);
+        costs.add_to_report("live", "watched", report);
         Ok(())
     }
 
-    async fn live_one(
+    async fn measure_live_wire(
         &self,
-        server: &Arc<Server>,
-        after: After,
+        server: &Arc<BenchTarget>,
+        after: Cleanup,
         wire: Option<&str>,
     ) -> Result<Duration> {
         let deltas = u64::from(self.events);
-        let (sessions, mut producer) = Sessions::create_one(server, Text::Words, deltas).await?;
+        let (sessions, mut producer) = Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
         producer.publish(1).await?;
         let watcher = match wire {
             None => None,
             Some(wire) => {
-                let request = server.watch(sessions.name(), &format!("wire={wire}&until=idle"));
-                let mut stream = watchers::open_one(Arc::clone(server), request).await?;
+                let request = server.watch_request(sessions.only_name(), &format!("wire={wire}&until=idle"));
+                let mut stream = watchers::open_stream(Arc::clone(server), request).await?;
                 Some(tokio::spawn(async move {
                     stream.read(|_| ControlFlow::Continue(())).await.map(drop)
                 }))
@@ -148,7 +148,7 @@ impl Wires {
         publish_evenly(&mut producer, deltas - 1).await?;
         producer.end().await?;
         if let Some(watcher) = watcher {
-            watcher.await.map_err(|error| Failed::new(error.to_string()))??;
+            watcher.await.map_err(|error| BenchError::new(error.to_string()))??;
         }
         let took = processor_time(self.pid)?.saturating_sub(before);
         sessions.finish(after).await?;
@@ -156,25 +156,25 @@ impl Wires {
     }
 
     /// How soon one is back.
-    async fn returns(
+    async fn measure_returns(
         &self,
-        server: &Arc<Server>,
-        after: After,
+        server: &Arc<BenchTarget>,
+        after: Cleanup,
         names: &[&'static str],
         report: &mut Report,
     ) -> Result<()> {
         let deltas = u64::from(self.deltas);
-        let (sessions, mut producer) = Sessions::create_one(server, Text::Words, deltas).await?;
+        let (sessions, mut producer) = Sessions::create_with_producer(server, DeltaText::Words, deltas).await?;
         let reply = producer.script.reply_id();
         producer.publish(deltas).await?;
-        let progress = Progress::steps("returns", names.len() as u64);
+        let progress = Progress::with_steps("returns", names.len() as u64);
         for &name in names {
-            let request = back(server, name, sessions.name(), &reply, deltas / 2);
+            let request = resume_request(server, name, sessions.only_name(), &reply, deltas / 2);
             let mut latency = Latency::new()?;
             for _ in 0..self.returns {
                 let begin = Instant::now();
-                let mut stream = watchers::open_one(Arc::clone(server), request.clone()).await?;
-                first_event(&mut stream).await?;
+                let mut stream = watchers::open_stream(Arc::clone(server), request.clone()).await?;
+                read_first_event(&mut stream).await?;
                 latency.record(begin.elapsed());
             }
             let label = format!("{name}: ms until one is back");
@@ -188,23 +188,23 @@ impl Wires {
 }
 
 /// How a client of a protocol comes back behind an event of a reply.
-fn back(server: &Server, wire: &str, session: &str, reply: &str, seq: u64) -> Vec<u8> {
+fn resume_request(server: &BenchTarget, wire: &str, session: &str, reply: &str, seq: u64) -> Vec<u8> {
     match wire {
         "ag-ui" => {
             let body = format!(
                 r#"{{"threadId":"{session}","runId":"back","messages":[],"tools":[],"context":[],"state":{{}}}}"#
             );
-            server.post("/ag-ui/external", &body)
+            server.post_request("/ag-ui/external", &body)
         }
-        "ai-sdk" => server.get(&format!("/ai-sdk/external/{session}/stream")),
+        "ai-sdk" => server.get_request(&format!("/ai-sdk/external/{session}/stream")),
         "openai-responses" => server
-            .get(&format!("/v1/responses/resp_{session}~{reply}?stream=true&starting_after={seq}")),
-        _ => server.watch(session, &format!("wire={wire}&after={seq}")),
+            .get_request(&format!("/v1/responses/resp_{session}~{reply}?stream=true&starting_after={seq}")),
+        _ => server.watch_request(session, &format!("wire={wire}&after={seq}")),
     }
 }
 
 /// Waits for the first event: comments and other fields are none.
-async fn first_event(stream: &mut super::conn::Streaming) -> Result<()> {
+async fn read_first_event(stream: &mut super::conn::ResponseStream) -> Result<()> {
     let mut text = Vec::new();
     let ended = stream
         .read(|bytes| {
@@ -215,20 +215,20 @@ async fn first_event(stream: &mut super::conn::Streaming) -> Result<()> {
         })
         .await?;
     match ended {
-        Ended::Enough => Ok(()),
-        Ended::ByServer => Err(Failed::new("a stream ended before its first event")),
+        StreamEnd::Enough => Ok(()),
+        StreamEnd::ByServer => Err(BenchError::new("a stream ended before its first event")),
     }
 }
 
 /// Publishes as an agent elsewhere does that sends a few deltas at a time.
 async fn publish_evenly(producer: &mut Producer, deltas: u64) -> Result<()> {
     const AT_ONCE: u64 = 64;
-    let time = super::script::now();
+    let time = super::script::timestamp_now();
     let mut left = deltas;
     while left > 0 {
         let count = left.min(AT_ONCE);
         for _ in 0..count {
-            producer.script.delta(&time, &mut producer.body);
+            producer.script.write_delta(&time, &mut producer.body);
         }
         producer.send().await?;
         left -= count;
@@ -238,16 +238,16 @@ async fn publish_evenly(producer: &mut Producer, deltas: u64) -> Result<()> {
 
 /// What an event costs on each wire.
 #[derive(Default)]
-struct Costs(Vec<(&'static str, f64)>);
+struct EventCosts(Vec<(&'static str, f64)>);
 
-impl Costs {
+impl EventCosts {
     #[expect(clippy::cast_precision_loss, reason = "a cost is shown with a few digits")]
     fn add(&mut self, name: &'static str, took: Duration, events: u64) {
         self.0.push((name, took.as_secs_f64() * 1e6 / events.max(1) as f64));
     }
 
-    fn tell(&self, key: &str, what: &str, report: &mut Report) {
-        let ours = self.0.iter().find(|(name, _)| *name == OURS).map_or(0.0, |(_, cost)| *cost);
+    fn add_to_report(&self, key: &str, what: &str, report: &mut Report) {
+        let ours = self.0.iter().find(|(name, _)| *name == CANONICAL).map_or(0.0, |(_, cost)| *cost);
         for (name, cost) in &self.0 {
             let word = name.replace('-', "_");
             report.figure(
@@ -256,7 +256,7 @@ impl Costs {
                 *cost,
                 3,
             );
-            if *name != OURS && ours > 0.0 {
+            if *name != CANONICAL && ours > 0.0 {
                 let label = format!("{name}: times the canonical stream, {what}");
                 report.figure(&format!("{key}_times_{word}"), &label, cost / ours, 2);
             }

@@ -13,7 +13,7 @@ use turnwire_core::{
 };
 
 /// The events of a message. What is open in it stays open, so that what comes later goes on with it.
-pub(crate) fn events(msg: &Msg) -> Vec<Event<'static>> {
+pub(crate) fn message_to_events(msg: &Msg) -> Vec<Event<'static>> {
     if msg.role() != Role::Assistant {
         return vec![Event::new("", Message { message: Box::new(msg.clone()) })];
     }
@@ -21,7 +21,7 @@ pub(crate) fn events(msg: &Msg) -> Vec<Event<'static>> {
     let (session_id, name) = (String::new(), msg.name().to_owned());
     let mut kinds = vec![ReplyStart { session_id, name, role: msg.role() }.into()];
     for block in msg.content() {
-        push(block, is_over, &mut kinds);
+        push_block(block, is_over, &mut kinds);
     }
     if is_over {
         let end = ReplyEnd {
@@ -35,7 +35,7 @@ pub(crate) fn events(msg: &Msg) -> Vec<Event<'static>> {
     kinds.into_iter().map(|kind| Event::new(msg.id().to_owned(), kind)).collect()
 }
 
-fn push(block: &ContentBlock, is_over: bool, out: &mut Vec<EventKind<'static>>) {
+fn push_block(block: &ContentBlock, is_over: bool, out: &mut Vec<EventKind<'static>>) {
     let extra = Fields::default;
     match block {
         ContentBlock::Text(text) => {

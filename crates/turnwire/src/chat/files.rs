@@ -1,47 +1,47 @@
 //! Pictures and other files of an answer, kept in a folder.
 
-use super::render::Keep;
+use super::render::FileSaver;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use turnwire_log::private_file;
 
 /// How many files of one name there may be.
-const SAME_NAME: usize = 1000;
+const MAX_SAME_NAME: usize = 1000;
 /// How long a name may be.
-const NAME: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// A folder, made when the first file comes.
-pub(crate) struct Folder {
+pub(crate) struct SaveFolder {
     path: PathBuf,
 }
 
-impl Folder {
+impl SaveFolder {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
     /// The folder for a session: what was said, or else one in the user's data folder.
-    pub(crate) fn of(chosen: Option<&Path>, session: &str) -> Self {
+    pub(crate) fn for_session(chosen: Option<&Path>, session: &str) -> Self {
         if let Some(path) = chosen {
             return Self::new(path.to_owned());
         }
         let folders = directories::ProjectDirs::from("", "", "turnwire");
         let base = folders.map_or_else(std::env::temp_dir, |folders| folders.data_dir().to_owned());
-        Self::new(base.join("files").join(safe(session)))
+        Self::new(base.join("files").join(sanitize_file_name(session)))
     }
 }
 
-impl Keep for Folder {
-    fn keep(&mut self, name: Option<&str>, media_type: &str, bytes: &[u8]) -> io::Result<String> {
+impl FileSaver for SaveFolder {
+    fn save(&mut self, name: Option<&str>, media_type: &str, bytes: &[u8]) -> io::Result<String> {
         fs::create_dir_all(&self.path)?;
-        let name = name.map(safe).filter(|name| !name.is_empty());
-        let name = name.unwrap_or_else(|| format!("file.{}", ending(media_type)));
+        let name = name.map(sanitize_file_name).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| format!("file.{}", file_extension(media_type)));
         let (stem, ending) = match name.rsplit_once('.') {
             Some((stem, ending)) if !stem.is_empty() => (stem, format!(".{ending}")),
             _ => (&*name, String::new()),
         };
-        for number in 1..SAME_NAME {
+        for number in 1..MAX_SAME_NAME {
             let number = if number == 1 { String::new() } else { format!("-{number}") };
             let path = self.path.join(format!("{stem}{number}{ending}"));
             match private_file::create_new(&path) {
@@ -63,14 +63,14 @@ impl Keep for Folder {
 }
 
 /// A name from outside, as one that stays in its folder.
-fn safe(name: &str) -> String {
+fn sanitize_file_name(name: &str) -> String {
     let is_fine = |char: char| char.is_alphanumeric() || matches!(char, '.' | '-' | '_' | ' ');
     let name: String =
-        name.chars().take(NAME).map(|char| if is_fine(char) { char } else { '_' }).collect();
+        name.chars().take(MAX_NAME_CHARS).map(|char| if is_fine(char) { char } else { '_' }).collect();
     name.trim_matches(['.', ' ']).to_owned()
 }
 
-fn ending(media_type: &str) -> &str {
+fn file_extension(media_type: &str) -> &str {
     let kind = media_type.split(';').next().unwrap_or_default().trim();
     match kind {
         "image/jpeg" => "jpg",
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn a_file_is_kept_once_and_never_outside_its_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let mut files = Folder::new(folder.path().join("new"));
+        let mut files = SaveFolder::new(folder.path().join("new"));
         let mut keep = |name, media, bytes: &[u8]| {
-            let path = files.keep(name, media, bytes).unwrap();
+            let path = files.save(name, media, bytes).unwrap();
             path.strip_prefix(&format!("{}/", folder.path().join("new").display()))
                 .unwrap_or(&path)
                 .to_owned()

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many lines are remembered.
-const REMEMBERED: usize = 1000;
+const HISTORY_LINES: usize = 1000;
 
 /// What a person did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum LineInput {
     Line(String),
     /// Ctrl-C.
     Interrupt,
@@ -21,16 +21,16 @@ pub(crate) enum Typed {
 
 /// The line editor.
 #[derive(Clone)]
-pub(crate) struct Lines {
+pub(crate) struct LineEditor {
     editor: Arc<Mutex<Editor<(), FileHistory>>>,
     history: Option<PathBuf>,
 }
 
-impl Lines {
+impl LineEditor {
     pub(crate) fn open(colour: bool) -> Result<Self, String> {
         let colours = if colour { ColorMode::Enabled } else { ColorMode::Disabled };
         let config = Config::builder()
-            .max_history_size(REMEMBERED)
+            .max_history_size(HISTORY_LINES)
             .and_then(|config| config.history_ignore_dups(true))
             .map_err(|error| error.to_string())?
             .history_ignore_space(true)
@@ -47,7 +47,7 @@ impl Lines {
     }
 
     /// Asks for a line, in which `begun` stands already.
-    pub(crate) async fn read(&self, prompt: &str, begun: &str) -> Typed {
+    pub(crate) async fn read_line(&self, prompt: &str, begun: &str) -> LineInput {
         let (editor, prompt, begun) =
             (Arc::clone(&self.editor), prompt.to_owned(), begun.to_owned());
         let read = move || {
@@ -55,14 +55,14 @@ impl Lines {
             editor.readline_with_initial(&prompt, (&begun, ""))
         };
         match tokio::task::spawn_blocking(read).await {
-            Ok(Ok(line)) => Typed::Line(line),
-            Ok(Err(ReadlineError::Interrupted)) => Typed::Interrupt,
-            Ok(Err(_)) | Err(_) => Typed::End,
+            Ok(Ok(line)) => LineInput::Line(line),
+            Ok(Err(ReadlineError::Interrupted)) => LineInput::Interrupt,
+            Ok(Err(_)) | Err(_) => LineInput::End,
         }
     }
 
     /// Remembers a line, also for the next time.
-    pub(crate) fn remember(&self, line: &str) {
+    pub(crate) fn add_to_history(&self, line: &str) {
         let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(editor.add_history_entry(line), Ok(true)) {
             return;

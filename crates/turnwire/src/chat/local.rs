@@ -1,8 +1,8 @@
 //! A server of one's own, in this process, for as long as the conversation lasts.
 
-use crate::client::Place;
+use crate::client::Endpoint;
 use crate::serve;
-use crate::store::{self, Cannot, Mode};
+use crate::store::{self, CommandError, Mode};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,45 +19,45 @@ use turnwire_server::config::{
 use turnwire_server::{App, Server, StartError};
 
 /// How long a server may take to close what is open.
-const CLOSING: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The server, and how it is stopped.
-pub(crate) struct Local {
-    pub(crate) place: Place,
+pub(crate) struct LocalServer {
+    pub(crate) endpoint: Endpoint,
     stop: oneshot::Sender<()>,
     running: JoinHandle<()>,
 }
 
 /// What it is to have.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct LocalOptions<'a> {
     pub(crate) config: Option<&'a Path>,
     pub(crate) store: Option<StoreUrl>,
     /// A model that gets an agent of its own.
     pub(crate) model: Option<&'a str>,
 }
 
-impl Local {
-    pub(crate) async fn start(wanted: Wanted<'_>) -> Result<Self, Cannot> {
+impl LocalServer {
+    pub(crate) async fn start(wanted: LocalOptions<'_>) -> Result<Self, CommandError> {
         let cannot = |error: &dyn std::fmt::Display| {
-            Cannot::new(format!("these settings cannot be used\n{error}"), "")
+            CommandError::new(format!("these settings cannot be used\n{error}"), "")
         };
         let mut config = serve::read_config(wanted.config).map_err(|error| cannot(&error))?;
         let over = Overrides { store: wanted.store, ..Overrides::default() };
         config.apply(over).map_err(|error| cannot(&error))?;
-        let token = private(&mut config)?;
+        let token = require_private_token(&mut config)?;
         let url = config.store.clone().map_or_else(store::default_url, Ok)?;
-        let log = store::open(&url, Mode::Write).map_err(|error| locked(error, &config))?;
+        let log = store::open_store(&url, Mode::Write).map_err(|error| locked_store_error(error, &config))?;
         let log = Arc::new(Log::new(log, format!("pid-{}", std::process::id())));
         let far = serve::far_tools(&config).await.map_err(|error| cannot(&error))?;
         let agents = serve::agents(&config, Some(&far));
-        let (mut agents, warnings) = agents.map_err(|error| Cannot::new(error.to_string(), ""))?;
+        let (mut agents, warnings) = agents.map_err(|error| CommandError::new(error.to_string(), ""))?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
         if let Some(model) = wanted.model {
-            agents.insert(model.to_owned(), agent(model)?);
+            agents.insert(model.to_owned(), build_model_agent(model)?);
         }
-        Self::run(config, log, agents, token).map_err(|error| starting(&error))
+        Self::run(config, log, agents, token).map_err(|error| start_error(&error))
     }
 
     fn run(
@@ -68,25 +68,25 @@ impl Local {
     ) -> Result<Self, StartError> {
         config.listen = ListenAddress(([127, 0, 0, 1], 0).into());
         let server = Server::bind(App::new(config, log, agents)?)?;
-        let place = Place::new(&server.url(), Some(token)).map_err(StartError::new)?;
+        let place = Endpoint::new(&server.url(), Some(token)).map_err(StartError::new)?;
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(server.run(async move {
             let _ = stopped.await;
         }));
-        Ok(Self { place, stop, running })
+        Ok(Self { endpoint: place, stop, running })
     }
 
     /// Stops it. A reply that is open goes on the next time that its store is opened.
     pub(crate) async fn stop(self) {
         let _ = self.stop.send(());
-        let _ = tokio::time::timeout(CLOSING, self.running).await;
+        let _ = tokio::time::timeout(STOP_TIMEOUT, self.running).await;
     }
 }
 
 /// Makes a server that nobody else on this machine can use: its port is open to all who work here,
 /// so it lets in only one random token, which stays in this process.
-fn private(config: &mut Config) -> Result<String, Cannot> {
-    let nothing = || Cannot::new("the system gives no randomness", "");
+fn require_private_token(config: &mut Config) -> Result<String, CommandError> {
+    let nothing = || CommandError::new("the system gives no randomness", "");
     let (token, hash) = auth::generate_token().ok_or_else(nothing)?;
     let sha256: Sha256 = hash.parse().map_err(|_| nothing())?;
     let tenant = auth::DEFAULT_TENANT.to_owned();
@@ -100,28 +100,28 @@ fn private(config: &mut Config) -> Result<String, Cannot> {
 }
 
 /// An agent for a model that no settings name.
-fn agent(model: &str) -> Result<Arc<dyn Replier>, Cannot> {
+fn build_model_agent(model: &str) -> Result<Arc<dyn Replier>, CommandError> {
     if model == "demo" {
-        let demo = DemoAgent::from_env().map_err(|error| Cannot::new(error.to_string(), ""))?;
+        let demo = DemoAgent::from_env().map_err(|error| CommandError::new(error.to_string(), ""))?;
         return Ok(Arc::new(demo));
     }
     let made = HttpModel::builder(model).build();
-    let made = made.map_err(|error| Cannot::new(error.message, "or write demo"))?;
+    let made = made.map_err(|error| CommandError::new(error.message, "or write demo"))?;
     if let Some(why) = made.missing_key() {
         let hint = "set it, or talk to an agent of turnwire.toml with --agent";
-        return Err(Cannot::new(format!("{model} cannot be asked: {why}"), hint));
+        return Err(CommandError::new(format!("{model} cannot be asked: {why}"), hint));
     }
     Ok(Arc::new(Agent::builder("assistant").model(made).build()))
 }
 
-fn starting(error: &StartError) -> Cannot {
-    Cannot::new(error.to_string(), "")
+fn start_error(error: &StartError) -> CommandError {
+    CommandError::new(error.to_string(), "")
 }
 
 /// A store that a server uses is reached through that server.
-fn locked(error: Error, config: &Config) -> Cannot {
+fn locked_store_error(error: Error, config: &Config) -> CommandError {
     match error {
-        Error::Locked(_) => Cannot::new(
+        Error::Locked(_) => CommandError::new(
             error.to_string(),
             format!(
                 "a server uses it: talk to that one with --url http://{}, or take another store with \

@@ -6,7 +6,7 @@
 use super::page::{Colour, Page, Style};
 
 /// How much is held back for what may be a bold phrase or a link.
-const HELD: usize = 240;
+const MAX_HELD: usize = 240;
 
 const CODE: Style = Style { colour: Some(Colour::Cyan), ..Style::PLAIN };
 
@@ -26,13 +26,13 @@ pub(crate) struct Markdown {
 
 /// Whether there is more to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum More {
-    Maybe,
+enum MoreInput {
+    Possible,
     No,
 }
 
 /// What a line begins with.
-enum Opening {
+enum LineStart {
     /// It cannot be told yet.
     Unclear,
     Heading {
@@ -64,22 +64,22 @@ impl Markdown {
     /// Takes the next piece.
     pub(crate) fn feed(&mut self, piece: &str, page: &mut Page) {
         self.pending.push_str(piece);
-        self.run(More::Maybe, page);
+        self.render_pending(MoreInput::Possible, page);
     }
 
     /// There is no more.
-    pub(crate) fn end(&mut self, page: &mut Page) {
-        self.run(More::No, page);
-        page.fresh();
+    pub(crate) fn finish(&mut self, page: &mut Page) {
+        self.render_pending(MoreInput::No, page);
+        page.start_row();
         *self = Self::default();
     }
 
-    fn run(&mut self, more: More, page: &mut Page) {
+    fn render_pending(&mut self, more: MoreInput, page: &mut Page) {
         while !self.pending.is_empty() {
             let is_clear = match (&self.fence, self.is_in_line) {
-                (Some(_), _) => self.code(more, page),
-                (None, false) => self.open(more, page),
-                (None, true) => self.inline(more, page),
+                (Some(_), _) => self.render_code(more, page),
+                (None, false) => self.render_line_start(more, page),
+                (None, true) => self.render_inline(more, page),
             };
             if !is_clear {
                 return;
@@ -88,33 +88,33 @@ impl Markdown {
     }
 
     /// Drops so many bytes of what is pending.
-    fn skip(&mut self, bytes: usize) {
+    fn drop_pending(&mut self, bytes: usize) {
         self.pending.drain(..bytes.min(self.pending.len()));
     }
 
     /// Goes on inside a fence; `false`: more is needed.
-    fn code(&mut self, more: More, page: &mut Page) -> bool {
+    fn render_code(&mut self, more: MoreInput, page: &mut Page) -> bool {
         let fence = self.fence.clone().unwrap_or_default();
         let end = self.pending.find('\n');
         let line = self.pending.get(..end.unwrap_or(self.pending.len())).unwrap_or_default();
         if !self.is_in_line {
             let trimmed = line.trim_start_matches(' ');
             let may_close = fence.starts_with(trimmed) || trimmed.starts_with(&fence);
-            if may_close && end.is_none() && more == More::Maybe && line.len() < HELD {
+            if may_close && end.is_none() && more == MoreInput::Possible && line.len() < MAX_HELD {
                 return false;
             }
             if trimmed.starts_with(&fence) && trimmed.trim_matches(['`', '~', ' ']).is_empty() {
                 let bytes = line.len() + usize::from(end.is_some());
-                self.skip(bytes);
+                self.drop_pending(bytes);
                 self.fence = None;
                 return true;
             }
-            page.verbatim(Style::PLAIN, "  ");
+            page.write_verbatim(Style::PLAIN, "  ");
             self.is_in_line = true;
         }
         let line = line.to_owned();
-        page.verbatim(CODE, &line);
-        self.skip(line.len() + usize::from(end.is_some()));
+        page.write_verbatim(CODE, &line);
+        self.drop_pending(line.len() + usize::from(end.is_some()));
         if end.is_some() {
             page.end_row();
             self.is_in_line = false;
@@ -123,79 +123,79 @@ impl Markdown {
     }
 
     /// Looks at the beginning of a line; `false`: more is needed.
-    fn open(&mut self, more: More, page: &mut Page) -> bool {
+    fn render_line_start(&mut self, more: MoreInput, page: &mut Page) -> bool {
         self.base = Style::PLAIN;
         self.last = None;
-        let opening = match opening(&self.pending) {
-            Opening::Unclear if more == More::Maybe && self.pending.len() < HELD => return false,
-            Opening::Unclear => Opening::Text,
+        let opening = match parse_line_start(&self.pending) {
+            LineStart::Unclear if more == MoreInput::Possible && self.pending.len() < MAX_HELD => return false,
+            LineStart::Unclear => LineStart::Text,
             opening => opening,
         };
         match opening {
-            Opening::Heading { level, bytes } => {
+            LineStart::Heading { level, bytes } => {
                 self.base = Style { underline: level == 1, ..Style::BOLD };
-                self.skip(bytes);
+                self.drop_pending(bytes);
             }
-            Opening::Fence { ticks, bytes } => {
+            LineStart::Fence { ticks, bytes } => {
                 let head = self.pending.get(..bytes).unwrap_or_default().trim();
                 self.fence = head.get(..ticks).map(str::to_owned);
                 let language = head.get(ticks..).unwrap_or_default().trim().to_owned();
                 if !language.is_empty() {
-                    page.row(Style::DIM, &format!("  {language}"));
+                    page.write_row(Style::DIM, &format!("  {language}"));
                 }
-                self.skip(bytes);
+                self.drop_pending(bytes);
                 return true;
             }
-            Opening::Bullet { indent, bytes } => {
-                page.verbatim(Style::PLAIN, &" ".repeat(indent));
-                page.verbatim(Style::DIM, "• ");
-                page.hang(indent + 2);
-                self.skip(bytes);
+            LineStart::Bullet { indent, bytes } => {
+                page.write_verbatim(Style::PLAIN, &" ".repeat(indent));
+                page.write_verbatim(Style::DIM, "• ");
+                page.set_hanging_indent(indent + 2);
+                self.drop_pending(bytes);
             }
-            Opening::Number { indent, bytes } => {
+            LineStart::Number { indent, bytes } => {
                 let number = self.pending.get(..bytes).unwrap_or_default().trim().to_owned();
-                page.verbatim(Style::PLAIN, &" ".repeat(indent));
-                page.verbatim(Style::DIM, &format!("{number} "));
-                page.hang(indent + number.len() + 1);
-                self.skip(bytes);
+                page.write_verbatim(Style::PLAIN, &" ".repeat(indent));
+                page.write_verbatim(Style::DIM, &format!("{number} "));
+                page.set_hanging_indent(indent + number.len() + 1);
+                self.drop_pending(bytes);
             }
-            Opening::Quote { bytes } => {
-                page.verbatim(Style::DIM, "▏ ");
-                page.hang(2);
+            LineStart::Quote { bytes } => {
+                page.write_verbatim(Style::DIM, "▏ ");
+                page.set_hanging_indent(2);
                 self.base = Style { italic: true, ..Style::PLAIN };
-                self.skip(bytes);
+                self.drop_pending(bytes);
             }
-            Opening::Rule { bytes } => {
-                page.row(Style::DIM, &"─".repeat(page.width().min(40)));
-                self.skip(bytes);
+            LineStart::Rule { bytes } => {
+                page.write_row(Style::DIM, &"─".repeat(page.width().min(40)));
+                self.drop_pending(bytes);
                 return true;
             }
-            Opening::Text | Opening::Unclear => {}
+            LineStart::Text | LineStart::Unclear => {}
         }
         self.is_in_line = true;
         true
     }
 
     /// Goes on inside a line; `false`: more is needed.
-    fn inline(&mut self, more: More, page: &mut Page) -> bool {
+    fn render_inline(&mut self, more: MoreInput, page: &mut Page) -> bool {
         let Some(char) = self.pending.chars().next() else { return false };
         if char == '\n' {
             page.end_row();
-            self.skip(1);
+            self.drop_pending(1);
             self.is_in_line = false;
             return true;
         }
         if !matches!(char, '*' | '_' | '`' | '[' | '\\') {
             let end = self.pending.find(['*', '_', '`', '[', '\\', '\n']);
             let text = self.pending.get(..end.unwrap_or(self.pending.len())).unwrap_or_default();
-            page.text(self.base, text);
+            page.write_text(self.base, text);
             self.last = text.chars().last();
             let bytes = text.len();
-            self.skip(bytes);
+            self.drop_pending(bytes);
             return true;
         }
-        match span(&self.pending, self.last, more) {
-            Span::Unclear if more == More::Maybe && self.pending.len() < HELD => false,
+        match parse_span(&self.pending, self.last, more) {
+            Span::Unclear if more == MoreInput::Possible && self.pending.len() < MAX_HELD => false,
             Span::Styled { style, text, bytes } => {
                 let style = Style {
                     bold: self.base.bold || style.bold,
@@ -204,71 +204,71 @@ impl Markdown {
                     dim: style.dim,
                     colour: style.colour,
                 };
-                page.text(style, &text);
+                page.write_text(style, &text);
                 self.last = text.chars().last();
-                self.skip(bytes);
+                self.drop_pending(bytes);
                 true
             }
             Span::Unclear | Span::Letter => {
                 let text = char.to_string();
-                page.text(self.base, &text);
+                page.write_text(self.base, &text);
                 self.last = Some(char);
-                self.skip(text.len());
+                self.drop_pending(text.len());
                 true
             }
         }
     }
 }
 
-fn opening(line: &str) -> Opening {
+fn parse_line_start(line: &str) -> LineStart {
     let rest = line.trim_start_matches(' ');
     let indent = line.len() - rest.len();
-    let Some(first) = rest.chars().next() else { return Opening::Unclear };
+    let Some(first) = rest.chars().next() else { return LineStart::Unclear };
     let run = rest.len() - rest.trim_start_matches(first).len();
     let behind = rest.get(run..).and_then(|rest| rest.chars().next());
     let end = rest.find('\n');
     match first {
         '#' => match behind {
-            None => Opening::Unclear,
-            Some(' ') if run <= 6 => Opening::Heading { level: run, bytes: indent + run + 1 },
-            Some(_) => Opening::Text,
+            None => LineStart::Unclear,
+            Some(' ') if run <= 6 => LineStart::Heading { level: run, bytes: indent + run + 1 },
+            Some(_) => LineStart::Text,
         },
         '`' | '~' => match (run, behind, end) {
-            (0..=2, Some(_), _) => Opening::Text,
-            (0..=2, None, _) | (_, _, None) => Opening::Unclear,
+            (0..=2, Some(_), _) => LineStart::Text,
+            (0..=2, None, _) | (_, _, None) => LineStart::Unclear,
             (ticks, _, Some(end)) => {
                 let has_more = rest.get(run..end).is_some_and(|rest| rest.contains('`'));
                 if has_more {
-                    Opening::Text
+                    LineStart::Text
                 } else {
-                    Opening::Fence { ticks, bytes: indent + end + 1 }
+                    LineStart::Fence { ticks, bytes: indent + end + 1 }
                 }
             }
         },
         '-' | '*' | '+' | '_' => match (run, behind) {
-            (1, Some(' ')) if first != '_' => Opening::Bullet { indent, bytes: indent + 2 },
-            (_, None) => Opening::Unclear,
-            (3.., Some('\n')) if first != '+' => Opening::Rule { bytes: indent + run + 1 },
-            _ => Opening::Text,
+            (1, Some(' ')) if first != '_' => LineStart::Bullet { indent, bytes: indent + 2 },
+            (_, None) => LineStart::Unclear,
+            (3.., Some('\n')) if first != '+' => LineStart::Rule { bytes: indent + run + 1 },
+            _ => LineStart::Text,
         },
         '>' => match rest.chars().nth(1) {
-            None => Opening::Unclear,
-            Some(' ') => Opening::Quote { bytes: indent + 2 },
-            Some(_) => Opening::Quote { bytes: indent + 1 },
+            None => LineStart::Unclear,
+            Some(' ') => LineStart::Quote { bytes: indent + 2 },
+            Some(_) => LineStart::Quote { bytes: indent + 1 },
         },
         '0'..='9' => {
             let digits =
                 rest.len() - rest.trim_start_matches(|char: char| char.is_ascii_digit()).len();
             let mut behind = rest.chars().skip(digits);
             match (behind.next(), behind.next()) {
-                (None, _) | (Some('.' | ')'), None) if digits < 4 => Opening::Unclear,
+                (None, _) | (Some('.' | ')'), None) if digits < 4 => LineStart::Unclear,
                 (Some('.' | ')'), Some(' ')) if digits < 4 => {
-                    Opening::Number { indent, bytes: indent + digits + 2 }
+                    LineStart::Number { indent, bytes: indent + digits + 2 }
                 }
-                _ => Opening::Text,
+                _ => LineStart::Text,
             }
         }
-        _ => Opening::Text,
+        _ => LineStart::Text,
     }
 }
 
@@ -284,11 +284,11 @@ enum Span {
     Letter,
 }
 
-fn span(text: &str, last: Option<char>, more: More) -> Span {
+fn parse_span(text: &str, last: Option<char>, more: MoreInput) -> Span {
     // What is not closed in its line is never closed.
     let (line, is_whole) = match text.find('\n') {
         Some(end) => (text.get(..end).unwrap_or_default(), true),
-        None => (text, more == More::No),
+        None => (text, more == MoreInput::No),
     };
     let open = if is_whole { Span::Letter } else { Span::Unclear };
     let Some(first) = line.chars().next() else { return Span::Letter };
@@ -302,7 +302,7 @@ fn span(text: &str, last: Option<char>, more: More) -> Span {
             }
             Some(_) => Span::Letter,
         },
-        '`' => match closing(rest, '`', run) {
+        '`' => match find_closing_run(rest, '`', run) {
             // A run of ticks may still grow.
             Some(at) if rest.len() == at + run && !is_whole => open,
             Some(at) => {
@@ -313,7 +313,7 @@ fn span(text: &str, last: Option<char>, more: More) -> Span {
             }
             None => open,
         },
-        '[' => link(line).unwrap_or(open),
+        '[' => parse_link(line).unwrap_or(open),
         // A star, two stars; more are taken as they are.
         _ => {
             let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
@@ -329,7 +329,7 @@ fn span(text: &str, last: Option<char>, more: More) -> Span {
                 1 => Style { italic: true, ..Style::PLAIN },
                 _ => Style::BOLD,
             };
-            let Some(at) = closing(rest, first, run) else { return open };
+            let Some(at) = find_closing_run(rest, first, run) else { return open };
             let after = rest.get(at + run..).and_then(|rest| rest.chars().next());
             if after.is_none() && !is_whole {
                 return open;
@@ -346,7 +346,7 @@ fn span(text: &str, last: Option<char>, more: More) -> Span {
 }
 
 /// Where a run of exactly so many of a letter begins.
-fn closing(text: &str, letter: char, run: usize) -> Option<usize> {
+fn find_closing_run(text: &str, letter: char, run: usize) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = text.get(at..)?.find(letter) {
         let begin = at + found;
@@ -361,7 +361,7 @@ fn closing(text: &str, letter: char, run: usize) -> Option<usize> {
 }
 
 /// A link, with its address behind it: a terminal has no other place for it.
-fn link(line: &str) -> Option<Span> {
+fn parse_link(line: &str) -> Option<Span> {
     let close = line.find(']')?;
     let text = line.get(1..close)?;
     match line.get(close + 1..)?.chars().next() {
@@ -384,17 +384,17 @@ fn link(line: &str) -> Option<Span> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::Look;
+    use super::super::page::DisplayOptions;
     use super::*;
 
-    fn shown(pieces: &[&str], colour: bool) -> String {
-        let mut page = Page::new(Look { width: 40, colour });
+    fn render(pieces: &[&str], colour: bool) -> String {
+        let mut page = Page::new(DisplayOptions { width: 40, colour });
         let mut markdown = Markdown::default();
         for piece in pieces {
             markdown.feed(piece, &mut page);
         }
-        markdown.end(&mut page);
-        page.take()
+        markdown.finish(&mut page);
+        page.take_output()
     }
 
     const ALL: &str = "# Title\n\nSome **bold words**, *leaning* ones, `code`, 2 ** 3, snake_case_name \
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn each_form_is_shown_as_itself() {
         assert_eq!(
-            shown(&[ALL], false),
+            render(&[ALL], false),
             "Title\n\nSome bold words, leaning ones, code, 2\n** 3, snake_case_name and a link\n\
              (https://x.example).\n\n• one\n  • two b\n1. first\n10) tenth\n▏ a quote\n\n  rust\n  \
              let a = b * c; // `x`\n  ``\n────────────────────────────────────────\n*plain* ***both*** 3. x\n#no heading\n**open\nend *\n"
@@ -413,34 +413,34 @@ mod tests {
 
     #[test]
     fn a_text_cut_anywhere_looks_the_same() {
-        let whole = shown(&[ALL], true);
+        let whole = render(&[ALL], true);
         let mut letters: Vec<String> = ALL.chars().map(String::from).collect();
         let pieces: Vec<&str> = letters.iter_mut().map(|letter| &**letter).collect();
         // Styles may be written again where the text was cut, and never look different.
-        assert_eq!(shown(&pieces, true), whole);
+        assert_eq!(render(&pieces, true), whole);
         for (at, _) in ALL.char_indices() {
             let (a, b) = ALL.split_at(at);
-            assert_eq!(shown(&[a, b], true), whole, "cut at {at}");
+            assert_eq!(render(&[a, b], true), whole, "cut at {at}");
         }
     }
 
     #[test]
     fn bold_code_and_headings_have_their_styles() {
-        assert_eq!(shown(&["## A *b*"], true), "\u{1b}[0;1mA \u{1b}[0;1;3mb\u{1b}[0m\n");
-        assert_eq!(shown(&["**b** `c`"], true), "\u{1b}[0;1mb \u{1b}[0;36mc\u{1b}[0m\n");
+        assert_eq!(render(&["## A *b*"], true), "\u{1b}[0;1mA \u{1b}[0;1;3mb\u{1b}[0m\n");
+        assert_eq!(render(&["**b** `c`"], true), "\u{1b}[0;1mb \u{1b}[0;36mc\u{1b}[0m\n");
     }
 
     #[test]
     fn what_is_clear_is_printed_at_once() {
-        let mut page = Page::new(Look { width: 40, colour: false });
+        let mut page = Page::new(DisplayOptions { width: 40, colour: false });
         let mut markdown = Markdown::default();
         markdown.feed("Now **this", &mut page);
         page.end_word();
-        assert_eq!(page.take(), "Now");
+        assert_eq!(page.take_output(), "Now");
         markdown.feed(" is** it ", &mut page);
-        assert_eq!(page.take(), " this is it");
+        assert_eq!(page.take_output(), " this is it");
         markdown.feed("**never closed", &mut page);
         markdown.feed("\n", &mut page);
-        assert_eq!(page.take(), " **never closed\n");
+        assert_eq!(page.take_output(), " **never closed\n");
     }
 }

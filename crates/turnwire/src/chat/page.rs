@@ -34,7 +34,7 @@ impl Style {
     pub(crate) const YELLOW: Self = Self { colour: Some(Colour::Yellow), ..Self::PLAIN };
     pub(crate) const CYAN: Self = Self { colour: Some(Colour::Cyan), ..Self::PLAIN };
 
-    fn write(self, out: &mut String) {
+    fn write_escape(self, out: &mut String) {
         let flags = [(self.bold, "1"), (self.dim, "2"), (self.italic, "3"), (self.underline, "4")];
         out.push_str("\x1b[0");
         for (_, code) in flags.into_iter().filter(|(is_on, _)| *is_on) {
@@ -49,7 +49,7 @@ impl Style {
 
 /// What is shown, and where it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct DisplayOptions {
     /// How many columns there are.
     pub(crate) width: usize,
     pub(crate) colour: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Look {
 
 /// The page.
 pub(crate) struct Page {
-    look: Look,
+    display: DisplayOptions,
     out: String,
     /// The style that the terminal is in.
     active: Style,
@@ -77,10 +77,10 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    pub(crate) fn new(look: Look) -> Self {
+    pub(crate) fn new(look: DisplayOptions) -> Self {
         Self {
             // On less nothing can be read anyway.
-            look: Look { width: look.width.max(20), ..look },
+            display: DisplayOptions { width: look.width.max(20), ..look },
             out: String::new(),
             active: Style::PLAIN,
             column: 0,
@@ -95,17 +95,17 @@ impl Page {
     }
 
     pub(crate) fn width(&self) -> usize {
-        self.look.width.saturating_sub(width(&self.margin))
+        self.display.width.saturating_sub(display_width(&self.margin))
     }
 
     /// Another width, such as after the window was made larger.
     pub(crate) fn resize(&mut self, width: usize) {
-        self.look.width = width.max(20);
+        self.display.width = width.max(20);
     }
 
     /// What has come since the last time. It leaves the terminal in its usual style.
-    pub(crate) fn take(&mut self) -> String {
-        self.style(Style::PLAIN);
+    pub(crate) fn take_output(&mut self) -> String {
+        self.set_style(Style::PLAIN);
         std::mem::take(&mut self.out)
     }
 
@@ -115,7 +115,7 @@ impl Page {
     }
 
     /// Text that is wrapped between its words. A line break in it is one.
-    pub(crate) fn text(&mut self, style: Style, text: &str) {
+    pub(crate) fn write_text(&mut self, style: Style, text: &str) {
         for char in text.chars() {
             match char {
                 '\n' => self.end_row(),
@@ -127,32 +127,32 @@ impl Page {
                     self.end_word();
                     self.spaces += 4;
                 }
-                char => self.letter(style, shown(char)),
+                char => self.push_char(style, replace_control(char)),
             }
         }
     }
 
     /// A row of its own, after whatever stands there.
-    pub(crate) fn row(&mut self, style: Style, text: &str) {
-        self.fresh();
-        self.text(style, text);
+    pub(crate) fn write_row(&mut self, style: Style, text: &str) {
+        self.start_row();
+        self.write_text(style, text);
         self.end_row();
     }
 
     /// Text as it is, such as code: it is cut only where the row ends.
-    pub(crate) fn verbatim(&mut self, style: Style, text: &str) {
+    pub(crate) fn write_verbatim(&mut self, style: Style, text: &str) {
         self.end_word();
         for char in text.chars() {
             match char {
                 '\n' => self.end_row(),
-                '\t' => (0..4).for_each(|_| self.put(style, ' ')),
-                char => self.put(style, shown(char)),
+                '\t' => (0..4).for_each(|_| self.write_char(style, ' ')),
+                char => self.write_char(style, replace_control(char)),
             }
         }
     }
 
     /// Ends the row that is begun, if there is one.
-    pub(crate) fn fresh(&mut self) {
+    pub(crate) fn start_row(&mut self) {
         self.end_word();
         self.spaces = 0;
         if self.is_begun {
@@ -162,28 +162,28 @@ impl Page {
     }
 
     /// Ends the row, and leaves one empty, unless there is one already.
-    pub(crate) fn gap(&mut self) {
-        self.fresh();
+    pub(crate) fn ensure_blank_row(&mut self) {
+        self.start_row();
         if self.empty_rows == 0 {
             self.end_row();
         }
     }
 
     /// What rows begin with from now on.
-    pub(crate) fn margin(&mut self, margin: &str) {
+    pub(crate) fn set_margin(&mut self, margin: &str) {
         if self.margin != margin {
-            self.fresh();
+            self.start_row();
             margin.clone_into(&mut self.margin);
         }
     }
 
     /// How far rows are moved in that a wrap begins, until the next row that is ended.
-    pub(crate) fn hang(&mut self, columns: usize) {
+    pub(crate) fn set_hanging_indent(&mut self, columns: usize) {
         self.hanging = columns;
     }
 
     /// Something else has written a whole row.
-    pub(crate) fn was_written_to(&mut self) {
+    pub(crate) fn mark_row_written(&mut self) {
         self.empty_rows = 0;
     }
 
@@ -201,7 +201,7 @@ impl Page {
     }
 
     fn break_row(&mut self) {
-        self.style(Style::PLAIN);
+        self.set_style(Style::PLAIN);
         while self.out.ends_with(' ') {
             self.out.pop();
         }
@@ -214,18 +214,18 @@ impl Page {
         if self.margin.is_empty() {
             return;
         }
-        self.style(Style::DIM);
+        self.set_style(Style::DIM);
         self.out.push_str(&self.margin);
-        self.column = width(&self.margin);
+        self.column = display_width(&self.margin);
     }
 
-    fn letter(&mut self, style: Style, char: char) {
+    fn push_char(&mut self, style: Style, char: char) {
         match self.word.last_mut().filter(|(last, _)| *last == style) {
             Some((_, text)) => text.push(char),
             None => self.word.push((style, char.to_string())),
         }
         self.word_width += char.width().unwrap_or_default();
-        if self.word_width >= self.look.width {
+        if self.word_width >= self.display.width {
             self.end_word();
         }
     }
@@ -237,52 +237,52 @@ impl Page {
         }
         let spaces = std::mem::take(&mut self.spaces);
         let needed = self.column + spaces + std::mem::take(&mut self.word_width);
-        if self.is_begun && needed > self.look.width {
+        if self.is_begun && needed > self.display.width {
             self.break_row();
             self.indent(self.hanging);
         } else {
             let style = self.word.first().map_or(Style::PLAIN, |(style, _)| *style);
             let underline = style.underline && self.active.underline;
-            (0..spaces).for_each(|_| self.put(Style { underline, ..self.active }, ' '));
+            (0..spaces).for_each(|_| self.write_char(Style { underline, ..self.active }, ' '));
         }
         for (style, text) in std::mem::take(&mut self.word) {
-            text.chars().for_each(|char| self.put(style, char));
+            text.chars().for_each(|char| self.write_char(style, char));
         }
     }
 
     fn indent(&mut self, columns: usize) {
-        (0..columns).for_each(|_| self.put(Style::PLAIN, ' '));
+        (0..columns).for_each(|_| self.write_char(Style::PLAIN, ' '));
     }
 
-    fn put(&mut self, style: Style, char: char) {
+    fn write_char(&mut self, style: Style, char: char) {
         let wide = char.width().unwrap_or_default();
-        if self.is_begun && self.column + wide > self.look.width {
+        if self.is_begun && self.column + wide > self.display.width {
             self.break_row();
         }
         if !self.is_begun {
             self.begin_row();
             self.is_begun = true;
         }
-        self.style(style);
+        self.set_style(style);
         self.out.push(char);
         self.column += wide;
     }
 
-    fn style(&mut self, style: Style) {
-        if self.look.colour && self.active != style {
-            style.write(&mut self.out);
+    fn set_style(&mut self, style: Style) {
+        if self.display.colour && self.active != style {
+            style.write_escape(&mut self.out);
             self.active = style;
         }
     }
 }
 
 /// What came from outside must not steer the terminal.
-fn shown(char: char) -> char {
+fn replace_control(char: char) -> char {
     if char.is_control() { '\u{fffd}' } else { char }
 }
 
 /// How many columns a text takes.
-pub(crate) fn width(text: &str) -> usize {
+pub(crate) fn display_width(text: &str) -> usize {
     text.chars().map(|char| char.width().unwrap_or_default()).sum()
 }
 
@@ -291,64 +291,64 @@ mod tests {
     use super::*;
 
     fn page(width: usize, colour: bool) -> Page {
-        Page::new(Look { width, colour })
+        Page::new(DisplayOptions { width, colour })
     }
 
     #[test]
     fn words_are_wrapped_and_rows_that_a_wrap_begins_hang() {
         let mut page = page(20, false);
-        page.text(Style::PLAIN, "- ");
-        page.hang(2);
-        page.text(Style::PLAIN, "one two three four five\nsix");
-        page.fresh();
-        assert_eq!(page.take(), "- one two three four\n  five\nsix\n");
+        page.write_text(Style::PLAIN, "- ");
+        page.set_hanging_indent(2);
+        page.write_text(Style::PLAIN, "one two three four five\nsix");
+        page.start_row();
+        assert_eq!(page.take_output(), "- one two three four\n  five\nsix\n");
     }
 
     #[test]
     fn a_word_that_comes_in_pieces_is_one_word() {
         let mut page = page(20, false);
         for piece in ["123456789 123456789", "01", "234 x"] {
-            page.text(Style::PLAIN, piece);
+            page.write_text(Style::PLAIN, piece);
         }
-        page.fresh();
-        assert_eq!(page.take(), "123456789\n12345678901234 x\n");
+        page.start_row();
+        assert_eq!(page.take_output(), "123456789\n12345678901234 x\n");
     }
 
     #[test]
     fn what_is_wider_than_the_page_is_cut_and_wide_letters_count_twice() {
         let mut page = page(20, false);
-        page.text(Style::PLAIN, &"世".repeat(12));
-        page.fresh();
-        assert_eq!(page.take(), format!("{}\n{}\n", "世".repeat(10), "世".repeat(2)));
+        page.write_text(Style::PLAIN, &"世".repeat(12));
+        page.start_row();
+        assert_eq!(page.take_output(), format!("{}\n{}\n", "世".repeat(10), "世".repeat(2)));
     }
 
     #[test]
     fn every_row_has_the_margin_and_a_gap_is_one_row() {
         let mut page = page(20, false);
-        page.text(Style::PLAIN, "above");
-        page.margin("│ ");
-        page.text(Style::PLAIN, "one two three four five");
-        page.gap();
-        page.gap();
-        page.text(Style::PLAIN, "six");
-        page.margin("");
-        assert_eq!(page.take(), "above\n│ one two three four\n│ five\n│\n│ six\n");
+        page.write_text(Style::PLAIN, "above");
+        page.set_margin("│ ");
+        page.write_text(Style::PLAIN, "one two three four five");
+        page.ensure_blank_row();
+        page.ensure_blank_row();
+        page.write_text(Style::PLAIN, "six");
+        page.set_margin("");
+        assert_eq!(page.take_output(), "above\n│ one two three four\n│ five\n│\n│ six\n");
     }
 
     #[test]
     fn styles_change_where_they_must_and_end_with_what_is_taken() {
         let mut page = page(40, true);
-        page.text(Style::BOLD, "two words");
-        page.text(Style::PLAIN, " plain\n");
-        assert_eq!(page.take(), "\u{1b}[0;1mtwo words \u{1b}[0mplain\n");
-        page.text(Style::RED, "a b");
-        assert_eq!(page.take(), "\u{1b}[0;31ma\u{1b}[0m");
+        page.write_text(Style::BOLD, "two words");
+        page.write_text(Style::PLAIN, " plain\n");
+        assert_eq!(page.take_output(), "\u{1b}[0;1mtwo words \u{1b}[0mplain\n");
+        page.write_text(Style::RED, "a b");
+        assert_eq!(page.take_output(), "\u{1b}[0;31ma\u{1b}[0m");
     }
 
     #[test]
     fn nothing_from_outside_steers_the_terminal() {
         let mut page = page(40, true);
-        page.row(Style::PLAIN, "\u{1b}[2Jx\u{7}\u{9b}1m");
-        assert_eq!(page.take(), "\u{fffd}[2Jx\u{fffd}\u{fffd}1m\n");
+        page.write_row(Style::PLAIN, "\u{1b}[2Jx\u{7}\u{9b}1m");
+        assert_eq!(page.take_output(), "\u{fffd}[2Jx\u{fffd}\u{fffd}1m\n");
     }
 }

@@ -1,11 +1,11 @@
 //! Events in, what a pipe gets out: the answer as it is on one side, notes on the other.
 
-use super::render::{Keep, called, data_block, depth, ended};
+use super::render::{FileSaver, tool_label, find_data_block, agent_depth, describe_reply_end};
 use turnwire_core::{DataBlock, Event, EventKind, Folder, ToolCall};
 
 /// What an event adds to a pipe.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Printed {
+pub(crate) struct PlainOutput {
     /// The answer.
     pub(crate) text: String,
     /// Lines for people, who read the standard error.
@@ -13,8 +13,8 @@ pub(crate) struct Printed {
 }
 
 /// Shows events without any style.
-pub(crate) struct Plain {
-    keep: Box<dyn Keep + Send>,
+pub(crate) struct PlainRenderer {
+    saver: Box<dyn FileSaver + Send>,
     folder: Folder,
     /// What was printed last ended a line, or nothing was printed.
     is_fresh: bool,
@@ -24,10 +24,10 @@ pub(crate) struct Plain {
     current: String,
 }
 
-impl Plain {
-    pub(crate) fn new(keep: Box<dyn Keep + Send>) -> Self {
+impl PlainRenderer {
+    pub(crate) fn new(keep: Box<dyn FileSaver + Send>) -> Self {
         Self {
-            keep,
+            saver: keep,
             folder: Folder::default(),
             is_fresh: true,
             has_text: false,
@@ -35,10 +35,10 @@ impl Plain {
         }
     }
 
-    pub(crate) fn push(&mut self, event: &Event<'_>) -> Printed {
-        let mut out = Printed::default();
+    pub(crate) fn render_event(&mut self, event: &Event<'_>) -> PlainOutput {
+        let mut out = PlainOutput::default();
         let _ = self.folder.push_tolerant(event);
-        let is_own = depth(event.agent.as_deref()) == 0;
+        let is_own = agent_depth(event.agent.as_deref()) == 0;
         match &event.kind {
             EventKind::TextBlockDelta(delta) if is_own => {
                 if self.current != delta.block_id {
@@ -59,22 +59,22 @@ impl Plain {
                     msg.blocks::<ToolCall>().find(|call| call.id == end.tool_call_id)
                 });
                 if let Some(call) = call {
-                    out.notes.push(format!("tool {} {}", called(call), call.input));
+                    out.notes.push(format!("tool {} {}", tool_label(call), call.input));
                 }
             }
             EventKind::ToolResultEnd(end) => {
                 out.notes.push(format!("tool ended: {}", end.state));
             }
             EventKind::DataBlockEnd(end) => {
-                let data = data_block(&self.folder, &event.reply_id, &end.block_id);
-                out.notes.extend(data.map(|data| self.data(&data)));
+                let data = find_data_block(&self.folder, &event.reply_id, &end.block_id);
+                out.notes.extend(data.map(|data| self.save_data(&data)));
             }
             EventKind::ReplyEnd(end) => {
                 if is_own {
                     self.end_line(&mut out);
                     self.folder = Folder::default();
                 }
-                out.notes.extend(ended(end).map(|(_, text)| text));
+                out.notes.extend(describe_reply_end(end).map(|(_, text)| text));
             }
             EventKind::Reset(reset) => {
                 out.notes.push(format!("from the start: {}", reset.reason));
@@ -84,16 +84,16 @@ impl Plain {
         out
     }
 
-    fn end_line(&mut self, out: &mut Printed) {
+    fn end_line(&mut self, out: &mut PlainOutput) {
         if !std::mem::replace(&mut self.is_fresh, true) {
             out.text.push('\n');
         }
     }
 
-    fn data(&mut self, data: &DataBlock) -> String {
+    fn save_data(&mut self, data: &DataBlock) -> String {
         let media_type = data.media_type().unwrap_or("application/octet-stream");
         match data.decoded() {
-            Some(Ok(bytes)) => match self.keep.keep(data.name.as_deref(), media_type, &bytes) {
+            Some(Ok(bytes)) => match self.saver.save(data.name.as_deref(), media_type, &bytes) {
                 Ok(path) => format!("saved {path} ({media_type})"),
                 Err(error) => format!("{media_type}, which cannot be saved: {error}"),
             },

@@ -1,34 +1,34 @@
 //! The terminal itself: what is written there, and what it is able to do.
 
-use super::page::{Look, width};
+use super::page::{DisplayOptions, display_width};
 use std::io::{self, IsTerminal, Write};
 
 /// What turns while one waits.
-const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// Whether somebody sits at the terminal, and what it can show.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal {
     /// What is written can be seen at once, and what is typed comes from the same person.
-    pub(crate) is_there: bool,
-    pub(crate) look: Look,
+    pub(crate) is_interactive: bool,
+    pub(crate) display: DisplayOptions,
     /// It can go back in its last row.
     pub(crate) can_redraw: bool,
 }
 
 impl Terminal {
-    pub(crate) fn find() -> Self {
+    pub(crate) fn detect() -> Self {
         let is_there = io::stdin().is_terminal() && io::stdout().is_terminal();
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb" || term.is_empty());
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let can_redraw = io::stdout().is_terminal() && !is_dumb;
-        let look = Look { width: columns(), colour: can_redraw && !no_colour };
-        Self { is_there, look, can_redraw }
+        let look = DisplayOptions { width: terminal_width(), colour: can_redraw && !no_colour };
+        Self { is_interactive: is_there, display: look, can_redraw }
     }
 }
 
 /// How many columns the terminal has now.
-pub(crate) fn columns() -> usize {
+pub(crate) fn terminal_width() -> usize {
     let size = terminal_size::terminal_size_of(io::stdout());
     size.map_or(80, |(width, _)| usize::from(width.0)).max(20)
 }
@@ -37,12 +37,12 @@ pub(crate) fn columns() -> usize {
 pub(crate) struct Screen {
     can_redraw: bool,
     frame: usize,
-    spins: bool,
+    has_spinner: bool,
 }
 
 impl Screen {
     pub(crate) fn new(terminal: Terminal) -> Self {
-        Self { can_redraw: terminal.can_redraw, frame: 0, spins: false }
+        Self { can_redraw: terminal.can_redraw, frame: 0, has_spinner: false }
     }
 
     pub(crate) fn write(&mut self, text: &str) -> io::Result<()> {
@@ -50,7 +50,7 @@ impl Screen {
             return Ok(());
         }
         let mut out = io::stdout().lock();
-        if std::mem::take(&mut self.spins) {
+        if std::mem::take(&mut self.has_spinner) {
             out.write_all(b"\r\x1b[K")?;
         }
         out.write_all(text.as_bytes())?;
@@ -58,8 +58,8 @@ impl Screen {
     }
 
     /// Takes the spinner away.
-    pub(crate) fn rest(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.spins) {
+    pub(crate) fn clear_spinner(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.has_spinner) {
             let mut out = io::stdout().lock();
             out.write_all(b"\r\x1b[K")?;
             out.flush()?;
@@ -68,15 +68,15 @@ impl Screen {
     }
 
     /// Turns the spinner on, in one write: nothing flickers.
-    pub(crate) fn spin(&mut self, status: Option<&str>) -> io::Result<()> {
-        let Some(status) = status.filter(|_| self.can_redraw) else { return self.rest() };
-        self.frame = (self.frame + 1) % FRAMES.len();
-        let frame = FRAMES.get(self.frame).copied().unwrap_or_default();
+    pub(crate) fn draw_spinner(&mut self, status: Option<&str>) -> io::Result<()> {
+        let Some(status) = status.filter(|_| self.can_redraw) else { return self.clear_spinner() };
+        self.frame = (self.frame + 1) % SPINNER_FRAMES.len();
+        let frame = SPINNER_FRAMES.get(self.frame).copied().unwrap_or_default();
         let mut row = format!("{frame} {}…", super::one_line(status));
-        while width(&row) >= columns() {
+        while display_width(&row) >= terminal_width() {
             row.pop();
         }
-        self.spins = true;
+        self.has_spinner = true;
         let mut out = io::stdout().lock();
         write!(out, "\r{row}\x1b[K")?;
         out.flush()
@@ -86,10 +86,10 @@ impl Screen {
 /// While it lives, what is typed is not shown: it would stand in the middle of the answer. What was
 /// typed is there for the next question.
 #[cfg(unix)]
-pub(crate) struct Quiet(Option<rustix::termios::Termios>);
+pub(crate) struct EchoOff(Option<rustix::termios::Termios>);
 
 #[cfg(unix)]
-impl Quiet {
+impl EchoOff {
     pub(crate) fn new() -> Self {
         use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
         let stdin = io::stdin();
@@ -102,7 +102,7 @@ impl Quiet {
 }
 
 #[cfg(unix)]
-impl Drop for Quiet {
+impl Drop for EchoOff {
     fn drop(&mut self) {
         use rustix::termios::{OptionalActions, tcsetattr};
         if let Some(before) = &self.0 {
@@ -116,7 +116,7 @@ impl Drop for Quiet {
 pub(crate) struct Quiet;
 
 #[cfg(not(unix))]
-impl Quiet {
+impl EchoOff {
     pub(crate) fn new() -> Self {
         Self
     }

@@ -3,38 +3,38 @@
 use super::again;
 use super::one_line;
 use super::page::Style;
-use super::plain::Plain;
+use super::plain::PlainRenderer;
 use super::render::Renderer;
-use super::screen::{Screen, columns};
+use super::screen::{Screen, terminal_width};
 use crate::client::History;
-use crate::input::say;
+use crate::input::print_stderr;
 use std::io::{self, Write};
 use turnwire_core::Event;
 
 /// Where events are shown.
 pub(crate) enum View {
     Terminal(Box<Renderer>, Screen),
-    Plain(Box<Plain>),
+    Plain(Box<PlainRenderer>),
     /// One event a line, as it came.
     Json,
 }
 
 impl View {
     /// Shows an event, of which `json` is the text.
-    pub(crate) fn event(&mut self, event: &Event<'_>, json: &str) -> io::Result<()> {
+    pub(crate) fn show_event(&mut self, event: &Event<'_>, json: &str) -> io::Result<()> {
         match self {
             Self::Terminal(renderer, screen) => {
-                renderer.resize(columns());
-                screen.write(&renderer.push(event))
+                renderer.resize(terminal_width());
+                screen.write(&renderer.render_event(event))
             }
             Self::Plain(plain) => {
-                let printed = plain.push(event);
+                let printed = plain.render_event(event);
                 if !printed.text.is_empty() {
                     let mut out = io::stdout().lock();
                     out.write_all(printed.text.as_bytes())?;
                     out.flush()?;
                 }
-                printed.notes.iter().for_each(|note| say(one_line(note)));
+                printed.notes.iter().for_each(|note| print_stderr(one_line(note)));
                 Ok(())
             }
             Self::Json => {
@@ -46,58 +46,58 @@ impl View {
     }
 
     /// Shows messages that are there already.
-    pub(crate) fn history(&mut self, history: &History) -> io::Result<()> {
+    pub(crate) fn show_history(&mut self, history: &History) -> io::Result<()> {
         let Self::Terminal(renderer, screen) = self else { return Ok(()) };
         if history.has_more {
-            screen.write(&renderer.note(Style::DIM, "… earlier messages are left out"))?;
+            screen.write(&renderer.render_note(Style::DIM, "… earlier messages are left out"))?;
         }
-        for event in history.messages.iter().flat_map(again::events) {
-            screen.write(&renderer.push(&event))?;
+        for event in history.messages.iter().flat_map(again::message_to_events) {
+            screen.write(&renderer.render_event(&event))?;
         }
         Ok(())
     }
 
     /// Says something that is no event.
-    pub(crate) fn note(&mut self, style: Style, text: &str) -> io::Result<()> {
+    pub(crate) fn show_note(&mut self, style: Style, text: &str) -> io::Result<()> {
         match self {
-            Self::Terminal(renderer, screen) => screen.write(&renderer.note(style, text)),
+            Self::Terminal(renderer, screen) => screen.write(&renderer.render_note(style, text)),
             Self::Plain(_) | Self::Json => {
-                say(one_line(text));
+                print_stderr(one_line(text));
                 Ok(())
             }
         }
     }
 
     /// Ends what stands open, so that somebody can be asked.
-    pub(crate) fn settle(&mut self) -> io::Result<()> {
+    pub(crate) fn finish_block(&mut self) -> io::Result<()> {
         let Self::Terminal(renderer, screen) = self else { return Ok(()) };
-        let text = renderer.settle();
+        let text = renderer.finish_block();
         screen.write(&text)?;
-        screen.rest()
+        screen.clear_spinner()
     }
 
     /// The same, with an empty row before what comes.
-    pub(crate) fn part(&mut self) -> io::Result<()> {
+    pub(crate) fn finish_block_with_gap(&mut self) -> io::Result<()> {
         let Self::Terminal(renderer, screen) = self else { return Ok(()) };
-        let text = renderer.part();
+        let text = renderer.finish_block_with_gap();
         screen.write(&text)?;
-        screen.rest()
+        screen.clear_spinner()
     }
 
     /// Shows that something is being done.
-    pub(crate) fn tick(&mut self, lost: bool) -> io::Result<()> {
+    pub(crate) fn update_spinner(&mut self, lost: bool) -> io::Result<()> {
         let Self::Terminal(renderer, screen) = self else { return Ok(()) };
         if lost {
-            screen.spin(Some("waiting for the server"))
+            screen.draw_spinner(Some("waiting for the server"))
         } else {
-            screen.spin(renderer.status())
+            screen.draw_spinner(renderer.status())
         }
     }
 
     /// A message that stands on the screen already.
-    pub(crate) fn typed(&mut self, message_id: &str) {
+    pub(crate) fn hide_typed_message(&mut self, message_id: &str) {
         if let Self::Terminal(renderer, _) = self {
-            renderer.typed(message_id);
+            renderer.hide_typed_message(message_id);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The routes that a conversation needs.
 
-use super::http::{Ask, Place};
-use super::trouble::Trouble;
-use super::watch::Patience;
+use super::http::{ApiRequest, Endpoint};
+use super::trouble::ClientError;
+use super::watch::RetryLimit;
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
@@ -14,8 +14,8 @@ use url::form_urlencoded::byte_serialize;
 /// A server, and how to ask it.
 #[derive(Clone)]
 pub(crate) struct Client {
-    place: Place,
-    patience: Patience,
+    endpoint: Endpoint,
+    retry_limit: RetryLimit,
 }
 
 /// A session, as far as a conversation looks at it.
@@ -27,13 +27,13 @@ pub(crate) struct SessionInfo {
     pub(crate) status: String,
     pub(crate) epoch: String,
     pub(crate) last_seq: u64,
-    pub(crate) pending: Vec<Pending>,
+    pub(crate) pending: Vec<PendingCalls>,
     pub(crate) created_at: String,
 }
 
 /// What a reply waits for.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Pending {
+pub(crate) struct PendingCalls {
     pub(crate) reply_id: String,
     #[serde(default)]
     pub(crate) confirm: Vec<ToolCall>,
@@ -52,31 +52,31 @@ pub(crate) struct History {
 
 /// A message that was taken.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Sent {
+pub(crate) struct SentMessage {
     pub(crate) message_id: String,
     pub(crate) reply_id: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct SessionPage {
     sessions: Vec<SessionInfo>,
 }
 
 impl Client {
-    pub(crate) fn new(place: Place, patience: Patience) -> Self {
-        Self { place, patience }
+    pub(crate) fn new(place: Endpoint, patience: RetryLimit) -> Self {
+        Self { endpoint: place, retry_limit: patience }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// Makes a session, or finds the one with this id.
-    pub(crate) async fn create(
+    pub(crate) async fn create_session(
         &self,
         id: Option<&str>,
         agent: Option<&str>,
-    ) -> Result<SessionInfo, Trouble> {
+    ) -> Result<SessionInfo, ClientError> {
         // With an id of our own, a request that was lost can be sent again.
         let id = id.map_or_else(|| SystemStamp.id(), str::to_owned);
         let mut body = json!({ "id": id });
@@ -87,43 +87,43 @@ impl Client {
     }
 
     /// Gives a session a title.
-    pub(crate) async fn entitle(&self, id: &str, title: &str) -> Result<(), Trouble> {
-        let path = format!("/v1/sessions/{}", escaped(id));
+    pub(crate) async fn set_title(&self, id: &str, title: &str) -> Result<(), ClientError> {
+        let path = format!("/v1/sessions/{}", escape_path_segment(id));
         let body = json!({ "title": title }).to_string().into();
-        self.whole(&Method::PATCH, &path, &[], &body).await.map(drop)
+        self.send_with_retry(&Method::PATCH, &path, &[], &body).await.map(drop)
     }
 
-    pub(crate) async fn session(&self, id: &str) -> Result<SessionInfo, Trouble> {
-        self.get(&format!("/v1/sessions/{}", escaped(id))).await
+    pub(crate) async fn get_session(&self, id: &str) -> Result<SessionInfo, ClientError> {
+        self.get(&format!("/v1/sessions/{}", escape_path_segment(id))).await
     }
 
     /// The sessions that changed last.
-    pub(crate) async fn sessions(&self, limit: usize) -> Result<Vec<SessionInfo>, Trouble> {
-        let page: Page = self.get(&format!("/v1/sessions?limit={limit}")).await?;
+    pub(crate) async fn list_sessions(&self, limit: usize) -> Result<Vec<SessionInfo>, ClientError> {
+        let page: SessionPage = self.get(&format!("/v1/sessions?limit={limit}")).await?;
         Ok(page.sessions)
     }
 
-    pub(crate) async fn history(&self, id: &str, limit: usize) -> Result<History, Trouble> {
-        self.get(&format!("/v1/sessions/{}/messages?limit={limit}", escaped(id))).await
+    pub(crate) async fn get_history(&self, id: &str, limit: usize) -> Result<History, ClientError> {
+        self.get(&format!("/v1/sessions/{}/messages?limit={limit}", escape_path_segment(id))).await
     }
 
     /// Sends a text.
-    pub(crate) async fn send(&self, id: &str, text: &str) -> Result<Sent, Trouble> {
-        let path = format!("/v1/sessions/{}/messages", escaped(id));
+    pub(crate) async fn send_message(&self, id: &str, text: &str) -> Result<SentMessage, ClientError> {
+        let path = format!("/v1/sessions/{}/messages", escape_path_segment(id));
         let (key, body) = (SystemStamp.id(), json!({ "content": text }).to_string());
         self.post(&path, &[("idempotency-key", &key)], body.into()).await
     }
 
     /// Has a message answered again.
-    pub(crate) async fn retry(&self, id: &str, message: &str) -> Result<Sent, Trouble> {
-        let path = format!("/v1/sessions/{}/messages/{}/retry", escaped(id), escaped(message));
+    pub(crate) async fn retry_message(&self, id: &str, message: &str) -> Result<SentMessage, ClientError> {
+        let path = format!("/v1/sessions/{}/messages/{}/retry", escape_path_segment(id), escape_path_segment(message));
         let key = SystemStamp.id();
         self.post(&path, &[("idempotency-key", &key)], Bytes::new()).await
     }
 
     /// Says something to an open reply.
-    pub(crate) async fn answer(&self, id: &str, event: Event<'_>) -> Result<(), Trouble> {
-        let path = format!("/v1/sessions/{}/events", escaped(id));
+    pub(crate) async fn send_event(&self, id: &str, event: Event<'_>) -> Result<(), ClientError> {
+        let path = format!("/v1/sessions/{}/events", escape_path_segment(id));
         // Its id makes it safe to send again.
         let body = event.stamped(&SystemStamp).to_json();
         let _: serde_json::Value = self.post(&path, &[], body.into()).await?;
@@ -131,16 +131,16 @@ impl Client {
     }
 
     /// The log as it is, one event a line.
-    pub(crate) async fn log(&self, id: &str) -> Result<String, Trouble> {
-        let path = format!("/v1/sessions/{}/events", escaped(id));
+    pub(crate) async fn read_log(&self, id: &str) -> Result<String, ClientError> {
+        let path = format!("/v1/sessions/{}/events", escape_path_segment(id));
         let accept = [("accept", "application/x-ndjson")];
-        let bytes = self.whole(&Method::GET, &path, &accept, &Bytes::new()).await?;
+        let bytes = self.send_with_retry(&Method::GET, &path, &accept, &Bytes::new()).await?;
         String::from_utf8(bytes.into())
-            .map_err(|_| Trouble::Strange("the log is no UTF-8".to_owned()))
+            .map_err(|_| ClientError::Unexpected("the log is no UTF-8".to_owned()))
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Trouble> {
-        read(&self.whole(&Method::GET, path, &[], &Bytes::new()).await?)
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        parse_json(&self.send_with_retry(&Method::GET, path, &[], &Bytes::new()).await?)
     }
 
     async fn post<T: DeserializeOwned>(
@@ -148,23 +148,23 @@ impl Client {
         path: &str,
         headers: &[(&'static str, &str)],
         body: Bytes,
-    ) -> Result<T, Trouble> {
-        read(&self.whole(&Method::POST, path, headers, &body).await?)
+    ) -> Result<T, ClientError> {
+        parse_json(&self.send_with_retry(&Method::POST, path, headers, &body).await?)
     }
 
     /// Sends until there is an answer, or patience ends.
-    async fn whole(
+    async fn send_with_retry(
         &self,
         method: &Method,
         path: &str,
         headers: &[(&'static str, &str)],
         body: &Bytes,
-    ) -> Result<Bytes, Trouble> {
-        let mut waiting = self.patience.begin();
+    ) -> Result<Bytes, ClientError> {
+        let mut waiting = self.retry_limit.start_backoff();
         loop {
-            let ask = Ask { method: method.clone(), path, headers, body: body.clone() };
-            match self.place.whole(ask).await {
-                Err(Trouble::Lost(why)) if waiting.again().await => {
+            let ask = ApiRequest { method: method.clone(), path, headers, body: body.clone() };
+            match self.endpoint.send_and_collect(ask).await {
+                Err(ClientError::Transient(why)) if waiting.wait().await => {
                     tracing::debug!(path, why, "sent again");
                 }
                 done => return done,
@@ -173,12 +173,12 @@ impl Client {
     }
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Trouble> {
+fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClientError> {
     serde_json::from_slice(bytes)
-        .map_err(|error| Trouble::Strange(format!("the answer cannot be understood: {error}")))
+        .map_err(|error| ClientError::Unexpected(format!("the answer cannot be understood: {error}")))
 }
 
 /// What came from outside, as a part of a path.
-pub(super) fn escaped(part: &str) -> String {
+pub(super) fn escape_path_segment(part: &str) -> String {
     byte_serialize(part.as_bytes()).collect::<String>().replace('+', "%20")
 }

@@ -3,7 +3,7 @@
 //! A conversation sends a request every few seconds: a pool would save nothing, and would have to
 //! find out which of its connections a restart has broken.
 
-use super::trouble::Trouble;
+use super::trouble::ClientError;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -22,29 +22,29 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use url::Url;
 
 /// How long it may take until a server is reached.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an answer may take to begin. What is stored is synced first.
-const ANSWER: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How large an answer may be that is read whole.
-const WHOLE: usize = 256 << 20;
+const MAX_BODY: usize = 256 << 20;
 
 /// Where a server is, and with what it lets one in.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Endpoint {
     url: Url,
     token: Option<String>,
     tls: Option<Arc<ClientConfig>>,
 }
 
 /// What is asked.
-pub(super) struct Ask<'a> {
+pub(super) struct ApiRequest<'a> {
     pub(super) method: Method,
     pub(super) path: &'a str,
     pub(super) headers: &'a [(&'static str, &'a str)],
     pub(super) body: Bytes,
 }
 
-impl Place {
+impl Endpoint {
     /// Checks an address; a path in it is kept in front of all others.
     pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self, String> {
         let with_scheme =
@@ -60,7 +60,7 @@ impl Place {
         }
         let tls = match parsed.scheme() {
             "http" => None,
-            "https" => Some(trust()?),
+            "https" => Some(tls_config()?),
             _ => return Err(wrong("only http and https are spoken")),
         };
         if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
@@ -74,56 +74,56 @@ impl Place {
         self.url.as_str().trim_end_matches('/')
     }
 
-    fn lost(&self, what: &str, error: impl std::fmt::Display) -> Trouble {
-        Trouble::Lost(format!("{what} {}: {error}", self.url()))
+    fn transient_error(&self, what: &str, error: impl std::fmt::Display) -> ClientError {
+        ClientError::Transient(format!("{what} {}: {error}", self.url()))
     }
 
     /// Sends a request, and gives the answer's head as soon as it is there.
-    pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Response<Incoming>, Trouble> {
-        let request = self.request(ask).map_err(|error| Trouble::Strange(error.to_string()))?;
+    pub(super) async fn send(&self, ask: ApiRequest<'_>) -> Result<Response<Incoming>, ClientError> {
+        let request = self.build_request(ask).map_err(|error| ClientError::Unexpected(error.to_string()))?;
         let (host, port) = (
             self.url.host_str().unwrap_or_default(),
             self.url.port_or_known_default().unwrap_or(80),
         );
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let stream = timeout(CONNECT, TcpStream::connect((bare, port)))
+        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect((bare, port)))
             .await
-            .map_err(|_| self.lost("cannot reach", "no answer"))?
-            .map_err(|error| self.lost("cannot reach", error))?;
+            .map_err(|_| self.transient_error("cannot reach", "no answer"))?
+            .map_err(|error| self.transient_error("cannot reach", error))?;
         // Without it an answer merely waits a little longer.
         let _ = stream.set_nodelay(true);
-        let Some(tls) = &self.tls else { return self.over(stream, request).await };
+        let Some(tls) = &self.tls else { return self.send_on(stream, request).await };
         let name = ServerName::try_from(bare.to_owned())
-            .map_err(|error| Trouble::Strange(format!("{host} is no name: {error}")))?;
+            .map_err(|error| ClientError::Unexpected(format!("{host} is no name: {error}")))?;
         let stream = TlsConnector::from(Arc::clone(tls))
             .connect(name, stream)
             .await
-            .map_err(|error| self.lost("no secure connection to", error))?;
-        self.over(stream, request).await
+            .map_err(|error| self.transient_error("no secure connection to", error))?;
+        self.send_on(stream, request).await
     }
 
-    async fn over<S>(
+    async fn send_on<S>(
         &self,
         stream: S,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Trouble>
+    ) -> Result<Response<Incoming>, ClientError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let lost = |error: hyper::Error| self.lost("lost the connection to", error);
+        let lost = |error: hyper::Error| self.transient_error("lost the connection to", error);
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
         // It ends with the answer's body; what it would say of a broken one, the body says too.
         tokio::spawn(async move {
             let _ = connection.await;
         });
-        match timeout(ANSWER, sender.send_request(request)).await {
+        match timeout(RESPONSE_TIMEOUT, sender.send_request(request)).await {
             Ok(answer) => answer.map_err(lost),
-            Err(_) => Err(self.lost("lost the connection to", "no answer")),
+            Err(_) => Err(self.transient_error("lost the connection to", "no answer")),
         }
     }
 
-    fn request(&self, ask: Ask<'_>) -> Result<Request<Full<Bytes>>, http::Error> {
+    fn build_request(&self, ask: ApiRequest<'_>) -> Result<Request<Full<Bytes>>, http::Error> {
         let path = format!("{}{}", self.url.path().trim_end_matches('/'), ask.path);
         let host = self.url.host_str().unwrap_or_default();
         let host = match self.url.port() {
@@ -145,20 +145,20 @@ impl Place {
     }
 
     /// Sends a request, and gives the whole body of an answer that is a success.
-    pub(super) async fn whole(&self, ask: Ask<'_>) -> Result<Bytes, Trouble> {
+    pub(super) async fn send_and_collect(&self, ask: ApiRequest<'_>) -> Result<Bytes, ClientError> {
         let (head, body) = self.send(ask).await?.into_parts();
-        let body = Limited::new(body, WHOLE).collect().await;
-        let body = body.map_err(|error| self.lost("lost the connection to", error))?.to_bytes();
+        let body = Limited::new(body, MAX_BODY).collect().await;
+        let body = body.map_err(|error| self.transient_error("lost the connection to", error))?.to_bytes();
         if head.status.is_success() {
             Ok(body)
         } else {
-            Err(Trouble::of(head.status.as_u16(), &body))
+            Err(ClientError::from_response(head.status.as_u16(), &body))
         }
     }
 }
 
 /// Those whom this machine trusts.
-fn trust() -> Result<Arc<ClientConfig>, String> {
+fn tls_config() -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
@@ -176,13 +176,13 @@ mod tests {
 
     #[test]
     fn an_address_is_checked_before_anything_is_sent() {
-        let place = Place::new("127.0.0.1:4747", None).unwrap();
+        let place = Endpoint::new("127.0.0.1:4747", None).unwrap();
         assert_eq!(place.url(), "http://127.0.0.1:4747");
         for (url, why) in [("ftp://x", "only http"), ("http://", "is no address")] {
-            let error = Place::new(url, None).err().unwrap();
+            let error = Endpoint::new(url, None).err().unwrap();
             assert!(error.contains(why), "{error}");
         }
-        let error = Place::new("localhost:1", Some("secret\n".to_owned())).err().unwrap();
+        let error = Endpoint::new("localhost:1", Some("secret\n".to_owned())).err().unwrap();
         assert!(!error.contains("secret"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
 //! The events of a session: each once and in order, over lost connections and restarts.
 
-use super::api::escaped;
-use super::http::{Ask, Place};
-use super::trouble::Trouble;
+use super::api::escape_path_segment;
+use super::http::{ApiRequest, Endpoint};
+use super::trouble::ClientError;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::Method;
@@ -15,36 +15,36 @@ use turnwire_core::{Event, EventKind, Seq};
 use turnwire_wires::body::FrameReader;
 
 /// A server says something at least every 15 seconds, unless it is told otherwise.
-const SILENCE: Duration = Duration::from_secs(75);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// For how long something is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum RetryLimit {
     /// Until somebody gives up.
-    Endless,
+    Unlimited,
     /// For so long.
     For(Duration),
 }
 
-impl Patience {
-    pub(super) fn begin(self) -> Waiting {
+impl RetryLimit {
+    pub(super) fn start_backoff(self) -> Backoff {
         let end = match self {
-            Self::Endless => None,
+            Self::Unlimited => None,
             Self::For(time) => Some(Instant::now() + time),
         };
-        Waiting { end, next: Duration::from_millis(100) }
+        Backoff { end, next: Duration::from_millis(100) }
     }
 }
 
 /// How long one has waited, and waits next.
-pub(super) struct Waiting {
+pub(super) struct Backoff {
     end: Option<Instant>,
     next: Duration,
 }
 
-impl Waiting {
+impl Backoff {
     /// Waits, longer each time; `false`: no longer.
-    pub(super) async fn again(&mut self) -> bool {
+    pub(super) async fn wait(&mut self) -> bool {
         if self.end.is_some_and(|end| Instant::now() >= end) {
             return false;
         }
@@ -56,18 +56,18 @@ impl Waiting {
 
 /// What happens in a session, and to the connection.
 #[derive(Debug)]
-pub(crate) enum Notice {
+pub(crate) enum StreamNotice {
     /// An event, and its JSON.
     Event(Box<Event<'static>>, String),
     /// The connection is lost; it is being made again.
-    Lost(String),
+    Disconnected(String),
     /// It is there again.
-    Back,
+    Reconnected,
 }
 
 /// What is watched, and from where.
 #[derive(Debug, Clone)]
-pub(crate) struct Watching {
+pub(crate) struct StreamTarget {
     pub(crate) session: String,
     pub(crate) epoch: String,
     /// The place of the last event that is known.
@@ -77,18 +77,18 @@ pub(crate) struct Watching {
 }
 
 /// A stream of events that comes back by itself. It ends when it is dropped.
-pub(crate) struct Watch {
-    notices: mpsc::Receiver<Result<Notice, Trouble>>,
+pub(crate) struct EventStream {
+    notices: mpsc::Receiver<Result<StreamNotice, ClientError>>,
     task: JoinHandle<()>,
     epoch: String,
     seq: u64,
 }
 
-impl Watch {
-    pub(crate) fn new(place: Place, patience: Patience, what: Watching) -> Self {
+impl EventStream {
+    pub(crate) fn new(place: Endpoint, patience: RetryLimit, what: StreamTarget) -> Self {
         let (epoch, seq) = (what.epoch.clone(), what.seq);
-        let waiting = patience.begin();
-        let mut watcher = Watcher { place, what, patience, stream: None, waiting, told: false };
+        let waiting = patience.start_backoff();
+        let mut watcher = StreamTask { endpoint: place, target: what, retry_limit: patience, stream: None, backoff: waiting, is_loss_reported: false };
         // A task of its own: who looks at something else in between must not begin a connection
         // anew each time.
         let (sender, notices) = mpsc::channel(256);
@@ -105,11 +105,11 @@ impl Watch {
     }
 
     /// What happens next. It may be dropped at any time: nothing is lost.
-    pub(crate) async fn next(&mut self) -> Result<Notice, Trouble> {
+    pub(crate) async fn next(&mut self) -> Result<StreamNotice, ClientError> {
         let Some(notice) = self.notices.recv().await else {
-            return Err(Trouble::Lost("the stream has ended".to_owned()));
+            return Err(ClientError::Transient("the stream has ended".to_owned()));
         };
-        if let Ok(Notice::Event(event, _)) = &notice {
+        if let Ok(StreamNotice::Event(event, _)) = &notice {
             if let EventKind::Reset(reset) = &event.kind {
                 self.epoch.clone_from(&reset.epoch);
                 self.seq = 0;
@@ -120,113 +120,113 @@ impl Watch {
     }
 
     /// The place of the last event that was handed on, and of which incarnation.
-    pub(crate) fn at(&self) -> (&str, u64) {
+    pub(crate) fn position(&self) -> (&str, u64) {
         (&self.epoch, self.seq)
     }
 }
 
-impl Drop for Watch {
+impl Drop for EventStream {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// What keeps the stream.
-struct Watcher {
-    place: Place,
-    what: Watching,
-    patience: Patience,
-    stream: Option<Stream>,
-    waiting: Waiting,
+struct StreamTask {
+    endpoint: Endpoint,
+    target: StreamTarget,
+    retry_limit: RetryLimit,
+    stream: Option<SseResponse>,
+    backoff: Backoff,
     /// It was told that the connection is lost.
-    told: bool,
+    is_loss_reported: bool,
 }
 
 /// An answer that goes on.
-struct Stream {
+struct SseResponse {
     body: Incoming,
     frames: FrameReader,
     ready: std::collections::VecDeque<String>,
 }
 
-impl Watcher {
-    async fn next(&mut self) -> Result<Notice, Trouble> {
+impl StreamTask {
+    async fn next(&mut self) -> Result<StreamNotice, ClientError> {
         loop {
             let trouble = match self.stream.as_mut() {
-                None => match self.open().await {
+                None => match self.connect().await {
                     Ok(stream) => {
                         self.stream = Some(stream);
-                        if std::mem::take(&mut self.told) {
-                            return Ok(Notice::Back);
+                        if std::mem::take(&mut self.is_loss_reported) {
+                            return Ok(StreamNotice::Reconnected);
                         }
                         continue;
                     }
                     Err(trouble) => trouble,
                 },
                 Some(stream) => match stream.next().await {
-                    Ok(text) => match self.take(text) {
+                    Ok(text) => match self.parse_event(text) {
                         Some(notice) => return notice,
                         None => continue,
                     },
-                    Err(why) => Trouble::Lost(why),
+                    Err(why) => ClientError::Transient(why),
                 },
             };
             self.stream = None;
-            let Trouble::Lost(why) = trouble else { return Err(trouble) };
-            if !self.told {
-                self.told = true;
-                self.waiting = self.patience.begin();
-                return Ok(Notice::Lost(why));
+            let ClientError::Transient(why) = trouble else { return Err(trouble) };
+            if !self.is_loss_reported {
+                self.is_loss_reported = true;
+                self.backoff = self.retry_limit.start_backoff();
+                return Ok(StreamNotice::Disconnected(why));
             }
-            if !self.waiting.again().await {
-                return Err(Trouble::Lost(why));
+            if !self.backoff.wait().await {
+                return Err(ClientError::Transient(why));
             }
         }
     }
 
-    async fn open(&self) -> Result<Stream, Trouble> {
-        let Watching { session, epoch, seq, raw } = &self.what;
-        let path = format!("/v1/sessions/{}/events?raw={raw}", escaped(session));
+    async fn connect(&self) -> Result<SseResponse, ClientError> {
+        let StreamTarget { session, epoch, seq, raw } = &self.target;
+        let path = format!("/v1/sessions/{}/events?raw={raw}", escape_path_segment(session));
         let token = format!("{epoch}.{seq}");
         let headers = [("accept", "text/event-stream"), ("last-event-id", &*token)];
-        let ask = Ask { method: Method::GET, path: &path, headers: &headers, body: Bytes::new() };
-        let (head, body) = self.place.send(ask).await?.into_parts();
+        let ask = ApiRequest { method: Method::GET, path: &path, headers: &headers, body: Bytes::new() };
+        let (head, body) = self.endpoint.send(ask).await?.into_parts();
         if head.status.is_success() {
-            return Ok(Stream { body, frames: FrameReader::default(), ready: <_>::default() });
+            return Ok(SseResponse { body, frames: FrameReader::default(), ready: <_>::default() });
         }
         let bytes = body.collect().await.map(http_body_util::Collected::to_bytes);
-        Err(Trouble::of(head.status.as_u16(), &bytes.unwrap_or_default()))
+        Err(ClientError::from_response(head.status.as_u16(), &bytes.unwrap_or_default()))
     }
 
-    fn take(&mut self, text: String) -> Option<Result<Notice, Trouble>> {
+    fn parse_event(&mut self, text: String) -> Option<Result<StreamNotice, ClientError>> {
         let event = match Event::from_json(&text) {
             Ok(event) => event.into_owned(),
             Err(error) => {
-                return Some(Err(Trouble::Strange(format!("this is no event: {error}"))));
+                return Some(Err(ClientError::Unexpected(format!("this is no event: {error}"))));
             }
         };
         if let EventKind::Reset(reset) = &event.kind {
             // Everything comes again, from the start.
-            self.what.epoch.clone_from(&reset.epoch);
-            self.what.seq = 0;
+            self.target.epoch.clone_from(&reset.epoch);
+            self.target.seq = 0;
         } else if let Some(seq) = event.seq {
-            if seq.get() <= self.what.seq {
+            if seq.get() <= self.target.seq {
                 return None;
             }
-            self.what.seq = seq.get();
+            self.target.seq = seq.get();
         }
-        Some(Ok(Notice::Event(Box::new(event), text)))
+        Some(Ok(StreamNotice::Event(Box::new(event), text)))
     }
 }
 
-impl Stream {
+impl SseResponse {
     /// The next frame.
     async fn next(&mut self) -> Result<String, String> {
         loop {
             if let Some(text) = self.ready.pop_front() {
                 return Ok(text);
             }
-            let frame = timeout(SILENCE, self.body.frame()).await;
+            let frame = timeout(IDLE_TIMEOUT, self.body.frame()).await;
             let frame = frame.map_err(|_| "nothing came for a long time".to_owned())?;
             let frame = frame.ok_or_else(|| "the server closed the stream".to_owned())?;
             let frame = frame.map_err(|error| error.to_string())?;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     /// Answers each connection with the next of these, cut off at its end, and gives what was asked.
-    async fn serve(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
+    async fn serve_responses(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
         let mut asked = Vec::new();
         for answer in answers {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -267,7 +267,7 @@ mod tests {
     #[tokio::test]
     async fn it_comes_back_behind_the_last_event_and_passes_over_what_it_has() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let place = Place::new(&listener.local_addr().unwrap().to_string(), None).unwrap();
+        let place = Endpoint::new(&listener.local_addr().unwrap().to_string(), None).unwrap();
         let reset = "data: {\"type\":\"RESET\",\"epoch\":\"f\",\"reason\":\"restored\"}\n\n";
         let answers = vec![
             // The last frame is cut in the middle: it never came.
@@ -276,21 +276,21 @@ mod tests {
             format!("{reset}{}", event(1)),
             String::new(),
         ];
-        let serving = tokio::spawn(serve(listener, answers));
+        let serving = tokio::spawn(serve_responses(listener, answers));
         let (session, epoch) = ("a b".to_owned(), "e".to_owned());
-        let what = Watching { session, epoch, seq: 4, raw: true };
-        let mut watch = Watch::new(place, Patience::For(Duration::from_secs(1)), what);
+        let what = StreamTarget { session, epoch, seq: 4, raw: true };
+        let mut watch = EventStream::new(place, RetryLimit::For(Duration::from_secs(1)), what);
         let mut seen = Vec::new();
         let end = loop {
             match watch.next().await {
-                Ok(Notice::Event(event, _)) => seen.push(event.seq.map_or(0, Seq::get)),
-                Ok(Notice::Lost(_) | Notice::Back) => {}
+                Ok(StreamNotice::Event(event, _)) => seen.push(event.seq.map_or(0, Seq::get)),
+                Ok(StreamNotice::Disconnected(_) | StreamNotice::Reconnected) => {}
                 Err(trouble) => break trouble,
             }
         };
-        assert!(matches!(end, Trouble::Lost(_)), "{end:?}");
+        assert!(matches!(end, ClientError::Transient(_)), "{end:?}");
         assert_eq!(seen, [5, 6, 7, 0, 1]);
-        assert_eq!(watch.at(), ("f", 1));
+        assert_eq!(watch.position(), ("f", 1));
         let asked = serving.await.unwrap();
         let tokens: Vec<_> = asked
             .iter()

@@ -1,6 +1,6 @@
 //! The agents of the settings, made real.
 
-use super::Cannot;
+use super::ServeError;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ type Agents = BTreeMap<String, Arc<dyn Replier>>;
 pub(crate) type FarTools = BTreeMap<String, Vec<Arc<dyn Tool>>>;
 
 /// Starts and reaches the MCP servers that agents have tools of, all at once.
-pub(crate) async fn far_tools(config: &Config) -> Result<FarTools, Cannot> {
+pub(crate) async fn far_tools(config: &Config) -> Result<FarTools, ServeError> {
     let patterns = || config.agents.values().flat_map(|agent| &agent.tools);
     let is_used = |name: &str| patterns().any(|pattern| pattern.may_match_server(name));
     let used = config.mcp.iter().filter(|(name, _)| is_used(name));
@@ -67,7 +67,7 @@ fn far<'c>(name: &'c String, settings: &McpConfig) -> Result<McpServer, (&'c Str
 pub(crate) fn agents(
     config: &Config,
     far: Option<&FarTools>,
-) -> Result<(Agents, Vec<Problem>), Cannot> {
+) -> Result<(Agents, Vec<Problem>), ServeError> {
     let demo = DemoAgent::from_env().map_err(|error| StartError::new(error.to_string()))?;
     let mut making = Making {
         config,

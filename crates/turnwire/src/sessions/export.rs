@@ -1,8 +1,8 @@
 //! `turnwire sessions export`
 
-use super::{DEFAULT_TENANT, plain};
-use crate::input::{Failed, say};
-use crate::store::{self, Cannot, Mode, Which};
+use super::{DEFAULT_TENANT, one_line};
+use crate::input::{IoFailure, print_stderr};
+use crate::store::{self, CommandError, Mode, StoreArgs};
 use clap::Args;
 use indicatif::ProgressBar;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use turnwire_log::transfer::{self, ExportError};
 use turnwire_log::{Error, SqliteStore, private_file};
 
 /// How many sessions are read from the store at a time.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// Write sessions as lines of JSON
 ///
@@ -36,7 +36,7 @@ pub(crate) struct Export {
     tenant: Option<String>,
 
     #[command(flatten)]
-    which: Which,
+    which: StoreArgs,
 }
 
 const AFTER: &str = "\
@@ -54,7 +54,7 @@ Examples:
   turnwire sessions export chat-1 | tail -n +2 | turnwire fold";
 
 /// Where the lines go.
-enum Out {
+enum ExportTarget {
     Stdout(BufWriter<io::Stdout>),
     /// It gets its name when it is whole.
     File {
@@ -64,7 +64,7 @@ enum Out {
     },
 }
 
-impl Out {
+impl ExportTarget {
     fn open(path: PathBuf) -> io::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Stdout(BufWriter::with_capacity(1 << 16, io::stdout())));
@@ -94,7 +94,7 @@ impl Out {
         }
     }
 
-    fn give_up(self) {
+    fn discard(self) {
         if let Self::File { file, partial, .. } = self {
             drop(file);
             // What stays has a name that says so.
@@ -104,111 +104,111 @@ impl Out {
 }
 
 #[derive(Default)]
-struct Written {
+struct ExportCounts {
     sessions: u64,
     events: u64,
 }
 
 impl Export {
     pub(crate) fn run(self) -> ExitCode {
-        store::run(self.export())
+        store::block_on(self.export())
     }
 
-    async fn export(self) -> Result<ExitCode, Cannot> {
+    async fn export(self) -> Result<ExitCode, CommandError> {
         let store = self.which.open(Mode::Read)?;
         let tenant = self.tenant.as_deref();
         let mut chosen = Vec::new();
         for id in &self.ids {
             let key = SessionKey::new(tenant.unwrap_or(DEFAULT_TENANT), id.as_str());
             let Some(record) = store.find_session(&key).await? else {
-                let (id, tenant) = (plain(id), plain(&key.tenant));
-                say(format_args!("error: there is no session {id} of tenant {tenant}"));
-                say("hint: `turnwire sessions` lists those that are there");
+                let (id, tenant) = (one_line(id), one_line(&key.tenant));
+                print_stderr(format_args!("error: there is no session {id} of tenant {tenant}"));
+                print_stderr("hint: `turnwire sessions` lists those that are there");
                 return Ok(ExitCode::FAILURE);
             };
             chosen.push(record);
         }
-        let mut out = match Out::open(self.output.clone()) {
+        let mut out = match ExportTarget::open(self.output.clone()) {
             Ok(out) => out,
-            Err(error) => return Ok(cannot_write(&self.output, error)),
+            Err(error) => return Ok(report_write_error(&self.output, error)),
         };
-        let bar = store::bar("{spinner} sessions {pos} {per_sec}", None);
+        let bar = store::progress_bar("{spinner} sessions {pos} {per_sec}", None);
         let done = if self.ids.is_empty() {
-            all(&store, tenant, out.writer(), &bar).await
+            export_all(&store, tenant, out.writer(), &bar).await
         } else {
-            some(&store, &chosen, out.writer(), &bar).await
+            export_records(&store, &chosen, out.writer(), &bar).await
         };
         bar.finish_and_clear();
         let written = match done {
             Ok(written) => written,
             Err(ExportError::Write(error)) => {
-                out.give_up();
-                return Ok(cannot_write(&self.output, error));
+                out.discard();
+                return Ok(report_write_error(&self.output, error));
             }
             Err(ExportError::Log(error)) => {
-                out.give_up();
+                out.discard();
                 return Err(error.into());
             }
         };
         if let Err(error) = out.finish() {
-            return Ok(cannot_write(&self.output, error));
+            return Ok(report_write_error(&self.output, error));
         }
         if self.output != Path::new("-") {
-            let Written { sessions, events } = written;
+            let ExportCounts { sessions, events } = written;
             let to = self.output.display();
-            say(format_args!("{sessions} sessions with {events} events written to {to}"));
+            print_stderr(format_args!("{sessions} sessions with {events} events written to {to}"));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn cannot_write(path: &Path, error: io::Error) -> ExitCode {
+fn report_write_error(path: &Path, error: io::Error) -> ExitCode {
     if path == Path::new("-") {
-        return Failed::Write(error).tell(path);
+        return IoFailure::Write(error).report(path);
     }
-    Cannot::new(format!("cannot write {}: {error}", path.display()), "").tell()
+    CommandError::new(format!("cannot write {}: {error}", path.display()), "").report()
 }
 
-async fn all(
+async fn export_all(
     store: &SqliteStore,
     tenant: Option<&str>,
     out: &mut (dyn Write + Send),
     bar: &ProgressBar,
-) -> Result<Written, ExportError> {
-    let mut written = Written::default();
+) -> Result<ExportCounts, ExportError> {
+    let mut written = ExportCounts::default();
     let mut after = SessionNumber(0);
     loop {
-        let records = store.list_all_sessions(after, PAGE).await?;
+        let records = store.list_all_sessions(after, PAGE_SIZE).await?;
         let Some(last) = records.last() else { return Ok(written) };
         after = last.number;
         let is_wanted =
             |record: &&SessionRecord| tenant.is_none_or(|tenant| *record.key.tenant == *tenant);
         for record in records.iter().filter(is_wanted) {
-            one(store, record, out, &mut written).await?;
+            export_session(store, record, out, &mut written).await?;
             bar.inc(1);
         }
     }
 }
 
-async fn some(
+async fn export_records(
     store: &SqliteStore,
     records: &[SessionRecord],
     out: &mut (dyn Write + Send),
     bar: &ProgressBar,
-) -> Result<Written, ExportError> {
-    let mut written = Written::default();
+) -> Result<ExportCounts, ExportError> {
+    let mut written = ExportCounts::default();
     for record in records {
-        one(store, record, out, &mut written).await?;
+        export_session(store, record, out, &mut written).await?;
         bar.inc(1);
     }
     Ok(written)
 }
 
-async fn one(
+async fn export_session(
     store: &SqliteStore,
     record: &SessionRecord,
     out: &mut (dyn Write + Send),
-    written: &mut Written,
+    written: &mut ExportCounts,
 ) -> Result<(), ExportError> {
     let named = |error: Error| match error {
         Error::Damaged(why) => Error::Damaged(format!("session {}: {why}", record.key.id)),

@@ -1,8 +1,8 @@
 //! `turnwire sessions import`
 
-use super::{DEFAULT_TENANT, plain};
-use crate::input::{CANNOT, say};
-use crate::store::{self, Cannot, Mode, Which};
+use super::{DEFAULT_TENANT, one_line};
+use crate::input::{EXIT_ERROR, print_stderr};
+use crate::store::{self, CommandError, Mode, StoreArgs};
 use clap::Args;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
@@ -36,7 +36,7 @@ pub(crate) struct Import {
     tenant: Option<String>,
 
     #[command(flatten)]
-    which: Which,
+    which: StoreArgs,
 }
 
 const AFTER: &str = "\
@@ -54,12 +54,12 @@ Examples:
 
 impl Import {
     pub(crate) fn run(self) -> ExitCode {
-        store::run(self.import())
+        store::block_on(self.import())
     }
 
-    async fn import(self) -> Result<ExitCode, Cannot> {
-        let (input, size) = open(&self.file).map_err(|error| {
-            Cannot::new(format!("cannot read {}: {error}", self.file.display()), "")
+    async fn import(self) -> Result<ExitCode, CommandError> {
+        let (input, size) = open_input(&self.file).map_err(|error| {
+            CommandError::new(format!("cannot read {}: {error}", self.file.display()), "")
         })?;
         let store = self.which.open(Mode::Write)?;
         let existing = match (self.replace, self.skip_existing) {
@@ -69,7 +69,7 @@ impl Import {
         };
         let importing = ImportOptions { existing, tenant: self.tenant.map(Into::into) };
         let template = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-        let bar = store::bar(template, size);
+        let bar = store::progress_bar(template, size);
         let shown = bar.clone();
         let progress = move |bytes| shown.set_position(bytes);
         let imported = transfer::import(store.clone(), input, importing, progress).await;
@@ -77,14 +77,14 @@ impl Import {
         if imported.sessions > 0 && imported.stopped.is_none() {
             make_searchable(&*store).await?;
         }
-        Ok(tell(&self.file, &imported))
+        Ok(report_import(&self.file, &imported))
     }
 }
 
 /// Words are found some time after they were written. Whoever only looks cannot make that go faster,
 /// so it is done here: a search by one who can write waits until everything is found.
 async fn make_searchable(store: &dyn Store) -> Result<(), Error> {
-    let bar = store::bar("{spinner} making it searchable {elapsed}", None);
+    let bar = store::progress_bar("{spinner} making it searchable {elapsed}", None);
     bar.enable_steady_tick(Duration::from_millis(100));
     let search = SearchQuery::new("turnwire").ok().flatten();
     let query = SessionQuery { search, ..SessionQuery::latest(DEFAULT_TENANT, 1) };
@@ -93,10 +93,10 @@ async fn make_searchable(store: &dyn Store) -> Result<(), Error> {
     found.map(drop)
 }
 
-fn open(file: &Path) -> io::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
+fn open_input(file: &Path) -> io::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
     if file == Path::new("-") {
         if io::stdin().is_terminal() {
-            say("reading sessions from standard input; end with Ctrl-D, or see --help");
+            print_stderr("reading sessions from standard input; end with Ctrl-D, or see --help");
         }
         return Ok((Box::new(BufReader::with_capacity(1 << 18, io::stdin())), None));
     }
@@ -105,31 +105,31 @@ fn open(file: &Path) -> io::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
     Ok((Box::new(BufReader::with_capacity(1 << 18, file)), size))
 }
 
-fn tell(file: &Path, imported: &ImportReport) -> ExitCode {
+fn report_import(file: &Path, imported: &ImportReport) -> ExitCode {
     let name = file.display();
     let mut problems: Vec<_> = imported.problems.iter().collect();
     problems.sort_by_key(|problem| problem.line);
     for problem in problems {
-        let session = problem.session.as_ref().map(|id| format!("session {}: ", plain(id)));
-        let (line, why) = (problem.line, plain(&problem.why));
-        say(format_args!("error: {name}:{line}: {}{why}", session.unwrap_or_default()));
+        let session = problem.session.as_ref().map(|id| format!("session {}: ", one_line(id)));
+        let (line, why) = (problem.line, one_line(&problem.why));
+        print_stderr(format_args!("error: {name}:{line}: {}{why}", session.unwrap_or_default()));
     }
     let more = imported.problem_count.saturating_sub(imported.problems.len() as u64);
     if more > 0 {
-        say(format_args!("error: and {more} more"));
+        print_stderr(format_args!("error: and {more} more"));
     }
     if imported.problems.iter().any(|problem| problem.why.contains("already")) {
-        say(
+        print_stderr(
             "hint: --skip-existing leaves such sessions alone, --replace puts these in their place",
         );
     }
     let ImportReport { sessions, events, skipped, .. } = imported;
     let skipped = if *skipped > 0 { format!("; {skipped} skipped") } else { String::new() };
-    say(format_args!("{sessions} sessions with {events} events imported{skipped}"));
+    print_stderr(format_args!("{sessions} sessions with {events} events imported{skipped}"));
     match &imported.stopped {
         Some(error) => {
-            say(format_args!("error: it went no further: {error}"));
-            ExitCode::from(CANNOT)
+            print_stderr(format_args!("error: it went no further: {error}"));
+            ExitCode::from(EXIT_ERROR)
         }
         None if imported.problem_count > 0 => ExitCode::FAILURE,
         None => ExitCode::SUCCESS,

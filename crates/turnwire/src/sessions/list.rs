@@ -1,8 +1,8 @@
 //! `turnwire sessions`
 
-use super::{DEFAULT_TENANT, plain};
-use crate::input::{Failed, say};
-use crate::store::{self, Cannot, Mode, Which};
+use super::{DEFAULT_TENANT, one_line};
+use crate::input::{IoFailure, print_stderr};
+use crate::store::{self, CommandError, Mode, StoreArgs};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use turnwire_log::store::{SessionNumber, SessionQuery, SessionRecord, SessionSta
 use turnwire_log::{SearchQuery, SqliteStore};
 
 /// How many sessions are read from the store at a time.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 #[derive(Args)]
 pub(crate) struct List {
@@ -40,12 +40,12 @@ pub(crate) struct List {
     json: bool,
 
     #[command(flatten)]
-    which: Which,
+    which: StoreArgs,
 }
 
 /// A session for programs.
 #[derive(Serialize)]
-struct Line<'a> {
+struct SessionLine<'a> {
     tenant: &'a str,
     id: &'a str,
     agent: &'a str,
@@ -62,39 +62,39 @@ struct Line<'a> {
 
 impl List {
     pub(crate) fn run(self) -> ExitCode {
-        store::run(self.list())
+        store::block_on(self.list())
     }
 
-    async fn list(mut self) -> Result<ExitCode, Cannot> {
+    async fn list(mut self) -> Result<ExitCode, CommandError> {
         let store = std::mem::take(&mut self.which).open(Mode::Read)?;
         let limit = if self.limit == 0 { usize::MAX } else { self.limit };
-        let (records, is_more) = self.find(&store, limit).await?;
-        let text = if self.json { json(&records) } else { table(&records) };
+        let (records, is_more) = self.find_sessions(&store, limit).await?;
+        let text = if self.json { to_json_lines(&records) } else { to_table(&records) };
         if let Err(error) = io::stdout().lock().write_all(text.as_bytes()) {
-            return Ok(Failed::Write(error).tell(Path::new("-")));
+            return Ok(IoFailure::Write(error).report(Path::new("-")));
         }
         if is_more {
-            say(format_args!("there are more: --limit 0 shows all"));
+            print_stderr(format_args!("there are more: --limit 0 shows all"));
         }
         if records.is_empty() {
-            self.say_why_none(&store).await?;
+            self.explain_empty_list(&store).await?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn find(
+    async fn find_sessions(
         &self,
         store: &SqliteStore,
         limit: usize,
-    ) -> Result<(Vec<SessionRecord>, bool), Cannot> {
+    ) -> Result<(Vec<SessionRecord>, bool), CommandError> {
         let status = self.status.as_deref().map(|status| match status {
             "running" => SessionStatus::Running,
             "waiting" => SessionStatus::Waiting,
             _ => SessionStatus::Idle,
         });
         let search = SearchQuery::new(self.search.as_deref().unwrap_or_default());
-        let search = search.map_err(|why| Cannot::new(why.to_string(), "use fewer words"))?;
-        let page = PAGE.min(limit.saturating_add(1));
+        let search = search.map_err(|why| CommandError::new(why.to_string(), "use fewer words"))?;
+        let page = PAGE_SIZE.min(limit.saturating_add(1));
         let mut query =
             SessionQuery { search, status, ..SessionQuery::latest(self.tenant.as_str(), page) };
         let mut found: Vec<SessionRecord> = Vec::new();
@@ -113,32 +113,32 @@ impl List {
         }
     }
 
-    async fn say_why_none(&self, store: &SqliteStore) -> Result<(), Cannot> {
+    async fn explain_empty_list(&self, store: &SqliteStore) -> Result<(), CommandError> {
         let some = store.list_all_sessions(SessionNumber(0), 1000).await?;
         let others = some.iter().find(|record| *record.key.tenant != *self.tenant);
         let own = some.iter().any(|record| *record.key.tenant == *self.tenant);
         match others {
-            Some(other) if !own => say(format_args!(
+            Some(other) if !own => print_stderr(format_args!(
                 "no sessions of tenant {}; there are some of tenant {}, see --tenant",
-                plain(&self.tenant),
-                plain(&other.key.tenant)
+                one_line(&self.tenant),
+                one_line(&other.key.tenant)
             )),
-            _ if own => say("no session fits"),
-            _ => say(format_args!("no sessions in {}", store.path().display())),
+            _ if own => print_stderr("no session fits"),
+            _ => print_stderr(format_args!("no sessions in {}", store.path().display())),
         }
         Ok(())
     }
 }
 
-fn time(ms: i64) -> String {
+fn format_time(ms: i64) -> String {
     let time = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     format!("{time:.3}")
 }
 
-fn json(records: &[SessionRecord]) -> String {
+fn to_json_lines(records: &[SessionRecord]) -> String {
     let mut text = String::new();
     for record in records {
-        let line = Line {
+        let line = SessionLine {
             tenant: &record.key.tenant,
             id: &record.key.id,
             agent: &record.agent,
@@ -148,8 +148,8 @@ fn json(records: &[SessionRecord]) -> String {
             first_seq: record.first.get(),
             last_seq: record.head,
             usage: &record.state.usage,
-            created_at: time(record.created_ms),
-            updated_at: time(record.updated_ms),
+            created_at: format_time(record.created_ms),
+            updated_at: format_time(record.updated_ms),
             metadata: &record.metadata,
         };
         // Nothing in it could fail.
@@ -159,7 +159,7 @@ fn json(records: &[SessionRecord]) -> String {
     text
 }
 
-fn table(records: &[SessionRecord]) -> String {
+fn to_table(records: &[SessionRecord]) -> String {
     if records.is_empty() {
         return String::new();
     }
@@ -170,14 +170,14 @@ fn table(records: &[SessionRecord]) -> String {
             SessionStatus::Waiting => "waiting",
         };
         // Down to the minute, as people say it.
-        let changed: String = time(record.updated_ms).chars().take(16).collect();
+        let changed: String = format_time(record.updated_ms).chars().take(16).collect();
         [
             record.key.id.to_string(),
-            plain(&record.agent),
+            one_line(&record.agent),
             status.to_owned(),
             record.head.to_string(),
             changed.replace('T', " "),
-            plain(&record.title),
+            one_line(&record.title),
         ]
     };
     let head = ["SESSION", "AGENT", "STATUS", "EVENTS", "CHANGED (UTC)", "TITLE"];

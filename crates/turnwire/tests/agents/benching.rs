@@ -1,17 +1,17 @@
 //! `turnwire bench replies`, against the real program.
 
-use crate::house::House;
+use crate::house::TestServer;
 use serde_json::Value;
 use std::net::TcpListener;
 use std::process::Output;
 
-fn bench(house: &House, args: &[&str]) -> Output {
+fn bench(house: &TestServer, args: &[&str]) -> Output {
     let url = format!("http://{}", house.address);
     let few = ["--rate", "100", "--seconds", "1", "--warm-up", "0", "--json"];
     house.run(&[&["bench", "--url", &url, "replies"], args, &few].concat())
 }
 
-fn figures(house: &House, args: &[&str]) -> Value {
+fn figures(house: &TestServer, args: &[&str]) -> Value {
     let output = bench(house, args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -19,7 +19,7 @@ fn figures(house: &House, args: &[&str]) -> Value {
 
 #[tokio::test]
 async fn tokens_of_a_model_in_the_server_are_all_seen_by_their_watchers() {
-    let house = House::start("[agents.ticker]\nmodel = \"clock\"\n");
+    let house = TestServer::start("[agents.ticker]\nmodel = \"clock\"\n");
     let pid = house.pid().to_string();
     let figures = figures(&house, &["--agent", "ticker", "--replies", "5", "--pid", &pid]);
     assert_eq!((&figures["lost"], &figures["out_of_order"]), (&0.into(), &0.into()), "{figures}");
@@ -33,7 +33,7 @@ async fn tokens_of_a_model_in_the_server_are_all_seen_by_their_watchers() {
 #[tokio::test]
 async fn the_measurement_is_the_model_itself_where_one_is_wanted_over_http() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let house = House::start(&format!(
+    let house = TestServer::start(&format!(
         "[agents.ticker]\nmodel = \"openai:clock\"\nbase_url = \"http://{provider}\"\n"
     ));
     let args = ["--agent", "ticker", "--replies", "3", "--provider", &provider];
@@ -47,7 +47,7 @@ async fn the_measurement_is_the_model_itself_where_one_is_wanted_over_http() {
 
 #[tokio::test]
 async fn an_agent_that_cannot_be_measured_is_told_of() {
-    let house = House::start("");
+    let house = TestServer::start("");
     for (agent, why) in [("demo", "no token came"), ("nobody", "nobody")] {
         let output = bench(&house, &["--agent", agent, "--replies", "1"]);
         assert_eq!(output.status.code(), Some(2), "{agent}");

@@ -1,6 +1,6 @@
 //! The real program in a folder of its own, and somebody who talks to it.
 
-use crate::provider::Provider;
+use crate::provider::FakeProvider;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,17 +11,17 @@ use tempfile::TempDir;
 use turnwire_testkit::net::{HttpResponse, StreamingResponse, SseParser, send_http, http};
 
 /// Nothing here takes so long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 pub const KEY: &str = "sk-very-secret-key";
 
-pub struct House {
+pub struct TestServer {
     pub folder: TempDir,
     child: Option<Child>,
     pub address: SocketAddr,
 }
 
 /// Settings of the agent `friday`, and more lines of it.
-pub fn friday(provider: &Provider, lines: &str) -> String {
+pub fn friday_settings(provider: &FakeProvider, lines: &str) -> String {
     format!(
         "default_agent = \"friday\"\n[agents.friday]\nmodel = \"openai:fake\"\nbase_url = \"http://{}\"\n\
          api_key_env = \"FAKE_KEY\"\nsystem = \"You are Friday.\"\nretries = 0\n{lines}\n",
@@ -37,11 +37,11 @@ pub fn turnwire(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-impl House {
+impl TestServer {
     pub fn start(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("turnwire.toml"), settings).unwrap();
-        let (child, address) = open(folder.path());
+        let (child, address) = spawn_server(folder.path());
         Self { folder, child: Some(child), address }
     }
 
@@ -64,8 +64,8 @@ impl House {
         child
     }
 
-    pub fn again(&mut self) {
-        let (child, address) = open(self.folder.path());
+    pub fn restart(&mut self) {
+        let (child, address) = spawn_server(self.folder.path());
         self.child = Some(child);
         self.address = address;
     }
@@ -79,30 +79,30 @@ impl House {
         std::fs::read_to_string(self.folder.path().join("server.log")).unwrap()
     }
 
-    pub async fn ask(&self, method: &str, path: &str, body: &Value) -> HttpResponse {
+    pub async fn request(&self, method: &str, path: &str, body: &Value) -> HttpResponse {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let headers = [("content-type", "application/json")];
         let answer = send_http(self.address, method, path, &headers, body.as_bytes());
-        tokio::time::timeout(PATIENCE, answer).await.expect("it hangs").unwrap()
+        tokio::time::timeout(TIMEOUT, answer).await.expect("it hangs").unwrap()
     }
 
     pub async fn get(&self, path: &str) -> Value {
-        let answer = self.ask("GET", path, &Value::Null).await;
+        let answer = self.request("GET", path, &Value::Null).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.json()
     }
 
     pub async fn post(&self, path: &str, body: Value) -> HttpResponse {
-        self.ask("POST", path, &body).await
+        self.request("POST", path, &body).await
     }
 
-    pub async fn session(&self, id: &str) {
+    pub async fn create_session(&self, id: &str) {
         let answer = self.post("/v1/sessions", json!({"id": id, "agent": "friday"})).await;
         assert_eq!(answer.status, 201, "{}", answer.text());
     }
 
     /// Says something, and gives the id of the reply.
-    pub async fn say(&self, session: &str, text: &str) -> String {
+    pub async fn send_message(&self, session: &str, text: &str) -> String {
         let path = format!("/v1/sessions/{session}/messages");
         let answer = self.post(&path, json!({"content": text})).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
@@ -110,11 +110,11 @@ impl House {
     }
 
     /// A stream of events.
-    pub async fn watch(&self, path: &str) -> Watch {
+    pub async fn watch(&self, path: &str) -> EventStream {
         let request = http::request(self.address, "GET", path, &[], b"");
         let incoming = StreamingResponse::send(self.address, &request).await.unwrap();
         assert_eq!(incoming.status, 200);
-        Watch { incoming, sse: SseParser::default(), waiting: Vec::new() }
+        EventStream { incoming, sse: SseParser::default(), waiting: Vec::new() }
     }
 
     /// Waits until a session is `idle`, `running` or `waiting`.
@@ -123,7 +123,7 @@ impl House {
     }
 
     /// Waits until nothing runs in a session: it is idle, or waits for somebody.
-    pub async fn settled(&self, session: &str) -> Value {
+    pub async fn until_settled(&self, session: &str) -> Value {
         self.until_one_of(session, &["idle", "waiting"]).await
     }
 
@@ -145,9 +145,9 @@ impl House {
     /// Waits until it has counted so: what is durable is seen before it is counted. Gives everything
     /// that is counted.
     pub async fn counts(&self, lines: &[&str]) -> String {
-        let until = tokio::time::Instant::now() + PATIENCE;
+        let until = tokio::time::Instant::now() + TIMEOUT;
         loop {
-            let metrics = self.ask("GET", "/metrics", &Value::Null).await.text();
+            let metrics = self.request("GET", "/metrics", &Value::Null).await.text();
             let Some(missing) = lines.iter().find(|line| !metrics.contains(**line)) else {
                 return metrics;
             };
@@ -156,7 +156,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -165,7 +165,7 @@ impl Drop for House {
     }
 }
 
-fn open(folder: &Path) -> (Child, SocketAddr) {
+fn spawn_server(folder: &Path) -> (Child, SocketAddr) {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("server.log"));
     let mut command = turnwire(folder, &["serve", "--listen", "127.0.0.1:0"]);
     let mut child = command.stdout(Stdio::piped()).stderr(log.unwrap()).spawn().unwrap();
@@ -179,17 +179,17 @@ fn open(folder: &Path) -> (Child, SocketAddr) {
 }
 
 /// Somebody who watches.
-pub struct Watch {
+pub struct EventStream {
     incoming: StreamingResponse,
     sse: SseParser,
     waiting: Vec<Value>,
 }
 
-impl Watch {
+impl EventStream {
     /// The next event. `None`: the stream has ended.
     pub async fn next(&mut self) -> Option<Value> {
         while self.waiting.is_empty() {
-            let bytes = tokio::time::timeout(PATIENCE, self.incoming.next_bytes()).await;
+            let bytes = tokio::time::timeout(TIMEOUT, self.incoming.next_bytes()).await;
             let bytes = bytes.expect("it hangs").unwrap()?;
             let frames = self.sse.feed(&bytes).into_iter().filter_map(|frame| frame.data);
             self.waiting.extend(frames.filter_map(|data| serde_json::from_str(&data).ok()));
@@ -209,7 +209,7 @@ impl Watch {
 }
 
 /// The text of a message.
-pub fn text_of(message: &Value) -> String {
+pub fn message_text(message: &Value) -> String {
     let blocks = message["content"].as_array().unwrap().iter();
     blocks.filter_map(|block| block["text"].as_str()).collect()
 }

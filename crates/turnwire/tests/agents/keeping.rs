@@ -1,28 +1,28 @@
 //! What survives a crash, and what does not.
 
-use crate::house::{House, friday, text_of};
-use crate::provider::{Asked, Provider, Said, text};
+use crate::house::{TestServer, friday_settings, message_text};
+use crate::provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The first time it says half of it and no more; then all of it.
-fn half(calls: &AtomicUsize) -> Vec<Said> {
+fn half_then_whole(calls: &AtomicUsize) -> Vec<FakeOutput> {
     match calls.fetch_add(1, Ordering::SeqCst) {
-        0 => vec![Said::Text("One, ".into()), Said::Hold],
-        _ => vec![Said::Text("One, ".into()), Said::Text("two.".into())],
+        0 => vec![FakeOutput::Text("One, ".into()), FakeOutput::Hold],
+        _ => vec![FakeOutput::Text("One, ".into()), FakeOutput::Text("two.".into())],
     }
 }
 
-async fn killed_in_the_middle(lines: &str) -> (House, String, Provider) {
+async fn killed_in_the_middle(lines: &str) -> (TestServer, String, FakeProvider) {
     let calls = AtomicUsize::new(0);
-    let provider = Provider::start(move |_| half(&calls)).await;
-    let mut house = House::start(&friday(&provider, lines));
-    house.session("s").await;
+    let provider = FakeProvider::start(move |_| half_then_whole(&calls)).await;
+    let mut house = TestServer::start(&friday_settings(&provider, lines));
+    house.create_session("s").await;
     let mut watch = house.watch("/v1/sessions/s/events").await;
-    let reply = house.say("s", "count").await;
+    let reply = house.send_message("s", "count").await;
     watch.until("TEXT_BLOCK_DELTA").await;
     house.kill();
-    house.again();
+    house.restart();
     house.until("s", "idle").await;
     (house, reply, provider)
 }
@@ -32,11 +32,11 @@ async fn a_reply_goes_on_after_a_crash_and_says_nothing_twice() {
     let (house, reply, provider) = killed_in_the_middle("").await;
     let message = house.message("s", &reply).await;
     assert_eq!(
-        (text_of(&message).as_str(), &message["finished_reason"]),
+        (message_text(&message).as_str(), &message["finished_reason"]),
         ("One, two.", &json!("completed"))
     );
-    assert_eq!(provider.asked().len(), 2);
-    assert_eq!(provider.asked()[0].body, provider.asked()[1].body);
+    assert_eq!(provider.requests().len(), 2);
+    assert_eq!(provider.requests()[0].body, provider.requests()[1].body);
 }
 
 #[tokio::test]
@@ -44,26 +44,26 @@ async fn a_reply_ends_where_the_settings_want_it_to() {
     let (house, reply, provider) = killed_in_the_middle("on_restart = \"stop\"").await;
     let message = house.message("s", &reply).await;
     assert_eq!(
-        (text_of(&message).as_str(), &message["finished_reason"]),
+        (message_text(&message).as_str(), &message["finished_reason"]),
         ("One, ", &json!("interrupted"))
     );
-    assert_eq!(provider.asked().len(), 1, "nobody was asked again");
+    assert_eq!(provider.requests().len(), 1, "nobody was asked again");
     house.counts(&["turnwire_replies_total{agent=\"friday\",reason=\"interrupted\"} 1"]).await;
     // The session goes on.
-    let next = house.say("s", "again").await;
+    let next = house.send_message("s", "again").await;
     house.until("s", "idle").await;
-    assert_eq!(text_of(&house.message("s", &next).await), "One, two.");
+    assert_eq!(message_text(&house.message("s", &next).await), "One, two.");
 }
 
 /// Calls `open_page` with what was said, and then is done.
-fn opens(asked: &Asked) -> Vec<Said> {
-    match asked.last()["role"].as_str() {
+fn calls_open_page(asked: &ReceivedRequest) -> Vec<FakeOutput> {
+    match asked.last_message()["role"].as_str() {
         Some("tool") => text("Done."),
-        _ => vec![Said::Call("c", "open_page", json!({"url": asked.last()["content"]}))],
+        _ => vec![FakeOutput::Call("c", "open_page", json!({"url": asked.last_message()["content"]}))],
     }
 }
 
-async fn hand_in(house: &House, session: &str, reply: &str) {
+async fn send_tool_result(house: &TestServer, session: &str, reply: &str) {
     let mut watch = house.watch(&format!("/v1/sessions/{session}/events")).await;
     let call = loop {
         let event = watch.until("REQUIRE_EXTERNAL_EXECUTION").await;
@@ -80,12 +80,12 @@ async fn hand_in(house: &House, session: &str, reply: &str) {
 
 #[tokio::test]
 async fn what_a_person_always_allows_is_known_after_a_crash_and_in_a_copy() {
-    let provider = Provider::start(opens).await;
+    let provider = FakeProvider::start(calls_open_page).await;
     let lines = "tools = [\"external:open_page\"]\npermissions = [{ tool = \"*\", behavior = \"ask\" }]\n\
         [external_tools.open_page]\ndescription = \"Open a page\"\ninput = { type = \"object\" }\n";
-    let mut house = House::start(&friday(&provider, lines));
-    house.session("s").await;
-    let first = house.say("s", "https://a.example").await;
+    let mut house = TestServer::start(&friday_settings(&provider, lines));
+    house.create_session("s").await;
+    let first = house.send_message("s", "https://a.example").await;
     let view = house.until("s", "waiting").await;
     let call = view["pending"][0]["confirm"][0].clone();
     let rules = call["suggested_rules"].as_array().unwrap().clone();
@@ -94,29 +94,29 @@ async fn what_a_person_always_allows_is_known_after_a_crash_and_in_a_copy() {
     let confirm = json!([{"type": "USER_CONFIRM_RESULT", "reply_id": first, "confirm_results":
         [{"confirmed": true, "tool_call": {"id": "c"}, "rules": always}]}]);
     assert_eq!(house.post("/v1/sessions/s/events", confirm).await.status, 200);
-    hand_in(&house, "s", &first).await;
+    send_tool_result(&house, "s", &first).await;
     house.kill();
-    house.again();
+    house.restart();
     // Nobody is asked: it is handed over at once.
-    let second = house.say("s", "https://b.example").await;
-    hand_in(&house, "s", &second).await;
-    assert_eq!(text_of(&house.message("s", &second).await), "Done.");
+    let second = house.send_message("s", "https://b.example").await;
+    send_tool_result(&house, "s", &second).await;
+    assert_eq!(message_text(&house.message("s", &second).await), "Done.");
     house.kill();
-    doctor(&house);
+    assert_doctor_finds_nothing(&house);
     let export = house.run(&["sessions", "export", "s"]);
     assert!(export.status.success(), "{}", String::from_utf8_lossy(&export.stderr));
     std::fs::write(house.folder.path().join("s.ndjson"), &export.stdout).unwrap();
     let import = house.run(&["sessions", "import", "--replace", "s.ndjson"]);
     assert!(import.status.success(), "{}", String::from_utf8_lossy(&import.stderr));
-    doctor(&house);
-    house.again();
-    let third = house.say("s", "https://c.example").await;
-    hand_in(&house, "s", &third).await;
-    assert_eq!(text_of(&house.message("s", &third).await), "Done.");
+    assert_doctor_finds_nothing(&house);
+    house.restart();
+    let third = house.send_message("s", "https://c.example").await;
+    send_tool_result(&house, "s", &third).await;
+    assert_eq!(message_text(&house.message("s", &third).await), "Done.");
 }
 
 /// Nothing is wrong with the store.
-fn doctor(house: &House) {
+fn assert_doctor_finds_nothing(house: &TestServer) {
     let doctor = house.run(&["doctor"]);
     assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
 }

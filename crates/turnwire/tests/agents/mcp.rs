@@ -1,7 +1,7 @@
 //! Tools of an MCP server of the settings. The server is this test, run once more and told to serve.
 
-use crate::house::{House, friday, text_of, turnwire};
-use crate::provider::{Asked, Provider, Said, text};
+use crate::house::{TestServer, friday_settings, message_text, turnwire};
+use crate::provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
@@ -52,34 +52,34 @@ fn settings(tools: &str) -> String {
 }
 
 /// Reads whatever file it is told to.
-fn reads(asked: &Asked) -> Vec<Said> {
-    match asked.last()["role"].as_str() {
-        Some("tool") => text(asked.last()["content"].as_str().unwrap()),
-        _ => vec![Said::Call("c", "files__read", json!({"path": asked.last()["content"]}))],
+fn calls_read(asked: &ReceivedRequest) -> Vec<FakeOutput> {
+    match asked.last_message()["role"].as_str() {
+        Some("tool") => text(asked.last_message()["content"].as_str().unwrap()),
+        _ => vec![FakeOutput::Call("c", "files__read", json!({"path": asked.last_message()["content"]}))],
     }
 }
 
 #[tokio::test]
 async fn a_tool_of_an_mcp_server_is_called_by_the_rules() {
-    let provider = Provider::start(reads).await;
-    let house = House::start(&friday(&provider, &settings("\"mcp:files/read\", \"mcp:*/wr*\"")));
-    house.session("s").await;
-    let reply = house.say("s", "/tmp/a").await;
+    let provider = FakeProvider::start(calls_read).await;
+    let house = TestServer::start(&friday_settings(&provider, &settings("\"mcp:files/read\", \"mcp:*/wr*\"")));
+    house.create_session("s").await;
+    let reply = house.send_message("s", "/tmp/a").await;
     house.until("s", "idle").await;
     let message = house.message("s", &reply).await;
-    assert_eq!(text_of(&message), "\"/tmp/a\" has 3 lines");
+    assert_eq!(message_text(&message), "\"/tmp/a\" has 3 lines");
     // The model is told names that it takes; everybody else sees the tool's own.
-    assert_eq!(provider.asked()[0].tools(), ["files__read", "files__write"]);
+    assert_eq!(provider.requests()[0].tools(), ["files__read", "files__write"]);
     assert_eq!(message["content"][0]["name"], "files/read");
-    let reply = house.say("s", "/etc/passwd").await;
+    let reply = house.send_message("s", "/etc/passwd").await;
     house.until("s", "idle").await;
-    let said = text_of(&house.message("s", &reply).await);
+    let said = message_text(&house.message("s", &reply).await);
     assert!(said.contains("The rules do not allow this call of files/read"), "{said}");
 }
 
 #[tokio::test]
 async fn what_is_wrong_with_a_server_keeps_turnwire_from_starting() {
-    let provider = Provider::start(reads).await;
+    let provider = FakeProvider::start(calls_read).await;
     let none = "tools = [\"mcp:files/*\"]\n[mcp.files]\ncommand = [\"/no/such/program\"]\n";
     for (lines, expected) in [
         (
@@ -89,7 +89,7 @@ async fn what_is_wrong_with_a_server_keeps_turnwire_from_starting() {
         (none.to_owned(), "turnwire.toml:9:6: mcp.files: The MCP server files"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("turnwire.toml"), friday(&provider, &lines)).unwrap();
+        std::fs::write(folder.path().join("turnwire.toml"), friday_settings(&provider, &lines)).unwrap();
         let output =
             turnwire(folder.path(), &["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -102,7 +102,7 @@ async fn what_is_wrong_with_a_server_keeps_turnwire_from_starting() {
 
 /// Whether a process runs. One that has ended may wait for somebody who collects its exit code.
 #[cfg(target_os = "linux")]
-fn runs(pid: &str) -> bool {
+fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
@@ -110,7 +110,7 @@ fn runs(pid: &str) -> bool {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_an_mcp_server_has_started_ends_when_turnwire_is_told_to_stop() {
-    let provider = Provider::start(reads).await;
+    let provider = FakeProvider::start(calls_read).await;
     let own = std::env::current_exe().unwrap();
     let own = own.to_str().unwrap();
     let starts = [
@@ -135,11 +135,11 @@ async fn what_an_mcp_server_has_started_ends_when_turnwire_is_told_to_stop() {
         let lines = format!(
             "tools = [\"mcp:files/read\"]\n[mcp.files]\nenv = [\"{SERVE}\"]\ncommand = {command}\n"
         );
-        let mut house = House::start(&friday(&provider, &lines));
+        let mut house = TestServer::start(&friday_settings(&provider, &lines));
         let file = house.folder.path().join("pid");
         let pid = std::fs::read_to_string(file).unwrap().trim().to_owned();
-        assert!(runs(&pid), "{start}");
+        assert!(is_running(&pid), "{start}");
         assert!(house.terminate().wait().unwrap().success());
-        assert!(!runs(&pid), "{start}");
+        assert!(!is_running(&pid), "{start}");
     }
 }

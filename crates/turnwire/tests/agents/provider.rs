@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 /// A piece of an answer.
-pub enum Said {
+pub enum FakeOutput {
     Text(String),
     /// A call: its id, the tool, its input.
     Call(&'static str, &'static str, Value),
@@ -18,19 +18,19 @@ pub enum Said {
     Status(u16),
 }
 
-pub fn text(text: impl Into<String>) -> Vec<Said> {
-    vec![Said::Text(text.into())]
+pub fn text(text: impl Into<String>) -> Vec<FakeOutput> {
+    vec![FakeOutput::Text(text.into())]
 }
 
 /// What was asked.
 #[derive(Clone)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub head: String,
     pub body: Value,
 }
 
-impl Asked {
-    pub fn last(&self) -> &Value {
+impl ReceivedRequest {
+    pub fn last_message(&self) -> &Value {
         self.body["messages"].as_array().unwrap().last().unwrap()
     }
 
@@ -40,16 +40,16 @@ impl Asked {
     }
 }
 
-type Answers = dyn Fn(&Asked) -> Vec<Said> + Send + Sync;
+type Answers = dyn Fn(&ReceivedRequest) -> Vec<FakeOutput> + Send + Sync;
 
-pub struct Provider {
+pub struct FakeProvider {
     pub address: SocketAddr,
     pub gate: Arc<Semaphore>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Provider {
-    pub async fn start(answers: impl Fn(&Asked) -> Vec<Said> + Send + Sync + 'static) -> Self {
+impl FakeProvider {
+    pub async fn start(answers: impl Fn(&ReceivedRequest) -> Vec<FakeOutput> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (gate, asked) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
@@ -67,7 +67,7 @@ impl Provider {
         Self { address, gate, asked }
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -75,7 +75,7 @@ impl Provider {
 async fn serve(
     mut stream: TcpStream,
     gate: &Semaphore,
-    noted: &Mutex<Vec<Asked>>,
+    noted: &Mutex<Vec<ReceivedRequest>>,
     answers: &Answers,
 ) -> std::io::Result<()> {
     let mut bytes = Vec::new();
@@ -94,10 +94,10 @@ async fn serve(
         stream.read_buf(&mut bytes).await?;
     }
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let asked = Asked { head, body: serde_json::from_slice(&bytes[end..]).unwrap() };
+    let asked = ReceivedRequest { head, body: serde_json::from_slice(&bytes[end..]).unwrap() };
     let said = answers(&asked);
     noted.lock().unwrap().push(asked);
-    if let [Said::Status(status)] = said.as_slice() {
+    if let [FakeOutput::Status(status)] = said.as_slice() {
         let body = json!({"error": {"message": "no", "type": "t"}}).to_string();
         let length = body.len();
         let head = format!("HTTP/1.1 {status} No\r\ncontent-length: {length}\r\n\r\n{body}");
@@ -109,19 +109,19 @@ async fn serve(
     let mut calls = 0;
     for said in said {
         let delta = match said {
-            Said::Text(text) => json!({"role": "assistant", "content": text}),
-            Said::Call(id, name, input) => {
+            FakeOutput::Text(text) => json!({"role": "assistant", "content": text}),
+            FakeOutput::Call(id, name, input) => {
                 reason = "tool_calls";
                 let function = json!({"name": name, "arguments": input.to_string()});
                 calls += 1;
                 json!({"tool_calls": [{"index": calls - 1, "id": id, "type": "function",
                     "function": function}]})
             }
-            Said::Hold => {
+            FakeOutput::Hold => {
                 gate.acquire().await.unwrap().forget();
                 continue;
             }
-            Said::Status(_) => continue,
+            FakeOutput::Status(_) => continue,
         };
         send(&mut stream, &json!({"choices": [{"index": 0, "delta": delta}]})).await?;
     }

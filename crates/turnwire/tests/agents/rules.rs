@@ -1,32 +1,32 @@
 //! What the rules of the settings let through, and what a person accepts.
 
-use crate::house::{House, friday, text_of};
-use crate::provider::{Asked, Provider, Said, text};
+use crate::house::{TestServer, friday_settings, message_text};
+use crate::provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
 use serde_json::{Value, json};
 
 /// Calls `open_page` with the input that the user writes, and repeats what comes of it.
-fn calls(asked: &Asked) -> Vec<Said> {
-    let said = asked.last()["content"].as_str().unwrap();
-    if asked.last()["role"] == "tool" {
+fn calls_open_page(asked: &ReceivedRequest) -> Vec<FakeOutput> {
+    let said = asked.last_message()["content"].as_str().unwrap();
+    if asked.last_message()["role"] == "tool" {
         return text(said);
     }
-    vec![Said::Call("c", "open_page", serde_json::from_str(said).unwrap())]
+    vec![FakeOutput::Call("c", "open_page", serde_json::from_str(said).unwrap())]
 }
 
 const OPEN_PAGE: &str =
     "[external_tools.open_page]\ndescription = \"Open\"\ninput = { type = \"object\" }\n";
 
-fn house(provider: &Provider, permissions: &str) -> House {
+fn start_server(provider: &FakeProvider, permissions: &str) -> TestServer {
     let lines = format!("tools = [\"external:*\"]\npermissions = [{permissions}]\n{OPEN_PAGE}");
-    House::start(&friday(provider, &lines))
+    TestServer::start(&friday_settings(provider, &lines))
 }
 
 /// What becomes of a call with this input: `"confirm"`, `"external"`, or what the model is told.
-async fn becomes(house: &House, session: &str, input: &Value) -> String {
-    let reply = house.say(session, &input.to_string()).await;
-    let view = house.settled(session).await;
+async fn call_outcome(house: &TestServer, session: &str, input: &Value) -> String {
+    let reply = house.send_message(session, &input.to_string()).await;
+    let view = house.until_settled(session).await;
     match &view["pending"][0] {
-        Value::Null => text_of(&house.message(session, &reply).await),
+        Value::Null => message_text(&house.message(session, &reply).await),
         pending if pending["confirm"][0].is_object() => "confirm".to_owned(),
         _ => "external".to_owned(),
     }
@@ -34,8 +34,8 @@ async fn becomes(house: &House, session: &str, input: &Value) -> String {
 
 #[tokio::test]
 async fn the_rules_of_the_settings_hold_for_other_spellings() {
-    let provider = Provider::start(calls).await;
-    let house = house(
+    let provider = FakeProvider::start(calls_open_page).await;
+    let house = start_server(
         &provider,
         "{ tool = \"open_*\", input = { url = \"https://evil.test/**\" }, behavior = \"deny\" }, \
          { tool = \"open_*\", input = { url = \"https://*.example.com/**\" }, behavior = \"allow\" }, \
@@ -56,14 +56,14 @@ async fn the_rules_of_the_settings_hold_for_other_spellings() {
     {
         let input = json!({ "url": url });
         let session = format!("s{number}");
-        house.session(&session).await;
-        let found = becomes(&house, &session, &input).await;
+        house.create_session(&session).await;
+        let found = call_outcome(&house, &session, &input).await;
         assert!(found.contains(expected), "{input}: {found}");
     }
 }
 
 /// Stops the reply of the session `s`.
-async fn stop(house: &House) {
+async fn stop_reply(house: &TestServer) {
     let stop = json!([{"type": "USER_INTERRUPT", "reply_id": ""}]);
     assert_eq!(house.post("/v1/sessions/s/events", stop).await.status, 200);
     house.until("s", "idle").await;
@@ -71,11 +71,11 @@ async fn stop(house: &House) {
 
 #[tokio::test]
 async fn a_rule_that_a_person_accepts_covers_what_they_read_and_nothing_else() {
-    let provider = Provider::start(calls).await;
-    let house = house(&provider, "{ tool = \"*\", behavior = \"ask\" }");
-    house.session("s").await;
+    let provider = FakeProvider::start(calls_open_page).await;
+    let house = start_server(&provider, "{ tool = \"*\", behavior = \"ask\" }");
+    house.create_session("s").await;
     let smuggled = json!({"url=*": "https://a.example"});
-    let reply = house.say("s", &smuggled.to_string()).await;
+    let reply = house.send_message("s", &smuggled.to_string()).await;
     let view = house.until("s", "waiting").await;
     let call = &view["pending"][0]["confirm"][0];
     let rule = &call["suggested_rules"][0];
@@ -93,8 +93,8 @@ async fn a_rule_that_a_person_accepts_covers_what_they_read_and_nothing_else() {
     assert_eq!(house.post("/v1/sessions/s/events", confirm).await.status, 200);
     let mut watch = house.watch("/v1/sessions/s/events").await;
     watch.until("REQUIRE_EXTERNAL_EXECUTION").await;
-    stop(&house).await;
-    assert_eq!(becomes(&house, "s", &json!({"url": "https://a.example"})).await, "confirm");
-    stop(&house).await;
-    assert_eq!(becomes(&house, "s", &smuggled).await, "external");
+    stop_reply(&house).await;
+    assert_eq!(call_outcome(&house, "s", &json!({"url": "https://a.example"})).await, "confirm");
+    stop_reply(&house).await;
+    assert_eq!(call_outcome(&house, "s", &smuggled).await, "external");
 }

@@ -1,14 +1,14 @@
 //! SIGTERM while an answer is on its way.
 
-use crate::house::{House, friday, text_of};
-use crate::provider::{Provider, Said};
+use crate::house::{TestServer, friday_settings, message_text};
+use crate::provider::{FakeProvider, FakeOutput};
 use serde_json::{Value, json};
 use std::time::Duration;
 use turnwire_testkit::net::{HttpResponse, send_http};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-fn question(path: &str, stream: bool) -> Value {
+fn request_body(path: &str, stream: bool) -> Value {
     let messages = json!([{"role": "user", "content": "hi"}]);
     match path {
         "/v1/responses" => json!({"model": "friday", "input": "hi", "stream": stream}),
@@ -21,33 +21,33 @@ fn question(path: &str, stream: bool) -> Value {
 
 const PATHS: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
 
-async fn provider() -> Provider {
-    let parts = || vec![Said::Text("one ".into()), Said::Hold, Said::Text("two".into())];
-    Provider::start(move |_| parts()).await
+async fn holding_provider() -> FakeProvider {
+    let parts = || vec![FakeOutput::Text("one ".into()), FakeOutput::Hold, FakeOutput::Text("two".into())];
+    FakeProvider::start(move |_| parts()).await
 }
 
 /// Asks, and sends SIGTERM when the model has begun to answer.
 async fn ask_and_stop(
-    house: &mut House,
-    provider: &Provider,
+    house: &mut TestServer,
+    provider: &FakeProvider,
     path: &'static str,
     body: Value,
 ) -> (tokio::task::JoinHandle<std::io::Result<HttpResponse>>, std::process::Child) {
     let (to, body) = (house.address, body.to_string());
     let asking = tokio::spawn(async move { send_http(to, "POST", path, &[], body.as_bytes()).await });
     let asked = async {
-        while provider.asked().is_empty() {
+        while provider.requests().is_empty() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, asked).await.expect("it asks");
+    tokio::time::timeout(TIMEOUT, asked).await.expect("it asks");
     let child = house.terminate();
     let stops = async {
         while !house.log().contains("stopping; no new connections are taken") {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, stops).await.expect("it stops");
+    tokio::time::timeout(TIMEOUT, stops).await.expect("it stops");
     (asking, child)
 }
 
@@ -55,17 +55,17 @@ async fn ask_and_stop(
 async fn an_answer_that_finishes_in_time_arrives_whole_after_sigterm() {
     for path in PATHS {
         for stream in [false, true] {
-            let provider = provider().await;
-            let mut house = House::start(&friday(&provider, "[limits]\nstop_timeout = \"1h\""));
-            let body = question(path, stream);
+            let provider = holding_provider().await;
+            let mut house = TestServer::start(&friday_settings(&provider, "[limits]\nstop_timeout = \"1h\""));
+            let body = request_body(path, stream);
             let (asking, mut child) = ask_and_stop(&mut house, &provider, path, body).await;
             provider.gate.add_permits(1);
-            let answer = tokio::time::timeout(PATIENCE, asking).await.expect("it answers");
+            let answer = tokio::time::timeout(TIMEOUT, asking).await.expect("it answers");
             let answer = answer.unwrap().unwrap();
             assert_eq!(answer.status, 200, "{path}: {}", answer.text());
             assert!(answer.text().contains("two"), "{path}: {}", answer.text());
             assert!(child.wait().unwrap().success());
-            assert_eq!(provider.asked().len(), 1, "{path}");
+            assert_eq!(provider.requests().len(), 1, "{path}");
         }
     }
 }
@@ -73,19 +73,19 @@ async fn an_answer_that_finishes_in_time_arrives_whole_after_sigterm() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_takes_too_long_is_in_its_session_after_the_restart() {
     for path in PATHS {
-        let provider = provider().await;
-        let settings = friday(&provider, "[limits]\nstop_timeout = \"100ms\"");
-        let mut house = House::start(&settings);
+        let provider = holding_provider().await;
+        let settings = friday_settings(&provider, "[limits]\nstop_timeout = \"100ms\"");
+        let mut house = TestServer::start(&settings);
         let (asking, mut child) =
-            ask_and_stop(&mut house, &provider, path, question(path, false)).await;
-        let answer = tokio::time::timeout(PATIENCE, asking).await.expect("it answers");
+            ask_and_stop(&mut house, &provider, path, request_body(path, false)).await;
+        let answer = tokio::time::timeout(TIMEOUT, asking).await.expect("it answers");
         let answer = answer.unwrap().unwrap();
         assert_eq!(answer.status, 503, "{path}: {}", answer.text());
         assert_eq!(answer.header("x-should-retry"), Some("false"), "{path}");
         assert!(child.wait().unwrap().success());
         // The reply goes on with a model call of its own, and nobody has asked again.
         provider.gate.add_permits(2);
-        house.again();
+        house.restart();
         let sessions = house.get("/v1/sessions").await;
         let sessions = sessions["sessions"].as_array().unwrap();
         assert_eq!(sessions.len(), 1, "{path}");
@@ -95,7 +95,7 @@ async fn an_answer_that_takes_too_long_is_in_its_session_after_the_restart() {
         let page = house.get(&format!("/v1/sessions/{id}/messages")).await;
         let messages = page["messages"].as_array().unwrap();
         assert_eq!(messages.len(), 2, "{path}: {page}");
-        assert!(text_of(&messages[1]).ends_with("two"), "{path}: {page}");
-        assert_eq!(provider.asked().len(), 2, "{path}");
+        assert!(message_text(&messages[1]).ends_with("two"), "{path}: {page}");
+        assert_eq!(provider.requests().len(), 2, "{path}");
     }
 }

@@ -1,13 +1,13 @@
 //! One agent, on every wire.
 
-use crate::house::{House, friday};
-use crate::provider::{Provider, text};
+use crate::house::{TestServer, friday_settings};
+use crate::provider::{FakeProvider, text};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn an_agent_is_reachable_on_every_wire() {
-    let provider = Provider::start(|_| text("Forty-two.")).await;
-    let house = House::start(&friday(&provider, ""));
+    let provider = FakeProvider::start(|_| text("Forty-two.")).await;
+    let house = TestServer::start(&friday_settings(&provider, ""));
     let user = json!([{"role": "user", "content": "The answer?"}]);
     let ag_ui = json!({"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [],
         "forwardedProps": {}, "messages": [{"id": "m", "role": "user", "content": "The answer?"}]});
@@ -24,8 +24,8 @@ async fn an_agent_is_reachable_on_every_wire() {
         let answer = house.post(path, body).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         assert!(answer.text().contains("Forty-two."), "{path}: {}", answer.text());
-        assert_eq!(provider.asked().len(), index + 1, "{path}");
-        let sent = &provider.asked()[index].body["messages"];
+        assert_eq!(provider.requests().len(), index + 1, "{path}");
+        let sent = &provider.requests()[index].body["messages"];
         assert_eq!(
             (&sent[0]["content"], &sent[1]["content"]),
             (&json!("You are Friday."), &json!("The answer?")),
@@ -35,7 +35,7 @@ async fn an_agent_is_reachable_on_every_wire() {
     // And whatever was said on one wire is a session on the others.
     for wire in ["turnwire", "agentscope", "agentscope-java", "blocks", "ag-ui"] {
         let path = format!("/v1/sessions/t/events?wire={wire}&until=idle");
-        let answer = house.ask("GET", &path, &Value::Null).await;
+        let answer = house.request("GET", &path, &Value::Null).await;
         assert!(answer.text().contains("Forty-two."), "{wire}: {}", answer.text());
     }
 }

@@ -1,19 +1,19 @@
 //! What is printed, and the exit status, where nobody sits at a terminal.
 
-use crate::world::{Server, World, until};
+use crate::world::{Server, TestHome, wait_until};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use turnwire_core::{Event, EventKind, FinishedReason, Folder};
 
 const MEMORY: [&str; 3] = ["chat", "--store", "memory:"];
 
-fn chat<'a>(more: &[&'a str]) -> Vec<&'a str> {
+fn chat_args<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&MEMORY[..], more].concat()
 }
 
 #[test]
 fn a_message_on_standard_input_gets_its_answer_as_plain_text() {
-    let done = World::new().piped("hello there\n", &chat(&[]));
+    let done = TestHome::new().run_with_input("hello there\n", &chat_args(&[]));
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(
         done.out.starts_with("## What you said\n\n> hello there\n\nI am a **demo**"),
@@ -27,7 +27,7 @@ fn a_message_on_standard_input_gets_its_answer_as_plain_text() {
 
 #[test]
 fn tools_are_noted_beside_the_answer() {
-    let done = World::new().run(&chat(&["how is the weather?"]));
+    let done = TestHome::new().run(&chat_args(&["how is the weather?"]));
     assert_eq!(
         (done.code, &*done.out),
         (
@@ -43,12 +43,12 @@ fn tools_are_noted_beside_the_answer() {
 
 #[test]
 fn what_asks_is_denied_with_a_note_unless_yes() {
-    let world = World::new();
-    let done = world.run(&chat(&["approve"]));
+    let world = TestHome::new();
+    let done = world.run(&chat_args(&["approve"]));
     assert_eq!((done.code, &*done.out), (Some(0), "You said no, so I have bought nothing.\n"));
     assert!(done.err.contains("execute_trade (Buy shares) was denied"), "{}", done.err);
     assert!(done.err.contains("--yes"), "{}", done.err);
-    let done = world.run(&chat(&["approve", "--yes"]));
+    let done = world.run(&chat_args(&["approve", "--yes"]));
     assert_eq!(
         (done.code, &*done.out),
         (Some(0), "Done. Bought 100 ACME at 12.50 each, 1250.00 in all.\n")
@@ -58,7 +58,7 @@ fn what_asks_is_denied_with_a_note_unless_yes() {
 
 #[test]
 fn a_tool_of_the_client_is_answered_that_nobody_executes_it() {
-    let done = World::new().run(&chat(&["browser"]));
+    let done = TestHome::new().run(&chat_args(&["browser"]));
     assert_eq!(done.code, Some(0));
     assert!(done.out.contains("> Nobody executes this tool here"), "{}", done.out);
     assert!(done.err.contains("open_page (Open a page) was not executed"), "{}", done.err);
@@ -66,19 +66,19 @@ fn a_tool_of_the_client_is_answered_that_nobody_executes_it() {
 
 #[test]
 fn a_reply_that_fails_is_exit_1_with_what_to_do() {
-    let done = World::new().run(&chat(&["fail"]));
+    let done = TestHome::new().run(&chat_args(&["fail"]));
     assert_eq!(done.code, Some(1));
     assert_eq!(done.out, "This was going to be a long and thoughtful answer, but the\n");
     assert!(done.err.contains("The reply failed (upstream)"), "{}", done.err);
     assert!(done.err.contains("try again"), "{}", done.err);
-    let done = World::new().run(&chat(&["fail", "--json"]));
+    let done = TestHome::new().run(&chat_args(&["fail", "--json"]));
     assert_eq!(done.code, Some(1));
 }
 
 #[test]
 fn an_image_is_saved_and_named() {
-    let world = World::new();
-    let done = world.run(&chat(&["image", "--save", "pictures"]));
+    let world = TestHome::new();
+    let done = world.run(&chat_args(&["image", "--save", "pictures"]));
     assert_eq!(done.code, Some(0));
     assert!(done.err.contains("saved pictures/sunset.png (image/png)"), "{}", done.err);
     let bytes = std::fs::read(world.path().join("pictures/sunset.png")).unwrap();
@@ -86,7 +86,7 @@ fn an_image_is_saved_and_named() {
 }
 
 /// The events of a `--json` output, whose places follow each other without a gap.
-pub fn events(out: &str) -> Vec<Event<'static>> {
+pub fn parse_events(out: &str) -> Vec<Event<'static>> {
     let events: Vec<_> =
         out.lines().map(|line| Event::from_json(line).unwrap().into_owned()).collect();
     let seqs: Vec<u64> = events.iter().map(|event| event.seq.unwrap().get()).collect();
@@ -97,9 +97,9 @@ pub fn events(out: &str) -> Vec<Event<'static>> {
 
 #[test]
 fn json_is_one_canonical_event_a_line() {
-    let done = World::new().run(&chat(&["team", "--json"]));
+    let done = TestHome::new().run(&chat_args(&["team", "--json"]));
     assert_eq!(done.code, Some(0), "{}", done.err);
-    let events = events(&done.out);
+    let events = parse_events(&done.out);
     assert!(matches!(events[0].kind, EventKind::Message(_)));
     assert!(matches!(events.last().unwrap().kind, EventKind::ReplyEnd(_)));
     let mut folder = Folder::default();
@@ -117,25 +117,25 @@ fn json_is_one_canonical_event_a_line() {
 
 #[test]
 fn what_cannot_be_is_exit_2_with_a_hint() {
-    let world = World::new();
+    let world = TestHome::new();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = format!("http://{}", free.local_addr().unwrap());
     drop(free);
     for (args, parts) in [
         (
-            chat(&["--agent", "nobody", "hi"]),
+            chat_args(&["--agent", "nobody", "hi"]),
             vec!["there is no agent \"nobody\"", "there are: demo"],
         ),
-        (chat(&["--model", "tulip", "hi"]), vec!["\"tulip\" is no model", "WIRE one of"]),
+        (chat_args(&["--model", "tulip", "hi"]), vec!["\"tulip\" is no model", "WIRE one of"]),
         (
-            chat(&["--model", "anthropic:claude", "hi"]),
+            chat_args(&["--model", "anthropic:claude", "hi"]),
             vec!["anthropic:claude", "ANTHROPIC_API_KEY is not set"],
         ),
-        (chat(&["--resume", "--session", "none", "hi"]), vec!["no such session"]),
+        (chat_args(&["--resume", "--session", "none", "hi"]), vec!["no such session"]),
         (vec!["chat", "--url", &nobody, "hi"], vec!["cannot reach", "turnwire serve"]),
         (vec!["chat", "--url", "ftp://x", "hi"], vec!["is no address"]),
         (vec!["chat", "--url", &nobody, "--store", "memory:", "hi"], vec!["cannot be used with"]),
-        (chat(&[]), vec!["there is nothing to say"]),
+        (chat_args(&[]), vec!["there is nothing to say"]),
     ] {
         let done = world.run(&args);
         assert_eq!(done.code, Some(2), "{args:?}: {}", done.err);
@@ -148,7 +148,7 @@ fn what_cannot_be_is_exit_2_with_a_hint() {
 
 #[test]
 fn a_store_that_a_server_uses_is_reached_through_that_server() {
-    let world = World::new();
+    let world = TestHome::new();
     let server = world.serve();
     let done = world.run(&["chat", "--store", "sqlite:served.db", "hi"]);
     assert_eq!(done.code, Some(2));
@@ -160,7 +160,7 @@ fn a_store_that_a_server_uses_is_reached_through_that_server() {
 
 #[test]
 fn credentials_come_from_the_environment_and_are_never_told() {
-    let world = World::new();
+    let world = TestHome::new();
     let done = world.run(&["token", "new"]);
     let token = done.out.lines().find_map(|line| line.strip_prefix("# tw_")).unwrap();
     let token = format!("tw_{token}");
@@ -171,34 +171,34 @@ fn credentials_come_from_the_environment_and_are_never_told() {
     let done = world.run(&args);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("TURNWIRE_TOKEN"), "{}", done.err);
-    let done = World::done(world.command(&args).env("TURNWIRE_TOKEN", &token));
+    let done = TestHome::output_of(world.command(&args).env("TURNWIRE_TOKEN", &token));
     assert_eq!(done.code, Some(0), "{}", done.err);
-    let wrong = World::done(world.command(&args).env("TURNWIRE_TOKEN", "tw_wrong-secret"));
+    let wrong = TestHome::output_of(world.command(&args).env("TURNWIRE_TOKEN", "tw_wrong-secret"));
     assert_eq!(wrong.code, Some(2));
     assert!(!wrong.err.contains("wrong-secret") && !done.err.contains(&token));
     // A server of one's own takes no credentials from the settings, and lets nobody else in.
-    let done = world.run(&chat(&["weather"]));
+    let done = world.run(&chat_args(&["weather"]));
     assert_eq!(done.code, Some(0), "{}", done.err);
 }
 
-fn waiting(server: &Server, session: &str) {
+fn wait_for_pending_call(server: &Server, session: &str) {
     server.post("/v1/sessions", &format!("{{\"id\": \"{session}\"}}"));
     server.post(&format!("/v1/sessions/{session}/messages"), "{\"content\": \"approve\"}");
-    until("the question", || {
+    wait_until("the question", || {
         server.get(&format!("/v1/sessions/{session}")).contains("\"waiting\"").then_some(())
     });
 }
 
 #[test]
 fn resume_goes_on_with_the_latest_session_and_answers_what_waits() {
-    let world = World::new();
+    let world = TestHome::new();
     let server = world.serve();
     server.post("/v1/sessions", "{\"id\": \"older\"}");
-    waiting(&server, "latest");
+    wait_for_pending_call(&server, "latest");
     let done = world.run(&["chat", "--url", &server.url, "--resume", "--yes"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert_eq!(done.out, "Done. Bought 100 ACME at 12.50 each, 1250.00 in all.\n");
-    let done = world.piped("weather", &["chat", "--url", &server.url, "--resume"]);
+    let done = world.run_with_input("weather", &["chat", "--url", &server.url, "--resume"]);
     assert!(done.out.starts_with("It is **18 °C**"), "{}", done.out);
     let page = server.get("/v1/sessions/latest/messages");
     assert_eq!(page.matches("\"role\":\"user\"").count(), 2, "{page}");
@@ -206,9 +206,9 @@ fn resume_goes_on_with_the_latest_session_and_answers_what_waits() {
 
 #[test]
 fn a_session_that_is_busy_is_said() {
-    let world = World::new();
+    let world = TestHome::new();
     let server = world.serve();
-    waiting(&server, "busy");
+    wait_for_pending_call(&server, "busy");
     let done = world.run(&["chat", "--url", &server.url, "--session", "busy", "weather"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.starts_with("error: "), "{}", done.err);
@@ -217,9 +217,9 @@ fn a_session_that_is_busy_is_said() {
 
 #[test]
 fn whoever_stops_reading_ends_it_without_a_panic() {
-    let world = World::new();
+    let world = TestHome::new();
     for more in [&["long 20000"][..], &["long 20000", "--json"]] {
-        let mut child = world.command(&chat(more)).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = world.command(&chat_args(more)).stdout(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let done = child.wait_with_output().unwrap();
         assert_eq!(done.status.code(), Some(141), "{done:?}");
@@ -229,7 +229,7 @@ fn whoever_stops_reading_ends_it_without_a_panic() {
 
 #[test]
 fn a_server_with_tls_is_trusted_as_this_machine_trusts() {
-    let world = World::new();
+    let world = TestHome::new();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(world.path().join("cert.pem"), made.cert.pem()).unwrap();
     std::fs::write(world.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
@@ -238,19 +238,19 @@ fn a_server_with_tls_is_trusted_as_this_machine_trusts() {
     let server = world.serve();
     let url = server.url.replace("127.0.0.1", "localhost");
     let args = ["chat", "--url", &url, "weather"];
-    let done = World::done(world.command(&args).env("SSL_CERT_FILE", "cert.pem"));
+    let done = TestHome::output_of(world.command(&args).env("SSL_CERT_FILE", "cert.pem"));
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(done.out.starts_with("It is **18 °C**"), "{}", done.out);
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(world.path().join("other.pem"), other.cert.pem()).unwrap();
-    let done = World::done(world.command(&args).env("SSL_CERT_FILE", "other.pem"));
+    let done = TestHome::output_of(world.command(&args).env("SSL_CERT_FILE", "other.pem"));
     assert_eq!(done.code, Some(2), "{}", done.out);
     assert!(done.err.contains("no secure connection"), "{}", done.err);
 }
 
 #[test]
 fn a_session_is_called_after_its_first_message() {
-    let world = World::new();
+    let world = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     for message in ["weather in Rome", "hello again"] {
         let args = [&["chat", "--session", "s", message][..], &store].concat();
@@ -262,9 +262,9 @@ fn a_session_is_called_after_its_first_message() {
 
 #[test]
 fn an_interrupt_stops_the_reply_and_waits_for_its_end() {
-    let mut world = World::new();
+    let mut world = TestHome::new();
     world.rate = "50";
-    let mut child = world.command(&chat(&["long 100000", "--json"])).spawn().unwrap();
+    let mut child = world.command(&chat_args(&["long 100000", "--json"])).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let (mut all, mut line) = (String::new(), String::new());
     while !line.contains("TEXT_BLOCK_DELTA") {
@@ -277,14 +277,14 @@ fn an_interrupt_stops_the_reply_and_waits_for_its_end() {
     out.read_to_string(&mut all).unwrap();
     let done = child.wait_with_output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{done:?}");
-    let events = events(&all);
+    let events = parse_events(&all);
     let EventKind::ReplyEnd(end) = &events.last().unwrap().kind else { panic!("no end: {all}") };
     assert_eq!(end.finished_reason, FinishedReason::Interrupted);
 }
 
 #[test]
 fn help_teaches() {
-    let done = World::new().run(&["chat", "--help"]);
+    let done = TestHome::new().run(&["chat", "--help"]);
     for part in ["Examples:", "Exit status:", "--resume", "Ctrl-C", "TURNWIRE_TOKEN"] {
         assert!(done.out.contains(part), "{part}: {}", done.out);
     }

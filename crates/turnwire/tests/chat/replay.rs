@@ -1,11 +1,11 @@
 //! A session again, and its state at a point.
 
-use crate::world::World;
+use crate::world::TestHome;
 use serde_json::Value;
 
 #[test]
 fn a_session_is_shown_again_from_a_store_and_from_a_server() {
-    let world = World::new();
+    let world = TestHome::new();
     let server = world.serve();
     for message in ["weather", "team"] {
         let args = ["chat", "--url", &server.url, "--session", "s", message];
@@ -31,7 +31,7 @@ fn a_session_is_shown_again_from_a_store_and_from_a_server() {
 
 #[test]
 fn the_state_at_a_point_is_the_messages_as_they_stood() {
-    let world = World::new();
+    let world = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     let args = [&["chat", "--session", "s", "team"][..], &store].concat();
     assert_eq!(world.run(&args).code, Some(0));
@@ -52,7 +52,7 @@ fn the_state_at_a_point_is_the_messages_as_they_stood() {
 
 #[test]
 fn what_is_not_there_is_exit_1_and_what_cannot_be_exit_2() {
-    let world = World::new();
+    let world = TestHome::new();
     let store = ["--store", "sqlite:served.db"];
     let none = [&["replay", "--session", "s"][..], &store].concat();
     assert_eq!(world.run(&none).code, Some(2), "there is no store yet");

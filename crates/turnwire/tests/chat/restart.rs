@@ -1,20 +1,20 @@
 //! A server that is killed in the middle of an answer, and started again.
 
-use crate::pipe::events;
-use crate::world::{World, until};
+use crate::pipe::parse_events;
+use crate::world::{TestHome, wait_until};
 use std::io::Read;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 /// What the demo says to `long N`.
-fn long(count: u32) -> String {
+fn long_answer(count: u32) -> String {
     let numbers = (1..=count).map(|n| format!("{n:07}{}", if n % 10 == 0 { '\n' } else { ' ' }));
     numbers.collect()
 }
 
 /// Has a long answer, kills the server in the middle of it, and gives what was printed in all.
-fn over_a_restart(more: &[&str]) -> (String, String) {
-    let mut world = World::new();
+fn chat_over_a_restart(more: &[&str]) -> (String, String) {
+    let mut world = TestHome::new();
     world.rate = "200";
     let server = world.serve();
     let address = server.address.clone();
@@ -30,7 +30,7 @@ fn over_a_restart(more: &[&str]) -> (String, String) {
         }
     });
     let has = |part: &str| String::from_utf8_lossy(&seen.lock().unwrap()).contains(part);
-    until("the beginning", || has("0000040").then_some(()));
+    wait_until("the beginning", || has("0000040").then_some(()));
     server.kill();
     assert!(!has("0000400"), "it was too late");
     let _again = world.serve_at(&address);
@@ -45,18 +45,18 @@ fn over_a_restart(more: &[&str]) -> (String, String) {
 
 #[test]
 fn the_answer_comes_whole_and_nothing_twice() {
-    let (out, _) = over_a_restart(&[]);
-    assert_eq!(out, long(400));
+    let (out, _) = chat_over_a_restart(&[]);
+    assert_eq!(out, long_answer(400));
 }
 
 #[test]
 fn every_event_comes_once() {
-    let (out, _) = over_a_restart(&["--json"]);
-    let events = events(&out);
+    let (out, _) = chat_over_a_restart(&["--json"]);
+    let events = parse_events(&out);
     assert_eq!(events[0].seq.unwrap().get(), 1);
     let mut folder = turnwire_core::Folder::default();
     for event in &events {
         folder.push(event).unwrap();
     }
-    assert_eq!(folder.messages().last().unwrap().text("").unwrap(), long(400));
+    assert_eq!(folder.messages().last().unwrap().text("").unwrap(), long_answer(400));
 }

@@ -1,7 +1,7 @@
 //! A person at a terminal.
 
 use crate::tmux::{Terminal, is_missing};
-use crate::world::World;
+use crate::world::TestHome;
 
 const ASKS: &str = "Allow execute_trade? [y]es [n]o [a]lways [e]dit:";
 const BOLD: u8 = 1;
@@ -13,88 +13,88 @@ fn a_conversation_is_shown_remembered_and_resumed() {
     if is_missing() {
         return;
     }
-    let world = World::new();
+    let world = TestHome::new();
     let terminal = Terminal::start(&world, &[], &STORE);
     terminal.wait_for_prompt("›");
-    terminal.line("hello");
+    terminal.type_line("hello");
     let text = terminal.wait_for("tokens in", 1);
     for part in ["✻ No word here", "What you said", "▏ hello", "I am a demo:", "• team asks"]
     {
         assert!(text.contains(part), "{part}:\n{text}");
     }
-    let styled = terminal.styled();
-    assert!(terminal.shows("What you said", BOLD), "a heading is bold:\n{styled}");
-    assert!(!terminal.shows("I am a demo", BOLD), "a sentence is not:\n{styled}");
-    assert!(terminal.shows("No word here", DIM), "thinking is dim:\n{styled}");
-    assert!(!terminal.shows("I am a demo", DIM), "the answer is not:\n{styled}");
+    let styled = terminal.styled_text();
+    assert!(terminal.has_style("What you said", BOLD), "a heading is bold:\n{styled}");
+    assert!(!terminal.has_style("I am a demo", BOLD), "a sentence is not:\n{styled}");
+    assert!(terminal.has_style("No word here", DIM), "thinking is dim:\n{styled}");
+    assert!(!terminal.has_style("I am a demo", DIM), "the answer is not:\n{styled}");
 
     // y: yes.
     terminal.wait_for_prompt("›");
-    terminal.line("approve");
+    terminal.type_line("approve");
     terminal.wait_for_prompt(ASKS);
-    terminal.line("y");
+    terminal.type_line("y");
     terminal.wait_for("Done. Bought 100 ACME", 1);
 
     // The arrow key brings back what was written; e: edit.
     terminal.wait_for_prompt("›");
-    terminal.key("Up");
+    terminal.press_key("Up");
     terminal.wait_for_prompt("› approve");
-    terminal.key("Enter");
+    terminal.press_key("Enter");
     terminal.wait_for_prompt(ASKS);
-    terminal.line("e");
+    terminal.type_line("e");
     terminal.wait_for_prompt("Input: {\"symbol\":\"ACME\",\"quantity\":100}");
     for _ in 0..4 {
-        terminal.key("BSpace");
+        terminal.press_key("BSpace");
     }
-    terminal.line("7");
+    terminal.type_line("7");
     terminal.wait_for("That cannot be used", 1);
-    terminal.line("}");
+    terminal.type_line("}");
     terminal.wait_for("with {\"symbol\":\"ACME\",\"quantity\":7}", 1);
     terminal.wait_for("Done. Bought 7 ACME", 1);
 
     // n: no.
     terminal.wait_for_prompt("›");
-    terminal.line("approve");
+    terminal.type_line("approve");
     terminal.wait_for_prompt(ASKS);
-    terminal.line("n");
+    terminal.type_line("n");
     terminal.wait_for("You said no", 1);
 
     // A tool of the client, a team, an image.
     terminal.wait_for_prompt("›");
-    terminal.line("browser");
+    terminal.type_line("browser");
     terminal.wait_for_prompt("What did open_page give? (empty: nobody executes it)");
-    terminal.line("a page about herons");
+    terminal.type_line("a page about herons");
     terminal.wait_for("▏ a page about herons", 1);
     terminal.wait_for_prompt("›");
-    terminal.line("/nonsense");
+    terminal.type_line("/nonsense");
     terminal.wait_for("There is no /nonsense", 1);
-    terminal.line("/help");
+    terminal.type_line("/help");
     terminal.wait_for("/sessions   the sessions", 1);
-    terminal.line("fail");
+    terminal.type_line("fail");
     terminal.wait_for("✗ The reply failed (upstream)", 1);
     terminal.wait_for_prompt("›");
-    terminal.line("/retry");
+    terminal.type_line("/retry");
     terminal.wait_for("✗ The reply failed (upstream)", 2);
 
     // Leaving in the middle of a question; --resume asks it again.
     terminal.wait_for_prompt("›");
-    terminal.line("approve");
+    terminal.type_line("approve");
     terminal.wait_for_prompt(ASKS);
-    terminal.key("C-d");
+    terminal.press_key("C-d");
     terminal.wait_for("left with 0", 1);
     drop(terminal);
     let terminal = Terminal::start(&world, &[], &[&STORE[..], &["--resume"]].concat());
     terminal.wait_for_prompt(ASKS);
-    let text = terminal.text();
+    let text = terminal.screen_text();
     assert!(text.contains("› approve") && text.contains("The reply failed"), "{text}");
-    terminal.line("y");
+    terminal.type_line("y");
     terminal.wait_for("Done. Bought 100 ACME", 1);
     terminal.wait_for_prompt("›");
     // What was written the last time is there, too.
-    terminal.key("Up");
+    terminal.press_key("Up");
     terminal.wait_for_prompt("› approve");
-    terminal.key("C-u");
-    terminal.line("/quit");
+    terminal.press_key("C-u");
+    terminal.type_line("/quit");
     terminal.wait_for("left with 0", 1);
 }
 
@@ -103,26 +103,26 @@ fn ctrl_c_stops_the_answer_and_a_second_one_leaves() {
     if is_missing() {
         return;
     }
-    let mut world = World::new();
+    let mut world = TestHome::new();
     world.rate = "50";
     let terminal = Terminal::start(&world, &[], &STORE);
     terminal.wait_for_prompt("›");
-    terminal.line("long 100000");
+    terminal.type_line("long 100000");
     // It is seen while it comes: it would take half an hour.
     terminal.wait_for("0000012", 1);
-    terminal.key("C-c");
+    terminal.press_key("C-c");
     terminal.wait_for("■ stopped", 1);
     terminal.wait_for_prompt("›");
     // It was the reply that was stopped, not the program.
-    terminal.line("weather");
+    terminal.type_line("weather");
     terminal.wait_for("It is 18 °C in Paris", 1);
     terminal.wait_for_prompt("›");
-    terminal.line("long 100000");
+    terminal.type_line("long 100000");
     terminal.wait_for("0000012", 2);
-    terminal.key("C-c");
+    terminal.press_key("C-c");
     terminal.wait_for("■ stopped", 2);
     terminal.wait_for_prompt("›");
-    terminal.key("C-c");
+    terminal.press_key("C-c");
     terminal.wait_for("left with 0", 1);
 }
 
@@ -131,13 +131,13 @@ fn a_lost_server_is_said_and_the_answer_goes_on_when_it_is_back() {
     if is_missing() {
         return;
     }
-    let mut world = World::new();
+    let mut world = TestHome::new();
     world.rate = "100";
     let server = world.serve();
     let address = server.address.clone();
     let terminal = Terminal::start(&world, &[], &["chat", "--url", &server.url]);
     terminal.wait_for_prompt("›");
-    terminal.line("long 300");
+    terminal.type_line("long 300");
     terminal.wait_for("0000030", 1);
     server.kill();
     terminal.wait_for("! connection lost", 1);
@@ -148,7 +148,7 @@ fn a_lost_server_is_said_and_the_answer_goes_on_when_it_is_back() {
         assert_eq!(text.matches(&format!("{n:07}")).count(), 1, "{n}:\n{text}");
     }
     terminal.wait_for_prompt("›");
-    terminal.key("C-d");
+    terminal.press_key("C-d");
     terminal.wait_for("left with 0", 1);
 }
 
@@ -157,7 +157,7 @@ fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
     if is_missing() {
         return;
     }
-    let world = World::new();
+    let world = TestHome::new();
     let server = world.serve();
     let address = server.address.clone();
     server.post("/v1/sessions", "{\"id\": \"s\"}");
@@ -165,36 +165,36 @@ fn a_question_survives_its_server_and_one_of_another_client_is_asked() {
     let terminal = Terminal::start(&world, &[], &["chat", "--url", &server.url, "--session", "s"]);
     terminal.wait_for_prompt("›");
     // A reply waits already: it is shown instead, and what was written can be sent again.
-    terminal.line("weather");
+    terminal.type_line("weather");
     terminal.wait_for_prompt(ASKS);
     server.kill();
     let again = world.serve_at(&address);
-    terminal.line("a");
+    terminal.type_line("a");
     terminal.wait_for("1: Always allow `execute_trade` for ACME", 1);
-    terminal.line("1");
+    terminal.type_line("1");
     terminal.wait_for("was allowed, always", 1);
     terminal.wait_for("Done. Bought 100 ACME", 1);
     terminal.wait_for_prompt("› weather");
-    terminal.key("Enter");
+    terminal.press_key("Enter");
     terminal.wait_for("It is 18 °C in Paris", 1);
     assert!(again.get("/v1/sessions/s").contains("\"status\":\"idle\""));
     // Somebody else answers before we do.
     terminal.wait_for_prompt("›");
-    terminal.line("parallel");
+    terminal.type_line("parallel");
     terminal.wait_for_prompt(ASKS);
     again.post(
         "/v1/sessions/s/events",
         "{\"type\": \"USER_INTERRUPT\", \"id\": \"other\", \"reply_id\": \"\"}",
     );
-    terminal.line("y");
+    terminal.type_line("y");
     terminal.wait_for("answered already, elsewhere", 1);
     terminal.wait_for("■ stopped", 1);
     terminal.wait_for_prompt("›");
-    terminal.line("/sessions");
+    terminal.type_line("/sessions");
     terminal.wait_for("* s ", 1);
-    terminal.line("/new");
+    terminal.type_line("/new");
     terminal.wait_for("A new session:", 1);
-    terminal.line("/quit");
+    terminal.type_line("/quit");
     terminal.wait_for("left with 0", 1);
 }
 
@@ -203,18 +203,18 @@ fn what_is_piped_in_is_answered_plainly_and_what_is_said_at_once_with_style() {
     if is_missing() {
         return;
     }
-    let world = World::new();
+    let world = TestHome::new();
     let terminal = Terminal::start(&world, &[("CHAT_SAYS", "hello")], &STORE);
     terminal.wait_for("left with 0", 1);
-    let styled = terminal.styled();
+    let styled = terminal.styled_text();
     assert!(styled.contains("I am a **demo**") && !styled.contains('\u{1b}'), "{styled:?}");
     // One message, and the question that comes with it.
     let terminal = Terminal::start(&world, &[], &[&STORE[..], &["please approve"]].concat());
     terminal.wait_for_prompt(ASKS);
-    terminal.line("y");
+    terminal.type_line("y");
     terminal.wait_for("Done. Bought 100 ACME", 1);
     terminal.wait_for("left with 0", 1);
-    assert!(terminal.styled().contains("\u{1b}["));
+    assert!(terminal.styled_text().contains("\u{1b}["));
 }
 
 #[test]
@@ -222,18 +222,18 @@ fn without_colours_there_are_none() {
     if is_missing() {
         return;
     }
-    let world = World::new();
+    let world = TestHome::new();
     for env in [("NO_COLOR", "1"), ("CHAT_TERM", "dumb")] {
         let terminal = Terminal::start(&world, &[env], &STORE);
         terminal.wait_for("session", 1);
-        terminal.line("weather");
+        terminal.type_line("weather");
         terminal.wait_for("tokens in", 1);
-        let styled = terminal.styled();
+        let styled = terminal.styled_text();
         assert!(styled.contains("It is 18 °C in Paris"), "{env:?}:\n{styled}");
         assert!(!styled.contains('\u{1b}'), "{env:?}:\n{styled:?}");
         // A terminal that can do nothing sends a signal, and no key.
         let key = if env.0 == "NO_COLOR" { "C-d" } else { "C-c" };
-        terminal.key(key);
+        terminal.press_key(key);
         terminal.wait_for("left with 0", 1);
     }
 }

@@ -1,6 +1,6 @@
 //! A terminal that a test types into and looks at.
 
-use crate::world::{World, until};
+use crate::world::{TestHome, wait_until};
 use std::io::Write;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ pub fn is_missing() -> bool {
 
 impl Terminal {
     /// Runs `turnwire` with these arguments. When it ends, its exit status is shown.
-    pub fn start(world: &World, env: &[(&str, &str)], args: &[&str]) -> Self {
+    pub fn start(world: &TestHome, env: &[(&str, &str)], args: &[&str]) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let terminal = Self { socket: format!("turnwire-{}-{number}", std::process::id()) };
         let program = env!("CARGO_BIN_EXE_turnwire");
@@ -60,34 +60,34 @@ impl Terminal {
     }
 
     /// Types a text, and Enter.
-    pub fn line(&self, text: &str) {
+    pub fn type_line(&self, text: &str) {
         self.run(&["send-keys", "-l", text]);
-        self.key("Enter");
+        self.press_key("Enter");
     }
 
     /// Presses a key, as tmux names it.
-    pub fn key(&self, key: &str) {
+    pub fn press_key(&self, key: &str) {
         assert!(self.run(&["send-keys", key]).status.success());
     }
 
     /// All that was shown so far.
-    pub fn text(&self) -> String {
+    pub fn screen_text(&self) -> String {
         String::from_utf8(self.run(&["capture-pane", "-p", "-S", "-2000"]).stdout).unwrap()
     }
 
     /// The same, with what sets colours and styles.
-    pub fn styled(&self) -> String {
+    pub fn styled_text(&self) -> String {
         String::from_utf8(self.run(&["capture-pane", "-p", "-e", "-S", "-2000"]).stdout).unwrap()
     }
 
     /// Whether a text is shown with a style from end to end: 1 is bold, 2 is dim. How the
     /// terminal divides what sets the style depends on how the text came in, so this looks at
     /// each character.
-    pub fn shows(&self, part: &str, style: u8) -> bool {
+    pub fn has_style(&self, part: &str, style: u8) -> bool {
         let mut plain = String::new();
         let mut has_style = Vec::new();
         let mut is_on = false;
-        let styled = self.styled();
+        let styled = self.styled_text();
         for (at, piece) in styled.split("\u{1b}[").enumerate() {
             let text = match piece.split_once('m') {
                 Some((set, text)) if at > 0 => {
@@ -117,10 +117,10 @@ impl Terminal {
     pub fn wait_for(&self, part: &str, times: usize) -> String {
         let mut last = String::new();
         let mut look = || {
-            last = self.text();
+            last = self.screen_text();
             (last.matches(part).count() >= times).then(|| last.clone())
         };
-        let end = std::time::Instant::now() + crate::world::PATIENCE;
+        let end = std::time::Instant::now() + crate::world::TIMEOUT;
         while std::time::Instant::now() < end {
             if let Some(text) = look() {
                 return text;
@@ -132,8 +132,8 @@ impl Terminal {
 
     /// Waits until the last row that has something on it is this.
     pub fn wait_for_prompt(&self, prompt: &str) {
-        until(&format!("{prompt} as the last row"), || {
-            let text = self.text();
+        wait_until(&format!("{prompt} as the last row"), || {
+            let text = self.screen_text();
             let last = text.lines().rev().find(|row| !row.trim().is_empty())?;
             (last.trim_end() == prompt.trim_end()).then_some(())
         });

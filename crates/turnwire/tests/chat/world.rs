@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// No test waits longer for anything. A machine under load is slow, not wrong.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Waits until there is something.
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;
@@ -22,20 +22,20 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub struct World {
+pub struct TestHome {
     folder: TempDir,
     /// How many deltas the demo sends in a second.
     pub rate: &'static str,
 }
 
 /// What came of a program.
-pub struct Done {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl World {
+impl TestHome {
     pub fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), rate: "0" }
     }
@@ -62,23 +62,23 @@ impl World {
         command
     }
 
-    pub fn run(&self, args: &[&str]) -> Done {
-        Self::done(&mut self.command(args))
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
+        Self::output_of(&mut self.command(args))
     }
 
-    pub fn done(command: &mut Command) -> Done {
+    pub fn output_of(command: &mut Command) -> CommandOutput {
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        CommandOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
     /// Runs with a text on its standard input.
-    pub fn piped(&self, input: &str, args: &[&str]) -> Done {
+    pub fn run_with_input(&self, input: &str, args: &[&str]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        CommandOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
     /// A server on the store of this world.
@@ -115,17 +115,17 @@ impl Server {
 
     pub fn post(&self, path: &str, body: &str) -> String {
         let (host, length) = (&self.address, body.len());
-        self.ask(&format!(
+        self.send_request(&format!(
             "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
         ))
     }
 
     pub fn get(&self, path: &str) -> String {
         let host = &self.address;
-        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"))
+        self.send_request(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"))
     }
 
-    fn ask(&self, request: &str) -> String {
+    fn send_request(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();

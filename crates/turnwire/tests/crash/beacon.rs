@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 /// Tells clients of the server's coming and going.
 #[derive(Default)]
-pub struct Beacon {
-    now: Mutex<Now>,
+pub struct ServerAddress {
+    now: Mutex<AddressState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Now {
+struct AddressState {
     /// Counts the servers.
     generation: u64,
     address: Option<String>,
@@ -20,14 +20,14 @@ struct Now {
 
 /// A server that can be reached, or could a moment ago.
 #[derive(Clone)]
-pub struct Place {
+pub struct RunningServer {
     pub generation: u64,
     pub address: String,
 }
 
-impl Beacon {
+impl ServerAddress {
     /// A server is there.
-    pub fn light(&self, address: &str) {
+    pub fn set_running(&self, address: &str) {
         let mut now = self.now.lock().unwrap();
         now.generation += 1;
         now.address = Some(address.to_owned());
@@ -35,27 +35,27 @@ impl Beacon {
     }
 
     /// It is gone.
-    pub fn darken(&self) {
+    pub fn set_stopped(&self) {
         self.now.lock().unwrap().address = None;
         self.changed.notify_all();
     }
 
     /// Nothing new is to be begun; what was begun is brought to its end.
-    pub fn end(&self) {
+    pub fn stop_clients(&self) {
         self.now.lock().unwrap().is_over = true;
         self.changed.notify_all();
     }
 
-    pub fn is_over(&self) -> bool {
+    pub fn is_ending(&self) -> bool {
         self.now.lock().unwrap().is_over
     }
 
     /// Waits for a server.
-    pub fn place(&self) -> Place {
+    pub fn wait_for_server(&self) -> RunningServer {
         let mut now = self.now.lock().unwrap();
         loop {
             if let Some(address) = &now.address {
-                return Place { generation: now.generation, address: address.clone() };
+                return RunningServer { generation: now.generation, address: address.clone() };
             }
             now = self.changed.wait(now).unwrap();
         }

@@ -1,95 +1,95 @@
 //! A person who talks to the demo agent: messages, queued ones, retries, answers to what it asks.
 
 use crate::http::{Client, Request};
-use crate::world::{Asked, Broken, Kind, Question, Reply, Stage, World};
+use crate::world::{KeyedRequest, Violation, Kind, PendingState, RecordedAnswer, Stage, Expectations};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turnwire_testkit::{Rng, one_in, pick};
 
 /// A session gets so many messages, then the next one is begun.
-const MESSAGES: usize = 12;
+const MESSAGES_PER_SESSION: usize = 12;
 
 /// What runs longer than this, once nothing new comes, never ends.
-const RESTLESS: Duration = Duration::from_secs(90);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 const WORDS: [&str; 12] = [
     "hello", "long 40", "long 150", "long 400", "weather", "approve", "parallel", "browser",
     "json", "team", "image", "fail",
 ];
 
-pub fn run(world: &Arc<World>, name: &str, mut rng: Rng) {
-    let mut client = Client::new(&world.beacon);
+pub fn run(world: &Arc<Expectations>, name: &str, mut rng: Rng) {
+    let mut client = Client::new(&world.server);
     for number in 0.. {
-        if world.beacon.is_over() {
+        if world.server.is_ending() {
             break;
         }
         let id = format!("{name}-{number}");
-        world.make(&mut client, &id, Kind::Demo);
-        let mut talk = Talk { world, client: &mut client, session: &id, answers: 0 };
-        talk.fill(&mut rng);
+        world.create_session(&mut client, &id, Kind::Demo);
+        let mut talk = ChatSession { world, client: &mut client, session: &id, answers: 0 };
+        talk.run_messages(&mut rng);
         talk.settle(&mut rng);
-        world.with(&id, |book| book.stage = Stage::Settled);
+        world.with_session(&id, |book| book.stage = Stage::Settled);
     }
     world.count("requests broken off", client.broken);
 }
 
 /// Sends a request with a key of its own until it is answered, and notes the answer.
-pub fn ask(world: &World, client: &mut Client, session: &str, request: Request) -> Reply {
+pub fn send_keyed(world: &Expectations, client: &mut Client, session: &str, request: Request) -> RecordedAnswer {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let message_id = body["id"].as_str().unwrap_or_default().to_owned();
-    let at = world.with(session, |book| {
-        let key = format!("key-{}", book.asked.len());
+    let at = world.with_session(session, |book| {
+        let key = format!("key-{}", book.requests.len());
         let request = request.header("idempotency-key", key);
-        book.asked.push(Asked { request, message_id, answer: Reply::None });
-        book.asked.len() - 1
+        book.requests.push(KeyedRequest { request, message_id, answer: RecordedAnswer::None });
+        book.requests.len() - 1
     });
-    let asked = world.with(session, |book| book.asked.get(at).unwrap().clone());
-    let answer = client.sure(&asked.request);
+    let asked = world.with_session(session, |book| book.requests.get(at).unwrap().clone());
+    let answer = client.call_until_answered(&asked.request);
     let reply = match answer.status {
-        202 => Reply::Accepted(answer.json()),
-        409 | 429 => Reply::Refused,
+        202 => RecordedAnswer::Accepted(answer.json()),
+        409 | 429 => RecordedAnswer::Refused,
         status => {
-            world.report(Broken::Wrong, format!("{session}: {status} {}", answer.text()));
-            Reply::Refused
+            world.report(Violation::Wrong, format!("{session}: {status} {}", answer.text()));
+            RecordedAnswer::Refused
         }
     };
-    if let Reply::Accepted(_) = reply {
+    if let RecordedAnswer::Accepted(_) = reply {
         world.count("requests acknowledged", 1);
     }
-    world.with(session, |book| book.asked.get_mut(at).unwrap().answer = reply.clone());
+    world.with_session(session, |book| book.requests.get_mut(at).unwrap().answer = reply.clone());
     reply
 }
 
 /// Asks again for what was answered before.
-pub fn ask_again(world: &World, client: &mut Client, session: &str, asked: &Asked) {
-    let Reply::Accepted(before) = &asked.answer else { return };
-    let answer = client.sure(&asked.request);
+pub fn repeat_keyed(world: &Expectations, client: &mut Client, session: &str, asked: &KeyedRequest) {
+    let RecordedAnswer::Accepted(before) = &asked.answer else { return };
+    let answer = client.call_until_answered(&asked.request);
     let is_same = answer.status == 202
         && answer.json() == *before
         && answer.header("idempotency-replayed") == Some("true");
     if !is_same {
         let text = answer.text();
         let why = format!("{session}: the same key was answered {before}, and now {text}");
-        world.report(Broken::Wrong, why);
+        world.report(Violation::Wrong, why);
     }
 }
 
-struct Talk<'t> {
-    world: &'t World,
+struct ChatSession<'t> {
+    world: &'t Expectations,
     client: &'t mut Client,
     session: &'t str,
     answers: u64,
 }
 
-impl Talk<'_> {
+impl ChatSession<'_> {
     fn path(&self, rest: &str) -> String {
         format!("/v1/sessions/{}{rest}", self.session)
     }
 
-    fn fill(&mut self, rng: &mut Rng) {
+    fn run_messages(&mut self, rng: &mut Rng) {
         let mut said = 0;
-        while said < MESSAGES && !self.world.beacon.is_over() {
+        while said < MESSAGES_PER_SESSION && !self.world.server.is_ending() {
             match rng.u32(..10) {
                 0..5 => {
                     said += 1;
@@ -101,41 +101,41 @@ impl Talk<'_> {
                     let id = format!("{}-m{said}", self.session);
                     let content = *pick(rng, &WORDS);
                     let message = Request::post(path, &json!({"id": id, "content": content}));
-                    ask(self.world, self.client, self.session, message);
+                    send_keyed(self.world, self.client, self.session, message);
                 }
                 5 => self.retry(rng),
-                6 => self.repeat(rng),
+                6 => self.repeat_any(rng),
                 7 => self.stop(rng),
                 _ => {
-                    self.answer(rng);
+                    self.answer_pending(rng);
                 }
             }
-            self.world.beacon.pause(Duration::from_micros(rng.u64(..30_000)));
+            self.world.server.pause(Duration::from_micros(rng.u64(..30_000)));
         }
     }
 
     /// Has something answered again; while something runs, that is refused.
     fn retry(&mut self, rng: &mut Rng) {
-        let messages = self.world.with(self.session, |book| {
+        let messages = self.world.with_session(self.session, |book| {
             let taken =
-                book.asked.iter().filter(|asked| matches!(asked.answer, Reply::Accepted(_)));
+                book.requests.iter().filter(|asked| matches!(asked.answer, RecordedAnswer::Accepted(_)));
             taken.map(|asked| asked.message_id.clone()).collect::<Vec<_>>()
         });
         let messages: Vec<String> = messages.into_iter().filter(|id| !id.is_empty()).collect();
         // What comes behind it leaves the history, so it is the last.
         if let Some(id) = messages.last().filter(|_| one_in(rng, 2)) {
-            let view = self.client.sure(&Request::get(self.path(""))).json();
+            let view = self.client.call_until_answered(&Request::get(self.path(""))).json();
             if view["status"] == "idle" && view["queued"].as_array().is_some_and(Vec::is_empty) {
                 let path = self.path(&format!("/messages/{id}/retry"));
-                ask(self.world, self.client, self.session, Request::new("POST", path, ""));
+                send_keyed(self.world, self.client, self.session, Request::new("POST", path, ""));
             }
         }
     }
 
-    fn repeat(&mut self, rng: &mut Rng) {
-        let asked = self.world.with(self.session, |book| book.asked.clone());
+    fn repeat_any(&mut self, rng: &mut Rng) {
+        let asked = self.world.with_session(self.session, |book| book.requests.clone());
         if !asked.is_empty() {
-            ask_again(self.world, self.client, self.session, pick(rng, &asked));
+            repeat_keyed(self.world, self.client, self.session, pick(rng, &asked));
         }
     }
 
@@ -144,21 +144,21 @@ impl Talk<'_> {
         if !one_in(rng, 3) {
             return;
         }
-        let page = self.client.sure(&Request::get(self.path("/messages?limit=1"))).json();
+        let page = self.client.call_until_answered(&Request::get(self.path("/messages?limit=1"))).json();
         let open = page["cursors"].as_object().and_then(|open| open.keys().next());
         let Some(reply) = open else { return };
-        self.world.with(self.session, |book| {
+        self.world.with_session(self.session, |book| {
             book.is_stopping = true;
-            let open = book.questions.values_mut().filter(|question| **question == Question::Open);
-            open.for_each(|question| *question = Question::Stopped);
+            let open = book.pending.values_mut().filter(|question| **question == PendingState::Open);
+            open.for_each(|question| *question = PendingState::Stopped);
         });
         let id = self.answer_id();
         let stop = json!({"type": "USER_INTERRUPT", "id": id, "reply_id": reply});
-        let answer = self.client.sure(&Request::post(self.path("/events"), &stop));
-        self.world.with(self.session, |book| book.is_stopping = false);
+        let answer = self.client.call_until_answered(&Request::post(self.path("/events"), &stop));
+        self.world.with_session(self.session, |book| book.is_stopping = false);
         if answer.status != 200 {
             let why = format!("{}: a stop: {}", self.session, answer.text());
-            self.world.report(Broken::Wrong, why);
+            self.world.report(Violation::Wrong, why);
         }
     }
 
@@ -168,8 +168,8 @@ impl Talk<'_> {
     }
 
     /// Answers one thing that waits. Whether anything is open or waits.
-    fn answer(&mut self, rng: &mut Rng) -> bool {
-        let view = self.client.sure(&Request::get(self.path(""))).json();
+    fn answer_pending(&mut self, rng: &mut Rng) -> bool {
+        let view = self.client.call_until_answered(&Request::get(self.path(""))).json();
         let (status, queued) = (view["status"].clone(), view["queued"].clone());
         let Some(waiting) = view["pending"].as_array().and_then(|pending| pending.first()) else {
             return status != "idle" || queued.as_array().is_none_or(|queued| !queued.is_empty());
@@ -181,17 +181,17 @@ impl Talk<'_> {
             .chain(&external)
             .filter_map(|call| call["id"].as_str().map(str::to_owned))
             .collect();
-        self.world.with(self.session, |book| {
+        self.world.with_session(self.session, |book| {
             for id in &ids {
-                if book.questions.get(id).is_some_and(|known| *known == Question::Answered) {
+                if book.pending.get(id).is_some_and(|known| *known == PendingState::Answered) {
                     let why = format!("{}: {id} was answered, and asks again", self.session);
-                    self.world.report(Broken::Lost, why);
+                    self.world.report(Violation::Lost, why);
                 }
-                book.questions.entry(id.clone()).or_insert(Question::Open);
+                book.pending.entry(id.clone()).or_insert(PendingState::Open);
             }
         });
         // Some are left to wait for a while.
-        if one_in(rng, 3) && !self.world.beacon.is_over() {
+        if one_in(rng, 3) && !self.world.server.is_ending() {
             return true;
         }
         let Some(call) = confirm.first().or(external.first()) else { return true };
@@ -212,36 +212,36 @@ impl Talk<'_> {
 
     fn send_answer(&mut self, call: &str, mut event: Value) {
         let note = |question| {
-            self.world.with(self.session, |book| book.questions.insert(call.to_owned(), question));
+            self.world.with_session(self.session, |book| book.pending.insert(call.to_owned(), question));
         };
-        note(Question::Answering);
-        let answer = self.client.sure(&Request::post(self.path("/events"), &event));
+        note(PendingState::Answering);
+        let answer = self.client.call_until_answered(&Request::post(self.path("/events"), &event));
         if answer.status != 200 {
             // Nobody else answers: but a stop before may have come to effect only now.
             let why = format!("{}: {call} was not answered: {}", self.session, answer.text());
-            self.world.report(Broken::Wrong, why);
-            return note(Question::Stopped);
+            self.world.report(Violation::Wrong, why);
+            return note(PendingState::Stopped);
         }
-        note(Question::Answered);
+        note(PendingState::Answered);
         self.world.count("questions answered", 1);
         event["id"] = self.answer_id().into();
-        let second = self.client.sure(&Request::post(self.path("/events"), &event));
+        let second = self.client.call_until_answered(&Request::post(self.path("/events"), &event));
         if second.status != 409 {
             let why = format!("{}: {call} was answered twice: {}", self.session, second.text());
-            self.world.report(Broken::Duplicated, why);
+            self.world.report(Violation::Duplicated, why);
         }
     }
 
     /// Answers everything until nothing runs and nothing waits.
     fn settle(&mut self, rng: &mut Rng) {
         let begun = Instant::now();
-        while self.answer(rng) {
-            if begun.elapsed() > RESTLESS {
-                let view = self.client.sure(&Request::get(self.path(""))).text();
+        while self.answer_pending(rng) {
+            if begun.elapsed() > SETTLE_TIMEOUT {
+                let view = self.client.call_until_answered(&Request::get(self.path(""))).text();
                 let why = format!("{} does not come to rest: {view}", self.session);
-                return self.world.report(Broken::Lost, why);
+                return self.world.report(Violation::Lost, why);
             }
-            self.world.beacon.pause(Duration::from_millis(5));
+            self.world.server.pause(Duration::from_millis(5));
         }
     }
 }

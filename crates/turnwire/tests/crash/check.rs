@@ -1,8 +1,8 @@
 //! Whether everything is as it was acknowledged and shown.
 
-use crate::http::{Conn, Request};
+use crate::http::{Connection, Request};
 use crate::janitor::Blobs;
-use crate::world::{Asked, Book, Broken, Kind, Question, Reply, Stage, World, hash};
+use crate::world::{KeyedRequest, SessionExpectation, Violation, Kind, PendingState, RecordedAnswer, Stage, Expectations, hash_bytes};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -10,19 +10,19 @@ use turnwire_core::{Event, FinishedReason, Folder};
 use turnwire_testkit::{Rng, one_in, pick};
 
 /// How long the id of a reply is.
-const UUID: usize = 36;
+const UUID_LENGTH: usize = 36;
 
 /// Looks at a server while nobody else uses it.
-pub struct Check<'c> {
-    world: &'c World,
-    conn: Conn,
+pub struct LogCheck<'c> {
+    world: &'c Expectations,
+    conn: Connection,
     /// What the demo said to what: always the same, however often it was interrupted.
     said: &'c mut HashMap<String, String>,
 }
 
 /// What is needed of an event.
 #[derive(Deserialize)]
-struct Line<'l> {
+struct EventLine<'l> {
     seq: u64,
     #[serde(default)]
     id: String,
@@ -49,7 +49,7 @@ struct Confirmed {
 
 /// What a log has, in order.
 #[derive(Default)]
-struct Found {
+struct LogContents {
     hashes: Vec<u64>,
     /// What a producer published, by place in the log.
     published: Vec<(u64, String)>,
@@ -59,23 +59,23 @@ struct Found {
     answered: HashMap<String, u32>,
 }
 
-impl<'c> Check<'c> {
+impl<'c> LogCheck<'c> {
     pub fn new(
-        world: &'c World,
+        world: &'c Expectations,
         address: &str,
         said: &'c mut HashMap<String, String>,
     ) -> std::io::Result<Self> {
-        Ok(Self { world, conn: Conn::open(address)?, said })
+        Ok(Self { world, conn: Connection::open(address)?, said })
     }
 
-    fn ask(&mut self, request: &Request) -> crate::http::Answer {
+    fn call(&mut self, request: &Request) -> crate::http::Answer {
         self.conn.call(request).unwrap()
     }
 
     /// Looks at what was used since the last time, and at some others.
-    pub fn touched(&mut self, rng: &mut Rng) {
+    pub fn check_touched(&mut self, rng: &mut Rng) {
         let ids: Vec<String> = {
-            let mut books = self.world.books();
+            let mut books = self.world.sessions();
             let some = books.iter_mut().filter_map(|(id, book)| {
                 let look = std::mem::take(&mut book.touched);
                 let is_over = book.stage == Stage::Deleted;
@@ -84,58 +84,58 @@ impl<'c> Check<'c> {
             some.collect()
         };
         for id in &ids {
-            self.session(id);
+            self.check_session(id);
         }
         for id in &ids {
-            let asked = self.asked(id);
+            let asked = self.acknowledged_requests(id);
             if !asked.is_empty() && one_in(rng, 2) {
-                self.again(id, pick(rng, &asked));
+                self.check_repeated_request(id, pick(rng, &asked));
             }
         }
     }
 
     /// Looks at everything.
-    pub fn all(&mut self, blobs: &Blobs) {
-        let ids: Vec<String> = self.world.books().keys().cloned().collect();
+    pub fn check_all(&mut self, blobs: &Blobs) {
+        let ids: Vec<String> = self.world.sessions().keys().cloned().collect();
         for id in &ids {
-            self.session(id);
-            for asked in self.asked(id) {
-                self.again(id, &asked);
+            self.check_session(id);
+            for asked in self.acknowledged_requests(id) {
+                self.check_repeated_request(id, &asked);
             }
         }
         for (path, bytes) in blobs {
-            let answer = self.ask(&Request::get(path));
+            let answer = self.call(&Request::get(path));
             if answer.body != *bytes {
-                self.world.report(Broken::Lost, format!("{path}: {}", answer.status));
+                self.world.report(Violation::Lost, format!("{path}: {}", answer.status));
             }
         }
-        self.list();
+        self.check_list();
     }
 
     /// The requests that were acknowledged, of a session that is there.
-    fn asked(&self, id: &str) -> Vec<Asked> {
-        let books = self.world.books();
+    fn acknowledged_requests(&self, id: &str) -> Vec<KeyedRequest> {
+        let books = self.world.sessions();
         let book =
             books.get(id).filter(|book| matches!(book.stage, Stage::Active | Stage::Settled));
-        book.map(|book| book.asked.clone()).unwrap_or_default()
+        book.map(|book| book.requests.clone()).unwrap_or_default()
     }
 
     /// A request that was acknowledged is answered the same again.
-    fn again(&mut self, id: &str, asked: &Asked) {
-        let Reply::Accepted(before) = &asked.answer else { return };
-        let answer = self.ask(&asked.request);
+    fn check_repeated_request(&mut self, id: &str, asked: &KeyedRequest) {
+        let RecordedAnswer::Accepted(before) = &asked.answer else { return };
+        let answer = self.call(&asked.request);
         if answer.status != 202 || answer.json() != *before {
             let why = format!("{id}: a key was answered {before}, and now {}", answer.text());
-            self.world.report(Broken::Wrong, why);
+            self.world.report(Violation::Wrong, why);
         }
     }
 
     /// The list has every session that is there, and no other.
-    fn list(&mut self) {
+    fn check_list(&mut self) {
         let mut listed = BTreeSet::new();
         let mut cursor = String::new();
         loop {
-            let page = self.ask(&Request::get(format!("/v1/sessions?limit=100{cursor}"))).json();
+            let page = self.call(&Request::get(format!("/v1/sessions?limit=100{cursor}"))).json();
             for session in page["sessions"].as_array().into_iter().flatten() {
                 listed.insert(session["id"].as_str().unwrap_or_default().to_owned());
             }
@@ -144,21 +144,21 @@ impl<'c> Check<'c> {
                 None => break,
             }
         }
-        let books = self.world.books();
+        let books = self.world.sessions();
         let there = books.iter().filter(|(_, book)| book.stage != Stage::Deleted);
         let there: BTreeSet<String> = there.map(|(id, _)| id.clone()).collect();
         for lost in there.difference(&listed) {
-            self.world.report(Broken::Lost, format!("{lost} is not listed"));
+            self.world.report(Violation::Lost, format!("{lost} is not listed"));
         }
         for extra in listed.difference(&there) {
-            self.world.report(Broken::Wrong, format!("{extra} is listed, and nobody made it"));
+            self.world.report(Violation::Wrong, format!("{extra} is listed, and nobody made it"));
         }
     }
 
-    fn session(&mut self, id: &str) {
-        let answer = self.ask(&Request::get(format!("/v1/sessions/{id}")));
+    fn check_session(&mut self, id: &str) {
+        let answer = self.call(&Request::get(format!("/v1/sessions/{id}")));
         let (stage, epoch) = {
-            let books = self.world.books();
+            let books = self.world.sessions();
             let Some(book) = books.get(id) else { return };
             (book.stage, book.epoch.clone())
         };
@@ -167,38 +167,38 @@ impl<'c> Check<'c> {
             (Stage::Active | Stage::Settled, 200) => {}
             (stage, status) => {
                 let why = format!("{id} is {stage:?}, and there is {status} {}", answer.text());
-                return self.world.report(Broken::Lost, why);
+                return self.world.report(Violation::Lost, why);
             }
         }
         let view = answer.json();
         if view["epoch"] != *epoch {
-            return self.world.report(Broken::Lost, format!("{id}: {epoch} is now {view}"));
+            return self.world.report(Violation::Lost, format!("{id}: {epoch} is now {view}"));
         }
         let log = Request::get(format!("/v1/sessions/{id}/events"))
             .header("accept", "application/x-ndjson");
-        let body = self.ask(&log).text();
-        let mut books = self.world.books();
+        let body = self.call(&log).text();
+        let mut books = self.world.sessions();
         let Some(book) = books.get_mut(id) else { return };
-        let mut on = Session { world: self.world, id, view: &view, book };
-        let found = on.read(&body);
-        on.compare(&found);
+        let mut on = SessionCheck { world: self.world, id, view: &view, book };
+        let found = on.read_log(&body);
+        on.check_contents(&found);
         if on.book.stage == Stage::Settled && on.book.kind == Kind::Demo {
-            let asked = on.book.asked.clone();
+            let asked = on.book.requests.clone();
             drop(books);
-            self.same_words(id, &asked, &body);
+            self.check_same_words(id, &asked, &body);
         }
     }
 
     /// The demo says the same to the same words.
-    fn same_words(&mut self, id: &str, asked: &[Asked], body: &str) {
+    fn check_same_words(&mut self, id: &str, asked: &[KeyedRequest], body: &str) {
         let mut folder = Folder::default();
         for line in body.lines() {
             if let Err(error) = Event::from_json(line).and_then(|event| folder.push(&event)) {
-                return self.world.report(Broken::Wrong, format!("{id}: {error}: {line}"));
+                return self.world.report(Violation::Wrong, format!("{id}: {error}: {line}"));
             }
         }
         for asked in asked {
-            let Reply::Accepted(answer) = &asked.answer else { continue };
+            let RecordedAnswer::Accepted(answer) = &asked.answer else { continue };
             let request: Value = serde_json::from_slice(&asked.request.body).unwrap_or_default();
             let content = request["content"].as_str().unwrap_or_default();
             if content != "hello" && !content.starts_with("long") {
@@ -213,43 +213,43 @@ impl<'c> Check<'c> {
             let known = self.said.entry(content.to_owned()).or_insert_with(|| text.clone());
             if *known != text {
                 let why = format!("{id}: to {content:?} it said {text:?}, and before {known:?}");
-                self.world.report(Broken::Wrong, why);
+                self.world.report(Violation::Wrong, why);
             }
         }
     }
 }
 
-struct Session<'s> {
-    world: &'s World,
+struct SessionCheck<'s> {
+    world: &'s Expectations,
     id: &'s str,
     view: &'s Value,
-    book: &'s mut Book,
+    book: &'s mut SessionExpectation,
 }
 
-impl Session<'_> {
-    fn report(&self, broken: Broken, why: &str) {
+impl SessionCheck<'_> {
+    fn report(&self, broken: Violation, why: &str) {
         self.world.report(broken, format!("{}: {why}", self.id));
     }
 
     /// Reads a log: dense, and every event once.
-    fn read(&mut self, body: &str) -> Found {
-        let mut found = Found::default();
+    fn read_log(&mut self, body: &str) -> LogContents {
+        let mut found = LogContents::default();
         let mut ids = HashSet::new();
         for (text, expected) in body.lines().zip(1..) {
-            let line: Line<'_> = match serde_json::from_str(text) {
+            let line: EventLine<'_> = match serde_json::from_str(text) {
                 Ok(line) => line,
                 Err(error) => {
-                    self.report(Broken::Wrong, &format!("{error}: {text}"));
+                    self.report(Violation::Wrong, &format!("{error}: {text}"));
                     break;
                 }
             };
             if line.seq != expected {
-                self.report(Broken::Reordered, &format!("{} is at {expected}", line.seq));
+                self.report(Violation::Reordered, &format!("{} is at {expected}", line.seq));
             }
             if !line.id.is_empty() && !ids.insert(line.id) {
-                self.report(Broken::Duplicated, text);
+                self.report(Violation::Duplicated, text);
             }
-            found.hashes.push(hash(text.as_bytes()));
+            found.hashes.push(hash_bytes(text.as_bytes()));
             if let Some(message) = line.message.filter(|_| line.r#type == "MESSAGE") {
                 found.messages.push(message.id);
                 continue;
@@ -264,33 +264,33 @@ impl Session<'_> {
                 found.published.push((line.seq, text.to_owned()));
             }
             if line.r#type == "REPLY_END" && !found.ends.insert(line.reply_id.clone()) {
-                self.report(Broken::Duplicated, &format!("{} ends twice", line.reply_id));
+                self.report(Violation::Duplicated, &format!("{} ends twice", line.reply_id));
             }
             found.replies.insert(line.reply_id);
         }
         found
     }
 
-    fn compare(&mut self, found: &Found) {
+    fn check_contents(&mut self, found: &LogContents) {
         let before = self.book.log.len();
-        self.kept(found);
+        self.check_kept(found);
         if self.book.is_checked {
             if found.hashes.len() != before {
-                self.report(Broken::Wrong, "was at rest, and has grown");
+                self.report(Violation::Wrong, "was at rest, and has grown");
             }
             return;
         }
         if self.book.kind == Kind::External {
-            self.published(found);
+            self.check_published(found);
         } else if self.book.kind == Kind::Demo {
-            self.questions(found);
-            self.replies(found);
+            self.check_pending(found);
+            self.check_replies(found);
         }
-        self.messages(found);
+        self.check_messages(found);
         if self.book.stage == Stage::Settled {
             let queued = self.view["queued"].as_array().map_or(0, Vec::len);
             if self.view["status"] != "idle" || queued > 0 {
-                self.report(Broken::Wrong, &format!("is at rest, and yet {}", self.view));
+                self.report(Violation::Wrong, &format!("is at rest, and yet {}", self.view));
             }
             // From now on it must not change at all.
             self.book.is_checked = true;
@@ -299,45 +299,45 @@ impl Session<'_> {
     }
 
     /// What was read or shown before is there, and the same.
-    fn kept(&mut self, found: &Found) {
+    fn check_kept(&mut self, found: &LogContents) {
         let (now, before) = (&found.hashes, &self.book.log);
         if now.len() < before.len() {
             let why = format!("had {} events, has {}", before.len(), now.len());
-            self.report(Broken::Lost, &why);
+            self.report(Violation::Lost, &why);
         }
         if let Some(at) = now.iter().zip(before).position(|(now, before)| now != before) {
-            self.report(Broken::Reordered, &format!("event {} is another one", at + 1));
+            self.report(Violation::Reordered, &format!("event {} is another one", at + 1));
         }
         if (now.len() as u64) < self.book.shown {
             let why = format!("somebody was shown {}, it ends at {}", self.book.shown, now.len());
-            self.report(Broken::Lost, &why);
+            self.report(Violation::Lost, &why);
         }
         for (seq, seen) in std::mem::take(&mut self.book.seen) {
             let there = usize::try_from(seq - 1).ok().and_then(|at| now.get(at));
             if there != Some(&seen) {
-                self.report(Broken::Lost, &format!("somebody was shown another event {seq}"));
+                self.report(Violation::Lost, &format!("somebody was shown another event {seq}"));
             }
         }
         self.book.log.clone_from(now);
     }
 
     /// What a producer sent is there in order, as it was sent, and all of a request or nothing.
-    fn published(&mut self, found: &Found) {
+    fn check_published(&mut self, found: &LogContents) {
         let published = &self.book.published;
         let (there, sent) = (found.published.len(), published.sent.len());
         if there < published.acknowledged {
             for _ in there..published.acknowledged {
-                self.report(Broken::Lost, &format!("{} of {sent}", published.acknowledged));
+                self.report(Violation::Lost, &format!("{} of {sent}", published.acknowledged));
             }
         }
         for ((seq, text), sent) in found.published.iter().zip(&published.sent) {
-            if !is_sent(text, sent, *seq) {
+            if !is_sent_event(text, sent, *seq) {
                 let why = format!("{text} is where {sent} was sent");
-                return self.report(Broken::Reordered, &why);
+                return self.report(Violation::Reordered, &why);
             }
         }
         if there > sent {
-            self.report(Broken::Duplicated, &format!("{there} events, only {sent} were sent"));
+            self.report(Violation::Duplicated, &format!("{there} events, only {sent} were sent"));
         }
         let before = published.stored.max(published.acknowledged);
         if there != before && Some(there) != published.under_way {
@@ -345,53 +345,53 @@ impl Session<'_> {
                 "{there} are there, {before} were, and {:?} would be with the last request",
                 published.under_way
             );
-            self.report(Broken::Wrong, &why);
+            self.report(Violation::Wrong, &why);
         }
         self.book.published.stored = there;
     }
 
     /// Messages that were taken are there once and in order, or still wait; others are not.
-    fn messages(&self, found: &Found) {
+    fn check_messages(&self, found: &LogContents) {
         let queued = self.view["queued"].as_array().into_iter().flatten();
         let queued: Vec<&str> = queued.filter_map(|queued| queued["message_id"].as_str()).collect();
         let mut places: HashMap<&str, usize> = HashMap::new();
         for (at, id) in found.messages.iter().enumerate() {
             if places.insert(id, at).is_some() {
-                self.report(Broken::Duplicated, &format!("message {id}"));
+                self.report(Violation::Duplicated, &format!("message {id}"));
             }
         }
         let mut last = None;
-        for asked in self.book.asked.iter().filter(|asked| !asked.message_id.is_empty()) {
+        for asked in self.book.requests.iter().filter(|asked| !asked.message_id.is_empty()) {
             let place = places.remove(&*asked.message_id);
             let waits = queued.contains(&&*asked.message_id);
             match &asked.answer {
-                Reply::Accepted(_) if place.is_none() && !waits => {
-                    self.report(Broken::Lost, &format!("message {}", asked.message_id));
+                RecordedAnswer::Accepted(_) if place.is_none() && !waits => {
+                    self.report(Violation::Lost, &format!("message {}", asked.message_id));
                 }
-                Reply::Refused if place.is_some() || waits => {
+                RecordedAnswer::Refused if place.is_some() || waits => {
                     let why = format!("message {} was refused", asked.message_id);
-                    self.report(Broken::Wrong, &why);
+                    self.report(Violation::Wrong, &why);
                 }
-                Reply::Accepted(_) | Reply::Refused | Reply::None => {}
+                RecordedAnswer::Accepted(_) | RecordedAnswer::Refused | RecordedAnswer::None => {}
             }
             if place.is_some() && place < last {
-                self.report(Broken::Reordered, &format!("message {}", asked.message_id));
+                self.report(Violation::Reordered, &format!("message {}", asked.message_id));
             }
             last = place.max(last);
         }
         if let Some(id) = places.keys().next().filter(|_| self.book.kind != Kind::Fork) {
-            self.report(Broken::Wrong, &format!("nobody sent message {id}"));
+            self.report(Violation::Wrong, &format!("nobody sent message {id}"));
         }
     }
 
     /// Each message that was taken has its one reply, and nothing else has one.
-    fn replies(&self, found: &Found) {
+    fn check_replies(&self, found: &LogContents) {
         let mut unknown: BTreeSet<&str> = found.replies.iter().map(String::as_str).collect();
         unknown.remove("");
         let mut unanswered = 0;
-        for asked in &self.book.asked {
+        for asked in &self.book.requests {
             match &asked.answer {
-                Reply::Accepted(answer) => {
+                RecordedAnswer::Accepted(answer) => {
                     let id = answer["reply_id"].as_str().unwrap_or_default();
                     unknown.retain(|other| {
                         other
@@ -399,22 +399,22 @@ impl Session<'_> {
                             .is_none_or(|rest| !matches!(rest.chars().next(), None | Some('-')))
                     });
                     if self.book.stage == Stage::Settled && !found.ends.contains(id) {
-                        self.report(Broken::Lost, &format!("reply {id} to {}", asked.message_id));
+                        self.report(Violation::Lost, &format!("reply {id} to {}", asked.message_id));
                     }
                 }
-                Reply::None => unanswered += 1,
-                Reply::Refused => {}
+                RecordedAnswer::None => unanswered += 1,
+                RecordedAnswer::Refused => {}
             }
         }
         // A sub-agent's is named after the one that it works for.
-        unknown.retain(|id| id.len() <= UUID);
+        unknown.retain(|id| id.len() <= UUID_LENGTH);
         if unknown.len() > unanswered {
-            self.report(Broken::Wrong, &format!("nobody asked for the replies {unknown:?}"));
+            self.report(Violation::Wrong, &format!("nobody asked for the replies {unknown:?}"));
         }
     }
 
     /// What waits for somebody waits until it is answered, and is answered once.
-    fn questions(&mut self, found: &Found) {
+    fn check_pending(&mut self, found: &LogContents) {
         let mut waiting = HashSet::new();
         for pending in self.view["pending"].as_array().into_iter().flatten() {
             for name in ["confirm", "external"] {
@@ -423,28 +423,28 @@ impl Session<'_> {
                 }
             }
         }
-        for (call, question) in &self.book.questions {
+        for (call, question) in &self.book.pending {
             let times = found.answered.get(call).copied().unwrap_or(0);
             let waits = waiting.contains(call);
             let fits = match question {
-                Question::Open => waits && times == 0,
-                Question::Answering | Question::Stopped => times <= 1,
-                Question::Answered => !waits && times == 1,
+                PendingState::Open => waits && times == 0,
+                PendingState::Answering | PendingState::Stopped => times <= 1,
+                PendingState::Answered => !waits && times == 1,
             };
             if !fits {
                 let why = format!("{call} is {question:?}, answered {times} times, waits: {waits}");
-                self.report(if times > 1 { Broken::Duplicated } else { Broken::Lost }, &why);
+                self.report(if times > 1 { Violation::Duplicated } else { Violation::Lost }, &why);
             }
         }
         // Whatever waits now has to wait until it is answered.
         for call in waiting.into_iter().filter(|_| !self.book.is_stopping) {
-            self.book.questions.entry(call).or_insert(Question::Open);
+            self.book.pending.entry(call).or_insert(PendingState::Open);
         }
     }
 }
 
 /// Whether a line is what was sent, with its place behind it.
-fn is_sent(line: &str, sent: &str, seq: u64) -> bool {
+fn is_sent_event(line: &str, sent: &str, seq: u64) -> bool {
     let end = format!(",\"seq\":{seq}}}");
     sent.strip_suffix('}').zip(line.strip_suffix(&end)).is_some_and(|(sent, line)| sent == line)
 }

@@ -1,6 +1,6 @@
 //! A client that speaks HTTP/1.1 over a connection that it keeps, and knows when an answer is whole.
 
-use crate::beacon::{Beacon, Place};
+use crate::beacon::{ServerAddress, RunningServer};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
@@ -59,9 +59,9 @@ impl Answer {
 }
 
 /// A connection.
-pub struct Conn(BufReader<TcpStream>);
+pub struct Connection(BufReader<TcpStream>);
 
-impl Conn {
+impl Connection {
     pub fn open(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -82,7 +82,7 @@ impl Conn {
         self.0.get_mut().write_all(&bytes)
     }
 
-    fn line(&mut self) -> io::Result<String> {
+    fn read_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         self.0.read_line(&mut line)?;
         if !line.ends_with('\n') {
@@ -93,13 +93,13 @@ impl Conn {
     }
 
     /// The head of an answer.
-    pub fn head(&mut self) -> io::Result<Answer> {
-        let first = self.line()?;
+    pub fn read_head(&mut self) -> io::Result<Answer> {
+        let first = self.read_line()?;
         let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| Error::other(format!("no answer: {first}")))?;
         let mut headers = Vec::new();
         loop {
-            let line = self.line()?;
+            let line = self.read_line()?;
             let Some((name, value)) = line.split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
@@ -107,23 +107,23 @@ impl Conn {
     }
 
     /// The next part of a body that comes in parts; `None` at its end.
-    pub fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let size = self.line()?;
+    pub fn read_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let size = self.read_line()?;
         let size = usize::from_str_radix(&size, 16).map_err(Error::other)?;
         let mut chunk = vec![0; size];
         self.0.read_exact(&mut chunk)?;
-        self.line()?;
+        self.read_line()?;
         Ok(Some(chunk).filter(|chunk| !chunk.is_empty()))
     }
 
     pub fn call(&mut self, request: &Request) -> io::Result<Answer> {
         self.send(request)?;
-        let mut answer = self.head()?;
+        let mut answer = self.read_head()?;
         if let Some(length) = answer.header("content-length") {
             answer.body = vec![0; length.parse().map_err(Error::other)?];
             self.0.read_exact(&mut answer.body)?;
         } else if answer.status != 204 {
-            while let Some(chunk) = self.chunk()? {
+            while let Some(chunk) = self.read_chunk()? {
                 answer.body.extend_from_slice(&chunk);
             }
         }
@@ -133,22 +133,22 @@ impl Conn {
 
 /// Somebody who keeps a connection for as long as the server lives.
 pub struct Client {
-    beacon: Arc<Beacon>,
-    conn: Option<(u64, Conn)>,
+    beacon: Arc<ServerAddress>,
+    conn: Option<(u64, Connection)>,
     /// How many requests were broken off.
     pub broken: u64,
 }
 
 impl Client {
-    pub fn new(beacon: &Arc<Beacon>) -> Self {
+    pub fn new(beacon: &Arc<ServerAddress>) -> Self {
         Self { beacon: beacon.clone(), conn: None, broken: 0 }
     }
 
     /// Asks once. `None`: the server went away, and nobody knows what came of it.
-    pub fn once(&mut self, request: &Request) -> Option<Answer> {
-        let place = self.beacon.place();
+    pub fn call_once(&mut self, request: &Request) -> Option<Answer> {
+        let place = self.beacon.wait_for_server();
         let kept = self.conn.take().filter(|(of, _)| *of == place.generation);
-        let conn = kept.map_or_else(|| Conn::open(&place.address), |(_, conn)| Ok(conn));
+        let conn = kept.map_or_else(|| Connection::open(&place.address), |(_, conn)| Ok(conn));
         let done = conn.and_then(|mut conn| conn.call(request).map(|answer| (answer, conn)));
         match done {
             Ok((answer, conn)) => {
@@ -157,29 +157,29 @@ impl Client {
                 (answer.status != 503).then_some(answer)
             }
             Err(error) => {
-                self.note(&error, request, &place);
+                self.report_failure(&error, request, &place);
                 None
             }
         }
     }
 
     /// Asks until there is an answer, over as many servers as it takes.
-    pub fn sure(&mut self, request: &Request) -> Answer {
+    pub fn call_until_answered(&mut self, request: &Request) -> Answer {
         loop {
-            if let Some(answer) = self.once(request) {
+            if let Some(answer) = self.call_once(request) {
                 return answer;
             }
         }
     }
 
-    fn note(&mut self, error: &Error, request: &Request, place: &Place) {
+    fn report_failure(&mut self, error: &Error, request: &Request, place: &RunningServer) {
         let hangs = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
         assert!(!hangs, "no answer in {PATIENCE:?}: {} {}", request.method, request.path);
         if error.kind() != ErrorKind::ConnectionRefused {
             self.broken += 1;
         }
         // Whoever asks faster than the news spreads would only spin.
-        if self.beacon.place().generation == place.generation {
+        if self.beacon.wait_for_server().generation == place.generation {
             self.beacon.pause(Duration::from_millis(2));
         }
     }

@@ -34,10 +34,10 @@ mod starting;
 mod watcher;
 mod world;
 
-use rounds::Ends;
+use rounds::EndMode;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use world::World;
+use world::Expectations;
 
 /// How often the server is killed, unless the environment says so.
 const ROUNDS: u64 = 20;
@@ -49,10 +49,10 @@ fn nothing_is_lost_doubled_or_reordered_however_often_the_server_is_killed() {
     let seed = number("TURNWIRE_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("{rounds} rounds, seed {seed}");
     let folder = tempfile::tempdir().unwrap();
-    let world = World::new(seed);
+    let world = Expectations::new(seed);
     let done =
-        catch_unwind(AssertUnwindSafe(|| rounds::run(folder.path(), &world, rounds, Ends::Killed)));
-    if done.is_err() || !world.is_sound() {
+        catch_unwind(AssertUnwindSafe(|| rounds::run(folder.path(), &world, rounds, EndMode::Killed)));
+    if done.is_err() || !world.has_no_violations() {
         let kept = folder.keep();
         panic!("seed {seed}, the store is kept in {}: {done:?}", kept.display());
     }

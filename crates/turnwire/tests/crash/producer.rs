@@ -1,8 +1,8 @@
 //! An agent elsewhere, which publishes random replies and sends again what was not acknowledged.
 
-use crate::chatter::ask;
+use crate::chatter::send_keyed;
 use crate::http::{Client, Request};
-use crate::world::{Broken, Kind, Stage, World};
+use crate::world::{Violation, Kind, Stage, Expectations};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use turnwire_core::EventKind;
 use turnwire_testkit::{Rng, one_in, reply};
 
 /// A session gets so many events, then the next one is begun.
-const EVENTS: usize = 1500;
+const EVENTS_PER_SESSION: usize = 1500;
 
-pub fn run(world: &Arc<World>, name: &str, mut rng: Rng) {
-    let mut client = Client::new(&world.beacon);
+pub fn run(world: &Arc<Expectations>, name: &str, mut rng: Rng) {
+    let mut client = Client::new(&world.server);
     for number in 0.. {
-        if world.beacon.is_over() {
+        if world.server.is_ending() {
             break;
         }
         let id = format!("{name}-{number}");
-        world.make(&mut client, &id, Kind::External);
+        world.create_session(&mut client, &id, Kind::External);
         let mut producer =
             Producer { world, client: &mut client, session: id.clone(), fence: 1, made: 0 };
-        producer.fill(&mut rng);
-        world.with(&id, |book| book.stage = Stage::Settled);
+        producer.run_replies(&mut rng);
+        world.with_session(&id, |book| book.stage = Stage::Settled);
     }
     world.count("requests broken off", client.broken);
 }
 
 struct Producer<'p> {
-    world: &'p World,
+    world: &'p Expectations,
     client: &'p mut Client,
     session: String,
     fence: u64,
@@ -38,10 +38,10 @@ struct Producer<'p> {
 }
 
 impl Producer<'_> {
-    fn fill(&mut self, rng: &mut Rng) {
+    fn run_replies(&mut self, rng: &mut Rng) {
         let mut to_do: Vec<String> = Vec::new();
         let mut sent = 0;
-        while sent < EVENTS && !self.world.beacon.is_over() {
+        while sent < EVENTS_PER_SESSION && !self.world.server.is_ending() {
             let size = rng.usize(1..=64);
             while to_do.len() < size {
                 self.next_reply(rng, &mut to_do);
@@ -52,9 +52,9 @@ impl Producer<'_> {
                     format!("/v1/sessions/{}/messages", self.session),
                     &json!({"id": format!("{}-m{sent}", self.session), "content": "are you there?"}),
                 );
-                ask(self.world, self.client, &self.session, said);
+                send_keyed(self.world, self.client, &self.session, said);
             }
-            self.world.beacon.pause(Duration::from_micros(rng.u64(..12_000)));
+            self.world.server.pause(Duration::from_micros(rng.u64(..12_000)));
         }
         // What was begun is ended.
         for rest in to_do.chunks(64) {
@@ -84,7 +84,7 @@ impl Producer<'_> {
     /// Sends events until they are acknowledged, sometimes with some that were before.
     fn publish(&mut self, rng: &mut Rng, events: Vec<String>) -> usize {
         let count = events.len();
-        let (from, end) = self.world.with(&self.session, |book| {
+        let (from, end) = self.world.with_session(&self.session, |book| {
             let from = book.published.sent.len();
             book.published.sent.extend(events);
             (from, from + count)
@@ -92,7 +92,7 @@ impl Producer<'_> {
         let mut attempts = 0;
         loop {
             let again = if one_in(rng, 4) { rng.usize(..6).min(from) } else { 0 };
-            let body = self.world.with(&self.session, |book| {
+            let body = self.world.with_session(&self.session, |book| {
                 book.published.under_way = Some(end);
                 book.published.sent.get(from - again..end).unwrap_or_default().join("\n")
             });
@@ -101,7 +101,7 @@ impl Producer<'_> {
                 Request::new("POST", format!("/v1/sessions/{}/events", self.session), body)
                     .header("turnwire-producer", producer)
                     .header("content-type", "application/x-ndjson");
-            let Some(answer) = self.client.once(&request) else {
+            let Some(answer) = self.client.call_once(&request) else {
                 attempts += 1;
                 // A producer that comes back may well be another process.
                 self.fence += u64::from(one_in(rng, 3));
@@ -112,13 +112,13 @@ impl Producer<'_> {
             let total = stored.zip(repeated).map(|(stored, repeated)| stored + repeated);
             if answer.status != 200 || total != Some((count + again) as u64) {
                 let text = answer.text();
-                self.world.report(Broken::Wrong, format!("{}: {text}", self.session));
+                self.world.report(Violation::Wrong, format!("{}: {text}", self.session));
                 return count;
             }
             // Without a crash all of it is new but for what was sent again.
             if repeated != Some(again as u64) && (attempts == 0 || stored != Some(0)) {
                 let why = format!("{}: sent {count} and {again} again: {json}", self.session);
-                self.world.report(Broken::Wrong, why);
+                self.world.report(Violation::Wrong, why);
             }
             if attempts > 0 {
                 let was = match stored {
@@ -127,7 +127,7 @@ impl Producer<'_> {
                 };
                 self.world.count(was, 1);
             }
-            self.world.with(&self.session, |book| {
+            self.world.with_session(&self.session, |book| {
                 book.published.acknowledged = end;
                 book.published.under_way = None;
             });

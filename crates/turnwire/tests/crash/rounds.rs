@@ -1,9 +1,9 @@
 //! Kills the server again and again while everybody uses it.
 
-use crate::check::Check;
+use crate::check::LogCheck;
 use crate::janitor::{self, Blobs};
-use crate::server::{Server, error_of, store_url, turnwire};
-use crate::world::{Reply, Tally, World};
+use crate::server::{Server, failure_output, store_url, turnwire};
+use crate::world::{RecordedAnswer, Tally, Expectations};
 use crate::{chatter, producer, watcher};
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,10 +16,10 @@ const PRODUCERS: usize = 3;
 const CHATTERS: usize = 3;
 const WATCHERS: usize = 6;
 /// The server lives for less than this.
-const LIFE: Duration = Duration::from_millis(300);
+const MAX_LIFETIME: Duration = Duration::from_millis(300);
 
 /// A stop takes less than this.
-const PROMPT: Duration = Duration::from_secs(5);
+const MAX_STOP_TIME: Duration = Duration::from_secs(5);
 
 /// Everybody who uses the server.
 struct Load {
@@ -29,7 +29,7 @@ struct Load {
 }
 
 impl Load {
-    fn start(world: &Arc<World>, rng: &mut Rng) -> Self {
+    fn start(world: &Arc<Expectations>, rng: &mut Rng) -> Self {
         let mut writers = Vec::new();
         for number in 0..PRODUCERS {
             let (world, rng) = (world.clone(), rng.fork());
@@ -53,59 +53,59 @@ impl Load {
 
 /// How a server ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Ends {
+pub enum EndMode {
     /// It is killed; now and then it is stopped in order.
     Killed,
     InOrder,
 }
 
 /// Runs so many rounds in a folder, and tells what was found.
-pub fn run(folder: &Path, world: &Arc<World>, rounds: u64, ends: Ends) {
+pub fn run(folder: &Path, world: &Arc<Expectations>, rounds: u64, ends: EndMode) {
     let mut rng = Rng::with_seed(world.seed);
     let mut said = HashMap::new();
     let begun = Instant::now();
     let mut server = Server::start(folder);
-    world.beacon.light(&server.address);
+    world.server.set_running(&server.address);
     let load = Load::start(world, &mut rng);
     for round in 1..=rounds {
         // The one thing here that time decides: when the server dies.
-        thread::sleep(LIFE.mul_f64(rng.f64()));
-        if ends == Ends::InOrder || one_in(&mut rng, 10) {
+        thread::sleep(MAX_LIFETIME.mul_f64(rng.f64()));
+        if ends == EndMode::InOrder || one_in(&mut rng, 10) {
             stop(server);
             world.count("stops in order", 1);
         } else {
             note_what_is_under_way(world);
             server.kill();
         }
-        world.beacon.darken();
+        world.server.set_stopped();
         server = restart(folder, &mut rng, world);
         world.count("rounds", 1);
-        Check::new(world, &server.address, &mut said).unwrap().touched(&mut rng);
-        if !world.is_sound() {
-            return tell(world, round, begun);
+        LogCheck::new(world, &server.address, &mut said).unwrap().check_touched(&mut rng);
+        if !world.has_no_violations() {
+            return print_summary(world, round, begun);
         }
         if round % 50 == 0 {
-            tell(world, round, begun);
+            print_summary(world, round, begun);
         }
-        world.beacon.light(&server.address);
+        world.server.set_running(&server.address);
     }
-    world.beacon.end();
+    world.server.stop_clients();
     for writer in load.writers {
         writer.join().unwrap();
     }
     let blobs = load.janitor.join().unwrap();
     // Everything has come to rest: whoever still watches comes back to see that.
     server.kill();
-    world.beacon.darken();
+    world.server.set_stopped();
     server = Server::start(folder);
-    world.beacon.light(&server.address);
+    world.server.set_running(&server.address);
     for watcher in load.watchers {
         watcher.join().unwrap();
     }
-    Check::new(world, &server.address, &mut said).unwrap().all(&blobs);
+    LogCheck::new(world, &server.address, &mut said).unwrap().check_all(&blobs);
     stop(server);
-    tell(world, rounds, begun);
-    doctor(folder);
+    print_summary(world, rounds, begun);
+    assert_doctor_finds_nothing(folder);
 }
 
 /// Has the server finish what it has begun.
@@ -113,11 +113,11 @@ fn stop(server: Server) {
     let begun = Instant::now();
     server.terminate();
     assert!(server.wait().success(), "the server did not stop in order");
-    assert!(begun.elapsed() < PROMPT, "it took {:?} to stop", begun.elapsed());
+    assert!(begun.elapsed() < MAX_STOP_TIME, "it took {:?} to stop", begun.elapsed());
 }
 
 /// Starts the server again; sometimes it is killed while it starts, too.
-fn restart(folder: &Path, rng: &mut Rng, world: &World) -> Server {
+fn restart(folder: &Path, rng: &mut Rng, world: &Expectations) -> Server {
     while one_in(rng, 4) {
         let time = Duration::from_micros(rng.u64(..80_000));
         Server::start_and_kill(folder, || thread::sleep(time));
@@ -126,22 +126,22 @@ fn restart(folder: &Path, rng: &mut Rng, world: &World) -> Server {
     Server::start(folder)
 }
 
-fn note_what_is_under_way(world: &World) {
-    let is_under_way = world.books().values().any(|book| {
+fn note_what_is_under_way(world: &Expectations) {
+    let is_under_way = world.sessions().values().any(|book| {
         book.published.under_way.is_some()
-            || book.asked.iter().any(|asked| asked.answer == Reply::None)
+            || book.requests.iter().any(|asked| asked.answer == RecordedAnswer::None)
     });
     world.count("kills while a write was under way", u64::from(is_under_way));
 }
 
 /// Nothing may be wrong with the file, or with what is made of the events.
-fn doctor(folder: &Path) {
-    let (status, text) = error_of(turnwire(&["doctor", "--store", &store_url(folder)]));
+fn assert_doctor_finds_nothing(folder: &Path) {
+    let (status, text) = failure_output(turnwire(&["doctor", "--store", &store_url(folder)]));
     assert_eq!(status, Some(0), "{text}");
 }
 
 #[expect(clippy::print_stdout, reason = "a long test tells how far it is")]
-fn tell(world: &World, round: u64, begun: Instant) {
+fn print_summary(world: &Expectations, round: u64, begun: Instant) {
     let Tally { lost, duplicated, reordered, wrong, why, counts } = &*world.tally();
     let time = begun.elapsed().as_secs();
     println!(

@@ -21,7 +21,7 @@ pub fn store_url(folder: &Path) -> String {
 }
 
 /// A server on the store of a folder.
-pub fn serve(folder: &Path) -> Command {
+pub fn serve_command(folder: &Path) -> Command {
     let store = store_url(folder);
     let args =
         ["serve", "--listen", "127.0.0.1:0", "--store", &store, "--log", "warn,turnwire=warn"];
@@ -33,9 +33,9 @@ pub fn serve(folder: &Path) -> Command {
 }
 
 /// What it says is kept beside the store.
-fn logged(folder: &Path) -> Command {
+fn command_with_log(folder: &Path) -> Command {
     let log = OpenOptions::new().create(true).append(true).open(folder.join("server.log"));
-    let mut command = serve(folder);
+    let mut command = serve_command(folder);
     command.stderr(log.unwrap());
     command
 }
@@ -43,10 +43,10 @@ fn logged(folder: &Path) -> Command {
 impl Server {
     /// Starts one, and waits until it listens.
     pub fn start(folder: &Path) -> Self {
-        Self::of(logged(folder))
+        Self::from_command(command_with_log(folder))
     }
 
-    pub fn of(mut command: Command) -> Self {
+    pub fn from_command(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut banner = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
@@ -59,7 +59,7 @@ impl Server {
 
     /// One that is killed before anybody knows how far it came.
     pub fn start_and_kill(folder: &Path, wait: impl FnOnce()) {
-        let mut child = logged(folder).spawn().unwrap();
+        let mut child = command_with_log(folder).spawn().unwrap();
         wait();
         let _ = child.kill();
         let _ = child.wait();
@@ -94,7 +94,7 @@ impl Drop for Server {
 }
 
 /// What a command prints on its standard error, which it must end with.
-pub fn error_of(mut command: Command) -> (Option<i32>, String) {
+pub fn failure_output(mut command: Command) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = command.output().unwrap();
     let mut text = String::new();
     stderr.as_slice().read_to_string(&mut text).unwrap();

@@ -1,9 +1,9 @@
 //! A stop in order, and what keeps a server from starting.
 
-use crate::http::{Answer, Conn, Request};
-use crate::rounds::{self, Ends};
-use crate::server::{Server, error_of, serve, store_url, turnwire};
-use crate::world::World;
+use crate::http::{Answer, Connection, Request};
+use crate::rounds::{self, EndMode};
+use crate::server::{Server, failure_output, serve_command, store_url, turnwire};
+use crate::world::Expectations;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -15,8 +15,8 @@ use std::process::Command;
 const NOBODY: u32 = 65534;
 
 /// That a server does not start, with a status of its own and all of these words.
-fn refused(command: Command, words: &[&str]) {
-    let (status, error) = error_of(command);
+fn assert_refuses_to_start(command: Command, words: &[&str]) {
+    let (status, error) = failure_output(command);
     assert_eq!(status, Some(2), "{error}");
     for word in words {
         assert!(error.contains(word), "no {word:?} in {error}");
@@ -26,9 +26,9 @@ fn refused(command: Command, words: &[&str]) {
 #[test]
 fn a_stop_under_load_loses_nothing_and_is_prompt() {
     let folder = tempfile::tempdir().unwrap();
-    let world = World::new(fastrand::u64(..));
-    rounds::run(folder.path(), &world, 5, Ends::InOrder);
-    assert!(world.is_sound(), "seed {}", world.seed);
+    let world = Expectations::new(fastrand::u64(..));
+    rounds::run(folder.path(), &world, 5, EndMode::InOrder);
+    assert!(world.has_no_violations(), "seed {}", world.seed);
     // Whatever was taken was answered, too.
     let durable = world.tally().counts.get("publishes broken off that were durable").copied();
     assert_eq!(durable, None, "seed {}", world.seed);
@@ -39,8 +39,8 @@ fn a_store_is_used_by_one_server_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let pid = format!("pid {}", server.id());
-    refused(serve(folder.path()), &["is in use by another process", &pid, "--store"]);
-    let mut conn = Conn::open(&server.address).unwrap();
+    assert_refuses_to_start(serve_command(folder.path()), &["is in use by another process", &pid, "--store"]);
+    let mut conn = Connection::open(&server.address).unwrap();
     assert_eq!(conn.call(&Request::get("/readyz")).unwrap().status, 200);
     // A server that was killed holds nothing any more.
     server.kill();
@@ -53,7 +53,7 @@ fn a_port_that_is_taken_leaves_the_store_alone() {
     let server = Server::start(one.path());
     let store = store_url(other.path());
     let second = turnwire(&["serve", "--listen", &server.address, "--store", &store]);
-    refused(second, &["cannot listen on", "another program", "--listen"]);
+    assert_refuses_to_start(second, &["cannot listen on", "another program", "--listen"]);
     drop(Server::start(other.path()));
 }
 
@@ -63,7 +63,7 @@ fn a_file_that_is_no_store_is_not_touched() {
     let file = folder.path().join("turnwire.db");
     let mine = "my letters, which are no database at all\n".repeat(500);
     fs::write(&file, &mine).unwrap();
-    refused(serve(folder.path()), &["is not a Turnwire store", "nothing in it was changed"]);
+    assert_refuses_to_start(serve_command(folder.path()), &["is not a Turnwire store", "nothing in it was changed"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), mine);
 }
 
@@ -78,7 +78,7 @@ fn a_store_of_a_later_version_is_not_touched() {
     // Where SQLite keeps the version of the tables.
     store.write_all_at(&99_u32.to_be_bytes(), 60).unwrap();
     let before = fs::read(&file).unwrap();
-    refused(serve(folder.path()), &["version", "99", "or a later one"]);
+    assert_refuses_to_start(serve_command(folder.path()), &["version", "99", "or a later one"]);
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
@@ -101,7 +101,7 @@ fn a_folder_that_may_not_be_written_is_named() {
     if let Err(error) = as_somebody().arg("--help").output() {
         return skipped("no rights", &format!("the program cannot be run by others: {error}"));
     }
-    refused(as_somebody(), &["cannot", "closed", "rights", "allowed to read and write"]);
+    assert_refuses_to_start(as_somebody(), &["cannot", "closed", "rights", "allowed to read and write"]);
 }
 
 /// Whether rights mean nothing to us.
@@ -159,14 +159,14 @@ fn a_full_disk_is_said_and_service_resumes_when_there_is_room() {
         return skipped("a full disk", "no disk can be mounted here");
     };
     disk.fill();
-    refused(serve_quietly(folder.path()), &["cannot open the store", "space"]);
+    assert_refuses_to_start(serve_quietly(folder.path()), &["cannot open the store", "space"]);
     disk.make_room();
     let server = start_quietly(folder.path());
-    let mut conn = Conn::open(&server.address).unwrap();
+    let mut conn = Connection::open(&server.address).unwrap();
     let make = Request::post("/v1/sessions", &json!({"id": "s", "agent": "external"}));
     assert_eq!(conn.call(&make).unwrap().status, 201);
     let mut acknowledged = 0;
-    let mut say = |conn: &mut Conn| -> Answer {
+    let mut say = |conn: &mut Connection| -> Answer {
         let id = format!("m{acknowledged}");
         let message = json!({"id": id, "content": "x".repeat(20_000)});
         let answer = conn.call(&Request::post("/v1/sessions/s/messages", &message)).unwrap();
@@ -191,18 +191,18 @@ fn a_full_disk_is_said_and_service_resumes_when_there_is_room() {
     drop(conn);
     server.kill();
     let server = start_quietly(folder.path());
-    let mut conn = Conn::open(&server.address).unwrap();
+    let mut conn = Connection::open(&server.address).unwrap();
     let view = conn.call(&Request::get("/v1/sessions/s")).unwrap().json();
     assert_eq!(view["last_seq"], acknowledged);
 }
 
 /// With its log elsewhere.
 fn serve_quietly(folder: &Path) -> Command {
-    let mut command = serve(folder);
+    let mut command = serve_command(folder);
     command.stderr(std::process::Stdio::piped());
     command
 }
 
 fn start_quietly(folder: &Path) -> Server {
-    Server::of(serve_quietly(folder))
+    Server::from_command(serve_quietly(folder))
 }

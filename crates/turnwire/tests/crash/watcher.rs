@@ -1,7 +1,7 @@
 //! Somebody who watches a session over all restarts, and folds what comes.
 
-use crate::http::{Client, Conn, Request};
-use crate::world::{Broken, Stage, World, hash};
+use crate::http::{Client, Connection, Request};
+use crate::world::{Violation, Stage, Expectations, hash_bytes};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use turnwire_core::{Event, EventKind, Folder};
 use turnwire_testkit::{Rng, pick};
 
-pub fn run(world: &Arc<World>, number: usize, mut rng: Rng) {
-    let mut client = Client::new(&world.beacon);
+pub fn run(world: &Arc<Expectations>, number: usize, mut rng: Rng) {
+    let mut client = Client::new(&world.server);
     let mut done: Vec<String> = Vec::new();
     loop {
         let session = {
-            let books = world.books();
+            let books = world.sessions();
             let active =
                 books.iter().filter(|(id, book)| book.stage == Stage::Active && !done.contains(id));
             let ids: Vec<&String> = active.map(|(id, _)| id).collect();
@@ -22,7 +22,7 @@ pub fn run(world: &Arc<World>, number: usize, mut rng: Rng) {
         };
         match session {
             Some(id) => {
-                let epoch = world.books().get(&id).map(|book| book.epoch.clone());
+                let epoch = world.sessions().get(&id).map(|book| book.epoch.clone());
                 let mut watcher = Watcher {
                     world,
                     epoch: epoch.unwrap_or_default(),
@@ -30,20 +30,20 @@ pub fn run(world: &Arc<World>, number: usize, mut rng: Rng) {
                     token: None,
                     last: 0,
                     folder: Folder::default(),
-                    is_void: false,
+                    is_finished: false,
                     session: id.clone(),
                 };
                 watcher.follow(&mut client);
                 done.push(id);
             }
-            None if world.beacon.is_over() => break,
-            None => world.beacon.pause(std::time::Duration::from_millis(20)),
+            None if world.server.is_ending() => break,
+            None => world.server.pause(std::time::Duration::from_millis(20)),
         }
     }
 }
 
 struct Watcher<'w> {
-    world: &'w World,
+    world: &'w Expectations,
     session: String,
     epoch: String,
     /// Takes the log as it is, not merged.
@@ -52,55 +52,55 @@ struct Watcher<'w> {
     last: u64,
     folder: Folder,
     /// The session was deleted, or something was wrong and told.
-    is_void: bool,
+    is_finished: bool,
 }
 
 impl Watcher<'_> {
     /// Watches until the session has come to rest and everything of it was seen.
     fn follow(&mut self, client: &mut Client) {
-        while !self.is_void && !self.is_done(client) {
-            let place = self.world.beacon.place();
-            if let Err(error) = self.watch(&place.address) {
+        while !self.is_finished && !self.is_done(client) {
+            let place = self.world.server.wait_for_server();
+            if let Err(error) = self.read_stream(&place.address) {
                 let hangs =
                     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
                 assert!(!hangs, "{}: a stream without a sign of life", self.session);
                 self.world.count("streams broken off", 1);
-                if self.world.beacon.place().generation == place.generation {
-                    self.world.beacon.pause(std::time::Duration::from_millis(2));
+                if self.world.server.wait_for_server().generation == place.generation {
+                    self.world.server.pause(std::time::Duration::from_millis(2));
                 }
             }
         }
-        if !self.is_void {
-            self.compare(client);
+        if !self.is_finished {
+            self.compare_with_server(client);
         }
     }
 
-    fn stage(&self) -> Option<Stage> {
-        let books = self.world.books();
+    fn session_stage(&self) -> Option<Stage> {
+        let books = self.world.sessions();
         let book = books.get(&self.session).filter(|book| book.epoch == self.epoch)?;
         Some(book.stage)
     }
 
     fn is_gone(&self) -> bool {
-        !matches!(self.stage(), Some(Stage::Active | Stage::Settled))
+        !matches!(self.session_stage(), Some(Stage::Active | Stage::Settled))
     }
 
     fn is_done(&mut self, client: &mut Client) -> bool {
-        if self.stage() == Some(Stage::Active) {
+        if self.session_stage() == Some(Stage::Active) {
             return false;
         }
-        let answer = client.sure(&Request::get(format!("/v1/sessions/{}", self.session)));
+        let answer = client.call_until_answered(&Request::get(format!("/v1/sessions/{}", self.session)));
         let view = answer.json();
         if self.is_gone() {
-            self.is_void = true;
+            self.is_finished = true;
         } else if answer.status != 200 || view["epoch"] != *self.epoch {
-            self.wrong(Broken::Lost, &format!("is gone: {}", answer.text()));
+            self.report_violation(Violation::Lost, &format!("is gone: {}", answer.text()));
         }
-        self.is_void || view["last_seq"].as_u64() == Some(self.last)
+        self.is_finished || view["last_seq"].as_u64() == Some(self.last)
     }
 
-    fn wrong(&mut self, broken: Broken, why: &str) {
-        self.is_void = true;
+    fn report_violation(&mut self, broken: Violation, why: &str) {
+        self.is_finished = true;
         if !self.is_gone() {
             self.world
                 .report(broken, format!("{}: a watcher at {}: {why}", self.session, self.last));
@@ -108,79 +108,79 @@ impl Watcher<'_> {
     }
 
     /// One connection. It ends when nothing more comes, or the server goes.
-    fn watch(&mut self, address: &str) -> io::Result<()> {
+    fn read_stream(&mut self, address: &str) -> io::Result<()> {
         let mut path = format!("/v1/sessions/{}/events?raw={}", self.session, self.raw);
         // One that has come to rest is read to its end.
-        if self.stage() != Some(Stage::Active) {
+        if self.session_stage() != Some(Stage::Active) {
             path.push_str("&until=idle");
         }
         let mut request = Request::get(path).header("accept", "text/event-stream");
         if let Some(token) = &self.token {
             request = request.header("last-event-id", token);
         }
-        let mut conn = Conn::open(address)?;
+        let mut conn = Connection::open(address)?;
         conn.send(&request)?;
-        let head = conn.head()?;
+        let head = conn.read_head()?;
         match head.status {
             200 => {}
             204 | 503 => return Ok(()),
             status => {
-                self.wrong(Broken::Lost, &format!("answered {status}"));
+                self.report_violation(Violation::Lost, &format!("answered {status}"));
                 return Ok(());
             }
         }
         let mut text: Vec<u8> = Vec::new();
         let mut frame = Frame::default();
-        while let Some(chunk) = conn.chunk()? {
+        while let Some(chunk) = conn.read_chunk()? {
             text.extend_from_slice(&chunk);
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
-                if frame.line(&String::from_utf8_lossy(&line)) {
-                    self.take(std::mem::take(&mut frame));
+                if frame.push_line(&String::from_utf8_lossy(&line)) {
+                    self.push_frame(std::mem::take(&mut frame));
                 }
-                if self.is_void {
+                if self.is_finished {
                     return Ok(());
                 }
             }
             // From now on it is to end by itself.
-            if self.stage() != Some(Stage::Active) && !request.path.contains("until") {
+            if self.session_stage() != Some(Stage::Active) && !request.path.contains("until") {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, frame: Frame) {
+    fn push_frame(&mut self, frame: Frame) {
         let event = match Event::from_json(&frame.data) {
             Ok(event) => event,
-            Err(error) => return self.wrong(Broken::Wrong, &format!("{error}: {}", frame.data)),
+            Err(error) => return self.report_violation(Violation::Wrong, &format!("{error}: {}", frame.data)),
         };
         if matches!(event.kind, EventKind::Reset(_)) {
-            return self.wrong(Broken::Lost, &format!("a reset: {}", frame.data));
+            return self.report_violation(Violation::Lost, &format!("a reset: {}", frame.data));
         }
         let Some(seq) = event.seq.map(turnwire_core::Seq::get) else {
-            return self.wrong(Broken::Wrong, &format!("no seq: {}", frame.data));
+            return self.report_violation(Violation::Wrong, &format!("no seq: {}", frame.data));
         };
         let first = event.seq_from.map_or(seq, turnwire_core::Seq::get);
         if first != self.last + 1 {
-            let broken = if first > self.last { Broken::Lost } else { Broken::Duplicated };
-            return self.wrong(broken, &format!("then came {first}"));
+            let broken = if first > self.last { Violation::Lost } else { Violation::Duplicated };
+            return self.report_violation(broken, &format!("then came {first}"));
         }
         if let Err(error) = self.folder.push(&event) {
-            return self.wrong(Broken::Wrong, &format!("{error}: {}", frame.data));
+            return self.report_violation(Violation::Wrong, &format!("{error}: {}", frame.data));
         }
         self.last = seq;
         if frame.id != format!("{}.{seq}", self.epoch) {
-            return self.wrong(Broken::Wrong, &format!("the token is {}", frame.id));
+            return self.report_violation(Violation::Wrong, &format!("the token is {}", frame.id));
         }
-        let (raw, hash) = (self.raw, hash(frame.data.as_bytes()));
+        let (raw, hash) = (self.raw, hash_bytes(frame.data.as_bytes()));
         if !self.is_gone() {
-            let seen = self.world.with(&self.session, |book| {
+            let seen = self.world.with_session(&self.session, |book| {
                 book.shown = book.shown.max(seq);
                 if raw { book.seen.insert(seq, hash) } else { None }
             });
             if seen.is_some_and(|seen| seen != hash) {
-                self.wrong(Broken::Wrong, &format!("somebody else was shown another {seq}"));
+                self.report_violation(Violation::Wrong, &format!("somebody else was shown another {seq}"));
             }
         }
         self.token = Some(frame.id);
@@ -188,10 +188,10 @@ impl Watcher<'_> {
     }
 
     /// What was folded is what the server has.
-    fn compare(&mut self, client: &mut Client) {
+    fn compare_with_server(&mut self, client: &mut Client) {
         let path =
             format!("/v1/sessions/{}/messages?agents=all&superseded=true&limit=500", self.session);
-        let page = client.sure(&Request::get(path)).json();
+        let page = client.call_until_answered(&Request::get(path)).json();
         if self.is_gone() {
             return;
         }
@@ -206,12 +206,12 @@ impl Watcher<'_> {
             mine.map(|(id, json)| (id, serde_json::from_str(&json).unwrap())).collect();
         if page["has_more"] == false && mine.len() != theirs.len() {
             let why = format!("folded {} messages, there are {}", mine.len(), theirs.len());
-            return self.wrong(Broken::Wrong, &why);
+            return self.report_violation(Violation::Wrong, &why);
         }
         for (id, theirs) in theirs {
             if mine.get(id) != Some(theirs) {
                 let mine = mine.get(id);
-                return self.wrong(Broken::Wrong, &format!("folded {mine:?}, there is {theirs}"));
+                return self.report_violation(Violation::Wrong, &format!("folded {mine:?}, there is {theirs}"));
             }
         }
         self.world.count("sessions watched to their end", 1);
@@ -226,7 +226,7 @@ struct Frame {
 
 impl Frame {
     /// Takes a line. Whether a frame with data is complete with it.
-    fn line(&mut self, line: &str) -> bool {
+    fn push_line(&mut self, line: &str) -> bool {
         let line = line.trim_end_matches(['\r', '\n']);
         if line.is_empty() {
             return !self.data.is_empty();

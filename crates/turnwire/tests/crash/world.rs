@@ -1,6 +1,6 @@
 //! What was sent, acknowledged and seen. It is kept by the test, which is never killed.
 
-use crate::beacon::Beacon;
+use crate::beacon::ServerAddress;
 use crate::http::{Client, Request};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -8,16 +8,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What everybody shares.
-pub struct World {
+pub struct Expectations {
     pub seed: u64,
-    pub beacon: Arc<Beacon>,
-    books: Mutex<BTreeMap<String, Book>>,
+    pub server: Arc<ServerAddress>,
+    sessions: Mutex<BTreeMap<String, SessionExpectation>>,
     tally: Mutex<Tally>,
 }
 
 /// What one session is expected to be.
 #[derive(Default)]
-pub struct Book {
+pub struct SessionExpectation {
     pub epoch: String,
     pub kind: Kind,
     pub stage: Stage,
@@ -35,9 +35,9 @@ pub struct Book {
     pub shown: u64,
     pub published: Published,
     /// The messages and retries that were posted, in order.
-    pub asked: Vec<Asked>,
+    pub requests: Vec<KeyedRequest>,
     /// What waited for somebody, by the id of the call.
-    pub questions: HashMap<String, Question>,
+    pub pending: HashMap<String, PendingState>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -77,15 +77,15 @@ pub struct Published {
 
 /// A request with an `Idempotency-Key`.
 #[derive(Clone)]
-pub struct Asked {
+pub struct KeyedRequest {
     pub request: Request,
     /// The id that the message was given; empty for a retry.
     pub message_id: String,
-    pub answer: Reply,
+    pub answer: RecordedAnswer,
 }
 
 #[derive(Clone, PartialEq)]
-pub enum Reply {
+pub enum RecordedAnswer {
     /// None yet.
     None,
     /// It was acknowledged with this.
@@ -95,7 +95,7 @@ pub enum Reply {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Question {
+pub enum PendingState {
     /// Somebody saw it.
     Open,
     /// An answer is under way.
@@ -120,25 +120,25 @@ pub struct Tally {
 
 /// What must not be.
 #[derive(Clone, Copy)]
-pub enum Broken {
+pub enum Violation {
     Lost,
     Duplicated,
     Reordered,
     Wrong,
 }
 
-impl World {
+impl Expectations {
     pub fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
             seed,
-            beacon: Arc::default(),
-            books: Mutex::default(),
+            server: Arc::default(),
+            sessions: Mutex::default(),
             tally: Mutex::default(),
         })
     }
 
-    pub fn books(&self) -> MutexGuard<'_, BTreeMap<String, Book>> {
-        self.books.lock().unwrap()
+    pub fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, SessionExpectation>> {
+        self.sessions.lock().unwrap()
     }
 
     pub fn tally(&self) -> MutexGuard<'_, Tally> {
@@ -146,8 +146,8 @@ impl World {
     }
 
     /// Works on the book of one session.
-    pub fn with<R>(&self, id: &str, work: impl FnOnce(&mut Book) -> R) -> R {
-        let mut books = self.books();
+    pub fn with_session<R>(&self, id: &str, work: impl FnOnce(&mut SessionExpectation) -> R) -> R {
+        let mut books = self.sessions();
         let book = books.get_mut(id).unwrap();
         book.touched = true;
         work(book)
@@ -157,44 +157,44 @@ impl World {
         *self.tally().counts.entry(what).or_default() += by;
     }
 
-    pub fn report(&self, broken: Broken, why: impl Into<String>) {
+    pub fn report(&self, broken: Violation, why: impl Into<String>) {
         let mut tally = self.tally();
         let Tally { lost, duplicated, reordered, wrong, .. } = &mut *tally;
         *match broken {
-            Broken::Lost => lost,
-            Broken::Duplicated => duplicated,
-            Broken::Reordered => reordered,
-            Broken::Wrong => wrong,
+            Violation::Lost => lost,
+            Violation::Duplicated => duplicated,
+            Violation::Reordered => reordered,
+            Violation::Wrong => wrong,
         } += 1;
         if tally.why.len() < 40 {
             tally.why.push(why.into());
         }
     }
 
-    pub fn is_sound(&self) -> bool {
+    pub fn has_no_violations(&self) -> bool {
         let Tally { lost, duplicated, reordered, wrong, .. } = *self.tally();
         lost + duplicated + reordered + wrong == 0
     }
 
     /// Makes a session, and opens its book.
-    pub fn make(&self, client: &mut Client, id: &str, kind: Kind) {
-        if let Some(deleted) = self.books().get_mut(id) {
+    pub fn create_session(&self, client: &mut Client, id: &str, kind: Kind) {
+        if let Some(deleted) = self.sessions().get_mut(id) {
             // From here on it may be there again.
             deleted.stage = Stage::Deleting;
         }
         let agent = if kind == Kind::External { "external" } else { "demo" };
         let make = Request::post("/v1/sessions", &json!({"id": id, "agent": agent}));
-        let answer = client.sure(&make);
+        let answer = client.call_until_answered(&make);
         if !matches!(answer.status, 200 | 201) {
-            self.report(Broken::Wrong, format!("{id} was not made: {}", answer.text()));
+            self.report(Violation::Wrong, format!("{id} was not made: {}", answer.text()));
         }
         let epoch = answer.json()["epoch"].as_str().unwrap_or_default().to_owned();
-        self.books().insert(id.to_owned(), Book { epoch, kind, ..Book::default() });
+        self.sessions().insert(id.to_owned(), SessionExpectation { epoch, kind, ..SessionExpectation::default() });
         self.count("sessions", 1);
     }
 }
 
-pub fn hash(text: &[u8]) -> u64 {
+pub fn hash_bytes(text: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

@@ -33,12 +33,12 @@ struct Shared {
 }
 
 /// The fake; it goes with the test's process.
-pub struct Fake {
+pub struct FakeServer {
     pub url: String,
     shared: Arc<Shared>,
 }
 
-impl Fake {
+impl FakeServer {
     pub fn start(fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -54,7 +54,7 @@ impl Fake {
     }
 
     /// The sessions that are left, and their events in all.
-    pub fn left(&self) -> (usize, usize) {
+    pub fn remaining(&self) -> (usize, usize) {
         let sessions = self.shared.sessions.lock().unwrap();
         (sessions.len(), sessions.values().map(|session| session.events.len()).sum())
     }
@@ -85,7 +85,7 @@ fn serve(shared: &Shared, stream: TcpStream) -> Option<()> {
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
         if shared.fault == Fault::WantsToken && !token {
-            answer(
+            send_response(
                 &mut out,
                 401,
                 r#"{"error":{"type":"auth","message":"who are you","hint":"?"}}"#,
@@ -99,38 +99,38 @@ fn serve(shared: &Shared, stream: TcpStream) -> Option<()> {
                 let session: serde_json::Value = serde_json::from_slice(&body).ok()?;
                 let id = session["id"].as_str()?.to_owned();
                 shared.sessions.lock().unwrap().insert(id, Session::default());
-                answer(&mut out, 201, "{}")?;
+                send_response(&mut out, 201, "{}")?;
             }
             ("POST", ["", id, "events"]) => match shared.fault {
                 Fault::BreaksOff => return None,
                 Fault::RefusesEvents => {
                     let error = r#"{"error":{"type":"fold","message":"no","hint":"Stop it."}}"#;
-                    answer(&mut out, 422, error)?;
+                    send_response(&mut out, 422, error)?;
                 }
                 Fault::None | Fault::WantsToken | Fault::LosesOne => {
-                    append(shared, id, std::str::from_utf8(&body).ok()?);
-                    answer(&mut out, 200, r#"{"stored":1}"#)?;
+                    append_events(shared, id, std::str::from_utf8(&body).ok()?);
+                    send_response(&mut out, 200, r#"{"stored":1}"#)?;
                 }
             },
-            ("GET", ["", id, "events"]) => return watch(shared, &mut out, id, query),
+            ("GET", ["", id, "events"]) => return stream_events(shared, &mut out, id, query),
             ("GET", ["", id, "messages", message]) => {
                 let json = shared.sessions.lock().unwrap()[*id].folder.get(message)?.to_json();
-                answer(&mut out, 200, &json)?;
+                send_response(&mut out, 200, &json)?;
             }
             ("GET", ["", id]) => {
                 let last = shared.sessions.lock().unwrap()[*id].events.len();
-                answer(&mut out, 200, &format!(r#"{{"last_event_id":"e.{last}"}}"#))?;
+                send_response(&mut out, 200, &format!(r#"{{"last_event_id":"e.{last}"}}"#))?;
             }
             ("DELETE", ["", id]) => {
                 shared.sessions.lock().unwrap().remove(*id);
-                answer(&mut out, 204, "")?;
+                send_response(&mut out, 204, "")?;
             }
-            _ => answer(&mut out, 404, "")?,
+            _ => send_response(&mut out, 404, "")?,
         }
     }
 }
 
-fn answer(out: &mut TcpStream, status: u16, body: &str) -> Option<()> {
+fn send_response(out: &mut TcpStream, status: u16, body: &str) -> Option<()> {
     let length = match status {
         204 => String::new(),
         _ => format!("content-length: {}\r\n", body.len()),
@@ -139,7 +139,7 @@ fn answer(out: &mut TcpStream, status: u16, body: &str) -> Option<()> {
 }
 
 /// What does not fold strictly fails the test: the fake's thread ends, and so does the connection.
-fn append(shared: &Shared, id: &str, body: &str) {
+fn append_events(shared: &Shared, id: &str, body: &str) {
     let mut sessions = shared.sessions.lock().unwrap();
     let session = sessions.get_mut(id).unwrap();
     for line in body.lines() {
@@ -149,7 +149,7 @@ fn append(shared: &Shared, id: &str, body: &str) {
     shared.more.notify_all();
 }
 
-fn watch(shared: &Shared, out: &mut TcpStream, id: &str, query: &str) -> Option<()> {
+fn stream_events(shared: &Shared, out: &mut TcpStream, id: &str, query: &str) -> Option<()> {
     write!(out, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n:\n\n\r\n").ok()?;
     let mut sessions = shared.sessions.lock().unwrap();
     let mut at = match query.strip_prefix("after=") {

@@ -1,14 +1,14 @@
 //! So many replies at once, from their start to their end.
 
-use crate::bench::conn::{Conn, Streaming, Window};
-use crate::bench::failed::{Failed, Result};
+use crate::bench::conn::{Connection, ResponseStream, ReceiveBuffer};
+use crate::bench::failed::{BenchError, Result};
 use crate::bench::latency::Latency;
-use crate::bench::marks::{Marks, Order};
+use crate::bench::marks::{MarkScanner, OrderCheck};
 use crate::bench::process::{allow_open_files, processor_time, resident_kib};
 use crate::bench::progress::Progress;
 use crate::bench::report::per_second;
-use crate::bench::server::Server;
-use crate::bench::sessions::{After, Sessions, all};
+use crate::bench::server::BenchTarget;
+use crate::bench::sessions::{Cleanup, Sessions, join_all};
 use crate::bench::watchers;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -19,16 +19,16 @@ use tokio::task::JoinSet;
 use turnwire_agent::model::clock::{TimedToken, ClockRequest};
 
 /// How long what was said may take to the last watcher.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many replies are started or stopped at once.
-const HANDS: usize = 32;
+const CONNECTIONS: usize = 32;
 /// No round goes on for longer.
-const LONGEST: u32 = 600;
+const MAX_SECONDS: u32 = 600;
 
 /// What all rounds of a measurement have in common.
-pub(super) struct Rounds {
-    pub(super) server: Arc<Server>,
-    pub(super) after: After,
+pub(super) struct RoundSettings {
+    pub(super) server: Arc<BenchTarget>,
+    pub(super) after: Cleanup,
     pub(super) agent: String,
     pub(super) rate: u32,
     pub(super) seconds: u32,
@@ -37,24 +37,24 @@ pub(super) struct Rounds {
 }
 
 /// What came of so many replies.
-pub(super) struct Round {
+pub(super) struct RoundResult {
     pub(super) replies: u32,
     pub(super) latency: Latency,
     pub(super) lost: u64,
     pub(super) wrong: u64,
-    pub(super) used: Option<Used>,
+    pub(super) usage: Option<ServerUsage>,
     rate: u32,
     seconds: u32,
 }
 
 /// What the server used for them.
-pub(super) struct Used {
+pub(super) struct ServerUsage {
     pub(super) kib_before: u64,
     pub(super) kib_with: u64,
     processor: Duration,
 }
 
-impl Round {
+impl RoundResult {
     pub(super) fn tokens_per_second(&self) -> f64 {
         per_second(self.latency.count(), f64::from(self.seconds))
     }
@@ -64,7 +64,7 @@ impl Round {
         self.tokens_per_second() >= 0.98 * f64::from(self.replies) * f64::from(self.rate)
     }
 
-    pub(super) fn micros_per_token(&self, used: &Used) -> f64 {
+    pub(super) fn micros_per_token(&self, used: &ServerUsage) -> f64 {
         1e6 / per_second(self.latency.count().max(1), used.processor.as_secs_f64())
     }
 }
@@ -88,20 +88,20 @@ struct Measured {
     whole: u32,
 }
 
-impl Rounds {
-    pub(super) async fn round(&self, replies: u32) -> Result<Round> {
+impl RoundSettings {
+    pub(super) async fn run_round(&self, replies: u32) -> Result<RoundResult> {
         // The model has as many connections as there are replies.
         allow_open_files(u64::from(replies) * 2)?;
         let (server, rate) = (&self.server, self.rate);
-        let sessions = Sessions::of_agent(server, replies as usize, &self.agent).await?;
+        let sessions = Sessions::create_for_agent(server, replies as usize, &self.agent).await?;
         let kib_before = self.pid.map(resident_kib).transpose()?;
-        let streams = watchers::open(server, replies, |nth| {
+        let streams = watchers::open_streams(server, replies, |nth| {
             let name = sessions.names.get(nth as usize).map(String::as_str).unwrap_or_default();
-            server.watch(name, "after=now")
+            server.watch_request(name, "after=now")
         })
         .await?;
 
-        let wish = ClockRequest { tokens: (rate * LONGEST).min(ClockRequest::MAX_TOKENS), rate };
+        let wish = ClockRequest { tokens: (rate * MAX_SECONDS).min(ClockRequest::MAX_TOKENS), rate };
         let shared = Arc::new(Shared {
             begin: Instant::now(),
             from: AtomicU64::new(u64::MAX),
@@ -110,16 +110,16 @@ impl Rounds {
             received: Arc::default(),
             measured: Mutex::new(Measured { latency: Latency::new()?, wrong: 0, whole: 0 }),
         });
-        let bar = Progress::clock(
+        let bar = Progress::with_clock(
             "tokens",
             Duration::from_secs(u64::from(self.warm_up + self.seconds)),
             Arc::clone(&shared.received),
         );
         let mut watching = JoinSet::new();
         for stream in streams {
-            watching.spawn(watch(Arc::clone(&shared), stream));
+            watching.spawn(watch_replies(Arc::clone(&shared), stream));
         }
-        let ids = start(server, &sessions.names, wish).await?;
+        let ids = start_replies(server, &sessions.names, wish).await?;
         tokio::time::sleep(Duration::from_secs(u64::from(self.warm_up))).await;
         let used_before = self.pid.map(processor_time).transpose()?;
         shared.from.store(shared.now(), Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Rounds {
         shared.to.store(shared.now(), Ordering::Relaxed);
         let _ = shared.end.set(SystemTime::now());
         let used = match (self.pid, used_before, kib_before) {
-            (Some(pid), Some(before), Some(kib_before)) => Some(Used {
+            (Some(pid), Some(before), Some(kib_before)) => Some(ServerUsage {
                 kib_before,
                 kib_with: resident_kib(pid)?,
                 processor: processor_time(pid)?.saturating_sub(before),
@@ -136,28 +136,28 @@ impl Rounds {
         };
         if shared.received.load(Ordering::Relaxed) == 0 {
             sessions.finish(self.after).await?;
-            return Err(Failed::new(format!(
+            return Err(BenchError::new(format!(
                 "no token came: the model of the agent {} has to be one that tells the time, such as \
                  \"clock\"",
                 self.agent
             )));
         }
         // Who has not seen all by then is among the lost.
-        if let Ok(done) = tokio::time::timeout(PATIENCE, all(watching)).await {
+        if let Ok(done) = tokio::time::timeout(DRAIN_TIMEOUT, join_all(watching)).await {
             done?;
         }
-        stop(server, &ids).await?;
+        stop_replies(server, &ids).await?;
         drop(bar);
         sessions.finish(self.after).await?;
 
         let mut measured = shared.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let latency = std::mem::replace(&mut measured.latency, Latency::new()?);
-        Ok(Round {
+        Ok(RoundResult {
             replies,
             latency,
             lost: u64::from(replies - measured.whole),
             wrong: measured.wrong,
-            used,
+            usage: used,
             rate,
             seconds: self.seconds,
         })
@@ -165,76 +165,76 @@ impl Rounds {
 }
 
 /// Starts a reply in each session, and gives the sessions with the ids of their replies.
-async fn start(
-    server: &Arc<Server>,
+async fn start_replies(
+    server: &Arc<BenchTarget>,
     sessions: &[String],
     wish: ClockRequest,
 ) -> Result<Vec<(String, String)>> {
     let body = format!(r#"{{"content":"{wish}"}}"#);
     let requests = sessions.iter().map(|name| {
         let path = format!("/v1/sessions/{name}/messages");
-        (name.clone(), server.post(&path, &body))
+        (name.clone(), server.post_request(&path, &body))
     });
-    let answers = each(server, "a message", requests.collect()).await?;
+    let answers = request_each(server, "a message", requests.collect()).await?;
     let reply = |(name, answer): (String, Vec<u8>)| {
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
         let id = answer.get("reply_id").and_then(Value::as_str);
-        let id = id.ok_or_else(|| Failed::new("a message was answered without a reply_id"))?;
+        let id = id.ok_or_else(|| BenchError::new("a message was answered without a reply_id"))?;
         Ok((name, id.to_owned()))
     };
     answers.into_iter().map(reply).collect()
 }
 
 /// Stops the replies.
-async fn stop(server: &Arc<Server>, replies: &[(String, String)]) -> Result<()> {
+async fn stop_replies(server: &Arc<BenchTarget>, replies: &[(String, String)]) -> Result<()> {
     let requests = replies.iter().map(|(name, id)| {
         let body = json!([{"type": "USER_INTERRUPT", "id": format!("stop-{id}"), "reply_id": id}]);
         let path = format!("/v1/sessions/{name}/events");
-        (name.clone(), server.post(&path, &body.to_string()))
+        (name.clone(), server.post_request(&path, &body.to_string()))
     });
-    each(server, "stopping a reply", requests.collect()).await.map(drop)
+    request_each(server, "stopping a reply", requests.collect()).await.map(drop)
 }
 
 /// Sends a request for each session, over several connections, and gives the answers.
-async fn each(
-    server: &Arc<Server>,
+async fn request_each(
+    server: &Arc<BenchTarget>,
     what: &'static str,
     mut requests: Vec<(String, Vec<u8>)>,
 ) -> Result<Vec<(String, Vec<u8>)>> {
-    let most = requests.len().div_ceil(HANDS).max(1);
+    let most = requests.len().div_ceil(CONNECTIONS).max(1);
     let answers = Arc::new(Mutex::new(Vec::with_capacity(requests.len())));
     let mut hands = JoinSet::new();
     while !requests.is_empty() {
         let some = requests.split_off(requests.len().saturating_sub(most));
         let (server, answers) = (Arc::clone(server), Arc::clone(&answers));
         hands.spawn(async move {
-            let mut conn = Conn::open(&server, Window::Usual).await?;
+            let mut conn = Connection::open(&server, ReceiveBuffer::Default).await?;
             for (name, request) in some {
-                let answer = conn.expect(what, &request).await?.to_vec();
+                let answer = conn.send_ok_request(what, &request).await?.to_vec();
                 answers.lock().unwrap_or_else(PoisonError::into_inner).push((name, answer));
             }
             Ok(())
         });
     }
-    all(hands).await?;
+    join_all(hands).await?;
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut *answers))
 }
 
-async fn watch(shared: Arc<Shared>, mut stream: Streaming) -> Result<()> {
-    let mut marks = Marks::of_digits(TimedToken::DIGITS);
-    let mut order = Order::default();
+async fn watch_replies(shared: Arc<Shared>, mut stream: ResponseStream) -> Result<()> {
+    let mut marks = MarkScanner::with_digits(TimedToken::DIGITS);
+    let mut order = OrderCheck::default();
     let mut seen: Vec<TimedToken> = Vec::new();
     let mut is_whole = false;
     stream
         .read(|bytes| {
             if bytes.is_empty() {
-                is_whole = seen.last().is_some_and(|token| shared.is_behind_end(*token));
-                shared.seen(&mut seen);
+                is_whole = seen.last().is_some_and(|token| shared.is_after_end(*token));
+                shared.record_tokens(&mut seen);
             } else {
                 marks.feed(bytes, &mut |digits| {
                     let token = TimedToken::from_digits(digits);
-                    order.see(token.position(order.next));
+                    order.record(token.position(order.next));
                     seen.push(token);
                 });
             }
@@ -253,12 +253,12 @@ impl Shared {
     }
 
     /// Whether a token was said after the end: then all that was said up to it has come.
-    fn is_behind_end(&self, token: TimedToken) -> bool {
+    fn is_after_end(&self, token: TimedToken) -> bool {
         self.end.get().is_some_and(|end| token.age(*end).is_zero())
     }
 
     /// Records tokens that a watcher has just received.
-    fn seen(&self, seen: &mut Vec<TimedToken>) {
+    fn record_tokens(&self, seen: &mut Vec<TimedToken>) {
         self.received.fetch_add(seen.len() as u64, Ordering::Relaxed);
         let (now, clock) = (self.now(), SystemTime::now());
         let window = self.from.load(Ordering::Relaxed)..self.to.load(Ordering::Relaxed);

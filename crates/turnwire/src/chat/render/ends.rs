@@ -6,40 +6,40 @@ use turnwire_core::event::{ReplyEnd, TokenCounts};
 use turnwire_core::{ErrorType, Event, FinishedReason, Folder};
 
 impl Renderer {
-    pub(super) fn reply_end(&mut self, event: &Event<'_>, end: &ReplyEnd) {
-        self.leave();
-        if let Some((style, text)) = ended(end) {
-            self.aside(style, &text);
+    pub(super) fn show_reply_end(&mut self, event: &Event<'_>, end: &ReplyEnd) {
+        self.end_current_block();
+        if let Some((style, text)) = describe_reply_end(end) {
+            self.show_note(style, &text);
         }
         if event.is_from_sub_agent() {
-            self.page.row(Style::DIM, "└");
+            self.page.write_row(Style::DIM, "└");
             self.status = Some("going on".to_owned());
             return;
         }
         if let Some(output) = &end.structured_output {
             let text = serde_json::from_str::<serde_json::Value>(output.text());
             let text = text.map_or_else(|_| output.text().to_owned(), |value| format!("{value:#}"));
-            self.page.gap();
-            self.page.row(Style::DIM, "structured output");
-            self.page.verbatim(Style::CYAN, &text);
-            self.page.fresh();
+            self.page.ensure_blank_row();
+            self.page.write_row(Style::DIM, "structured output");
+            self.page.write_verbatim(Style::CYAN, &text);
+            self.page.start_row();
         }
         let counts = std::mem::take(&mut self.usage);
         if counts != TokenCounts::default() {
-            self.page.gap();
-            self.page.row(Style::DIM, &usage(counts));
+            self.page.ensure_blank_row();
+            self.page.write_row(Style::DIM, &format_usage(counts));
         }
-        self.page.fresh();
+        self.page.start_row();
         self.status = None;
         // A conversation may last for days.
         self.folder = Folder::default();
         self.texts.clear();
         self.started.clear();
-        self.calls = super::Calls::default();
+        self.calls = super::ToolCallState::default();
     }
 }
 
-fn usage(counts: TokenCounts) -> String {
+fn format_usage(counts: TokenCounts) -> String {
     let TokenCounts { input_tokens, output_tokens, cache_input_tokens, .. } = counts;
     let cached = match cache_input_tokens {
         0 => String::new(),
@@ -49,9 +49,9 @@ fn usage(counts: TokenCounts) -> String {
 }
 
 /// What is said of an end that is not just the end.
-pub(crate) fn ended(end: &ReplyEnd) -> Option<(Style, String)> {
+pub(crate) fn describe_reply_end(end: &ReplyEnd) -> Option<(Style, String)> {
     if let Some(error) = &end.error {
-        let (what, todo) = (error.r#type.as_str(), what_to_do(&error.r#type));
+        let (what, todo) = (error.r#type.as_str(), error_advice(&error.r#type));
         let message = &error.message;
         return Some((Style::RED, format!("✗ The reply failed ({what}): {message}\n{todo}")));
     }
@@ -71,7 +71,7 @@ pub(crate) fn ended(end: &ReplyEnd) -> Option<(Style, String)> {
     Some((Style::YELLOW, text.to_owned()))
 }
 
-fn what_to_do(kind: &ErrorType) -> &'static str {
+fn error_advice(kind: &ErrorType) -> &'static str {
     match kind {
         ErrorType::Authentication => {
             "Check the agent's key: api_key_env in turnwire.toml names it."

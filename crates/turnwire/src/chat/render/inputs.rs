@@ -1,14 +1,14 @@
 //! The input of a call, for people.
 
-use crate::chat::page::width;
+use crate::chat::page::display_width;
 use serde_json::Value;
 
 /// The input in a row, if it fits; else in several. What is no JSON is shown as it is.
-pub(super) fn rows(input: &str, room: usize, most: usize) -> Vec<String> {
+pub(super) fn format_input(input: &str, room: usize, most: usize) -> Vec<String> {
     let text = match serde_json::from_str::<Value>(input) {
         Ok(value) => {
             let row = value.to_string();
-            if width(&row) <= room { row } else { format!("{value:#}") }
+            if display_width(&row) <= room { row } else { format!("{value:#}") }
         }
         Err(_) => input.trim().to_owned(),
     };

@@ -1,31 +1,31 @@
 //! What recorded events look like. The answers of the demo agent are in `recorded/`, beside what a
 //! terminal of 60 columns shows of them.
 
-use super::super::plain::{Plain, Printed};
+use super::super::plain::{PlainRenderer, PlainOutput};
 use super::*;
 use turnwire_core::coalesce;
 
 /// Keeps nothing, and says what it was given.
-struct Nowhere;
+struct FakeSaver;
 
-impl Keep for Nowhere {
-    fn keep(&mut self, name: Option<&str>, _: &str, bytes: &[u8]) -> io::Result<String> {
+impl FileSaver for FakeSaver {
+    fn save(&mut self, name: Option<&str>, _: &str, bytes: &[u8]) -> io::Result<String> {
         Ok(format!("{}[{}]", name.unwrap_or("?"), bytes.len()))
     }
 }
 
 fn renderer() -> Renderer {
-    Renderer::new(Look { width: 60, colour: false }, Box::new(Nowhere))
+    Renderer::new(DisplayOptions { width: 60, colour: false }, Box::new(FakeSaver))
 }
 
-fn events(lines: &str) -> Vec<Event<'static>> {
+fn parse_events(lines: &str) -> Vec<Event<'static>> {
     lines.lines().map(|line| Event::from_json(line).unwrap().into_owned()).collect()
 }
 
-fn shown(events: &[Event<'_>]) -> String {
+fn render(events: &[Event<'_>]) -> String {
     let mut renderer = renderer();
-    let mut text: String = events.iter().map(|event| renderer.push(event)).collect();
-    text += &renderer.settle();
+    let mut text: String = events.iter().map(|event| renderer.render_event(event)).collect();
+    text += &renderer.finish_block();
     text
 }
 
@@ -35,13 +35,13 @@ macro_rules! recorded {
     };
 }
 
-const RECORDED: [(&str, &str, &str); 7] =
+const RECORDINGS: [(&str, &str, &str); 7] =
     recorded!("hello" "weather" "parallel" "team" "fail" "browser" "json");
 
 #[test]
 fn recorded_answers_look_as_they_did() {
-    for (name, lines, expected) in RECORDED {
-        let text = shown(&events(lines));
+    for (name, lines, expected) in RECORDINGS {
+        let text = render(&parse_events(lines));
         // `TURNWIRE_RECORD=1 cargo test` writes them anew, for a person to look at.
         if std::env::var_os("TURNWIRE_RECORD").is_some() {
             let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/chat/render/recorded");
@@ -53,7 +53,7 @@ fn recorded_answers_look_as_they_did() {
 }
 
 /// The same events with every delta cut into letters.
-fn in_letters(events: &[Event<'static>]) -> Vec<Event<'static>> {
+fn split_deltas(events: &[Event<'static>]) -> Vec<Event<'static>> {
     let mut out = Vec::new();
     for event in events {
         let text = match &event.kind {
@@ -84,12 +84,12 @@ fn in_letters(events: &[Event<'static>]) -> Vec<Event<'static>> {
 
 #[test]
 fn an_answer_looks_the_same_however_it_was_cut() {
-    for (name, lines, _) in RECORDED {
-        let events = events(lines);
-        let letters = in_letters(&events);
+    for (name, lines, _) in RECORDINGS {
+        let events = parse_events(lines);
+        let letters = split_deltas(&events);
         assert!(letters.len() > events.len());
-        assert_eq!(shown(&letters), shown(&events), "{name}");
-        assert_eq!(shown(&coalesce(letters).collect::<Vec<_>>()), shown(&events), "{name}");
+        assert_eq!(render(&letters), render(&events), "{name}");
+        assert_eq!(render(&coalesce(letters).collect::<Vec<_>>()), render(&events), "{name}");
     }
 }
 
@@ -102,7 +102,7 @@ fn an_answer_is_seen_before_it_has_ended() {
         r#"{"type":"TEXT_BLOCK_START","reply_id":"r","block_id":"b"}"#,
         r#"{"type":"TEXT_BLOCK_DELTA","reply_id":"r","block_id":"b","delta":"It is **18 °C** in Pa"}"#,
     ] {
-        text += &renderer.push(&Event::from_json(line).unwrap());
+        text += &renderer.render_event(&Event::from_json(line).unwrap());
     }
     assert_eq!(text, "It is 18 °C in");
     assert_eq!(renderer.status(), None, "no spinner in the middle of a row");
@@ -110,7 +110,7 @@ fn an_answer_is_seen_before_it_has_ended() {
 
 #[test]
 fn a_file_is_kept_and_named() {
-    let text = shown(&events(
+    let text = render(&parse_events(
         r#"{"type":"DATA_BLOCK_START","reply_id":"r","block_id":"b","media_type":"image/png","name":"a.png"}
 {"type":"DATA_BLOCK_DELTA","reply_id":"r","block_id":"b","media_type":"image/png","data":"aGVsb"}
 {"type":"DATA_BLOCK_DELTA","reply_id":"r","block_id":"b","media_type":"image/png","data":"G8="}
@@ -122,7 +122,7 @@ fn a_file_is_kept_and_named() {
 #[test]
 fn an_edit_a_denial_and_a_long_result_are_shown() {
     let long = (1..=20).map(|n| format!("row {n}\\n")).collect::<Vec<_>>().concat();
-    let text = shown(&events(&format!(
+    let text = render(&parse_events(&format!(
         r#"{{"type":"TOOL_CALL_START","reply_id":"r","tool_call_id":"c","tool_call_name":"buy"}}
 {{"type":"TOOL_CALL_DELTA","reply_id":"r","tool_call_id":"c","delta":"{{\"n\": 1}}"}}
 {{"type":"TOOL_CALL_END","reply_id":"r","tool_call_id":"c"}}
@@ -146,15 +146,15 @@ fn an_edit_a_denial_and_a_long_result_are_shown() {
 
 #[test]
 fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
-    for (name, lines, _) in RECORDED {
-        let events = events(lines);
+    for (name, lines, _) in RECORDINGS {
+        let events = parse_events(lines);
         let mut folder = Folder::default();
         for event in &events {
             folder.push(event).unwrap();
         }
         let own = |msg: &&turnwire_core::Msg| msg.name() != "researcher";
         let again: Vec<Event<'static>> =
-            folder.history().filter(own).flat_map(super::super::again::events).collect();
+            folder.history().filter(own).flat_map(super::super::again::message_to_events).collect();
         // Questions, tokens and sub-agents are not in the message.
         let is_in = |line: &&str| {
             !line.is_empty()
@@ -164,7 +164,7 @@ fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
                 && !line.starts_with('│')
                 && !line.starts_with("  get_weather:")
         };
-        let (before, after) = (shown(&events), shown(&again));
+        let (before, after) = (render(&events), render(&again));
         let rows = |text: &str| -> Vec<String> {
             let mut rows: Vec<String> = text.lines().filter(is_in).map(str::to_owned).collect();
             rows.dedup();
@@ -180,18 +180,18 @@ fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
 
 #[test]
 fn a_resumed_reply_goes_on_where_it_was() {
-    let (_, lines, _) = RECORDED[1];
-    let events = in_letters(&events(lines));
-    let whole = shown(&events);
+    let (_, lines, _) = RECORDINGS[1];
+    let events = split_deltas(&parse_events(lines));
+    let whole = render(&events);
     for at in 1..events.len() {
         let mut folder = Folder::default();
         for event in &events[..at] {
             folder.push(event).unwrap();
         }
         let mut all: Vec<Event<'static>> =
-            folder.history().flat_map(super::super::again::events).collect();
+            folder.history().flat_map(super::super::again::message_to_events).collect();
         all.extend_from_slice(&events[at..]);
-        let text = shown(&all);
+        let text = render(&all);
         let text = text.replace(" tokens in", "");
         let last = |text: &str| {
             text.lines().filter(|line| line.contains("°C")).map(str::to_owned).collect::<Vec<_>>()
@@ -202,23 +202,23 @@ fn a_resumed_reply_goes_on_where_it_was() {
 
 #[test]
 fn a_reset_forgets_and_everything_comes_again() {
-    let (_, lines, expected) = RECORDED[0];
-    let again = events(lines);
+    let (_, lines, expected) = RECORDINGS[0];
+    let again = parse_events(lines);
     let reset = r#"{"type":"RESET","epoch":"e","reason":"it was restored"}"#;
     let half: Vec<_> = again.iter().take(6).cloned().collect();
-    let events = [half, events(reset), again].concat();
-    let text = shown(&events);
+    let events = [half, parse_events(reset), again].concat();
+    let text = render(&events);
     assert!(text.contains("↻ from the start: it was restored\n"), "{text}");
     assert!(text.trim_end().ends_with(expected.trim()), "{text}");
 }
 
 #[test]
 fn a_pipe_gets_the_answer_alone() {
-    let (_, lines, _) = RECORDED[1];
-    let mut plain = Plain::new(Box::new(Nowhere));
-    let mut all = Printed::default();
-    for event in events(lines) {
-        let printed = plain.push(&event);
+    let (_, lines, _) = RECORDINGS[1];
+    let mut plain = PlainRenderer::new(Box::new(FakeSaver));
+    let mut all = PlainOutput::default();
+    for event in parse_events(lines) {
+        let printed = plain.render_event(&event);
         all.text += &printed.text;
         all.notes.extend(printed.notes);
     }
@@ -226,5 +226,5 @@ fn a_pipe_gets_the_answer_alone() {
     let notes =
         ["tool get_weather (Look up the weather) {\"city\":\"Paris\"}", "tool ended: success"];
     let notes = notes.map(str::to_owned).to_vec();
-    assert_eq!(all, Printed { text: text.to_owned(), notes });
+    assert_eq!(all, PlainOutput { text: text.to_owned(), notes });
 }
