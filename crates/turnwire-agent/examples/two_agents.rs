@@ -5,7 +5,7 @@
 use turnwire_agent::Agent;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_core::Msg;
-use turnwire_wires::request::SpeakerFormat;
+use turnwire_wires::model_request::SpeakerFormat;
 
 fn debater(name: &str, words: &[&str]) -> Agent {
     Agent::builder(name)

@@ -17,14 +17,14 @@
 //! # }
 //! ```
 
-use crate::core::LoopConfig;
-use crate::cut::RESULT_LIMIT;
+use crate::config::LoopConfig;
+use crate::truncate::RESULT_LIMIT;
 use crate::hints::{HintStore, InMemoryHints};
 use crate::middleware::Middleware;
 use crate::model::{Model, ModelSettings};
 use crate::permission::{Permissions, Rule};
 use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
-use crate::run::AgentLoop;
+use crate::agent_loop::AgentLoop;
 use crate::structured::{StructuredCallError, AnswerSchema};
 use crate::tool::Tool;
 use async_trait::async_trait;
@@ -36,7 +36,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use turnwire_core::stamp::{Stamp, SystemStamp};
 use turnwire_core::{Event, Json, ModelCalls, Msg, ToolCallState};
-use turnwire_wires::request::SpeakerFormat;
+use turnwire_wires::model_request::SpeakerFormat;
 
 /// How many model calls one reply may take, where nobody says so.
 pub const MAX_ITERATIONS: u32 = 10;

@@ -26,10 +26,10 @@ mod chunks;
 mod pace;
 mod picture;
 mod quote;
-mod said;
+mod block;
 mod scenes;
 mod tools;
-mod wish;
+mod scene_choice;
 mod writer;
 
 use crate::replier::{AgentError, Journal, Replier, ReplyRequest};
@@ -38,7 +38,7 @@ use pace::PacedJournal;
 use std::fmt;
 use std::time::Duration;
 use turnwire_core::{Msg, Role};
-use wish::Scene;
+use scene_choice::Scene;
 use writer::ReplyWriter;
 
 /// The offline agent.

@@ -41,8 +41,8 @@ mod child;
 mod content;
 #[cfg(target_os = "linux")]
 mod descendants;
-mod link;
-mod listening;
+mod connection;
+mod progress;
 mod remote;
 mod tool;
 
@@ -50,7 +50,7 @@ mod tool;
 pub use descendants::{adopt_orphans, end_descendants};
 
 use crate::tool::{Tool, ToolError};
-use link::McpConnection;
+use connection::McpConnection;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -47,7 +47,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use turnwire_core::{Event, EventKind, HintBlock, Msg, ToolCall};
-use turnwire_wires::request::{OutputFormat, ToolDefinition as ModelTool, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, ToolDefinition as ModelTool, ToolChoice};
 
 /// What a model is about to be asked.
 #[derive(Debug, Clone)]

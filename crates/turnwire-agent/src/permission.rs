@@ -26,12 +26,12 @@
 //! every tool. What wildcards in an input mean depends on its kind: see [`Pattern`].
 
 mod accepted;
-mod address;
+mod url_pattern;
 mod glob;
 mod input;
-mod path;
+mod path_pattern;
 mod pattern;
-mod text;
+mod normalize;
 
 pub use accepted::{DESCRIPTION_FIELD, describe_rule};
 pub use input::check_input;

@@ -30,7 +30,7 @@ use turnwire_core::event::{TextBlockDelta, TextBlockEnd, TextBlockStart};
 use turnwire_core::{
     ContentBlock, Event, EventKind, Fields, FinishedReason, HintBlock, Json, Msg, TextBlock,
 };
-use turnwire_wires::request::{OutputFormat, ToolDefinition};
+use turnwire_wires::model_request::{OutputFormat, ToolDefinition};
 
 /// The source of the hint by which a model is told that its answer does not fit.
 pub const CORRECTION_SOURCE: &str = "structured_output";

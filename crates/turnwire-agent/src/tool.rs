@@ -28,7 +28,7 @@ mod function;
 pub use function::{FunctionTool, function, streaming_function};
 
 use crate::hints::HintSender;
-use crate::subagent::ParentContext;
+use crate::sub_agent::ParentContext;
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;

@@ -30,13 +30,13 @@
 //! what it could not. For a stream with several replies there is the [`Folder`](crate::Folder).
 
 mod blocks;
-mod ids;
-mod index;
+mod event_ids;
+mod block_index;
 mod memory;
 mod repeats;
 mod tools;
 
-pub use ids::EventIds;
+pub use event_ids::EventIds;
 pub use memory::FoldCursor;
 pub(crate) use memory::FoldMemory;
 pub use repeats::RepeatDetector;
@@ -48,7 +48,7 @@ use crate::event::{Event, EventKind, ModelCallEnd, ReplyEnd, ReplyStart};
 use crate::msg::{Msg, Usage, check_role};
 use crate::names::Role;
 use crate::work;
-use index::BlockIndex;
+use block_index::BlockIndex;
 use memory::Seen;
 use std::collections::HashSet;
 use std::ops::Range;

@@ -39,7 +39,7 @@
 
 mod base64;
 pub mod block;
-pub mod calls;
+pub mod model_calls;
 pub mod coalesce;
 pub mod error;
 pub mod event;
@@ -60,7 +60,7 @@ pub use block::{
     BlockKind, BlockType, ContentBlock, DataBlock, HintBlock, Part, Payload, PermissionRule,
     Source, TextBlock, ThinkingBlock, ToolCall, ToolResult,
 };
-pub use calls::ModelCalls;
+pub use model_calls::ModelCalls;
 pub use coalesce::coalesce;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, EventKind};

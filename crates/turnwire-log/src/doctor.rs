@@ -5,12 +5,12 @@
 //! [`repair`] puts what was folded in place of what is stored. Neither ever changes an event.
 
 use crate::error::{Error, Result};
-use crate::live::{LoadedSession, PushOutcome, Transaction};
+use crate::loaded_session::{LoadedSession, PushOutcome, Transaction};
 use crate::projection::{FOLD_VERSION, parse_event};
 use crate::store::{
     Append, Fence, EventLines, SessionNumber, SessionRecord, SessionState, Store, StoredMessage,
 };
-use crate::walk::MessagePages;
+use crate::message_pages::MessagePages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -24,29 +24,29 @@ pub mod cost;
 pub mod doctor;
 pub mod error;
 pub mod fair_queue;
-pub mod live;
+pub mod loaded_session;
 pub mod log;
 pub mod memory;
 pub mod private_file;
 pub mod projection;
-pub mod reach;
+pub mod visible_sessions;
 pub mod search;
 pub mod session;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod store;
-mod tail;
+mod tail_cache;
 pub mod transfer;
-pub mod walk;
+pub mod message_pages;
 
 pub use cost::Cost;
 pub use error::{Error, Result};
 pub use fair_queue::FairQueue;
-pub use live::{OpenReply, PendingCalls, PushOutcome, Transaction};
+pub use loaded_session::{OpenReply, PendingCalls, PushOutcome, Transaction};
 pub use log::Log;
 pub use memory::MemoryStore;
 pub use projection::FOLD_VERSION;
-pub use reach::{VisibleSessions, SessionPattern};
+pub use visible_sessions::{VisibleSessions, SessionPattern};
 pub use search::SearchQuery;
 pub use session::{HeadState, Receipt, Session, Snapshot};
 #[cfg(feature = "sqlite")]

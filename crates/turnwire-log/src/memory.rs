@@ -23,13 +23,13 @@
 //! ```
 
 mod blobs;
-mod kept;
-mod retain;
+mod stored_session;
+mod retention;
 mod search;
 
 use crate::cost::{AgentTotals, SessionUsage};
 use crate::error::{Error, Result};
-use crate::reach::{VisibleSessions, SessionPattern};
+use crate::visible_sessions::{VisibleSessions, SessionPattern};
 use crate::store::{
     Append, BlobInfo, Fence, IdempotencyRecord, Lease, EventLines, MessageQuery, NewBlob, NewSession, StoreFuture,
     QueuedMessage, BlobReferences, RetentionReport, Retention, SessionKey, SessionNumber, SessionPatch, SessionQuery,
@@ -38,7 +38,7 @@ use crate::store::{
 use async_trait::async_trait;
 use blobs::Blobs;
 use bytes::Bytes;
-use kept::StoredSession;
+use stored_session::StoredSession;
 use parking_lot::Mutex;
 use search::TextSearch;
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! One session: its open replies, its log, and whoever waits for more.
 
 use crate::error::{Error, Result};
-use crate::live::{FinishedMessage, LoadedSession, OpenReply, PendingCalls, Transaction};
+use crate::loaded_session::{FinishedMessage, LoadedSession, OpenReply, PendingCalls, Transaction};
 use crate::log::ReadQueue;
 use crate::projection::{self, parse_event};
 use crate::store::{
@@ -9,7 +9,7 @@ use crate::store::{
     SessionState, SessionStatus, Store, StoredMessage,
 };
 use crate::transfer;
-use crate::walk::MessagePages;
+use crate::message_pages::MessagePages;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;

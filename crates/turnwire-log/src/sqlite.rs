@@ -45,40 +45,40 @@ mod append;
 mod backup;
 mod batch;
 mod blobs;
-mod book;
+mod session_index;
 mod check;
 mod checkpoint;
-mod chores;
-mod engine;
+mod maintenance;
+mod store_impl;
 mod events;
-mod fault;
+mod errors;
 mod file;
 mod messages;
-mod places;
+mod sql_integers;
 mod readers;
-mod retain;
-mod run;
+mod retention;
+mod segment;
 mod schema;
 mod search;
 mod sessions;
 mod shared;
 mod tail;
-mod tail_rows;
+mod tail_table;
 mod totals;
-mod waits;
+mod end_watchers;
 mod writer;
 
 pub use backup::{ExistingStore, restore};
 pub use check::{StoreFinding, FindingKind, Progress};
 #[doc(hidden)]
-pub use tail_rows::LayoutSizes;
+pub use tail_table::LayoutSizes;
 
 use crate::error::{Error, Result};
 use crate::store::SessionNumber;
 use batch::Batch;
-use book::SessionIndex;
-use chores::Maintenance;
-use fault::SqliteError;
+use session_index::SessionIndex;
+use maintenance::Maintenance;
+use errors::SqliteError;
 use file::{FileContent, FileLock, Access};
 use parking_lot::{Mutex, RwLock};
 use readers::Readers;
@@ -91,8 +91,8 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tail::Tails;
-use tail_rows::TailTable;
-use waits::EndWatchers;
+use tail_table::TailTable;
+use end_watchers::EndWatchers;
 use writer::{Grouping, Job, Writer};
 
 /// How a store is opened.
@@ -291,7 +291,7 @@ impl SqliteStore {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|error| fault::from_io(path, "find", &error))
+    std::path::absolute(path).map_err(|error| errors::from_io(path, "find", &error))
 }
 
 fn writer_ended(file: &Path) -> Error {
@@ -328,7 +328,7 @@ impl OpenedStore {
             [],
             |row| row.get(0),
         )?;
-        let generation = places::from_sql(generation);
+        let generation = sql_integers::from_sql(generation);
         blobs::abandon_open_uploads(&conn)?;
         let tails = Tails::load_all(&conn)?;
         Ok(Self {

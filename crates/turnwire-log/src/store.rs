@@ -12,8 +12,8 @@ pub use queries::{MessageQuery, SessionQuery};
 
 use crate::cost::{AgentTotals, Cost, UsageTotal};
 use crate::error::{Error, Result};
-use crate::live::OpenReply;
-use crate::reach::VisibleSessions;
+use crate::loaded_session::OpenReply;
+use crate::visible_sessions::VisibleSessions;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use crate::limits::{ByteBudget, FairQueue};
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::stream;
-use crate::turns::{Turns, offers};
+use crate::turns::{Turns, client_context};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -77,7 +77,7 @@ impl App {
         Ok(Arc::new(Self {
             log,
             links: Links::new(&config),
-            schemas: offers::schema_queue(&config),
+            schemas: client_context::schema_queue(&config),
             buffered: ByteBudget::new(
                 config.limits.buffered.bytes(),
                 config.limits.buffered_per_tenant.bytes(),

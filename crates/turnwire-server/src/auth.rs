@@ -25,7 +25,7 @@ pub use scopes::{Scope, Scopes};
 pub use tenant::Tenant;
 pub(crate) use tenant::{ConnectionPermit, TOO_MANY_CONNECTIONS};
 pub(crate) use tickets::Ticket;
-pub use turnwire_log::reach::SessionPattern;
+pub use turnwire_log::visible_sessions::SessionPattern;
 
 use crate::config::{Config, Limits};
 use crate::error::{ApiError, ApiResult};

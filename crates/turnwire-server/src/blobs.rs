@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use turnwire_core::block::UrlSource;
 use turnwire_core::{ContentBlock, DataBlock, Msg, Source, TextBlock};
 use turnwire_log::Store;
-use turnwire_wires::request::describe_omitted_data as left_out_words;
+use turnwire_wires::model_request::describe_omitted_data as left_out_words;
 
 /// How many bytes of blobs a model is handed with one conversation: about what providers take in one
 /// request.

@@ -16,11 +16,11 @@
 
 mod address;
 mod file;
-mod kind;
-mod trouble;
+mod sniff;
+mod link_error;
 mod web;
 
-pub(crate) use trouble::redacted_url;
+pub(crate) use link_error::redacted_url;
 
 use crate::app::App;
 use crate::auth::sha256;
@@ -34,7 +34,7 @@ use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use tokio::time::{Instant, timeout_at};
-use trouble::LinkError;
+use link_error::LinkError;
 use turnwire_core::block::{DataKind, UrlSource};
 use turnwire_core::{ContentBlock, DataBlock, Msg, Source};
 use url::Url;
@@ -157,7 +157,7 @@ fn links_to_fetch(config: &Config, messages: &[Msg]) -> ApiResult<Vec<PendingLin
                 .hint("send them in several messages; the operator sets `links.per_message`"));
             }
             if all.iter().all(|known| known.url != *url) {
-                let said = turnwire_wires::request::media_type(block).and_then(kind::declared_type);
+                let said = turnwire_wires::model_request::media_type(block).and_then(sniff::declared_type);
                 all.push(PendingLink { at, url: url.clone(), declared_type: said, target });
             }
         }
@@ -266,14 +266,14 @@ async fn store_fetched(
     if bytes.is_empty() {
         return Err(LinkError::Failed("is empty".into()));
     }
-    let kind = kind::detect_media_type(told.as_deref(), name.as_deref(), &bytes);
+    let kind = sniff::detect_media_type(told.as_deref(), name.as_deref(), &bytes);
     if !app.config.links.types.iter().any(|taken| taken.matches(&kind)) {
         return Err(LinkError::UnsupportedType(format!("is {kind}, which is not taken")));
     }
     // A picture that is a page is a page about an error, or about cookies.
-    let is_media = |said: &&str| matches!(kind::type_family(said), "image" | "audio" | "video");
+    let is_media = |said: &&str| matches!(sniff::type_family(said), "image" | "audio" | "video");
     if let Some(said) = said.filter(is_media)
-        && kind::type_family(said) != kind::type_family(&kind)
+        && sniff::type_family(said) != sniff::type_family(&kind)
     {
         return Err(LinkError::UnsupportedType(format!("is said to be {said}, and is {kind}")));
     }

@@ -1,15 +1,15 @@
 //! Listens, serves connections, and stops without losing anything.
 
-mod conn;
-mod frames;
+mod connection;
+mod http2_frames;
 mod io;
 mod tls;
 
-pub(crate) use conn::{ActiveRequest, ClientConnection, Signal, TrackedBody};
+pub(crate) use connection::{ActiveRequest, ClientConnection, Signal, TrackedBody};
 
 use crate::guard::Guard;
 use crate::{App, StartError};
-use conn::{Connections, Registration};
+use connection::{Connections, Registration};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -78,7 +78,7 @@ impl Server {
             tls: self.tls,
         });
         let looking = tokio::spawn(check_deadlines(Arc::clone(&all)));
-        let chores = tokio::spawn(crate::chores::run(Arc::clone(&self.app)));
+        let chores = tokio::spawn(crate::maintenance::run(Arc::clone(&self.app)));
         if let Err(error) = self.app.turns.recover().await {
             // Whoever opens such a session later takes it up.
             tracing::error!(%error, "replies that a former process left could not be taken up");

@@ -18,9 +18,9 @@ pub(crate) mod ag_ui;
 pub(crate) mod ai_sdk;
 pub(crate) mod anthropic;
 pub(crate) mod blocks;
-mod model;
+mod model_api;
 pub(crate) mod openai;
-mod recognise;
+mod session_matching;
 
 use crate::app::App;
 use crate::auth::Caller;

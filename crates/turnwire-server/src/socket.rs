@@ -22,7 +22,7 @@
 
 mod blocks;
 mod command;
-mod desk;
+mod connection;
 mod subscriptions;
 mod writer;
 
@@ -34,7 +34,7 @@ use crate::auth::{Caller, wait_until_expired};
 use crate::limits::UnreadBytes;
 use crate::listen::ClientConnection;
 use axum::extract::ws::{Message, WebSocket};
-use desk::{SocketConnection, Flow};
+use connection::{SocketConnection, Flow};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
 use std::io::ErrorKind;

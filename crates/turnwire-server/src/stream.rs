@@ -9,17 +9,17 @@
 //! [`Follow`].
 
 mod backlog;
-mod cache;
+mod backlog_cache;
 mod feed;
-mod follow;
-mod token;
-mod watcher;
-mod whose;
+mod reply_stream;
+mod resume_token;
+mod subscriber;
+mod pending_calls;
 mod writer;
 
-pub use cache::BacklogCache;
+pub use backlog_cache::BacklogCache;
 pub use feed::Feeds;
-pub use follow::{ReplyPosition, AnswerEnd, ReplyStream, NextFrames, PausePolicy, SERVER_STOPPING, ReplyStreamOptions};
-pub use token::{ResumePoint, resolve_token};
-pub use watcher::{StreamContext, StartPosition, EndCondition, Subscriber};
+pub use reply_stream::{ReplyPosition, AnswerEnd, ReplyStream, NextFrames, PausePolicy, SERVER_STOPPING, ReplyStreamOptions};
+pub use resume_token::{ResumePoint, resolve_token};
+pub use subscriber::{StreamContext, StartPosition, EndCondition, Subscriber};
 pub use writer::{Framing, Merge, StreamFormat};

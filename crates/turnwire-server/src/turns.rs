@@ -20,28 +20,28 @@
 //! | `ending` | replies that cannot go on are closed |
 //! | `clock` | questions and calls that nobody answers, producers that fall silent |
 
-pub mod answers;
-mod clock;
-mod counts;
-mod drive;
-mod ending;
+pub mod client_events;
+mod deadlines;
+mod usage_counter;
+mod session_worker;
+mod end_replies;
 pub mod hints;
 mod journal;
-pub(crate) mod offers;
-pub mod once;
+pub(crate) mod client_context;
+pub mod idempotency;
 pub mod retry;
 pub mod send;
-pub(crate) mod waiting;
+pub(crate) mod waiting_sessions;
 
-pub(crate) use ending::end_all_replies;
+pub(crate) use end_replies::end_all_replies;
 pub(crate) use journal::{stamp_event, persist, ceil_seconds};
 
 use crate::config::{Config, OnRestart};
 use crate::metrics::AgentMetrics;
 use crate::routes::unfinished;
-use clock::{Deadlines, WaitLimits};
-use drive::run_session;
-use ending::end_own_replies;
+use deadlines::{Deadlines, WaitLimits};
+use session_worker::run_session;
+use end_replies::end_own_replies;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

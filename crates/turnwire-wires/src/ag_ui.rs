@@ -38,14 +38,14 @@
 
 mod encode;
 mod frame;
-mod message;
-mod read;
-mod request;
+mod write_messages;
+mod read_messages;
+mod client_request;
 mod run;
-mod shown;
-mod turn;
+mod client_messages;
+mod turn_state;
 
-pub use request::{Answer, Answers, HistoryComparison, Context, HistoryDifference, RunInput, PendingReply};
+pub use client_request::{Answer, Answers, HistoryComparison, Context, HistoryDifference, RunInput, PendingReply};
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
@@ -66,7 +66,7 @@ pub(crate) static WIRE: Wire = Wire {
     ],
     resume: ResumeMode::Snapshot,
     encode: Some(|encoding| Box::new(encode::Encoder::new(encoding))),
-    messages: Some(MessageCodec { decode: read::read_messages, encode: message::write_messages }),
+    messages: Some(MessageCodec { decode: read_messages::read_messages, encode: write_messages::write_messages }),
     ..Wire::EMPTY
 };
 

@@ -23,13 +23,13 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
-mod groups;
+mod base64_groups;
 mod strict;
 
 use crate::registry::{MessageCodec, Wire};
 use crate::stream::{Decode, Encode, Frames, EventSink};
-use crate::turnwire::{older, read_messages};
-use groups::{Base64Groups, Regrouped};
+use crate::turnwire::{legacy_names, read_messages};
+use base64_groups::{Base64Groups, Regrouped};
 use turnwire_core::event::{Chunk, Custom, CustomValue};
 use turnwire_core::{Event, EventKind, Json, Msg, Result};
 
@@ -55,7 +55,7 @@ impl Decode for EventDecoder {
         if text == "[DONE]" {
             return Ok(());
         }
-        let event = older::read_event(text)?;
+        let event = legacy_names::read_event(text)?;
         if !is_flushed_delta(&event) {
             out(restore_original(event));
         }
@@ -63,7 +63,7 @@ impl Decode for EventDecoder {
     }
 
     fn find_reply_id(&self, text: &str) -> Option<String> {
-        older::find_reply_id(text)
+        legacy_names::find_reply_id(text)
     }
 }
 
@@ -103,7 +103,7 @@ pub fn encode_event(event: &Event<'_>) -> String {
 
 /// Reads an event that AgentScope, or [`encode_event`], has written.
 pub fn decode_event(text: &str) -> Result<Event<'_>> {
-    older::read_event(text).map(restore_original)
+    legacy_names::read_event(text).map(restore_original)
 }
 
 /// Whether the event can go out as it is, as far as its kind tells: nearly every event of a stream

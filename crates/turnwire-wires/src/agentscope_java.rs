@@ -35,15 +35,15 @@
 //! made for the middle of a reply is told so by [`Decoding::reply_id`](crate::Decoding::reply_id).
 
 mod block;
-mod carry;
+mod carried_patch;
 mod decode;
 mod encode;
 mod event;
 mod message;
 mod patch;
-mod quick;
-mod straight;
-mod track;
+mod delta;
+mod direct_encode;
+mod open_replies;
 
 pub use message::{
     confirm_results, decode_message, encode_message, join_tool_messages, with_confirm_results,
@@ -52,7 +52,7 @@ pub use message::{
 use crate::registry::{MessageCodec, Wire};
 use crate::stream::{Decode, Encode, Frames, EventSink};
 use crate::turnwire::read_messages;
-use track::OpenReplies;
+use open_replies::OpenReplies;
 use turnwire_core::{Event, Fields, Json, Result};
 
 pub(crate) static WIRE: Wire = Wire {
@@ -81,10 +81,10 @@ struct EventDecoder {
 
 impl Decode for EventDecoder {
     fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
-        if text == "[DONE]" || quick::read_delta(text, &self.track, out) {
+        if text == "[DONE]" || delta::read_delta(text, &self.track, out) {
             return Ok(());
         }
-        let java: Fields = quick::parse(text)?;
+        let java: Fields = delta::parse(text)?;
         let event = event::decode(java, &self.track)?;
         self.track.apply_event(&event);
         out(event);
@@ -92,7 +92,7 @@ impl Decode for EventDecoder {
     }
 
     fn find_reply_id(&self, text: &str) -> Option<String> {
-        let java: Fields = quick::parse(text).ok()?;
+        let java: Fields = delta::parse(text).ok()?;
         let own: String = java.get("replyId").ok()??;
         let path: Option<String> = java.get("source").ok().flatten();
         Some(self.track.outer_reply_id(path.as_deref(), &own).into_owned())
@@ -107,7 +107,7 @@ struct EventEncoder {
 impl Encode for EventEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut Frames) {
         let written =
-            straight::write_event(event, &self.track, out) || quick::write_delta(event, &self.track, out);
+            direct_encode::write_event(event, &self.track, out) || delta::write_delta(event, &self.track, out);
         if !written {
             out.push("", &event::encode(event, &self.track));
         }

@@ -52,12 +52,12 @@ mod chunk;
 mod encode;
 mod message;
 mod part;
-mod request;
+mod client_request;
 mod step;
 mod subagents;
 mod tool;
 
-pub use request::{ChatRequest, ContinuedMessage, PendingReply, Trigger};
+pub use client_request::{ChatRequest, ContinuedMessage, PendingReply, Trigger};
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};

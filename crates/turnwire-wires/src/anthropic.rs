@@ -31,22 +31,22 @@
 //! verbatim in its place, and sent back there. Redacted thinking is a thinking block without text whose
 //! field `redacted_thinking_data` has the bytes.
 
-mod asked;
+mod client_request;
 mod content;
 mod decode;
 mod encode;
 mod frame;
 mod message;
-mod request;
+mod model_request;
 mod schema;
-mod whole;
+mod collect;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
-use crate::structured;
+use crate::structured_output;
 
-pub use asked::read as read_request;
-pub use whole::MessageCollector;
+pub use client_request::read as read_request;
+pub use collect::MessageCollector;
 
 const NAME: &str = "anthropic";
 
@@ -108,8 +108,8 @@ pub(crate) static WIRE: Wire = Wire {
     // A client of this protocol has no way to come back.
     resume: ResumeMode::Replay,
     decode: Some(|decoding| Box::new(decode::AnthropicDecoder::new(decoding))),
-    encode: Some(|encoding| structured::wrap_encoder(encoding, encode::AnthropicEncoder::new(encoding))),
+    encode: Some(|encoding| structured_output::wrap_encoder(encoding, encode::AnthropicEncoder::new(encoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(|request| Ok(request::build_body(request))),
+    model_request: Some(|request| Ok(model_request::build_body(request))),
     ..Wire::EMPTY
 };

@@ -80,20 +80,20 @@
 mod approval;
 mod decode;
 mod encode;
-mod frames;
-mod inbox;
+mod turn_writer;
+mod block_decoder;
 mod message;
-mod reply;
-mod request;
-mod words;
+mod reply_encoder;
+mod client_request;
+mod conversions;
 
 pub use approval::{ActionRequest, Approval, ApprovalKey, ApprovalDetails, Decision, ReviewConfig, Verdict};
 pub use message::HistoryEncoder;
-pub use request::{
+pub use client_request::{
     ServerAnswer, Chat, Command, ContentUrl, History, IncomingCommand, PendingApproval, AnswerFrame, Status,
     SubscriptionStatus,
 };
-pub use words::{
+pub use conversions::{
     APPROVAL_SECONDS, FAILED, FAILED_FOR_NOW, RAW_INPUT, RESULT_CHARACTERS, USER_STOPPED,
 };
 

@@ -20,10 +20,10 @@
 //! a list is one for multimodal generation.
 
 mod decode;
-mod diff;
-mod draft;
+mod cumulative;
+mod message_draft;
 mod message;
-mod request;
+mod model_request;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, Wire};
@@ -63,6 +63,6 @@ pub(crate) static WIRE: Wire = Wire {
     ],
     decode: Some(|decoding| Box::new(decode::DashscopeDecoder::new(decoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(|request| Ok(request::build_body(request))),
+    model_request: Some(|request| Ok(model_request::build_body(request))),
     ..Wire::EMPTY
 };

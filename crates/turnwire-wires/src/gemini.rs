@@ -19,11 +19,11 @@
 //! request, not in its body. A system message is a `Content` of the role `system`; a request has it
 //! as `systemInstruction`.
 
-mod args;
+mod partial_args;
 mod decode;
 mod message;
 mod part;
-mod request;
+mod model_request;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, Wire};
@@ -60,6 +60,6 @@ pub(crate) static WIRE: Wire = Wire {
     ],
     decode: Some(|decoding| Box::new(decode::GeminiDecoder::new(decoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(|request| Ok(request::build_body(request))),
+    model_request: Some(|request| Ok(model_request::build_body(request))),
     ..Wire::EMPTY
 };

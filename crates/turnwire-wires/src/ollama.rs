@@ -17,7 +17,7 @@
 
 mod decode;
 mod message;
-mod request;
+mod model_request;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, Wire};
@@ -59,6 +59,6 @@ pub(crate) static WIRE: Wire = Wire {
     ],
     decode: Some(|decoding| Box::new(decode::OllamaDecoder::new(decoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(|request| Ok(request::build_body(request))),
+    model_request: Some(|request| Ok(model_request::build_body(request))),
     ..Wire::EMPTY
 };

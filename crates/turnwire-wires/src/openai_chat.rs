@@ -23,24 +23,24 @@
 //! A reply ends in words that the protocol does not have: those are in `native_finish_reason`, as
 //! OpenRouter names what a provider said itself, and in the `code` of an error.
 
-mod asked;
-mod blocks;
+mod client_request;
+mod stream_blocks;
 mod chunk;
 mod decode;
 mod encode;
-mod failure;
+mod error;
 mod loose;
 mod message;
 mod parts;
-mod request;
-mod whole;
+mod model_request;
+mod collect;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
-use crate::structured;
+use crate::structured_output;
 
-pub use asked::read as read_request;
-pub use whole::CompletionCollector;
+pub use client_request::read as read_request;
+pub use collect::CompletionCollector;
 
 const NAME: &str = "openai-chat";
 
@@ -105,9 +105,9 @@ pub(crate) static WIRE: Wire = Wire {
     resume: ResumeMode::Replay,
     end_marker: Some("[DONE]"),
     decode: Some(|decoding| Box::new(decode::ChatDecoder::new(decoding))),
-    encode: Some(|encoding| structured::wrap_encoder(encoding, encode::ChatEncoder::new(encoding))),
+    encode: Some(|encoding| structured_output::wrap_encoder(encoding, encode::ChatEncoder::new(encoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(request::build_body),
+    model_request: Some(model_request::build_body),
     ..Wire::EMPTY
 };
 

@@ -53,7 +53,7 @@ mod item;
 mod media;
 mod message;
 mod read;
-mod request;
+mod model_request;
 
 use crate::loss::Loss;
 use crate::registry::{MessageCodec, ResumeMode, Wire};
@@ -112,6 +112,6 @@ pub(crate) static WIRE: Wire = Wire {
     decode: Some(|decoding| Box::new(decode::ResponsesDecoder::new(decoding))),
     encode: Some(|encoding| Box::new(encode::ResponsesEncoder::new(encoding))),
     messages: Some(MessageCodec { decode: message::decode, encode: message::encode }),
-    model_request: Some(request::build_body),
+    model_request: Some(model_request::build_body),
     ..Wire::EMPTY
 };

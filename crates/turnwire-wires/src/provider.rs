@@ -1,16 +1,16 @@
 //! What the streams of all model providers have in common, on their way in.
 
-mod call;
+mod model_call;
 mod history;
-mod ids;
+mod call_ids;
 pub(crate) mod loose;
-pub(crate) mod talk;
-mod think;
+pub(crate) mod text_blocks;
+mod think_tags;
 
-pub(crate) use call::{ModelCallInfo, ModelCall, BlockKind};
+pub(crate) use model_call::{ModelCallInfo, ModelCall, BlockKind};
 pub(crate) use history::HistoryReader;
-pub(crate) use ids::UniqueCallIds;
-pub(crate) use think::{Segment, ThinkTagParser};
+pub(crate) use call_ids::UniqueCallIds;
+pub(crate) use think_tags::{Segment, ThinkTagParser};
 
 use serde::Deserialize;
 use turnwire_core::{BlockType, ContentBlock, Error, ErrorKind, Fields, Json, Result};

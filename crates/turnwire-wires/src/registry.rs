@@ -9,7 +9,7 @@
 //! ```
 
 use crate::loss::Loss;
-use crate::request::Request;
+use crate::model_request::Request;
 use crate::stream::{Decode, Decoder, DecoderOptions, Encode, EncoderOptions};
 use std::fmt;
 use turnwire_core::{Json, Msg, Result};

@@ -11,7 +11,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub(crate) mod older;
+pub(crate) mod legacy_names;
 
 use crate::registry::{MessageCodec, Wire};
 use crate::stream::{Decode, Encode, Frames, EventSink};
@@ -36,13 +36,13 @@ impl Decode for CanonicalCodec {
     fn decode(&mut self, text: &str, out: &mut EventSink<'_>) -> Result<()> {
         // How a stream that is no stream of events says that it ends.
         if text != "[DONE]" {
-            out(older::read_event(text)?);
+            out(legacy_names::read_event(text)?);
         }
         Ok(())
     }
 
     fn find_reply_id(&self, text: &str) -> Option<String> {
-        older::find_reply_id(text)
+        legacy_names::find_reply_id(text)
     }
 }
 

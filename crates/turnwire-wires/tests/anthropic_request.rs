@@ -12,7 +12,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 use turnwire_wires::{Request, Wire};
 
 fn body(request: &Request<'_>) -> Value {

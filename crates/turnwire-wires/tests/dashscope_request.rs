@@ -12,7 +12,7 @@ use asks::{answer_form, asked, body, crashed, hinted, team, thinking, tool_round
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, DataBlock, Fields, Json, Msg, ToolCall, ToolResult};
 use turnwire_wires::Request;
-use turnwire_wires::request::{SpeakerFormat, ToolChoice};
+use turnwire_wires::model_request::{SpeakerFormat, ToolChoice};
 
 const WIRE: &str = "dashscope";
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Msg, Source, TextBlock, ToolCall, ToolResult,
 };
-use turnwire_wires::request::{SpeakerFormat, ToolChoice};
+use turnwire_wires::model_request::{SpeakerFormat, ToolChoice};
 use turnwire_wires::{Request, Wire};
 
 const WIRE: &str = "gemini";

@@ -12,7 +12,7 @@ use asks::{answer_form, asked, body, crashed, hinted, team, thinking, tool_round
 use serde_json::{Value, json};
 use turnwire_core::{ContentBlock, DataBlock, Fields, Json, Msg, ToolCall, ToolResult};
 use turnwire_wires::Request;
-use turnwire_wires::request::{SpeakerFormat, ToolChoice};
+use turnwire_wires::model_request::{SpeakerFormat, ToolChoice};
 
 const WIRE: &str = "ollama";
 
@@ -220,7 +220,7 @@ fn tools_form_and_limits_have_their_places() {
 #[test]
 fn the_choice_of_tools_decides_what_is_offered() {
     let messages = [Msg::user("ann", "Hi")];
-    let tools = [weather(), turnwire_wires::request::ToolDefinition { name: "other".into(), ..weather() }];
+    let tools = [weather(), turnwire_wires::model_request::ToolDefinition { name: "other".into(), ..weather() }];
     for (choice, offered) in [
         (ToolChoice::Auto, 2),
         (ToolChoice::Required, 2),

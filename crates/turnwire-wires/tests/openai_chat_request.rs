@@ -8,7 +8,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 use turnwire_wires::{DecoderOptions, Request, Wire};
 
 fn wire() -> &'static Wire {

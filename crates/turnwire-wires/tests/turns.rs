@@ -5,7 +5,7 @@ use turnwire_core::{
     ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{SpeakerFormat, UserPart, AssistantPart, PromptMessage, build_prompt};
+use turnwire_wires::model_request::{SpeakerFormat, UserPart, AssistantPart, PromptMessage, build_prompt};
 
 fn call(id: &str) -> ContentBlock {
     ToolCall::new(id, "tool", "{}").into()

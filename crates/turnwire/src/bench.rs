@@ -1,7 +1,7 @@
 //! `turnwire bench`: load a running server, and print rates and latency percentiles.
 
-mod conn;
-mod failed;
+mod connection;
+mod error;
 mod fanout;
 mod fill;
 mod http;
@@ -9,15 +9,15 @@ mod idle;
 mod ingest;
 mod late_join;
 mod latency;
-mod marks;
+mod delta_marks;
 mod process;
 mod progress;
-mod provider;
+mod fake_provider;
 mod replies;
 mod report;
 mod resume_storm;
-mod script;
-mod server;
+mod event_script;
+mod target;
 mod sessions;
 mod stalled;
 mod watchers;
@@ -25,9 +25,9 @@ mod wires;
 
 use crate::input::{EXIT_ERROR, print_stderr};
 use clap::{Args, Subcommand};
-use failed::{BenchError, Result};
+use error::{BenchError, Result};
 use report::Report;
-use server::{BenchTarget, Protocol};
+use target::{BenchTarget, Protocol};
 use sessions::Cleanup;
 use std::env;
 use std::io::{self, Write};

@@ -14,12 +14,12 @@
 //! | `files` | pictures of an answer |
 //! | `local` | a server of one's own |
 
-mod again;
-mod ask;
-mod files;
-mod follow;
-mod line;
-mod local;
+mod message_events;
+mod approval;
+mod saved_files;
+mod conversation;
+mod line_editor;
+mod local_server;
 mod markdown;
 mod page;
 mod plain;
@@ -28,18 +28,18 @@ mod render;
 mod screen;
 mod view;
 
-pub(crate) use files::SaveFolder;
+pub(crate) use saved_files::SaveFolder;
 pub(crate) use render::Renderer;
 pub(crate) use screen::{Screen, Terminal};
 
 use crate::client::{Client, RetryLimit, Endpoint, SessionInfo, ClientError};
 use crate::input::{IoFailure, print_stderr};
 use crate::store::CommandError;
-use ask::Approver;
+use approval::Approver;
 use clap::Args;
-use follow::{ChatError, Conversation, ReplyOutcome};
-use line::LineEditor;
-use local::{LocalServer, LocalOptions};
+use conversation::{ChatError, Conversation, ReplyOutcome};
+use line_editor::LineEditor;
+use local_server::{LocalServer, LocalOptions};
 use page::Style;
 use plain::PlainRenderer;
 use std::io::{self, Read};

@@ -10,10 +10,10 @@
 
 mod api;
 mod http;
-mod trouble;
-mod watch;
+mod error;
+mod event_stream;
 
 pub(crate) use api::{Client, History, SessionInfo};
 pub(crate) use http::Endpoint;
-pub(crate) use trouble::ClientError;
-pub(crate) use watch::{StreamNotice, RetryLimit, EventStream, StreamTarget};
+pub(crate) use error::ClientError;
+pub(crate) use event_stream::{StreamNotice, RetryLimit, EventStream, StreamTarget};

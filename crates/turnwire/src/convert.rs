@@ -1,7 +1,7 @@
 //! `turnwire convert`: events of one wire to another, streaming.
 
 use crate::input::{self, EXIT_ERROR, WireParser, print_stderr};
-use crate::turns::ReplySequencer;
+use crate::reply_sequencer::ReplySequencer;
 use clap::Args;
 use std::io::{self, Write};
 use std::path::PathBuf;

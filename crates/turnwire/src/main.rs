@@ -14,7 +14,7 @@ mod serve;
 mod sessions;
 mod store;
 mod token;
-mod turns;
+mod reply_sequencer;
 mod wires;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn numbers_are_eight_bytes_up_to_the_last() {
-        let chunks = Chunks::Numbers(super::super::wish::MAX_DELTAS);
+        let chunks = Chunks::Numbers(super::super::scene_choice::MAX_DELTAS);
         assert!(chunks.iter().all(|chunk| chunk.len() == 8));
         assert_eq!(chunks.remaining_after(8 * 999_999).collect::<Vec<_>>(), ["1000000\n"]);
     }

@@ -2,9 +2,9 @@
 
 use super::chunks::Chunks;
 use super::quote;
-use super::said::DemoBlock;
+use super::block::DemoBlock;
 use super::tools::{DemoCall, ToolOutcome, DemoTool, WEATHER};
-use super::wish::{LengthLimit, MAX_DELTAS, words};
+use super::scene_choice::{LengthLimit, MAX_DELTAS, words};
 use super::writer::ReplyWriter;
 use crate::replier::AgentError;
 use serde_json::json;

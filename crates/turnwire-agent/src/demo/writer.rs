@@ -1,7 +1,7 @@
 //! Writes a reply, from wherever the log has left it.
 
 use super::pace::PacedJournal;
-use super::said::DemoBlock;
+use super::block::DemoBlock;
 use super::scenes::MODEL_NAME;
 use super::tools::{DemoCall, DemoTool};
 use crate::replier::{AgentError, ReplyRequest};

@@ -1,7 +1,7 @@
 //! MCP servers over HTTP.
 
 use super::RemoteConfig;
-use crate::web;
+use crate::http_client;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -37,7 +37,7 @@ pub(super) fn transport(
 }
 
 fn client(url: &Url) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    let builder = web::client_builder(url.scheme() == "http")?.connect_timeout(CONNECT_LIMIT);
+    let builder = http_client::client_builder(url.scheme() == "http")?.connect_timeout(CONNECT_LIMIT);
     // Of a connection whose answer was not read to its end the system holds back the next answer.
     Ok(builder.pool_max_idle_per_host(0).build()?)
 }

@@ -1,6 +1,6 @@
 //! A tool of a server.
 
-use super::link::{McpConnection, LiveClient, request_failure};
+use super::connection::{McpConnection, LiveClient, request_failure};
 use super::{McpError, content};
 use crate::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec};
 use async_trait::async_trait;

@@ -38,21 +38,21 @@
 //! (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) are used; a plain http address is reached directly. The
 //! certificates are those that the system trusts.
 
-mod answer;
+mod response_stream;
 mod builder;
 mod client;
-mod failure;
+mod error;
 mod framing;
 mod key;
-mod line;
-mod pauses;
+mod connection;
+mod backoff;
 mod provider;
 
 pub use builder::{HttpModelBuilder, DEFAULT_RETRIES};
 pub use key::ApiKey;
 
 use super::{ModelStream, ModelRequest, Model, ModelError};
-use answer::ResponseStream;
+use response_stream::ResponseStream;
 use async_trait::async_trait;
 use builder::RequestSettings;
 use bytes::Bytes;
@@ -67,7 +67,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use turnwire_core::ErrorType;
 use turnwire_wires::Wire;
-use turnwire_wires::request::Request;
+use turnwire_wires::model_request::Request;
 use turnwire_wires::stream::{DecoderOptions, StreamScope};
 use url::Url;
 
@@ -132,7 +132,7 @@ impl HttpModel {
         let headers = self.provider.headers(&secret);
         let (head, answer) = match timeout_at(until, self.client.post(url, &headers, body)).await {
             Err(_) => return Err(self.first_token_timeout()),
-            Ok(Err(trouble)) => return Err(failure::from_send_error(&self.name, &self.origin(), &trouble)),
+            Ok(Err(trouble)) => return Err(error::from_send_error(&self.name, &self.origin(), &trouble)),
             Ok(Ok(answer)) => answer,
         };
         if !head.status.is_success() {
@@ -176,7 +176,7 @@ impl HttpModel {
     async fn status_error(&self, head: &ResponseHead, mut answer: ResponseBody, secret: &Secret) -> ModelError {
         let mut body = Vec::new();
         let read = async {
-            while body.len() < failure::MAX_BODY_BYTES {
+            while body.len() < error::MAX_BODY_BYTES {
                 let more = answer.read(|bytes| body.extend_from_slice(bytes)).await;
                 if more != Ok(true) {
                     return;
@@ -185,9 +185,9 @@ impl HttpModel {
         };
         // What has come by then is enough: the status says the most.
         let _ = tokio::time::timeout(ERROR_BODY_TIME, read).await;
-        body.truncate(failure::MAX_BODY_BYTES);
+        body.truncate(error::MAX_BODY_BYTES);
         let (status, headers) = (head.status, &head.headers);
-        let mut error = failure::from_status(&self.name, status, headers, &body, secret);
+        let mut error = error::from_status(&self.name, status, headers, &body, secret);
         let hint = match status.as_u16() {
             401 => Some(self.key.hint()),
             404 => Some(format!("check the model and the base URL, {}", self.origin())),
@@ -216,7 +216,7 @@ impl HttpModel {
                 Err(error) => error,
             };
             let RequestSettings { retries, backoff: pauses, .. } = &self.settings;
-            let pause = pauses.delay(again, error.retry_after, pauses::jitter());
+            let pause = pauses.delay(again, error.retry_after, backoff::jitter());
             match pause.filter(|_| error.is_transient && again < *retries) {
                 None => return Err(error),
                 Some(pause) => {

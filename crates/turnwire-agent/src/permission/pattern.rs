@@ -1,11 +1,11 @@
 //! What a rule says about a field of a tool's input.
 
 use super::MatchResult;
-use super::address::UrlPattern;
+use super::url_pattern::UrlPattern;
 use super::glob::{Glob, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
 use super::input::InputValue;
-use super::path::PathPattern;
-use super::text::fold_case;
+use super::path_pattern::PathPattern;
+use super::normalize::fold_case;
 use std::fmt;
 
 /// A pattern for the value of a field. What `*` means depends on what the value is:

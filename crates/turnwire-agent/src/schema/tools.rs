@@ -3,7 +3,7 @@
 
 use super::MAX_DEPTH;
 use super::measure::is_deeper;
-use crate::offer::ClientTool;
+use crate::client_context::ClientTool;
 use serde_json::Value;
 use turnwire_core::Json;
 

@@ -1,7 +1,7 @@
 //! Tools that go to the background, and what they find later.
 
-use crate::house::Harness;
-use crate::kit::{RecordedRequest, FakeModel, find_result};
+use crate::harness::Harness;
+use crate::fake_model::{RecordedRequest, FakeModel, find_result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ async fn a_hint_that_was_taken_when_the_process_died_is_told_once() {
         let mailbox = Arc::new(InMemoryHints::default());
         mailbox.post("s", HintBlock::new("Mind the gap.")).await;
         let choose = |asked: &RecordedRequest| vec![ScriptStep::text(if is_told(asked) { "I do." } else { "?" })];
-        let house = crate::kit::run_to_end(
+        let house = crate::fake_model::run_to_end(
             Harness::new("go"),
             &|| Agent::builder("friday").model(FakeModel::new(choose)).hints(mailbox.clone()).build(),
             Some(dies_after),

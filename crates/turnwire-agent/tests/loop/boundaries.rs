@@ -1,6 +1,6 @@
 //! The process dies after each commit, and goes on from the log.
 
-use crate::house::{Harness, approve};
+use crate::harness::{Harness, approve};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;

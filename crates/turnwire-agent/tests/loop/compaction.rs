@@ -1,12 +1,12 @@
 //! Conversations that are longer than the model's window.
 
-use crate::house::Harness;
-use crate::kit::{RecordedRequest, FakeModel, crash_everywhere};
+use crate::harness::Harness;
+use crate::fake_model::{RecordedRequest, FakeModel, crash_everywhere};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 use turnwire_agent::Agent;
-use turnwire_agent::compact::SummaryExtent;
+use turnwire_agent::compaction::SummaryExtent;
 use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::ScriptStep;
 use turnwire_agent::tool::{ToolError, function};
@@ -141,7 +141,7 @@ async fn what_is_sent_follows_from_the_log_after_a_crash() {
     // Each process that begins behind the summary sends the same.
     for dies_after in 2..4 {
         let model = FakeModel::new(choose);
-        crate::kit::run_to_end(long("And now?"), &|| agent(&model), Some(dies_after)).await;
+        crate::fake_model::run_to_end(long("And now?"), &|| agent(&model), Some(dies_after)).await;
         let asked = model.requests();
         assert_eq!(asked.iter().filter(|asked| is_summing_up(asked)).count(), 1);
         let sent: Vec<_> = asked.iter().filter(|asked| !is_summing_up(asked)).collect();

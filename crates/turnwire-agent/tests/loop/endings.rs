@@ -1,7 +1,7 @@
 //! Every way in which a reply or a call can end, event by event.
 
-use crate::house::Harness;
-use crate::kit::{FakeModel, assert_history_is_fold, find_result, expand_sequence};
+use crate::harness::Harness;
+use crate::fake_model::{FakeModel, assert_history_is_fold, find_result, expand_sequence};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;

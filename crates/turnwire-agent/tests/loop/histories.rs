@@ -1,7 +1,7 @@
 //! Wherever a reply was cut off, it leaves a history that every provider accepts.
 
-use crate::house::{Harness, approve};
-use crate::kit::FakeModel;
+use crate::harness::{Harness, approve};
+use crate::fake_model::FakeModel;
 use crate::subagents::open_page;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use turnwire_agent::model::ModelError;
 use turnwire_agent::model::script::ScriptStep;
 use turnwire_agent::tool::{ToolContext, ToolError, function, streaming_function};
 use turnwire_core::{ErrorType, Event, FinishedReason, Json, ModelCalls, Msg, ToolResult};
-use turnwire_wires::request::ToolDefinition;
+use turnwire_wires::model_request::ToolDefinition;
 use turnwire_wires::{Request, Wire};
 
 #[derive(Deserialize, JsonSchema)]
@@ -60,7 +60,7 @@ async fn reference() -> Harness {
 
 /// What the reply was when only so much of it was written: closed, as a stop leaves it.
 fn cut(events: &[Event<'static>]) -> Msg {
-    let (mut reply, mut calls) = (Msg::reply(crate::house::REPLY, "friday"), ModelCalls::default());
+    let (mut reply, mut calls) = (Msg::reply(crate::harness::REPLY, "friday"), ModelCalls::default());
     for event in events {
         reply.append_event(event).unwrap();
         calls.observe(event);

@@ -1,7 +1,7 @@
 //! What stands around an agent.
 
-use crate::house::Harness;
-use crate::kit::{RecordedRequest, FakeModel, crash_everywhere, find_result};
+use crate::harness::Harness;
+use crate::fake_model::{RecordedRequest, FakeModel, crash_everywhere, find_result};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;

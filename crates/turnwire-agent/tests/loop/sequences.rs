@@ -1,6 +1,6 @@
 //! What is emitted, event by event.
 
-use crate::house::{Harness, deny, approve};
+use crate::harness::{Harness, deny, approve};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;

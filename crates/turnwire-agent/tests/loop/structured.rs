@@ -1,7 +1,7 @@
 //! Answers that have a form.
 
-use crate::house::Harness;
-use crate::kit::{RecordedRequest, FakeModel, crash_everywhere, find_result};
+use crate::harness::Harness;
+use crate::fake_model::{RecordedRequest, FakeModel, crash_everywhere, find_result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use turnwire_agent::tool::{ToolError, function};
 use turnwire_agent::{Agent, AgentBuilder, ClientContext};
 use turnwire_core::{ErrorType, FinishedReason, HintBlock, Json, Msg, ToolCall, ToolResultState};
 use turnwire_testkit::values::doubling_schema;
-use turnwire_wires::request::ToolChoice;
+use turnwire_wires::model_request::ToolChoice;
 
 #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
 struct TaskPlan {

@@ -1,6 +1,6 @@
 //! Agents that work for another: in the same log, each with a message of its own.
 
-use crate::house::{Harness, REPLY, deny, approve};
+use crate::harness::{Harness, REPLY, deny, approve};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
 use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError};
-use turnwire_agent::subagent::MAX_DEPTH;
+use turnwire_agent::sub_agent::MAX_DEPTH;
 use turnwire_agent::tool::{ToolOutput, ToolContext, Tool, ToolError, ToolSpec, function, streaming_function};
 use turnwire_agent::{Agent, AgentTool, AgentError, Journal, Replier, ReplyRequest};
 use turnwire_core::event::SubAgent;

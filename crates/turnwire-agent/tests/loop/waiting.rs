@@ -1,7 +1,7 @@
 //! Questions to a person and calls for the client, event by event.
 
-use crate::house::{Harness, deny, approve};
-use crate::kit::{FakeModel, assert_history_is_fold, find_result, expand_sequence};
+use crate::harness::{Harness, deny, approve};
+use crate::fake_model::{FakeModel, assert_history_is_fold, find_result, expand_sequence};
 use crate::subagents::open_page;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -98,7 +98,7 @@ fn answer_one(house: &mut Harness, id: &str) {
     let reply = house.reply();
     let call = reply.blocks::<ToolCall>().find(|call| call.id == id).unwrap();
     let confirm_results = vec![approve(call.clone())];
-    let event = Event::new(crate::house::REPLY, UserConfirmResult { confirm_results });
+    let event = Event::new(crate::harness::REPLY, UserConfirmResult { confirm_results });
     house.events.push(event.stamped(&turnwire_core::stamp::SystemStamp));
 }
 

@@ -1,6 +1,6 @@
 //! What tools give, over both ways.
 
-use crate::house::McpHarness;
+use crate::harness::McpHarness;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use parking_lot::Mutex;

@@ -1,8 +1,8 @@
 //! Servers that are not there, die, hang, or are told to stop.
 
 #[cfg(target_os = "linux")]
-use crate::house::child_after_commands;
-use crate::house::{McpHarness, PATIENCE, child, eventually, serve};
+use crate::harness::child_after_commands;
+use crate::harness::{McpHarness, PATIENCE, child, eventually, serve};
 use crate::server::ENDLESS;
 use futures_util::StreamExt;
 use std::time::Duration;

@@ -9,5 +9,5 @@
 
 mod calls;
 mod failing;
-mod house;
+mod harness;
 mod server;

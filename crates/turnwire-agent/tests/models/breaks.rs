@@ -1,7 +1,7 @@
 //! Answers that break off, fall silent, or are none.
 
 use crate::bodies::{Scene, TEXT, WIRES, body, says, says_all};
-use crate::fake::{FakeProvider, LAST_CHUNK, ServerStep, stream_head, chunk, open_stream, status_response, whole_stream};
+use crate::fake_provider::{FakeProvider, LAST_CHUNK, ServerStep, stream_head, chunk, open_stream, status_response, whole_stream};
 use crate::scenes::{collect_events, ask, model_at, folded, reason, types};
 use futures_util::StreamExt;
 use std::time::Duration;

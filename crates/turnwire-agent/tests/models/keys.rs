@@ -1,7 +1,7 @@
 //! Keys: where they go, and where they never are.
 
 use crate::bodies::{Scene, WIRES, body};
-use crate::fake::{FakeProvider, status_response, whole_stream};
+use crate::fake_provider::{FakeProvider, status_response, whole_stream};
 use crate::scenes::{collect_events, model_at};
 use std::io::Write;
 use turnwire_agent::model::Model;

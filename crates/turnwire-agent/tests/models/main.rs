@@ -9,9 +9,9 @@
 
 mod bodies;
 mod breaks;
-mod fake;
+mod fake_provider;
 mod keys;
-mod lines;
+mod connections;
 mod recordings;
 mod retries;
 mod scenes;

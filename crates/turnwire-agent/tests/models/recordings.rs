@@ -1,6 +1,6 @@
 //! Recordings of real providers, sent over HTTP: what comes out is what their wire makes of them.
 
-use crate::fake::{FakeProvider, whole_stream};
+use crate::fake_provider::{FakeProvider, whole_stream};
 use crate::scenes::{REPLY, collect_events, model_at};
 use std::fs;
 use std::path::PathBuf;

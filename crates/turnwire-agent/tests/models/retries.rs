@@ -1,7 +1,7 @@
 //! What is tried again, and what is asked instead.
 
 use crate::bodies::{Scene, body, says};
-use crate::fake::{FakeProvider, ServerStep, open_stream, status_response, whole_stream};
+use crate::fake_provider::{FakeProvider, ServerStep, open_stream, status_response, whole_stream};
 use crate::scenes::{collect_events, ask, model_at, folded, hello_response, reason, assert_says_hello};
 use std::time::Duration;
 use tokio::net::TcpListener;

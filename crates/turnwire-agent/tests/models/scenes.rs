@@ -1,7 +1,7 @@
 //! What providers say, as events: on every wire, however the bytes are cut.
 
 use crate::bodies::{SCENES, Scene, TEXT, THOUGHT, WIRES, body, says_all};
-use crate::fake::{FakeProvider, ServerStep, chunk, open_stream, whole_stream};
+use crate::fake_provider::{FakeProvider, ServerStep, chunk, open_stream, whole_stream};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use turnwire_agent::model::http::{HttpModel, HttpModelBuilder, ApiKey};
 use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError, ModelSettings};
 use turnwire_agent::tool::{ToolError, function};
 use turnwire_core::{Event, EventKind, FinishedReason, Msg, TextBlock, ThinkingBlock, ToolCall};
-use turnwire_wires::request::{OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{OutputFormat, ToolDefinition, ToolChoice};
 
 pub const REPLY: &str = "reply";
 
@@ -149,7 +149,7 @@ async fn a_connection_is_used_again_after_a_complete_answer() {
     // The end of the body comes when the answer is over already.
     let gate = Arc::new(Semaphore::new(0));
     let mut steps = open_stream(&body("openai-chat", Scene::Text), 50);
-    steps.extend([ServerStep::Wait(Arc::clone(&gate)), ServerStep::Send(crate::fake::LAST_CHUNK.to_vec())]);
+    steps.extend([ServerStep::Wait(Arc::clone(&gate)), ServerStep::Send(crate::fake_provider::LAST_CHUNK.to_vec())]);
     let fake = FakeProvider::start(vec![steps; 20]).await;
     let model = model_at("openai", &fake).build().unwrap();
     for _ in 0..20 {
@@ -258,7 +258,7 @@ async fn a_piece_of_a_letter_at_the_end_of_a_chunk_is_no_problem() {
         let (one, two) = lines.as_bytes().split_at(at_globe + cut);
         let mut steps = open_stream("", 1);
         steps.extend([one, two].map(|piece| ServerStep::Send(chunk(piece))));
-        steps.push(ServerStep::Send(crate::fake::LAST_CHUNK.to_vec()));
+        steps.push(ServerStep::Send(crate::fake_provider::LAST_CHUNK.to_vec()));
         let fake = FakeProvider::start([steps]).await;
         let (events, _) = collect_events(&model_at("openai", &fake).build().unwrap()).await;
         assert_eq!(folded(&events).text("").as_deref(), Some("🌍"));

@@ -2,7 +2,7 @@
 //! very program, told to run [`asks`] alone.
 
 use crate::bodies::says_all;
-use crate::fake::{FakeProvider, status_response, whole_stream};
+use crate::fake_provider::{FakeProvider, status_response, whole_stream};
 use crate::scenes::{collect_events, model_at, folded};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls_pki_types::PrivateKeyDer;

@@ -1,6 +1,6 @@
 //! Text, thinking, data and hint blocks.
 
-use super::index::Family;
+use super::block_index::Family;
 use super::{Fold, check_source_end, close_source};
 use crate::base64;
 use crate::block::{

@@ -1,7 +1,7 @@
 //! What the fold remembers: which events it has applied, and where the blocks are.
 
 use super::BlockIndex;
-use super::ids::{EventId, IdSet};
+use super::event_ids::{EventId, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::seq::Seq;

@@ -1,7 +1,7 @@
 //! Tool calls, their results, and the people and programs that they wait for.
 
 use super::blocks::{append_chunk, append_late, find, check_open, set_extra, unknown};
-use super::index::Family;
+use super::block_index::Family;
 use super::{Fold, close_parts};
 use crate::block::{
     Base64Source, BlockType, ContentBlock, DataBlock, Part, Payload, Source, TextBlock, ToolCall,

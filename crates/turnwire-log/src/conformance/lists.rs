@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, Owner, all_of, ids, new, open_from};
 use crate::cost::{Cost, UsageTotal};
-use crate::reach::{VisibleSessions, SessionPattern};
+use crate::visible_sessions::{VisibleSessions, SessionPattern};
 use crate::store::{
     Append, HeldHint, Producer, QueuedMessage, SessionQuery, SessionRecord, SessionState, SessionStatus, Store,
     StoredMessage,

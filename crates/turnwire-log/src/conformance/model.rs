@@ -4,11 +4,11 @@
 
 mod compare;
 mod expected;
-mod steps;
+mod random_run;
 
 use super::bench::Bench;
 use fastrand::Rng;
-use steps::RandomRun;
+use random_run::RandomRun;
 
 const RUNS: u64 = 12;
 const STEPS: usize = 150;

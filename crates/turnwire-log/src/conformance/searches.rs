@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, Owner, all_of, ids, message, open_from};
 use crate::error::Error;
-use crate::reach::{VisibleSessions, SessionPattern};
+use crate::visible_sessions::{VisibleSessions, SessionPattern};
 use crate::search::{MAX_BYTES, SearchQuery};
 use crate::store::{Append, Retention, SessionPatch, SessionQuery, SessionState, SessionStatus, Store};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Words in titles and messages.
 
-use super::kept::StoredSession;
+use super::stored_session::StoredSession;
 use crate::error::{Error, Result};
 use crate::search::{SearchQuery, can_be_word_prefix};
 use std::time::{Duration, Instant};

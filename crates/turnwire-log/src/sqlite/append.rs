@@ -2,10 +2,10 @@
 
 use super::batch::Batch;
 use super::blobs;
-use super::fault::SqliteError;
+use super::errors::SqliteError;
 use super::messages;
-use super::places;
-use super::run::Segment;
+use super::sql_integers;
+use super::segment::Segment;
 use super::sessions;
 use super::totals;
 use crate::error::Error;
@@ -82,7 +82,7 @@ fn set_state(
         session,
         now_ms,
         sessions::status_to_sql(state.status),
-        state.open_from.map(|place| places::to_sql(place.get())),
+        state.open_from.map(|place| sql_integers::to_sql(place.get())),
         sessions::to_json(state)?,
     ])?;
     Ok(())

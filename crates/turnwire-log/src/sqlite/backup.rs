@@ -1,7 +1,7 @@
 //! A copy of a store while it is written to, and a store made of such a copy.
 
 use super::check::{self, Progress};
-use super::fault::{self, SqliteError};
+use super::errors::{self, SqliteError};
 use super::file::{self, FileContent, FileLock, Access};
 use super::{SqliteStore, schema, with_connection};
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ fn refuse_existing(path: &Path, hint: &str) -> Result<()> {
     match path.try_exists() {
         Ok(false) => Ok(()),
         Ok(true) => Err(Error::Store(format!("{} is already there; {hint}", path.display()))),
-        Err(error) => Err(fault::from_io(path, "look at", &error)),
+        Err(error) => Err(errors::from_io(path, "look at", &error)),
     }
 }
 
@@ -73,7 +73,7 @@ fn write_pages(
     to: &Path,
     progress: &mut impl FnMut(Progress),
 ) -> Result<(), SqliteError> {
-    let about = |error: rusqlite::Error| fault::from_sqlite(to, &error);
+    let about = |error: rusqlite::Error| errors::from_sqlite(to, &error);
     let mut target = Connection::open(to).map_err(about)?;
     // It is synced once, when it is whole.
     target.pragma_update(None, "synchronous", "off").map_err(about)?;

@@ -1,12 +1,12 @@
 //! One transaction of the writer, as it comes together.
 
-use super::book::{SessionIndex, IndexEntry};
-use super::fault::SqliteError;
-use super::run::Segment;
+use super::session_index::{SessionIndex, IndexEntry};
+use super::errors::SqliteError;
+use super::segment::Segment;
 use super::sessions::LogEnds;
 use super::shared::SharedState;
 use super::tail::TailChange;
-use super::tail_rows::TailTable;
+use super::tail_table::TailTable;
 use rusqlite::Connection;
 use std::collections::HashMap;
 

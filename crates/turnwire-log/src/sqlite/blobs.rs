@@ -10,9 +10,9 @@
 //! | `blob_usage` | how many bytes each tenant has |
 
 use super::batch::Batch;
-use super::fault::SqliteError;
+use super::errors::SqliteError;
 use super::messages::{damaged_row, checksum, to_hex};
-use super::places;
+use super::sql_integers;
 use crate::error::Error;
 use crate::store::{BlobInfo, NewBlob, BlobReferences};
 use bytes::Bytes;
@@ -69,7 +69,7 @@ impl BlobRow {
             no: row.get(0)?,
             media_type: row.get(1)?,
             crc: row.get(2)?,
-            size: places::from_sql(row.get(3)?),
+            size: sql_integers::from_sql(row.get(3)?),
             upload: row.get(4)?,
             unused_ms: row.get(5)?,
         })
@@ -133,7 +133,7 @@ fn read_piece(conn: &Connection, upload: i64, from: u64) -> rusqlite::Result<Opt
             "SELECT start, crc, bytes FROM blob_pieces
              WHERE upload = ?1 AND start <= ?2 ORDER BY start DESC LIMIT 1",
         )?
-        .query_one([upload, places::to_sql(from)], |row| {
+        .query_one([upload, sql_integers::to_sql(from)], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Vec<u8>>(2)?))
         })
         .optional()?;
@@ -142,7 +142,7 @@ fn read_piece(conn: &Connection, upload: i64, from: u64) -> rusqlite::Result<Opt
         return Ok(None);
     }
     let bytes = Bytes::from(bytes);
-    let skip = usize::try_from(from - places::from_sql(start)).unwrap_or(usize::MAX);
+    let skip = usize::try_from(from - sql_integers::from_sql(start)).unwrap_or(usize::MAX);
     Ok((skip < bytes.len()).then(|| bytes.slice(skip..)))
 }
 
@@ -232,17 +232,17 @@ pub(super) fn add_piece(batch: &mut Batch<'_>, upload: i64, bytes: &[u8]) -> Res
             "UPDATE blob_uploads SET size = size + ?2 WHERE no = ?1 AND NOT is_dead
              RETURNING size",
         )?
-        .query_one([upload, places::count_to_sql(bytes.len())], |row| row.get(0))
+        .query_one([upload, sql_integers::count_to_sql(bytes.len())], |row| row.get(0))
         .optional()?;
     let end = end.ok_or_else(no_upload)?;
     if !bytes.is_empty() {
-        let start = end - places::count_to_sql(bytes.len());
+        let start = end - sql_integers::count_to_sql(bytes.len());
         conn.prepare_cached(
             "INSERT INTO blob_pieces (upload, start, crc, bytes) VALUES (?1, ?2, ?3, ?4)",
         )?
         .execute(params![upload, start, piece_checksum(upload, start, bytes), bytes])?;
     }
-    Ok(places::from_sql(end))
+    Ok(sql_integers::from_sql(end))
 }
 
 fn no_upload() -> Error {
@@ -276,7 +276,7 @@ pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, b
             .ok_or_else(no_upload)?,
         None => 0,
     };
-    let size = places::from_sql(before) + new.bytes.len() as u64;
+    let size = sql_integers::from_sql(before) + new.bytes.len() as u64;
     let used = bytes_used(conn, tenant)?;
     if let Some(max) = new.max_bytes.filter(|max| used.saturating_add(size) > *max) {
         return Err(Error::OverQuota(max).into());
@@ -299,8 +299,8 @@ pub(super) fn store(batch: &mut Batch<'_>, new: &NewBlob) -> Result<(BlobInfo, b
         "INSERT INTO blob_info (blob, size, upload, is_tracked, unused_ms)
          VALUES (?1, ?2, ?3, 1, ?4)",
     )?
-    .execute(params![conn.last_insert_rowid(), places::to_sql(size), upload, unused_ms])?;
-    add_usage(conn, tenant, places::to_sql(size))?;
+    .execute(params![conn.last_insert_rowid(), sql_integers::to_sql(size), upload, unused_ms])?;
+    add_usage(conn, tenant, sql_integers::to_sql(size))?;
     Ok((BlobInfo { media_type: new.media_type.clone(), size }, true))
 }
 
@@ -337,7 +337,7 @@ pub(super) fn bytes_used(conn: &Connection, tenant: &str) -> rusqlite::Result<u6
         .prepare_cached("SELECT bytes FROM blob_usage WHERE tenant = ?1")?
         .query_one([tenant], |row| row.get(0))
         .optional()?;
-    Ok(places::from_sql(bytes.unwrap_or(0)))
+    Ok(sql_integers::from_sql(bytes.unwrap_or(0)))
 }
 
 fn add_usage(conn: &Connection, tenant: &str, bytes: i64) -> rusqlite::Result<()> {
@@ -388,7 +388,7 @@ fn remove_blob(batch: &mut Batch<'_>, tenant: &str, header: &BlobRow) -> Result<
     let conn = batch.write_connection()?;
     conn.prepare_cached("DELETE FROM blobs WHERE no = ?1")?.execute([header.no])?;
     conn.prepare_cached("DELETE FROM blob_info WHERE blob = ?1")?.execute([header.no])?;
-    add_usage(conn, tenant, -places::to_sql(header.size))?;
+    add_usage(conn, tenant, -sql_integers::to_sql(header.size))?;
     if let Some(upload) = header.upload {
         conn.prepare_cached("INSERT INTO blob_uploads (no, size, is_dead) VALUES (?1, 0, 1)")?
             .execute([upload])?;
@@ -482,5 +482,5 @@ pub(super) fn remove_unused(batch: &mut Batch<'_>, before_ms: i64) -> Result<u64
 
 /// Whether fewer blobs than this were removed, so that there are no more.
 pub(super) fn is_last_batch(removed: u64) -> bool {
-    removed < places::from_sql(REMOVE_ROWS)
+    removed < sql_integers::from_sql(REMOVE_ROWS)
 }

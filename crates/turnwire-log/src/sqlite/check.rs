@@ -1,12 +1,12 @@
 //! Looks through a whole store for what is damaged, missing or left over.
 
 use super::blobs;
-use super::fault::SqliteError;
+use super::errors::SqliteError;
 use super::file::Access;
 use super::messages;
-use super::run::Segment;
+use super::segment::Segment;
 use super::tail::Tails;
-use super::{SqliteStore, places, schema, with_connection};
+use super::{SqliteStore, sql_integers, schema, with_connection};
 use crate::error::Result;
 use crate::store::SessionKey;
 use rusqlite::{Connection, Row};
@@ -152,7 +152,7 @@ impl Checker<'_> {
             "SELECT last, count, ms, bytes, crc FROM segments
              WHERE session = ?1 AND last >= ?2 ORDER BY last",
         )?;
-        let mut rows = rows.query([session.no, places::to_sql(session.first)])?;
+        let mut rows = rows.query([session.no, sql_integers::to_sql(session.first)])?;
         while let Some(row) = rows.next()? {
             let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
             let sound = run.is_intact(session.no, row.get(4)?);
@@ -204,17 +204,17 @@ impl Checker<'_> {
             let key = SessionKey::new(row.get::<_, String>(10)?, row.get::<_, String>(11)?);
             let (first, last): (i64, i64) = (row.get(1)?, row.get(2)?);
             let in_tail = self.tails.last(row.get(13)?).unwrap_or(0);
-            let end = places::from_sql(row.get(12)?).max(in_tail);
+            let end = sql_integers::from_sql(row.get(12)?).max(in_tail);
             let what = if !sound {
                 "is not what was written"
-            } else if first < 1 || first > last || places::from_sql(last) > end {
+            } else if first < 1 || first > last || sql_integers::from_sql(last) > end {
                 "is of events that never were"
             } else {
                 ""
             };
             if !what.is_empty() {
                 let text = format!("message `{}` of {} {what}", message.id, session_name(&key));
-                self.add_finding(FindingKind::Message, Some(&key), Some(places::from_sql(first)), text);
+                self.add_finding(FindingKind::Message, Some(&key), Some(sql_integers::from_sql(first)), text);
             }
             done += 1;
             if done % 1000 == 0 || done == total {
@@ -328,7 +328,7 @@ impl Checker<'_> {
     }
 
     fn count(&self, sql: &str) -> Result<u64, SqliteError> {
-        Ok(places::from_sql(self.conn.query_one(sql, [], |row| row.get(0))?))
+        Ok(sql_integers::from_sql(self.conn.query_one(sql, [], |row| row.get(0))?))
     }
 }
 
@@ -336,7 +336,7 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<CheckedSession> {
     Ok(CheckedSession {
         no: row.get(0)?,
         key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
-        first: places::from_sql(row.get(3)?),
+        first: sql_integers::from_sql(row.get(3)?),
     })
 }
 

@@ -1,8 +1,8 @@
 //! Reading events: first what is in `segments`, then what is in memory.
 
-use super::fault::SqliteError;
-use super::places;
-use super::run::Segment;
+use super::errors::SqliteError;
+use super::sql_integers;
+use super::segment::Segment;
 use super::tail::{TailView, TailRow};
 use crate::error::Error;
 use crate::store::EventLines;
@@ -86,7 +86,7 @@ impl EventPage {
             "SELECT last, count, ms, crc, bytes FROM segments
              WHERE session = ?1 AND last >= ?2 AND last < ?3 ORDER BY last",
         )?;
-        let mut rows = rows.query([session, places::to_sql(self.next), places::to_sql(end)])?;
+        let mut rows = rows.query([session, sql_integers::to_sql(self.next), sql_integers::to_sql(end)])?;
         while let Some(row) = rows.next()? {
             let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
             let more = if run.is_intact(session, row.get(3)?) {
@@ -152,7 +152,7 @@ pub(super) fn read_events(
         .prepare_cached("SELECT first FROM sessions WHERE no = ?1")?
         .query_one([session], |row| row.get(0))
         .optional()?;
-    let first = places::seq_from_sql(first.ok_or(Error::NoSession)?);
+    let first = sql_integers::seq_from_sql(first.ok_or(Error::NoSession)?);
     if from < first {
         return Err(Error::Trimmed(first).into());
     }

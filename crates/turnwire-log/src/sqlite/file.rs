@@ -1,6 +1,6 @@
 //! The file and what lies beside it: how it is made, locked and opened.
 
-use super::fault::{self, SqliteError};
+use super::errors::{self, SqliteError};
 use super::schema;
 use crate::error::{Error, Result};
 use crate::private_file::{self, owner_only};
@@ -48,7 +48,7 @@ impl FileLock {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut lock =
-            owner_only(&mut options).open(&path).map_err(|error| fault::from_io(&path, "open", &error))?;
+            owner_only(&mut options).open(&path).map_err(|error| errors::from_io(&path, "open", &error))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -63,7 +63,7 @@ impl FileLock {
                     file.display()
                 )));
             }
-            Err(TryLockError::Error(error)) => return Err(fault::from_io(&path, "lock", &error)),
+            Err(TryLockError::Error(error)) => return Err(errors::from_io(&path, "lock", &error)),
         }
         // The pid is a help for people: without it the lock is as good.
         let _ = lock.set_len(0);
@@ -81,13 +81,13 @@ pub(super) fn create_folder(file: &Path) -> Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|error| fault::from_io(folder, "make the folder", &error))
+    builder.create(folder).map_err(|error| errors::from_io(folder, "make the folder", &error))
 }
 
 /// An empty file that nobody else may read, made new.
 pub(super) fn create_empty(path: &Path) -> Result<()> {
     let made = private_file::create_new(path);
-    made.map(drop).map_err(|error| fault::from_io(path, "make", &error))
+    made.map(drop).map_err(|error| errors::from_io(path, "make", &error))
 }
 
 /// What is at a path.
@@ -107,9 +107,9 @@ pub(super) fn inspect_header(path: &Path) -> Result<FileContent> {
         Ok(file) => file
             .take(100)
             .read_to_end(&mut header)
-            .map_err(|error| fault::from_io(path, "read", &error))?,
+            .map_err(|error| errors::from_io(path, "read", &error))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileContent::Nothing),
-        Err(error) => return Err(fault::from_io(path, "open", &error)),
+        Err(error) => return Err(errors::from_io(path, "open", &error)),
     };
     if header.is_empty() {
         return Ok(FileContent::Nothing);
@@ -182,12 +182,12 @@ pub(super) fn create_store(path: &Path) -> Result<()> {
 /// Moves a finished file to its place, durably.
 pub(super) fn move_into_place(new: &Path, path: &Path) -> Result<()> {
     let synced = File::open(new).and_then(|file| file.sync_all());
-    synced.map_err(|error| fault::from_io(new, "sync", &error))?;
+    synced.map_err(|error| errors::from_io(new, "sync", &error))?;
     // A log that lies here belongs to a file that is not here any more.
     for suffix in ["-wal", "-shm"] {
         remove_if_exists(&sibling_path(path, suffix))?;
     }
-    fs::rename(new, path).map_err(|error| fault::from_io(path, "make", &error))?;
+    fs::rename(new, path).map_err(|error| errors::from_io(path, "make", &error))?;
     sync_folder(path)
 }
 
@@ -197,7 +197,7 @@ fn sync_folder(path: &Path) -> Result<()> {
     if let Some(folder) = path.parent() {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| fault::from_io(folder, "sync", &error))?;
+        synced.map_err(|error| errors::from_io(folder, "sync", &error))?;
     }
     Ok(())
 }
@@ -206,7 +206,7 @@ fn sync_folder(path: &Path) -> Result<()> {
 pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(fault::from_io(path, "remove", &error))
+            Err(errors::from_io(path, "remove", &error))
         }
         _ => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! Finished messages, the queue and keys: rows that come back as they were given.
 
-use super::fault::SqliteError;
-use super::places;
+use super::errors::SqliteError;
+use super::sql_integers;
 use super::search;
 use crate::error::Error;
 use crate::store::{IdempotencyRecord, MessageQuery, QueuedMessage, StoredMessage};
@@ -63,8 +63,8 @@ type Checked<T> = (T, bool);
 pub(super) fn read_message_row(row: &Row<'_>) -> rusqlite::Result<Checked<StoredMessage>> {
     let message = StoredMessage {
         id: row.get(0)?,
-        first: places::seq_from_sql(row.get(1)?),
-        last: places::seq_from_sql(row.get(2)?),
+        first: sql_integers::seq_from_sql(row.get(1)?),
+        last: sql_integers::seq_from_sql(row.get(2)?),
         event_id: row.get(3)?,
         of_sub_agent: row.get(4)?,
         superseded: row.get(5)?,
@@ -130,10 +130,10 @@ pub(super) fn list(
     })?;
     let mut rows = statement.query(params![
         session,
-        query.after.map_or(0, |after| places::to_sql(after.get())),
-        query.before.map_or(i64::MAX, |before| places::to_sql(before.get())),
+        query.after.map_or(0, |after| sql_integers::to_sql(after.get())),
+        query.before.map_or(i64::MAX, |before| sql_integers::to_sql(before.get())),
         query.sub_agents,
-        places::count_to_sql(query.limit),
+        sql_integers::count_to_sql(query.limit),
     ])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
@@ -170,8 +170,8 @@ pub(super) fn insert_or_replace(conn: &Connection, session: i64, message: &Store
             params![
                 session,
                 message.id,
-                places::to_sql(message.first.get()),
-                places::to_sql(message.last.get()),
+                sql_integers::to_sql(message.first.get()),
+                sql_integers::to_sql(message.last.get()),
                 message.event_id,
                 message.of_sub_agent,
                 message.superseded,

@@ -1,6 +1,6 @@
 //! The connections that read, each for one reader at a time.
 
-use super::fault::{self, SqliteError};
+use super::errors::{self, SqliteError};
 use super::file::{self, Access};
 use super::shared::SharedState;
 use super::tail::Tails;
@@ -147,7 +147,7 @@ impl Readers {
             // One that failed may be the reason; and what was damaged may have been read wrongly.
             let is_sound = match &found {
                 Err(SqliteError::Sql(error)) => {
-                    fault::error_code(error) == Some(ErrorCode::OperationInterrupted)
+                    errors::error_code(error) == Some(ErrorCode::OperationInterrupted)
                 }
                 Err(SqliteError::Log(Error::Damaged(_))) => false,
                 Ok(_) | Err(SqliteError::Log(_)) => true,

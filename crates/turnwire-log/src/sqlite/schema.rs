@@ -1,6 +1,6 @@
 //! The tables, and the steps that lead from one version of them to the next.
 
-use super::fault::SqliteError;
+use super::errors::SqliteError;
 use crate::error::Error;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};

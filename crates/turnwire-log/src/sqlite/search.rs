@@ -5,7 +5,7 @@
 //! the index. So such scripts are taken apart here before the tokenizer sees them, sign by sign, in
 //! texts as in queries: a word is then a row of signs, found wherever it stands.
 
-use super::fault::SqliteError;
+use super::errors::SqliteError;
 use crate::search::{SearchQuery, is_unspaced_script, can_be_word_prefix};
 use rusqlite::{Connection, OptionalExtension, params};
 

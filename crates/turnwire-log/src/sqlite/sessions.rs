@@ -1,11 +1,11 @@
 //! Sessions: their rows, and lists of them.
 
-use super::fault::SqliteError;
-use super::places;
+use super::errors::SqliteError;
+use super::sql_integers;
 use super::search;
 use super::tail::Tails;
 use crate::error::Error;
-use crate::reach::{SessionPattern, prefix_end};
+use crate::visible_sessions::{SessionPattern, prefix_end};
 use crate::store::{
     NewSession, SessionKey, SessionNumber, SessionPatch, SessionQuery, SessionRecord, SessionState,
     SessionStatus, new_epoch,
@@ -49,8 +49,8 @@ impl LogEnds for HashMap<i64, u64> {
 
 fn read_record(row: &Row<'_>, ends: &impl LogEnds) -> rusqlite::Result<SessionRecord> {
     let no: i64 = row.get(0)?;
-    let first = places::seq_from_sql(row.get(9)?);
-    let last = places::from_sql(row.get(11)?).max(ends.end(no)).max(first.get() - 1);
+    let first = sql_integers::seq_from_sql(row.get(9)?);
+    let last = sql_integers::from_sql(row.get(11)?).max(ends.end(no)).max(first.get() - 1);
     Ok(SessionRecord {
         number: SessionNumber(no),
         key: SessionKey::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?),
@@ -120,7 +120,7 @@ pub(super) fn list_all(
     ends: &impl LogEnds,
 ) -> rusqlite::Result<Vec<SessionRecord>> {
     conn.prepare_cached(select!("WHERE s.no > ?1 ORDER BY s.no LIMIT ?2"))?
-        .query_map([after.0, places::count_to_sql(limit)], |row| read_record(row, ends))?
+        .query_map([after.0, sql_integers::count_to_sql(limit)], |row| read_record(row, ends))?
         .collect()
 }
 
@@ -205,7 +205,7 @@ fn list_statement(query: &SessionQuery) -> (String, Vec<Value>) {
         let (ms, no) = (bind(updated_ms.into()), bind(no.0.into()));
         let _ = write!(sql, " AND (s.updated_ms, s.no) < (?{ms}, ?{no})");
     }
-    let at = bind(places::count_to_sql(query.limit).into());
+    let at = bind(sql_integers::count_to_sql(query.limit).into());
     let order = "ORDER BY s.updated_ms DESC, s.no DESC";
     let sql = if query.visible.patterns().is_none() {
         format!("{} WHERE s.tenant = ?1{sql} {order} LIMIT ?{at}", select!(""))
@@ -286,7 +286,7 @@ pub(super) fn patch(
 #[cfg(test)]
 mod tests {
     use super::list_statement;
-    use crate::reach::{VisibleSessions, SessionPattern};
+    use crate::visible_sessions::{VisibleSessions, SessionPattern};
     use crate::search::SearchQuery;
     use crate::sqlite::schema::{STEPS, migrate};
     use crate::store::{SessionNumber, SessionQuery, SessionStatus};

@@ -1,8 +1,8 @@
 //! The end of each session's log that has not moved to `segments` yet. It is in memory too, so
 //! that whoever follows a session reads no file.
 
-use super::places;
-use super::run::Segment;
+use super::sql_integers;
+use super::segment::Segment;
 use rusqlite::Connection;
 use std::collections::HashMap;
 
@@ -162,7 +162,7 @@ impl Tails {
         let mut found = end.query([session])?;
         match found.next()? {
             Some(row) => {
-                let end = places::from_sql(row.get(0)?);
+                let end = sql_integers::from_sql(row.get(0)?);
                 repair_positions(self.sessions.entry(session).or_default(), end);
                 self.drop_up_to(session, end);
             }
@@ -230,7 +230,7 @@ fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<TailRow> {
 #[cfg(test)]
 mod tests {
     use super::{TailRow, repair_positions};
-    use crate::sqlite::run::Segment;
+    use crate::sqlite::segment::Segment;
     use bytes::Bytes;
 
     fn row(first: u64, count: u32, sound: bool) -> TailRow {

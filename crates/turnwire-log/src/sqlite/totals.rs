@@ -1,10 +1,10 @@
 //! What sessions spent together: kept with every change of a session, in the same transaction. Sessions
 //! that an earlier version wrote are counted some at a time.
 
-use super::fault::SqliteError;
+use super::errors::SqliteError;
 use super::sessions::{read_json, visible_condition, to_json};
 use crate::cost::{AgentTotals, SessionUsage};
-use crate::reach::SessionPattern;
+use crate::visible_sessions::SessionPattern;
 use crate::store::SessionState;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};

@@ -3,13 +3,13 @@
 
 use super::append;
 use super::batch::Batch;
-use super::book::SessionIndex;
-use super::chores::{MaintenanceTask, Maintenance};
-use super::fault::{self, SqliteError};
+use super::session_index::SessionIndex;
+use super::maintenance::{MaintenanceTask, Maintenance};
+use super::errors::{self, SqliteError};
 use super::file::{self, Access};
 use super::shared::SharedState;
 use super::tail::Tails;
-use super::tail_rows::{self, TailTable};
+use super::tail_table::{self, TailTable};
 use crate::error::{Error, Result};
 use crate::store::Append;
 use rusqlite::{Connection, ErrorCode};
@@ -262,7 +262,7 @@ impl Writer {
                 }
             }
             Err(FailedTransaction { error, .. }) => {
-                let error = fault::from_sqlite(&self.shared.file, &error);
+                let error = errors::from_sqlite(&self.shared.file, &error);
                 tracing::error!(%error, requests = group.len(), "nothing of this was written");
                 for job in group {
                     if let Job::Append(append, _) = &job {
@@ -334,7 +334,7 @@ impl Writer {
         failure.retry |= self.tail_table.rolled_back();
         let rolled_back = self.conn.is_autocommit() || self.conn.execute_batch("ROLLBACK").is_ok();
         let in_order = !matches!(
-            fault::error_code(&failure.error),
+            errors::error_code(&failure.error),
             Some(
                 ErrorCode::SystemIoFailure
                     | ErrorCode::DatabaseCorrupt
@@ -412,7 +412,7 @@ type GroupResult = (Vec<Result<()>>, Vec<(i64, u64)>);
 
 /// All statements of a transaction but the commit.
 fn run_jobs(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<GroupResult, FailedTransaction> {
-    let fail = |error| FailedTransaction { retry: fault::concerns_one_request(&error), error };
+    let fail = |error| FailedTransaction { retry: errors::concerns_one_request(&error), error };
     let mut results = Vec::with_capacity(group.len());
     for job in group {
         results.push(match job.run(batch) {
@@ -421,7 +421,7 @@ fn run_jobs(batch: &mut Batch<'_>, group: &mut [Job]) -> Result<GroupResult, Fai
             Err(SqliteError::Sql(error)) => return Err(fail(error)),
         });
     }
-    match tail_rows::write_segments(batch) {
+    match tail_table::write_segments(batch) {
         Ok(ends) => Ok((results, ends)),
         Err(SqliteError::Sql(error)) => Err(fail(error)),
         Err(SqliteError::Log(error)) => {

@@ -1,7 +1,7 @@
 //! What lists of an engine are asked for.
 
 use super::{SessionNumber, SessionStatus};
-use crate::reach::VisibleSessions;
+use crate::visible_sessions::VisibleSessions;
 use crate::search::SearchQuery;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::{SessionHeader, VERSION};
 use crate::error::Error;
 use crate::store::{EventLines, SessionRecord, Store};
-use crate::walk::MessagePages;
+use crate::message_pages::MessagePages;
 use std::fmt;
 use std::io::{self, Write};
 use turnwire_core::Seq;

@@ -5,7 +5,7 @@
 
 use super::{SessionHeader, VERSION, sub_agent_of};
 use crate::error::{Error, Result};
-use crate::live::{PushOutcome, Transaction};
+use crate::loaded_session::{PushOutcome, Transaction};
 use crate::log::{Log, now_ms};
 use crate::session::Session;
 use crate::store::{NewSession, SessionKey, Store};

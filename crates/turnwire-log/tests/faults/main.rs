@@ -9,13 +9,13 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod checks;
-mod rot;
-mod story;
-mod work;
+mod verify;
+mod corruption;
+mod session_history;
+mod workload;
 
 use fastrand::Rng;
-use rot::Undetected;
+use corruption::Undetected;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use turnwire_faults::{Disk, Faults};
 use turnwire_log::sqlite::{Options, LayoutSizes};
 use turnwire_log::store::{Append, Blob, Fence, EventLines, NewSession, SessionKey, SessionNumber, Store};
 use turnwire_log::{Error, Log, SqliteStore};
-use work::{OnError, Workload, copy_folder, run_workers};
+use workload::{OnError, Workload, copy_folder, run_workers};
 
 /// So little makes events move, and rows full, that all of that happens all the time.
 const SMALL_SIZES: LayoutSizes = LayoutSizes {
@@ -127,7 +127,7 @@ impl DiskRun {
         copy_folder(&self.next_folder(), &look);
         let opened = SqliteStore::open(look.join("store.db"), self.options);
         let store = opened.map_err(|error| error.to_string())?;
-        block_on(runtime, checks::verify_store(&self.workload, store))?;
+        block_on(runtime, verify::verify_store(&self.workload, store))?;
         std::fs::remove_dir_all(&look).unwrap();
         std::fs::remove_dir_all(self.current_folder()).unwrap();
         self.rounds += 1;
@@ -279,18 +279,18 @@ fn what_a_failed_sync_refused_does_not_come_back_beside_what_was_written_instead
 
 async fn assert_three_events(store: &SqliteStore) {
     let record = store.find_session(&SessionKey::new("t", "s")).await.unwrap().unwrap();
-    assert_eq!(checks::read_lines(store, &record).await.unwrap(), ["1", "2", "3"]);
+    assert_eq!(verify::read_lines(store, &record).await.unwrap(), ["1", "2", "3"]);
     assert_eq!(store.check(|_| ()).await.unwrap(), []);
 }
 
 /// A store with something in it, which is closed; and what it says when it is asked for all.
-fn filled_store(runtime: &Runtime, rng: &mut Rng) -> (DiskRun, rot::StoreContents) {
+fn filled_store(runtime: &Runtime, rng: &mut Rng) -> (DiskRun, corruption::StoreContents) {
     let mut life = DiskRun::new(rng);
     life.options.sizes = SMALL_SIZES;
     let log = Arc::new(Log::new(Arc::new(life.open().unwrap()), "test"));
     block_on(runtime, run_workers(&life.workload, &log, &life.disk, rng, 40, OnError::Fail)).unwrap();
     close(log);
-    let answers = block_on(runtime, rot::read_everything(&life.workload, &life.open().unwrap()));
+    let answers = block_on(runtime, corruption::read_everything(&life.workload, &life.open().unwrap()));
     (life, answers)
 }
 
@@ -302,15 +302,15 @@ fn a_file_that_has_rotted_is_noticed_and_never_served() {
         for _ in 0..20 {
             let folder = life.folder.path().join("rot");
             copy_folder(&life.current_folder(), &folder);
-            let how = rot::corrupt_file(rng, &folder.join("store.db"));
+            let how = corruption::corrupt_file(rng, &folder.join("store.db"));
             // That it cannot be opened is a way to notice.
             if let Ok(store) = SqliteStore::open(folder.join("store.db"), life.options) {
-                let now = block_on(&runtime, rot::read_everything(&life.workload, &store));
-                let silent = rot::find_undetected(&sound, &now);
+                let now = block_on(&runtime, corruption::read_everything(&life.workload, &store));
+                let silent = corruption::find_undetected(&sound, &now);
                 let wrong = silent.iter().find(|silent| matches!(silent, Undetected::Wrong(_)));
                 assert_eq!(wrong, None, "{how}");
                 if silent.iter().any(|silent| matches!(silent, Undetected::Missing(_))) {
-                    let found = block_on(&runtime, rot::is_detected(&store));
+                    let found = block_on(&runtime, corruption::is_detected(&store));
                     assert!(found, "{how}: {silent:?}");
                 }
             }
@@ -333,8 +333,8 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
         };
         for _ in 0..8 {
             life.disk.set_faults(faults, rng.u64(1..20));
-            let now = block_on(&runtime, rot::read_everything(&life.workload, &store));
-            let silent = rot::find_undetected(&sound, &now);
+            let now = block_on(&runtime, corruption::read_everything(&life.workload, &store));
+            let silent = corruption::find_undetected(&sound, &now);
             let wrong = silent.iter().find(|silent| matches!(silent, Undetected::Wrong(_)));
             assert_eq!(wrong, None);
             life.disk.stop_faults();
@@ -346,8 +346,8 @@ fn reads_that_fail_or_come_short_are_never_served_and_are_forgotten_when_they_en
         } else {
             store
         };
-        let now = block_on(&runtime, rot::read_everything(&life.workload, &store));
-        assert_eq!(rot::find_undetected(&sound, &now), []);
+        let now = block_on(&runtime, corruption::read_everything(&life.workload, &store));
+        assert_eq!(corruption::find_undetected(&sound, &now), []);
         assert_eq!(
             now.values().find_map(|answer| answer.as_ref().err()).map(Error::to_string),
             None

@@ -1,6 +1,6 @@
 //! How the embedded engine keeps blobs.
 
-use crate::common::*;
+use crate::harness::*;
 use bytes::Bytes;
 use rusqlite::Connection;
 use turnwire_log::Error;

@@ -44,7 +44,7 @@ mod default_sizes {
 
 /// So little makes events move, and rows full, that each case goes through all of that.
 mod small_sizes {
-    use crate::common::MOVING;
+    use crate::harness::MOVING;
 
     turnwire_log::conformance!(super::InAFolder::new(MOVING));
 }

@@ -2,7 +2,7 @@
 //!
 //! A run that fails prints its seed. `TURNWIRE_CRASHES` says how often; a few times by default.
 
-use crate::common::{Owner, assert_events, folder, is_no_session, open, open_small, record, seq};
+use crate::harness::{Owner, assert_events, folder, is_no_session, open, open_small, record, seq};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

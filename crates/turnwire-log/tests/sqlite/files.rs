@@ -1,6 +1,6 @@
 //! The file of the embedded engine: locked, foreign, of another version, damaged, copied.
 
-use crate::common::*;
+use crate::harness::*;
 use bytes::Bytes;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};

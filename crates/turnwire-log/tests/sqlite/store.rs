@@ -1,6 +1,6 @@
 //! The embedded engine: what the suite of all engines cannot ask of it.
 
-use crate::common::*;
+use crate::harness::*;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;

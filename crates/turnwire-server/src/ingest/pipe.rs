@@ -3,7 +3,7 @@
 //! The stream may be of any wire that can be read, such as a provider's answer that is passed on as
 //! it comes. What comes is stored as it comes; whatever happens to the stream, its reply ends.
 
-mod writing;
+mod reply_writer;
 
 use super::params::IngestQuery;
 use super::producer::Publisher;
@@ -22,7 +22,7 @@ use turnwire_core::{Error, ErrorType, Event, FinishedReason, ReplyError};
 use turnwire_log::Session;
 use turnwire_log::store::Producer;
 use turnwire_wires::{Decoded, Decoder, DecoderOptions, Wire};
-use writing::{PipedReply, server_stopping};
+use reply_writer::{PipedReply, server_stopping};
 
 /// A stream on its way into a session.
 pub(crate) struct Pipe {

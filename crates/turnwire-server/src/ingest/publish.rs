@@ -6,7 +6,7 @@ use super::producer::Publisher;
 use crate::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::turns::answers::{self, EventsAccepted};
+use crate::turns::client_events::{self, EventsAccepted};
 use crate::turns::hints::WhenIdle;
 use axum::body::Body;
 use axum::response::Response;
@@ -95,7 +95,7 @@ pub(crate) async fn accept_client_events(
     when_idle: Option<WhenIdle>,
 ) -> ApiResult<Published> {
     let events: Vec<Event<'_>> = batch.items.into_iter().map(|item| item.event).collect();
-    match answers::accept_events_with(app, session, caller, &events, when_idle).await {
+    match client_events::accept_events_with(app, session, caller, &events, when_idle).await {
         Ok(EventsAccepted { last, stored, repeated, started }) => {
             let (stored, repeated) = (u64::from(stored), u64::from(repeated));
             let published = Published { last, stored, repeated, started_reply: started, ..Published::default() };

@@ -1,6 +1,6 @@
 //! Files below the folder that the operator has opened.
 
-use super::trouble::LinkError;
+use super::link_error::LinkError;
 use super::{FetchedFile, file_name};
 use crate::limits::ReservedBytes;
 use bytes::Bytes;

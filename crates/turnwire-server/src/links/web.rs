@@ -5,7 +5,7 @@
 //! else. Each redirect is a request of its own, so it is checked like the first.
 
 use super::address::is_public;
-use super::trouble::LinkError;
+use super::link_error::LinkError;
 use super::{FetchedFile, file_name};
 use crate::config::{HostName, LinksConfig};
 use crate::limits::ReservedBytes;
@@ -102,7 +102,7 @@ impl WebFetcher {
 }
 
 fn build_client(way: ClientKind) -> Result<Client, Box<dyn Error>> {
-    let builder = turnwire_agent::web::client_builder(way.is_plain)?
+    let builder = turnwire_agent::http_client::client_builder(way.is_plain)?
         // A proxy would look names up by itself.
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)

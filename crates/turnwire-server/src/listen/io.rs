@@ -1,8 +1,8 @@
 //! The bytes of a connection. A client that takes nothing for too long is an error here, wherever the
 //! bytes come from: a response, a stream, a WebSocket.
 
-use super::conn::ClientConnection;
-use super::frames::FrameCounter;
+use super::connection::ClientConnection;
+use super::http2_frames::FrameCounter;
 use prometheus_client::metrics::counter::Counter;
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -11,8 +11,8 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, BodyBytes};
 use crate::stream::{ReplyPosition, PausePolicy, ReplyStreamOptions};
 use crate::turns::EXTERNAL;
-use crate::turns::answers;
-use crate::turns::offers;
+use crate::turns::client_events;
+use crate::turns::client_context;
 use crate::turns::send::{SendRequest, send_all};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -60,7 +60,7 @@ pub async fn stop(
 ) -> ApiResult<StatusCode> {
     let session = app.log.open_session(&caller.session_key(&thread)?).await?;
     let session = session.ok_or(turnwire_log::Error::NoSession)?;
-    answers::stop_reply(&app, &require_agent(session, &agent)?, &caller).await?;
+    client_events::stop_reply(&app, &require_agent(session, &agent)?, &caller).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -97,7 +97,7 @@ impl RunRequest<'_> {
             require_known_agent(self.app, self.agent)?;
             return Ok(None);
         }
-        offers::check_client_context(self.app, self.caller.tenant(), &client_context(self.input)).await?;
+        client_context::check_client_context(self.app, self.caller.tenant(), &client_context(self.input)).await?;
         open_or_make(self.app, self.caller, Some(id), self.agent).await.map(Some)
     }
 
@@ -182,7 +182,7 @@ impl RunRequest<'_> {
         thread: &ThreadState,
         events: &[Event<'static>],
     ) -> ApiResult<Response> {
-        let taken = answers::accept_events(self.app, session, self.caller, events).await?;
+        let taken = client_events::accept_events(self.app, session, self.caller, events).await?;
         let place = taken.last.saturating_sub(u64::from(taken.stored));
         // What went on beside while somebody was asked, the client has not seen.
         let difference = self.difference(thread);

@@ -12,7 +12,7 @@
 //!
 //! One response is one answer of the protocol: it ends where the reply does, or where it waits.
 
-mod answering;
+mod continuation;
 
 use super::{follow_reply, require_agent, open_or_create_session, sse_response};
 use crate::app::App;
@@ -21,9 +21,9 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, BodyBytes};
 use crate::links;
 use crate::stream::{ReplyPosition, PausePolicy, ReplyStreamOptions};
-use crate::turns::answers;
-use crate::turns::offers;
-use crate::turns::once::IdempotencyKey;
+use crate::turns::client_events;
+use crate::turns::client_context;
+use crate::turns::idempotency::IdempotencyKey;
 use crate::turns::retry::{edit, replaced_id, retry};
 use crate::turns::send::{Accepted, SendRequest, check_message, send_all};
 use axum::extract::State;
@@ -58,7 +58,7 @@ pub async fn chat(
     let Some(known) = find_session(&app, &caller, &request.chat_id, &agent).await? else {
         // Nothing is made for a request that says nothing.
         let messages = NewMessages::from_request(&request, |_| false)?.validate()?;
-        offers::check_last_message(&app, caller.tenant(), &messages).await?;
+        client_context::check_last_message(&app, caller.tenant(), &messages).await?;
         let new = open_or_create_session(&app, &caller, Some(&request.chat_id), &agent).await?;
         let once = IdempotencyKey::from_request(&new, &caller, &headers, &uri, &body)?;
         return ChatContext { app: &app, caller: &caller, session: new, once }.send_messages(messages).await;
@@ -95,7 +95,7 @@ pub async fn stop(
     Path((agent, chat)): Path<(String, String)>,
 ) -> ApiResult<Response> {
     if let Some(session) = find_session(&app, &caller, &chat, &agent).await? {
-        answers::stop_reply(&app, &session, &caller).await?;
+        client_events::stop_reply(&app, &session, &caller).await?;
     }
     Ok(no_content())
 }

@@ -1,6 +1,6 @@
 //! `POST /v1/messages`: an agent as a model of Anthropic's.
 
-use super::model::{ModelApi, ModelRequest, handle_request};
+use super::model_api::{ModelApi, ModelRequest, handle_request};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;

@@ -18,7 +18,7 @@ use memchr::memmem;
 use std::sync::Arc;
 use turnwire_core::{EventKind, FinishedReason, Msg, Role, Seq, ToolCall};
 use turnwire_log::store::{EventLines, SessionStatus, Store, StoredMessage};
-use turnwire_log::walk::MessagePages;
+use turnwire_log::message_pages::MessagePages;
 use turnwire_log::{OpenReply, Session, Snapshot};
 use turnwire_wires::blocks::{
     self, APPROVAL_SECONDS, ApprovalKey, ApprovalDetails, History, HistoryEncoder, PendingApproval,

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::Query;
-use crate::turns::waiting::for_each_waiting;
+use crate::turns::waiting_sessions::for_each_waiting;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};

@@ -19,7 +19,7 @@ use turnwire_core::event::Supersede;
 use turnwire_core::stamp::SystemStamp;
 use turnwire_core::{Event, EventKind, FinishedReason, Json as RawJson, Seq};
 use turnwire_log::store::{EventLines, NewSession};
-use turnwire_log::walk::MessagePages;
+use turnwire_log::message_pages::MessagePages;
 use turnwire_log::{Error, Session, Store, Transaction, transfer};
 
 /// How much of the log is copied at a time.

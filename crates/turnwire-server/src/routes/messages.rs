@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, BodyBytes, Query};
 use crate::stream::{StreamFormat, StartPosition, EndCondition, Subscriber};
-use crate::turns::once::IdempotencyKey;
+use crate::turns::idempotency::IdempotencyKey;
 use crate::turns::send::{Accepted, IfBusy, SendOutcome, send};
 use axum::Json;
 use axum::extract::State;

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::Path;
-use crate::turns::once::IdempotencyKey;
+use crate::turns::idempotency::IdempotencyKey;
 use crate::turns::retry::retry;
 use axum::extract::State;
 use axum::response::Response;

@@ -4,7 +4,7 @@ use super::fork::unfinished;
 use crate::app::App;
 use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
-use crate::turns::answers::first_deadline;
+use crate::turns::client_events::first_deadline;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;

@@ -12,14 +12,14 @@
 
 mod files;
 
-use super::desk::{SocketConnection, Flow};
+use super::connection::{SocketConnection, Flow};
 use crate::auth::Action;
 use crate::error::{ApiError, ApiResult};
 use crate::protocols::blocks::{Question, find_question};
 use crate::protocols::create_session;
 use crate::routes::new_session_key;
 use crate::stream::{Merge, ResumePoint, StartPosition, Subscriber, resolve_token};
-use crate::turns::answers;
+use crate::turns::client_events;
 use crate::turns::send::{SendRequest, check_not_busy, send_all};
 use files::{MessageWithFiles, FileTurn as FilesPlace};
 use std::collections::HashSet;
@@ -97,7 +97,7 @@ impl SocketConnection {
                 let caller = self.current_caller()?;
                 caller.require(Action::Chat)?;
                 let session = self.open_session(&caller, &session_id).await?;
-                answers::stop_reply(&self.app, &session, &caller).await?;
+                client_events::stop_reply(&self.app, &session, &caller).await?;
                 Ok(ServerAnswer::Accepted { session_id, message_id: None }.into())
             }
         }
@@ -176,7 +176,7 @@ impl SocketConnection {
         let question = find_question(&session, approval.approval_key.count).await?;
         let answer = to_confirmation(approval, &question)?;
         let event = Event::new(question.reply_id, answer);
-        answers::accept_events(&self.app, &session, &caller, &[event]).await?;
+        client_events::accept_events(&self.app, &session, &caller, &[event]).await?;
         let session_id = approval.session_id.clone();
         Ok(ServerAnswer::Accepted { session_id, message_id: None }.into())
     }

@@ -1,12 +1,12 @@
 //! Commands around canonical events, and their answers.
 
-use super::desk::{SocketConnection, Flow};
+use super::connection::{SocketConnection, Flow};
 use crate::auth::{Action, Caller};
 use crate::error::{ApiError, ApiResult};
 use crate::ingest;
 use crate::routes::read_message;
 use crate::stream::{Merge, StartPosition, resolve_token};
-use crate::turns::answers;
+use crate::turns::client_events;
 use crate::turns::send::{IfBusy, send};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -99,7 +99,7 @@ impl SocketConnection {
             "chat" => self.chat(command).await,
             "stop" => {
                 let (caller, session) = self.session_for(command, Action::Chat).await?;
-                let taken = answers::stop_reply(&self.app, &session, &caller).await?;
+                let taken = client_events::stop_reply(&self.app, &session, &caller).await?;
                 Ok(accepted(&session, taken.last))
             }
             "" => Err(ApiError::bad_request("a command has a `type`").hint(COMMANDS)),

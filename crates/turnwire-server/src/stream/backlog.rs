@@ -1,6 +1,6 @@
 //! What a watcher has missed, read from the log.
 
-use super::cache::{BacklogCache, PageKey};
+use super::backlog_cache::{BacklogCache, PageKey};
 use super::writer::{Merge, StreamFormat, StreamWriter};
 use bytes::Bytes;
 use turnwire_core::event::Message;
@@ -127,7 +127,7 @@ async fn encode_user_message(session: &Session, encode: &mut dyn Encode, start: 
     let query = MessageQuery { before: Some(before), limit: MAX_LOOKBACK, ..MessageQuery::default() };
     let messages = session.list_messages(&query).await?;
     let Some(last) = messages.last() else { return Ok(start) };
-    let msgs = messages.iter().rev().filter_map(|stored| super::watcher::parse_message(&stored.json));
+    let msgs = messages.iter().rev().filter_map(|stored| super::subscriber::parse_message(&stored.json));
     if let Some(msg) = msgs.into_iter().find(|msg| msg.role() == Role::User) {
         let mut frames = Frames::default();
         encode.encode(&Event::new("", Message { message: Box::new(msg) }), &mut frames);

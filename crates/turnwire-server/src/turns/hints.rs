@@ -6,7 +6,7 @@
 //! event, and stands behind the call. Where none is open, it is a message of its own, which the next
 //! reply has in its history; or it starts one.
 
-use super::ending::sub_agent_of;
+use super::end_replies::sub_agent_of;
 use super::journal::{stamp_event, persist};
 use super::send::{agent_missing, start_reply};
 use super::{EXTERNAL, Turns};

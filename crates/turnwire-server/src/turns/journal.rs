@@ -1,6 +1,6 @@
 //! What an agent emits becomes durable, or the agent is told why not.
 
-use super::counts::UsageCounter;
+use super::usage_counter::UsageCounter;
 use super::hints::{BACKGROUND, BackgroundHints};
 use super::{Turns, own_reply};
 use async_trait::async_trait;

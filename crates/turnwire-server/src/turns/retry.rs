@@ -3,8 +3,8 @@
 
 use super::EXTERNAL;
 use super::hints::is_hint_message;
-use super::offers;
-use super::once::IdempotencyKey;
+use super::client_context;
+use super::idempotency::IdempotencyKey;
 use super::send::{Accepted, SendOutcome, PreparedMessage, check_agent_runs, has_content_to_store, busy, check_message, start_reply};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
@@ -51,8 +51,8 @@ pub async fn edit(
         return Ok(SendOutcome::Replayed(answer));
     }
     let mut msg = check_message(msg)?;
-    offers::set_requester(std::slice::from_mut(&mut msg), None);
-    offers::check_last_message(app, &session.key().tenant, std::slice::from_ref(&msg)).await?;
+    client_context::set_requester(std::slice::from_mut(&mut msg), None);
+    client_context::check_last_message(app, &session.key().tenant, std::slice::from_ref(&msg)).await?;
     if has_content_to_store(app, &msg) {
         // Nothing is brought in for what is refused.
         let (earlier, _) = session.transact(&[], |tx| check_can_retry(app, session, tx, once)).await?;
@@ -251,7 +251,7 @@ impl RetryPlan {
             self.replacement = Some(taken);
         } else {
             // It may have been stored by a version that took more.
-            offers::check_client_context(app, &session.key().tenant, &self.client_context).await?;
+            client_context::check_client_context(app, &session.key().tenant, &self.client_context).await?;
         }
         Ok(self)
     }

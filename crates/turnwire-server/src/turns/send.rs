@@ -2,8 +2,8 @@
 
 use super::EXTERNAL;
 use super::journal::stamp_event;
-use super::offers;
-use super::once::IdempotencyKey;
+use super::client_context;
+use super::idempotency::IdempotencyKey;
 use crate::app::App;
 use crate::auth::is_valid_id;
 use crate::blobs;
@@ -102,8 +102,8 @@ pub async fn send_all(app: &Arc<App>, session: &Arc<Session>, say: SendRequest<'
         return Ok(SendOutcome::Replayed(answer));
     }
     let mut messages = messages.into_iter().map(check_message).collect::<ApiResult<Vec<Msg>>>()?;
-    offers::set_requester(&mut messages, asked_by);
-    offers::check_last_message(app, &session.key().tenant, &messages).await?;
+    client_context::set_requester(&mut messages, asked_by);
+    client_context::check_last_message(app, &session.key().tenant, &messages).await?;
     let is_one = messages.len() == 1 && events.is_empty();
     let door = Admission { app, session, idempotency_key: once, if_busy, is_one };
     if messages.iter().any(|msg| has_content_to_store(app, msg)) {

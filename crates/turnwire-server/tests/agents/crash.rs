@@ -4,7 +4,7 @@
 //! `TURNWIRE_SEED` repeats the order of an earlier run.
 
 use crate::server::{Process, effects};
-use crate::visitor::{TestClient, begin};
+use crate::client::{TestClient, begin};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

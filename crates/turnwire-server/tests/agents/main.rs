@@ -9,4 +9,4 @@
 mod crash;
 mod schemas;
 mod server;
-mod visitor;
+mod client;

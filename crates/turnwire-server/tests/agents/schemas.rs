@@ -2,7 +2,7 @@
 //! does not repeat it.
 
 use crate::server::Process;
-use crate::visitor::{TestClient, ask, begin_with};
+use crate::client::{TestClient, ask, begin_with};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;

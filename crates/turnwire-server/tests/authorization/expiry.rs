@@ -1,6 +1,6 @@
 //! Nothing outlives the credentials that it was opened with.
 
-use crate::setup::{Endless, Server, jwt, now};
+use crate::harness::{Endless, Server, jwt, now};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};

@@ -1,6 +1,6 @@
 //! Idempotency keys belong to whoever holds the credentials.
 
-use crate::setup::{Server, jwt, now, token};
+use crate::harness::{Server, jwt, now, token};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_agent::{DemoAgent, Replier};

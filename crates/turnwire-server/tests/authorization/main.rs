@@ -24,5 +24,5 @@ mod rows;
 #[path = "../resume/running.rs"]
 mod running;
 mod scene;
-mod setup;
+mod harness;
 mod sockets;

@@ -5,7 +5,7 @@
 use crate::rows::{RowRequest, ROWS, Row};
 use crate::running::within;
 use crate::scene::{SECRETS, Scene};
-use crate::setup::{ADMIN, Endless, Server, hash, jwt, now, token};
+use crate::harness::{ADMIN, Endless, Server, hash, jwt, now, token};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;

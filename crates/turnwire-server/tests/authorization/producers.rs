@@ -1,7 +1,7 @@
 //! A producer's name and fences belong to whoever holds its credentials.
 
 use crate::running::within;
-use crate::setup::{ADMIN, Server, token};
+use crate::harness::{ADMIN, Server, token};
 use serde_json::json;
 use turnwire_log::store::{Producer, SessionKey};
 use turnwire_log::{Error, Transaction};

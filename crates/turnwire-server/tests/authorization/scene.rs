@@ -1,7 +1,7 @@
 //! What each cell of the matrix finds: a session with something in it that not everybody may see.
 
 use crate::running::within;
-use crate::setup::{ADMIN, Server, hash};
+use crate::harness::{ADMIN, Server, hash};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::{Event, Fields};

@@ -1,6 +1,6 @@
 //! A socket that authenticates again watches no more than its new credentials reach.
 
-use crate::setup::{ADMIN, Server, Socket, token};
+use crate::harness::{ADMIN, Server, Socket, token};
 use serde_json::{Value, json};
 
 const SCOPES: &str = r#""read","chat""#;

@@ -1,6 +1,6 @@
 //! What a request's body may look like, and that all of it is stored, or nothing.
 
-use crate::server::{Server, end, event, lines, reply, start, text};
+use crate::harness::{Server, end, event, lines, reply, start, text};
 use std::fmt::Write as _;
 use turnwire_core::Event;
 use turnwire_wires::{EncoderOptions, Frames, Wire};

@@ -1,6 +1,6 @@
 //! Bodies that are made to break things: each gets a clear answer.
 
-use crate::server::{Server, event, start};
+use crate::harness::{Server, event, start};
 use turnwire_server::Scope;
 use turnwire_server::config::{Config, ByteSize};
 

@@ -1,6 +1,6 @@
 //! A Java agent's stream, in as many requests as it likes.
 
-use crate::server::{Server, lines};
+use crate::harness::{Server, lines};
 
 const STREAM: [&str; 12] = [
     r#"{"type":"AGENT_START","id":"1","createdAt":"2026-01-01T00:00:00Z","replyId":"r","name":"friday","role":"assistant"}"#,

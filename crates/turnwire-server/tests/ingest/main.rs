@@ -11,5 +11,5 @@ mod hostile;
 mod java;
 mod producers;
 mod replies;
-mod server;
+mod harness;
 mod socket;

@@ -1,6 +1,6 @@
 //! Who may publish, and when.
 
-use crate::server::{Server, end, event, lines, reply, start, text};
+use crate::harness::{Server, end, event, lines, reply, start, text};
 use std::sync::Arc;
 use turnwire_core::Event;
 use turnwire_server::Scope;

@@ -1,6 +1,6 @@
 //! Streams in: each is one reply, and whatever happens to it, the reply ends.
 
-use crate::server::{Answer, OpenPipe, Server, end, event, wait_until_idle, wait_for_seq, reply, start, text};
+use crate::harness::{Answer, OpenPipe, Server, end, event, wait_until_idle, wait_for_seq, reply, start, text};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turnwire_core::{Event, Msg};
@@ -302,7 +302,7 @@ async fn a_sender_that_falls_silent_is_interrupted() {
     let mut piping = OpenPipe::new(&server, "/v1/sessions/s/replies", "").await;
     piping.send(&format!("{}\n", start("r"))).await;
     wait_until_idle(&session).await;
-    let answer = crate::server::answer(piping.0).await;
+    let answer = crate::harness::answer(piping.0).await;
     answer.assert_error(408, "timeout", &[]);
 }
 
@@ -362,7 +362,7 @@ async fn an_event_that_never_ends_is_counted_and_refused() {
         let _ = piping.0.write_all(chunk.as_bytes()).await;
     }
     wait_until_idle(&session).await;
-    crate::server::answer(piping.0).await.assert_error(429, "too_many_bytes", &[]);
+    crate::harness::answer(piping.0).await.assert_error(429, "too_many_bytes", &[]);
 }
 
 #[tokio::test]
@@ -374,7 +374,7 @@ async fn a_stop_ends_the_reply_although_the_stream_goes_on() {
     wait_for_seq(&session, 1).await;
     let stop = event("stop", "r", r#""type":"USER_INTERRUPT""#);
     server.post("/v1/sessions/s/events", "", stop.as_bytes()).await.assert_stored(1, 0);
-    let answer = crate::server::answer(piping.0).await;
+    let answer = crate::harness::answer(piping.0).await;
     assert_eq!((answer.status, &answer.json["finished_reason"]), (200, &"interrupted".into()));
     wait_until_idle(&session).await;
 }
@@ -394,7 +394,7 @@ async fn a_server_that_stops_leaves_nothing_open() {
     server.app.tasks.close();
     server.app.tasks.wait().await;
     assert_eq!(session.snapshot().await.unwrap().open.len(), 0);
-    crate::server::answer(piping.0).await.assert_error(503, "unavailable", &[]);
+    crate::harness::answer(piping.0).await.assert_error(503, "unavailable", &[]);
 }
 
 #[tokio::test]
@@ -407,7 +407,7 @@ async fn a_later_run_of_the_producer_takes_the_reply_over() {
     wait_for_seq(&session, 1).await;
     server.publish("s", "p.2", &text("r", "later").join("\n")).await.assert_stored(3, 0);
     piping.send(&format!("{}\n", text("r", "early").join("\n"))).await;
-    crate::server::answer(piping.0).await.assert_error(409, "fenced", &[]);
+    crate::harness::answer(piping.0).await.assert_error(409, "fenced", &[]);
     server.publish("s", "p.2", &end("r")).await.assert_stored(1, 0);
     assert_eq!(session.find_message("r").await.unwrap().unwrap().text, "later");
 }

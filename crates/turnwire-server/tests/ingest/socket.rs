@@ -1,6 +1,6 @@
 //! Several sessions on one WebSocket.
 
-use crate::server::{Server, answer, end, event, wait_for_seq, reply, start, text};
+use crate::harness::{Server, answer, end, event, wait_for_seq, reply, start, text};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! `content_urls` over a WebSocket.
 
-use crate::house::TestServer;
+use crate::harness::TestServer;
 use crate::running::within;
-use crate::site::FakeSite;
+use crate::fake_site::FakeSite;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;

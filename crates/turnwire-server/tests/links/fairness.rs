@@ -1,8 +1,8 @@
 //! Slow links of one tenant, and links of another.
 
-use crate::house::TestServer;
+use crate::harness::TestServer;
 use crate::running::within;
-use crate::site::FakeSite;
+use crate::fake_site::FakeSite;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Files of this machine: below one folder, or not at all.
 
-use crate::house::TestServer;
-use crate::site::PNG;
+use crate::harness::TestServer;
+use crate::fake_site::PNG;
 use std::path::Path;
 use url::Url;
 

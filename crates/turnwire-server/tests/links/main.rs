@@ -10,10 +10,10 @@ mod blocks;
 mod fairness;
 mod fetching;
 mod files;
-mod house;
+mod harness;
 mod private;
 #[path = "../resume/running.rs"]
 mod running;
-mod site;
+mod fake_site;
 mod tls;
 mod wires;

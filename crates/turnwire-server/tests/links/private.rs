@@ -1,7 +1,7 @@
 //! Nobody who is not on the public internet is asked.
 
-use crate::house::TestServer;
-use crate::site::FakeSite;
+use crate::harness::TestServer;
+use crate::fake_site::FakeSite;
 
 #[tokio::test]
 async fn addresses_of_other_networks_are_refused_before_anything_is_sent() {

@@ -1,6 +1,6 @@
 //! `POST /v1/messages`: what no client of Anthropic's would send.
 
-use crate::asking::{self, ProtocolCase};
+use crate::harness::{self, ProtocolCase};
 use serde_json::{Value, json};
 
 pub const CASE: ProtocolCase = ProtocolCase {
@@ -27,35 +27,35 @@ pub const CASE: ProtocolCase = ProtocolCase {
 
 #[tokio::test]
 async fn nonsense_is_refused() {
-    asking::nonsense_is_refused(&CASE).await;
+    harness::nonsense_is_refused(&CASE).await;
 }
 
 #[tokio::test]
 async fn sessions_are_their_owners() {
-    asking::sessions_are_their_owners(&CASE).await;
+    harness::sessions_are_their_owners(&CASE).await;
 }
 
 #[tokio::test]
 async fn results_fit_or_are_refused() {
-    asking::results_fit_or_are_refused(&CASE).await;
+    harness::results_fit_or_are_refused(&CASE).await;
 }
 
 #[tokio::test]
 async fn questions_are_somebody_elses() {
-    asking::questions_are_somebody_elses(&CASE).await;
+    harness::questions_are_somebody_elses(&CASE).await;
 }
 
 #[tokio::test]
 async fn a_sub_agents_call_is_the_clients() {
-    asking::a_sub_agents_call_is_the_clients(&CASE).await;
+    harness::a_sub_agents_call_is_the_clients(&CASE).await;
 }
 
 #[tokio::test]
 async fn a_key_makes_one_of_two() {
-    asking::a_key_makes_one_of_two(&CASE).await;
+    harness::a_key_makes_one_of_two(&CASE).await;
 }
 
 #[test]
 fn the_page_names_every_loss() {
-    asking::the_page_names_every_loss(include_str!("../../../../docs/anthropic.md"), "anthropic");
+    harness::the_page_names_every_loss(include_str!("../../../../docs/anthropic.md"), "anthropic");
 }

@@ -9,9 +9,9 @@
 mod ag_ui;
 mod ai_sdk;
 mod anthropic;
-mod asking;
+mod harness;
 mod blocks;
 mod chat;
-mod recognising;
+mod session_matching;
 mod responses;
 mod schemas;

@@ -1,7 +1,7 @@
 //! JSON Schemas and tools that cost too much, on every route that takes them: each gets a 4xx in the words
 //! of its protocol, and nothing is stored.
 
-use crate::asking::TestServer;
+use crate::harness::TestServer;
 use serde_json::{Value, json};
 use turnwire_agent::ClientContext;
 use turnwire_core::Msg;

@@ -1,6 +1,6 @@
 //! A long history is never in memory whole: it is read in small pages, whatever asks for it.
 
-use crate::house::*;
+use crate::harness::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use turnwire_core::Event;

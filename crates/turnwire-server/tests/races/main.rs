@@ -18,8 +18,8 @@
 )]
 
 mod connections;
-mod gate;
-mod house;
+mod gated_store;
+mod harness;
 mod long_histories;
 mod order;
 mod requests;
@@ -27,4 +27,4 @@ mod requests;
 mod running;
 mod tokens;
 mod tools;
-mod trouble;
+mod store_errors;

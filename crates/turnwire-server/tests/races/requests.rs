@@ -1,5 +1,5 @@
-use crate::gate::{GatedStore, Operation};
-use crate::house::*;
+use crate::gated_store::{GatedStore, Operation};
+use crate::harness::*;
 use crate::running::within;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;

@@ -1,5 +1,5 @@
-use crate::gate::Operation;
-use crate::house::*;
+use crate::gated_store::Operation;
+use crate::harness::*;
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-use crate::gate::{GatedStore, Operation};
-use crate::house::*;
+use crate::gated_store::{GatedStore, Operation};
+use crate::harness::*;
 use crate::running::within;
 use async_trait::async_trait;
 use std::sync::Arc;

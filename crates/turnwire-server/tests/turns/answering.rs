@@ -1,5 +1,5 @@
-use crate::house::*;
-use crate::moody::FaultyStore;
+use crate::harness::*;
+use crate::faulty_store::FaultyStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use turnwire_log::store::Producer;
 use turnwire_log::{MemoryStore, Session};
 use turnwire_server::Scope;
 use turnwire_server::auth::{Caller, Identity, Scopes};
-use turnwire_server::turns::answers;
+use turnwire_server::turns::client_events;
 
 /// A session that waits for an answer, and the id of its reply.
 async fn waiting(house: &Harness, wish: &str) -> (Arc<Session>, String) {
@@ -204,13 +204,13 @@ async fn each_kind_of_answer_needs_its_scope() {
         for other in [Scope::Read, Scope::Chat, Scope::Publish, Scope::Approve] {
             if other != scope {
                 let refused =
-                    answers::accept_events(&house.app, &session, &with(other), std::slice::from_ref(&event))
+                    client_events::accept_events(&house.app, &session, &with(other), std::slice::from_ref(&event))
                         .await;
                 assert_eq!(refused.unwrap_err().status(), 403);
             }
         }
         if scope == Scope::Publish {
-            answers::accept_events(&house.app, &session, &with(scope), &[event]).await.unwrap();
+            client_events::accept_events(&house.app, &session, &with(scope), &[event]).await.unwrap();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Several clients do whatever they like at the same time, while the server dies and comes back.
 
-use crate::house::*;
+use crate::harness::*;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! The agent that everybody has, in every scene, and cut off anywhere.
 
-use crate::house::*;
+use crate::harness::*;
 use fastrand::Rng;
 use serde_json::json;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-use crate::house::*;
-use crate::moody::FaultyStore;
+use crate::harness::*;
+use crate::faulty_store::FaultyStore;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

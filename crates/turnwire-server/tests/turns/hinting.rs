@@ -1,7 +1,7 @@
 //! Hints: what an agent is told from outside, while it replies and while it does not.
 
-use crate::house::*;
-use crate::stage::{FakeModel, check_law_10, hints};
+use crate::harness::*;
+use crate::fake_model::{FakeModel, check_law_10, hints};
 use axum::body::Body;
 use serde_json::{Value, json};
 use std::sync::Arc;

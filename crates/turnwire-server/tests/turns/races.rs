@@ -1,6 +1,6 @@
 //! Two at once: one of them wins, and the other is told so. Each is tried often, on two threads.
 
-use crate::house::*;
+use crate::harness::*;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A crash is a runtime that is gone with all its tasks: nothing is told, nothing is tidied up.
 
-use crate::house::*;
+use crate::harness::*;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;

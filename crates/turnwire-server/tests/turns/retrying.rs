@@ -1,5 +1,5 @@
-use crate::house::*;
-use crate::moody::FaultyStore;
+use crate::harness::*;
+use crate::faulty_store::FaultyStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

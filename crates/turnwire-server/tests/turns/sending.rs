@@ -1,5 +1,5 @@
-use crate::house::*;
-use crate::moody::FaultyStore;
+use crate::harness::*;
+use crate::faulty_store::FaultyStore;
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};

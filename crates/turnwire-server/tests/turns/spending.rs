@@ -1,7 +1,7 @@
 //! What replies cost: said once, by the prices of the moment, and added up.
 
-use crate::house::*;
-use crate::stage::FakeModel;
+use crate::harness::*;
+use crate::fake_model::FakeModel;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Agents that work for another, served: one session, one log, one person who is asked.
 
 use crate::demo::answer_all;
-use crate::house::*;
+use crate::harness::*;
 use async_trait::async_trait;
 use fastrand::Rng;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Replies that wait for the client.
 
 use crate::Scenario;
-use crate::make::{
+use crate::harness::{
     confirmation, asking_call, call, confirm, end, list, message, model, model_end, result, text_part, scenario,
     start, step, text, tool,
 };

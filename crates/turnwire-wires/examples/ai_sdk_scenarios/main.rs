@@ -6,7 +6,7 @@
 //! and prints what is taken from it. `ai_sdk_scenarios messages SEED COUNT` prints random messages.
 
 mod asking;
-mod make;
+mod harness;
 mod stopping;
 mod talking;
 

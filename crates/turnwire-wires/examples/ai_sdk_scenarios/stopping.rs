@@ -1,7 +1,7 @@
 //! Replies that are cut short.
 
 use crate::Scenario;
-use crate::make::{
+use crate::harness::{
     call, confirm, list, message, model, model_end, result, text_part, scenario, start, step, text, tool,
 };
 use serde_json::json;

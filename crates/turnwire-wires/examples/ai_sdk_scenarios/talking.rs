@@ -1,7 +1,7 @@
 //! Replies that go on to their end.
 
 use crate::Scenario;
-use crate::make::{
+use crate::harness::{
     block, call, end, tool_output, list, message, model, model_end, result, text_part, scenario, start, step,
     text, tool,
 };

@@ -4,12 +4,12 @@
 //! of the reply is another. Within a run everything that is opened is closed before its end.
 
 use super::frame::{Frame, DISCARDED, MessageMetadata};
-use super::message::{
+use super::write_messages::{
     Detail, MessageHeader, block_activity, write_content, has_own_id, reply_metadata, result_id, result_metadata, streamed_messages,
     streamed_block,
 };
-use super::shown::MessageKind;
-use super::turn::{StreamedKind, OpenMessage, PendingCall, RunState, Step, TurnState, hash_text};
+use super::client_messages::MessageKind;
+use super::turn_state::{StreamedKind, OpenMessage, PendingCall, RunState, Step, TurnState, hash_text};
 use crate::stream::{Encode, EncoderOptions, Frames};
 use std::collections::{HashMap, HashSet};
 use turnwire_core::event::{

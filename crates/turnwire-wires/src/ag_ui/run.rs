@@ -4,8 +4,8 @@ use super::encode::{Encoder, write_end};
 use super::frame::{
     ResponseSchema, SnapshotMetadata, Frame, Input, Interrupt, METADATA_KEY, Outcome, SubagentOutcome, VERSION,
 };
-use super::message::to_json;
-use super::turn::{PendingCall, RunState, TurnState};
+use super::write_messages::to_json;
+use super::turn_state::{PendingCall, RunState, TurnState};
 use crate::stream::Frames;
 use turnwire_core::event::ReplyEnd;
 use turnwire_core::{Event, EventKind, Fields, FinishedReason, Json, Msg, ReplyError, Role};

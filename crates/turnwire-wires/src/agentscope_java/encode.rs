@@ -4,7 +4,7 @@ use super::KEPT_FIELD;
 use super::block::{self, fields_to_json, list_to_json, text_field};
 use super::event::is_java_event;
 use super::message::{is_generate_reason, usage_to_java};
-use super::track::{OpenReplies, path_of};
+use super::open_replies::{OpenReplies, path_of};
 use turnwire_core::event::{Chunk, ToolResultDataDelta};
 use turnwire_core::{Event, EventKind, Fields, Json, ToolResultState};
 

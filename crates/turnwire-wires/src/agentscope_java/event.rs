@@ -4,17 +4,17 @@
 use super::block::{fields_to_json, text_field};
 use super::decode::from_java;
 use super::encode::{as_custom, native_to_java, to_java};
-use super::track::OpenReplies;
-use super::{KEPT_FIELD, carry, patch};
+use super::open_replies::OpenReplies;
+use super::{KEPT_FIELD, carried_patch, patch};
 use turnwire_core::{Event, EventKind, Fields, Json, Result};
 
 /// Reads an event of Java's.
 pub(super) fn decode(mut java: Fields, track: &OpenReplies) -> Result<Event<'static>> {
-    let carried = carry::take_patch(&mut java);
+    let carried = carried_patch::take_patch(&mut java);
     without_empty_metadata(&mut java);
     let event = decode_plain(&java, track)?;
     let patched = carried.and_then(|carried| {
-        let patched = patch::apply(&carry::to_fields(&event)?, &carried)?;
+        let patched = patch::apply(&carried_patch::to_fields(&event)?, &carried)?;
         let patched = Json::from_value(&patched).ok()?;
         Event::from_json(patched.text()).ok().map(Event::into_owned)
     });
@@ -37,18 +37,18 @@ pub(super) fn encode(event: &Event<'_>, track: &OpenReplies) -> Fields {
 /// Java's event with what it cannot hold. What was kept counts only if it is found again.
 fn add_patch(mut java: Fields, event: &Event<'_>, track: &OpenReplies, restored: bool) -> Option<Fields> {
     let mut base = decode_plain(&java, track).ok()?;
-    if base == *event && !carry::has_patch(&java) {
+    if base == *event && !carried_patch::has_patch(&java) {
         return Some(java);
     }
-    if carry::remove_patch_key(&mut java) {
+    if carried_patch::remove_patch_key(&mut java) {
         without_empty_metadata(&mut java);
         base = decode_plain(&java, track).ok()?;
     }
     if restored && base.rest.raw(KEPT_FIELD) != event.rest.raw(KEPT_FIELD) {
         return None;
     }
-    let carried = patch::diff(&carry::to_fields(&base)?, &carry::to_fields(event)?)?;
-    carry::insert_patch(&mut java, carried).then_some(java)
+    let carried = patch::diff(&carried_patch::to_fields(&base)?, &carried_patch::to_fields(event)?)?;
+    carried_patch::insert_patch(&mut java, carried).then_some(java)
 }
 
 /// Java leaves empty metadata out.

@@ -3,7 +3,7 @@
 //! What Java cannot hold of ours is in its message's metadata, in a patch below `turnwire`; what we
 //! cannot hold of Java's is in our message, in a patch named `java`. So each comes back as it was.
 
-use super::{KEPT_FIELD, block, carry, patch};
+use super::{KEPT_FIELD, block, carried_patch, patch};
 use std::collections::HashMap;
 use turnwire_core::event::ConfirmResult;
 use turnwire_core::{
@@ -21,11 +21,11 @@ pub fn decode_message(text: &str) -> Result<Msg> {
     let mut java: Fields = Json::parse(text)?
         .parse_as()
         .map_err(|_| Error::new(ErrorKind::NotAMessage, "a message is an object"))?;
-    let carried = carry::take_patch(&mut java);
+    let carried = carried_patch::take_patch(&mut java);
     let msg = decode_plain(&java)?;
     // Somebody may have changed the message so that the patch no longer fits.
     let patched = carried.and_then(|carried| {
-        let patched = patch::apply(&carry::to_fields(&msg)?, &carried)?;
+        let patched = patch::apply(&carried_patch::to_fields(&msg)?, &carried)?;
         Msg::from_json(Json::from_value(&patched).ok()?.text()).ok()
     });
     Ok(patched.unwrap_or(msg))
@@ -56,17 +56,17 @@ pub fn encode_message(msg: &Msg) -> String {
 /// be about a message that has been changed since.
 fn add_patch(mut java: Fields, msg: &Msg, restored: bool) -> Option<Fields> {
     let mut base = decode_plain(&java).ok()?;
-    if base == *msg && !carry::has_patch(&java) {
+    if base == *msg && !carried_patch::has_patch(&java) {
         return Some(java);
     }
-    if carry::remove_patch_key(&mut java) {
+    if carried_patch::remove_patch_key(&mut java) {
         base = decode_plain(&java).ok()?;
     }
     if restored && base.rest().raw(KEPT_FIELD) != msg.rest().raw(KEPT_FIELD) {
         return None;
     }
-    let carried = patch::diff(&carry::to_fields(&base)?, &carry::to_fields(msg)?)?;
-    carry::insert_patch(&mut java, carried).then_some(java)
+    let carried = patch::diff(&carried_patch::to_fields(&base)?, &carried_patch::to_fields(msg)?)?;
+    carried_patch::insert_patch(&mut java, carried).then_some(java)
 }
 
 /// A message as version 2 writes it: what is read of an older one goes out so that Java reads it.
@@ -136,7 +136,7 @@ pub(super) fn read_agent_result(result: &Fields) -> AgentResult {
     let mut metadata = block::object_field(result, "metadata").unwrap_or_default();
     let output = metadata.remove(STRUCTURED_OUTPUT).filter(|json| !json.is_null());
     // Where one of ours went through Java and back, this is not Java's.
-    metadata.remove(carry::PATCH_KEY);
+    metadata.remove(carried_patch::PATCH_KEY);
     AgentResult {
         finished_reason: block::text_field(&metadata, GENERATE_REASON).map(|word| finished_reason(&word)),
         structured_output: output,

@@ -162,7 +162,7 @@ fn file_part(block: &DataBlock) -> Fields {
 
 /// Where a file is, and what it is: both are needed. `None` for a source that we do not know.
 pub(super) fn file_url(block: &DataBlock) -> Option<(String, String)> {
-    let said = crate::request::media_type(block).unwrap_or("application/octet-stream");
+    let said = crate::model_request::media_type(block).unwrap_or("application/octet-stream");
     let url = match &block.source {
         Source::Base64(source) => {
             // What would end a URL's head early stays out of it.

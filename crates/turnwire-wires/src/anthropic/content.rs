@@ -2,7 +2,7 @@
 
 use super::NAME;
 use crate::provider;
-use crate::request::{is_text, media_type, sniff_image_type};
+use crate::model_request::{is_text, media_type, sniff_image_type};
 use turnwire_core::{
     ContentBlock, DataBlock, Fields, Json, Part, Payload, Source, TextBlock, ThinkingBlock,
     ToolCall, ToolResult, ToolResultState,

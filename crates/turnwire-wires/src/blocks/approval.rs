@@ -16,8 +16,8 @@
 //! # Ok::<(), turnwire_core::Error>(())
 //! ```
 
-use super::request::bad_request;
-use super::words::{input_object, input_text};
+use super::client_request::bad_request;
+use super::conversions::{input_object, input_text};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::HashSet;

@@ -1,8 +1,8 @@
 //! Frames into events.
 
 use super::VERBATIM_PREFIX;
-use super::inbox::BlockDecoder;
-use super::words::{error_type, finished_reason, to_timestamp, to_ms};
+use super::block_decoder::BlockDecoder;
+use super::conversions::{error_type, finished_reason, to_timestamp, to_ms};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;

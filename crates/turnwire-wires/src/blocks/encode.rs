@@ -1,8 +1,8 @@
 //! Events into frames.
 
-use super::frames::{Finality, TurnWriter, BlockOwner};
-use super::reply::ReplyEncoder;
-use super::words::{FAILED, FAILED_FOR_NOW, USER_STOPPED, can_retry, error_code, parse_mode};
+use super::turn_writer::{Finality, TurnWriter, BlockOwner};
+use super::reply_encoder::ReplyEncoder;
+use super::conversions::{FAILED, FAILED_FOR_NOW, USER_STOPPED, can_retry, error_code, parse_mode};
 use super::{FILE_PROCESSING, VERBATIM_PREFIX, message};
 use crate::stream::{DisplayMode, Encode, EncoderOptions, Frames};
 use serde::Serialize;

@@ -4,7 +4,7 @@
 //! result, the result as an entry of the role `tool`, the blocks behind it. What is about the reply
 //! as a whole stands in its first entry.
 
-use super::words::{
+use super::conversions::{
     USER_STOPPED, attachment, error_code, data_block, error_type, finished_reason, input_object,
     input_text, to_timestamp, parse_mode, to_ms, to_seconds, result_status, stop_reason, unix_ms,
 };

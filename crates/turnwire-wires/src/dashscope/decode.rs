@@ -4,9 +4,9 @@
 //! `finish_reason` has come that is not the string `null`.
 
 use super::NAME;
-use super::diff::{Mode, CumulativeText};
+use super::cumulative::{Mode, CumulativeText};
 use super::message::{CallFields, Content, Message, Part};
-use crate::provider::talk::{self, push_segment};
+use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, ThinkTagParser, parse_frame, loose};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use turnwire_core::event::{Chunk, Custom, CustomValue};
 use turnwire_core::{ErrorType, Fields, FinishedReason, Json, ReplyError, Result};
 
 /// What the first call is called while it is open; the others follow.
-const FIRST_CALL_KEY: u64 = talk::THINKING_KEY + 1;
+const FIRST_CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct DashscopeDecoder {
     call: ModelCall,
@@ -239,7 +239,7 @@ impl DashscopeDecoder {
         thinking.flush(*mode, |new| push_segment(call, Segment::Thinking(new), out));
         text.flush(*mode, |new| push_answer_text(call, think, new, out));
         think.finish(|segment| push_segment(call, segment, out));
-        talk::close_text_blocks(call, out);
+        text_blocks::close_text_blocks(call, out);
     }
 
     fn set_finish_reason(&mut self, word: &str) {

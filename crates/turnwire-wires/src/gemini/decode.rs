@@ -5,9 +5,9 @@
 //! bytes, and complete if a `finishReason` has come.
 
 use super::NAME;
-use super::args::{ArgsWriter, Piece, parse_path};
+use super::partial_args::{ArgsWriter, Piece, parse_path};
 use super::part::{self, FunctionCall, Part};
-use crate::provider::talk::{self, push_segment};
+use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, parse_frame, loose};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use turnwire_core::{
 };
 
 /// What the open call is called.
-const CALL_KEY: u64 = talk::THINKING_KEY + 1;
+const CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct GeminiDecoder {
     call: ModelCall,
@@ -198,10 +198,10 @@ impl GeminiDecoder {
                 return;
             }
             self.end_partial(out);
-            let key = if part.thought { talk::THINKING_KEY } else { talk::TEXT_KEY };
+            let key = if part.thought { text_blocks::THINKING_KEY } else { text_blocks::TEXT_KEY };
             if text.is_empty() && !part.thought && !self.call.is_open(key) {
                 // A signature alone is no text. It goes back as the part that it came in.
-                talk::close_text_blocks(&mut self.call, out);
+                text_blocks::close_text_blocks(&mut self.call, out);
                 return self.call.emit_item(part::part_to_item(part), out);
             }
             let said = if part.thought { Segment::Thinking(text) } else { Segment::Text(text) };
@@ -212,7 +212,7 @@ impl GeminiDecoder {
             return;
         }
         self.end_partial(out);
-        talk::close_text_blocks(&mut self.call, out);
+        text_blocks::close_text_blocks(&mut self.call, out);
         match part.data() {
             Some((media_type, chunk)) => {
                 let chunk = match chunk {
@@ -239,7 +239,7 @@ impl GeminiDecoder {
                 // The end of a call that has ended already.
                 return;
             }
-            talk::close_text_blocks(&mut self.call, out);
+            text_blocks::close_text_blocks(&mut self.call, out);
             let id = match call.id.as_deref().unwrap_or_default() {
                 "" => self.call.new_id(),
                 id => id.to_owned(),

@@ -2,7 +2,7 @@
 
 use super::part::{self, FunctionResponse, Part};
 use crate::provider::{HistoryReader, item_to_block, loose};
-use crate::request::object_to_input;
+use crate::model_request::object_to_input;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 use super::NAME;
 use crate::provider;
 use crate::provider::loose::{self, Any, Object};
-use crate::request::{input_to_object, to_json_list, to_json_object};
+use crate::model_request::{input_to_object, to_json_list, to_json_object};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;

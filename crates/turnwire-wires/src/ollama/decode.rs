@@ -2,7 +2,7 @@
 
 use super::NAME;
 use super::message::Message;
-use crate::provider::talk::{self, push_segment};
+use crate::provider::text_blocks::{self, push_segment};
 use crate::provider::{ModelCallInfo, ModelCall, UniqueCallIds, BlockKind, Segment, ThinkTagParser, parse_frame, loose};
 use crate::stream::{Decode, DecoderOptions, EventSink};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use turnwire_core::event::{Chunk, Custom, CustomValue};
 use turnwire_core::{ErrorType, Fields, FinishedReason, Json, ReplyError, Result};
 
 /// What the open call is called.
-const CALL_KEY: u64 = talk::THINKING_KEY + 1;
+const CALL_KEY: u64 = text_blocks::THINKING_KEY + 1;
 
 pub(super) struct OllamaDecoder {
     call: ModelCall,
@@ -85,7 +85,7 @@ impl OllamaDecoder {
     fn close_text(&mut self, out: &mut EventSink<'_>) {
         let Self { call, think, .. } = self;
         think.finish(|segment| push_segment(call, segment, out));
-        talk::close_text_blocks(call, out);
+        text_blocks::close_text_blocks(call, out);
     }
 
     fn finish(&mut self, word: Option<&str>, out: &mut EventSink<'_>) {

@@ -1,7 +1,7 @@
 //! Ollama's messages and ours.
 
 use crate::provider::{HistoryReader, loose};
-use crate::request::{input_to_object, object_to_input, to_json_list, media_type, to_json_object};
+use crate::model_request::{input_to_object, object_to_input, to_json_list, media_type, to_json_object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

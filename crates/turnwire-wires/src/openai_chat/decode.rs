@@ -1,8 +1,8 @@
 //! A stream of chunks into events.
 
-use super::blocks::{StreamBlocks, ThinkingOrigin};
+use super::stream_blocks::{StreamBlocks, ThinkingOrigin};
 use super::chunk::{CallPiece, Choice, Chunk, Content, Delta, Groq, Part, parse_object, parse_usage};
-use super::failure;
+use super::error;
 use super::loose::{Int, Object};
 use crate::provider::{ModelCallInfo, ModelCall, Segment, ThinkTagParser};
 use crate::stream::{Decode, DecoderOptions, EventSink};
@@ -315,7 +315,7 @@ impl ChatDecoder {
     }
 
     fn fail(&mut self, raw: &RawValue, out: &mut EventSink<'_>) {
-        let (error, reason) = failure::read_error(raw);
+        let (error, reason) = error::read_error(raw);
         if let Ok(json) = Json::parse(raw.get()) {
             self.blocks.call.metadata.insert("error", json);
         }

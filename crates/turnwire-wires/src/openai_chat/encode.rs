@@ -4,7 +4,7 @@
 //! to execute is written when the turn ends, or waits, without a result for it; a call that the agent
 //! served itself never is, for the client would try to execute it.
 
-use super::failure::ErrorFrame;
+use super::error::ErrorFrame;
 use crate::stream::{Encode, EncoderOptions, Frames};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};

@@ -2,7 +2,7 @@
 //!
 //! What the assistant says and what its tools give, between two users, is one reply of ours.
 
-use super::blocks::{REASONING_DETAILS, REASONING_FIELD};
+use super::stream_blocks::{REASONING_DETAILS, REASONING_FIELD};
 use super::parts::{AssistantMessage, call_part, data_part, parse_data_url, item_part, text_part};
 use crate::provider::item_to_block;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! The pieces that messages are made of, for requests and for messages alike.
 
-use super::blocks::{AUDIO_ID, REASONING_DETAILS, REASONING_FIELD};
-use crate::request::media_type;
+use super::stream_blocks::{AUDIO_ID, REASONING_DETAILS, REASONING_FIELD};
+use crate::model_request::media_type;
 use serde_json::{Map, Value, json};
 use turnwire_core::{DataBlock, Fields, Source, ThinkingBlock, ToolCall};
 

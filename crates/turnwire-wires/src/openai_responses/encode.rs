@@ -1,13 +1,13 @@
 //! The stream out: one reply is one response.
 
 mod block;
-mod shape;
+mod frame;
 
 use super::{NAME, error, item};
 use crate::provider;
 use crate::stream::{Encode, EncoderOptions, Frames};
 use block::{OutputBlock, OutputKind, BlockState};
-use shape::{ErrorBody, Incomplete, Part, Response};
+use frame::{ErrorBody, Incomplete, Part, Response};
 use std::collections::HashMap;
 use turnwire_core::event::{Chunk, Custom, ModelCallEnd, ReplyEnd, TokenCounts};
 use turnwire_core::{
@@ -237,7 +237,7 @@ impl OpenResponse {
 
     /// Adds a frame. Every frame has its number.
     fn write_frame<T: serde::Serialize>(&mut self, out: &mut Frames, name: &'static str, body: &T) {
-        let frame = shape::Frame { r#type: name, sequence_number: self.number, body };
+        let frame = frame::Frame { r#type: name, sequence_number: self.number, body };
         out.push(name, &frame);
         self.number += 1;
     }
@@ -254,7 +254,7 @@ impl OpenResponse {
                 status: "in_progress",
                 ..Response::default()
             };
-            let frame = shape::Lifecycle {
+            let frame = frame::Lifecycle {
                 r#type: name,
                 sequence_number: self.number,
                 response: &response,
@@ -412,7 +412,7 @@ impl OpenResponse {
         self.write_frame(
             out,
             "response.output_item.done",
-            &shape::ItemFrame { output_index: index, item: &item },
+            &frame::ItemFrame { output_index: index, item: &item },
         );
         if let Some(slot) = self.output.get_mut(index) {
             *slot = None;
@@ -564,7 +564,7 @@ impl OpenResponse {
         self.write_frame(
             out,
             "response.output_item.done",
-            &shape::ItemFrame { output_index: index, item: &item },
+            &frame::ItemFrame { output_index: index, item: &item },
         );
         if let Some(slot) = self.output.get_mut(index) {
             *slot = Some(item);
@@ -579,7 +579,7 @@ impl OpenResponse {
 
     fn reasoning_done(&mut self, open: &OpenReasoning, extra: &Fields, out: &mut Frames) {
         let summary = open.parts.iter().map(|text| Part::summary(text)).collect();
-        let item = shape::Reasoning {
+        let item = frame::Reasoning {
             id: &open.id,
             r#type: "reasoning",
             summary,
@@ -660,12 +660,12 @@ impl OpenResponse {
             error: failure,
             incomplete_details: incomplete,
             output: &output,
-            usage: self.usage.map(shape::Usage::from),
+            usage: self.usage.map(frame::Usage::from),
             structured_output: end.structured_output.as_ref(),
             ..Response::default()
         };
         let frame =
-            shape::Lifecycle { r#type: name, sequence_number: self.number, response: &response };
+            frame::Lifecycle { r#type: name, sequence_number: self.number, response: &response };
         out.push(name, &frame);
         self.number += 1;
     }

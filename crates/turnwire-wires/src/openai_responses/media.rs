@@ -2,7 +2,7 @@
 
 use super::item::Item;
 use super::read::{self, Text};
-use crate::request::media_type;
+use crate::model_request::media_type;
 use serde::Deserialize;
 use turnwire_core::block::{Base64Source, UrlSource};
 use turnwire_core::{DataBlock, Fields, Json, Source};

@@ -3,7 +3,7 @@
 use super::item::{self, Item};
 use super::{NAME, media, read};
 use crate::provider;
-use crate::request::media_type;
+use crate::model_request::media_type;
 use serde_json::value::RawValue;
 use turnwire_core::block::{Base64Source, Source};
 use turnwire_core::{

@@ -9,9 +9,9 @@
 )]
 
 mod answers;
-mod client;
+mod fake_client;
 
-use client::Client;
+use fake_client::Client;
 use serde_json::{Value, json};
 use turnwire_core::event::SubAgent;
 use turnwire_core::{

@@ -8,11 +8,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod client;
+mod fake_client;
 mod messages;
 mod requests;
 
-use client::Client;
+use fake_client::Client;
 use serde_json::{Value, json};
 use turnwire_core::event::{
     ReplyStart, SubAgent, ToolCallStart, ToolResultEnd, ToolResultStart, ToolResultTextDelta,

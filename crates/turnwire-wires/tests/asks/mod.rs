@@ -6,7 +6,7 @@ use turnwire_core::{
     ToolResult, ToolResultState,
 };
 use turnwire_testkit::{check_property, values};
-use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition};
+use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition};
 use turnwire_wires::{Request, Wire};
 
 /// The body of a request.

@@ -8,10 +8,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod clients;
+mod fake_clients;
 mod commands;
 mod history;
 mod incoming;
-mod make;
+mod harness;
 mod outgoing;
 mod resume;

@@ -1,7 +1,7 @@
 //! Events out: the frames, and what clients show of them.
 
-use crate::clients::{Flutter, React, lines};
-use crate::make::{
+use crate::fake_clients::{Flutter, React, lines};
+use crate::harness::{
     answer, ask, of_subagent, call, encoder, end, events, frames, frames_of, model, model_end, result,
     start, text, thinking,
 };

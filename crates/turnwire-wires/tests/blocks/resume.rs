@@ -1,7 +1,7 @@
 //! Clients that come back in the middle.
 
-use crate::clients::{Flutter, React};
-use crate::make::{encoder, frames_of, full_turn};
+use crate::fake_clients::{Flutter, React};
+use crate::harness::{encoder, frames_of, full_turn};
 use turnwire_core::{Event, coalesce};
 use turnwire_testkit::{Rng, check_property, stream};
 use turnwire_wires::stream::DisplayMode;

@@ -3,7 +3,7 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod without;
+mod remove_losses;
 
 use turnwire_core::{Event, Folder, Msg, coalesce};
 use turnwire_testkit::{Rng, check_property, stream, values};
@@ -65,8 +65,8 @@ fn reply_survives(rng: &mut Rng, wire: &Wire) {
     let losses = wire.stream_losses;
     let seen = || encoded(wire, &events);
     assert_eq!(
-        without::remove_all(losses, &back),
-        without::remove_all(losses, &there),
+        remove_losses::remove_all(losses, &back),
+        remove_losses::remove_all(losses, &there),
         "{}:\n{}",
         wire.name,
         seen()
@@ -98,8 +98,8 @@ fn law_6_same_on_every_wire_for_messages() {
         for wire in Wire::all().filter(|wire| wire.has_messages()) {
             let (list, again) = messages_there_and_back(wire, &messages);
             let losses = wire.message_losses;
-            let expected = without::remove_all(losses, &messages);
-            assert_eq!(without::remove_all(losses, &again), expected, "{}:\n{list}", wire.name);
+            let expected = remove_losses::remove_all(losses, &messages);
+            assert_eq!(remove_losses::remove_all(losses, &again), expected, "{}:\n{list}", wire.name);
         }
     });
 }
@@ -257,13 +257,13 @@ impl UnprovenLosses {
         let Self { all, left } = self;
         left.retain(|loss| {
             let others: Vec<Loss> = all.iter().copied().filter(|other| other != loss).collect();
-            without::remove_all(&others, there) == without::remove_all(&others, back)
+            remove_losses::remove_all(&others, there) == remove_losses::remove_all(&others, back)
         });
     }
 
     /// Any case at all: it differs, although every loss is taken out, because of how its events came.
     fn check_order(&mut self, there: &[Msg], back: &[Msg]) {
-        if without::remove_all(&self.all, there) != without::remove_all(&self.all, back) {
+        if remove_losses::remove_all(&self.all, there) != remove_losses::remove_all(&self.all, back) {
             self.left.retain(|loss| !matches!(loss, Loss::Interleaving | Loss::Corrections));
         }
     }

@@ -6,7 +6,7 @@ use turnwire_core::{
     ThinkingBlock, ToolCall, ToolResult, ToolResultState,
 };
 use turnwire_wires::Request;
-use turnwire_wires::request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
+use turnwire_wires::model_request::{SpeakerFormat, OutputFormat, ToolDefinition, ToolChoice};
 
 /// A conversation, and what else the model is told.
 #[derive(Default)]

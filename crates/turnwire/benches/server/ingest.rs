@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::figures::{Figure, number, thousands};
-use crate::running::{TempFolder, ServerKind, RunningServer};
+use crate::running_server::{TempFolder, ServerKind, RunningServer};
 
 struct IngestSample {
     events: f64,

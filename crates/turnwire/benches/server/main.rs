@@ -11,12 +11,12 @@
 mod figures;
 mod ingest;
 mod replies;
-mod running;
+mod running_server;
 
 use clap::Parser;
 use figures::Figure;
 use replies::Model;
-use running::ServerKind;
+use running_server::ServerKind;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -60,7 +60,7 @@ const NAMES: [&str; 13] = [
 
 fn main() {
     let cli = Cli::parse();
-    running::allow_open_files();
+    running_server::allow_open_files();
     let peer = find_peer();
     let kinds = match &peer {
         Some(peer) => vec![ServerKind::Turnwire, ServerKind::DurableStreams(peer.clone())],

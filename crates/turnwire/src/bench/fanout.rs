@@ -1,13 +1,13 @@
 //! `turnwire bench fanout`: how soon everyone who watches a session sees what is published to it.
 
-use super::conn::{StreamEnd, ResponseStream};
-use super::failed::{BenchError, Result};
+use super::connection::{StreamEnd, ResponseStream};
+use super::error::{BenchError, Result};
 use super::latency::Latency;
-use super::marks::{MarkScanner, OrderCheck};
+use super::delta_marks::{MarkScanner, OrderCheck};
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::script::{DeltaText, timestamp_now};
-use super::server::BenchTarget;
+use super::event_script::{DeltaText, timestamp_now};
+use super::target::BenchTarget;
 use super::sessions::{Cleanup, Producer, Sessions, join_all};
 use super::watchers;
 use clap::Args;

@@ -1,11 +1,11 @@
 //! `turnwire bench fill`: a store of a known size, to see how a server starts with it.
 
-use super::conn::{Connection, ReceiveBuffer};
-use super::failed::Result;
+use super::connection::{Connection, ReceiveBuffer};
+use super::error::Result;
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::script::{DeltaText, timestamp_now};
-use super::server::{BenchTarget, finish_request};
+use super::event_script::{DeltaText, timestamp_now};
+use super::target::{BenchTarget, finish_request};
 use super::sessions::{Sessions, join_all};
 use clap::Args;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! `turnwire bench idle`: what a watcher costs that only waits.
 
-use super::failed::Result;
+use super::error::Result;
 use super::process::{allow_open_files, resident_kib};
 use super::report::{Report, thousands};
-use super::server::BenchTarget;
+use super::target::BenchTarget;
 use super::sessions::{Cleanup, Sessions};
 use super::watchers;
 use clap::Args;

@@ -1,12 +1,12 @@
 //! `turnwire bench ingest`: how many events a server stores, and how long each POST takes.
 
-use super::conn::{Connection, ReceiveBuffer};
-use super::failed::{BenchError, Result};
+use super::connection::{Connection, ReceiveBuffer};
+use super::error::{BenchError, Result};
 use super::latency::Latency;
 use super::progress::Progress;
 use super::report::{Report, per_second, thousands};
-use super::script::{EventScript, DeltaText, timestamp_now};
-use super::server::{BenchTarget, Protocol, finish_request};
+use super::event_script::{EventScript, DeltaText, timestamp_now};
+use super::target::{BenchTarget, Protocol, finish_request};
 use super::sessions::{Cleanup, Sessions, join_all};
 use clap::Args;
 use std::sync::atomic::{AtomicU64, Ordering};

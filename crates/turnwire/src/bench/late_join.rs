@@ -1,13 +1,13 @@
 //! `turnwire bench late-join`: how soon one who comes late has a long reply.
 
-use super::conn::ResponseStream;
-use super::failed::{BenchError, Result};
+use super::connection::ResponseStream;
+use super::error::{BenchError, Result};
 use super::latency::Latency;
-use super::marks::{MarkScanner, OrderCheck};
+use super::delta_marks::{MarkScanner, OrderCheck};
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::script::DeltaText;
-use super::server::BenchTarget;
+use super::event_script::DeltaText;
+use super::target::BenchTarget;
 use super::sessions::{Cleanup, Sessions};
 use super::watchers;
 use clap::Args;

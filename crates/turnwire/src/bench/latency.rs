@@ -1,6 +1,6 @@
 //! Latencies, and the percentiles that people compare.
 
-use super::failed::{BenchError, Result};
+use super::error::{BenchError, Result};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

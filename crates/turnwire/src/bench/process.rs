@@ -1,6 +1,6 @@
 //! What the system knows: the memory of a process, and how many files this one may open.
 
-use super::failed::{BenchError, Result};
+use super::error::{BenchError, Result};
 use std::fs;
 use std::time::Duration;
 

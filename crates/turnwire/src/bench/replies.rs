@@ -2,11 +2,11 @@
 
 mod round;
 
-use super::failed::{BenchError, Result};
+use super::error::{BenchError, Result};
 use super::idle::kib_to_f64;
-use super::provider::FakeProvider;
+use super::fake_provider::FakeProvider;
 use super::report::{Report, thousands};
-use super::server::BenchTarget;
+use super::target::BenchTarget;
 use super::sessions::Cleanup;
 use clap::Args;
 use round::{RoundResult, RoundSettings};

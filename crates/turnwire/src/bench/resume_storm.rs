@@ -1,13 +1,13 @@
 //! `turnwire bench resume-storm`: everyone comes back at once, in the middle of a reply.
 
-use super::conn::StreamEnd;
-use super::failed::{BenchError, Result};
+use super::connection::StreamEnd;
+use super::error::{BenchError, Result};
 use super::latency::Latency;
-use super::marks::{MarkScanner, OrderCheck};
+use super::delta_marks::{MarkScanner, OrderCheck};
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::script::DeltaText;
-use super::server::BenchTarget;
+use super::event_script::DeltaText;
+use super::target::BenchTarget;
 use super::sessions::{Cleanup, Sessions, join_all};
 use super::watchers;
 use clap::Args;

@@ -1,10 +1,10 @@
 //! The sessions that a measurement makes for itself, and takes away again.
 
-use super::conn::{Connection, ReceiveBuffer};
-use super::failed::{BenchError, Result};
+use super::connection::{Connection, ReceiveBuffer};
+use super::error::{BenchError, Result};
 use super::progress::Progress;
-use super::script::{EventScript, DeltaText, timestamp_now};
-use super::server::{BenchTarget, finish_request};
+use super::event_script::{EventScript, DeltaText, timestamp_now};
+use super::target::{BenchTarget, finish_request};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;

@@ -1,13 +1,13 @@
 //! `turnwire bench stalled`: a watcher that does not read must not cost the server memory.
 
-use super::conn::{Connection, ReceiveBuffer};
-use super::failed::Result;
+use super::connection::{Connection, ReceiveBuffer};
+use super::error::Result;
 use super::idle::kib_to_f64;
 use super::process::resident_kib;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::script::{DeltaText, timestamp_now};
-use super::server::BenchTarget;
+use super::event_script::{DeltaText, timestamp_now};
+use super::target::BenchTarget;
 use super::sessions::{Cleanup, Producer, Sessions};
 use clap::Args;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Opens many streams, a few at a time, so that the queue of new connections does not overflow.
 
-use super::conn::{Connection, ResponseStream, ReceiveBuffer};
-use super::failed::{BenchError, Result};
+use super::connection::{Connection, ResponseStream, ReceiveBuffer};
+use super::error::{BenchError, Result};
 use super::progress::Progress;
-use super::server::BenchTarget;
+use super::target::BenchTarget;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 

@@ -1,14 +1,14 @@
 //! `turnwire bench wires`: what each protocol costs beside the canonical one, and how soon a client of
 //! it is back in the middle of a long reply.
 
-use super::conn::StreamEnd;
-use super::failed::{BenchError, Result};
+use super::connection::StreamEnd;
+use super::error::{BenchError, Result};
 use super::latency::Latency;
 use super::process::processor_time;
 use super::progress::Progress;
 use super::report::{Report, thousands};
-use super::script::DeltaText;
-use super::server::BenchTarget;
+use super::event_script::DeltaText;
+use super::target::BenchTarget;
 use super::sessions::{Cleanup, Producer, Sessions};
 use super::watchers;
 use clap::Args;
@@ -204,7 +204,7 @@ fn resume_request(server: &BenchTarget, wire: &str, session: &str, reply: &str, 
 }
 
 /// Waits for the first event: comments and other fields are none.
-async fn read_first_event(stream: &mut super::conn::ResponseStream) -> Result<()> {
+async fn read_first_event(stream: &mut super::connection::ResponseStream) -> Result<()> {
     let mut text = Vec::new();
     let ended = stream
         .read(|bytes| {
@@ -223,7 +223,7 @@ async fn read_first_event(stream: &mut super::conn::ResponseStream) -> Result<()
 /// Publishes as an agent elsewhere does that sends a few deltas at a time.
 async fn publish_evenly(producer: &mut Producer, deltas: u64) -> Result<()> {
     const AT_ONCE: u64 = 64;
-    let time = super::script::timestamp_now();
+    let time = super::event_script::timestamp_now();
     let mut left = deltas;
     while left > 0 {
         let count = left.min(AT_ONCE);

@@ -1,8 +1,8 @@
 //! A conversation at a terminal: line by line, until the person leaves.
 
-use super::ask::Approver;
-use super::follow::{ChatError, PendingCheck, Conversation, ReplyOutcome};
-use super::line::{LineEditor, LineInput};
+use super::approval::Approver;
+use super::conversation::{ChatError, PendingCheck, Conversation, ReplyOutcome};
+use super::line_editor::{LineEditor, LineInput};
 use super::one_line;
 use super::page::Style;
 use crate::client::ClientError;

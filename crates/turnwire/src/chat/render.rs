@@ -1,14 +1,14 @@
 //! Events in, what a terminal shows out. It knows no terminal and no clock.
 
-mod calls;
-mod ends;
-mod inputs;
+mod tool_calls;
+mod reply_end;
+mod tool_input;
 
 use super::markdown::Markdown;
 use super::page::{DisplayOptions, Page, Style};
-use calls::ToolCallState;
-pub(crate) use calls::tool_label;
-pub(crate) use ends::describe_reply_end;
+use tool_calls::ToolCallState;
+pub(crate) use tool_calls::tool_label;
+pub(crate) use reply_end::describe_reply_end;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use turnwire_core::event::{SubAgent, TokenCounts};

@@ -1,6 +1,6 @@
 //! The three ways to show events: on a terminal, in a pipe, as JSON.
 
-use super::again;
+use super::message_events;
 use super::one_line;
 use super::page::Style;
 use super::plain::PlainRenderer;
@@ -51,7 +51,7 @@ impl View {
         if history.has_more {
             screen.write(&renderer.render_note(Style::DIM, "… earlier messages are left out"))?;
         }
-        for event in history.messages.iter().flat_map(again::message_to_events) {
+        for event in history.messages.iter().flat_map(message_events::message_to_events) {
             screen.write(&renderer.render_event(&event))?;
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! The routes that a conversation needs.
 
 use super::http::{ApiRequest, Endpoint};
-use super::trouble::ClientError;
-use super::watch::RetryLimit;
+use super::error::ClientError;
+use super::event_stream::RetryLimit;
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;

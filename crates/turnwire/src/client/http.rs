@@ -3,7 +3,7 @@
 //! A conversation sends a request every few seconds: a pool would save nothing, and would have to
 //! find out which of its connections a restart has broken.
 
-use super::trouble::ClientError;
+use super::error::ClientError;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;

@@ -8,15 +8,15 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod benching;
-mod house;
-mod keeping;
+mod bench;
+mod harness;
+mod durability;
 mod mcp;
-mod provider;
-mod results;
-mod rules;
+mod fake_provider;
+mod tool_results;
+mod permissions;
 mod settings;
 #[cfg(unix)]
-mod stopping;
-mod talking;
+mod shutdown;
+mod conversation;
 mod wires;

@@ -1,7 +1,7 @@
 //! Tools of an MCP server of the settings. The server is this test, run once more and told to serve.
 
-use crate::house::{TestServer, friday_settings, message_text, turnwire};
-use crate::provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
+use crate::harness::{TestServer, friday_settings, message_text, turnwire};
+use crate::fake_provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 

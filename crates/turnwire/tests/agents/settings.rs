@@ -1,6 +1,6 @@
 //! What is wrong with the settings of agents is said before anything starts.
 
-use crate::house::turnwire;
+use crate::harness::turnwire;
 use std::path::Path;
 
 fn check(settings: &str) -> (bool, String) {

@@ -20,4 +20,4 @@ mod replay;
 mod restart;
 mod terminal;
 mod tmux;
-mod world;
+mod harness;

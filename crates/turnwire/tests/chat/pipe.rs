@@ -1,6 +1,6 @@
 //! What is printed, and the exit status, where nobody sits at a terminal.
 
-use crate::world::{Server, TestHome, wait_until};
+use crate::harness::{Server, TestHome, wait_until};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use turnwire_core::{Event, EventKind, FinishedReason, Folder};

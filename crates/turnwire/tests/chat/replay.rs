@@ -1,6 +1,6 @@
 //! A session again, and its state at a point.
 
-use crate::world::TestHome;
+use crate::harness::TestHome;
 use serde_json::Value;
 
 #[test]

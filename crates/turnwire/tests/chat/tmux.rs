@@ -1,6 +1,6 @@
 //! A terminal that a test types into and looks at.
 
-use crate::world::{TestHome, wait_until};
+use crate::harness::{TestHome, wait_until};
 use std::io::Write;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -120,7 +120,7 @@ impl Terminal {
             last = self.screen_text();
             (last.matches(part).count() >= times).then(|| last.clone())
         };
-        let end = std::time::Instant::now() + crate::world::TIMEOUT;
+        let end = std::time::Instant::now() + crate::harness::TIMEOUT;
         while std::time::Instant::now() < end {
             if let Some(text) = look() {
                 return text;

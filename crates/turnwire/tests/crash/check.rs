@@ -1,8 +1,8 @@
 //! Whether everything is as it was acknowledged and shown.
 
 use crate::http::{Connection, Request};
-use crate::janitor::Blobs;
-use crate::world::{KeyedRequest, SessionExpectation, Violation, Kind, PendingState, RecordedAnswer, Stage, Expectations, hash_bytes};
+use crate::maintenance::Blobs;
+use crate::expectations::{KeyedRequest, SessionExpectation, Violation, Kind, PendingState, RecordedAnswer, Stage, Expectations, hash_bytes};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};

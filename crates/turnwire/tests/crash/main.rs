@@ -22,22 +22,22 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod beacon;
-mod chatter;
+mod server_address;
+mod chat_client;
 mod check;
 mod http;
-mod janitor;
+mod maintenance;
 mod producer;
 mod rounds;
 mod server;
-mod starting;
+mod start_failures;
 mod watcher;
-mod world;
+mod expectations;
 
 use rounds::EndMode;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use world::Expectations;
+use expectations::Expectations;
 
 /// How often the server is killed, unless the environment says so.
 const ROUNDS: u64 = 20;

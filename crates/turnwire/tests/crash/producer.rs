@@ -1,8 +1,8 @@
 //! An agent elsewhere, which publishes random replies and sends again what was not acknowledged.
 
-use crate::chatter::send_keyed;
+use crate::chat_client::send_keyed;
 use crate::http::{Client, Request};
-use crate::world::{Violation, Kind, Stage, Expectations};
+use crate::expectations::{Violation, Kind, Stage, Expectations};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;

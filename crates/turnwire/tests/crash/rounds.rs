@@ -1,10 +1,10 @@
 //! Kills the server again and again while everybody uses it.
 
 use crate::check::LogCheck;
-use crate::janitor::{self, Blobs};
+use crate::maintenance::{self, Blobs};
 use crate::server::{Server, failure_output, store_url, turnwire};
-use crate::world::{RecordedAnswer, Tally, Expectations};
-use crate::{chatter, producer, watcher};
+use crate::expectations::{RecordedAnswer, Tally, Expectations};
+use crate::{chat_client, producer, watcher};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Load {
         for number in 0..CHATTERS {
             let (world, rng) = (world.clone(), rng.fork());
             let name = format!("chat{number}");
-            writers.push(thread::spawn(move || chatter::run(&world, &name, rng)));
+            writers.push(thread::spawn(move || chat_client::run(&world, &name, rng)));
         }
         let watchers = (0..WATCHERS).map(|number| {
             let (world, rng) = (world.clone(), rng.fork());
@@ -47,7 +47,7 @@ impl Load {
         });
         let watchers = watchers.collect();
         let (world, rng) = (world.clone(), rng.fork());
-        Self { writers, janitor: thread::spawn(move || janitor::run(&world, rng)), watchers }
+        Self { writers, janitor: thread::spawn(move || maintenance::run(&world, rng)), watchers }
     }
 }
 

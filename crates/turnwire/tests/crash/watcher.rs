@@ -1,7 +1,7 @@
 //! Somebody who watches a session over all restarts, and folds what comes.
 
 use crate::http::{Client, Connection, Request};
-use crate::world::{Violation, Stage, Expectations, hash_bytes};
+use crate::expectations::{Violation, Stage, Expectations, hash_bytes};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;

@@ -1,7 +1,7 @@
 //! A model in the making.
 
 use super::client::HttpClient;
-use super::pauses::Backoff;
+use super::backoff::Backoff;
 use super::{HttpModel, ApiKey, provider};
 use crate::model::{Model, ModelError};
 use std::time::Duration;

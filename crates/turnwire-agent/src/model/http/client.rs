@@ -1,10 +1,10 @@
 //! The connections to one provider.
 
 use super::framing::{BodyFraming, ResponseHead};
-use super::line::{self, Connection, READ_SIZE, Connector};
+use super::connection::{self, Connection, READ_SIZE, Connector};
 use super::provider::setup_error;
 use crate::model::ModelError;
-use crate::web;
+use crate::http_client;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
@@ -70,7 +70,7 @@ impl HttpClient {
                     Ok(Ok(line)) => line,
                 },
             };
-            match line::send_request(&mut line, &question, body).await {
+            match connection::send_request(&mut line, &question, body).await {
                 Ok((head, behind)) => {
                     let home = head.is_reusable.then(|| Arc::clone(&self.pool));
                     let framing = head.framing;
@@ -92,16 +92,16 @@ fn request_head(url: &Url, headers: &HeaderMap, length: usize) -> Vec<u8> {
     let host = &url[Position::BeforeHost..Position::AfterPort];
     let mut head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n").into_bytes();
     for (name, value) in [
-        ("user-agent", HeaderValue::from_static(web::USER_AGENT)),
+        ("user-agent", HeaderValue::from_static(http_client::USER_AGENT)),
         ("accept", HeaderValue::from_static("*/*")),
         ("content-length", HeaderValue::from(length)),
     ] {
         if !headers.contains_key(name) {
-            line::push_header(&mut head, name, &value);
+            connection::push_header(&mut head, name, &value);
         }
     }
     for (name, value) in headers {
-        line::push_header(&mut head, name.as_str(), value);
+        connection::push_header(&mut head, name.as_str(), value);
     }
     head.extend_from_slice(b"\r\n");
     head

@@ -2,9 +2,9 @@
 
 use super::super::bench::{Bench, read_all, seq};
 use super::expected::ExpectedSession;
-use super::steps::RandomRun;
+use super::random_run::RandomRun;
 use crate::error::Error;
-use crate::reach::{VisibleSessions, SessionPattern};
+use crate::visible_sessions::{VisibleSessions, SessionPattern};
 use crate::search::SearchQuery;
 use crate::store::{MessageQuery, SessionQuery, SessionStatus, Store};
 use fastrand::Rng;

@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::error::ApiResult;
 use crate::extract::BodyBytes;
-use crate::protocols::model::{ModelApi, ModelRequest, handle_request};
+use crate::protocols::model_api::{ModelApi, ModelRequest, handle_request};
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri};

@@ -4,10 +4,10 @@
 //! execute calls. What it says when it has the results is the next response. Whatever the client does
 //! meanwhile, the reply goes on; so every response is one in the background, and can be read again.
 
-mod asking;
-mod name;
+mod submission;
+mod response_id;
 mod request;
-mod standing;
+mod current_response;
 
 use super::models;
 use crate::app::App;
@@ -16,17 +16,17 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, BodyBytes, Query};
 use crate::protocols::{self, with_session_header};
 use crate::stream::{ReplyPosition, AnswerEnd, ReplyStream, PausePolicy, ReplyStreamOptions};
-use crate::turns::answers;
-use asking::Submission;
+use crate::turns::client_events;
+use submission::Submission;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Uri};
-use name::{FoundResponse, ResponseId, is_tool_result};
+use response_id::{FoundResponse, ResponseId, is_tool_result};
 use request::CreateRequest;
 use serde::Deserialize;
 use serde_json::Value;
-use standing::{response_in_frame, read_current};
+use current_response::{response_in_frame, read_current};
 use std::sync::Arc;
 use turnwire_core::Event;
 use turnwire_core::event::UserInterrupt;
@@ -115,7 +115,7 @@ pub async fn cancel(
 ) -> ApiResult<Response> {
     let found = find_response(&app, &caller, &id).await?;
     let stop = Event::new(found.id.reply.clone(), UserInterrupt {});
-    answers::accept_events(&app, &found.session, &caller, &[stop]).await?;
+    client_events::accept_events(&app, &found.session, &caller, &[stop]).await?;
     Ok(json_response(&found, read_current(&found).await?))
 }
 

@@ -5,7 +5,7 @@
 //! takes its place, from its own `message_start` on; where a file cannot be had there is none, and the
 //! one that is shown ends with the error.
 
-use super::super::desk::SocketConnection;
+use super::super::connection::SocketConnection;
 use crate::blobs;
 use crate::error::{ApiError, ApiResult};
 use crate::links;

@@ -1,7 +1,7 @@
 //! One block on its way out.
 
 use super::super::item::{self, CUSTOM_CALL, IMAGE_CALL, ITEM_ID, PART_TYPE};
-use super::shape::{self, Part};
+use super::frame::{self, Part};
 use crate::stream::Frames;
 use std::fmt::Write;
 use turnwire_core::block::{Base64Source, DataBlock, Source};
@@ -126,11 +126,11 @@ impl OutputBlock {
         if item::has_item_type(&self.extra, CUSTOM_CALL) { CUSTOM_CALL } else { "function_call" }
     }
 
-    fn input<'t>(&self, text: &'t str) -> shape::Input<'t> {
+    fn input<'t>(&self, text: &'t str) -> frame::Input<'t> {
         if self.call_type() == CUSTOM_CALL {
-            shape::Input::Input(text)
+            frame::Input::Input(text)
         } else {
-            shape::Input::Arguments(text)
+            frame::Input::Arguments(text)
         }
     }
 
@@ -138,18 +138,18 @@ impl OutputBlock {
     pub(super) fn item(&self, text: &str, status: &'static str) -> Option<Json> {
         let id = &self.item_id;
         match &self.kind {
-            OutputKind::Text => Json::from_value(&shape::Message {
+            OutputKind::Text => Json::from_value(&frame::Message {
                 content: vec![Part::text(text, &self.extra)],
                 phase: self.extra.raw("phase"),
                 structured_output: self.is_structured,
                 replaced: self.is_replaced,
-                ..shape::Message::new(id, status)
+                ..frame::Message::new(id, status)
             })
             .ok(),
             OutputKind::Thinking => None,
             OutputKind::ToolCall { name, .. } => {
                 let input = self.input(text);
-                Json::from_value(&shape::ToolCall {
+                Json::from_value(&frame::ToolCall {
                     id,
                     r#type: self.call_type(),
                     status,
@@ -162,7 +162,7 @@ impl OutputBlock {
             }
             OutputKind::Data { media_type, .. } => {
                 let format = media_type.as_deref().and_then(|kind| kind.strip_prefix("image/"));
-                let image = shape::Image {
+                let image = frame::Image {
                     id,
                     r#type: IMAGE_CALL,
                     status,
@@ -180,7 +180,7 @@ impl OutputBlock {
         let item = match &self.kind {
             OutputKind::Thinking => {
                 let summary = vec![Part::summary(&self.text)];
-                Json::from_value(&shape::Reasoning {
+                Json::from_value(&frame::Reasoning {
                     id: &self.item_id,
                     r#type: "reasoning",
                     summary,
@@ -203,11 +203,11 @@ impl OutputBlock {
         let mut put = FrameWriter { number, out };
         if self.part == 0 {
             let item = match &self.kind {
-                OutputKind::Text => Json::from_value(&shape::Message {
+                OutputKind::Text => Json::from_value(&frame::Message {
                     structured_output: self.is_structured,
-                    ..shape::Message::new(id, "in_progress")
+                    ..frame::Message::new(id, "in_progress")
                 }),
-                OutputKind::Thinking => Json::from_value(&shape::Reasoning {
+                OutputKind::Thinking => Json::from_value(&frame::Reasoning {
                     id,
                     r#type: "reasoning",
                     summary: Vec::new(),
@@ -219,7 +219,7 @@ impl OutputBlock {
                 OutputKind::Item(item) => Ok(item.clone()),
             };
             if let Ok(item) = &item {
-                let added = shape::ItemFrame { output_index: index, item };
+                let added = frame::ItemFrame { output_index: index, item };
                 put.write_frame("response.output_item.added", &added);
             }
         }
@@ -261,7 +261,7 @@ impl OutputBlock {
             out.push_str(r#"","sequence_number":"#);
             let _ = write!(out, "{number}");
             out.push_str(&self.delta_prefix);
-            shape::write_json_string(delta, out);
+            frame::write_json_string(delta, out);
             out.push_str(tail);
         });
     }
@@ -271,7 +271,7 @@ impl OutputBlock {
         let place = &mut self.delta_prefix;
         place.clear();
         place.push_str(r#","item_id":"#);
-        shape::write_json_string(&self.item_id, place);
+        frame::write_json_string(&self.item_id, place);
         let _ = write!(place, r#","output_index":{index}"#);
         match &self.kind {
             OutputKind::Text => place.push_str(r#","content_index":0"#),
@@ -289,7 +289,7 @@ impl OutputBlock {
         let mut put = FrameWriter { number, out };
         match &self.kind {
             OutputKind::Text => {
-                let done = shape::TextDone {
+                let done = frame::TextDone {
                     item_id,
                     output_index: index,
                     content_index: 0,
@@ -301,7 +301,7 @@ impl OutputBlock {
                 put.write_frame("response.content_part.done", &self.at_part(index, &part));
             }
             OutputKind::Thinking => {
-                let done = shape::SummaryDone {
+                let done = frame::SummaryDone {
                     item_id,
                     output_index: index,
                     summary_index: self.part,
@@ -315,7 +315,7 @@ impl OutputBlock {
                 let is_custom = self.call_type() == CUSTOM_CALL;
                 let input = self.input(text);
                 let name = (!is_custom).then_some(name.as_str());
-                let done = shape::CallDone { item_id, output_index: index, name, input };
+                let done = frame::CallDone { item_id, output_index: index, name, input };
                 put.write_frame(
                     if is_custom {
                         "response.custom_tool_call_input.done"
@@ -329,12 +329,12 @@ impl OutputBlock {
         }
     }
 
-    fn at_part<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> shape::PartFrame<'a> {
-        shape::PartFrame { item_id: &self.item_id, output_index, content_index: 0, part }
+    fn at_part<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> frame::PartFrame<'a> {
+        frame::PartFrame { item_id: &self.item_id, output_index, content_index: 0, part }
     }
 
-    fn at_summary<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> shape::SummaryPartFrame<'a> {
-        shape::SummaryPartFrame { item_id: &self.item_id, output_index, summary_index: self.part, part }
+    fn at_summary<'a>(&'a self, output_index: usize, part: &'a Part<'a>) -> frame::SummaryPartFrame<'a> {
+        frame::SummaryPartFrame { item_id: &self.item_id, output_index, summary_index: self.part, part }
     }
 }
 
@@ -349,7 +349,7 @@ struct FrameWriter<'a> {
 
 impl FrameWriter<'_> {
     fn write_frame<T: serde::Serialize>(&mut self, name: &'static str, body: &T) {
-        let frame = shape::Frame { r#type: name, sequence_number: *self.number, body };
+        let frame = frame::Frame { r#type: name, sequence_number: *self.number, body };
         self.out.push(name, &frame);
         *self.number += 1;
     }

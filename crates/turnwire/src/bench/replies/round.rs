@@ -1,13 +1,13 @@
 //! So many replies at once, from their start to their end.
 
-use crate::bench::conn::{Connection, ResponseStream, ReceiveBuffer};
-use crate::bench::failed::{BenchError, Result};
+use crate::bench::connection::{Connection, ResponseStream, ReceiveBuffer};
+use crate::bench::error::{BenchError, Result};
 use crate::bench::latency::Latency;
-use crate::bench::marks::{MarkScanner, OrderCheck};
+use crate::bench::delta_marks::{MarkScanner, OrderCheck};
 use crate::bench::process::{allow_open_files, processor_time, resident_kib};
 use crate::bench::progress::Progress;
 use crate::bench::report::per_second;
-use crate::bench::server::BenchTarget;
+use crate::bench::target::BenchTarget;
 use crate::bench::sessions::{Cleanup, Sessions, join_all};
 use crate::bench::watchers;
 use serde_json::{Value, json};

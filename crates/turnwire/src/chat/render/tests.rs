@@ -154,7 +154,7 @@ fn a_message_that_is_there_already_looks_as_it_did_when_it_came() {
         }
         let own = |msg: &&turnwire_core::Msg| msg.name() != "researcher";
         let again: Vec<Event<'static>> =
-            folder.history().filter(own).flat_map(super::super::again::message_to_events).collect();
+            folder.history().filter(own).flat_map(super::super::message_events::message_to_events).collect();
         // Questions, tokens and sub-agents are not in the message.
         let is_in = |line: &&str| {
             !line.is_empty()
@@ -189,7 +189,7 @@ fn a_resumed_reply_goes_on_where_it_was() {
             folder.push(event).unwrap();
         }
         let mut all: Vec<Event<'static>> =
-            folder.history().flat_map(super::super::again::message_to_events).collect();
+            folder.history().flat_map(super::super::message_events::message_to_events).collect();
         all.extend_from_slice(&events[at..]);
         let text = render(&all);
         let text = text.replace(" tokens in", "");

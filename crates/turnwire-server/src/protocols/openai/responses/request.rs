@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use turnwire_agent::{ClientTool, ClientContext};
 use turnwire_core::{ContentBlock, Fields, Json, Msg, ToolResult};
-use turnwire_wires::model::ClaimedHistory;
+use turnwire_wires::client_request::ClaimedHistory;
 
 #[derive(Deserialize)]
 struct Tool {

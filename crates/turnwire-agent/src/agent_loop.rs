@@ -1,0 +1,337 @@
+//! The loop: does what the [plan](crate::plan) says, and commits before it acts.
+
+mod tool_calls;
+mod compact_history;
+mod model_call;
+
+use crate::config::LoopConfig;
+use crate::hints::{HintStore, HintSender, InMemoryHints};
+use crate::middleware::{ReplyContext, EventFilter, WrappedTool};
+use crate::plan::{AnswerCheck, Step, ReplyState, next_step};
+use crate::replier::{AgentError, Journal, ReplyRequest};
+use crate::schema::AnswerError;
+use crate::structured::{self, AnswerSchema};
+use crate::tool::{Tool, ToolSpec};
+use std::sync::Arc;
+use turnwire_core::event::{ExceedMaxIters, Hint, ModelCallEnd, ReplyEnd, ReplyStart, RequestStop};
+use turnwire_core::{
+    ErrorType, Event, EventKind, FinishedReason, HintBlock, Json, ModelCalls, Msg, Payload,
+    ReplyError, ToolCall,
+};
+
+/// Why a middleware's stop is one, as Java names it.
+const STOP_REASON: &str = "MIDDLEWARE_STOP_REQUESTED";
+
+/// One call of an agent: a reply from where it stands to where it ends or waits.
+pub(crate) struct AgentLoop<'r> {
+    config: &'r LoopConfig,
+    request: &'r ReplyRequest,
+    journal: &'r mut dyn Journal,
+    /// The reply as far as it was committed.
+    reply: Msg,
+    model_calls: ModelCalls,
+    /// Tools that the client offers with its message.
+    client_tools: Vec<ToolSpec>,
+    /// The schema that the answer must match, until it is compiled.
+    uncompiled_schema: Option<Json>,
+    /// The form that the answer must have, or why there is no such form.
+    answer_schema: Result<Option<Arc<AnswerSchema>>, String>,
+    /// What was found when the answer was checked, until something is added to the reply.
+    checked_answer: Option<Result<Json, AnswerError>>,
+    hints: Arc<dyn HintStore>,
+    context: ReplyContext,
+    event_filter: EventFilter,
+    /// Whether the model had nothing to say when it was asked last.
+    is_model_silent: bool,
+    /// Whether there are hints that it was not asked with.
+    has_unread_hints: bool,
+}
+
+/// Whether a reply goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    /// Somebody is to answer first.
+    Wait,
+}
+
+impl<'r> AgentLoop<'r> {
+    pub(crate) fn new(core: &'r LoopConfig, turn: &'r ReplyRequest, journal: &'r mut dyn Journal) -> Self {
+        let reply =
+            turn.partial.clone().unwrap_or_else(|| Msg::reply(&*turn.reply_id, &*core.name));
+        let schema = core.output_schema(&turn.history);
+        let hints = match journal.hints() {
+            Some(hints) => hints,
+            // What is of no session cannot wait for the next reply: nobody could tell which that is.
+            None if turn.session_id.is_empty() => Arc::new(InMemoryHints::default()),
+            None => core.hints.clone(),
+        };
+        let stop = turn.stop.clone();
+        Self {
+            config: core,
+            request: turn,
+            journal,
+            reply,
+            model_calls: turn.model_calls.clone(),
+            client_tools: core.client_tools(&turn.history),
+            uncompiled_schema: schema,
+            answer_schema: Ok(None),
+            checked_answer: None,
+            hints,
+            context: ReplyContext::new(&core.name, &turn.session_id, &turn.reply_id, stop),
+            event_filter: EventFilter::default(),
+            is_model_silent: false,
+            has_unread_hints: false,
+        }
+    }
+
+    /// The answer must have this form, whatever else was said about it.
+    pub(crate) fn set_answer_schema(&mut self, shape: Arc<AnswerSchema>) {
+        self.uncompiled_schema = None;
+        self.answer_schema = Ok(Some(shape));
+    }
+
+    /// Goes on until the reply ends, or waits for somebody.
+    pub(crate) async fn run(&mut self) -> Result<(), AgentError> {
+        match (self.run_steps().await, self.context.stop_reason()) {
+            (Err(AgentError::Stopped), Some(why)) => self.stop_reply(why).await,
+            (done, _) => done,
+        }
+    }
+
+    async fn run_steps(&mut self) -> Result<(), AgentError> {
+        if self.request.partial.is_none() && self.model_calls == ModelCalls::default() {
+            let session_id = self.request.session_id.clone();
+            let start =
+                ReplyStart { session_id, name: self.config.name.clone(), ..ReplyStart::default() };
+            self.commit(vec![self.event(start)]).await?;
+        }
+        if let Some(schema) = self.uncompiled_schema.take() {
+            let shape = AnswerSchema::compile(&schema).await;
+            let shape = shape.map_err(|why| format!("the output schema cannot be used: {why}"));
+            self.answer_schema = shape.map(|shape| Some(Arc::new(shape)));
+        }
+        loop {
+            if self.context.stop_reason().is_some() {
+                return Err(AgentError::Stopped);
+            }
+            if self.model_calls.open_blocks.is_none() && self.reply.finished_at().is_none() {
+                self.load_updates().await?;
+                self.add_pending_hints().await?;
+            }
+            let flow = match self.next_step() {
+                Step::DiscardModelCall(blocks) => self.discard_model_call(blocks).await?,
+                Step::CallModel(_) | Step::CheckAnswer if self.answer_schema.is_err() => return self.fail_invalid_schema().await,
+                Step::CallModel(tools) => self.call_model(tools).await?,
+                Step::HandleCalls(todos) => self.handle_calls(todos).await?,
+                Step::CheckAnswer => {
+                    self.checked_answer = self.check_answer().await;
+                    Flow::Continue
+                }
+                Step::AnswerTooExpensive(why) => return self.fail_reply(ErrorType::InvalidRequest, why).await,
+                Step::CorrectAnswer(why) => self.request_correction(&why).await?,
+                Step::InvalidAnswer(why) => {
+                    let why = format!("the model's answer does not have its form: {why}");
+                    return self.fail_reply(ErrorType::Upstream, why).await;
+                }
+                Step::Wait => Flow::Wait,
+                Step::EndReply(reason) => {
+                    if self.end_reply(reason).await? {
+                        return Ok(());
+                    }
+                    self.load_updates().await?;
+                    Flow::Continue
+                }
+                Step::Done => return Ok(()),
+            };
+            if flow == Flow::Wait {
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_step(&self) -> Step {
+        next_step(&ReplyState {
+            reply: &self.reply,
+            model_calls: &self.model_calls,
+            find_tool: &|name| self.find_spec(name),
+            permissions: &self.config.permissions,
+            accepted_rules: &self.request.accepted_rules,
+            max_iterations: self.config.max_iterations,
+            answer: match (&self.answer_schema, &self.checked_answer) {
+                (Ok(None), _) => AnswerCheck::Unconstrained,
+                (Ok(Some(_)), Some(checked)) => AnswerCheck::Checked(checked),
+                (Ok(Some(_)) | Err(_), _) => AnswerCheck::Unchecked,
+            },
+            is_model_silent: self.is_model_silent,
+            has_unread_hints: self.has_unread_hints,
+        })
+    }
+
+    fn answer_schema(&self) -> Option<&AnswerSchema> {
+        self.answer_schema.as_ref().ok().and_then(Option::as_deref)
+    }
+
+    /// Checks what was answered, where it must match a schema.
+    async fn check_answer(&mut self) -> Option<Result<Json, AnswerError>> {
+        Some(self.answer_schema()?.parse_reply_on_worker(&self.reply).await)
+    }
+
+    /// A tool, by its name: the agent's own, or one that the client offers.
+    fn find_spec(&self, name: &str) -> Option<&ToolSpec> {
+        let own = self.config.tools.iter().map(Tool::spec);
+        own.chain(&self.client_tools).find(|spec| spec.name == name)
+    }
+
+    /// A tool of the agent's own, with the middleware around it.
+    fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let tool = self.config.find_tool(name)?;
+        if self.config.middleware.is_empty() {
+            return Some(tool);
+        }
+        let (chain, context) = (self.config.middleware.clone(), self.context.clone());
+        Some(Arc::new(WrappedTool { tool, chain, context }))
+    }
+
+    /// Where a call says what it finds after it has gone to the background.
+    fn hint_sender(&self, call: &ToolCall) -> HintSender {
+        HintSender {
+            hints: self.hints.clone(),
+            session_id: self.request.session_id.clone(),
+            call_id: call.id.clone(),
+            tool: call.name.clone(),
+        }
+    }
+
+    /// Takes over what others have put into the reply.
+    async fn load_updates(&mut self) -> Result<(), AgentError> {
+        if let Some((reply, calls)) = self.journal.take_updates().await? {
+            (self.reply, self.model_calls) = (reply, calls);
+            self.checked_answer = None;
+            self.is_model_silent = false;
+            self.has_unread_hints = true;
+        }
+        Ok(())
+    }
+
+    /// Takes the hints that wait into the reply.
+    async fn add_pending_hints(&mut self) -> Result<(), AgentError> {
+        let waiting = self.hints.pending(&self.request.session_id).await;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = waiting.iter().map(|hint| hint.id.clone()).collect();
+        self.add_hints(waiting).await?;
+        self.hints.remove(&self.request.session_id, &ids).await;
+        Ok(())
+    }
+
+    /// Adds hints to the reply; those that it has already are not added again.
+    async fn add_hints(&mut self, hints: Vec<HintBlock>) -> Result<(), AgentError> {
+        let has = |id: &str| self.reply.blocks::<HintBlock>().any(|hint| hint.id == id);
+        let new = hints.into_iter().filter(|hint| !has(&hint.id));
+        let events: Vec<_> = new.map(|hint| self.event(Hint::from(hint))).collect();
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.is_model_silent = false;
+        self.commit(events).await
+    }
+
+    /// Tells the model that its answer does not have its form.
+    async fn request_correction(&mut self, why: &str) -> Result<Flow, AgentError> {
+        let hint = HintBlock {
+            id: format!("{}-mend", self.request.reply_id),
+            source: Some(structured::CORRECTION_SOURCE.to_owned()),
+            hint: Payload::Text(structured::correction_message(why)),
+            ..HintBlock::default()
+        };
+        self.add_hints(vec![hint]).await?;
+        Ok(Flow::Continue)
+    }
+
+    /// An event of this reply.
+    fn event(&self, kind: impl Into<EventKind<'static>>) -> Event<'static> {
+        Event::new(self.request.reply_id.clone(), kind)
+    }
+
+    /// Commits events. From here on nobody can take them back.
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
+        let events = self.filter_and_apply(events);
+        self.journal.commit(events).await
+    }
+
+    /// Events on their way into the log: as the middleware leaves them, and taken note of.
+    fn filter_and_apply(&mut self, events: Vec<Event<'static>>) -> Vec<Event<'static>> {
+        let events = self.event_filter.filter(&self.config.middleware, &self.context, events);
+        self.apply(&events);
+        events
+    }
+
+    /// Takes note of events on their way into the log.
+    fn apply(&mut self, events: &[Event<'static>]) {
+        for event in events.iter().filter(|event| event.reply_id == self.request.reply_id) {
+            self.checked_answer = None;
+            self.model_calls.observe(event);
+            self.reply.append_event_tolerant(event);
+        }
+    }
+
+    /// Ends the reply, unless there is something that the model has not read. Whether it has ended.
+    async fn end_reply(&mut self, finished_reason: FinishedReason) -> Result<bool, AgentError> {
+        let mut events = Vec::new();
+        if finished_reason == FinishedReason::ExceedMaxIters {
+            events.push(self.event(ExceedMaxIters { name: self.config.name.clone() }));
+        }
+        let error = self.model_calls.last_error.clone();
+        let checked = match self.checked_answer.take() {
+            None if error.is_none() => self.check_answer().await,
+            checked => checked,
+        };
+        let structured_output = checked.and_then(Result::ok).filter(|_| error.is_none());
+        let end = ReplyEnd { finished_reason, error, structured_output, ..ReplyEnd::default() };
+        events.push(self.event(end));
+        let events = self.filter_and_apply(events);
+        self.journal.commit_end(events).await
+    }
+
+    /// Ends the reply with an error.
+    async fn fail_reply(&mut self, kind: ErrorType, message: String) -> Result<(), AgentError> {
+        let error = ReplyError { r#type: kind, message, ..ReplyError::default() };
+        let end = ReplyEnd {
+            finished_reason: FinishedReason::Error,
+            error: Some(error),
+            ..ReplyEnd::default()
+        };
+        self.commit(vec![self.event(end)]).await
+    }
+
+    /// What was asked for is no form.
+    async fn fail_invalid_schema(&mut self) -> Result<(), AgentError> {
+        let why = self.answer_schema.as_ref().err().cloned().unwrap_or_default();
+        self.fail_reply(ErrorType::InvalidRequest, why).await
+    }
+
+    /// A middleware wants the reply to end here: everything that is open is closed.
+    async fn stop_reply(&mut self, why: String) -> Result<(), AgentError> {
+        if self.reply.finished_at().is_some() {
+            return Ok(());
+        }
+        let mut events = Vec::new();
+        if self.model_calls.open_blocks.is_some() {
+            events.extend(crate::close_reply::end_open_blocks(&self.reply));
+            let finished_reason = FinishedReason::Interrupted;
+            events.push(self.event(ModelCallEnd { finished_reason, ..ModelCallEnd::default() }));
+        }
+        let generate_reason = Some(STOP_REASON.to_owned());
+        events.push(self.event(RequestStop { reason: Some(why), generate_reason }));
+        // All at once: nobody finds a reply that was stopped and has not ended.
+        let (mut reply, mut calls) = (self.reply.clone(), self.model_calls.clone());
+        for event in &events {
+            reply.append_event_tolerant(event);
+            calls.observe(event);
+        }
+        events.extend(crate::close_reply::close_reply(&reply, &calls, FinishedReason::Interrupted, None));
+        self.commit(events).await
+    }
+}

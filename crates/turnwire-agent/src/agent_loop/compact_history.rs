@@ -1,0 +1,90 @@
+//! Sums up what no longer fits into the model's window.
+
+use super::AgentLoop;
+use crate::compaction::{BYTES_PER_TOKEN, OldPart, select_oldest, estimate_bytes};
+use crate::config::LoopConfig;
+use crate::model::{ModelRequest, ModelSettings};
+use crate::replier::{AgentError, ReplyRequest};
+use futures_util::StreamExt;
+use turnwire_core::event::{Hint, ModelCallEnd, ModelCallStart, TokenCounts};
+use turnwire_core::{EventKind, Fields, Msg, Payload};
+use turnwire_wires::model_request::{ToolDefinition, ToolChoice};
+
+const SUMMARY_INSTRUCTIONS: &str = "You sum up a conversation for the assistant that goes on with it. Keep \
+what was asked for, what was decided, facts, names, numbers, and what is still to be done. Leave out \
+greetings and detours. Write nothing but the summary.";
+
+impl AgentLoop<'_> {
+    /// Sums up the oldest part of the conversation where it is too long for the model. What the
+    /// model would be sent then is smaller; the log has everything, and the summary as well.
+    pub(super) async fn compact(&mut self, tools: &[ToolDefinition]) -> Result<(), AgentError> {
+        let Some(window) = self.config.context_window else { return Ok(()) };
+        let window = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+        let told: usize = self.model_messages().iter().map(|msg| estimate_bytes(msg.content())).sum();
+        let tools = tools
+            .iter()
+            .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.text().len());
+        if told + tools.sum::<usize>() <= window {
+            return Ok(());
+        }
+        let Some(old) = select_oldest(&self.request.history, &self.reply, window / 2, window) else {
+            return Ok(());
+        };
+        let OldPart { extent: reach, text } = old;
+        let prefix = format!("{}summary-", self.block_prefix());
+        // Where there is no summary, the model is asked with everything: perhaps it all fits.
+        let Some((summary, usage, about)) = summarize(self.config, self.request, &prefix, text).await?
+        else {
+            return Ok(());
+        };
+        let start = ModelCallStart { model_name: self.config.model.name().to_owned() };
+        // What it said is no part of the reply.
+        let end =
+            ModelCallEnd { usage, discard: vec![format!("{prefix}0")], ..ModelCallEnd::default() };
+        let hint =
+            Hint { block_id: prefix, source: Some(reach.to_source()), hint: Payload::Text(summary) };
+        let mut end = self.event(end);
+        end.metadata = about;
+        let events = vec![self.event(start), end, self.event(hint)];
+        self.commit(events).await
+    }
+}
+
+/// Asks the model for a summary, which comes with its tokens and the metadata of its end.
+async fn summarize(
+    core: &LoopConfig,
+    turn: &ReplyRequest,
+    prefix: &str,
+    text: String,
+) -> Result<Option<(String, TokenCounts, Fields)>, AgentError> {
+    let messages = [Msg::system("system", SUMMARY_INSTRUCTIONS), Msg::user("", text)];
+    let tuning = ModelSettings::default();
+    let ask = ModelRequest {
+        reply_id: &turn.reply_id,
+        block_prefix: prefix,
+        messages: &messages,
+        tools: &[],
+        tool_choice: &ToolChoice::Auto,
+        output: None,
+        settings: &tuning,
+    };
+    let work = async {
+        let mut answer = core.model.stream(ask).await.ok()?;
+        let (mut summary, mut usage) = (String::new(), TokenCounts::default());
+        let mut about = Fields::default();
+        while let Some(event) = answer.next().await {
+            let event = event.ok()?;
+            match event.kind {
+                EventKind::TextBlockDelta(delta) => summary.push_str(&delta.delta),
+                EventKind::ModelCallEnd(end) => (usage, about) = (end.usage, event.metadata),
+                _ => {}
+            }
+        }
+        (!summary.trim().is_empty()).then_some((summary, usage, about))
+    };
+    tokio::select! {
+        biased;
+        () = turn.stop.cancelled() => Err(AgentError::Stopped),
+        done = work => Ok(done),
+    }
+}

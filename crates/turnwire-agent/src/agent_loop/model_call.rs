@@ -1,0 +1,220 @@
+//! One model call.
+
+use super::{Flow, AgentLoop};
+use crate::call_ids::CallIds;
+use crate::truncate::truncate_results;
+use crate::middleware::EditableRequest;
+use crate::model::{ModelRequest, ModelError};
+use crate::plan::OfferedTools;
+use crate::replier::AgentError;
+use crate::structured::{AnswerToolRewriter, was_corrected};
+use futures_util::StreamExt;
+use std::pin::pin;
+use turnwire_core::event::{ModelCallEnd, ModelCallStart};
+use turnwire_core::{ErrorType, Event, FinishedReason, Msg};
+use turnwire_wires::model_request::{ToolDefinition, ToolChoice};
+
+/// How many events wait for a commit at the most: then the model has to wait.
+const MAX_PENDING_EVENTS: usize = 4096;
+
+impl AgentLoop<'_> {
+    /// Takes back what a broken-off call has said: it is made again.
+    pub(super) async fn discard_model_call(&mut self, blocks: Vec<String>) -> Result<Flow, AgentError> {
+        let mut events = crate::close_reply::end_open_blocks(&self.reply);
+        let end = ModelCallEnd {
+            finished_reason: FinishedReason::Interrupted,
+            discard: blocks,
+            ..ModelCallEnd::default()
+        };
+        events.push(self.event(end));
+        self.commit(events).await?;
+        Ok(Flow::Continue)
+    }
+
+    /// What stands in front of the ids of the next call's blocks. A call that is repeated has another.
+    pub(super) fn block_prefix(&self) -> String {
+        format!("{}-{}-", self.request.reply_id, self.model_calls.started + 1)
+    }
+
+    /// What the model is about to be asked, and what covers the tool for the answer.
+    async fn build_request(&mut self, tools: OfferedTools) -> Result<(EditableRequest, Option<AnswerToolRewriter>), AgentError> {
+        self.add_middleware_hints().await?;
+        let mut specs: Vec<ToolDefinition> = match tools {
+            OfferedTools::All => self.model_tools(),
+            OfferedTools::None => Vec::new(),
+        };
+        self.compact(&specs).await?;
+        let mut tool_choice = ToolChoice::Auto;
+        let (mut output, mut veil) = (None, None);
+        match self.answer_schema() {
+            Some(shape) if self.config.model.has_schema_mode() => {
+                output = Some(shape.output().clone());
+            }
+            Some(shape) => {
+                let answer = shape.answer_tool(&self.model_tools());
+                tool_choice = if specs.is_empty() || was_corrected(&self.reply) {
+                    ToolChoice::Tool(answer.name.clone())
+                } else {
+                    ToolChoice::Required
+                };
+                veil = Some(AnswerToolRewriter::new(answer.name.clone(), &self.block_prefix()));
+                specs.push(answer);
+            }
+            None => {}
+        }
+        let tuning = self.config.model_settings.clone();
+        let messages = self.model_messages();
+        let mut request = EditableRequest { messages, tools: specs, tool_choice, output, settings: tuning };
+        for middleware in self.config.middleware.iter() {
+            middleware.before_model(&mut request, &self.context).await;
+        }
+        Ok((request, veil))
+    }
+
+    /// What the middleware tells the model before this call. A call that is repeated is told it once.
+    async fn add_middleware_hints(&mut self) -> Result<(), AgentError> {
+        let mut hints = Vec::new();
+        for middleware in self.config.middleware.iter() {
+            hints.extend(middleware.hints(&self.reply, &self.context).await);
+        }
+        for (at, hint) in hints.iter_mut().enumerate() {
+            if hint.id.is_empty() {
+                hint.id = format!("{}-hint-{}-{at}", self.request.reply_id, self.model_calls.ended);
+            }
+        }
+        self.add_hints(hints).await
+    }
+
+    /// Asks the model, and passes on what it says as it says it.
+    pub(super) async fn call_model(&mut self, tools: OfferedTools) -> Result<Flow, AgentError> {
+        self.has_unread_hints = false;
+        let (request, mut veil) = self.build_request(tools).await?;
+        if self.context.stop_reason().is_some() {
+            return Err(AgentError::Stopped);
+        }
+        let prefix = self.block_prefix();
+        let core = self.config;
+        let ask = ModelRequest {
+            reply_id: &self.request.reply_id,
+            block_prefix: &prefix,
+            messages: &request.messages,
+            tools: &request.tools,
+            tool_choice: &request.tool_choice,
+            output: request.output.as_ref(),
+            settings: &request.settings,
+        };
+        let before = self.reply.content().len();
+        let stop = self.request.stop.clone();
+        // Made once: to wait for it anew with each token costs more than the token.
+        let mut stopped = pin!(stop.cancelled());
+        let asked = tokio::select! {
+            biased;
+            () = &mut stopped => return Err(AgentError::Stopped),
+            asked = crate::tool_names::stream_with_provider_names(&*core.model, ask) => asked,
+        };
+        // It has the whole conversation in it, and the answer may take minutes.
+        drop(request);
+        let mut answer = match asked {
+            Ok(answer) => answer,
+            Err(error) => {
+                let start = ModelCallStart { model_name: core.model.name().to_owned() };
+                self.commit(vec![self.event(start)]).await?;
+                return self.fail_model_call(error).await;
+            }
+        };
+        let messages = self.request.history.iter().chain([&self.reply]);
+        let depth = self.journal.sub_agent_depth();
+        let mut call_ids = CallIds::new(&prefix, depth, messages, self.journal.used_call_ids());
+        let mut waiting: Vec<Event<'static>> = Vec::new();
+        let mut broken: Option<ModelError> = None;
+        let mut has_ended = false;
+        loop {
+            if waiting.is_empty() {
+                if has_ended {
+                    break;
+                }
+                tokio::select! {
+                    biased;
+                    () = &mut stopped => return Err(AgentError::Stopped),
+                    next = answer.next() => match next {
+                        Some(Ok(event)) => waiting.push(event),
+                        Some(Err(error)) => {
+                            broken = Some(error);
+                            has_ended = true;
+                        }
+                        None => has_ended = true,
+                    },
+                }
+                continue;
+            }
+            // While these become durable, the next ones come.
+            let events = std::mem::take(&mut waiting);
+            let events = events.into_iter().map(|event| call_ids.rewrite_ids(event));
+            let events = match &mut veil {
+                Some(veil) => events.map(|event| veil.rewrite(event)).collect(),
+                None => events.collect(),
+            };
+            let events = self.filter_and_apply(events);
+            let mut commit = pin!(self.journal.commit(events));
+            loop {
+                tokio::select! {
+                    biased;
+                    done = &mut commit => {
+                        done?;
+                        break;
+                    }
+                    next = answer.next(), if !has_ended && waiting.len() < MAX_PENDING_EVENTS => match next {
+                        Some(Ok(event)) => waiting.push(event),
+                        Some(Err(error)) => {
+                            broken = Some(error);
+                            has_ended = true;
+                        }
+                        None => has_ended = true,
+                    },
+                }
+            }
+        }
+        self.is_model_silent = self.reply.content().len() == before;
+        match broken {
+            Some(error) => self.fail_model_call(error).await,
+            None if self.model_calls.open_blocks.is_some() => {
+                let why = "the model's answer has no end";
+                self.fail_model_call(ModelError::new(ErrorType::Upstream, why)).await
+            }
+            None => Ok(Flow::Continue),
+        }
+    }
+
+    /// A model call has failed: what it said stays, everything is closed.
+    async fn fail_model_call(&mut self, error: ModelError) -> Result<Flow, AgentError> {
+        let mut events = crate::close_reply::end_open_blocks(&self.reply);
+        events.push(self.event(ModelCallEnd {
+            finished_reason: FinishedReason::Error,
+            error: Some(error.into()),
+            ..ModelCallEnd::default()
+        }));
+        self.commit(events).await?;
+        Ok(Flow::Continue)
+    }
+
+    /// What the model is sent: what it is told, the conversation, and the reply so far. What is too
+    /// long for it is cut or summed up; otherwise it is what the log has.
+    pub(super) fn model_messages(&self) -> Vec<Msg> {
+        let reply = Some(&self.reply).filter(|reply| !reply.content().is_empty());
+        let said = crate::compaction::model_view(self.request.history.iter().chain(reply));
+        let limit = self.config.result_limit;
+        let said = said.iter().map(|msg| truncate_results(msg, limit).into_owned());
+        let system = self.config.system_prompt(&self.request.history);
+        system.map(|system| Msg::system("system", system)).into_iter().chain(said).collect()
+    }
+
+    fn model_tools(&self) -> Vec<ToolDefinition> {
+        let own = self.config.tools.iter().map(|tool| tool.spec());
+        let tool = |spec: &crate::tool::ToolSpec| ToolDefinition {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            input_schema: spec.input.clone(),
+        };
+        own.chain(&self.client_tools).map(tool).collect()
+    }
+}

@@ -1,0 +1,285 @@
+//! The calls of one round: refused, handed over, asked for, run.
+
+use super::{Flow, AgentLoop};
+use crate::plan::{ResultStarted, CallAction};
+use crate::replier::AgentError;
+use crate::sub_agent::ParentContext;
+use crate::tool::{ToolOutput, ToolContext, ToolUpdate, UpdateContent, Tool, ToolError};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use turnwire_core::event::{
+    Chunk, RequireExternalExecution, RequireUserConfirm, ToolResultDataDelta, ToolResultEnd,
+    ToolResultStart, ToolResultTextDelta,
+};
+use turnwire_core::{DataBlock, Event, Fields, Part, Source, ToolCall, ToolResultState};
+
+/// How much of what tools say may wait to be committed.
+const MAX_PENDING_UPDATES: usize = 256;
+
+/// A tool that has come to its end.
+type FinishedTool = (String, Result<ToolOutput, ToolError>);
+
+impl AgentLoop<'_> {
+    /// Does what is to be done about calls. A person is asked first, and the client is handed what is
+    /// its own, so that nobody waits for a tool that has nothing to do with it.
+    pub(super) async fn handle_calls(&mut self, todos: Vec<(ToolCall, CallAction)>) -> Result<Flow, AgentError> {
+        let mut events = Vec::new();
+        let (mut asked, mut handed, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        for (mut call, todo) in todos {
+            match todo {
+                CallAction::Refuse(state, why) => {
+                    events.push(self.result_start(&call));
+                    events.push(self.result_text(&call.id, why));
+                    events.push(self.result_end(&call.id, state, Fields::default()));
+                }
+                CallAction::Interrupt => {
+                    let (_, result) =
+                        self.reply.tool_calls().find(|(own, _)| own.id == call.id).unzip();
+                    if let Some(result) = result.flatten() {
+                        events.extend(crate::close_reply::interrupt_result(&self.reply, result));
+                    }
+                }
+                CallAction::AskUser(rules) => {
+                    call.suggested_rules = rules;
+                    asked.push(call);
+                }
+                // The result comes in one piece, with its own beginning.
+                CallAction::SendToClient => handed.push(call),
+                CallAction::Run(began) => {
+                    if began == ResultStarted::No {
+                        events.push(self.result_start(&call));
+                    }
+                    runs.push(call);
+                }
+            }
+        }
+        let waits = !asked.is_empty() || !handed.is_empty();
+        if !handed.is_empty() {
+            events.push(self.event(RequireExternalExecution { tool_calls: handed }));
+        }
+        if !asked.is_empty() {
+            events.push(self.event(RequireUserConfirm { tool_calls: asked }));
+        }
+        self.commit(events).await?;
+        let flow = self.run_tools(runs).await?;
+        Ok(if waits { Flow::Wait } else { flow })
+    }
+
+    fn result_start(&self, call: &ToolCall) -> Event<'static> {
+        let (tool_call_id, tool_call_name) = (call.id.clone().into(), call.name.clone().into());
+        self.event(ToolResultStart { tool_call_id, tool_call_name })
+    }
+
+    fn result_text(&self, call_id: &str, text: String) -> Event<'static> {
+        let (tool_call_id, delta) = (call_id.to_owned().into(), text.into());
+        self.event(ToolResultTextDelta { tool_call_id, delta })
+    }
+
+    fn result_end(&self, call_id: &str, state: ToolResultState, metadata: Fields) -> Event<'static> {
+        let mut event =
+            self.event(ToolResultEnd { tool_call_id: call_id.to_owned().into(), state });
+        event.metadata = metadata;
+        event
+    }
+
+    /// Runs tools: those that may, beside each other. What they say is committed as it comes.
+    async fn run_tools(&mut self, calls: Vec<ToolCall>) -> Result<Flow, AgentError> {
+        if calls.is_empty() {
+            return Ok(Flow::Continue);
+        }
+        let (sender, mut pieces) = mpsc::channel(MAX_PENDING_UPDATES);
+        let launch = ToolLauncher { sender, stop: self.request.stop.clone(), parent: Arc::new(self.parent_context()) };
+        let mut queue: VecDeque<(ToolCall, Arc<dyn Tool>)> = VecDeque::new();
+        let mut running: JoinSet<FinishedTool> = JoinSet::new();
+        for call in calls {
+            let Some(tool) = self.find_tool(&call.name) else { continue };
+            if tool.spec().concurrent {
+                launch.start(&mut running, call, tool, self);
+            } else {
+                queue.push_back((call, tool));
+            }
+        }
+        let mut flow = Flow::Continue;
+        // What is left behind by a tool that has ended says nothing more here.
+        let mut over: HashSet<String> = HashSet::new();
+        let stop = self.request.stop.clone();
+        // What is to become durable with the end of a result.
+        let mut last: HashMap<String, Vec<Event<'static>>> = HashMap::new();
+        // The tasks are ended when this set is dropped, however that comes about.
+        loop {
+            if running.is_empty() {
+                let Some((call, tool)) = queue.pop_front() else { break };
+                launch.start(&mut running, call, tool, self);
+            }
+            let (mut said, mut ended) = (Vec::new(), Vec::new());
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Err(AgentError::Stopped),
+                Some(piece) = pieces.recv() => said.push(piece),
+                Some(done) = running.join_next() => ended.push(done),
+            }
+            // Those that have ended by now have said everything by now: it comes before their end. It
+            // is among what waits now; what others say meanwhile can wait for its turn.
+            while let Some(done) = running.try_join_next() {
+                ended.push(done);
+            }
+            while said.len() <= MAX_PENDING_UPDATES
+                && let Ok(piece) = pieces.try_recv()
+            {
+                said.push(piece);
+            }
+            let (mut events, mut told) = (Vec::new(), Vec::new());
+            for ToolUpdate { call_id, content: said } in said {
+                if over.contains(&call_id) {
+                    continue;
+                }
+                match said {
+                    UpdateContent::Text(text) => events.push(self.result_text(&call_id, text)),
+                    UpdateContent::Part(part) => events.push(self.result_part(&call_id, *part)),
+                    UpdateContent::Events(more, durable) => {
+                        events.extend(more);
+                        told.push(durable);
+                    }
+                    UpdateContent::FinalEvents(more) => last.entry(call_id).or_default().extend(more),
+                }
+            }
+            for done in ended {
+                match done {
+                    Ok((_, Ok(ToolOutput::Waiting))) => flow = Flow::Wait,
+                    Ok((call, given)) => {
+                        events.extend(last.remove(&call).unwrap_or_default());
+                        events.extend(self.output_events(&call, given));
+                        over.insert(call);
+                    }
+                    Err(error) => return Err(AgentError::Failed(format!("a tool broke down: {error}"))),
+                }
+            }
+            self.commit(events).await?;
+            for durable in told {
+                // Who does not wait for it any more was given up.
+                let _ = durable.send(());
+            }
+        }
+        Ok(flow)
+    }
+
+    /// What agents that work for this reply are told.
+    fn parent_context(&self) -> ParentContext {
+        ParentContext {
+            session_id: self.request.session_id.clone(),
+            name: self.config.name.clone(),
+            depth: self.journal.sub_agent_depth(),
+            accepted_rules: self.request.accepted_rules.clone(),
+            sub_replies: self.request.sub_replies.clone(),
+            input: self.request.input.clone(),
+            hints: self.journal.hints(),
+        }
+    }
+
+    fn result_part(&self, call_id: &str, part: Part) -> Event<'static> {
+        match part {
+            Part::Text(block) => self.result_text(call_id, block.text),
+            Part::Data(DataBlock { source, .. }) => {
+                let (media_type, chunk) = match source {
+                    Source::Base64(source) => (source.media_type, Chunk::Data(source.data.into())),
+                    Source::Url(source) => (source.media_type, Chunk::Url(source.url.into())),
+                    Source::Other(_) => (None, Chunk::Data(String::new().into())),
+                };
+                self.event(ToolResultDataDelta {
+                    tool_call_id: call_id.to_owned().into(),
+                    block_id: String::new().into(),
+                    media_type,
+                    chunk,
+                })
+            }
+            _ => self.result_text(call_id, String::new()),
+        }
+    }
+
+    /// What a tool gave at its end.
+    fn output_events(&self, call_id: &str, given: Result<ToolOutput, ToolError>) -> Vec<Event<'static>> {
+        let mut events = Vec::new();
+        let state = match given {
+            Ok(ToolOutput::Empty | ToolOutput::Waiting) => ToolResultState::Success,
+            Ok(ToolOutput::Text(text)) => {
+                if !text.is_empty() {
+                    events.push(self.result_text(call_id, text));
+                }
+                ToolResultState::Success
+            }
+            Ok(ToolOutput::Parts(parts)) => {
+                events.extend(parts.into_iter().map(|part| self.result_part(call_id, part)));
+                ToolResultState::Success
+            }
+            Ok(ToolOutput::Background(note)) => {
+                events.push(self.result_text(call_id, note));
+                ToolResultState::Running
+            }
+            Err(error) => {
+                events.push(self.result_text(call_id, error.message().to_owned()));
+                ToolResultState::Error
+            }
+        };
+        events.push(self.result_end(call_id, state, Fields::default()));
+        events
+    }
+}
+
+/// What every tool gets.
+struct ToolLauncher {
+    sender: mpsc::Sender<ToolUpdate>,
+    stop: CancellationToken,
+    parent: Arc<ParentContext>,
+}
+
+impl ToolLauncher {
+    fn start(
+        &self,
+        running: &mut JoinSet<FinishedTool>,
+        call: ToolCall,
+        tool: Arc<dyn Tool>,
+        run: &AgentLoop<'_>,
+    ) {
+        let (id, reply) = (call.id.clone(), &run.reply);
+        // Calls stay where they are once they run, so this is the same after a crash.
+        let place = reply.tool_calls().position(|(own, _)| own.id == id).unwrap_or_default();
+        let out = ToolContext {
+            call_id: id.clone(),
+            sender: self.sender.clone(),
+            stop: self.stop.clone(),
+            hint_sender: run.hint_sender(&call),
+            parent: self.parent.clone(),
+            sub_reply_id: format!("{}.{place}", reply.id()),
+        };
+        running.spawn(async move {
+            let limit = tool.spec().time_limit;
+            // A tool that panics is a tool that failed.
+            let work = tokio::spawn(async move { tool.run(call, out).await });
+            let mut work = AbortOnDrop(work);
+            let done = match limit {
+                None => (&mut work.0).await,
+                Some(limit) => {
+                    let Ok(done) = tokio::time::timeout(limit, &mut work.0).await else {
+                        let why = format!("The call took longer than {limit:?} and was given up.");
+                        return (id, Err(ToolError::new(why)));
+                    };
+                    done
+                }
+            };
+            let broke = |_| Err(ToolError::new("The tool broke down."));
+            (id, done.unwrap_or_else(broke))
+        });
+    }
+}
+
+/// A task that ends with whoever waits for it.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,69 @@
+//! What an agent is made of.
+
+use crate::hints::HintStore;
+use crate::middleware::MiddlewareChain;
+use crate::model::{Model, ModelSettings};
+use crate::client_context::ClientContext;
+use crate::permission::Permissions;
+use crate::tool::{Tool, ToolSpec};
+use std::sync::Arc;
+use turnwire_core::{Json, Msg, Role};
+
+/// What an agent is made of. It keeps nothing between two calls.
+pub(crate) struct LoopConfig {
+    pub name: String,
+    pub description: String,
+    pub model: Arc<dyn Model>,
+    pub system: String,
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub permissions: Permissions,
+    pub max_iterations: u32,
+    /// The form that its answers have.
+    pub output_schema: Option<Json>,
+    pub middleware: MiddlewareChain,
+    pub hints: Arc<dyn HintStore>,
+    /// How many characters of a result the model is sent.
+    pub result_limit: usize,
+    /// How many tokens the model can read.
+    pub context_window: Option<u32>,
+    pub model_settings: ModelSettings,
+}
+
+impl LoopConfig {
+    /// A tool of its own.
+    pub fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.iter().find(|tool| tool.spec().name == name).cloned()
+    }
+
+    /// The tools that the client brings with the message that is answered. A name of the agent's own is
+    /// not for a client to take.
+    pub fn client_tools(&self, history: &[Msg]) -> Vec<ToolSpec> {
+        let offer = client_context(history);
+        let is_free = |name: &str| self.tools.iter().all(|tool| tool.spec().name != name);
+        let tools = offer.tools.into_iter().filter(|tool| is_free(&tool.name));
+        tools
+            .map(|tool| {
+                let input = tool.input.unwrap_or_else(|| serde_json::Map::new().into());
+                ToolSpec::for_client(tool.name, tool.description, input)
+            })
+            .collect()
+    }
+
+    /// The form that the answer is to have: as the client wants it, else as the agent has it.
+    pub fn output_schema(&self, history: &[Msg]) -> Option<Json> {
+        client_context(history).output_schema.or_else(|| self.output_schema.clone())
+    }
+
+    /// What the model is told before everything else.
+    pub fn system_prompt(&self, history: &[Msg]) -> Option<String> {
+        let told = [self.system.clone(), client_context(history).instructions.unwrap_or_default()];
+        let told: Vec<String> = told.into_iter().filter(|text| !text.is_empty()).collect();
+        (!told.is_empty()).then(|| told.join("\n\n"))
+    }
+}
+
+/// What came with the message that is answered.
+fn client_context(history: &[Msg]) -> ClientContext {
+    let last = history.iter().rev().find(|msg| msg.role() == Role::User);
+    last.map(ClientContext::from_msg).unwrap_or_default()
+}

@@ -1,0 +1,233 @@
+//! The connection to a server, made again when it has ended.
+
+use super::progress::ProgressListener;
+use super::{McpError, McpServer, McpTransport, child, remote};
+use crate::schema::{MAX_TOOLS, MAX_TOOLS_BYTES, check_tool};
+use rmcp::ServiceExt;
+use rmcp::model::{ClientRequest, PaginatedRequestParams, PingRequest, Tool};
+use rmcp::service::{
+    ClientInitializeError, PeerRequestOptions, RoleClient, RunningService, ServiceError,
+};
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use turnwire_core::Json;
+
+/// A connection that was made.
+pub(super) type LiveClient = Arc<RunningService<RoleClient, ProgressListener>>;
+
+/// How long a server that gave no sign may take to say that it is there.
+const PING_LIMIT: Duration = Duration::from_secs(5);
+
+/// The connection to a server.
+pub(super) struct McpConnection {
+    server: McpServer,
+    state: Mutex<ConnectionState>,
+    /// Whether something went wrong since it was last known to be well.
+    is_suspect: AtomicBool,
+}
+
+#[derive(Default)]
+struct ConnectionState {
+    client: Option<LiveClient>,
+    /// When it could last not be made, and why.
+    last_failure: Option<(Instant, McpError)>,
+}
+
+impl McpConnection {
+    pub(super) fn new(server: McpServer) -> Self {
+        Self { server, state: Mutex::default(), is_suspect: AtomicBool::new(false) }
+    }
+
+    pub(super) fn server(&self) -> &str {
+        &self.server.name
+    }
+
+    /// The connection, made anew if it has ended.
+    pub(super) async fn client(&self) -> Result<LiveClient, McpError> {
+        let asked = Instant::now();
+        let mut state = self.state.lock().await;
+        // Who waited while somebody else tried in vain need not try as well.
+        if let Some((at, why)) = &state.last_failure
+            && *at >= asked
+        {
+            return Err(why.clone());
+        }
+        if let Some(live) = &state.client {
+            if self.is_alive(live).await {
+                return Ok(live.clone());
+            }
+            tracing::warn!(
+                server = self.server(),
+                "an MCP server is gone; it is started or reached again"
+            );
+            state.client = None;
+        }
+        let opened = tokio::time::timeout(self.server.start_limit, self.connect()).await;
+        let opened = opened.unwrap_or_else(|_| Err(self.start_timeout()));
+        match opened {
+            Ok(live) => {
+                state.client = Some(live.clone());
+                Ok(live)
+            }
+            Err(why) => {
+                state.last_failure = Some((Instant::now(), why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    /// Something went wrong: before the next call it is asked whether it is there.
+    pub(super) fn mark_suspect(&self) {
+        self.is_suspect.store(true, Ordering::Relaxed);
+    }
+
+    async fn is_alive(&self, live: &LiveClient) -> bool {
+        if live.is_transport_closed() {
+            self.is_suspect.store(false, Ordering::Relaxed);
+            return false;
+        }
+        if !self.is_suspect.swap(false, Ordering::Relaxed) {
+            return true;
+        }
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        let limit = PING_LIMIT.min(self.server.call_limit);
+        let options = PeerRequestOptions::with_timeout(limit);
+        let sign =
+            async { live.send_request_with_option(ping, options).await?.await_response().await };
+        // One that does not know the question is there to say so.
+        let sign = tokio::time::timeout(limit, sign).await;
+        matches!(sign, Ok(Ok(_) | Err(ServiceError::McpError(_))))
+    }
+
+    /// What the server can do. To start and to say so may take as long as a start.
+    pub(super) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
+        let latest = Instant::now() + self.server.start_limit;
+        let live = self.client().await?;
+        let listed = tokio::time::timeout_at(latest, self.list_tools(&live)).await;
+        match listed {
+            Ok(Ok(tools)) => Ok(tools),
+            // It has nothing of the kind.
+            Ok(Err(ServiceError::McpError(error))) if error.code.0 == METHOD_NOT_FOUND => {
+                Ok(Vec::new())
+            }
+            Ok(Err(error)) => Err(McpError::new(self.server(), request_failure(&error))),
+            Err(_) => Err(self.start_timeout()),
+        }
+    }
+
+    /// Lists the tools that are small enough, and not more than there may be.
+    async fn list_tools(&self, live: &LiveClient) -> Result<Vec<Tool>, ServiceError> {
+        let (mut tools, mut bytes, mut cursor) = (Vec::new(), 0, None);
+        // A server that adds no tool with a page would be asked without end.
+        for _ in 0..MAX_TOOLS {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = live.list_tools(Some(page)).await?;
+            for tool in page.tools {
+                let input = Json::from_value(&*tool.input_schema).ok();
+                let description = tool.description.as_deref().unwrap_or_default();
+                match check_tool(&tool.name, description, input.as_ref()) {
+                    Ok(size) if tools.len() < MAX_TOOLS && bytes + size <= MAX_TOOLS_BYTES => {
+                        bytes += size;
+                        tools.push(tool);
+                    }
+                    Ok(_) => {
+                        let server = self.server();
+                        tracing::warn!(
+                            server,
+                            "an MCP server has too many tools: those behind the first {} are left out",
+                            tools.len()
+                        );
+                        return Ok(tools);
+                    }
+                    Err(why) => {
+                        tracing::warn!(server = self.server(), why, "a tool is left out");
+                    }
+                }
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(tools)
+    }
+
+    fn start_timeout(&self) -> McpError {
+        let limit = self.server.start_limit;
+        McpError::new(self.server(), format!("did not start within {limit:?}"))
+    }
+
+    async fn connect(&self) -> Result<LiveClient, McpError> {
+        let name = self.server();
+        let service = ProgressListener::default();
+        let live = match &self.server.transport {
+            McpTransport::Child(child) => {
+                let process = child::spawn_server(name, child)
+                    .map_err(|error| McpError::new(name, format!("cannot be started: {error}")))?;
+                service.serve(process).await
+            }
+            McpTransport::Remote(remote) => {
+                let way = remote::transport(remote).map_err(|why| McpError::new(name, why))?;
+                service.serve(way).await
+            }
+        };
+        live.map(Arc::new).map_err(|error| McpError::new(name, connect_failure(&error)))
+    }
+}
+
+/// The code of JSON-RPC.
+const METHOD_NOT_FOUND: i32 = -32601;
+
+/// Why there is no connection. What the libraries say may have the address in it, which may be secret.
+fn connect_failure(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => format!("refuses: {}", error.message),
+        ClientInitializeError::ConnectionClosed(_) => "ended before it was ready".to_owned(),
+        ClientInitializeError::TransportError { error, .. } => {
+            let error: &(dyn Error + 'static) = &*error.error;
+            match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+                Some(io::ErrorKind::BrokenPipe) => "ended before it was ready".to_owned(),
+                _ => transport_failure(error),
+            }
+        }
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            "speaks no version of the protocol that is known here".to_owned()
+        }
+        _ => "does not answer as an MCP server does".to_owned(),
+    }
+}
+
+/// Why a request came to nothing.
+pub(super) fn request_failure(error: &ServiceError) -> String {
+    match error {
+        ServiceError::McpError(error) => format!("says: {}", error.message),
+        ServiceError::TransportSend(error) => transport_failure(&*error.error),
+        ServiceError::TransportClosed => "is gone".to_owned(),
+        ServiceError::Timeout { timeout } => format!("gave no answer within {timeout:?}"),
+        _ => "gave an answer that cannot be understood".to_owned(),
+    }
+}
+
+fn transport_failure(error: &(dyn Error + 'static)) -> String {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+            return match error.status() {
+                Some(status) => format!("answers with status {}", status.as_u16()),
+                None if error.is_timeout() => "cannot be reached: it takes too long".to_owned(),
+                None if error.is_connect() => "cannot be reached".to_owned(),
+                None => "cannot be reached: the connection broke".to_owned(),
+            };
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return format!("cannot be reached: {}", error.kind());
+        }
+        cause = error.source();
+    }
+    "cannot be reached".to_owned()
+}

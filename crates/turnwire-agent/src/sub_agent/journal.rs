@@ -1,0 +1,261 @@
+//! The journal of an agent that works for another: everything goes through the one above.
+
+use crate::close_reply::close_reply;
+use crate::hints::HintStore;
+use crate::replier::{AgentError, Journal, SubAgentReply, ReplyRequest};
+use crate::tool::{ToolOutput, ToolContext, ToolUpdate, UpdateContent, ToolError};
+use async_trait::async_trait;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use turnwire_core::event::SubAgent;
+use turnwire_core::stamp::SystemStamp;
+use turnwire_core::{
+    ContentBlock, ErrorType, Event, EventKind, FinishedReason, ModelCalls, Msg, Part, ReplyError,
+    TextBlock, ToolCall, ToolCallState,
+};
+
+/// The log of one agent that works for another, as far as it is its own.
+pub(super) struct SubAgentJournal {
+    context: ToolContext,
+    /// The name of the agent.
+    name: String,
+    /// Whose its events are.
+    agent: SubAgent,
+    /// Its reply as far as it goes.
+    reply: Msg,
+    has_begun: bool,
+    model_calls: ModelCalls,
+    /// Open replies of agents that work for this one.
+    sub_replies: Vec<SubAgentReply>,
+    /// The end of its reply, kept until there is a result.
+    final_events: Vec<Event<'static>>,
+}
+
+impl SubAgentJournal {
+    /// From where the log has left it.
+    pub(super) fn new(name: &str, call_id: String, out: ToolContext) -> Self {
+        let above = out.parent.clone();
+        let agent = SubAgent {
+            agent_path: Some(format!("{}/{name}", above.name)),
+            parent_tool_call_id: Some(call_id),
+        };
+        let id = &out.sub_reply_id;
+        let known = above.sub_replies.iter().find(|sub| sub.msg.id() == id);
+        // Whoever works for this one has a longer name of the same beginning.
+        let is_below = |sub: &&SubAgentReply| {
+            sub.msg.id().strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        };
+        Self {
+            reply: known.map_or_else(|| Msg::reply(&**id, name), |known| known.msg.clone()),
+            has_begun: known.is_some(),
+            model_calls: known.map(|known| known.model_calls.clone()).unwrap_or_default(),
+            sub_replies: above.sub_replies.iter().filter(is_below).cloned().collect(),
+            final_events: Vec::new(),
+            name: name.to_owned(),
+            agent,
+            context: out,
+        }
+    }
+
+    /// What the agent is asked. It sees its task, and nothing of the conversation above.
+    pub(super) fn request(&self, task: String) -> ReplyRequest {
+        let above = &self.context.parent;
+        let id = self.reply.id();
+        let is_for_it = |input: &&Event<'_>| input.reply_id.starts_with(id);
+        // Each agent names those below it from itself on.
+        let subs = self.sub_replies.iter().cloned().map(|mut sub| {
+            let path = sub.agent.agent_path.take();
+            sub.agent.agent_path = path
+                .map(|path| path.split_once('/').map_or(path.clone(), |(_, own)| own.to_owned()));
+            sub
+        });
+        ReplyRequest {
+            session_id: above.session_id.clone(),
+            reply_id: id.to_owned(),
+            history: vec![Msg::user(above.name.clone(), task)],
+            partial: self.has_begun.then(|| self.reply.clone()),
+            model_calls: self.model_calls.clone(),
+            sub_replies: subs.collect(),
+            accepted_rules: above.accepted_rules.clone(),
+            input: above.input.as_ref().filter(is_for_it).cloned(),
+            stop: self.context.stop.clone(),
+        }
+    }
+
+    /// What came of it, for the agent above. Whatever is open and does not wait is closed.
+    pub(super) async fn finish(mut self, outcome: Result<(), AgentError>) -> Result<ToolOutput, ToolError> {
+        if !self.final_events.is_empty() {
+            let last = std::mem::take(&mut self.final_events);
+            self.context.send(UpdateContent::FinalEvents(last)).await;
+            return self.tool_output();
+        }
+        let why = match outcome {
+            Ok(()) if self.is_waiting() => return Ok(ToolOutput::Waiting),
+            Ok(()) => "it stopped without ending its reply".to_owned(),
+            Err(AgentError::Failed(why)) => why,
+            // The one above is about to learn of it by itself.
+            Err(halt @ (AgentError::Stopped | AgentError::LogLost(_))) => halt.to_string(),
+        };
+        let closing = self.closing_events(&why);
+        self.context.send(UpdateContent::FinalEvents(closing)).await;
+        Err(ToolError::new(format!("{} could not finish: {why}.", self.name)))
+    }
+
+    /// Whether somebody is to answer: this agent's question, or one of those below.
+    fn is_waiting(&self) -> bool {
+        let is_open = |call: &ToolCall| {
+            matches!(call.state, ToolCallState::Asking | ToolCallState::Submitted)
+        };
+        let mut replies = self.sub_replies.iter().map(|sub| &sub.msg).chain([&self.reply]);
+        replies.any(|msg| msg.blocks::<ToolCall>().any(is_open))
+    }
+
+    /// The events that end this reply and those below it.
+    fn closing_events(&self, why: &str) -> Vec<Event<'static>> {
+        let mut events = Vec::new();
+        for sub in self.sub_replies.iter().rev() {
+            let closing = close_reply(&sub.msg, &sub.model_calls, FinishedReason::Interrupted, None);
+            events.extend(closing.into_iter().map(|event| with_agent(event, &sub.agent)));
+        }
+        if self.has_begun {
+            let error = ReplyError {
+                r#type: ErrorType::Internal,
+                message: format!("the agent failed: {why}"),
+                ..ReplyError::default()
+            };
+            let closing = close_reply(&self.reply, &self.model_calls, FinishedReason::Error, Some(error));
+            events.extend(closing.into_iter().map(|event| with_agent(event, &self.agent)));
+        }
+        events
+    }
+
+    /// The result that a finished reply is.
+    fn tool_output(&self) -> Result<ToolOutput, ToolError> {
+        let name = &self.name;
+        match self.reply.finished_reason() {
+            Some(FinishedReason::Error) => {
+                let why = self.reply.error().map_or("it failed", |error| &error.message);
+                Err(ToolError::new(format!("{name} could not finish: {why}.")))
+            }
+            Some(FinishedReason::Interrupted) => {
+                Err(ToolError::new(format!("{name} was interrupted.")))
+            }
+            _ => Ok(final_output(&self.reply)),
+        }
+    }
+
+    /// An event, with whose it is.
+    fn with_agent_path(&self, mut event: Event<'static>) -> Result<Event<'static>, AgentError> {
+        let agent = match event.agent.take() {
+            None if event.kind.is_part_of_reply() && event.reply_id != self.reply.id() => {
+                let (kind, other, own) = (event.kind.type_name(), &event.reply_id, self.reply.id());
+                return Err(AgentError::Failed(format!(
+                    "{kind} names the reply {other}, and this agent writes {own}"
+                )));
+            }
+            None => self.agent.clone(),
+            // One below it says where it stands from this agent on.
+            Some(below) => {
+                let own = self.agent.agent_path.as_deref().unwrap_or_default();
+                let path = match below.agent_path.as_deref().and_then(|path| path.split_once('/')) {
+                    Some((_, rest)) => format!("{own}/{rest}"),
+                    None => own.to_owned(),
+                };
+                SubAgent { agent_path: Some(path), ..*below }
+            }
+        };
+        Ok(with_agent(event, &agent))
+    }
+
+    /// Takes note of events on their way.
+    fn apply(&mut self, events: &[Event<'static>]) {
+        for event in events.iter().filter(|event| event.kind.is_part_of_reply()) {
+            if event.reply_id == self.reply.id() {
+                self.has_begun = true;
+                self.reply.append_event_tolerant(event);
+                continue;
+            }
+            let at = self.sub_replies.iter().position(|sub| sub.msg.id() == event.reply_id);
+            let at = at.unwrap_or_else(|| {
+                self.sub_replies.push(SubAgentReply {
+                    msg: Msg::reply(&*event.reply_id, ""),
+                    model_calls: ModelCalls::default(),
+                    agent: event.agent.as_deref().cloned().unwrap_or_default(),
+                });
+                self.sub_replies.len() - 1
+            });
+            let Some(sub) = self.sub_replies.get_mut(at) else { continue };
+            sub.msg.append_event_tolerant(event);
+            if sub.msg.finished_at().is_some() {
+                self.sub_replies.remove(at);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for SubAgentJournal {
+    async fn commit(&mut self, events: Vec<Event<'static>>) -> Result<(), AgentError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        if !self.final_events.is_empty() {
+            return Err(AgentError::Failed("the reply has ended".to_owned()));
+        }
+        let events = events.into_iter().map(|event| self.with_agent_path(event));
+        let events = events.collect::<Result<Vec<_>, _>>()?;
+        let is_end = |event: &Event<'_>| {
+            matches!(event.kind, EventKind::ReplyEnd(_)) && event.reply_id == self.reply.id()
+        };
+        if events.iter().any(is_end) {
+            self.apply(&events);
+            self.final_events = events;
+            return Ok(());
+        }
+        // From here on they are on their way, whether or not anybody waits for them.
+        let place = self.context.sender.clone().reserve_owned().await.map_err(|_| AgentError::Stopped)?;
+        self.apply(&events);
+        let (durable, told) = oneshot::channel();
+        let call_id = self.context.call_id.clone();
+        place.send(ToolUpdate { call_id, content: UpdateContent::Events(events, durable) });
+        told.await.map_err(|_| AgentError::Stopped)
+    }
+
+    fn hints(&self) -> Option<Arc<dyn HintStore>> {
+        self.context.parent.hints.clone()
+    }
+
+    fn sub_agent_depth(&self) -> u32 {
+        self.context.parent.depth + 1
+    }
+}
+
+/// Says whose an event is. It gets its id and its time here: what is folded is what is logged.
+fn with_agent(event: Event<'static>, agent: &SubAgent) -> Event<'static> {
+    Event { agent: Some(Box::new(agent.clone())), ..event }.stamped(&SystemStamp)
+}
+
+/// What an agent said at its end: behind its last call; where that is nothing, all that it said.
+fn final_output(reply: &Msg) -> ToolOutput {
+    let is_call = |block: &ContentBlock| {
+        matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_))
+    };
+    let content = reply.content();
+    let from = content.iter().rposition(is_call).map_or(0, |at| at + 1);
+    let given = match ToolOutput::from_parts(result_parts(content.get(from..).unwrap_or_default())) {
+        ToolOutput::Empty => ToolOutput::from_parts(result_parts(content)),
+        given => given,
+    };
+    match (given, reply.structured_output()) {
+        (ToolOutput::Empty, Some(output)) => ToolOutput::Text(output.text().to_owned()),
+        (given, _) => given,
+    }
+}
+
+fn result_parts(blocks: &[ContentBlock]) -> impl Iterator<Item = Part> {
+    blocks.iter().filter_map(|block| match block {
+        ContentBlock::Text(block) => Some(Part::Text(TextBlock::new(block.text.clone()))),
+        ContentBlock::Data(block) => Some(Part::Data(block.clone())),
+        _ => None,
+    })
+}

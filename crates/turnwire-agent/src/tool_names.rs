@@ -1,0 +1,174 @@
+//! Names of tools as models take them.
+//!
+//! In events, rules and settings a tool of an MCP server is `SERVER/TOOL`. Providers take letters,
+//! digits, `_` and `-`, and 64 of them. So the model is told another name, and what it calls by that
+//! name is called by the tool's own from there on: this is the one place where the two meet.
+
+use crate::model::{ModelStream, ModelRequest, Model, ModelError};
+use futures_util::StreamExt;
+use std::collections::{HashMap, HashSet};
+use turnwire_core::{ContentBlock, EventKind, Msg};
+use turnwire_wires::model_request::{ToolDefinition, ToolChoice};
+
+/// The longest name that every provider takes.
+const MAX_NAME_LENGTH: usize = 64;
+
+/// Asks a model, by names that it takes.
+pub(crate) async fn stream_with_provider_names(model: &dyn Model, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+    let names = ProviderNames::new(ask.tools);
+    if names.names.is_empty() {
+        return model.stream(ask).await;
+    }
+    let messages: Vec<Msg> = ask.messages.iter().map(|msg| names.rename_in_message(msg)).collect();
+    let tools: Vec<ToolDefinition> = ask.tools.iter().map(|tool| names.rename_tool(tool)).collect();
+    let tool_choice = match ask.tool_choice {
+        ToolChoice::Tool(name) => ToolChoice::Tool(names.provider_name(name).to_owned()),
+        other => other.clone(),
+    };
+    let told = ModelRequest { messages: &messages, tools: &tools, tool_choice: &tool_choice, ..ask };
+    let answer = model.stream(told).await?;
+    let own: HashMap<String, String> =
+        names.names.into_iter().map(|(own, told)| (told, own)).collect();
+    let back = move |event| match event {
+        Ok(mut event) => {
+            if let turnwire_core::Event { kind: EventKind::ToolCallStart(start), .. } = &mut event
+                && let Some(own) = own.get(&*start.tool_call_name)
+            {
+                start.tool_call_name = own.clone().into();
+            }
+            Ok(event)
+        }
+        Err(error) => Err(error),
+    };
+    Ok(answer.map(back).boxed())
+}
+
+/// What the tools are called that a model cannot call by their own names.
+struct ProviderNames {
+    names: HashMap<String, String>,
+}
+
+impl ProviderNames {
+    /// No two tools get one name, and none gets that of another.
+    fn new(tools: &[ToolDefinition]) -> Self {
+        let mut told = HashMap::new();
+        if tools.iter().all(|tool| is_valid_name(&tool.name)) {
+            return Self { names: told };
+        }
+        let fine = tools.iter().filter(|tool| is_valid_name(&tool.name));
+        let mut taken: HashSet<String> = fine.map(|tool| tool.name.clone()).collect();
+        for tool in tools.iter().filter(|tool| !is_valid_name(&tool.name)) {
+            if told.contains_key(&tool.name) {
+                continue;
+            }
+            let plain = replace_invalid_chars(&tool.name);
+            let mut name = truncate_name(&plain, MAX_NAME_LENGTH).to_owned();
+            let mut more = 2_u32;
+            while !taken.insert(name.clone()) {
+                let end = format!("_{more}");
+                name = format!("{}{end}", truncate_name(&plain, MAX_NAME_LENGTH - end.len()));
+                more += 1;
+            }
+            told.insert(tool.name.clone(), name);
+        }
+        Self { names: told }
+    }
+
+    fn provider_name<'n>(&'n self, own: &'n str) -> &'n str {
+        self.names.get(own).map_or(own, String::as_str)
+    }
+
+    fn rename_tool(&self, tool: &ToolDefinition) -> ToolDefinition {
+        ToolDefinition { name: self.provider_name(&tool.name).to_owned(), ..tool.clone() }
+    }
+
+    fn rename_in_message(&self, msg: &Msg) -> Msg {
+        let is_told = |name: &str| self.names.contains_key(name);
+        let concerns = |block: &ContentBlock| match block {
+            ContentBlock::ToolCall(call) => is_told(&call.name),
+            ContentBlock::ToolResult(result) => is_told(&result.name),
+            _ => false,
+        };
+        if !msg.content().iter().any(concerns) {
+            return msg.clone();
+        }
+        let blocks = msg.content().iter().cloned().map(|mut block| {
+            match &mut block {
+                ContentBlock::ToolCall(call) => call.name = self.provider_name(&call.name).to_owned(),
+                ContentBlock::ToolResult(result) => {
+                    result.name = self.provider_name(&result.name).to_owned();
+                }
+                _ => {}
+            }
+            block
+        });
+        let blocks: Vec<ContentBlock> = blocks.collect();
+        msg.to_builder().content(blocks).build().unwrap_or_else(|_| msg.clone())
+    }
+}
+
+fn is_allowed_char(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
+}
+
+fn is_valid_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.chars().all(is_allowed_char)
+}
+
+/// `files/read` is told as `files__read`.
+fn replace_invalid_chars(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len() + 1);
+    for letter in name.chars() {
+        match letter {
+            '/' => plain.push_str("__"),
+            letter if is_allowed_char(letter) => plain.push(letter),
+            _ => plain.push('_'),
+        }
+    }
+    if plain.is_empty() {
+        plain.push_str("unnamed");
+    }
+    plain
+}
+
+/// It is all ASCII by now.
+fn truncate_name(plain: &str, most: usize) -> &str {
+    plain.get(..most).unwrap_or(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(names: &[&str]) -> Vec<String> {
+        let tool = |name: &&str| ToolDefinition {
+            name: (*name).to_owned(),
+            description: String::new(),
+            input_schema: serde_json::Map::new().into(),
+        };
+        let tools: Vec<ToolDefinition> = names.iter().map(tool).collect();
+        let all = ProviderNames::new(&tools);
+        tools.iter().map(|tool| all.provider_name(&tool.name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_a_provider_takes_stays() {
+        assert_eq!(told(&["read", "get-weather_2"]), ["read", "get-weather_2"]);
+    }
+
+    #[test]
+    fn no_two_tools_are_told_by_one_name() {
+        assert_eq!(
+            told(&["a/b", "a__b", "a.b", "a b", "ä", "", "é"]),
+            ["a__b_2", "a__b", "a_b", "a_b_2", "_", "unnamed", "__2"]
+        );
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let (one, two) = (format!("s/{}1", "x".repeat(80)), format!("s/{}2", "x".repeat(80)));
+        let told = told(&[&one, &two]);
+        assert!(told.iter().all(|name| is_valid_name(name)), "{told:?}");
+        assert_ne!(told.first(), told.last());
+    }
+}

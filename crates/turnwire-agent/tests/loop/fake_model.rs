@@ -1,0 +1,217 @@
+//! A model that answers by what it is asked, and a process that dies wherever it is told to.
+
+use crate::harness::{Harness, REPLY, approve};
+use async_trait::async_trait;
+use serde_json::Value;
+use std::sync::{Arc, Mutex};
+use turnwire_agent::model::script::{ScriptStep, ScriptedModel};
+use turnwire_agent::model::{ModelStream, ModelRequest, Model, ModelError, ModelSettings};
+use turnwire_agent::{Agent, AgentError};
+use turnwire_core::{EventKind, ModelCalls, Msg, Role, ToolResult, ToolResultState};
+use turnwire_wires::model_request::{OutputFormat, ToolChoice};
+
+/// What a model was asked.
+#[derive(Debug, Clone)]
+pub struct RecordedRequest {
+    pub messages: Vec<Msg>,
+    pub tools: Vec<String>,
+    pub tool_choice: ToolChoice,
+    pub output: Option<OutputFormat>,
+    pub tuning: ModelSettings,
+}
+
+impl RecordedRequest {
+    /// How many results there are.
+    pub fn result_count(&self) -> usize {
+        self.messages.iter().map(|msg| msg.blocks::<ToolResult>().count()).sum()
+    }
+
+    /// All that is said in it.
+    pub fn text(&self) -> String {
+        let said = self.messages.iter().map(Msg::to_json);
+        said.collect::<Vec<_>>().join("\n")
+    }
+}
+
+type Choose = Box<dyn Fn(&RecordedRequest) -> Vec<ScriptStep> + Send + Sync>;
+
+/// A model that answers by what it is asked: a call that is repeated gets the same answer.
+pub struct FakeModel {
+    choose: Choose,
+    asked: Mutex<Vec<RecordedRequest>>,
+    has_schema_mode: bool,
+}
+
+impl FakeModel {
+    pub fn new(choose: impl Fn(&RecordedRequest) -> Vec<ScriptStep> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { choose: Box::new(choose), asked: Mutex::default(), has_schema_mode: false })
+    }
+
+    pub fn in_schema_mode(
+        choose: impl Fn(&RecordedRequest) -> Vec<ScriptStep> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { choose: Box::new(choose), asked: Mutex::default(), has_schema_mode: true })
+    }
+
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Model for FakeModel {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+
+    fn has_schema_mode(&self) -> bool {
+        self.has_schema_mode
+    }
+
+    async fn stream(&self, ask: ModelRequest<'_>) -> Result<ModelStream, ModelError> {
+        let asked = RecordedRequest {
+            messages: ask.messages.to_vec(),
+            tools: ask.tools.iter().map(|tool| tool.name.clone()).collect(),
+            tool_choice: ask.tool_choice.clone(),
+            output: ask.output.cloned(),
+            tuning: ask.settings.clone(),
+        };
+        let lines = (self.choose)(&asked);
+        self.asked.lock().unwrap().push(asked);
+        ScriptedModel::new([lines]).stream(ask).await
+    }
+}
+
+/// Runs a reply to its end in a new process each time, and dies once after so many commits. Whoever is
+/// asked says yes.
+pub async fn run_to_end(
+    mut house: Harness,
+    agent: &impl Fn() -> Agent,
+    dies_after: Option<usize>,
+) -> Harness {
+    house.crash_after_commits = dies_after;
+    let mut runs = 0;
+    while house.reply().finished_at().is_none() {
+        runs += 1;
+        assert!(runs < 20, "{:?}", house.types());
+        match house.run(&agent()).await {
+            Ok(()) => {
+                house.confirm_all(approve);
+            }
+            Err(AgentError::LogLost(_)) => house.crash_after_commits = None,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    house
+}
+
+/// Plays it once without a crash and once for each place where the process can die. How often that is.
+pub async fn crash_everywhere(
+    house: impl Fn() -> Harness,
+    agent: impl Fn() -> Agent,
+    check: impl Fn(&Harness, &Harness),
+) -> usize {
+    let whole = run_to_end(house(), &agent, None).await;
+    for dies_after in 0.. {
+        let crashed = run_to_end(house(), &agent, Some(dies_after)).await;
+        if crashed.crash_after_commits.is_some() {
+            return dies_after;
+        }
+        check(&crashed, &whole);
+    }
+    0
+}
+
+pub fn find_result(reply: &Msg, id: &str) -> (ToolResultState, String) {
+    let (_, result) = reply.tool_calls().find(|(call, _)| call.id == id).unwrap();
+    let result = result.unwrap();
+    (result.state.clone(), result.output.text(""))
+}
+
+/// What an agent is told whose requests are looked at.
+pub const SYSTEM: &str = "You are Friday.";
+
+/// A message without its times: those are given when it is written.
+fn without_times(msg: &Msg) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.remove("created_at");
+                fields.remove("finished_at");
+                fields.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let mut value: Value = serde_json::from_str(&msg.to_json()).unwrap();
+    strip(&mut value);
+    value
+}
+
+/// What a model was sent, without what it is told first.
+fn sent_messages(asked: &RecordedRequest) -> Vec<Value> {
+    let (system, said): (Vec<&Msg>, Vec<&Msg>) =
+        asked.messages.iter().partition(|msg| msg.role() == Role::System);
+    assert!(system.iter().all(|msg| msg.text("").as_deref() == Some(SYSTEM)));
+    said.into_iter().map(without_times).collect()
+}
+
+/// What has to be sent where the log has so many events.
+fn expected_messages(house: &Harness, events: usize) -> Vec<Value> {
+    let mut reply = Msg::reply(REPLY, "");
+    for event in house.events.iter().take(events) {
+        reply.append_event(event).unwrap();
+    }
+    let said = Some(reply).filter(|reply| !reply.content().is_empty());
+    let all = house.history.iter().chain(&said);
+    all.map(without_times).collect()
+}
+
+/// Law 10: what the model was asked each time is the fold of what was emitted before. An agent that is
+/// told something says what it is told as [`SYSTEM`] has it.
+pub fn assert_history_is_fold(house: &Harness, model: &FakeModel) {
+    let starts =
+        house.events.iter().enumerate().filter_map(|(at, event)| {
+            matches!(event.kind, EventKind::ModelCallStart(_)).then_some(at)
+        });
+    let starts: Vec<usize> = starts.collect();
+    let asked = model.requests();
+    assert_eq!(asked.len(), starts.len());
+    for (asked, at) in asked.iter().zip(starts) {
+        assert_eq!(sent_messages(asked), expected_messages(house, at));
+    }
+}
+
+/// The same where the process died: wherever no model call is open, and nowhere else, the model may be
+/// asked.
+pub fn assert_history_is_fold_after_crashes(house: &Harness, model: &FakeModel) {
+    let mut calls = ModelCalls::default();
+    let mut folds = Vec::new();
+    for (at, event) in house.events.iter().enumerate() {
+        if calls.open_blocks.is_none() {
+            folds.push(expected_messages(house, at));
+        }
+        calls.observe(event);
+    }
+    for asked in model.requests() {
+        let sent = sent_messages(&asked);
+        assert!(folds.contains(&sent), "{sent:#?}");
+    }
+}
+
+const WORDS: [&str; 3] = ["TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END"];
+const CALL: [&str; 3] = ["TOOL_CALL_START", "TOOL_CALL_DELTA", "TOOL_CALL_END"];
+const RESULT: [&str; 3] = ["TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END"];
+
+/// The types that a shorter script stands for: `WORDS`, `CALL` and `RESULT` are a start, one delta and an
+/// end each.
+pub fn expand_sequence(script: &str) -> Vec<&str> {
+    let types = script.split_whitespace().flat_map(|word| match word {
+        "WORDS" => WORDS.to_vec(),
+        "CALL" => CALL.to_vec(),
+        "RESULT" => RESULT.to_vec(),
+        word => vec![word],
+    });
+    types.collect()
+}

@@ -1,0 +1,116 @@
+//! Retention: the oldest events go, and never a part of a reply.
+
+use super::Data;
+use super::stored_session::StoredSession;
+use crate::store::{RetentionReport, Retention, SessionNumber};
+use std::collections::BTreeSet;
+use turnwire_core::Seq;
+
+/// What can go at once: the events of a session behind the cut before this one, up to `last`.
+struct RemovableEvents {
+    /// When the latest of them came.
+    at_ms: i64,
+    session: SessionNumber,
+    last: u64,
+    bytes: u64,
+}
+
+impl Data {
+    pub(super) fn retain(&mut self, retention: Retention) -> RetentionReport {
+        let mut removed = RetentionReport::default();
+        let mut left: u64 = self.sessions.values().map(StoredSession::bytes).sum();
+        let mut pieces: Vec<RemovableEvents> = self.sessions.values().flat_map(StoredSession::removable_events).collect();
+        pieces.sort_by_key(|piece| (piece.at_ms, piece.session, piece.last));
+        let mut sessions = BTreeSet::new();
+        for piece in pieces {
+            let old = retention.before_ms.is_some_and(|before| piece.at_ms < before);
+            let too_much = retention.max_bytes.is_some_and(|max| left > max);
+            if !old && !too_much {
+                break;
+            }
+            if let Some(kept) = self.sessions.get_mut(&piece.session) {
+                removed.events += kept.remove_up_to(piece.last);
+                removed.bytes += piece.bytes;
+                left = left.saturating_sub(piece.bytes);
+                sessions.insert(piece.session);
+            }
+        }
+        removed.sessions = sessions.len() as u64;
+        if let Some(before) = retention.keys_before_ms {
+            for tenant in self.tenants.values_mut() {
+                let keys = tenant.keys.len();
+                tenant.keys.retain(|_, key| key.at_ms >= before);
+                removed.keys += (keys - tenant.keys.len()) as u64;
+            }
+        }
+        if let Some(before) = retention.blobs_before_ms {
+            let tenants = self.tenants.values_mut();
+            removed.blobs = tenants.map(|tenant| tenant.blobs.remove_unused(before)).sum();
+        }
+        removed
+    }
+}
+
+impl StoredSession {
+    fn bytes(&self) -> u64 {
+        self.segments.values().map(super::stored_session::Segment::bytes).sum()
+    }
+
+    /// All that can go, in order; whatever belongs to an open reply cannot.
+    fn removable_events(&self) -> Vec<RemovableEvents> {
+        let end = self.record.state.open_from.map_or(self.record.head, |open| open.get() - 1);
+        let message_ends = self.messages.values().map(|message| message.last.get());
+        let segment_ends = self.segments.values().map(|segment| segment.lines.last());
+        let mut cuts: Vec<u64> = message_ends
+            .chain(segment_ends)
+            .chain([end])
+            .filter(|&cut| cut >= self.record.first.get() && cut <= end)
+            .collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+
+        let mut messages = self.messages.values().peekable();
+        let mut segments = self.segments.values().peekable();
+        // How far the messages reach that began up to the cut.
+        let mut reach = 0;
+        let (mut at_ms, mut bytes, mut bytes_gone) = (i64::MIN, 0, 0);
+        let mut pieces = Vec::new();
+        for cut in cuts {
+            while let Some(message) = messages.next_if(|message| message.first.get() <= cut) {
+                reach = reach.max(message.last.get());
+            }
+            while let Some(segment) = segments.next_if(|segment| segment.lines.last() <= cut) {
+                bytes += segment.bytes();
+                // A clock that went backwards does not change the order of events.
+                at_ms = at_ms.max(segment.at_ms);
+            }
+            if reach > cut {
+                continue;
+            }
+            let split = segments.peek().filter(|segment| segment.lines.first.get() <= cut);
+            let at_ms = split.map_or(at_ms, |segment| at_ms.max(segment.at_ms));
+            let up_to = bytes + split.map_or(0, |segment| segment.bytes_before_seq(cut + 1));
+            pieces.push(RemovableEvents {
+                at_ms,
+                session: self.record.number,
+                last: cut,
+                bytes: up_to - bytes_gone,
+            });
+            bytes_gone = up_to;
+        }
+        pieces
+    }
+
+    /// Forgets the events up to a place, and says how many.
+    fn remove_up_to(&mut self, last: u64) -> u64 {
+        let Some(first) = Seq::new(last.saturating_add(1)) else { return 0 };
+        let before = self.segments.split_off(&first);
+        let cut = std::mem::replace(&mut self.segments, before).pop_last();
+        if let Some((_, segment)) = cut.filter(|(_, segment)| segment.lines.last() > last) {
+            self.segments.insert(first, segment.starting_at(first));
+        }
+        let gone = first.get() - self.record.first.get();
+        self.record.first = first;
+        gone
+    }
+}

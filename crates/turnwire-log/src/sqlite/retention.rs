@@ -1,0 +1,199 @@
+//! Retention: the oldest events go, never a part of a reply, and a little at a time.
+
+mod plan;
+
+use super::SqliteStore;
+use super::batch::Batch;
+use super::blobs;
+use super::errors::SqliteError;
+use super::sql_integers;
+use super::segment::Segment;
+use super::tail::{TailChange, TailRow};
+use super::writer::Grouping;
+use crate::error::Result;
+use crate::log::now_ms;
+use crate::store::{RetentionReport, Retention};
+use plan::{TrimPoint, TailCopy};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// About how many rows are removed in one transaction.
+const TRIM_ROWS: usize = 512;
+
+/// Finds out what is to go, and removes it.
+pub(super) async fn apply(store: &SqliteStore, retention: Retention) -> Result<RetentionReport> {
+    let cuts = if retention.before_ms.is_some() || retention.max_bytes.is_some() {
+        let memory = |_: &Connection, tails: &mut super::Tails| Ok(TailCopy::from_tails(tails));
+        let plan = move |conn: &Connection, waiting| plan::plan_retention(conn, waiting, retention);
+        store.readers.read(memory, plan).await?
+    } else {
+        Vec::new()
+    };
+    let mut removed = RetentionReport::default();
+    let mut left = cuts;
+    while !left.is_empty() {
+        let (gone, rest) = store.write(Grouping::Alone, move |batch| trim_sessions(batch, &left)).await?;
+        add_report(&mut removed, gone);
+        left = rest;
+    }
+    if let Some(before_ms) = retention.keys_before_ms {
+        loop {
+            let keys = store.write(Grouping::Shared, move |batch| remove_keys(batch, before_ms)).await?;
+            removed.keys += keys as u64;
+            if keys < TRIM_ROWS {
+                break;
+            }
+        }
+    }
+    if let Some(before_ms) = retention.blobs_before_ms {
+        removed.blobs = remove_unused_blobs(store, before_ms).await?;
+    }
+    Ok(removed)
+}
+
+/// Removes the blobs that nobody has referred to since a time.
+async fn remove_unused_blobs(store: &SqliteStore, before_ms: i64) -> Result<u64> {
+    let forget = |batch: &mut Batch<'_>| match blobs::deleted_with_references(batch.read_connection())? {
+        Some(session) => blobs::remove_references(batch.write_connection()?, session, now_ms()),
+        None => Ok(false),
+    };
+    while store.write(Grouping::Shared, forget).await? {}
+    let mut removed = 0;
+    loop {
+        let some = move |batch: &mut Batch<'_>| blobs::remove_unused(batch, before_ms);
+        let some = store.write(Grouping::Shared, some).await?;
+        removed += some;
+        if blobs::is_last_batch(some) {
+            return Ok(removed);
+        }
+    }
+}
+
+fn add_report(sum: &mut RetentionReport, more: RetentionReport) {
+    sum.events += more.events;
+    sum.bytes += more.bytes;
+    sum.sessions += more.sessions;
+    sum.keys += more.keys;
+    sum.blobs += more.blobs;
+}
+
+fn remove_keys(batch: &mut Batch<'_>, before_ms: i64) -> Result<usize, SqliteError> {
+    let removed = batch
+        .write_connection()?
+        .prepare_cached(
+            "DELETE FROM keys WHERE (tenant, key) IN
+             (SELECT tenant, key FROM keys WHERE ms < ?1 LIMIT ?2)",
+        )?
+        .execute([before_ms, sql_integers::count_to_sql(TRIM_ROWS)])?;
+    Ok(removed)
+}
+
+/// Removes events up to the cuts, until it was enough for one transaction; and says what is left.
+fn trim_sessions(batch: &mut Batch<'_>, cuts: &[TrimPoint]) -> Result<(RetentionReport, Vec<TrimPoint>), SqliteError> {
+    let mut removed = RetentionReport::default();
+    let mut rows = 0;
+    let mut left = cuts;
+    while let Some((cut, rest)) = left.split_first().filter(|_| rows < TRIM_ROWS) {
+        let gone = trim_session(batch, cut, TRIM_ROWS - rows, &mut removed)?;
+        if gone == TRIM_ROWS - rows {
+            break;
+        }
+        rows += gone + 1;
+        left = rest;
+    }
+    Ok((removed, left.to_vec()))
+}
+
+/// Removes at most so many rows of one session, and says how many.
+fn trim_session(
+    batch: &mut Batch<'_>,
+    cut: &TrimPoint,
+    most: usize,
+    removed: &mut RetentionReport,
+) -> Result<usize, SqliteError> {
+    let (session, last) = (cut.session, cut.last);
+    let conn = batch.write_connection()?;
+    let first: Option<i64> = conn
+        .prepare_cached("SELECT first FROM sessions WHERE no = ?1")?
+        .query_one([session], |row| row.get(0))
+        .optional()?;
+    // It may have been deleted in the meantime.
+    let Some(first) = first.map(sql_integers::from_sql) else { return Ok(0) };
+    if first <= last {
+        // All at once, so that nobody reads half a reply; what is before it no longer counts.
+        conn.prepare_cached("UPDATE sessions SET first = ?2 WHERE no = ?1")?
+            .execute([session, sql_integers::to_sql(last + 1)])?;
+        removed.events += last + 1 - first;
+        removed.sessions += 1;
+        removed.bytes += shorten_segment(conn, session, last)?;
+        removed.bytes += trim_tail(batch, conn, session, last)?;
+    }
+    let rows: Vec<(i64, i64)> = conn
+        .prepare_cached("SELECT no, size FROM segments WHERE session = ?1 AND last <= ?2 LIMIT ?3")?
+        .query_map([session, sql_integers::to_sql(last), sql_integers::count_to_sql(most)], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    for (no, size) in &rows {
+        conn.prepare_cached("DELETE FROM segments WHERE no = ?1")?.execute([no])?;
+        removed.bytes += sql_integers::from_sql(*size);
+    }
+    Ok(rows.len())
+}
+
+/// Takes events up to a place out of the row that goes on behind it.
+fn shorten_segment(conn: &Connection, session: i64, last: u64) -> Result<u64, SqliteError> {
+    let found = conn
+        .prepare_cached(
+            "SELECT last, count, ms, bytes, no, crc FROM segments
+             WHERE session = ?1 AND last > ?2 ORDER BY last LIMIT 1",
+        )?
+        .query_one([session, sql_integers::to_sql(last)], |row| {
+            let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let sound = run.is_intact(session, row.get(5)?);
+            Ok((run, row.get::<_, i64>(4)?, sound))
+        })
+        .optional()?;
+    let Some((run, no, true)) = found else { return Ok(0) };
+    if run.first > last {
+        return Ok(0);
+    }
+    let size = run.len();
+    let Some(run) = run.starting_at(last + 1) else { return Ok(0) };
+    conn.prepare_cached(
+        "UPDATE segments SET count = ?2, size = ?3, crc = ?4, bytes = ?5 WHERE no = ?1",
+    )?
+    .execute(params![
+        no,
+        run.count,
+        sql_integers::count_to_sql(run.len()),
+        run.checksum(session),
+        &*run.bytes
+    ])?;
+    Ok((size - run.len()) as u64)
+}
+
+/// The same for what has not moved to `segments` yet.
+fn trim_tail(
+    batch: &mut Batch<'_>,
+    conn: &Connection,
+    session: i64,
+    last: u64,
+) -> Result<u64, SqliteError> {
+    let pieces = batch.shared.tails.lock().rows_of(session).to_vec();
+    let mut bytes = 0;
+    for piece in pieces.into_iter().filter(|piece| piece.segment.first <= last) {
+        let size = piece.segment.len();
+        let Some(run) = piece.segment.starting_at(last + 1).filter(|_| piece.is_intact) else {
+            conn.prepare_cached("DELETE FROM tail WHERE no = ?1")?.execute([piece.no])?;
+            bytes += size;
+            continue;
+        };
+        bytes += size - run.len();
+        let piece = TailRow::new(piece.no, session, run);
+        conn.prepare_cached("UPDATE tail SET count = ?2, crc = ?3, bytes = ?4 WHERE no = ?1")?
+            .execute(params![piece.no, piece.segment.count, piece.crc, &*piece.segment.bytes])?;
+        batch.changes.push(TailChange::Shorten(session, piece));
+    }
+    batch.changes.push(TailChange::Drop(session, last));
+    Ok(bytes as u64)
+}

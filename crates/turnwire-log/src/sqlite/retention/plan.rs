@@ -1,0 +1,298 @@
+//! What is to go: the rows of all sessions are looked at from the oldest on, and of each session as
+//! much goes as ends with a whole reply.
+
+use crate::sqlite::errors::SqliteError;
+use crate::sqlite::sql_integers;
+use crate::sqlite::segment::Segment;
+use crate::sqlite::tail::{TailRow, Tails};
+use crate::store::Retention;
+use rusqlite::{Connection, OptionalExtension};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Of this session the events up to this place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TrimPoint {
+    pub(super) session: i64,
+    pub(super) last: u64,
+}
+
+/// What has not moved to `segments` yet.
+#[derive(Debug, Default)]
+pub(super) struct TailCopy {
+    sessions: HashMap<i64, Vec<TailRow>>,
+    /// When pieces came, and of which session, in order.
+    ages: VecDeque<(i64, i64)>,
+    bytes: u64,
+}
+
+impl TailCopy {
+    pub(super) fn from_tails(tails: &Tails) -> Self {
+        let sessions: HashMap<i64, Vec<TailRow>> =
+            tails.iter().map(|(session, pieces)| (session, pieces.to_vec())).collect();
+        let pieces =
+            || sessions.iter().flat_map(|(session, all)| all.iter().map(|one| (*session, one)));
+        let mut ages: Vec<(i64, i64)> =
+            pieces().map(|(session, one)| (one.segment.ms, session)).collect();
+        ages.sort_unstable();
+        let bytes = pieces().map(|(_, one)| one.segment.len() as u64).sum();
+        Self { ages: ages.into(), sessions, bytes }
+    }
+}
+
+/// A row of events: where it ends, and how large it is.
+#[derive(Debug, Clone, Copy)]
+struct ScannedRow {
+    first: u64,
+    last: u64,
+    bytes: u64,
+}
+
+/// How far the look at one session has come.
+#[derive(Debug, Default)]
+struct SessionScan {
+    /// What goes so far.
+    trim_to: u64,
+    /// Whether anything goes that is still kept.
+    trims: bool,
+    /// What is old enough so far, and the rows behind the cut until there.
+    reached: u64,
+    rows: VecDeque<ScannedRow>,
+    /// What must stay begins here.
+    keep_from: u64,
+}
+
+struct RetentionPlan<'a> {
+    conn: &'a Connection,
+    tail: TailCopy,
+    scans: HashMap<i64, SessionScan>,
+    retention: Retention,
+    /// How many bytes are left of all.
+    bytes_left: u64,
+}
+
+/// Whether the look has to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScanFlow {
+    Continue,
+    Stop,
+}
+
+pub(super) fn plan_retention(
+    conn: &Connection,
+    waiting: TailCopy,
+    retention: Retention,
+) -> Result<Vec<TrimPoint>, SqliteError> {
+    let left = match retention.max_bytes {
+        Some(_) => {
+            let stored: i64 =
+                conn.query_one("SELECT ifnull(sum(size), 0) FROM segments", [], |row| row.get(0))?;
+            sql_integers::from_sql(stored) + waiting.bytes
+        }
+        None => 0,
+    };
+    let mut plan = RetentionPlan { conn, tail: waiting, scans: HashMap::new(), retention, bytes_left: left };
+    plan.scan_rows()?;
+    let cut = plan.scans.into_iter().filter(|(_, walk)| walk.trims);
+    Ok(cut.map(|(session, walk)| TrimPoint { session, last: walk.trim_to }).collect())
+}
+
+impl RetentionPlan<'_> {
+    fn is_due(&self, ms: i64) -> bool {
+        self.retention.before_ms.is_some_and(|before| ms < before)
+            || self.retention.max_bytes.is_some_and(|max| self.bytes_left > max)
+    }
+
+    /// Goes through all rows from the oldest on.
+    fn scan_rows(&mut self) -> Result<(), SqliteError> {
+        let mut rows = self.conn.prepare("SELECT ms, session FROM segments ORDER BY ms")?;
+        let mut rows = rows.query([])?;
+        let mut stored = next_age(&mut rows)?;
+        loop {
+            let waiting = self.tail.ages.front().copied();
+            let Some(ms) = stored.into_iter().chain(waiting).map(|(ms, _)| ms).min() else {
+                return Ok(());
+            };
+            if !self.is_due(ms) {
+                return Ok(());
+            }
+            // All sessions that have something of that moment.
+            let mut sessions = BTreeSet::new();
+            while let Some((_, session)) = stored.filter(|(at, _)| *at == ms) {
+                sessions.insert(session);
+                stored = next_age(&mut rows)?;
+            }
+            while let Some((_, session)) = self.tail.ages.pop_front_if(|(at, _)| *at == ms) {
+                sessions.insert(session);
+            }
+            for session in sessions {
+                if self.scan_session(session, ms)? == ScanFlow::Stop {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Looks what of a session can go now that events of this moment can.
+    fn scan_session(&mut self, session: i64, ms: i64) -> Result<ScanFlow, SqliteError> {
+        let mut walk = match self.scans.remove(&session) {
+            Some(walk) => walk,
+            None => match self.start_scan(session)? {
+                Some(walk) => walk,
+                None => return Ok(ScanFlow::Continue),
+            },
+        };
+        let mut go = ScanFlow::Continue;
+        if walk.reached + 1 < walk.keep_from {
+            self.read_old_rows(session, ms, &mut walk)?;
+            go = self.advance_trim(session, ms, &mut walk)?;
+        }
+        self.scans.insert(session, walk);
+        Ok(go)
+    }
+
+    fn start_scan(&self, session: i64) -> Result<Option<SessionScan>, SqliteError> {
+        let found: Option<(i64, Option<i64>)> = self
+            .conn
+            .prepare_cached("SELECT first, open_from FROM sessions WHERE no = ?1")?
+            .query_one([session], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((first, open_from)) = found else { return Ok(None) };
+        let before = sql_integers::from_sql(first).saturating_sub(1);
+        // Rows that a crash left behind go with the next chance.
+        let left: bool = self
+            .conn
+            .prepare_cached("SELECT 1 FROM segments WHERE session = ?1 AND last <= ?2 LIMIT 1")?
+            .exists([session, sql_integers::to_sql(before)])?;
+        Ok(Some(SessionScan {
+            trim_to: before,
+            trims: left,
+            reached: before,
+            rows: VecDeque::new(),
+            keep_from: open_from.map_or(u64::MAX, sql_integers::from_sql),
+        }))
+    }
+
+    /// Takes in the rows that follow, as long as they are old enough.
+    fn read_old_rows(&self, session: i64, ms: i64, walk: &mut SessionScan) -> Result<(), SqliteError> {
+        let mut rows = self.conn.prepare_cached(
+            "SELECT last, count, size, ms FROM segments WHERE session = ?1 AND last > ?2
+             ORDER BY last",
+        )?;
+        let mut rows = rows.query([session, sql_integers::to_sql(walk.reached)])?;
+        while let Some(row) = rows.next()? {
+            if row.get::<_, i64>(3)? > ms {
+                return Ok(());
+            }
+            let (last, count) = (sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?));
+            let bytes = sql_integers::from_sql(row.get(2)?);
+            walk.rows.push_back(ScannedRow { first: (last + 1).saturating_sub(count), last, bytes });
+            walk.reached = last;
+        }
+        for piece in self.tail.sessions.get(&session).into_iter().flatten() {
+            if piece.segment.last() <= walk.reached {
+                continue;
+            }
+            if piece.segment.ms > ms {
+                break;
+            }
+            let (first, last) = (piece.segment.first, piece.segment.last());
+            walk.rows.push_back(ScannedRow { first, last, bytes: piece.segment.len() as u64 });
+            walk.reached = last;
+        }
+        Ok(())
+    }
+
+    /// Moves the cut from one end of a whole reply to the next, as far as it has to go.
+    fn advance_trim(&mut self, session: i64, ms: i64, walk: &mut SessionScan) -> Result<ScanFlow, SqliteError> {
+        let end = walk.reached.min(walk.keep_from.saturating_sub(1));
+        let messages: Vec<(u64, u64)> = self
+            .conn
+            .prepare_cached(
+                "SELECT first, last FROM messages WHERE session = ?1 AND first > ?2 AND first <= ?3
+                 ORDER BY first",
+            )?
+            .query_map([session, sql_integers::to_sql(walk.trim_to), sql_integers::to_sql(end)], |row| {
+                Ok((sql_integers::from_sql(row.get(0)?), sql_integers::from_sql(row.get(1)?)))
+            })?
+            .collect::<rusqlite::Result<_>>()?;
+        let ends = messages.iter().map(|(_, last)| *last);
+        let ends: BTreeSet<u64> = ends
+            .chain(walk.rows.iter().map(|row| row.last))
+            .chain([end])
+            .filter(|&place| place > walk.trim_to && place <= end)
+            .collect();
+        let mut messages = messages.into_iter().peekable();
+        // How far those reach that begin up to the place.
+        let mut reach = 0;
+        for place in ends {
+            while let Some((_, last)) = messages.next_if(|(first, _)| *first <= place) {
+                reach = reach.max(last);
+            }
+            if reach > place {
+                continue;
+            }
+            if !self.is_due(ms) {
+                return Ok(ScanFlow::Stop);
+            }
+            let Some(bytes) = self.bytes_until(session, place, walk)? else { continue };
+            while walk.rows.front().is_some_and(|row| row.last <= place) {
+                walk.rows.pop_front();
+            }
+            if let Some(row) = walk.rows.front_mut().filter(|row| row.first <= place) {
+                let whole: u64 = row.bytes;
+                row.bytes =
+                    whole - self.bytes_in(session, row.last, row.first, place)?.unwrap_or(0);
+                row.first = place + 1;
+            }
+            self.bytes_left = self.bytes_left.saturating_sub(bytes);
+            walk.trim_to = place;
+            walk.trims = true;
+        }
+        Ok(ScanFlow::Continue)
+    }
+
+    /// How many bytes the events between the cut and a place have; `None` when that is within a
+    /// damaged row.
+    fn bytes_until(&self, session: i64, place: u64, walk: &SessionScan) -> Result<Option<u64>, SqliteError> {
+        let mut bytes = 0;
+        for row in &walk.rows {
+            if row.last <= place {
+                bytes += row.bytes;
+            } else if row.first <= place {
+                match self.bytes_in(session, row.last, row.first, place)? {
+                    Some(some) => bytes += some,
+                    None => return Ok(None),
+                }
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// How many bytes the events of one row have from one place to another.
+    fn bytes_in(&self, session: i64, last: u64, from: u64, to: u64) -> Result<Option<u64>, SqliteError> {
+        let pieces = self.tail.sessions.get(&session).into_iter().flatten();
+        let piece = pieces.into_iter().find(|piece| piece.segment.last() == last);
+        let run = match piece {
+            Some(piece) => Some(piece.segment.clone()).filter(|_| piece.is_intact),
+            None => self
+                .conn
+                .prepare_cached(
+                    "SELECT last, count, ms, bytes, crc FROM segments
+                     WHERE session = ?1 AND last = ?2",
+                )?
+                .query_one([session, sql_integers::to_sql(last)], |row| {
+                    let run = Segment::from_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+                    let sound = run.is_intact(session, row.get(4)?);
+                    Ok(Some(run).filter(|_| sound))
+                })
+                .optional()?
+                .flatten(),
+        };
+        Ok(run.map(|run| (run.byte_offset(to + 1) - run.byte_offset(from)) as u64))
+    }
+}
+
+/// The age of the next row of `segments`, and whose it is.
+fn next_age(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<Option<(i64, i64)>> {
+    rows.next()?.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
+}

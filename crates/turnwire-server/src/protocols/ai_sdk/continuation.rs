@@ -1,0 +1,132 @@
+//! A client goes on with a message that waited for it.
+//!
+//! It has the message up to the question, and takes whatever comes behind that: so the response
+//! begins where the first of its calls was answered, by this client or by anybody else.
+
+use super::{ChatContext, busy_error, invalid_request, nothing_new, open_reply};
+use crate::auth::Action;
+use crate::error::{ApiError, ApiResult};
+use crate::stream::ReplyPosition;
+use crate::turns::client_events;
+use axum::response::Response;
+use turnwire_core::{Event, EventKind, Seq};
+use turnwire_log::Session;
+use turnwire_log::store::EventLines;
+use turnwire_wires::ai_sdk::{ChatRequest, ContinuedMessage, PendingReply};
+
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+impl ChatContext<'_> {
+    /// Takes the client's answers, and goes on with the reply. What was answered meanwhile counts as
+    /// it was answered; the client is told.
+    pub(super) async fn continue_reply(
+        &self,
+        request: &ChatRequest,
+        continued: &ContinuedMessage,
+    ) -> ApiResult<Response> {
+        let snapshot = self.session.snapshot().await?;
+        let Some(reply) = open_reply(&snapshot) else { return Err(self.no_open_reply_error(continued).await?) };
+        let (id, first) = (reply.msg().id().to_owned(), reply.first_seq());
+        if id != continued.id {
+            // The client shows another message: it would put what comes now into that one.
+            return Err(busy_error());
+        }
+        let waiting = snapshot.pending_calls();
+        let pending: Vec<PendingReply<'_>> = waiting
+            .iter()
+            .map(|one| PendingReply {
+                reply_id: &one.reply_id,
+                confirm: &one.confirm,
+                external: &one.external,
+            })
+            .collect();
+        let events = request.answers(&pending).map_err(invalid_request)?;
+        let mut taken = None;
+        if !events.is_empty() {
+            match client_events::accept_events(self.app, &self.session, self.caller, &events).await {
+                Ok(done) => taken = Some(done.last.saturating_sub(done.stored.into())),
+                // In this very moment.
+                Err(error) if error.name() == "already_answered" => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let is_pending = |call: &String| {
+            let mut calls = waiting.iter().flat_map(|one| one.confirm.iter().chain(&one.external));
+            calls.any(|waits| waits.id == *call)
+        };
+        let place = match taken {
+            // Without `read` only what comes of one's own answers is shown.
+            Some(place) if !self.caller.can(Action::Read) => Some(place),
+            Some(place) if continued.calls.iter().all(is_pending) => Some(place),
+            // Somebody else has answered some of them before.
+            Some(place) => {
+                let earlier = seq_before_answer(&self.session, first, &continued.calls).await?;
+                Some(earlier.map_or(place, |earlier| earlier.min(place)))
+            }
+            None => {
+                self.caller.require(Action::Read)?;
+                seq_before_answer(&self.session, first, &continued.calls).await?
+            }
+        };
+        match place {
+            Some(place) => self.stream_reply(id, ReplyPosition::After(place)).await,
+            None => Err(no_answers_error(!waiting.is_empty())),
+        }
+    }
+
+    /// What to say when no reply is open.
+    async fn no_open_reply_error(&self, continued: &ContinuedMessage) -> ApiResult<ApiError> {
+        let is_known = self.session.find_message(&continued.id).await?.is_some();
+        if !is_known || continued.calls.is_empty() {
+            return Ok(nothing_new());
+        }
+        Ok(ApiError::conflict(format!(
+            "the reply {} has ended; nothing waits for an answer; nothing was stored",
+            continued.id
+        ))
+        .kind("already_answered")
+        .hint("load the messages again: GET /v1/sessions/{s}/messages?wire=ai-sdk"))
+    }
+}
+
+fn no_answers_error(waits: bool) -> ApiError {
+    let error = if waits {
+        ApiError::unprocessable("the reply waits, and the request answers nothing")
+            .hint("the part of the call is to be in the state approval-responded, output-available or output-error")
+    } else {
+        ApiError::conflict("the reply runs, and there is nothing new in this request")
+            .hint("GET /ai-sdk/{agent}/{chat}/stream (resumeStream) shows the reply")
+    };
+    error.kind("nothing_new")
+}
+
+/// The place before the first answer to one of these calls.
+async fn seq_before_answer(session: &Session, first: Seq, calls: &[String]) -> ApiResult<Option<u64>> {
+    let (mut from, last) = (first, session.head_state().head);
+    while from.get() <= last {
+        let rows = session.read_events(from, CHUNK).await?;
+        for (seq, line) in rows.iter().flat_map(EventLines::iter) {
+            if is_answer(&Session::parse_event(seq, line)?, calls) {
+                return Ok(Some(seq.get() - 1));
+            }
+        }
+        let Some(end) = rows.last().map(EventLines::last) else { break };
+        let Some(next) = Seq::new(end.saturating_add(1)) else { break };
+        from = next;
+    }
+    Ok(None)
+}
+
+fn is_answer(event: &Event<'_>, calls: &[String]) -> bool {
+    let is_one = |id: &str| calls.iter().any(|call| call == id);
+    match &event.kind {
+        EventKind::UserConfirmResult(answer) => {
+            answer.confirm_results.iter().any(|one| is_one(&one.tool_call.id))
+        }
+        EventKind::ExternalExecutionResult(answer) => {
+            answer.execution_results.iter().any(|one| is_one(&one.id))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,82 @@
+//! A request that says something new.
+
+use super::{ModelRequest, ReplyPart, derived_id, with_session_hint, idempotency_key};
+use crate::error::{ApiError, ApiResult};
+use crate::links;
+use crate::protocols::{require_known_agent, session_in_header, open_or_create_session};
+use crate::stream::ReplyPosition;
+use crate::turns::client_context;
+use crate::turns::idempotency::IdempotencyKey;
+use crate::turns::send::{Accepted, SendRequest, SendOutcome, send_all as send};
+use std::sync::Arc;
+use turnwire_agent::{ClientTool, ClientContext};
+use turnwire_core::Msg;
+use turnwire_log::Session;
+use turnwire_wires::client_request::ClientRequest;
+
+/// Takes what is new, in the session that the client names or in a new one. A key names a session,
+/// too: so a request that comes again finds the reply that it has started.
+pub(super) async fn send_new_messages(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<ReplyPart> {
+    let ModelRequest { app, caller, uri, headers, body } = request;
+    let of_key = idempotency_key(headers)?.map(|key| format!("once-{}", derived_id(request, key)));
+    let id = session_in_header(headers)?.or(of_key.as_deref());
+    client_context::check_client_context(app, caller.tenant(), &client_context(asked)).await?;
+    let mut said = asked.user_messages.clone();
+    if id.is_none() {
+        // A session that nobody could find again is made only for what can be said in it.
+        require_known_agent(app, &asked.model)?;
+        said = links::fetch_links(app, caller.tenant(), said).await?;
+    }
+    let session = open_or_create_session(app, caller, id, &asked.model).await?;
+    let once = IdempotencyKey::from_request(&session, caller, headers, uri, body)?;
+    if let Some(once) = &once
+        && let Some(accepted) = once.find_response(&app.log).await?
+    {
+        return reply_part(session, &SendOutcome::Replayed(accepted));
+    }
+    let messages = unsent_messages(&client_context(asked), asked, &said, &session)?;
+    let asked_by = Some(&*caller.0.holder);
+    let say = SendRequest { messages, idempotency_key: once.as_ref(), requester: asked_by, ..SendRequest::default() };
+    let sent = send(app, &session, say).await.map_err(with_session_hint)?;
+    reply_part(session, &sent)
+}
+
+fn reply_part(session: Arc<Session>, sent: &SendOutcome) -> ApiResult<ReplyPart> {
+    let replayed = matches!(sent, SendOutcome::Replayed(_));
+    let Accepted { reply_id, .. } = sent.accepted().clone();
+    let reply_id = reply_id.ok_or_else(|| ApiError::internal("nobody replies"))?;
+    Ok(ReplyPart { session, reply_id, begin: ReplyPosition::Start, replayed })
+}
+
+/// The messages that the session does not have yet: of a new one, all that was `said`.
+fn unsent_messages(offer: &ClientContext, asked: &ClientRequest, said: &[Msg], session: &Session) -> ApiResult<Vec<Msg>> {
+    let is_fresh = session.head_state().head == 0;
+    let new = if is_fresh { said } else { asked.new_messages() };
+    let Some((last, earlier)) = new.split_last() else {
+        return Err(ApiError::bad_request(
+            "nothing is new: there is nothing of the user's behind the last message of the \
+             assistant's; nothing was stored",
+        )
+        .kind("nothing_new")
+        .hint("end the messages with what the user says now"));
+    };
+    let mut messages = earlier.to_vec();
+    messages.push(offer.attach_to(last.clone()));
+    Ok(messages)
+}
+
+fn client_context(asked: &ClientRequest) -> ClientContext {
+    let tools = asked.tools.iter().map(|tool| ClientTool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        input: tool.input_schema.clone(),
+    });
+    ClientContext {
+        tools: tools.collect(),
+        output_schema: asked.output_schema.clone(),
+        instructions: asked.instructions.clone(),
+        unattended: true,
+        asked_by: None,
+        extra: asked.extra.clone(),
+    }
+}

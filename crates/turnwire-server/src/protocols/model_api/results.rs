@@ -1,0 +1,222 @@
+//! A request that brings the results of calls which a reply waits for.
+
+use super::{ModelRequest, ReplyPart, derived_id, idempotency_key};
+use crate::auth::Action;
+use crate::error::{ApiError, ApiResult};
+use crate::protocols::session_matching::{Candidate, find_waiting_sessions};
+use crate::protocols::{SESSION_HEADER, session_in_header, require_agent};
+use crate::stream::ReplyPosition;
+use crate::turns::client_events;
+use std::collections::HashSet;
+use std::sync::Arc;
+use turnwire_core::event::{ExternalExecutionResult, Hint};
+use turnwire_core::stamp::{Stamp, SystemStamp};
+use turnwire_core::{ContentBlock, Event, Msg, Part, Payload, Seq, ToolCall, ToolResult};
+use turnwire_log::store::{EventLines, MessageQuery};
+use turnwire_log::{PendingCalls, Session, Snapshot};
+use turnwire_wires::client_request::ClientRequest;
+
+/// How many messages back a call is looked for that does not wait any more.
+const LOOK_BACK: usize = 32;
+/// How much of the log is read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// Takes the results. The same reply goes on, and the answer is what comes of it from here.
+pub(super) async fn submit_results(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<ReplyPart> {
+    let ids = unique_call_ids(&asked.results)?;
+    let ModelRequest { app, caller, .. } = request;
+    if let Some(session) = named_session(request, asked).await? {
+        let snapshot = session.snapshot().await?;
+        return submit_results_to(request, asked, &ids, (session, snapshot)).await;
+    }
+    let mut error = unknown_call(ids.first().copied().unwrap_or_default());
+    for found in find_waiting_sessions(app, caller, &asked.model, &ids, &asked.claimed_history).await? {
+        match submit_results_to(request, asked, &ids, found).await {
+            // Somebody was faster, and another conversation may be the same to its client.
+            Err(late) if late.name() == "already_answered" => error = late,
+            done => return done,
+        }
+    }
+    Err(error)
+}
+
+/// Takes the results in a session.
+async fn submit_results_to(
+    request: &ModelRequest,
+    asked: &ClientRequest,
+    ids: &[&str],
+    (session, snapshot): Candidate,
+) -> ApiResult<ReplyPart> {
+    let pending = snapshot.pending_calls();
+    let waiting: HashSet<&str> = external_calls(&pending).map(|call| call.id.as_str()).collect();
+    if let Some(other) = ids.iter().find(|id| !waiting.contains(**id)) {
+        return replay_or_reject(request, session, other).await;
+    }
+    let left_out: Vec<&str> = waiting.into_iter().filter(|id| !ids.contains(id)).collect();
+    if !left_out.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the reply waits for these calls, too: {}; nothing was stored",
+            left_out.join(", ")
+        ))
+        .kind("missing_results")
+        .hint("send the results of all calls of an answer in one request"));
+    }
+    let own = own_reply(&snapshot)?;
+    let mut events = result_events(&pending, &asked.results);
+    // The agent's own goes last: it is the first that the client is told of.
+    events.sort_by_key(|event| event.reply_id == own);
+    events.extend(user_hint(request, asked, own)?);
+    assign_event_ids(request, &mut events)?;
+    let taken = client_events::accept_events(&request.app, &session, &request.caller, &events).await?;
+    if taken.stored == 0 {
+        // The same request came a moment ago.
+        return replay_or_reject(request, session, ids.first().copied().unwrap_or_default()).await;
+    }
+    let place = taken.last.saturating_sub(u64::from(taken.stored));
+    let (reply_id, begin) = (own.to_owned(), ReplyPosition::After(place));
+    Ok(ReplyPart { session, reply_id, begin, replayed: false })
+}
+
+fn unique_call_ids(results: &[ToolResult]) -> ApiResult<Vec<&str>> {
+    let mut ids: Vec<&str> = Vec::with_capacity(results.len());
+    for result in results {
+        if ids.contains(&result.id.as_str()) {
+            return Err(ApiError::bad_request(format!("the call {} has two results", result.id)));
+        }
+        ids.push(&result.id);
+    }
+    Ok(ids)
+}
+
+fn external_calls(pending: &[PendingCalls]) -> impl Iterator<Item = &ToolCall> {
+    pending.iter().flat_map(|pending| &pending.external)
+}
+
+/// The session that the client names.
+async fn named_session(request: &ModelRequest, asked: &ClientRequest) -> ApiResult<Option<Arc<Session>>> {
+    let Some(id) = session_in_header(&request.headers)? else { return Ok(None) };
+    let session = request.app.log.open_session(&request.caller.session_key(id)?).await?;
+    require_agent(session.ok_or(turnwire_log::Error::NoSession)?, &asked.model).map(Some)
+}
+
+fn unknown_call(id: &str) -> ApiError {
+    ApiError::bad_request(format!("nothing waits for the result of a call {id:?}"))
+        .kind("unknown_call")
+        .hint(format!(
+            "the ids of calls are in the answer before; its header {SESSION_HEADER} names the session, and \
+             the request may name it, too"
+        ))
+}
+
+/// The reply that goes on.
+fn own_reply(snapshot: &Snapshot) -> ApiResult<&str> {
+    let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
+    own.map(|reply| reply.msg().id()).ok_or_else(|| ApiError::internal("no reply is open"))
+}
+
+/// The answers, one for each reply that asked.
+fn result_events(pending: &[PendingCalls], results: &[ToolResult]) -> Vec<Event<'static>> {
+    let of_reply = |pending: &PendingCalls| {
+        let is_asked =
+            |result: &&ToolResult| pending.external.iter().any(|call| call.id == result.id);
+        let execution_results: Vec<_> = results.iter().filter(is_asked).cloned().collect();
+        (!execution_results.is_empty()).then(|| {
+            Event::new(pending.reply_id.clone(), ExternalExecutionResult { execution_results })
+        })
+    };
+    pending.iter().filter_map(of_reply).collect()
+}
+
+/// What the user says beside the results: the reply that goes on is told, as part of it.
+fn user_hint(request: &ModelRequest, asked: &ClientRequest, reply: &str) -> ApiResult<Option<Event<'static>>> {
+    let said = asked.new_messages();
+    if said.is_empty() {
+        return Ok(None);
+    }
+    request.caller.require(Action::Publish).map_err(|_| {
+        ApiError::bad_request(
+            "the user's words cannot be put into a reply that goes on; nothing was stored",
+        )
+        .kind("words_beside_results")
+        .hint(
+            "send the results alone, and the words when the reply has ended; or use credentials \
+             with the scope `publish`",
+        )
+    })?;
+    let hint = Payload::Parts(said.iter().flat_map(Msg::content).filter_map(to_part).collect());
+    let block_id = SystemStamp.id();
+    let hint = Hint { block_id, source: Some("user".to_owned()), hint };
+    Ok(Some(Event::new(reply.to_owned(), hint)))
+}
+
+fn to_part(block: &ContentBlock) -> Option<Part> {
+    match block {
+        ContentBlock::Text(block) => Some(Part::Text(block.clone())),
+        ContentBlock::Data(block) => Some(Part::Data(block.clone())),
+        ContentBlock::Other(item) => Some(Part::Other(item.clone())),
+        _ => None,
+    }
+}
+
+/// Gives the events ids by which they are known when the request comes again.
+fn assign_event_ids(request: &ModelRequest, events: &mut [Event<'static>]) -> ApiResult<()> {
+    let Some(key) = idempotency_key(&request.headers)? else { return Ok(()) };
+    let id = derived_id(request, key);
+    for (at, event) in events.iter_mut().enumerate() {
+        event.id = format!("{id}-{at}").into();
+    }
+    Ok(())
+}
+
+/// A call does not wait for its result. When this very request was there before, what it got then is
+/// told again.
+async fn replay_or_reject(request: &ModelRequest, session: Arc<Session>, id: &str) -> ApiResult<ReplyPart> {
+    let Some((reply_id, first)) = find_reply_with_call(&session, id).await? else {
+        return Err(unknown_call(id));
+    };
+    if let Some(key) = idempotency_key(&request.headers)? {
+        let wanted = format!("{}-0", derived_id(request, key));
+        if let Some(seq) = find_event(&session, first, &wanted).await? {
+            let begin = ReplyPosition::After(seq.get() - 1);
+            return Ok(ReplyPart { session, reply_id, begin, replayed: true });
+        }
+    }
+    Err(ApiError::conflict(format!(
+        "the call {id} does not wait for a result, or has one already; nothing was stored"
+    ))
+    .kind("already_answered")
+    .hint("a request that is sent again needs the same Idempotency-Key to get the same answer"))
+}
+
+/// The reply that has a call, and where it begins.
+async fn find_reply_with_call(session: &Arc<Session>, id: &str) -> ApiResult<Option<(String, Seq)>> {
+    let has = |msg: &Msg| msg.blocks::<ToolCall>().any(|call| call.id == id);
+    let snapshot = session.snapshot().await?;
+    let mut open = snapshot.open.iter().filter(|reply| !reply.is_of_sub_agent());
+    if let Some(reply) = open.find(|reply| has(reply.msg())) {
+        return Ok(Some((reply.msg().id().to_owned(), reply.first_seq())));
+    }
+    let query = MessageQuery { limit: LOOK_BACK, ..MessageQuery::default() };
+    let mut stored = session.list_messages(&query).await?.into_iter().rev();
+    Ok(stored.find_map(|stored| {
+        let text = std::str::from_utf8(&stored.json).ok()?;
+        has(&Msg::from_json(text).ok()?).then_some((stored.id, stored.first))
+    }))
+}
+
+/// Where an event stands that has this id, from a place on.
+async fn find_event(session: &Session, mut from: Seq, id: &str) -> ApiResult<Option<Seq>> {
+    loop {
+        let rows = session.read_events(from, CHUNK).await?;
+        for (seq, line) in rows.iter().flat_map(EventLines::iter) {
+            if Session::parse_event(seq, line)?.id == id {
+                return Ok(Some(seq));
+            }
+        }
+        let next = rows.last().and_then(|rows| Seq::new(rows.last() + 1));
+        let Some(next) = next.filter(|next| next.get() <= session.head_state().head) else {
+            return Ok(None);
+        };
+        from = next;
+    }
+}

@@ -1,0 +1,47 @@
+//! Resume tokens: `EPOCH.SEQ`, or a bare `SEQ`.
+
+use super::subscriber::StartPosition;
+use turnwire_core::Seq;
+use turnwire_log::Session;
+
+/// Where a token leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResumePoint {
+    /// Behind this place.
+    After(u64),
+    /// Nowhere, and why.
+    Invalid(&'static str),
+}
+
+impl From<ResumePoint> for StartPosition {
+    fn from(place: ResumePoint) -> Self {
+        match place {
+            ResumePoint::After(seq) => Self::After(seq),
+            ResumePoint::Invalid(why) => Self::Reset(why),
+        }
+    }
+}
+
+/// Finds where a token leads. `first` is the earliest event that is kept.
+pub fn resolve_token(session: &Session, first: Seq, token: &str) -> ResumePoint {
+    let (epoch, seq) = match token.rsplit_once('.') {
+        Some((epoch, seq)) => (Some(epoch), seq),
+        None => (None, token),
+    };
+    let Some(seq) = parse_seq(seq) else { return ResumePoint::Invalid("the token cannot be read") };
+    if epoch.is_some_and(|epoch| epoch != session.epoch()) {
+        return ResumePoint::Invalid("the token is of another incarnation of this session");
+    }
+    if seq > session.head_state().head {
+        return ResumePoint::Invalid("the token is beyond the end of the log");
+    }
+    if seq.saturating_add(1) < first.get() {
+        return ResumePoint::Invalid("the events behind the token are no longer kept");
+    }
+    ResumePoint::After(seq)
+}
+
+fn parse_seq(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}

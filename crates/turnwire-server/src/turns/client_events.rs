@@ -1,0 +1,404 @@
+//! What people and clients say to an open reply: answers, results, a stop.
+//!
+//! An answer is never trusted further than it was asked. What is logged is made anew from what was
+//! asked and the little that an answer may decide.
+
+use super::deadlines;
+use super::end_replies::end_own_replies;
+use super::hints::WhenIdle;
+use super::{EXTERNAL, own_reply};
+use crate::app::App;
+use crate::auth::{Action, Caller, is_valid_id};
+use crate::error::{ApiError, ApiResult};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use turnwire_agent::AgentError;
+use turnwire_agent::permission::check_input;
+use turnwire_core::event::{
+    ConfirmResult, ExternalExecutionResult, UserConfirmResult, UserInterrupt,
+};
+use turnwire_core::stamp::SystemStamp;
+use turnwire_core::{
+    Event, EventKind, Fields, FinishedReason, PermissionRule, ToolCall, ToolCallState, ToolResult,
+    ToolResultState,
+};
+use turnwire_log::{OpenReply, PushOutcome, Session, Transaction};
+
+pub use deadlines::first_deadline;
+
+/// What came of answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventsAccepted {
+    /// The place of the session's last event.
+    pub last: u64,
+    /// How many of the events were stored.
+    pub stored: u32,
+    /// How many were there already.
+    pub repeated: u32,
+    /// The reply that a hint has started.
+    pub started: Option<String>,
+}
+
+/// Takes events of somebody who is no producer: all of them, or none.
+///
+/// A stop of a reply that has ended meanwhile is neither stored nor wrong.
+pub async fn accept_events(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    caller: &Caller,
+    events: &[Event<'_>],
+) -> ApiResult<EventsAccepted> {
+    accept_events_with(app, session, caller, events, None).await
+}
+
+/// The same, with what becomes of hints while no reply is open. To start one takes the scope to chat.
+pub async fn accept_events_with(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    caller: &Caller,
+    events: &[Event<'_>],
+    when_idle: Option<WhenIdle>,
+) -> ApiResult<EventsAccepted> {
+    for event in events {
+        caller.require(required_action(event)?)?;
+    }
+    if when_idle == Some(WhenIdle::Reply) {
+        caller.require(Action::StartWithHint)?;
+    }
+    let when_idle = when_idle.unwrap_or_else(|| app.turns.when_idle(session.agent()));
+    let touched: Vec<&str> =
+        events.iter().map(|event| &*event.reply_id).filter(|id| !id.is_empty()).collect();
+    let stopped = Vec::new();
+    let mut desk = ClientEventHandler { app, session, when_idle, stored: 0, repeated: 0, stopped, started: None };
+    let (desk, receipt) = session
+        .transact(&touched, |tx| {
+            for event in events {
+                desk.accept(tx, event)?;
+            }
+            if desk.stored > 0 {
+                app.turns.wake(session);
+            }
+            Ok::<_, ApiError>(desk)
+        })
+        .await?;
+    app.turns.count_stopped(session, desk.stopped.len());
+    for reply in &desk.stopped {
+        app.turns.cancel_reply(session, Some(reply));
+    }
+    let ClientEventHandler { stored, repeated, started, .. } = desk;
+    Ok(EventsAccepted { last: receipt.head, stored, repeated, started })
+}
+
+/// Stops the reply that is open, as somebody with the scope `chat` may.
+pub async fn stop_reply(app: &Arc<App>, session: &Arc<Session>, caller: &Caller) -> ApiResult<EventsAccepted> {
+    accept_events(app, session, caller, &[Event::new("", UserInterrupt {})]).await
+}
+
+/// What sending such an event is.
+fn required_action(event: &Event<'_>) -> ApiResult<Action> {
+    match &event.kind {
+        EventKind::UserConfirmResult(_) => Ok(Action::Confirm),
+        EventKind::ExternalExecutionResult(_) | EventKind::UserInterrupt(_) => Ok(Action::Chat),
+        EventKind::Hint(_) | EventKind::Custom(_) => Ok(Action::Publish),
+        _ => Err(ApiError::unprocessable(format!(
+            "{} comes from an agent, and this request names no producer; nothing was stored",
+            event.kind.type_name()
+        ))
+        .kind("no_producer")
+        .hint(
+            "an agent publishes with the header Turnwire-Producer: ID.FENCE; others answer with \
+               USER_CONFIRM_RESULT, EXTERNAL_EXECUTION_RESULT or USER_INTERRUPT, or tell the agent \
+               something with HINT_BLOCK",
+        )),
+    }
+}
+
+/// Where answers are looked through.
+struct ClientEventHandler<'d> {
+    app: &'d Arc<App>,
+    session: &'d Arc<Session>,
+    when_idle: WhenIdle,
+    stored: u32,
+    repeated: u32,
+    stopped: Vec<String>,
+    started: Option<String>,
+}
+
+impl ClientEventHandler<'_> {
+    fn accept(&mut self, tx: &mut Transaction<'_>, event: &Event<'_>) -> ApiResult<()> {
+        if tx.has_event(&event.reply_id, &event.id) {
+            self.repeated += 1;
+            return Ok(());
+        }
+        match &event.kind {
+            EventKind::UserConfirmResult(answer) => {
+                let reply = find_open_reply(tx, event)?;
+                let kind = checked_confirmation(reply, answer)?;
+                let event = answer_event(reply, event, kind);
+                self.store_answer(tx, event)
+            }
+            EventKind::ExternalExecutionResult(answer) => {
+                let reply = find_open_reply(tx, event)?;
+                let kind = checked_results(reply, answer)?;
+                let event = answer_event(reply, event, kind);
+                self.store_answer(tx, event)
+            }
+            EventKind::UserInterrupt(_) => self.stop(tx, event),
+            EventKind::Hint(_) => {
+                let put = self.app.turns.store_hint(self.session, tx, event, self.when_idle)?;
+                self.stored += u32::from(put.is_new);
+                self.repeated += u32::from(!put.is_new);
+                self.started = put.started.or(self.started.take());
+                Ok(())
+            }
+            _ => self.push(tx, event.clone().into_owned().stamped(&SystemStamp)).map(drop),
+        }
+    }
+
+    /// Appends an answer, and keeps it for the agent.
+    fn store_answer(&mut self, tx: &mut Transaction<'_>, event: Event<'static>) -> ApiResult<()> {
+        let event = self.push(tx, event)?;
+        self.app.turns.store_answer_for_agent(self.session, tx, event);
+        Ok(())
+    }
+
+    fn push(&mut self, tx: &mut Transaction<'_>, mut event: Event<'static>) -> ApiResult<Event<'static>> {
+        let at = usize::try_from(self.stored + self.repeated).unwrap_or_default();
+        match tx.push(&mut event, None) {
+            Ok(PushOutcome::Stored(_)) => self.stored += 1,
+            Ok(PushOutcome::Repeated) => self.repeated += 1,
+            Err(why) => return Err(turnwire_log::Error::Refused { at, why }.into()),
+        }
+        Ok(event)
+    }
+
+    /// Ends the reply in the same change that notes who wanted it: there is no moment in which it
+    /// is stopped and could go on after a crash. An agent elsewhere watches for it.
+    fn stop(&mut self, tx: &mut Transaction<'_>, event: &Event<'_>) -> ApiResult<()> {
+        let id = &*event.reply_id;
+        let is_named = |reply: &&OpenReply| match id {
+            "" => !reply.is_of_sub_agent(),
+            id => reply.msg().id() == id,
+        };
+        let Some(reply) = tx.replies().iter().find(is_named) else {
+            return match id {
+                // It has ended by itself.
+                "" => Ok(()),
+                id if tx.is_finished(id) => Ok(()),
+                id => Err(unknown_reply(id)),
+            };
+        };
+        let stop = answer_event(reply, event, UserInterrupt {});
+        self.push(tx, stop)?;
+        if tx.is_produced() || self.session.agent() == EXTERNAL {
+            return Ok(());
+        }
+        self.stopped.extend(own_reply(self.session, tx).map(|own| own.msg().id().to_owned()));
+        end_own_replies(tx, self.session, &FinishedReason::Interrupted, None)
+            .map(drop)
+            .map_err(|halt: AgentError| ApiError::internal(halt))
+    }
+}
+
+/// The reply that an answer is for.
+fn find_open_reply<'t>(tx: &'t Transaction<'_>, event: &Event<'_>) -> ApiResult<&'t OpenReply> {
+    let id = &*event.reply_id;
+    match tx.reply(id) {
+        Some(reply) => Ok(reply),
+        None if tx.is_finished(id) => Err(ApiError::conflict(format!(
+            "the reply {id} has ended; nothing waits for an answer; nothing was stored"
+        ))
+        .kind("already_answered")),
+        None => Err(unknown_reply(id)),
+    }
+}
+
+fn unknown_reply(id: &str) -> ApiError {
+    ApiError::unprocessable(format!("there is no reply {id:?} in this session"))
+        .kind("unknown_reply")
+        .hint("GET /v1/sessions/{s} lists what waits, under `pending`")
+}
+
+/// An event made anew, of which only the id is the client's.
+fn answer_event(
+    reply: &OpenReply,
+    event: &Event<'_>,
+    kind: impl Into<EventKind<'static>>,
+) -> Event<'static> {
+    let mut made = Event::new(reply.msg().id().to_owned(), kind);
+    made.id = event.id.clone().into_owned().into();
+    made.agent = reply.agent().cloned().map(Box::new);
+    made.stamped(&SystemStamp)
+}
+
+/// The call that an answer is about, if it is in the state in which it can be answered.
+fn find_call_in_state<'m>(reply: &'m OpenReply, id: &str, state: &ToolCallState) -> ApiResult<&'m ToolCall> {
+    let mut calls = reply.msg().blocks::<ToolCall>();
+    let call = calls.find(|call| call.id == id).ok_or_else(|| {
+        ApiError::unprocessable(format!("the reply {} has no call {id:?}", reply.msg().id()))
+            .kind("unknown_call")
+            .hint("GET /v1/sessions/{s} lists what waits, under `pending`")
+    })?;
+    if call.state == *state {
+        return Ok(call);
+    }
+    Err(ApiError::conflict(format!(
+        "the call {id} does not wait for this, or was answered already; nothing was stored"
+    ))
+    .kind("already_answered")
+    .hint("GET /v1/sessions/{s} lists what still waits, under `pending`"))
+}
+
+/// An error when a call is answered twice in one event, or none is.
+fn check_unique_ids<'a>(ids: impl Iterator<Item = &'a str>) -> ApiResult<()> {
+    let mut seen = HashSet::new();
+    for id in ids {
+        if !seen.insert(id) {
+            return Err(ApiError::unprocessable(format!("the call {id} is answered twice")));
+        }
+    }
+    if seen.is_empty() {
+        return Err(ApiError::unprocessable("the answer answers nothing: its list is empty"));
+    }
+    Ok(())
+}
+
+/// Of a person's answer: yes or no, the input as they left it, rules that were suggested, and why.
+fn checked_confirmation(reply: &OpenReply, answer: &UserConfirmResult) -> ApiResult<UserConfirmResult> {
+    check_unique_ids(answer.confirm_results.iter().map(|result| result.tool_call.id.as_str()))?;
+    let results = answer.confirm_results.iter().map(|result| {
+        let call = find_call_in_state(reply, &result.tool_call.id, &ToolCallState::Asking)?;
+        let mut tool_call = call.clone();
+        if result.confirmed && !result.tool_call.input.is_empty() {
+            tool_call.input = checked_input(&result.tool_call)?;
+        }
+        // What is kept is the rule as it was suggested. A client may leave out fields of it that
+        // only people read.
+        let accepted = result.rules.iter().flatten().filter(|_| result.confirmed);
+        let suggested = |accepted: &PermissionRule| {
+            let is_same = |rule: &&PermissionRule| {
+                rule.tool_name == accepted.tool_name
+                    && rule.rule_content == accepted.rule_content
+                    && rule.behavior == accepted.behavior
+            };
+            call.suggested_rules.iter().find(is_same).cloned()
+        };
+        let rules: Vec<_> = accepted.filter_map(suggested).collect();
+        let mut rest = Fields::default();
+        if let Some(why) = reason_of(result)? {
+            rest.insert("message", why);
+        }
+        Ok(ConfirmResult {
+            confirmed: result.confirmed,
+            tool_call,
+            rules: Some(rules).filter(|rules| !rules.is_empty()),
+            rest,
+        })
+    });
+    Ok(UserConfirmResult { confirm_results: results.collect::<ApiResult<_>>()? })
+}
+
+/// The longest reason that is kept, in bytes.
+const WHY: usize = 4096;
+
+/// What a person says to their yes or no: text, for others to read.
+fn reason_of(result: &ConfirmResult) -> ApiResult<Option<String>> {
+    let text = result.rest.get::<String>("message").ok().flatten();
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) if text.len() > WHY => Err(ApiError::unprocessable(format!(
+            "the `message` of the answer to {} is longer than {WHY} bytes",
+            result.tool_call.id
+        ))),
+        text => Ok(text),
+    }
+}
+
+fn checked_input(call: &ToolCall) -> ApiResult<String> {
+    let wrong = |why: &str| {
+        ApiError::unprocessable(format!("the edited input of the call {} is {why}", call.id))
+            .kind("wrong_input")
+            .hint("`input` is the text of a JSON object; leave it empty to change nothing")
+    };
+    check_input(&call.input).map(|()| call.input.clone()).map_err(|why| wrong(&why))
+}
+
+/// Of what somebody outside executed: its output, and how it went.
+fn checked_results(
+    reply: &OpenReply,
+    answer: &ExternalExecutionResult,
+) -> ApiResult<ExternalExecutionResult> {
+    check_unique_ids(answer.execution_results.iter().map(|result| result.id.as_str()))?;
+    let results = answer.execution_results.iter().map(|result| {
+        let call = find_call_in_state(reply, &result.id, &ToolCallState::Submitted)?;
+        if result.state == ToolResultState::Running {
+            return Err(ApiError::unprocessable(format!(
+                "the result of the call {} is still running",
+                call.id
+            ))
+            .hint("send it when it is done, with the state success or error"));
+        }
+        Ok(ToolResult {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            output: result.output.clone(),
+            state: result.state.clone(),
+            metadata: result.metadata.clone(),
+            rest: message_id_field(result),
+            ..ToolResult::default()
+        })
+    });
+    Ok(ExternalExecutionResult { execution_results: results.collect::<ApiResult<_>>()? })
+}
+
+/// Of a result's other fields only what its client calls the message that it came in: who has it
+/// under that name is not to get it under another.
+fn message_id_field(result: &ToolResult) -> Fields {
+    let id = result.rest.get::<String>("message_id").ok().flatten();
+    id.filter(|id| is_valid_id(id)).map(|id| ("message_id", id)).into_iter().collect()
+}
+
+/// Results for calls of a reply that the client did not execute in time, in nobody's name.
+pub(super) fn timeout_results(
+    reply: &OpenReply,
+    calls: &[&ToolCall],
+    limit: Duration,
+) -> Option<Event<'static>> {
+    if calls.is_empty() {
+        return None;
+    }
+    let result = |call: &&ToolCall| ToolResult {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        output: format!("The client sent no result within {limit:?}.").into(),
+        state: ToolResultState::Interrupted,
+        ..ToolResult::default()
+    };
+    let execution_results = calls.iter().map(result).collect();
+    let nobody = Event::new("", UserInterrupt {});
+    let mut event = answer_event(reply, &nobody, ExternalExecutionResult { execution_results });
+    event.metadata = Fields::from_iter([("reason", "timeout")]);
+    Some(event)
+}
+
+/// A no to some calls of a reply, in nobody's name.
+pub(super) fn denial<'m>(
+    reply: &'m OpenReply,
+    calls: impl Iterator<Item = &'m ToolCall>,
+    reason: &str,
+) -> Option<Event<'static>> {
+    let confirm_results: Vec<_> = calls
+        .map(|call| ConfirmResult {
+            confirmed: false,
+            tool_call: call.clone(),
+            ..ConfirmResult::default()
+        })
+        .collect();
+    if confirm_results.is_empty() {
+        return None;
+    }
+    let nobody = Event::new("", UserInterrupt {});
+    let mut event = answer_event(reply, &nobody, UserConfirmResult { confirm_results });
+    event.metadata = Fields::from_iter([("reason", reason)]);
+    Some(event)
+}

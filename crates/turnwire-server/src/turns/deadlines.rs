@@ -1,0 +1,323 @@
+//! Questions that nobody answers in time count as denied, a reply whose client sends no result of a call
+//! in time is ended, and the replies of producers that fall silent are closed.
+//!
+//! All of it follows from the log: how long a question waits is counted from the event that asked it, so a
+//! restart changes nothing. A clock that goes backwards makes it wait longer, never shorter.
+
+use super::client_events::{denial, timeout_results};
+use super::end_replies::{end_all_replies, end_own_replies};
+use super::journal::persist;
+use super::{EXTERNAL, Turns, own_reply};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use turnwire_agent::AgentError;
+use turnwire_core::{FinishedReason, ToolCall, ToolCallState};
+use turnwire_log::store::{SessionKey, SessionNumber, SessionStatus};
+use turnwire_log::{OpenReply, Session, Snapshot};
+
+/// Clocks are set while one sleeps, so nobody sleeps for longer.
+const MAX_SLEEP: Duration = Duration::from_secs(30);
+
+/// When which session has a question that nobody may answer any more.
+#[derive(Default)]
+pub(super) struct Deadlines {
+    due: Mutex<BTreeMap<(Timestamp, SessionNumber), SessionKey>>,
+    changed: Notify,
+}
+
+impl Deadlines {
+    fn insert(&self, at: Timestamp, no: SessionNumber, key: SessionKey) {
+        self.due.lock().insert((at, no), key);
+        self.changed.notify_one();
+    }
+
+    /// Takes out those whose time has come, and says how long it is until the next.
+    fn take_due(&self, now: Timestamp) -> (Vec<SessionKey>, Duration) {
+        let mut due = self.due.lock();
+        let later = due.split_off(&(now, SessionNumber(i64::MAX)));
+        let taken = std::mem::replace(&mut *due, later).into_values().collect();
+        let next = due.keys().next().map(|(at, _)| at.duration_since(now));
+        (taken, next.and_then(|next| next.try_into().ok()).unwrap_or(MAX_SLEEP).min(MAX_SLEEP))
+    }
+}
+
+/// A time as events have it. Some of their makers leave out the zone: they mean UTC.
+fn parse_time(text: &str) -> Option<Timestamp> {
+    text.parse::<Timestamp>().ok().or_else(|| {
+        let civil = text.parse::<DateTime>().ok()?;
+        TimeZone::UTC.to_timestamp(civil).ok()
+    })
+}
+
+/// How long calls wait for somebody.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitLimits {
+    /// For a person's yes or no.
+    pub approval: Duration,
+    /// For the result of a call that the client executes.
+    pub result: Duration,
+}
+
+/// The calls of a reply that wait, and until when.
+fn waiting_calls(
+    reply: &OpenReply,
+    limits: WaitLimits,
+) -> impl Iterator<Item = (&ToolCall, Timestamp)> {
+    reply.waiting_calls().filter_map(move |(id, since)| {
+        let call = reply.msg().blocks::<ToolCall>().find(|call| call.id == id)?;
+        let limit = match call.state {
+            ToolCallState::Asking => limits.approval,
+            ToolCallState::Submitted => limits.result,
+            _ => return None,
+        };
+        Some((call, parse_time(since)?.checked_add(limit).ok()?))
+    })
+}
+
+/// The calls in this state whose time is over.
+fn late_calls<'r>(
+    reply: &'r OpenReply,
+    limits: WaitLimits,
+    state: &ToolCallState,
+) -> Vec<&'r ToolCall> {
+    let now = Timestamp::now();
+    let calls = waiting_calls(reply, limits).filter(|(_, until)| *until <= now);
+    calls.map(|(call, _)| call).filter(|call| call.state == *state).collect()
+}
+
+/// When the first of the calls of a reply that wait is given up.
+pub fn first_deadline(reply: &OpenReply, limits: Option<WaitLimits>) -> Option<String> {
+    let first = waiting_calls(reply, limits?).map(|(_, at)| at).min()?;
+    Some(format!("{first:.3}"))
+}
+
+impl Turns {
+    /// Remembers when the calls of a session that wait are to be looked at again.
+    pub(super) fn note_deadline(&self, session: &Session, snapshot: &Snapshot) {
+        let Some(limits) = self.wait_limits(session.agent()) else { return };
+        let open = snapshot.open.iter().filter(|_| !snapshot.state.is_produced);
+        let first = open.flat_map(|reply| waiting_calls(reply, limits)).map(|(_, at)| at).min();
+        if let Some(at) = first {
+            self.deadlines.insert(at, session.number(), session.key().clone());
+        }
+    }
+
+    /// Watches the time limits, until everything lets go.
+    pub(super) fn start_deadline_tasks(self: &Arc<Self>) {
+        let over = self.shutdown.clone();
+        let (questions, producers) = (self.clone(), self.clone());
+        tokio::spawn(over.clone().run_until_cancelled_owned(async move {
+            questions.watch_pending_calls().await;
+        }));
+        tokio::spawn(over.run_until_cancelled_owned(async move {
+            producers.watch_producers().await;
+        }));
+    }
+
+    async fn watch_pending_calls(self: Arc<Self>) {
+        loop {
+            let (due, pause) = self.deadlines.take_due(Timestamp::now());
+            for key in due {
+                if let Err(error) = self.expire_calls(&key).await {
+                    tracing::warn!(session = &*key.id, %error, "a question could not be closed");
+                    let later = Timestamp::now().checked_add(Duration::from_secs(5));
+                    if let (Ok(later), Ok(Some(session))) = (later, self.log.open_session(&key).await) {
+                        self.deadlines.insert(later, session.number(), key);
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.deadlines.changed.notified() => {}
+            }
+        }
+    }
+
+    /// Denies what nobody allowed in time, and ends a reply whose client sent no result in time.
+    async fn expire_calls(self: &Arc<Self>, key: &SessionKey) -> turnwire_log::Result<()> {
+        let Some(session) = self.log.open_session(key).await? else { return Ok(()) };
+        let Some(limits) = self.wait_limits(session.agent()) else { return Ok(()) };
+        self.end_abandoned(&session, limits).await?;
+        self.deny_calls(&session, "timeout", |reply| late_calls(reply, limits, &ToolCallState::Asking))
+            .await
+    }
+
+    /// Ends the reply of a session if one of its calls waited too long for the client. The model is not
+    /// asked again: nobody is there, and it could call the same tool without end.
+    async fn end_abandoned(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        limits: WaitLimits,
+    ) -> turnwire_log::Result<()> {
+        let interrupted = FinishedReason::Interrupted;
+        let ended = persist(session, &self.shutdown, &[], |tx| {
+            if tx.is_produced() || session.agent() == EXTERNAL {
+                return Ok(None);
+            }
+            let replies = tx.replies().iter();
+            let events: Vec<_> = replies
+                .filter_map(|reply| {
+                    let late = late_calls(reply, limits, &ToolCallState::Submitted);
+                    timeout_results(reply, &late, limits.result)
+                })
+                .collect();
+            if events.is_empty() {
+                return Ok(None);
+            }
+            for mut event in events {
+                let pushed = tx.push(&mut event, None);
+                pushed.map_err(|why| AgentError::Failed(format!("a call cannot be closed: {why}")))?;
+            }
+            let own = own_reply(session, tx).map(|own| own.msg().id().to_owned());
+            end_own_replies(tx, session, &interrupted, None)?;
+            self.wake(session);
+            Ok(own)
+        });
+        match ended.await {
+            Ok((Some(reply), _)) => {
+                tracing::info!(
+                    session = session.id(),
+                    reply,
+                    "a reply waited too long for a result"
+                );
+                self.count_stopped(session, 1);
+                self.cancel_reply(session, Some(&reply));
+                Ok(())
+            }
+            Ok((None, _)) | Err(AgentError::Stopped) => Ok(()),
+            // It was deleted a moment ago.
+            Err(_) if session.head_state().is_deleted => Ok(()),
+            Err(halt) => Err(turnwire_log::Error::Store(halt.to_string())),
+        }
+    }
+
+    /// Denies everything that a person would have to allow: there is none.
+    pub(super) async fn deny_pending_approvals(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+    ) -> turnwire_log::Result<()> {
+        self.deny_calls(session, "unattended", |reply| {
+            let calls = reply.msg().blocks::<ToolCall>();
+            calls.filter(|call| call.state == ToolCallState::Asking).collect()
+        })
+        .await
+    }
+
+    async fn deny_calls(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        reason: &str,
+        of: impl Fn(&OpenReply) -> Vec<&ToolCall>,
+    ) -> turnwire_log::Result<()> {
+        let denied = session
+            .transact(&[], |tx| {
+                if tx.is_produced() {
+                    return Ok(());
+                }
+                let denied: Vec<_> = tx
+                    .replies()
+                    .iter()
+                    .filter_map(|reply| denial(reply, of(reply).into_iter(), reason))
+                    .collect();
+                for mut event in denied {
+                    tx.push(&mut event, None)
+                        .map_err(|why| turnwire_log::Error::Refused { at: 0, why })?;
+                    self.store_answer_for_agent(session, tx, event);
+                }
+                // Whether it goes on or waits for the rest: somebody looks.
+                self.wake(session);
+                Ok::<_, turnwire_log::Error>(())
+            })
+            .await;
+        match denied {
+            Err(turnwire_log::Error::NoSession) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// A producer that said nothing for too long has its replies closed. One that waits for a person
+    /// is not the silent one.
+    async fn watch_producers(self: Arc<Self>) {
+        let silence = self.config.producers.silence.0;
+        let pause = (silence / 8).clamp(Duration::from_millis(20), MAX_SLEEP);
+        // Where the log of each one stood, and since when.
+        let mut heard: HashMap<SessionNumber, (u64, Instant)> = HashMap::new();
+        loop {
+            tokio::time::sleep(pause).await;
+            let open = match self.log.store().list_open_sessions().await {
+                Ok(open) => open,
+                Err(error) => {
+                    tracing::warn!(%error, "open sessions could not be looked at");
+                    continue;
+                }
+            };
+            let before = std::mem::take(&mut heard);
+            for record in open {
+                let is_elsewhere = record.state.is_produced || record.agent == EXTERNAL;
+                if !is_elsewhere || record.state.status != SessionStatus::Running {
+                    continue;
+                }
+                let same = before.get(&record.number).filter(|(last, _)| *last == record.head);
+                let since = same.map_or_else(Instant::now, |(_, since)| *since);
+                if since.elapsed() < silence {
+                    heard.insert(record.number, (record.head, since));
+                } else {
+                    self.close_silent_producer(&record.key, record.head).await;
+                }
+            }
+        }
+    }
+
+    async fn close_silent_producer(self: &Arc<Self>, key: &SessionKey, last: u64) {
+        let Ok(Some(session)) = self.log.open_session(key).await else { return };
+        let interrupted = FinishedReason::Interrupted;
+        let closed = persist(&session, &self.shutdown, &[], |tx| {
+            let is_elsewhere = tx.is_produced() || session.agent() == EXTERNAL;
+            if tx.last_seq() != last || !is_elsewhere {
+                return Ok(false);
+            }
+            end_all_replies(tx, &session, &interrupted, None)
+        });
+        match closed.await {
+            Ok((true, _)) => {
+                tracing::warn!(session = session.id(), "a silent producer's reply was closed");
+            }
+            Ok((false, _)) => {}
+            Err(halt) => tracing::warn!(session = session.id(), %halt, "a reply was not closed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_in_order_and_once() {
+        let deadlines = Deadlines::default();
+        let at = |ms| Timestamp::from_millisecond(ms).unwrap();
+        let key = |id: &str| SessionKey::new("t", id);
+        deadlines.insert(at(30), SessionNumber(1), key("late"));
+        deadlines.insert(at(10), SessionNumber(2), key("early"));
+        deadlines.insert(at(20), SessionNumber(3), key("now"));
+        let (due, next) = deadlines.take_due(at(20));
+        assert_eq!((due, next), (vec![key("early"), key("now")], Duration::from_millis(10)));
+        assert_eq!(deadlines.take_due(at(30)).0, [key("late")]);
+        assert_eq!(deadlines.take_due(at(99)), (Vec::new(), MAX_SLEEP));
+    }
+
+    #[test]
+    fn a_time_without_a_zone_means_utc() {
+        let same = ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00", "2026-01-01T00:00:00.000"];
+        assert!(
+            same.iter().all(|text| parse_time(text) == parse_time(same[0]) && parse_time(text).is_some())
+        );
+        assert_eq!(parse_time("soon"), None);
+    }
+}

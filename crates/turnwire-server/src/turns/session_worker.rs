@@ -1,0 +1,391 @@
+//! The one task of a session that works.
+
+use super::end_replies::end_own_replies;
+use super::journal::{LogJournal, RetryBackoff, stamp_event, persist};
+use super::{Turns, own_reply, send};
+use crate::blobs;
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use turnwire_agent::{AgentError, ClientContext, SubAgentReply, ReplyRequest, tool_call_ids};
+use turnwire_core::event::Message;
+use turnwire_core::{
+    ErrorType, Event, FinishedReason, ModelCalls, Msg, PermissionRule, ReplyError, Role, Seq,
+};
+use turnwire_log::store::{MessageQuery, QueuedMessage, SessionNumber, SessionStatus};
+use turnwire_log::{Session, Snapshot, Transaction};
+
+/// How long an agent has to let go once it was told to.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// What is to be done in a session.
+enum NextStep {
+    /// The agent replies, or goes on.
+    Reply(Box<OwnReply>),
+    /// The next message of the queue gets its turn.
+    StartQueued(QueuedMessage),
+    /// Sub-agents' replies were left open by one that has ended.
+    CloseOrphans,
+    /// Messages wait until somebody else's reply has ended.
+    AwaitProducer,
+    /// Nothing.
+    Idle,
+}
+
+/// The conversation before a reply.
+#[derive(Default)]
+struct History {
+    messages: Vec<Msg>,
+    /// The ids of calls in messages that no longer count.
+    superseded_calls: Vec<String>,
+}
+
+/// The reply that is open.
+struct OwnReply {
+    id: String,
+    first: Seq,
+    partial: Msg,
+    calls: ModelCalls,
+    subs: Vec<SubAgentReply>,
+    rules: Vec<PermissionRule>,
+}
+
+/// Works until there is nothing more to do.
+pub(super) async fn run_session(turns: Arc<Turns>, session: Arc<Session>) {
+    let mut seat = SessionWorker { turns: turns.clone(), no: session.number(), is_finished: false };
+    let mut patience = RetryBackoff::new(session.id());
+    while !turns.shutdown.is_cancelled() {
+        let done = match session.snapshot().await {
+            Ok(snapshot) => {
+                patience = RetryBackoff::new(session.id());
+                turns.run_step(&session, &mut seat, snapshot).await
+            }
+            Err(error) => patience.wait(error, &turns.shutdown).await,
+        };
+        if let Err(AgentError::LogLost(why) | AgentError::Failed(why)) = done {
+            // A session that was deleted has nothing more to be done. Otherwise its log belongs to
+            // another process now, or is damaged.
+            if !session.head_state().is_deleted {
+                tracing::error!(session = session.id(), why, "a session was given up");
+            }
+            seat.finish_unless_woken();
+        }
+        if seat.is_finished {
+            return;
+        }
+    }
+}
+
+/// The place of the one task of a session. It is free again however the task ends.
+struct SessionWorker {
+    turns: Arc<Turns>,
+    no: SessionNumber,
+    is_finished: bool,
+}
+
+impl SessionWorker {
+    /// Frees the place, unless there is something new to look at.
+    fn finish_unless_woken(&mut self) {
+        let mut slots = self.turns.workers.lock();
+        match slots.get_mut(&self.no) {
+            Some(slot) if slot.was_woken => slot.was_woken = false,
+            _ => {
+                self.is_finished = true;
+                slots.remove(&self.no);
+                self.turns.worker_count.send_replace(slots.len());
+            }
+        }
+    }
+}
+
+impl Drop for SessionWorker {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let mut slots = self.turns.workers.lock();
+            slots.remove(&self.no);
+            self.turns.worker_count.send_replace(slots.len());
+        }
+    }
+}
+
+impl Turns {
+    /// Does what is to be done next.
+    async fn run_step(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        seat: &mut SessionWorker,
+        snapshot: Snapshot,
+    ) -> Result<(), AgentError> {
+        if snapshot.state.status == SessionStatus::Waiting {
+            if Box::pin(self.is_unattended(session, &snapshot)).await? {
+                let denied = Box::pin(self.deny_pending_approvals(session)).await;
+                denied.map_err(|error| AgentError::LogLost(error.to_string()))?;
+            } else {
+                self.note_deadline(session, &snapshot);
+            }
+        }
+        match next_step(snapshot) {
+            // The task is there as long as the reply is: what it needs for a moment is boxed.
+            NextStep::Reply(turn) => self.run_reply(session, turn).await,
+            NextStep::StartQueued(queued) => Box::pin(self.start_queued(session, &queued)).await,
+            NextStep::CloseOrphans => {
+                let interrupted = FinishedReason::Interrupted;
+                let tidy = |tx: &mut Transaction<'_>| match own_reply(session, tx) {
+                    Some(_) => Ok(false),
+                    None => end_own_replies(tx, session, &interrupted, None),
+                };
+                Box::pin(persist(session, &self.shutdown, &[], tidy)).await.map(drop)
+            }
+            NextStep::AwaitProducer => {
+                let mut head = session.watch_head();
+                tokio::select! {
+                    _ = head.wait_for(|head| head.status == SessionStatus::Idle || head.is_deleted) => {}
+                    () = self.shutdown.cancelled() => {}
+                }
+                Ok(())
+            }
+            NextStep::Idle => {
+                seat.finish_unless_woken();
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the agent reply, and sees to it that the reply ends or waits.
+    async fn run_reply(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        mut turn: Box<OwnReply>,
+    ) -> Result<(), AgentError> {
+        let stop = self.shutdown.child_token();
+        self.set_running_reply(session, Some((turn.id.clone(), stop.clone())));
+        let history = Box::pin(self.prepare_history(session, &mut turn, &stop)).await;
+        let mut journal = LogJournal::new(self, session, &turn.partial, &stop);
+        let history = history.map(|History { messages, superseded_calls }| {
+            journal.used_calls = superseded_calls;
+            messages
+        });
+        let running = self.metrics.reply_running(session.agent());
+        let result = match history {
+            Ok(history) => self.call_agent(session, &turn, history, &mut journal, &stop).await,
+            Err(halt) => Err(halt),
+        };
+        drop(running);
+        self.set_running_reply(session, None);
+        let (reason, why) = match &result {
+            // It goes on after the restart.
+            _ if self.shutdown.is_cancelled() => return Ok(()),
+            // One that has waited and does so no more was answered while its agent still ran.
+            Ok(()) if journal.has_waited => return Ok(()),
+            Ok(()) => (FinishedReason::Error, Some("it stopped without ending its reply")),
+            Err(AgentError::Stopped) => (FinishedReason::Interrupted, None),
+            Err(AgentError::LogLost(_)) => return result,
+            Err(AgentError::Failed(why)) => (FinishedReason::Error, Some(why.as_str())),
+        };
+        let error = why.map(|why| ReplyError {
+            r#type: ErrorType::Internal,
+            message: format!("the agent failed: {why}"),
+            ..ReplyError::default()
+        });
+        let end = |tx: &mut Transaction<'_>| match own_reply(session, tx) {
+            Some(own) if own.msg().id() == turn.id && tx.status() == SessionStatus::Running => {
+                end_own_replies(tx, session, &reason, error.as_ref())
+            }
+            _ => Ok(false),
+        };
+        let (has_ended, _) = Box::pin(persist(session, &self.shutdown, &[], end)).await?;
+        if has_ended {
+            self.metrics.reply_ended(session.agent(), &reason);
+        }
+        if let Some(why) = why.filter(|_| has_ended) {
+            tracing::error!(session = session.id(), reply = turn.id, why, "an agent failed");
+        }
+        Ok(())
+    }
+
+    /// The conversation before a reply. What worked in the background of a process that is gone is
+    /// made known in the reply first.
+    async fn prepare_history(
+        &self,
+        session: &Arc<Session>,
+        turn: &mut OwnReply,
+        stop: &CancellationToken,
+    ) -> Result<History, AgentError> {
+        let mut history = self.read_history(session, turn.first, usize::MAX, stop).await?;
+        let lost = self.lost_background_calls(history.messages.iter().chain([&turn.partial]));
+        if !lost.is_empty() {
+            turn.partial = self.log_lost_work(session, &turn.id, lost).await?;
+        }
+        self.load_files(session, &mut history.messages, stop).await?;
+        Ok(history)
+    }
+
+    /// Calls the agent.
+    async fn call_agent(
+        &self,
+        session: &Arc<Session>,
+        turn: &OwnReply,
+        history: Vec<Msg>,
+        journal: &mut LogJournal,
+        stop: &CancellationToken,
+    ) -> Result<(), AgentError> {
+        let Some(agent) = self.agents.get(session.agent()) else {
+            return Err(AgentError::Failed(format!("the agent {} is not there", session.agent())));
+        };
+        // What was said to another reply is not for this one.
+        let input = self.answers.lock().remove(&session.number());
+        let input = input.filter(|(reply, _)| *reply == turn.id).map(|(_, answer)| answer);
+        let has_begun = !turn.partial.content().is_empty() || turn.partial.usage().is_some();
+        let handed = ReplyRequest {
+            session_id: session.id().to_owned(),
+            reply_id: turn.id.clone(),
+            history,
+            partial: has_begun.then(|| turn.partial.clone()),
+            model_calls: turn.calls.clone(),
+            sub_replies: turn.subs.clone(),
+            accepted_rules: turn.rules.clone(),
+            input,
+            stop: stop.clone(),
+        };
+        let reply = AssertUnwindSafe(agent.run(handed, journal)).catch_unwind();
+        let patience = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        tokio::select! {
+            result = reply => {
+                result.unwrap_or_else(|_| Err(AgentError::Failed("it broke down".to_owned())))
+            }
+            () = patience => Err(AgentError::Stopped),
+        }
+    }
+
+    /// Whether a question waits in a turn whose client said that nobody can be asked.
+    async fn is_unattended(&self, session: &Session, snapshot: &Snapshot) -> Result<bool, AgentError> {
+        let asks = snapshot.pending_calls().iter().any(|pending| !pending.confirm.is_empty());
+        let own = snapshot.open.iter().find(|reply| !reply.is_of_sub_agent());
+        let Some(own) = own.filter(|_| asks && !snapshot.state.is_produced) else {
+            return Ok(false);
+        };
+        let history = self.read_history(session, own.first_seq(), 64, &self.shutdown).await?;
+        let asked = history.messages.iter().rev().find(|msg| msg.role() == Role::User);
+        Ok(asked.is_some_and(|msg| ClientContext::from_msg(msg).unattended))
+    }
+
+    /// The conversation before a place, or the last messages of it.
+    async fn read_history(
+        &self,
+        session: &Session,
+        before: Seq,
+        limit: usize,
+        stop: &CancellationToken,
+    ) -> Result<History, AgentError> {
+        let query = MessageQuery {
+            before: Some(before),
+            limit,
+            sub_agents: false,
+            ..MessageQuery::default()
+        };
+        let mut patience = RetryBackoff::new(session.id());
+        let stored = loop {
+            match session.list_messages(&query).await {
+                Ok(stored) => break stored,
+                Err(error) => patience.wait(error, stop).await?,
+            }
+        };
+        let mut history = History::default();
+        for message in stored {
+            let text = std::str::from_utf8(&message.json).map_err(|why| why.to_string());
+            let msg = text.and_then(|text| Msg::from_json(text).map_err(|why| why.to_string()));
+            let damaged = |why| AgentError::LogLost(format!("message {} is damaged: {why}", message.id));
+            match msg {
+                Ok(msg) if message.superseded => {
+                    history.superseded_calls.extend(tool_call_ids(&msg).map(str::to_owned));
+                }
+                Ok(msg) => history.messages.push(msg),
+                Err(_) if message.superseded => {}
+                Err(why) => return Err(damaged(why)),
+            }
+        }
+        Ok(history)
+    }
+
+    /// Puts the bytes of stored files into the conversation.
+    async fn load_files(
+        &self,
+        session: &Session,
+        history: &mut [Msg],
+        stop: &CancellationToken,
+    ) -> Result<(), AgentError> {
+        let (store, tenant) = (&**self.log.store(), &session.key().tenant);
+        let mut patience = RetryBackoff::new(session.id());
+        loop {
+            match blobs::inline_blobs(store, &self.config, tenant, history).await {
+                Ok(()) => return Ok(()),
+                Err(error) => patience.wait(error, stop).await?,
+            }
+        }
+    }
+
+    /// Gives the first message of the queue its turn.
+    async fn start_queued(&self, session: &Arc<Session>, queued: &QueuedMessage) -> Result<(), AgentError> {
+        let msg = std::str::from_utf8(&queued.json).ok().and_then(|text| Msg::from_json(text).ok());
+        let message =
+            msg.map(|msg| stamp_event(Event::new("", Message { message: Box::new(msg) }), session));
+        persist(session, &self.shutdown, &[&queued.id, &queued.reply_id], |tx| {
+            if !tx.replies().is_empty() || tx.queue().next() != Some(queued) {
+                return Ok(());
+            }
+            tx.dequeue(&queued.id);
+            let is_taken = tx.is_finished(&queued.id) || tx.is_finished(&queued.reply_id);
+            let Some(mut message) = message.clone().filter(|_| !is_taken) else {
+                tracing::error!(
+                    session = session.id(),
+                    message = queued.id,
+                    "a queued message was dropped: it cannot be read, or its id was taken meanwhile"
+                );
+                return Ok(());
+            };
+            let fits = tx.push(&mut message, None);
+            let fits = fits.and_then(|_| send::start_reply(tx, session, &queued.reply_id));
+            fits.map(drop).map_err(|why| AgentError::Failed(why.to_string()))
+        })
+        .await
+        .map(drop)
+    }
+
+    fn set_running_reply(&self, session: &Session, call: Option<(String, CancellationToken)>) {
+        if let Some(slot) = self.workers.lock().get_mut(&session.number()) {
+            slot.running_reply = call;
+        }
+    }
+}
+
+fn next_step(snapshot: Snapshot) -> NextStep {
+    let Snapshot { open, queue, state, .. } = snapshot;
+    let next = queue.into_iter().next();
+    if state.is_produced {
+        return if next.is_some() { NextStep::AwaitProducer } else { NextStep::Idle };
+    }
+    let subs = open.iter().filter_map(|reply| {
+        let agent = reply.agent().filter(|_| reply.is_of_sub_agent())?.clone();
+        Some(SubAgentReply { msg: reply.msg().clone(), model_calls: reply.model_calls().clone(), agent })
+    });
+    let subs = subs.collect();
+    let own = open.into_iter().find(|reply| !reply.is_of_sub_agent());
+    match (state.status, own, next) {
+        (SessionStatus::Idle, _, Some(next)) => NextStep::StartQueued(next),
+        (SessionStatus::Idle, _, None) | (SessionStatus::Waiting, Some(_), _) => NextStep::Idle,
+        (SessionStatus::Running | SessionStatus::Waiting, None, _) => NextStep::CloseOrphans,
+        (SessionStatus::Running, Some(reply), _) => NextStep::Reply(Box::new(OwnReply {
+            id: reply.msg().id().to_owned(),
+            first: reply.first_seq(),
+            partial: reply.msg().clone(),
+            calls: reply.model_calls().clone(),
+            subs,
+            rules: state.rules.clone(),
+        })),
+    }
+}

@@ -1,0 +1,257 @@
+//! What a client has in its list of messages that saw all of a turn so far: which, in which order.
+//! Not what is in them: that is in our own messages.
+
+use super::frame::{DISCARDED, METADATA_KEY};
+use super::write_messages::{BlockIds, MessageHeader, to_json, reply_metadata, streamed_messages, streamed_block};
+use serde_json::json;
+use std::collections::{HashMap, HashSet};
+use turnwire_core::{ContentBlock, Fields, Msg};
+
+/// The messages of a turn, in the order in which a client has them.
+#[derive(Default)]
+pub(super) struct ClientMessages {
+    entries: Vec<Entry>,
+    /// The place of each block's message, by family.
+    positions: [HashMap<String, usize>; 4],
+    /// The ids that the client knows: all are of one space there.
+    used_ids: HashSet<String>,
+    /// Those of earlier turns, which the client keeps, and of which reply they are.
+    earlier_ids: HashMap<String, String>,
+    /// How often an id that was taken was asked for.
+    collisions: HashMap<String, usize>,
+}
+
+/// What kind of message a block becomes. Ids are unique in each, as in our own messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum MessageKind {
+    Text,
+    Thinking,
+    Call,
+    Activity,
+}
+
+impl MessageKind {
+    pub(super) const ALL: [Self; 4] = [Self::Text, Self::Thinking, Self::Call, Self::Activity];
+
+    pub(super) fn from_block(block: &ContentBlock) -> Self {
+        match block {
+            ContentBlock::Text(_) => Self::Text,
+            ContentBlock::Thinking(_) => Self::Thinking,
+            ContentBlock::ToolCall(_) => Self::Call,
+            _ => Self::Activity,
+        }
+    }
+}
+
+struct Entry {
+    /// The id that the client knows it by.
+    id: String,
+    /// The block's, the call's.
+    block: String,
+    kind: EntryKind,
+    /// The reply that it is a part of.
+    reply: String,
+    is_subagent: bool,
+    /// Whether it has any content.
+    filled: bool,
+    /// The results that stand behind it.
+    results: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EntryKind {
+    Block(MessageKind),
+    /// A result, behind its call or at a place of its own.
+    Result,
+    /// Something that was taken back.
+    Discarded,
+}
+
+impl ClientMessages {
+    /// A block gets a message, under this id or another that is free.
+    pub(super) fn add_block(&mut self, family: MessageKind, block: &str, id: &str, reply: &str, sub: bool) {
+        let id = self.free_id(id.to_owned(), reply);
+        self.used_ids.insert(id.clone());
+        if let Some(places) = self.positions.get_mut(family as usize) {
+            places.insert(block.to_owned(), self.entries.len());
+        }
+        self.entries.push(Entry::new(block, &id, EntryKind::Block(family), reply, sub));
+    }
+
+    /// The id, or one like it that no message has. A reply that was broken off goes on with its own.
+    pub(super) fn free_id(&mut self, id: String, reply: &str) -> String {
+        let is_free = |id: &String| {
+            !self.used_ids.contains(id) && self.earlier_ids.get(id).is_none_or(|other| other == reply)
+        };
+        if is_free(&id) {
+            return id;
+        }
+        let count = self.collisions.entry(id.clone()).or_insert(1);
+        loop {
+            *count += 1;
+            let other = format!("{id}-{count}");
+            if is_free(&other) {
+                return other;
+            }
+        }
+    }
+
+    /// What is left of it when another turn begins.
+    pub(super) fn next_turn(&mut self) -> Self {
+        let mut earlier = std::mem::take(&mut self.earlier_ids);
+        for entry in std::mem::take(&mut self.entries) {
+            for Entry { id, reply, .. } in entry.results {
+                earlier.insert(id, reply);
+            }
+            earlier.insert(entry.id, entry.reply);
+        }
+        Self { earlier_ids: earlier, ..Self::default() }
+    }
+
+    fn entry(&self, family: MessageKind, block: &str) -> Option<&Entry> {
+        let &at = self.positions.get(family as usize)?.get(block)?;
+        self.entries.get(at)
+    }
+
+    /// Whether the block has, or had, a message.
+    pub(super) fn has(&self, family: MessageKind, block: &str) -> bool {
+        self.entry(family, block).is_some()
+    }
+
+    /// The id under which the client knows a block.
+    pub(super) fn id_of(&self, family: MessageKind, block: &str) -> Option<&str> {
+        let entry = self.entry(family, block)?;
+        (entry.kind != EntryKind::Discarded).then_some(&entry.id)
+    }
+
+    /// A block's message has content now.
+    pub(super) fn mark_filled(&mut self, family: MessageKind, block: &str) {
+        let at = self.positions.get(family as usize).and_then(|places| places.get(block));
+        if let Some(entry) = at.and_then(|&at| self.entries.get_mut(at)) {
+            entry.filled = true;
+        }
+    }
+
+    /// Whether a block's message has content.
+    pub(super) fn is_filled(&self, family: MessageKind, block: &str) -> bool {
+        self.entry(family, block).is_some_and(|entry| entry.filled)
+    }
+
+    /// Whether a block was taken back.
+    pub(super) fn is_discarded(&self, family: MessageKind, block: &str) -> bool {
+        self.entry(family, block).is_some_and(|entry| entry.kind == EntryKind::Discarded)
+    }
+
+    /// A block's message was taken back.
+    pub(super) fn discard(&mut self, family: MessageKind, block: &str) {
+        let at = self.positions.get(family as usize).and_then(|places| places.get(block));
+        if let Some(entry) = at.and_then(|&at| self.entries.get_mut(at)) {
+            entry.kind = EntryKind::Discarded;
+        }
+    }
+
+    /// A result came: the client puts it behind the call, and behind the results that are there.
+    pub(super) fn add_result(&mut self, call: &str, id: &str, reply: &str, sub: bool) {
+        let gone = self.is_discarded(MessageKind::Call, call);
+        let at = self.positions.get(MessageKind::Call as usize).and_then(|places| places.get(call));
+        let Some(&call_at) = at.filter(|_| !gone) else {
+            return self.append_result(call, id, reply, sub);
+        };
+        let mut at = call_at;
+        while self.entries.get(at + 1).is_some_and(|entry| entry.kind == EntryKind::Result) {
+            at += 1;
+        }
+        self.used_ids.insert(id.to_owned());
+        if let Some(entry) = self.entries.get_mut(at) {
+            entry.results.push(Entry::new(call, id, EntryKind::Result, reply, sub));
+        }
+    }
+
+    /// A result came at the end of the list.
+    pub(super) fn append_result(&mut self, call: &str, id: &str, reply: &str, sub: bool) {
+        self.used_ids.insert(id.to_owned());
+        self.entries.push(Entry::new(call, id, EntryKind::Result, reply, sub));
+    }
+
+    /// The whole list: the conversation before the turn, then the turn. `of_turn` says which
+    /// messages are replies of the turn, and who speaks in them.
+    pub(super) fn snapshot<'m>(
+        &self,
+        messages: &'m [Msg],
+        of_turn: impl Fn(&str) -> bool,
+    ) -> Vec<Fields> {
+        let mut list = Vec::new();
+        let mut names: HashMap<&str, &str> = HashMap::new();
+        let mut blocks: HashMap<(&str, MessageKind, &str), &ContentBlock> = HashMap::new();
+        let mut results: HashMap<(&str, &str), &ContentBlock> = HashMap::new();
+        let mut nameless: Vec<(String, &'m str, &'m ContentBlock)> = Vec::new();
+        for msg in messages {
+            if !of_turn(msg.id()) {
+                list.extend(streamed_messages(msg));
+                continue;
+            }
+            names.insert(msg.id(), msg.name());
+            let mut ids = BlockIds::default();
+            for block in msg.content() {
+                match block {
+                    ContentBlock::ToolResult(result) => {
+                        results.insert((msg.id(), &result.id), block);
+                    }
+                    block if block.id().is_empty() => {
+                        nameless.push((ids.id_for(block, msg.id()), msg.id(), block));
+                    }
+                    block => {
+                        blocks.insert((msg.id(), MessageKind::from_block(block), block.id()), block);
+                    }
+                }
+            }
+        }
+        for (id, reply, block) in &nameless {
+            blocks.insert((reply, MessageKind::from_block(block), id), block);
+        }
+        let all =
+            self.entries.iter().flat_map(|entry| std::iter::once(entry).chain(&entry.results));
+        for entry in all {
+            let reply = entry.reply.as_str();
+            let place = MessageHeader {
+                id: &entry.id,
+                reply,
+                name: names.get(reply).copied().unwrap_or_default(),
+                subagent: entry.is_subagent.then_some(reply),
+            };
+            let id = entry.block.as_str();
+            let block = match entry.kind {
+                EntryKind::Discarded => {
+                    list.push(discarded_message(place));
+                    continue;
+                }
+                EntryKind::Block(family) => blocks.get(&(reply, family, id)),
+                EntryKind::Result => results.get(&(reply, id)),
+            };
+            list.extend(block.map(|block| streamed_block(block, place)));
+        }
+        list
+    }
+}
+
+impl Entry {
+    fn new(block: &str, id: &str, what: EntryKind, reply: &str, sub: bool) -> Self {
+        let (id, block, reply) = (id.to_owned(), block.to_owned(), reply.to_owned());
+        Self { id, block, kind: what, reply, is_subagent: sub, filled: false, results: Vec::new() }
+    }
+}
+
+fn discarded_message(place: MessageHeader<'_>) -> Fields {
+    let mut fields = Fields::default();
+    fields.insert("id", place.id);
+    fields.insert("role", "activity");
+    fields.insert("activityType", DISCARDED);
+    fields.insert("content", json!({}));
+    let mut metadata = Fields::default();
+    metadata.insert(METADATA_KEY, to_json(&reply_metadata(place.reply)));
+    fields.insert("metadata", to_json(&metadata));
+    if let Some(sub) = place.subagent {
+        fields.insert("subagentRunId", sub);
+    }
+    fields
+}

@@ -1,0 +1,435 @@
+//! What a client sends to have an agent run.
+//!
+//! A client sends its whole history every time. What is taken from it are messages of the user that
+//! are not known yet, and answers to what was asked.
+
+use super::frame::METADATA_KEY;
+use super::write_messages::{MESSAGE_ID, streamed_messages};
+use super::read_messages::read_message_list;
+use crate::model_request::ToolDefinition;
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, SubAgent, UserConfirmResult};
+use turnwire_core::{
+    ContentBlock, Error, ErrorKind, Event, Fields, Json, Msg, Payload, Result, Role, ToolCall,
+    ToolResult, ToolResultState,
+};
+
+/// A request to run an agent: `RunAgentInput`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunInput {
+    /// The conversation, which is our session.
+    pub thread_id: String,
+    /// What the client calls the run.
+    pub run_id: String,
+    /// The run that this one was started by.
+    pub parent_run_id: Option<String>,
+    /// The protocol that the client speaks.
+    pub protocol_version: Option<String>,
+    /// The client's own tools: calls of them are executed there.
+    pub tools: Vec<ToolDefinition>,
+    /// What the application wants the agent to know.
+    pub context: Vec<Context>,
+    /// The state that the client shares with the agent.
+    pub state: Option<Json>,
+    /// Whatever else the application passes through.
+    pub forwarded_props: Option<Json>,
+    /// Answers to what the last run asked.
+    pub resume: Vec<Answer>,
+    /// The messages, as they came.
+    messages: Vec<Fields>,
+    /// Fields that this version does not know.
+    pub rest: Fields,
+}
+
+/// Compares what a client has with how the conversation stands, message by message.
+#[derive(Debug)]
+pub struct HistoryComparison<'a> {
+    theirs: HashMap<String, &'a Fields>,
+    found: HistoryDifference,
+}
+
+impl HistoryComparison<'_> {
+    /// The next message of the conversation.
+    pub fn add(&mut self, message: &Msg) {
+        for ours in streamed_messages(message) {
+            let role = text_field(&ours, "role");
+            let is_beside = matches!(role.as_deref(), Some("reasoning" | "activity"));
+            if is_beside || self.found == HistoryDifference::Gaps {
+                continue;
+            }
+            let theirs = text_field(&ours, "id").and_then(|id| self.theirs.get(&id).copied());
+            self.found = match (theirs, self.found) {
+                (None, _) => HistoryDifference::Behind,
+                (Some(_), HistoryDifference::Behind) => HistoryDifference::Gaps,
+                (Some(has), found) => {
+                    let is_user = role.as_deref() == Some("user");
+                    let is_same =
+                        text_field(has, "role") == role && (is_user || MessageContent::from_fields(has) == MessageContent::from_fields(&ours));
+                    if is_same { found } else { HistoryDifference::Behind }
+                }
+            };
+        }
+    }
+
+    /// How they differ, as far as they were compared.
+    pub fn difference(&self) -> HistoryDifference {
+        self.found
+    }
+}
+
+fn text_field(fields: &Fields, key: &str) -> Option<String> {
+    fields.get::<String>(key).ok().flatten()
+}
+
+/// Something that the agent is told about where it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    /// What it is.
+    pub description: String,
+    /// What it says.
+    pub value: String,
+}
+
+/// An answer to an interrupt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Which interrupt: the id of the call that it is about.
+    pub interrupt_id: String,
+    /// What was answered; none where the person would not.
+    pub payload: Option<Json>,
+    /// Whether it was called off.
+    pub cancelled: bool,
+}
+
+/// Calls of one reply that wait for somebody.
+#[derive(Debug, Clone, Copy)]
+pub struct PendingReply<'a> {
+    /// The reply.
+    pub reply_id: &'a str,
+    /// The sub-agent, if it is one's.
+    pub agent: Option<&'a SubAgent>,
+    /// Calls that wait for a person.
+    pub confirm: &'a [ToolCall],
+    /// Calls that wait for a result.
+    pub external: &'a [ToolCall],
+}
+
+/// What a request answers of what is waited for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// The answers as events, for [`Event::stamped`] and the log: first results, then decisions.
+    pub events: Vec<Event<'static>>,
+    /// Interrupts that were answered although nobody waits for them (any more).
+    pub unknown: Vec<String>,
+}
+
+/// How what a client has differs from a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HistoryDifference {
+    /// It has everything.
+    None,
+    /// The last messages are not there, or not whole.
+    Behind,
+    /// It has messages that stand behind others which it has not.
+    Gaps,
+}
+
+impl RunInput {
+    /// Reads a request.
+    pub fn parse(text: &str) -> Result<Self> {
+        let json = Json::parse(text)?;
+        let mut fields: Fields = json
+            .parse_as()
+            .map_err(|_| Error::new(ErrorKind::NotARequest, "a RunAgentInput is an object"))?;
+        let messages: Vec<Json> = require_field(&mut fields, "messages")?;
+        let messages = messages.iter().enumerate().map(|(at, message)| {
+            message.parse_as::<Fields>().map_err(|error| invalid_request(&error).at(format!("messages[{at}]")))
+        });
+        let tools: Vec<Fields> = take_field(&mut fields, "tools")?.unwrap_or_default();
+        let context: Vec<Fields> = take_field(&mut fields, "context")?.unwrap_or_default();
+        let resume: Vec<Fields> = take_field(&mut fields, "resume")?.unwrap_or_default();
+        Ok(Self {
+            messages: messages.collect::<Result<_>>()?,
+            thread_id: require_id(&mut fields, "threadId")?,
+            run_id: require_id(&mut fields, "runId")?,
+            parent_run_id: take_field(&mut fields, "parentRunId")?,
+            protocol_version: take_field(&mut fields, "protocolVersion")?,
+            tools: read_each("tools", tools, read_tool)?,
+            context: read_each("context", context, |mut fields| {
+                Ok(Context {
+                    description: require_field(&mut fields, "description")?,
+                    value: require_field(&mut fields, "value")?,
+                })
+            })?,
+            state: take_field(&mut fields, "state")?,
+            forwarded_props: take_field(&mut fields, "forwardedProps")?,
+            resume: read_each("resume", resume, read_answer)?,
+            rest: fields,
+        })
+    }
+
+    /// The client's whole history.
+    pub fn history(&self) -> Result<Vec<Msg>> {
+        read_message_list(self.messages.clone())
+            .map_err(|error| Error::new(ErrorKind::NotARequest, error.to_string()).at("messages"))
+    }
+
+    /// How what the client has differs from the conversation.
+    ///
+    /// Reasoning and activities do not count: many clients leave them out of what they send.
+    pub fn compare(&self, messages: &[Msg]) -> HistoryDifference {
+        let mut comparison = self.comparison();
+        for message in messages {
+            comparison.add(message);
+        }
+        comparison.difference()
+    }
+
+    /// The same for messages that come one after the other.
+    pub fn comparison(&self) -> HistoryComparison<'_> {
+        let with_id = |fields| Some((text_field(fields, "id")?, fields));
+        let theirs = self.messages.iter().filter_map(with_id).collect();
+        HistoryComparison { theirs, found: HistoryDifference::None }
+    }
+
+    /// The ids of the messages that the client has.
+    pub fn message_ids(&self) -> HashSet<String> {
+        self.messages.iter().filter_map(|fields| text_field(fields, "id")).collect()
+    }
+
+    /// The replies of which the client has a part.
+    pub fn reply_ids(&self) -> HashSet<String> {
+        let replies = self.messages.iter().filter_map(|fields| {
+            let metadata = fields.get::<Fields>("metadata").ok().flatten()?;
+            text_field(&metadata.get::<Fields>(METADATA_KEY).ok().flatten()?, "reply")
+        });
+        replies.collect()
+    }
+
+    /// The user's messages whose ids are not known yet, in order. Nothing else that a client says
+    /// was said is believed.
+    pub fn new_messages(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<Msg>> {
+        let mut new = Vec::new();
+        for (at, fields) in self.messages.iter().enumerate() {
+            let role: Option<String> = fields.get("role").ok().flatten();
+            let id: String = fields.get("id").ok().flatten().unwrap_or_default();
+            if role.as_deref() != Some("user") || is_known(&id) {
+                continue;
+            }
+            let read = read_message_list(vec![without_own_metadata(fields)]).map_err(|error| {
+                Error::new(ErrorKind::NotARequest, error.message()).at(format!("messages[{at}]"))
+            })?;
+            new.extend(read.into_iter().filter(|msg| msg.role() == Role::User));
+        }
+        Ok(new)
+    }
+
+    /// What the request answers of what is waited for.
+    ///
+    /// A person's word is `{approved, editedArgs?}`; who calls an interrupt off denies the call. A
+    /// result is a message of the tool, as for every tool of a front end.
+    pub fn answers(&self, waiting: &[PendingReply<'_>]) -> Result<Answers> {
+        let mut answers = Answers::default();
+        let mut used: HashSet<&str> = HashSet::new();
+        for reply in waiting {
+            let mut results = Vec::new();
+            for call in reply.external {
+                if let Some(result) = self.find_result(call)? {
+                    results.push(result);
+                } else if let Some(answer) = self.find_answer(&call.id) {
+                    used.insert(&answer.interrupt_id);
+                    results.push(answer.to_tool_result(call));
+                }
+            }
+            let mut decisions = Vec::new();
+            for call in reply.confirm {
+                let Some((at, answer)) = self.find_indexed_answer(&call.id) else { continue };
+                used.insert(&answer.interrupt_id);
+                let decision = answer.to_confirm_result(call);
+                decisions.push(decision.map_err(|error| error.at(format!("resume[{at}]")))?);
+            }
+            let event = |kind: turnwire_core::EventKind<'static>| {
+                let mut event = Event::new(reply.reply_id.to_owned(), kind);
+                event.agent = reply.agent.cloned().map(Box::new);
+                event
+            };
+            if !results.is_empty() {
+                let kind = ExternalExecutionResult { execution_results: results };
+                answers.events.push(event(kind.into()));
+            }
+            if !decisions.is_empty() {
+                let kind = UserConfirmResult { confirm_results: decisions };
+                answers.events.push(event(kind.into()));
+            }
+        }
+        let ids = self.resume.iter().map(|answer| answer.interrupt_id.as_str());
+        answers.unknown = ids.filter(|id| !used.contains(id)).map(str::to_owned).collect();
+        // Results of all replies first: only the start of a run can tell them.
+        answers.events.sort_by_key(|event| {
+            matches!(event.kind, turnwire_core::EventKind::UserConfirmResult(_))
+        });
+        Ok(answers)
+    }
+
+    fn find_indexed_answer(&self, call: &str) -> Option<(usize, &Answer)> {
+        self.resume.iter().enumerate().find(|(_, answer)| answer.interrupt_id == call)
+    }
+
+    fn find_answer(&self, call: &str) -> Option<&Answer> {
+        self.find_indexed_answer(call).map(|(_, answer)| answer)
+    }
+
+    /// The message in which the client gives a call's result. It stands behind the user's last words: one
+    /// before them is of an earlier turn, whose calls may have had the same ids.
+    fn find_result(&self, call: &ToolCall) -> Result<Option<ToolResult>> {
+        let is_of = |fields: &Fields, role: &str| {
+            fields.get::<String>("role").ok().flatten().as_deref() == Some(role)
+        };
+        let messages = self.messages.iter().enumerate().rev();
+        let found =
+            messages.take_while(|(_, fields)| !is_of(fields, "user")).find(|(_, fields)| {
+                fields.get::<String>("toolCallId").ok().flatten().as_deref() == Some(&call.id)
+                    && is_of(fields, "tool")
+            });
+        let Some((at, fields)) = found else { return Ok(None) };
+        let read = read_message_list(vec![without_own_metadata(fields)]).map_err(|error| {
+            Error::new(ErrorKind::NotARequest, error.message()).at(format!("messages[{at}]"))
+        })?;
+        let blocks = read.into_iter().flat_map(|msg| msg.content().to_vec());
+        let result = blocks.into_iter().find_map(|block| match block {
+            ContentBlock::ToolResult(result) => Some(result),
+            _ => None,
+        });
+        Ok(result.map(|result| {
+            let id: Option<String> = fields.get("id").ok().flatten();
+            let mut rest = Fields::default();
+            if let Some(id) = id {
+                rest.insert(MESSAGE_ID, id);
+            }
+            ToolResult { rest, ..result }.named(&call.name)
+        }))
+    }
+}
+
+/// What a message says, whatever else stands in it.
+#[derive(PartialEq)]
+struct MessageContent {
+    content: Option<Value>,
+    calls: Vec<(Value, Value)>,
+}
+
+impl MessageContent {
+    fn from_fields(fields: &Fields) -> Self {
+        let content = fields.get::<Value>("content").ok().flatten();
+        let calls = fields.get::<Vec<Value>>("toolCalls").ok().flatten().unwrap_or_default();
+        let part = |call: &mut Value, key| call.get_mut(key).map(Value::take).unwrap_or_default();
+        let calls = calls.into_iter().map(|mut call| {
+            let id = part(&mut call, "id");
+            (id, part(&mut call, "function"))
+        });
+        Self { content, calls: calls.collect() }
+    }
+}
+
+/// A client's message without what stands there for us: from a client it says nothing.
+fn without_own_metadata(fields: &Fields) -> Fields {
+    let mut fields = fields.clone();
+    if let Ok(Some(mut metadata)) = fields.get::<Fields>("metadata") {
+        metadata.remove(METADATA_KEY);
+        fields.insert("metadata", super::write_messages::to_json(&metadata));
+    }
+    fields
+}
+
+impl Answer {
+    fn to_confirm_result(&self, call: &ToolCall) -> Result<ConfirmResult> {
+        let mut decision = ConfirmResult {
+            tool_call: ToolCall::new(&call.id, &call.name, ""),
+            ..ConfirmResult::default()
+        };
+        if self.cancelled {
+            return Ok(decision);
+        }
+        let payload = self.payload.as_ref().and_then(|payload| payload.parse_as::<Fields>().ok());
+        let mut payload = payload.ok_or_else(|| {
+            Error::new(ErrorKind::NotARequest, "it is an object with `approved`").at("payload")
+        })?;
+        let at = |error: Error| error.at("payload");
+        decision.confirmed = require_field(&mut payload, "approved").map_err(at)?;
+        if let Some(input) = payload.remove("editedArgs").filter(|input| !input.is_null()) {
+            if !input.text().starts_with('{') {
+                let error = Error::new(ErrorKind::NotARequest, "`editedArgs` is no object");
+                return Err(error.at("payload"));
+            }
+            input.text().clone_into(&mut decision.tool_call.input);
+        }
+        Ok(decision)
+    }
+
+    fn to_tool_result(&self, call: &ToolCall) -> ToolResult {
+        let result = match &self.payload {
+            _ if self.cancelled => ToolResult {
+                state: ToolResultState::Interrupted,
+                ..ToolResult::success(&call.id, "The call was cancelled.")
+            },
+            Some(payload) => {
+                let text = payload.parse_as::<String>().unwrap_or_else(|_| payload.text().to_owned());
+                ToolResult::success(&call.id, Payload::Text(text))
+            }
+            None => ToolResult::success(&call.id, ""),
+        };
+        result.named(&call.name)
+    }
+}
+
+fn read_tool(mut fields: Fields) -> Result<ToolDefinition> {
+    let input: Option<Json> = take_field(&mut fields, "parameters")?;
+    Ok(ToolDefinition {
+        name: require_id(&mut fields, "name")?,
+        description: take_field(&mut fields, "description")?.unwrap_or_default(),
+        input_schema: input.unwrap_or_else(|| json!({ "type": "object" }).into()),
+    })
+}
+
+fn read_answer(mut fields: Fields) -> Result<Answer> {
+    let status: String = require_field(&mut fields, "status")?;
+    let cancelled = match status.as_str() {
+        "resolved" => false,
+        "cancelled" => true,
+        other => {
+            return Err(Error::new(
+                ErrorKind::NotARequest,
+                format!("`status` is `{other}`; it is one of resolved, cancelled"),
+            ));
+        }
+    };
+    let interrupt_id = require_id(&mut fields, "interruptId")?;
+    Ok(Answer { interrupt_id, payload: take_field(&mut fields, "payload")?, cancelled })
+}
+
+fn read_each<T>(key: &str, list: Vec<Fields>, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
+    let all = list.into_iter().enumerate();
+    all.map(|(at, fields)| read(fields).map_err(|error| error.at(format!("{key}[{at}]")))).collect()
+}
+
+fn invalid_request(error: &Error) -> Error {
+    Error::new(ErrorKind::NotARequest, error.message())
+}
+
+fn take_field<T: serde::de::DeserializeOwned>(fields: &mut Fields, key: &str) -> Result<Option<T>> {
+    fields.take(key).map_err(|error| invalid_request(&error).at(key))
+}
+
+fn require_field<T: serde::de::DeserializeOwned>(fields: &mut Fields, key: &str) -> Result<T> {
+    take_field(fields, key)?
+        .ok_or_else(|| Error::new(ErrorKind::NotARequest, format!("`{key}` is missing")))
+}
+
+fn require_id(fields: &mut Fields, key: &str) -> Result<String> {
+    let id: String = require_field(fields, key)?;
+    if id.is_empty() {
+        return Err(Error::new(ErrorKind::NotARequest, format!("`{key}` is empty")));
+    }
+    Ok(id)
+}

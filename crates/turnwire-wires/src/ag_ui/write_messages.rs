@@ -1,0 +1,461 @@
+//! Our messages as theirs.
+//!
+//! A user's message is one of theirs. Of a reply, every block is a message of theirs: a text, a
+//! reasoning, a call and its result each have a place of their own in their list, and everything
+//! else is an activity. So all ids are ours, and a late client can be given exactly what an early
+//! one has built from the stream.
+//!
+//! The protocol lets everything have `metadata`. Ours stands there under one key: in the stream the
+//! reply that a message belongs to, and in messages written by themselves also all that the
+//! protocol has no field for, so that nothing is lost.
+
+use super::frame::METADATA_KEY;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use turnwire_core::block::{DataKind, Source};
+use turnwire_core::{
+    ContentBlock, DataBlock, Fields, Json, Msg, Part, Payload, Role, TextBlock, ToolResult,
+    ToolResultState,
+};
+
+/// How much of a message is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// What the stream would have built.
+    Streamed,
+    /// Everything.
+    Full,
+}
+
+/// The entry of a user's metadata under which stands what the client brought to the turn.
+const CLIENT_CONTEXT_KEY: &str = "client";
+
+/// Where a message of theirs stands.
+#[derive(Clone, Copy)]
+pub(super) struct MessageHeader<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// The reply of ours that it is a part of.
+    pub reply: &'a str,
+    /// Who says it; empty where that is not known.
+    pub name: &'a str,
+    /// The sub-agent's reply, if it is one's.
+    pub subagent: Option<&'a str>,
+}
+
+/// Messages by themselves.
+pub(super) fn write_messages(messages: &[Msg]) -> Vec<Json> {
+    let all = messages.iter().flat_map(|msg| write_message(msg, Detail::Full));
+    all.filter_map(|fields| Json::from_value(&fields).ok()).collect()
+}
+
+/// A message as a client would have it that saw its events.
+pub(super) fn streamed_messages(msg: &Msg) -> Vec<Fields> {
+    write_message(msg, Detail::Streamed)
+}
+
+fn write_message(msg: &Msg, detail: Detail) -> Vec<Fields> {
+    match msg.role() {
+        Role::User => vec![write_user(msg, detail)],
+        Role::System => vec![write_system(msg, detail)],
+        Role::Assistant | Role::Tool => write_reply(msg, detail),
+    }
+}
+
+/// The message without its content, for who reads it back.
+fn message_envelope(msg: &Msg) -> Json {
+    let mut fields = to_fields(msg);
+    fields.remove("content");
+    for key in ["usage", "finished_at", "finished_reason", "structured_output", "error"] {
+        if fields.raw(key).is_some_and(Json::is_null) {
+            fields.remove(key);
+        }
+    }
+    to_json(&fields)
+}
+
+fn write_user(msg: &Msg, detail: Detail) -> Fields {
+    let mut mark = Fields::default();
+    let content = match msg.content() {
+        [] => Json::from(""),
+        [ContentBlock::Text(block)] => {
+            mark.insert("block", to_json(&text_rest(block)));
+            Json::from(block.text.as_str())
+        }
+        blocks => {
+            let parts = blocks.iter().filter_map(|block| match block {
+                ContentBlock::Text(block) => Some(text_part(block, detail)),
+                ContentBlock::Data(block) => data_part(block, detail),
+                other => other_part(other, detail),
+            });
+            to_json(&parts.collect::<Vec<_>>())
+        }
+    };
+    mark.insert("message", message_envelope(msg));
+    write_prompt(msg, "user", content, &mark, detail)
+}
+
+fn write_system(msg: &Msg, detail: Detail) -> Fields {
+    let role = match msg.rest().get::<String>("ag_ui_role") {
+        Ok(Some(role)) if role == "developer" => "developer",
+        _ => "system",
+    };
+    let mut mark = Fields::default();
+    mark.insert("content", to_json(msg.content()));
+    mark.insert("message", message_envelope(msg));
+    let text = msg.text("\n").unwrap_or_default();
+    write_prompt(msg, role, Json::from(text), &mark, detail)
+}
+
+fn write_prompt(msg: &Msg, role: &str, content: Json, mark: &Fields, detail: Detail) -> Fields {
+    let mut fields = Fields::default();
+    fields.insert("id", msg.id());
+    fields.insert("role", role);
+    fields.insert("content", content);
+    if !msg.name().is_empty() {
+        fields.insert("name", msg.name());
+    }
+    let mut metadata = msg.metadata().clone();
+    match detail {
+        Detail::Full => metadata.insert(METADATA_KEY, to_json(mark)),
+        // What a client brought to the turn: it knows, and others need not.
+        Detail::Streamed => drop(metadata.remove(CLIENT_CONTEXT_KEY)),
+    }
+    if !metadata.is_empty() {
+        fields.insert("metadata", to_json(&metadata));
+    }
+    fields
+}
+
+fn write_reply(msg: &Msg, detail: Detail) -> Vec<Fields> {
+    let mut written: Vec<Vec<Fields>> = Vec::new();
+    // The place of each call's message: in the stream its result comes right behind it.
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut nameless = BlockIds::default();
+    for block in msg.content() {
+        let id = match block {
+            ContentBlock::ToolResult(result) => result_id(result),
+            block => nameless.id_for(block, msg.id()),
+        };
+        let mut mark = reply_metadata(msg.id());
+        if detail == Detail::Full && written.is_empty() {
+            mark.insert("message", message_envelope(msg));
+        }
+        let place = MessageHeader { id: &id, reply: msg.id(), name: msg.name(), subagent: None };
+        let fields = write_block(block, place, mark, detail);
+        if detail == Detail::Streamed {
+            match block {
+                ContentBlock::ToolCall(call) => drop(places.insert(&call.id, written.len())),
+                ContentBlock::ToolResult(result) if !has_own_id(result) => {
+                    let place = places.get(&*result.id);
+                    if let Some(slot) = place.and_then(|&at| written.get_mut(at)) {
+                        slot.push(fields);
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+        }
+        written.push(vec![fields]);
+    }
+    if written.is_empty() && detail == Detail::Full {
+        let mut mark = reply_metadata(msg.id());
+        mark.insert("message", message_envelope(msg));
+        mark.insert("empty", true);
+        let mut fields = Fields::default();
+        fields.insert("id", msg.id());
+        fields.insert("role", "assistant");
+        fields.insert("metadata", own_metadata(&mark));
+        written.push(vec![fields]);
+    }
+    written.into_iter().flatten().collect()
+}
+
+/// The field in which a result keeps the id that a client gave it.
+pub(super) const MESSAGE_ID: &str = "message_id";
+
+/// The id of a result's message: the client's, where it is the client's.
+pub(super) fn result_id(result: &ToolResult) -> String {
+    match result.rest.get::<String>(MESSAGE_ID) {
+        Ok(Some(id)) => id,
+        _ => format!("{}-result", result.id),
+    }
+}
+
+/// Whether a client gave the result its id, and so has it already.
+pub(super) fn has_own_id(result: &ToolResult) -> bool {
+    matches!(result.rest.get::<String>(MESSAGE_ID), Ok(Some(_)))
+}
+
+/// Ids for blocks that have none: their reply's id, and which of them it is.
+#[derive(Default)]
+pub(super) struct BlockIds(u32);
+
+impl BlockIds {
+    pub(super) fn id_for(&mut self, block: &ContentBlock, reply: &str) -> String {
+        if !block.id().is_empty() {
+            return block.id().to_owned();
+        }
+        self.0 += 1;
+        format!("{reply}-block-{}", self.0)
+    }
+}
+
+/// Which reply a message belongs to.
+pub(super) fn reply_metadata(reply: &str) -> Fields {
+    let mut mark = Fields::default();
+    mark.insert("reply", reply);
+    mark
+}
+
+/// One block as a message of theirs, as the stream would have built it.
+pub(super) fn streamed_block(block: &ContentBlock, place: MessageHeader<'_>) -> Fields {
+    write_block(block, place, reply_metadata(place.reply), Detail::Streamed)
+}
+
+fn write_block(block: &ContentBlock, place: MessageHeader<'_>, mut mark: Fields, detail: Detail) -> Fields {
+    let full = detail == Detail::Full;
+    let mut fields = Fields::default();
+    fields.insert("id", place.id);
+    let mut metadata = Fields::default();
+    match block {
+        ContentBlock::Text(block) => {
+            fields.insert("role", "assistant");
+            fields.insert("content", block.text.as_str());
+            if !place.name.is_empty() {
+                fields.insert("name", place.name);
+            }
+            add_rest(&mut mark, full, || text_rest(block));
+        }
+        ContentBlock::Thinking(block) => {
+            fields.insert("role", "reasoning");
+            fields.insert("content", block.thinking.as_str());
+            let signature = block.rest.get::<String>("signature").ok().flatten();
+            let native = signature.is_some();
+            if let Some(signature) = signature {
+                fields.insert("encryptedValue", signature);
+            }
+            add_rest(&mut mark, full, || {
+                let mut rest = without_keys(to_fields(block), &["type", "thinking"]);
+                rest.insert("id", block.id.as_str());
+                if native {
+                    rest.remove("signature");
+                }
+                rest
+            });
+        }
+        ContentBlock::ToolCall(call) => {
+            fields.insert("role", "assistant");
+            add_rest(&mut mark, full, || {
+                without_keys(to_fields(call), &["type", "id", "name", "input"])
+            });
+            let mut written = Fields::default();
+            written.insert("id", call.id.as_str());
+            written.insert("type", "function");
+            written.insert("function", json!({ "name": call.name, "arguments": call.input }));
+            written.insert("metadata", own_metadata(&mark));
+            fields.insert("toolCalls", to_json(&[written]));
+        }
+        ContentBlock::ToolResult(result) => {
+            fields.insert("role", "tool");
+            fields.insert("toolCallId", result.id.as_str());
+            fields.insert("content", write_content(&result.output, detail));
+            metadata = result_metadata(result, mark.clone());
+            if full {
+                if has_failed(result) {
+                    fields.insert("error", result.output.text(""));
+                }
+                let rest = without_keys(to_fields(result), &["type", "id", "output"]);
+                let mut mark: Fields = metadata.get(METADATA_KEY).ok().flatten().unwrap_or_default();
+                mark.insert("block", to_json(&rest));
+                metadata.insert(METADATA_KEY, to_json(&mark));
+            }
+            fields.insert("metadata", to_json(&metadata));
+        }
+        other => {
+            let (activity, content) = block_activity(other);
+            fields.insert("role", "activity");
+            fields.insert("activityType", activity);
+            fields.insert("content", content);
+        }
+    }
+    if let Some(sub) = place.subagent {
+        fields.insert("subagentRunId", sub);
+    }
+    if !matches!(block, ContentBlock::ToolCall(_) | ContentBlock::ToolResult(_)) {
+        metadata.insert(METADATA_KEY, to_json(&mark));
+        fields.insert("metadata", to_json(&metadata));
+    }
+    fields
+}
+
+fn add_rest(mark: &mut Fields, full: bool, rest: impl FnOnce() -> Fields) {
+    if full {
+        mark.insert("block", to_json(&rest()));
+    }
+}
+
+/// The metadata of a result's message: the result's own, and how it went where it did not go well.
+pub(super) fn result_metadata(result: &ToolResult, mut mark: Fields) -> Fields {
+    let mut metadata = result.metadata.clone();
+    if result.state != ToolResultState::Success {
+        mark.insert("state", result.state.as_str());
+    }
+    metadata.insert(METADATA_KEY, to_json(&mark));
+    metadata
+}
+
+fn has_failed(result: &ToolResult) -> bool {
+    use ToolResultState::{Denied, Error, Interrupted};
+    matches!(result.state, Error | Interrupted | Denied)
+}
+
+/// The type and the content of the activity that shows a block for which there is no message.
+pub(super) fn block_activity(block: &ContentBlock) -> (String, Json) {
+    if let ContentBlock::Other(fields) = block
+        && let Some(theirs) = client_activity(fields)
+    {
+        return theirs;
+    }
+    let word = match block {
+        ContentBlock::Data(_) => "data",
+        ContentBlock::Hint(_) => "hint",
+        _ => "block",
+    };
+    (word.to_owned(), to_json(block))
+}
+
+/// An activity that came from a client, on its way back.
+fn client_activity(fields: &Fields) -> Option<(String, Json)> {
+    if fields.get::<String>("type").ok()?? != "activity" {
+        return None;
+    }
+    let content = fields.raw("content").filter(|content| content.text().starts_with('{'))?;
+    Some((fields.get::<String>("activityType").ok()??, content.clone()))
+}
+
+/// What a tool gave: a string where it is only text, else parts.
+pub(super) fn write_content(payload: &Payload, detail: Detail) -> Json {
+    let parts = match payload {
+        Payload::Text(text) => return Json::from(text.as_str()),
+        Payload::Parts(parts) => parts,
+    };
+    let only_text = !parts.iter().any(|part| matches!(part, Part::Data(_)));
+    if only_text && detail == Detail::Streamed {
+        return Json::from(payload.text(""));
+    }
+    let written = parts.iter().filter_map(|part| match part {
+        Part::Text(block) => Some(text_part(block, detail)),
+        Part::Data(block) => data_part(block, detail),
+        other => other_part(&ContentBlock::from(other.clone()), detail),
+    });
+    to_json(&written.collect::<Vec<_>>())
+}
+
+fn text_part(block: &TextBlock, detail: Detail) -> Fields {
+    let mut fields = Fields::default();
+    fields.insert("type", "text");
+    fields.insert("text", block.text.as_str());
+    if detail == Detail::Full {
+        fields.insert("metadata", own_metadata(&text_rest(block)));
+    }
+    fields
+}
+
+fn text_rest(block: &TextBlock) -> Fields {
+    let mut rest = without_keys(to_fields(block), &["type", "text"]);
+    rest.insert("id", block.id.as_str());
+    rest
+}
+
+/// A part that has no form of theirs: in full an empty text that carries it.
+fn other_part(block: &ContentBlock, detail: Detail) -> Option<Fields> {
+    if detail == Detail::Streamed {
+        return None;
+    }
+    let mut fields = Fields::default();
+    fields.insert("type", "text");
+    fields.insert("text", "");
+    let mut mark = Fields::default();
+    mark.insert("block", to_json(block));
+    fields.insert("metadata", own_metadata(&mark));
+    Some(fields)
+}
+
+fn data_part(block: &DataBlock, detail: Detail) -> Option<Fields> {
+    let media = crate::model_request::media_type(block);
+    let source = match &block.source {
+        Source::Base64(source) => {
+            let media = media.unwrap_or("application/octet-stream");
+            Json::from(json!({ "type": "data", "value": source.data, "mimeType": media }))
+        }
+        Source::Url(source) => Json::from(match media {
+            Some(media) => json!({ "type": "url", "value": source.url, "mimeType": media }),
+            None => json!({ "type": "url", "value": source.url }),
+        }),
+        Source::Other(fields) => match client_file(fields) {
+            Some(file) if detail == Detail::Streamed => file,
+            _ => return other_part(&block.clone().into(), detail),
+        },
+    };
+    let kind = match (media.and_then(|media| media.split('/').next()), block.kind) {
+        (Some("image"), _) | (None, DataKind::Image) => "image",
+        (Some("audio"), _) | (None, DataKind::Audio) => "audio",
+        (Some("video"), _) | (None, DataKind::Video) => "video",
+        _ => "document",
+    };
+    let mut fields = Fields::default();
+    fields.insert("type", kind);
+    fields.insert("source", source);
+    let mut metadata = Fields::default();
+    if let Some(name) = &block.name {
+        metadata.insert("filename", name.as_str());
+    }
+    if detail == Detail::Full {
+        let mut rest = to_fields(block);
+        let mut source: Fields = rest.get("source").ok().flatten().unwrap_or_default();
+        source.remove("data");
+        source.remove("url");
+        rest.insert("source", to_json(&source));
+        metadata.insert(METADATA_KEY, to_json(&rest));
+    }
+    if !metadata.is_empty() {
+        fields.insert("metadata", to_json(&metadata));
+    }
+    Some(fields)
+}
+
+/// A file at a provider, which came from a client.
+fn client_file(fields: &Fields) -> Option<Json> {
+    if fields.get::<String>("type").ok()?? != "file" {
+        return None;
+    }
+    fields.get::<String>("value").ok()??;
+    Json::from_value(fields).ok()
+}
+
+/// The fields of a block without those; a time that is not known is none.
+fn without_keys(mut fields: Fields, keys: &[&str]) -> Fields {
+    for key in keys {
+        fields.remove(key);
+    }
+    if fields.raw("finished_at").is_some_and(Json::is_null) {
+        fields.remove("finished_at");
+    }
+    fields
+}
+
+/// What stands in `metadata` for us alone.
+fn own_metadata(mark: &Fields) -> Json {
+    let mut metadata = Fields::default();
+    metadata.insert(METADATA_KEY, to_json(mark));
+    to_json(&metadata)
+}
+
+pub(super) fn to_fields<T: serde::Serialize + ?Sized>(value: &T) -> Fields {
+    Json::from_value(value).and_then(|json| json.parse_as()).unwrap_or_default()
+}
+
+pub(super) fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> Json {
+    Json::from_value(value).unwrap_or_else(|_| Json::from(Value::Null))
+}

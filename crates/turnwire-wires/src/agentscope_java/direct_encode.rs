@@ -1,0 +1,402 @@
+//! The straight way out, for every event that does not come from Java: what Java has a place for goes
+//! there, and what it has none for becomes the patch that it carries. Nothing is read back to see
+//! what is missing, as [`event`](super::event) does, which gives the same, and to which is left what
+//! is not taken here.
+
+mod json_shape;
+
+use super::block::{call_to_java, confirm_to_java, result_to_java};
+use super::open_replies::{OpenReplies, path_of};
+use super::{KEPT_FIELD, carried_patch};
+use crate::stream::Frames;
+use json_shape::{Data, Patch, JavaEvent, Usage, Value};
+use turnwire_core::event::{Chunk, ConfirmResult, ModelCallEnd, ReplyEnd, ToolResultDataDelta};
+use turnwire_core::{
+    Event, EventKind, FinishedReason, Json, Payload, PermissionRule, ReplyError, ToolCall,
+    ToolResult,
+};
+
+/// Writes an event; false where this way cannot tell what Java makes of it.
+pub(super) fn write_event(event: &Event<'_>, track: &OpenReplies, out: &mut Frames) -> bool {
+    to_java_event(event, track).map(|java| out.push("", &java)).is_some()
+}
+
+/// Java's event, and what it carries.
+fn to_java_event<'e>(event: &'e Event<'_>, track: &'e OpenReplies) -> Option<JavaEvent<'e>> {
+    let agent = event.agent.as_deref();
+    let is_plain = !event.reply_id.is_empty()
+        && event.rest.raw(KEPT_FIELD).is_none()
+        && event.metadata.raw(carried_patch::PATCH_KEY).is_none()
+        && agent
+            .is_none_or(|agent| agent.agent_path.is_some() || agent.parent_tool_call_id.is_some());
+    if !is_plain {
+        return None;
+    }
+    let mut java = JavaEvent {
+        java: Vec::with_capacity(10),
+        metadata: Some(&event.metadata),
+        carried: Patch::default(),
+    };
+    java.insert_text("type", java_type(&event.kind));
+    java.insert_known("id", &event.id);
+    java.insert_known("createdAt", &event.created_at);
+    if is_custom(&event.kind) {
+        java.insert("name", Value::Word(event.kind.type_name().to_lowercase()));
+        java.insert("value", Value::Event(event));
+        // It is inside the value.
+        java.metadata = None;
+        return Some(java);
+    }
+    java.set_kind(event, track)?;
+    java.insert_some("source", path_of(event));
+    let carried = &mut java.carried;
+    carried.set_some(
+        "parent_tool_call_id",
+        agent.and_then(|agent| agent.parent_tool_call_id.as_deref()),
+    );
+    for (key, seq) in [("seq", event.seq), ("seq_from", event.seq_from)] {
+        carried.set.extend(seq.map(|seq| (key, Value::Seq(seq))));
+    }
+    carried.set_all(&event.rest);
+    carried.sort();
+    Some(java)
+}
+
+/// The type that Java has for it.
+fn java_type<'e>(kind: &'e EventKind<'_>) -> &'e str {
+    match kind {
+        EventKind::ReplyStart(_) => "AGENT_START",
+        EventKind::ReplyEnd(_) => "AGENT_END",
+        kind if is_custom(kind) => "CUSTOM",
+        kind => kind.type_name(),
+    }
+}
+
+/// Those that are custom events there.
+fn is_custom(kind: &EventKind<'_>) -> bool {
+    matches!(kind, EventKind::UserInterrupt(_) | EventKind::Block(_) | EventKind::Unknown(_))
+}
+
+impl<'e> JavaEvent<'e> {
+    /// What is in Java's fields, and what is not.
+    fn set_kind(&mut self, event: &'e Event<'_>, track: &'e OpenReplies) -> Option<()> {
+        let path = path_of(event);
+        let open = track.find_reply(path);
+        if let EventKind::Custom(custom) = &event.kind {
+            self.insert_text("name", &custom.name);
+            return self.set_custom(&custom.value.0, event, open.map(|open| &*open.reply_id));
+        }
+        self.insert_text("replyId", &event.reply_id);
+        match &event.kind {
+            EventKind::ReplyStart(start) => {
+                self.insert_known("sessionId", &start.session_id);
+                self.insert_known("name", &start.name);
+                self.insert_text("role", start.role.as_str());
+                return Some(());
+            }
+            EventKind::ReplyEnd(end) => {
+                let open = open.filter(|open| open.reply_id == event.reply_id);
+                if open.is_some_and(|open| open.agent_result.is_some()) {
+                    return None;
+                }
+                self.set_reply_end(end, open.map_or("", |open| &open.session_id));
+                return Some(());
+            }
+            _ if track.outer_reply_id(path, &event.reply_id) != event.reply_id => return None,
+            _ => {}
+        }
+        let is_same = |id: &str| track.block_id(path, &event.reply_id, id) == id;
+        match &event.kind {
+            EventKind::ModelCallStart(start) => {
+                self.carried.set_known("model_name", &start.model_name);
+            }
+            EventKind::ModelCallEnd(end) => self.set_model_call_end(end),
+            EventKind::ExceedMaxIters(exceed) => self.carried.set_known("name", &exceed.name),
+            EventKind::TextBlockStart(start) if is_same(&start.block_id) => {
+                self.insert_text("blockId", &start.block_id);
+            }
+            EventKind::TextBlockDelta(delta) if is_same(&delta.block_id) => {
+                self.insert_text("blockId", &delta.block_id);
+                self.insert_text("delta", &delta.delta);
+            }
+            EventKind::TextBlockEnd(end) if is_same(&end.block_id) => {
+                self.insert_text("blockId", &end.block_id);
+                self.carried.set_some("text", end.text.as_deref());
+                self.carried.set_fields("extra", &end.extra);
+            }
+            EventKind::ThinkingBlockStart(start) if is_same(&start.block_id) => {
+                self.insert_text("blockId", &start.block_id);
+            }
+            EventKind::ThinkingBlockDelta(delta) if is_same(&delta.block_id) => {
+                self.insert_text("blockId", &delta.block_id);
+                self.insert_text("delta", &delta.delta);
+            }
+            EventKind::ThinkingBlockEnd(end) if is_same(&end.block_id) => {
+                self.insert_text("blockId", &end.block_id);
+                self.carried.set_fields("extra", &end.extra);
+            }
+            EventKind::DataBlockStart(start) => {
+                self.insert_text("blockId", &start.block_id);
+                self.carried.set_some("media_type", start.media_type.as_deref());
+                self.carried.set_some("name", start.name.as_deref());
+            }
+            EventKind::DataBlockDelta(delta) => {
+                self.insert_text("blockId", &delta.block_id);
+                self.carried.set_some("media_type", delta.media_type.as_deref());
+                self.set_chunk(&delta.chunk);
+            }
+            EventKind::DataBlockEnd(end) => {
+                self.insert_text("blockId", &end.block_id);
+                self.carried.set_fields("extra", &end.extra);
+            }
+            EventKind::Hint(hint) => {
+                self.insert_text("blockId", &hint.block_id);
+                self.insert_some("hintSource", hint.source.as_deref());
+                self.set_hint(&hint.hint);
+            }
+            _ => return self.set_tool(event, track),
+        }
+        Some(())
+    }
+
+    fn set_tool(&mut self, event: &'e Event<'_>, track: &'e OpenReplies) -> Option<()> {
+        let path = path_of(event);
+        match &event.kind {
+            EventKind::ToolCallStart(start) => {
+                self.set_call(&start.tool_call_id, Some(&start.tool_call_name));
+            }
+            EventKind::ToolCallDelta(delta) => {
+                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.insert_text("delta", &delta.delta);
+            }
+            EventKind::ToolCallEnd(end) => {
+                self.set_call(&end.tool_call_id, track.tool_name(path, &end.tool_call_id));
+                self.carried.set_fields("extra", &end.extra);
+            }
+            EventKind::ToolResultStart(start) => {
+                self.set_call(&start.tool_call_id, Some(&start.tool_call_name));
+            }
+            EventKind::ToolResultTextDelta(delta) => {
+                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.insert_text("delta", &delta.delta);
+            }
+            EventKind::ToolResultDataDelta(delta) if event.rest.raw("name").is_none() => {
+                self.set_call(&delta.tool_call_id, track.tool_name(path, &delta.tool_call_id));
+                self.set_data(delta);
+            }
+            EventKind::ToolResultEnd(end) => {
+                self.set_call(&end.tool_call_id, track.tool_name(path, &end.tool_call_id));
+                let known = Some(end.state.as_str()).filter(|_| end.state.is_known());
+                self.insert_text("state", known.unwrap_or(RUNNING));
+                if known.is_none() {
+                    self.carried.set("state", Value::Text(end.state.as_str()));
+                }
+            }
+            EventKind::RequireUserConfirm(ask) => self.set_calls(&ask.tool_calls)?,
+            EventKind::RequireExternalExecution(ask) => self.set_calls(&ask.tool_calls)?,
+            EventKind::UserConfirmResult(answer) => {
+                let answers = &answer.confirm_results;
+                self.insert(
+                    "confirmResults",
+                    Value::List(answers.iter().map(confirm_to_java).collect()),
+                );
+                self.carried.patch_list("confirm_results", answers.iter().map(answer_patch))?;
+            }
+            EventKind::ExternalExecutionResult(answer) => {
+                let results = &answer.execution_results;
+                self.insert("toolResults", Value::List(results.iter().map(result_to_java).collect()));
+                self.carried.patch_list("execution_results", results.iter().map(result_patch))?;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Java wants an object, and an event of ours would be taken for what it is.
+    fn set_custom(
+        &mut self,
+        value: &'e Json,
+        event: &'e Event<'_>,
+        reply_id: Option<&str>,
+    ) -> Option<()> {
+        if value.text().contains(r#""type""#) {
+            return None;
+        }
+        if value.text().starts_with('{') {
+            self.insert("value", Value::Json(value));
+        } else {
+            self.insert("value", Value::Nothing {});
+            self.carried.set("value", Value::Json(value));
+        }
+        if reply_id != Some(&event.reply_id) {
+            self.carried.set("reply_id", Value::Text(&event.reply_id));
+        }
+        Some(())
+    }
+
+    fn set_reply_end(&mut self, end: &'e ReplyEnd, session_id: &str) {
+        if end.session_id != session_id {
+            self.carried.set("session_id", Value::Text(&end.session_id));
+        }
+        self.set_ending(&end.finished_reason, end.error.as_ref());
+        let output = end.structured_output.as_ref();
+        self.carried.set.extend(output.map(|output| ("structured_output", Value::Json(output))));
+        self.carried.set_fields("message_metadata", &end.message_metadata);
+    }
+
+    fn set_ending(&mut self, reason: &'e FinishedReason, error: Option<&'e ReplyError>) {
+        if *reason != FinishedReason::default() {
+            self.carried.set("finished_reason", Value::Text(reason.as_str()));
+        }
+        self.carried.set.extend(error.map(|error| ("error", Value::Failure(error))));
+    }
+
+    fn set_model_call_end(&mut self, end: &'e ModelCallEnd) {
+        let usage = &end.usage;
+        let (input, output, cached) =
+            (usage.input_tokens, usage.output_tokens, usage.cache_input_tokens);
+        self.insert("usage", Value::Usage(Usage::from_counts(input, output, cached)));
+        for (key, count) in
+            [("input_tokens", input), ("output_tokens", output), ("cache_input_tokens", cached)]
+        {
+            // Java's numbers have 32 bits.
+            if !(0..=i64::from(i32::MAX)).contains(&count) {
+                self.carried.set(key, Value::Int(count));
+            }
+        }
+        let made = usage.cache_creation_input_tokens;
+        if made != 0 {
+            self.carried.set("cache_creation_input_tokens", Value::Int(made));
+        }
+        self.set_ending(&end.finished_reason, end.error.as_ref());
+        if !end.discard.is_empty() {
+            self.carried.set("discard", Value::Texts(&end.discard));
+        }
+    }
+
+    fn set_chunk(&mut self, chunk: &'e Chunk<'_>) {
+        match chunk {
+            Chunk::Data(data) => self.insert_text("delta", data),
+            Chunk::Url(url) => {
+                self.insert_text("delta", "");
+                self.carried.set("data", Value::Null);
+                self.carried.set("url", Value::Text(url));
+            }
+        }
+    }
+
+    fn set_hint(&mut self, hint: &'e Payload) {
+        match hint {
+            Payload::Text(text) => self.insert_text("hint", text),
+            Payload::Parts(_) => {
+                self.insert("hint", Value::Word(hint.text("\n")));
+                self.carried.set("hint", Value::Payload(hint));
+            }
+        }
+    }
+
+    fn set_call(&mut self, call: &'e str, name: Option<&'e str>) {
+        self.insert_text("toolCallId", call);
+        self.insert_some("toolCallName", name);
+    }
+
+    fn set_data(&mut self, delta: &'e ToolResultDataDelta<'_>) {
+        self.insert("data", Value::Data(Data(delta)));
+        // Java's bytes always say what they are.
+        if delta.media_type.is_none() && matches!(delta.chunk, Chunk::Data(_)) {
+            self.carried.drop = Some("media_type");
+        }
+    }
+
+    fn set_calls(&mut self, calls: &'e [ToolCall]) -> Option<()> {
+        self.insert("toolCalls", Value::List(calls.iter().map(call_to_java).collect()));
+        self.carried.patch_list("tool_calls", calls.iter().map(call_patch))
+    }
+}
+
+const RUNNING: &str = "running";
+
+fn call_patch(call: &ToolCall) -> Option<Patch<'_>> {
+    // Java has one too, and it may be that of another kind.
+    if call.rest.raw("metadata").is_some() {
+        return None;
+    }
+    let mut patch = Patch::default();
+    if !call.state.is_known() {
+        patch.set("state", Value::Text(call.state.as_str()));
+    }
+    if !call.suggested_rules.is_empty() {
+        patch.set("suggested_rules", Value::Rules(&call.suggested_rules));
+    }
+    patch.set_known("created_at", &call.created_at);
+    patch.set_some("finished_at", call.finished_at.as_deref());
+    patch.set_all(&call.rest);
+    Some(patch)
+}
+
+fn answer_patch(answer: &ConfirmResult) -> Option<Patch<'_>> {
+    let is_javas = |rule: &PermissionRule| rule.behavior.is_known() && rule.rest.is_empty();
+    if !answer.rules.iter().flatten().all(is_javas) {
+        return None;
+    }
+    let mut patch = Patch::default();
+    patch.patch("tool_call", call_patch(&answer.tool_call)?);
+    patch.set_all(&answer.rest);
+    Some(patch)
+}
+
+fn result_patch(result: &ToolResult) -> Option<Patch<'_>> {
+    // Java's output is a list, and its metadata has no null.
+    let Payload::Text(_) = &result.output else { return None };
+    if result.metadata.iter().any(|(_, value)| value.is_null()) {
+        return None;
+    }
+    let mut patch = Patch::default();
+    patch.set("output", Value::Payload(&result.output));
+    if !result.state.is_known() {
+        patch.set("state", Value::Text(result.state.as_str()));
+    }
+    patch.set_known("created_at", &result.created_at);
+    patch.set_some("finished_at", result.finished_at.as_deref());
+    patch.set_all(&result.rest);
+    Some(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event;
+    use super::super::delta::parse;
+    use super::*;
+    use turnwire_testkit::{check_property, values};
+
+    #[test]
+    fn the_straight_way_gives_what_the_slow_one_gives() {
+        check_property("the_straight_way_gives_what_the_slow_one_gives", 2000, |rng| {
+            let mut track = OpenReplies::default();
+            let mut events = turnwire_testkit::random_reply(rng, "r").events;
+            events.extend((0..8).map(|_| values::event(rng)));
+            for event in &events {
+                let mut frames = Frames::default();
+                if write_event(event, &track, &mut frames) {
+                    let (_, text) = frames.iter().next().unwrap();
+                    let slow = event::encode(event, &track);
+                    assert_eq!(parse(text).unwrap(), slow, "{}", event.to_json());
+                }
+                track.apply_event(event);
+            }
+        });
+    }
+
+    #[test]
+    fn nearly_every_event_of_ours_goes_the_straight_way() {
+        let mut rng = turnwire_testkit::Rng::with_seed(1);
+        let mut track = OpenReplies::default();
+        let (mut taken, mut all) = (0, 0);
+        for event in (0..300).flat_map(|_| turnwire_testkit::random_reply(&mut rng, "r").events) {
+            all += 1;
+            taken += usize::from(write_event(&event, &track, &mut Frames::default()));
+            track.apply_event(&event);
+        }
+        assert!(taken * 100 > all * 97, "{taken} of {all}");
+    }
+}

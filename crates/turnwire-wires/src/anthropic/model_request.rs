@@ -1,0 +1,248 @@
+//! What a model is asked, as the body of a request.
+
+use super::content::{self, to_json, fields_from, plain_text};
+use super::{NAME, schema};
+use crate::provider;
+use crate::model_request::{
+    CallOutcome, LAST_USER_TEXT, CallIds, UserPart, ONLY_USER_TEXT, FIRST_USER_TEXT, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
+    sanitize_call_name, is_name_char, describe_omitted_data, input_schema, normalize_data, accepts_temperature, build_prompt, merge_extra,
+};
+use std::collections::HashSet;
+use turnwire_core::{DataBlock, Fields, Json, Part};
+
+/// Anthropic wants a limit.
+const DEFAULT_MAX_TOKENS: u32 = 4096;
+
+/// The most characters that Anthropic takes as a name.
+const MAX_NAME_LENGTH: usize = 128;
+
+pub(super) fn build_body(request: &Request<'_>) -> Json {
+    let mut system: Vec<String> = Vec::new();
+    let mut messages = Messages::default();
+    let mut calls = ReplyWriter { ids: CallIds::new(usize::MAX, is_name_char), tools: request.tools };
+    for turn in build_prompt(request.messages, request.speaker_format) {
+        match turn {
+            PromptMessage::System(text) if text.trim().is_empty() => {}
+            PromptMessage::System(text) => system.push(text),
+            PromptMessage::User(parts) => messages.push("user", parts.iter().filter_map(user_block)),
+            PromptMessage::Assistant(parts) => {
+                let blocks = parts.iter().filter_map(|part| calls.assistant_block(part));
+                messages.push("assistant", blocks);
+            }
+            PromptMessage::ToolResults(answers) => messages.push("user", calls.result_blocks(&answers)),
+        }
+    }
+    let mut body = fields_from([
+        ("model", request.model.into()),
+        ("max_tokens", request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS).into()),
+    ]);
+    if !system.is_empty() {
+        body.insert("system", system.join("\n\n"));
+    }
+    body.insert("messages", messages.into_json());
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            let mut fields = fields_from([("name", tool.name.as_str().into())]);
+            if !tool.description.is_empty() {
+                fields.insert("description", tool.description.as_str());
+            }
+            fields.insert("input_schema", input_schema(tool));
+            to_json(&fields)
+        });
+        body.insert("tools", content::to_json_list(&tools.collect::<Vec<_>>()));
+        body.insert("tool_choice", to_json(&tool_choice(&request.tool_choice)));
+    }
+    if let Some(output) = request.output {
+        let format =
+            fields_from([("type", "json_schema".into()), ("schema", schema::close_schema(&output.schema))]);
+        body.insert("output_config", to_json(&fields_from([("format", to_json(&format))])));
+    }
+    if let Some(temperature) = request.temperature
+        && accepts_temperature(request.model, temperature)
+    {
+        body.insert("temperature", temperature);
+    }
+    if request.stream {
+        body.insert("stream", true);
+    }
+    to_json(&merge_extra(body, &request.extra))
+}
+
+fn tool_choice(choice: &ToolChoice) -> Fields {
+    match choice {
+        ToolChoice::Auto => fields_from([("type", "auto".into())]),
+        ToolChoice::None => fields_from([("type", "none".into())]),
+        ToolChoice::Required => fields_from([("type", "any".into())]),
+        ToolChoice::Tool(name) => fields_from([("type", "tool".into()), ("name", name.as_str().into())]),
+    }
+}
+
+/// The turns in Anthropic's form: neighbours of one role are one, none is empty, and the first and
+/// the last are the user's.
+#[derive(Default)]
+struct Messages(Vec<(&'static str, Vec<Fields>)>);
+
+impl Messages {
+    fn push(&mut self, role: &'static str, blocks: impl IntoIterator<Item = Fields>) {
+        let mut blocks = blocks.into_iter().filter(|block| !is_blank(block)).peekable();
+        if blocks.peek().is_none() {
+            return;
+        }
+        match self.0.last_mut() {
+            Some((last, content)) if *last == role => content.extend(blocks),
+            _ => self.0.push((role, blocks.collect())),
+        }
+    }
+
+    fn into_json(self) -> Json {
+        let mut turns = Self::default();
+        for (role, blocks) in self.without_orphans().0 {
+            turns.push(role, without_trailing_thinking(role, blocks));
+        }
+        if turns.0.first().is_some_and(|(role, _)| *role == "assistant") {
+            turns.0.insert(0, ("user", vec![plain_text(FIRST_USER_TEXT)]));
+        }
+        match turns.0.last() {
+            None => turns.push("user", [plain_text(ONLY_USER_TEXT)]),
+            // An item of its own that comes last is one that it paused at, and goes on from.
+            Some(("assistant", blocks)) if blocks.last().is_some_and(|block| has_type(block, "text")) => {
+                turns.push("user", [plain_text(LAST_USER_TEXT)]);
+            }
+            Some(_) => {}
+        }
+        let messages = turns.0.iter().map(|(role, blocks)| {
+            let blocks: Vec<Json> = blocks.iter().map(to_json).collect();
+            to_json(&fields_from([("role", (*role).into()), ("content", content::to_json_list(&blocks))]))
+        });
+        content::to_json_list(&messages.collect::<Vec<_>>())
+    }
+
+    /// Without the calls of Anthropic's own tools that have no result, and the results that have no
+    /// call: a reply broke off there, and both are refused. Where nobody has spoken since, the
+    /// result is still to come.
+    fn without_orphans(mut self) -> Self {
+        let blocks = || self.0.iter().flat_map(|(_, blocks)| blocks);
+        let called: HashSet<String> = blocks().filter_map(server_call_id).collect();
+        let answered: HashSet<String> = blocks().filter_map(server_result_id).collect();
+        let is_spoken = |(role, blocks): &(&str, Vec<Fields>)| {
+            *role == "user" && !blocks.iter().all(|block| has_type(block, "tool_result"))
+        };
+        let over = self.0.iter().rposition(is_spoken).unwrap_or(0);
+        for (at, (_, blocks)) in self.0.iter_mut().enumerate() {
+            blocks.retain(|block| match (server_call_id(block), server_result_id(block)) {
+                (Some(id), _) => at > over || answered.contains(&id),
+                (None, Some(id)) => called.contains(&id),
+                (None, None) => true,
+            });
+        }
+        self
+    }
+}
+
+/// The id of a call of a tool that Anthropic runs itself.
+fn server_call_id(block: &Fields) -> Option<String> {
+    if has_type(block, "server_tool_use") || has_type(block, "mcp_tool_use") { get_string(block, "id") } else { None }
+}
+
+/// The id of the call that a result of such a tool is for.
+fn server_result_id(block: &Fields) -> Option<String> {
+    let kind = get_string(block, "type")?;
+    if kind.ends_with("_tool_result") { get_string(block, "tool_use_id") } else { None }
+}
+
+fn get_string(block: &Fields, key: &str) -> Option<String> {
+    block.get(key).ok().flatten()
+}
+
+/// What the model said, up to the last block that is no thinking: thinking that comes last was cut
+/// off, and is refused.
+fn without_trailing_thinking(role: &str, mut blocks: Vec<Fields>) -> Vec<Fields> {
+    let is_thinking = |block: &Fields| has_type(block, "thinking") || has_type(block, "redacted_thinking");
+    while role == "assistant" && blocks.last().is_some_and(is_thinking) {
+        blocks.pop();
+    }
+    blocks
+}
+
+fn has_type(block: &Fields, kind: &str) -> bool {
+    block.raw("type").is_some_and(|word| *word == Json::from(kind))
+}
+
+/// Whether a block is a text of nothing but space, which is refused.
+fn is_blank(block: &Fields) -> bool {
+    has_type(block, "text") && get_string(block, "text").is_none_or(|text| text.trim().is_empty())
+}
+
+fn user_block(part: &UserPart<'_>) -> Option<Fields> {
+    match part {
+        UserPart::Text(text) => Some(plain_text(text)),
+        UserPart::Data(block) => Some(data_block(block).unwrap_or_else(|line| line)),
+        UserPart::Item(item) => provider::block_to_item(NAME, item),
+    }
+}
+
+/// An image or a document; otherwise a line that says what was left out.
+fn data_block(block: &DataBlock) -> Result<Fields, Fields> {
+    let cannot = "the model cannot read it";
+    normalize_data(block)
+        .and_then(|ready| content::write_data(&ready).ok_or(cannot))
+        .map_err(|why| plain_text(&describe_omitted_data(block, why)))
+}
+
+/// What the writing of a reply depends on.
+struct ReplyWriter<'a> {
+    ids: CallIds,
+    tools: &'a [ToolDefinition],
+}
+
+impl ReplyWriter<'_> {
+    fn assistant_block(&mut self, part: &AssistantPart<'_>) -> Option<Fields> {
+        match part {
+            AssistantPart::Text(block) => Some(content::write_text(block)),
+            AssistantPart::Thinking(block) => content::write_thinking(block),
+            AssistantPart::Data(block) => Some(plain_text(&describe_omitted_data(block, "it was made by the assistant"))),
+            AssistantPart::ToolCall(call) => {
+                let mut fields = content::write_call(call, &self.ids.next_call_id(&call.id));
+                fields.insert("name", &*sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH));
+                Some(fields)
+            }
+            AssistantPart::Item(item) => provider::block_to_item(NAME, item),
+        }
+    }
+
+    /// The results, and behind them what they could not hold: one that failed holds only text.
+    fn result_blocks(&mut self, answers: &[CallOutcome<'_>]) -> Vec<Fields> {
+        let mut shown = Vec::new();
+        let mut blocks: Vec<Fields> = Vec::new();
+        for answer in answers {
+            let id = self.ids.next_result_id();
+            let has_data = answer.data().next().is_some();
+            let content = if has_data && !answer.is_error() {
+                let mut parts = result_parts(answer.parts());
+                parts.extend(answer.running_note().map(|note| to_json(&plain_text(&note))));
+                content::to_json_list(&parts)
+            } else {
+                answer.text().into()
+            };
+            if has_data && answer.is_error() {
+                let (id, name) = (&answer.call.id, &answer.call.name);
+                shown.push(plain_text(&format!("What the call {id} of {name} gave:")));
+                shown.extend(answer.data().map(|block| data_block(block).unwrap_or_else(|line| line)));
+            }
+            blocks.push(content::write_result(&id, content, answer.is_error()));
+        }
+        blocks.extend(shown);
+        blocks
+    }
+}
+
+/// The parts of a result.
+fn result_parts(parts: &[Part]) -> Vec<Json> {
+    let blocks = parts.iter().filter_map(|part| match part {
+        Part::Text(block) => Some(content::write_text(block)),
+        Part::Data(block) => Some(data_block(block).unwrap_or_else(|line| line)),
+        Part::Other(item) => provider::block_to_item(NAME, item),
+        _ => None,
+    });
+    blocks.filter(|block| !is_blank(block)).map(|block| to_json(&block)).collect()
+}

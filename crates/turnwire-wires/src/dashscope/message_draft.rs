@@ -1,0 +1,113 @@
+//! A message of DashScope's while it is written.
+
+use super::NAME;
+use crate::provider;
+use crate::model_request::{to_json_list, to_json_object};
+use turnwire_core::{DataBlock, Fields, Json, Source};
+
+/// The type of a block that only DashScope knows, and the field of it that holds the part.
+pub(super) const PART: (&str, &str) = ("dashscope_part", "part");
+
+pub(super) struct MessageDraft {
+    pub role: &'static str,
+    pub thinking: String,
+    pub content: Vec<ContentPart>,
+    pub calls: Vec<Json>,
+}
+
+/// A part of a content.
+pub(super) enum ContentPart {
+    Text(String),
+    Part(Json),
+}
+
+impl MessageDraft {
+    pub(super) fn new(role: &'static str) -> Self {
+        Self { role, thinking: String::new(), content: Vec::new(), calls: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.thinking.is_empty() && self.content.is_empty() && self.calls.is_empty()
+    }
+
+    /// Whether only a list can be its content.
+    pub(super) fn needs_list(&self) -> bool {
+        self.content.iter().any(|bit| matches!(bit, ContentPart::Part(_)))
+    }
+
+    pub(super) fn push_call(&mut self, id: &str, name: &str, input: &str) {
+        let mut function = Fields::default();
+        function.insert("name", name);
+        function.insert("arguments", input);
+        let mut whole = Fields::default();
+        whole.insert("id", id);
+        whole.insert("type", "function");
+        whole.insert("index", self.calls.len());
+        whole.insert("function", to_json_object(&function));
+        self.calls.push(to_json_object(&whole));
+    }
+
+    /// The message, with a list as its content.
+    pub(super) fn into_list_message(self) -> Json {
+        let parts = self.content.iter().map(|bit| match bit {
+            ContentPart::Text(text) => to_json_object(&[("text", text.as_str())].into_iter().collect()),
+            ContentPart::Part(part) => part.clone(),
+        });
+        let content = to_json_list(&parts.collect::<Vec<_>>());
+        self.into_message(content)
+    }
+
+    /// The message, with its text as the content.
+    pub(super) fn into_text_message(self) -> Json {
+        let texts = self.content.iter().filter_map(|bit| match bit {
+            ContentPart::Text(text) => Some(text.as_str()),
+            ContentPart::Part(_) => None,
+        });
+        let text = texts.collect::<Vec<_>>().join("\n");
+        self.into_message(text)
+    }
+
+    fn into_message(self, content: impl Into<Json>) -> Json {
+        let mut message = Fields::default();
+        message.insert("role", self.role);
+        message.insert("content", content);
+        if !self.thinking.is_empty() {
+            message.insert("reasoning_content", self.thinking);
+        }
+        if !self.calls.is_empty() {
+            message.insert("tool_calls", to_json_list(&self.calls));
+        }
+        to_json_object(&message)
+    }
+}
+
+/// What came of a call.
+pub(super) fn result_message(id: &str, name: &str, text: &str) -> Json {
+    let mut message = Fields::default();
+    message.insert("role", "tool");
+    message.insert("content", text);
+    message.insert("tool_call_id", id);
+    message.insert("name", name);
+    to_json_object(&message)
+}
+
+/// Images, audio and video are known by the key that they are under.
+pub(super) fn media_key(media_type: Option<&str>) -> Option<&'static str> {
+    let (kind, _) = media_type?.split_once('/')?;
+    ["image", "audio", "video"].into_iter().find(|key| *key == kind)
+}
+
+/// The part that a data block is: a URL, or one that holds the bytes.
+pub(super) fn data_part(block: &DataBlock, key: &str, media_type: &str) -> Option<ContentPart> {
+    let url = match &block.source {
+        Source::Base64(source) => format!("data:{media_type};base64,{}", source.data),
+        Source::Url(source) => source.url.clone(),
+        Source::Other(_) => return None,
+    };
+    Some(ContentPart::Part(to_json_object(&[(key, url)].into_iter().collect())))
+}
+
+/// The part that such an item is, if it came from DashScope.
+pub(super) fn item_to_part(block: &Fields) -> Option<ContentPart> {
+    provider::block_to_item(NAME, block)?.remove(PART.1).map(ContentPart::Part)
+}

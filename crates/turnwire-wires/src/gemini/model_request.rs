@@ -1,0 +1,227 @@
+//! What a model is asked, as the body of `generateContent`.
+
+use super::part;
+use crate::model_request::{
+    CallOutcome, LAST_USER_TEXT, UserPart, ONLY_USER_TEXT, FIRST_USER_TEXT, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage, sanitize_call_name,
+    is_text, describe_omitted_data, to_json_list, to_json_object, input_schema, normalize_data, build_prompt, default_media_type, merge_extra,
+};
+use std::borrow::Cow;
+use turnwire_core::{DataBlock, Fields, Json, Source};
+
+/// The most characters that Gemini takes as a name.
+const MAX_NAME_LENGTH: usize = 64;
+
+/// What Gemini 3 takes in place of the signature of a call that another model made; otherwise it
+/// refuses the request.
+const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
+
+pub(super) fn build_body(request: &Request<'_>) -> Json {
+    let mut system = Vec::new();
+    let mut contents = Contents::default();
+    for turn in build_prompt(request.messages, request.speaker_format) {
+        let (role, parts) = match turn {
+            PromptMessage::System(text) => {
+                system.push(part::text_part(&text, &Fields::default()));
+                continue;
+            }
+            PromptMessage::User(given) => ("user", given.iter().filter_map(user_part).collect()),
+            PromptMessage::Assistant(said) => ("model", assistant_parts(&said, request)),
+            PromptMessage::ToolResults(answers) => ("user", result_parts(&answers, request.tools)),
+        };
+        contents.push(role, parts);
+    }
+    let mut body = Fields::default();
+    if !system.is_empty() {
+        body.insert("systemInstruction", to_json_object(&[("parts", to_json_list(&system))].into_iter().collect()));
+    }
+    body.insert("contents", contents.into_json());
+    if !request.tools.is_empty() {
+        insert_tools(request, &mut body);
+    }
+    let config = generation_config(request);
+    if !config.is_empty() {
+        body.insert("generationConfig", to_json_object(&config));
+    }
+    to_json_object(&merge_extra(body, &request.extra))
+}
+
+/// The contents in Gemini's form: the model's neighbours are one, or its calls would not come right
+/// behind the user's turn, and the first and the last are the user's.
+#[derive(Default)]
+struct Contents(Vec<(&'static str, Vec<Json>)>);
+
+impl Contents {
+    fn push(&mut self, role: &'static str, parts: Vec<Json>) {
+        if parts.is_empty() {
+            return;
+        }
+        match self.0.last_mut() {
+            Some(("model", content)) if role == "model" => content.extend(parts),
+            _ => self.0.push((role, parts)),
+        }
+    }
+
+    fn into_json(mut self) -> Json {
+        let line = |text: &str| vec![part::text_part(text, &Fields::default())];
+        if self.0.first().is_some_and(|(role, _)| *role == "model") {
+            self.0.insert(0, ("user", line(FIRST_USER_TEXT)));
+        }
+        match self.0.last() {
+            None => self.push("user", line(ONLY_USER_TEXT)),
+            Some(("model", _)) => self.push("user", line(LAST_USER_TEXT)),
+            Some(_) => {}
+        }
+        let contents = self.0.iter().map(|(role, parts)| part::content_json(role, parts));
+        to_json_list(&contents.collect::<Vec<_>>())
+    }
+}
+
+fn user_part(given: &UserPart<'_>) -> Option<Json> {
+    match given {
+        UserPart::Text(text) => Some(part::text_part(text, &Fields::default())),
+        UserPart::Data(block) => Some(data_or_note(block)),
+        UserPart::Item(item) => part::item_to_part(item),
+    }
+}
+
+fn assistant_parts(said: &[AssistantPart<'_>], request: &Request<'_>) -> Vec<Json> {
+    let mut first_call = true;
+    let part = |said: &AssistantPart<'_>| match said {
+        AssistantPart::Text(block) => Some(part::text_part(&block.text, &block.rest)),
+        AssistantPart::Thinking(block)
+            if block.thinking.is_empty() && block.rest.raw(part::SIGNATURE_FIELD).is_none() =>
+        {
+            None
+        }
+        AssistantPart::Thinking(block) => Some(part::thinking_part(block)),
+        AssistantPart::Data(block) => Some(data_or_note(block)),
+        AssistantPart::Item(item) => part::item_to_part(item),
+        AssistantPart::ToolCall(call) => {
+            let is_first = std::mem::replace(&mut first_call, false);
+            let name = tool_name(&call.name, request.tools);
+            let is_signed = call.rest.raw(part::SIGNATURE_FIELD).is_some();
+            if is_first && !is_signed && wants_signatures(request.model) {
+                let mut call = (*call).clone();
+                call.rest.insert(part::SIGNATURE_FIELD, SKIP_SIGNATURE);
+                return Some(part::call_part(&call, &name));
+            }
+            Some(part::call_part(call, &name))
+        }
+    };
+    said.iter().filter_map(part).collect()
+}
+
+/// Whether the model refuses a call without a signature. Only the first of a turn needs one.
+fn wants_signatures(model: &str) -> bool {
+    model.rsplit('/').next().is_some_and(|name| name.starts_with("gemini-3"))
+}
+
+/// A name that Gemini takes: it begins with a letter.
+fn tool_name<'n>(name: &'n str, tools: &[ToolDefinition]) -> Cow<'n, str> {
+    let name = sanitize_call_name(name, tools, MAX_NAME_LENGTH);
+    if name.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+        return format!("_{name}").into();
+    }
+    name
+}
+
+/// The results of one turn in one turn, and behind them all that they hold besides text.
+fn result_parts(answers: &[CallOutcome<'_>], tools: &[ToolDefinition]) -> Vec<Json> {
+    let mut parts: Vec<Json> = answers.iter().map(|answer| outcome_to_part(answer, tools)).collect();
+    for answer in answers {
+        let mut data = answer.data().peekable();
+        if data.peek().is_some() {
+            let line = format!("What {} ({}) gave:", answer.call.name, answer.call.id);
+            parts.push(part::text_part(&line, &Fields::default()));
+        }
+        parts.extend(data.map(data_or_note));
+    }
+    parts
+}
+
+fn outcome_to_part(answer: &CallOutcome<'_>, tools: &[ToolDefinition]) -> Json {
+    let key = if answer.is_error() { "error" } else { "output" };
+    let name = tool_name(&answer.call.name, tools);
+    part::response_part(&answer.call.id, &name, key, &answer.text(), &[])
+}
+
+/// Bytes, or a URL that Gemini can read; otherwise a line that says what was left out.
+fn data_or_note(block: &DataBlock) -> Json {
+    let part = normalize_data(block).and_then(|ready| {
+        let is_web = |url: &str| {
+            let url = url::Url::parse(url);
+            matches!(url.as_ref().map_or("", url::Url::scheme), "http" | "https" | "gs")
+        };
+        match &ready.source {
+            Source::Other(_) => return Err("its source is of an unknown kind"),
+            Source::Url(source) if !is_web(&source.url) => {
+                return Err("the model cannot read this address");
+            }
+            Source::Base64(_) | Source::Url(_) => {}
+        }
+        let kind = match (default_media_type(&ready), &ready.source) {
+            (Some(kind), _) => Some(accepted_type(kind).ok_or("the model cannot read it")?),
+            (None, Source::Base64(_)) => return Err("its type is not known"),
+            (None, _) => None,
+        };
+        part::data_part(&ready, kind).ok_or("it cannot be read")
+    });
+    part.unwrap_or_else(|why| part::text_part(&describe_omitted_data(block, why), &Fields::default()))
+}
+
+/// The type that Gemini is told; none where it takes no such data, and would refuse the request.
+fn accepted_type(kind: &str) -> Option<&str> {
+    const IMAGES: [&str; 5] = ["png", "jpeg", "webp", "heic", "heif"];
+    const TEXTS: [&str; 7] = ["plain", "html", "css", "csv", "markdown", "xml", "rtf"];
+    match kind.split_once('/')? {
+        ("image", word) => IMAGES.contains(&word).then_some(kind),
+        ("audio" | "video", _) => Some(kind),
+        ("text", word) if TEXTS.contains(&word) => Some(kind),
+        _ if kind == "application/pdf" => Some(kind),
+        _ => is_text(kind).then_some("text/plain"),
+    }
+}
+
+fn insert_tools(request: &Request<'_>, body: &mut Fields) {
+    let declarations: Vec<Json> = request
+        .tools
+        .iter()
+        .map(|tool| {
+            let mut function = Fields::default();
+            function.insert("name", tool.name.as_str());
+            function.insert("description", tool.description.as_str());
+            function.insert("parametersJsonSchema", input_schema(tool));
+            to_json_object(&function)
+        })
+        .collect();
+    let tool = to_json_object(&[("functionDeclarations", to_json_list(&declarations))].into_iter().collect());
+    body.insert("tools", to_json_list(&[tool]));
+    let (mode, names) = match &request.tool_choice {
+        ToolChoice::Auto => ("AUTO", None),
+        ToolChoice::None => ("NONE", None),
+        ToolChoice::Required => ("ANY", None),
+        ToolChoice::Tool(name) => ("ANY", Some(vec![name.clone()])),
+    };
+    let mut config = Fields::default();
+    config.insert("mode", mode);
+    if let Some(names) = names {
+        config.insert("allowedFunctionNames", names);
+    }
+    let config = to_json_object(&[("functionCallingConfig", to_json_object(&config))].into_iter().collect());
+    body.insert("toolConfig", config);
+}
+
+fn generation_config(request: &Request<'_>) -> Fields {
+    let mut config = Fields::default();
+    if let Some(most) = request.max_tokens {
+        config.insert("maxOutputTokens", most);
+    }
+    if let Some(temperature) = request.temperature {
+        config.insert("temperature", temperature);
+    }
+    if let Some(output) = request.output {
+        config.insert("responseMimeType", "application/json");
+        config.insert("responseJsonSchema", output.schema.clone());
+    }
+    config
+}

@@ -1,0 +1,84 @@
+//! Several agents in one conversation, for a model that knows only a user and itself.
+
+use super::prompt::{UserPart, PromptMessage};
+use turnwire_core::{ContentBlock, DataBlock, Msg};
+
+const HISTORY_HEADING: &str = "# Conversation History\n\
+The content between <history></history> tags contains your conversation history\n";
+
+/// A run of messages without tools, as one user turn.
+#[derive(Default)]
+pub(super) struct HistoryText<'a> {
+    parts: Vec<UserPart<'a>>,
+    /// The text that goes on.
+    text: String,
+    /// Whether a run was written before: only the first has a heading.
+    has_heading: bool,
+}
+
+impl<'a> HistoryText<'a> {
+    pub(super) fn add_message(&mut self, msg: &'a Msg) {
+        for block in msg.content() {
+            match block {
+                ContentBlock::Text(block) if !block.text.is_empty() => {
+                    self.begin_text();
+                    self.text.push('\n');
+                    if !msg.name().is_empty() {
+                        self.text.push_str(msg.name());
+                        self.text.push_str(": ");
+                    }
+                    self.text.push_str(&block.text);
+                }
+                ContentBlock::Data(block) => self.add_data(block),
+                _ => {}
+            }
+        }
+    }
+
+    fn begin_text(&mut self) {
+        if self.parts.is_empty() && self.text.is_empty() {
+            self.text.push_str(if self.has_heading { "" } else { HISTORY_HEADING });
+            self.text.push_str("<history>");
+            self.has_heading = true;
+        }
+    }
+
+    fn add_data(&mut self, block: &'a DataBlock) {
+        self.begin_text();
+        if !self.text.is_empty() {
+            self.parts.push(UserPart::Text(std::mem::take(&mut self.text).into()));
+        }
+        self.parts.push(UserPart::Data(block));
+    }
+
+    /// The run so far, if there is one.
+    pub(super) fn take_message(&mut self) -> Option<PromptMessage<'a>> {
+        if self.parts.is_empty() && self.text.is_empty() {
+            return None;
+        }
+        self.text.push_str("\n</history>");
+        // Behind data the text begins with a line end of no use.
+        let text = std::mem::take(&mut self.text);
+        let text = if self.parts.is_empty() { text } else { text.trim_start().to_owned() };
+        self.parts.push(UserPart::Text(text.into()));
+        Some(PromptMessage::User(std::mem::take(&mut self.parts)))
+    }
+}
+
+/// One message in the older form.
+pub(super) fn name_prefixed_message(msg: &Msg) -> Option<PromptMessage<'_>> {
+    let mut parts = Vec::new();
+    for block in msg.content() {
+        match block {
+            ContentBlock::Text(block) if !block.text.is_empty() && msg.name().is_empty() => {
+                parts.push(UserPart::Text((&block.text).into()));
+            }
+            ContentBlock::Text(block) if !block.text.is_empty() => {
+                parts.push(UserPart::Text(format!("[{}]: {}", msg.name(), block.text).into()));
+            }
+            ContentBlock::Data(block) => parts.push(UserPart::Data(block)),
+            _ => {}
+        }
+    }
+    (!parts.is_empty()).then_some(PromptMessage::User(parts))
+}

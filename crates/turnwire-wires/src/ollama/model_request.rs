@@ -1,0 +1,134 @@
+//! What a model is asked, as the body of `/api/chat`.
+
+use super::message::{MessageDraft, image_base64, result_message};
+use crate::model_request::{
+    CallOutcome, UserPart, RASTER_IMAGES_ONLY, Request, SVG, AssistantPart, ToolChoice, PromptMessage, read_text_file, describe_omitted_data, to_json_list,
+    media_type, to_json_object, input_schema, normalize_data, build_prompt, merge_extra,
+};
+use turnwire_core::{DataBlock, Fields, Json, Source};
+
+pub(super) fn build_body(request: &Request<'_>) -> Json {
+    let mut messages = Vec::new();
+    for turn in build_prompt(request.messages, request.speaker_format) {
+        let draft = match turn {
+            PromptMessage::System(text) => {
+                let mut draft = MessageDraft::new("system");
+                draft.text.push(text);
+                draft
+            }
+            PromptMessage::User(given) => user_draft(&given),
+            PromptMessage::Assistant(said) => assistant_draft(&said),
+            PromptMessage::ToolResults(answers) => {
+                messages.extend(answers.iter().map(outcome_message));
+                result_data_draft(&answers)
+            }
+        };
+        if !draft.is_empty() {
+            messages.push(draft.into_json("\n"));
+        }
+    }
+    let mut body = Fields::default();
+    body.insert("model", request.model);
+    body.insert("messages", to_json_list(&messages));
+    body.insert("stream", request.stream);
+    let tools = build_tools(request);
+    if !tools.is_empty() {
+        body.insert("tools", to_json_list(&tools));
+    }
+    if let Some(output) = request.output {
+        body.insert("format", output.schema.clone());
+    }
+    let mut options = Fields::default();
+    if let Some(most) = request.max_tokens {
+        options.insert("num_predict", most);
+    }
+    if let Some(temperature) = request.temperature {
+        options.insert("temperature", temperature);
+    }
+    if !options.is_empty() {
+        body.insert("options", to_json_object(&options));
+    }
+    to_json_object(&merge_extra(body, &request.extra))
+}
+
+fn user_draft(given: &[UserPart<'_>]) -> MessageDraft {
+    let mut draft = MessageDraft::new("user");
+    for given in given {
+        match given {
+            UserPart::Text(text) => draft.text.push(text.clone().into_owned()),
+            UserPart::Data(block) => add_data(&mut draft, block),
+            // Ollama has no items of its own.
+            UserPart::Item(_) => {}
+        }
+    }
+    draft
+}
+
+fn assistant_draft(said: &[AssistantPart<'_>]) -> MessageDraft {
+    let mut draft = MessageDraft::new("assistant");
+    for said in said {
+        match said {
+            AssistantPart::Text(block) => draft.text.push(block.text.clone()),
+            AssistantPart::Thinking(block) => draft.thinking.push_str(&block.thinking),
+            AssistantPart::Data(block) => add_data(&mut draft, block),
+            AssistantPart::ToolCall(call) => draft.push_call(call),
+            AssistantPart::Item(_) => {}
+        }
+    }
+    draft
+}
+
+/// There is no field that says that a call failed, so its text does.
+fn outcome_message(answer: &CallOutcome<'_>) -> Json {
+    let failed = if answer.is_error() { "Error: " } else { "" };
+    result_message(&answer.call.id, &answer.call.name, &format!("{failed}{}", answer.text()))
+}
+
+/// What the results of one turn hold besides text, behind all of them.
+fn result_data_draft(answers: &[CallOutcome<'_>]) -> MessageDraft {
+    let mut draft = MessageDraft::new("user");
+    for answer in answers {
+        let mut data = answer.data().peekable();
+        if data.peek().is_some() {
+            draft.text.push(format!("What {} ({}) gave:", answer.call.name, answer.call.id));
+        }
+        data.for_each(|block| add_data(&mut draft, block));
+    }
+    draft
+}
+
+/// Adds an image or a text, or a line that says what was left out.
+fn add_data(draft: &mut MessageDraft, block: &DataBlock) {
+    let why = match normalize_data(block) {
+        Ok(ready) if media_type(&ready) == Some(SVG) => RASTER_IMAGES_ONLY,
+        Ok(ready) => match (image_base64(&ready), read_text_file(&ready), &ready.source) {
+            (Some(image), ..) => return draft.images.push(image.to_owned()),
+            (None, Some(text), _) => return draft.text.push(text),
+            (None, None, Source::Url(_)) => "the model cannot read addresses",
+            (None, None, Source::Base64(_) | Source::Other(_)) => "the model takes only images",
+        },
+        Err(why) => why,
+    };
+    draft.text.push(describe_omitted_data(block, why));
+}
+
+/// There is no field for the choice: a tool that must not, or alone may, be called is offered that
+/// way.
+fn build_tools(request: &Request<'_>) -> Vec<Json> {
+    let offered = request.tools.iter().filter(|tool| match &request.tool_choice {
+        ToolChoice::Auto | ToolChoice::Required => true,
+        ToolChoice::None => false,
+        ToolChoice::Tool(name) => tool.name == *name,
+    });
+    let written = offered.map(|tool| {
+        let mut function = Fields::default();
+        function.insert("name", tool.name.as_str());
+        function.insert("description", tool.description.as_str());
+        function.insert("parameters", input_schema(tool));
+        let mut whole = Fields::default();
+        whole.insert("type", "function");
+        whole.insert("function", to_json_object(&function));
+        to_json_object(&whole)
+    });
+    written.collect()
+}

@@ -1,0 +1,162 @@
+//! What a client of chat completions posts.
+
+use super::message;
+use crate::client_request::{ClientRequest, ClientToolDefinition, take_field, invalid_request};
+use serde_json::json;
+use turnwire_core::{Fields, Json, Result};
+
+/// Reads a request. Of its messages only the user's and the results of calls are taken.
+pub fn read(text: &str) -> Result<ClientRequest> {
+    let mut fields: Fields =
+        Json::parse(text)?.parse_as().map_err(|_| invalid_request("a request is a JSON object"))?;
+    refuse_unsupported(&mut fields)?;
+    let mut asked = ClientRequest {
+        model: take_field(&mut fields, "model")?.unwrap_or_default(),
+        stream: take_field(&mut fields, "stream")?.unwrap_or_default(),
+        ..ClientRequest::default()
+    };
+    if let Some(mut options) = take_field::<Fields>(&mut fields, "stream_options")? {
+        asked.include_usage = take_field(&mut options, "include_usage")?.unwrap_or_default();
+    }
+    for tool in take_field::<Vec<Fields>>(&mut fields, "tools")?.unwrap_or_default() {
+        asked.tools.push(read_tool(tool)?);
+    }
+    asked.output_schema = output_schema(&mut fields)?;
+    let messages: Option<Vec<Fields>> = take_field(&mut fields, "messages")?;
+    let messages = messages.ok_or_else(|| invalid_request("`messages` is missing"))?;
+    for (at, message) in messages.into_iter().enumerate() {
+        let read = message::decode(Json::from_value(&message)?.text());
+        // Nobody can put words into the assistant's mouth: what it says there is only compared.
+        if message.raw("role").is_some_and(|role| *role == Json::from("assistant")) {
+            asked.add_claimed_reply(read);
+            continue;
+        }
+        read.map_err(|error| error.at(format!("messages[{at}]")))?
+            .into_iter()
+            .for_each(|msg| asked.add_message(msg));
+    }
+    asked.extra = fields;
+    asked.validate()
+}
+
+/// An error for what an agent cannot do.
+fn refuse_unsupported(fields: &mut Fields) -> Result<()> {
+    if take_field::<f64>(fields, "n")?.is_some_and(|n| (n - 1.0).abs() > f64::EPSILON) {
+        return Err(invalid_request("an agent gives one answer: `n` can only be 1"));
+    }
+    if take_field::<bool>(fields, "logprobs")? == Some(true) {
+        return Err(invalid_request("an agent has no `logprobs`"));
+    }
+    if take_field::<Vec<String>>(fields, "modalities")?.unwrap_or_default().iter().any(|it| it != "text")
+        || take_field::<Json>(fields, "audio")?.is_some()
+    {
+        return Err(invalid_request("an agent answers with text: `modalities` can only be [\"text\"]"));
+    }
+    for name in ["functions", "function_call"] {
+        if take_field::<Json>(fields, name)?.is_some() {
+            return Err(invalid_request(format!("`{name}` is too old: use `tools` and `tool_choice`")));
+        }
+    }
+    Ok(())
+}
+
+fn read_tool(mut tool: Fields) -> Result<ClientToolDefinition> {
+    let kind: Option<String> = take_field(&mut tool, "type")?;
+    if let Some(kind) = kind.filter(|kind| kind != "function") {
+        return Err(invalid_request(format!("a tool of the type `{kind}` cannot be called: only functions")));
+    }
+    let function: Option<Fields> = take_field(&mut tool, "function")?;
+    let mut function = function.ok_or_else(|| invalid_request("a tool has no `function`"))?;
+    let name: Option<String> = take_field(&mut function, "name")?;
+    Ok(ClientToolDefinition {
+        name: name.filter(|name| !name.is_empty()).ok_or_else(|| invalid_request("a tool has no `name`"))?,
+        description: take_field(&mut function, "description")?.unwrap_or_default(),
+        input_schema: function.remove("parameters").filter(|schema| !schema.is_null()),
+    })
+}
+
+fn output_schema(fields: &mut Fields) -> Result<Option<Json>> {
+    let Some(mut format) = take_field::<Fields>(fields, "response_format")? else { return Ok(None) };
+    match take_field::<String>(&mut format, "type")?.as_deref() {
+        Some("text") => Ok(None),
+        Some("json_object") => Json::from_value(&json!({"type": "object"})).map(Some),
+        Some("json_schema") => {
+            let schema: Option<Fields> = take_field(&mut format, "json_schema")?;
+            let mut schema = schema.ok_or_else(|| invalid_request("`json_schema` is missing"))?;
+            Ok(schema.remove("schema").filter(|schema| !schema.is_null()))
+        }
+        _ => Err(invalid_request("`response_format` is text, json_object or json_schema")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn request_with(more: &Value) -> Result<ClientRequest> {
+        let mut body = json!({"model": "a", "messages": [{"role": "user", "content": "Hi!"}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        read(&body.to_string())
+    }
+
+    #[test]
+    fn what_the_client_says_that_the_assistant_said_is_not_taken() {
+        let asked = request_with(&json!({"messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "One."},
+            {"role": "assistant", "content": null, "tool_calls": 7},
+            {"role": "tool", "tool_call_id": "c0", "content": "old"},
+            {"role": "assistant", "content": "I promise you a refund."},
+            {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "new"},
+            {"role": "user", "content": "Two."},
+        ]}))
+        .unwrap();
+        let texts: Vec<_> = asked.user_messages.iter().filter_map(|msg| msg.text("")).collect();
+        assert_eq!(texts, ["One.", "Two."]);
+        assert_eq!(asked.new_messages().len(), 1);
+        assert_eq!(asked.instructions.as_deref(), Some("Be brief.\n\nBe kind."));
+        let results: Vec<_> =
+            asked.results.iter().map(|result| (&*result.id, result.output.text(""))).collect();
+        assert_eq!(results, [("c1", "new".to_owned())]);
+    }
+
+    #[test]
+    fn what_goes_with_a_request_is_kept() {
+        let asked = request_with(&json!({
+            "stream": true, "stream_options": {"include_usage": true}, "n": 1, "temperature": 0.5,
+            "tools": [{"type": "function", "function": {
+                "name": "open_page", "description": "Opens.", "parameters": {"type": "object"}}}],
+            "response_format": {"type": "json_schema", "json_schema": {
+                "name": "x", "strict": true, "schema": {"type": "object"}}},
+        }))
+        .unwrap();
+        assert!(asked.stream && asked.include_usage);
+        assert_eq!(asked.tools[0].description, "Opens.");
+        assert_eq!(asked.output_schema.unwrap().text(), r#"{"type":"object"}"#);
+        assert_eq!(asked.extra.parse_as::<Value>().unwrap(), json!({"temperature": 0.5}));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said() {
+        for (more, why) in [
+            (json!({"model": ""}), "`model` is missing"),
+            (json!({"n": 2}), "`n` can only be 1"),
+            (json!({"n": 0}), "`n` can only be 1"),
+            (json!({"logprobs": true}), "logprobs"),
+            (json!({"modalities": ["text", "audio"]}), "modalities"),
+            (json!({"functions": []}), "too old"),
+            (json!({"messages": {}}), "`messages`"),
+            (json!({"messages": [{"content": "x"}]}), "messages[0]"),
+            (json!({"messages": [{"role": "user", "content": ""}]}), "says nothing"),
+            (json!({"messages": [{"role": "assistant", "content": "x"}]}), "nothing of the user's"),
+            (json!({"tools": [{"type": "custom", "custom": {"name": "x"}}]}), "only functions"),
+            (json!({"tools": [{"type": "function"}]}), "no `function`"),
+            (json!({"response_format": {"type": "xml"}}), "response_format"),
+        ] {
+            let error = request_with(&more).unwrap_err().to_string();
+            assert!(error.contains(why), "{error} has no {why}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! A request to a model.
+
+use super::parts::{AssistantMessage, call_part, data_part, item_part, text_part};
+use crate::model_request::{
+    CallOutcome, CallIds, UserPart, ACCEPTED_IMAGES_ONLY, ONLY_USER_TEXT, OutputFormat, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
+    input_to_object_text, read_text_file, sanitize_call_name, is_strict_schema, is_text, describe_omitted_data, media_type, input_schema,
+    normalize_data, openai_accepts_image, accepts_temperature, build_prompt, merge_extra,
+};
+use serde_json::{Value, json};
+use turnwire_core::{DataBlock, Fields, Json, Result, ToolCall};
+
+/// The most characters that `OpenAI` takes as the id of a call, and as a name.
+const MAX_ID_LENGTH: usize = 40;
+const MAX_NAME_LENGTH: usize = 64;
+
+/// The body of a request.
+pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
+    let mut body = Fields::default();
+    body.insert("model", request.model);
+    body.insert("messages", build_messages(request));
+    if request.stream {
+        body.insert("stream", true);
+        body.insert("stream_options", json!({"include_usage": true}));
+    }
+    if let Some(limit) = request.max_tokens {
+        body.insert(token_limit_field(request.model), limit);
+    }
+    if let Some(temperature) = request.temperature
+        && accepts_temperature(request.model, temperature)
+    {
+        body.insert("temperature", temperature);
+    }
+    if !request.tools.is_empty() {
+        let mut tools = Vec::new();
+        for tool in request.tools {
+            let function = json!({
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": input_schema(tool).parse_as::<Value>()?,
+            });
+            tools.push(json!({"type": "function", "function": function}));
+        }
+        body.insert("tools", tools);
+        match &request.tool_choice {
+            ToolChoice::Auto => {}
+            ToolChoice::None => body.insert("tool_choice", "none"),
+            ToolChoice::Required => body.insert("tool_choice", "required"),
+            ToolChoice::Tool(name) => {
+                body.insert("tool_choice", json!({"type": "function", "function": {"name": name}}));
+            }
+        }
+    }
+    if let Some(output) = request.output {
+        body.insert("response_format", response_format(output)?);
+    }
+    Json::from_value(&merge_extra(body, &request.extra))
+}
+
+/// `OpenAI` has a new name for it, which its reasoning models insist on; the look-alikes know the
+/// old one.
+fn token_limit_field(model: &str) -> &'static str {
+    if is_openai_model(model) { "max_completion_tokens" } else { "max_tokens" }
+}
+
+/// Whether a model is one of `OpenAI`'s own.
+fn is_openai_model(model: &str) -> bool {
+    let model = model.strip_prefix("openai/").unwrap_or(model);
+    let numbered = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
+    model.starts_with("gpt-") && !model.starts_with("gpt-oss")
+        || model.starts_with("chatgpt-")
+        || model.strip_prefix('o').is_some_and(numbered)
+}
+
+fn response_format(output: &OutputFormat) -> Result<Value> {
+    let schema: Value = output.schema.parse_as()?;
+    let strict = is_strict_schema(&schema);
+    let named = json!({"name": output.name, "strict": strict, "schema": schema});
+    Ok(json!({"type": "json_schema", "json_schema": named}))
+}
+
+fn build_messages(request: &Request<'_>) -> Vec<Value> {
+    // DeepSeek and Moonshot want all of their thinking back, whoever kept it.
+    let model = request.model.rsplit('/').next().unwrap_or_default();
+    let wanted = ["deepseek", "kimi", "moonshot"].iter().any(|name| model.starts_with(name));
+    let mut calls = ReplyWriter {
+        ids: CallIds::new(MAX_ID_LENGTH, |_| true),
+        tools: request.tools,
+        thinking: match (is_openai_model(request.model), wanted) {
+            (true, _) => ThinkingPolicy::Never,
+            (false, false) => ThinkingPolicy::Original,
+            (false, true) => ThinkingPolicy::OriginalOr("reasoning_content"),
+        },
+    };
+
+    let mut messages = Vec::new();
+    for turn in build_prompt(request.messages, request.speaker_format) {
+        match turn {
+            PromptMessage::System(text) => messages.push(json!({"role": "system", "content": text})),
+            PromptMessage::User(parts) => {
+                let parts: Vec<Value> = parts.iter().filter_map(user_part).collect();
+                if !parts.is_empty() {
+                    messages.push(json!({"role": "user", "content": to_content(parts)}));
+                }
+            }
+            PromptMessage::Assistant(said) => messages.extend(assistant_message(&said, &mut calls)),
+            PromptMessage::ToolResults(answers) => push_results(&answers, &mut calls, &mut messages),
+        }
+    }
+    if messages.is_empty() {
+        messages.push(json!({"role": "user", "content": ONLY_USER_TEXT}));
+    }
+    messages
+}
+
+/// What the writing of a reply depends on.
+struct ReplyWriter<'a> {
+    ids: CallIds,
+    tools: &'a [ToolDefinition],
+    thinking: ThinkingPolicy,
+}
+
+/// Where thinking goes.
+#[derive(Clone, Copy)]
+enum ThinkingPolicy {
+    /// Nowhere: `OpenAI` never sends any, and refuses that of others.
+    Never,
+    /// Where it came.
+    Original,
+    /// Into this field, where it does not say where it came.
+    OriginalOr(&'static str),
+}
+
+impl ReplyWriter<'_> {
+    fn write_call(&mut self, block: &ToolCall) -> Value {
+        let id = self.ids.next_call_id(&block.id);
+        let name = sanitize_call_name(&block.name, self.tools, MAX_NAME_LENGTH);
+        // Many look-alikes read the input, and refuse what is cut off.
+        let mut piece = call_part(block, &id, &name, &input_to_object_text(&block.input));
+        if matches!(self.thinking, ThinkingPolicy::Never)
+            && let Some(piece) = piece.as_object_mut()
+        {
+            piece.remove("extra_content");
+        }
+        piece
+    }
+}
+
+fn user_part(part: &UserPart<'_>) -> Option<Value> {
+    match part {
+        UserPart::Text(text) => Some(text_part(text)),
+        UserPart::Data(block) => Some(data_or_note(block).unwrap_or_else(|line| text_part(&line))),
+        UserPart::Item(fields) => item_part(fields),
+    }
+}
+
+/// A part for data, or a line that says what was left out.
+fn data_or_note(block: &DataBlock) -> std::result::Result<Value, String> {
+    normalize_data(block).and_then(|ready| data_to_part(&ready)).map_err(|why| describe_omitted_data(block, why))
+}
+
+fn data_to_part(block: &DataBlock) -> std::result::Result<Value, &'static str> {
+    // Only PDF is taken as a file.
+    if let Some(text) = read_text_file(block) {
+        return Ok(text_part(&text));
+    }
+    match media_type(block) {
+        Some(kind) if is_text(kind) => Err("it is no text"),
+        Some(kind) if kind.starts_with("image/") && !openai_accepts_image(kind) => Err(ACCEPTED_IMAGES_ONLY),
+        _ => data_part(block),
+    }
+}
+
+/// A single text is a string, as every look-alike takes it.
+fn to_content(mut parts: Vec<Value>) -> Value {
+    match parts.as_mut_slice() {
+        [Value::Object(part)] if is_text_part(part) => part.remove("text").unwrap_or_default(),
+        _ => parts.into(),
+    }
+}
+
+fn is_text_part(part: &serde_json::Map<String, Value>) -> bool {
+    part.get("type").is_some_and(|kind| kind == "text")
+}
+
+fn assistant_message(said: &[AssistantPart<'_>], calls: &mut ReplyWriter<'_>) -> Option<Value> {
+    let mut message = AssistantMessage::default();
+    for said in said {
+        match said {
+            AssistantPart::Text(block) => message.parts.push(text_part(&block.text)),
+            AssistantPart::Thinking(block) => match calls.thinking {
+                ThinkingPolicy::Never => {}
+                ThinkingPolicy::Original => message.add_thinking(block, None),
+                ThinkingPolicy::OriginalOr(field) => message.add_thinking(block, Some(field)),
+            },
+            AssistantPart::Data(block) => {
+                if !message.add_audio(block) {
+                    let why = "the model cannot be shown what it made";
+                    message.parts.push(text_part(&describe_omitted_data(block, why)));
+                }
+            }
+            AssistantPart::ToolCall(block) => message.calls.push(calls.write_call(block)),
+            AssistantPart::Item(fields) => message.parts.extend(item_part(fields)),
+        }
+    }
+    if message.is_empty() {
+        return None;
+    }
+    let parts = std::mem::take(&mut message.parts);
+    let content = if parts.is_empty() {
+        // With calls there may be none; without, some insist on a text.
+        if message.calls.is_empty() { "".into() } else { Value::Null }
+    } else if parts.iter().all(|part| part.as_object().is_some_and(is_text_part)) {
+        // Many look-alikes take no list here.
+        let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
+        texts.join("\n").into()
+    } else {
+        parts.into()
+    };
+    Some(message.into_json("", content))
+}
+
+/// One message for each call, then one of the user's with what a tool's message cannot hold.
+fn push_results(answers: &[CallOutcome<'_>], calls: &mut ReplyWriter<'_>, messages: &mut Vec<Value>) {
+    let mut shown = Vec::new();
+    for answer in answers {
+        let mut text = answer.text();
+        if answer.is_error() {
+            text.insert_str(0, "Error: ");
+        }
+        let mut parts = Vec::new();
+        for block in answer.data() {
+            match data_or_note(block) {
+                Ok(part) => parts.push(part),
+                Err(line) => {
+                    text.push('\n');
+                    text.push_str(&line);
+                }
+            }
+        }
+        let id = calls.ids.next_result_id();
+        if !parts.is_empty() {
+            let name = &answer.call.name;
+            shown.push(text_part(&format!("What the call {id} of {name} gave:")));
+            shown.extend(parts);
+        }
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
+    }
+    if !shown.is_empty() {
+        messages.push(json!({"role": "user", "content": shown}));
+    }
+}

@@ -1,0 +1,269 @@
+//! What a model is asked.
+
+use super::message::{ItemWriter, input_text};
+use super::{NAME, item, media};
+use crate::provider;
+use crate::model_request::{
+    CallOutcome, CallIds, UserPart, ACCEPTED_IMAGES_ONLY, ONLY_USER_TEXT, Request, AssistantPart, ToolDefinition, ToolChoice, PromptMessage,
+    input_to_object_text, sanitize_call_name, is_strict_schema, is_text, describe_omitted_data, media_type, input_schema, normalize_data,
+    openai_accepts_image, accepts_temperature, build_prompt, merge_extra,
+};
+use serde_json::{Value, json};
+use turnwire_core::{
+    DataBlock, Fields, Json, Part, Result, Source, TextBlock, ThinkingBlock, ToolCall,
+};
+
+/// The most characters that `OpenAI` takes as the id of a call, and as a name.
+const MAX_ID_LENGTH: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
+
+/// The body of a request.
+pub(super) fn build_body(request: &Request<'_>) -> Result<Json> {
+    let mut body = Fields::default();
+    body.insert("model", request.model);
+    let mut input = InputWriter {
+        items: ItemWriter::default(),
+        instructions: Vec::new(),
+        is_stored: is_stored(request),
+        ids: CallIds::new(MAX_ID_LENGTH, |_| true),
+        tools: request.tools,
+    };
+    for turn in build_prompt(request.messages, request.speaker_format) {
+        input.push_message(turn);
+    }
+    if input.items.list.is_empty() {
+        input.items.push_message("user", &[input_text(ONLY_USER_TEXT)]);
+    }
+    if !input.instructions.is_empty() {
+        body.insert("instructions", input.instructions.join("\n\n"));
+    }
+    body.insert("input", Json::from_value(&input.items.list)?);
+    insert_tools(request, &mut body)?;
+    if let Some(output) = request.output {
+        let schema: Value = output.schema.parse_as()?;
+        let mut format = Fields::default();
+        format.insert("type", "json_schema");
+        format.insert("name", output.name.as_str());
+        format.insert("schema", output.schema.clone());
+        format.insert("strict", is_strict_schema(&schema));
+        body.insert("text", Json::from_value(&Fields::from_iter([("format", Json::from_value(&format)?)]))?);
+    }
+    if let Some(most) = request.max_tokens {
+        body.insert("max_output_tokens", most);
+    }
+    if let Some(temperature) = request.temperature
+        && accepts_temperature(request.model, temperature)
+    {
+        body.insert("temperature", temperature);
+    }
+    if may_reason(request.model) {
+        body.insert("include", vec!["reasoning.encrypted_content"]);
+    }
+    body.insert("store", false);
+    if request.stream {
+        body.insert("stream", true);
+    }
+    Json::from_value(&merge_extra(body, &request.extra))
+}
+
+fn insert_tools(request: &Request<'_>, body: &mut Fields) -> Result<()> {
+    if !request.tools.is_empty() {
+        let tools: Vec<Fields> = request
+            .tools
+            .iter()
+            .map(|tool| {
+                let mut fields = Fields::default();
+                fields.insert("type", "function");
+                fields.insert("name", tool.name.as_str());
+                fields.insert("description", tool.description.as_str());
+                fields.insert("parameters", input_schema(tool));
+                // Here it is strict by default, and then most schemas are refused.
+                fields.insert("strict", false);
+                fields
+            })
+            .collect();
+        body.insert("tools", Json::from_value(&tools)?);
+    } else if request.extra.raw("tools").is_none() {
+        // There is nothing to choose from, and it would be refused.
+        return Ok(());
+    }
+    match &request.tool_choice {
+        ToolChoice::Auto => {}
+        ToolChoice::None => body.insert("tool_choice", "none"),
+        ToolChoice::Required => body.insert("tool_choice", "required"),
+        ToolChoice::Tool(name) => {
+            body.insert("tool_choice", json!({"type": "function", "name": name}));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the provider keeps the response, so that its items can be referred to.
+fn is_stored(request: &Request<'_>) -> bool {
+    request.extra.raw("store").is_some_and(|store| *store == Json::from(true))
+}
+
+/// Whether a model may reason. `OpenAI` refuses to be asked for encrypted reasoning where it does not.
+fn may_reason(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let never = ["gpt-3", "gpt-4", "chatgpt-", "gpt-5-chat", "ft:gpt-3", "ft:gpt-4"];
+    !never.iter().any(|prefix| name.starts_with(prefix))
+}
+
+struct InputWriter<'a> {
+    items: ItemWriter,
+    /// What the system says before anybody else does.
+    instructions: Vec<String>,
+    is_stored: bool,
+    ids: CallIds,
+    tools: &'a [ToolDefinition],
+}
+
+impl InputWriter<'_> {
+    fn push_message(&mut self, turn: PromptMessage<'_>) {
+        match turn {
+            PromptMessage::System(text) if self.items.list.is_empty() => self.instructions.push(text),
+            PromptMessage::System(text) => self.items.push_message("system", &[input_text(&text)]),
+            PromptMessage::User(parts) => self.push_user(&parts),
+            PromptMessage::Assistant(said) => self.push_assistant(&said),
+            PromptMessage::ToolResults(answers) => answers.iter().for_each(|answer| self.push_outcome(answer)),
+        }
+    }
+
+    fn push_user(&mut self, parts: &[UserPart<'_>]) {
+        let mut message = Vec::new();
+        for part in parts {
+            match part {
+                UserPart::Text(text) => message.push(input_text(text)),
+                UserPart::Data(block) => message.push(data_part(block)),
+                // Such as the answer to a question of the provider's own tools.
+                UserPart::Item(fields) => {
+                    if let Some(item) = provider::block_to_item(NAME, fields) {
+                        self.items.push_message("user", &std::mem::take(&mut message));
+                        self.items.push(&item);
+                    }
+                }
+            }
+        }
+        self.items.push_message("user", &message);
+    }
+
+    fn push_assistant(&mut self, said: &[AssistantPart<'_>]) {
+        // Reasoning with nothing behind it is refused: it was cut off.
+        let mut whole = self.items.list.len();
+        for said in said {
+            match said {
+                AssistantPart::Text(block) => self.items.push_text(block),
+                AssistantPart::Thinking(block) => {
+                    self.push_thinking(block);
+                    continue;
+                }
+                AssistantPart::ToolCall(call) => self.push_call(call),
+                AssistantPart::Data(block) => self.push_generated_data(block),
+                AssistantPart::Item(fields) => match provider::block_to_item(NAME, fields) {
+                    Some(item) => self.items.push(&item),
+                    None => continue,
+                },
+            }
+            whole = self.items.list.len();
+        }
+        self.items.list.truncate(whole);
+    }
+
+    fn push_call(&mut self, call: &ToolCall) {
+        let mut call = call.clone();
+        call.id = self.ids.next_call_id(&call.id);
+        call.name = sanitize_call_name(&call.name, self.tools, MAX_NAME_LENGTH).into_owned();
+        // An item of another provider's may have any id; here it has to begin like this.
+        let is_custom = item::has_item_type(&call.rest, item::CUSTOM_CALL);
+        let begin = if is_custom { "ctc" } else { "fc" };
+        let id: Option<String> = call.rest.get(item::ITEM_ID).ok().flatten();
+        if !id.is_some_and(|id| id.starts_with(begin)) {
+            call.rest.remove(item::ITEM_ID);
+        }
+        if !is_custom {
+            call.input = input_to_object_text(&call.input).into_owned();
+        }
+        self.items.push_call(&call);
+    }
+
+    /// Reasoning goes back only as the item that it came in, and only where the provider can still
+    /// read it: it was encrypted for that, or is open, or the provider has stored it.
+    fn push_thinking(&mut self, block: &ThinkingBlock) {
+        let Some(item) = item::reasoning_item(&block.rest) else { return };
+        let has = |key| {
+            item.raw(key)
+                .is_some_and(|value| !value.is_null() && !["[]", "\"\""].contains(&value.text()))
+        };
+        if self.is_stored || has("encrypted_content") || has("content") {
+            self.items.push(&item);
+        }
+    }
+
+    /// Bytes that the model made: an image goes back where it came from.
+    fn push_generated_data(&mut self, block: &DataBlock) {
+        if item::has_item_type(&block.rest, item::IMAGE_CALL) && self.items.push_image(block) {
+            return;
+        }
+        self.items.push_text(&TextBlock::new(describe_omitted_data(block, "a model cannot be shown what it made")));
+    }
+
+    fn push_outcome(&mut self, answer: &CallOutcome<'_>) {
+        let mut text = answer.text();
+        if answer.is_error() {
+            text.insert_str(0, "Error: ");
+        }
+        let has_data = answer.data().next().is_some();
+        let output = if has_data {
+            let mut parts = vec![input_text(&text)];
+            parts.extend(answer.parts().iter().filter_map(|part| match part {
+                Part::Data(block) => Some(data_part(block)),
+                _ => None,
+            }));
+            Json::from_value(&parts).unwrap_or_else(|_| Json::from(text))
+        } else {
+            Json::from(text)
+        };
+        let is_custom = item::has_item_type(&answer.call.rest, item::CUSTOM_CALL);
+        let id = self.ids.next_result_id();
+        self.items.push_output(&id, is_custom, output);
+    }
+}
+
+fn data_part(block: &DataBlock) -> Fields {
+    let part = normalize_data(block).and_then(|ready| {
+        check_accepted(&ready)?;
+        media::data_to_part(&ready)
+    });
+    part.unwrap_or_else(|why| input_text(&describe_omitted_data(block, why)))
+}
+
+/// Documents besides text that are taken as files.
+const ACCEPTED_DOCUMENTS: [&str; 10] = [
+    "application/pdf",
+    "application/csv",
+    "application/rtf",
+    "application/msword",
+    "application/vnd.ms-excel",
+    "application/vnd.ms-powerpoint",
+    "application/vnd.oasis.opendocument.text",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+];
+
+/// Whether a model can be shown the data, or why not.
+fn check_accepted(block: &DataBlock) -> std::result::Result<(), &'static str> {
+    if matches!(block.source, Source::Other(_)) {
+        return Ok(());
+    }
+    let kind = media_type(block).unwrap_or_default();
+    match kind.split_once('/') {
+        Some(("image", _)) if !openai_accepts_image(kind) => Err(ACCEPTED_IMAGES_ONLY),
+        Some(("audio", _)) => Err("sound is not taken"),
+        Some(("application", _)) if !is_text(kind) && !ACCEPTED_DOCUMENTS.contains(&kind) => {
+            Err("this kind of file is not taken")
+        }
+        _ => Ok(()),
+    }
+}

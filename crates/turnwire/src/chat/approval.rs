@@ -1,0 +1,162 @@
+//! Questions to a person: may this run, and what did that give.
+
+use super::line_editor::{LineEditor, LineInput};
+use super::one_line;
+use super::page::Style;
+use super::render::tool_label;
+use super::view::View;
+use serde_json::Value;
+use std::io;
+use turnwire_agent::permission::describe_rule;
+use turnwire_core::event::{ConfirmResult, ExternalExecutionResult, UserConfirmResult};
+use turnwire_core::{EventKind, PermissionRule, ToolCall, ToolResult};
+
+/// Who answers.
+pub(crate) enum Approver {
+    /// Whoever sits at the terminal.
+    Interactive(LineEditor),
+    /// Nobody: what asks is allowed, or it is not.
+    NonInteractive { yes: bool },
+}
+
+/// What came of a question.
+pub(crate) enum Decision {
+    Respond(EventKind<'static>),
+    /// The reply is to be stopped.
+    Stop,
+    /// The person goes away; the question stays.
+    Leave,
+}
+
+/// What a tool is told that nobody executes.
+const NOT_EXECUTED: &str = "Nobody executes this tool here: the client is a terminal.";
+
+impl Approver {
+    /// Asks whether a call may run.
+    pub(crate) async fn ask_confirmation(&self, view: &mut View, call: &ToolCall) -> io::Result<Decision> {
+        let lines = match self {
+            Self::Interactive(lines) => lines,
+            Self::NonInteractive { yes: true } => return Ok(confirmation(call, true, None, Vec::new())),
+            Self::NonInteractive { yes: false } => {
+                let note =
+                    format!("{} was denied: nobody is here to ask; --yes allows", tool_label(call));
+                view.show_note(Style::YELLOW, &note)?;
+                return Ok(confirmation(call, false, None, Vec::new()));
+            }
+        };
+        let name = one_line(&call.name);
+        loop {
+            view.finish_block()?;
+            let prompt = format!("Allow {name}? [y]es [n]o [a]lways [e]dit: ");
+            let line = match lines.read_line(&prompt, "").await {
+                LineInput::Line(line) => line,
+                LineInput::Interrupt => return Ok(Decision::Stop),
+                LineInput::End => return Ok(Decision::Leave),
+            };
+            match line.trim().to_lowercase().as_str() {
+                "y" | "yes" => return Ok(confirmation(call, true, None, Vec::new())),
+                "n" | "no" => return Ok(confirmation(call, false, None, Vec::new())),
+                "a" | "always" => {
+                    if let Some(rule) = self.choose_rule(lines, view, call).await? {
+                        return Ok(confirmation(call, true, None, vec![rule]));
+                    }
+                }
+                "e" | "edit" => {
+                    if let Some(input) = edit_input(lines, view, call).await? {
+                        return Ok(confirmation(call, true, Some(input), Vec::new()));
+                    }
+                }
+                _ => view.show_note(
+                    Style::DIM,
+                    "y: run it · n: do not, and tell the model · a: run it, and do not ask again in this \
+                     session · e: change its input first · Ctrl-C: stop the reply",
+                )?,
+            }
+        }
+    }
+
+    /// Which rule is to be remembered.
+    async fn choose_rule(
+        &self,
+        lines: &LineEditor,
+        view: &mut View,
+        call: &ToolCall,
+    ) -> io::Result<Option<PermissionRule>> {
+        match call.suggested_rules.as_slice() {
+            [] => {
+                view.show_note(Style::DIM, "This tool asks each time; y allows it once.")?;
+                Ok(None)
+            }
+            rules => {
+                // What a rule covers is read before it is accepted, also where there is only one.
+                for (at, rule) in rules.iter().enumerate() {
+                    let what = one_line(&describe_rule(rule));
+                    view.show_note(Style::PLAIN, &format!("  {}: {what}", at + 1))?;
+                }
+                let prompt = "Which rule, for the rest of this session? (empty: none) ";
+                let LineInput::Line(line) = lines.read_line(prompt, "").await else {
+                    return Ok(None);
+                };
+                let number = line.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+                Ok(number.and_then(|at| rules.get(at)).cloned())
+            }
+        }
+    }
+
+    /// Asks what a tool gave that the client executes.
+    pub(crate) async fn ask_tool_result(&self, view: &mut View, call: &ToolCall) -> io::Result<Decision> {
+        let Self::Interactive(lines) = self else {
+            let note =
+                format!("{} was not executed: that is for a client with tools", tool_label(call));
+            view.show_note(Style::YELLOW, &note)?;
+            return Ok(tool_result(call, ToolResult::error(&call.id, NOT_EXECUTED)));
+        };
+        view.finish_block()?;
+        let prompt =
+            format!("What did {} give? (empty: nobody executes it) ", one_line(&call.name));
+        Ok(match lines.read_line(&prompt, "").await {
+            LineInput::Line(line) if line.trim().is_empty() => {
+                tool_result(call, ToolResult::error(&call.id, NOT_EXECUTED))
+            }
+            LineInput::Line(line) => tool_result(call, ToolResult::success(&call.id, line)),
+            LineInput::Interrupt => Decision::Stop,
+            LineInput::End => Decision::Leave,
+        })
+    }
+}
+
+/// The input as a person leaves it; `None`: they changed their mind.
+async fn edit_input(lines: &LineEditor, view: &mut View, call: &ToolCall) -> io::Result<Option<String>> {
+    let mut begun = call.input.replace('\n', " ");
+    loop {
+        let LineInput::Line(line) = lines.read_line("Input: ", &begun).await else { return Ok(None) };
+        if line.trim().is_empty() {
+            return Ok(None);
+        }
+        let why = match serde_json::from_str::<Value>(&line) {
+            Ok(Value::Object(_)) => return Ok(Some(line)),
+            Ok(_) => "it is no JSON object".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        view.show_note(Style::RED, &format!("That cannot be used: {why}. An empty line goes back."))?;
+        begun = line;
+    }
+}
+
+fn confirmation(
+    call: &ToolCall,
+    confirmed: bool,
+    input: Option<String>,
+    rules: Vec<PermissionRule>,
+) -> Decision {
+    // An empty input leaves it as it was.
+    let tool_call = ToolCall::new(&call.id, &call.name, input.unwrap_or_default());
+    let rules = Some(rules).filter(|rules| !rules.is_empty());
+    let result = ConfirmResult { confirmed, tool_call, rules, ..ConfirmResult::default() };
+    Decision::Respond(UserConfirmResult { confirm_results: vec![result] }.into())
+}
+
+fn tool_result(call: &ToolCall, result: ToolResult) -> Decision {
+    let execution_results = vec![result.named(&call.name)];
+    Decision::Respond(ExternalExecutionResult { execution_results }.into())
+}

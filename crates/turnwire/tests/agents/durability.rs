@@ -1,0 +1,122 @@
+//! What survives a crash, and what does not.
+
+use crate::harness::{TestServer, friday_settings, message_text};
+use crate::fake_provider::{ReceivedRequest, FakeProvider, FakeOutput, text};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The first time it says half of it and no more; then all of it.
+fn half_then_whole(calls: &AtomicUsize) -> Vec<FakeOutput> {
+    match calls.fetch_add(1, Ordering::SeqCst) {
+        0 => vec![FakeOutput::Text("One, ".into()), FakeOutput::Hold],
+        _ => vec![FakeOutput::Text("One, ".into()), FakeOutput::Text("two.".into())],
+    }
+}
+
+async fn killed_in_the_middle(lines: &str) -> (TestServer, String, FakeProvider) {
+    let calls = AtomicUsize::new(0);
+    let provider = FakeProvider::start(move |_| half_then_whole(&calls)).await;
+    let mut house = TestServer::start(&friday_settings(&provider, lines));
+    house.create_session("s").await;
+    let mut watch = house.watch("/v1/sessions/s/events").await;
+    let reply = house.send_message("s", "count").await;
+    watch.until("TEXT_BLOCK_DELTA").await;
+    house.kill();
+    house.restart();
+    house.until("s", "idle").await;
+    (house, reply, provider)
+}
+
+#[tokio::test]
+async fn a_reply_goes_on_after_a_crash_and_says_nothing_twice() {
+    let (house, reply, provider) = killed_in_the_middle("").await;
+    let message = house.message("s", &reply).await;
+    assert_eq!(
+        (message_text(&message).as_str(), &message["finished_reason"]),
+        ("One, two.", &json!("completed"))
+    );
+    assert_eq!(provider.requests().len(), 2);
+    assert_eq!(provider.requests()[0].body, provider.requests()[1].body);
+}
+
+#[tokio::test]
+async fn a_reply_ends_where_the_settings_want_it_to() {
+    let (house, reply, provider) = killed_in_the_middle("on_restart = \"stop\"").await;
+    let message = house.message("s", &reply).await;
+    assert_eq!(
+        (message_text(&message).as_str(), &message["finished_reason"]),
+        ("One, ", &json!("interrupted"))
+    );
+    assert_eq!(provider.requests().len(), 1, "nobody was asked again");
+    house.counts(&["turnwire_replies_total{agent=\"friday\",reason=\"interrupted\"} 1"]).await;
+    // The session goes on.
+    let next = house.send_message("s", "again").await;
+    house.until("s", "idle").await;
+    assert_eq!(message_text(&house.message("s", &next).await), "One, two.");
+}
+
+/// Calls `open_page` with what was said, and then is done.
+fn calls_open_page(asked: &ReceivedRequest) -> Vec<FakeOutput> {
+    match asked.last_message()["role"].as_str() {
+        Some("tool") => text("Done."),
+        _ => vec![FakeOutput::Call("c", "open_page", json!({"url": asked.last_message()["content"]}))],
+    }
+}
+
+async fn send_tool_result(house: &TestServer, session: &str, reply: &str) {
+    let mut watch = house.watch(&format!("/v1/sessions/{session}/events")).await;
+    let call = loop {
+        let event = watch.until("REQUIRE_EXTERNAL_EXECUTION").await;
+        if event["reply_id"] == reply {
+            break event["tool_calls"][0]["id"].clone();
+        }
+    };
+    let result = json!([{"type": "EXTERNAL_EXECUTION_RESULT", "reply_id": reply, "execution_results": [
+        {"type": "tool_result", "id": call, "name": "open_page", "output": "ok", "state": "success"}]}]);
+    let answer = house.post(&format!("/v1/sessions/{session}/events"), result).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    house.until(session, "idle").await;
+}
+
+#[tokio::test]
+async fn what_a_person_always_allows_is_known_after_a_crash_and_in_a_copy() {
+    let provider = FakeProvider::start(calls_open_page).await;
+    let lines = "tools = [\"external:open_page\"]\npermissions = [{ tool = \"*\", behavior = \"ask\" }]\n\
+        [external_tools.open_page]\ndescription = \"Open a page\"\ninput = { type = \"object\" }\n";
+    let mut house = TestServer::start(&friday_settings(&provider, lines));
+    house.create_session("s").await;
+    let first = house.send_message("s", "https://a.example").await;
+    let view = house.until("s", "waiting").await;
+    let call = view["pending"][0]["confirm"][0].clone();
+    let rules = call["suggested_rules"].as_array().unwrap().clone();
+    let always: Vec<&Value> = rules.iter().filter(|rule| rule["rule_content"].is_null()).collect();
+    assert_eq!(always.len(), 1, "{call}");
+    let confirm = json!([{"type": "USER_CONFIRM_RESULT", "reply_id": first, "confirm_results":
+        [{"confirmed": true, "tool_call": {"id": "c"}, "rules": always}]}]);
+    assert_eq!(house.post("/v1/sessions/s/events", confirm).await.status, 200);
+    send_tool_result(&house, "s", &first).await;
+    house.kill();
+    house.restart();
+    // Nobody is asked: it is handed over at once.
+    let second = house.send_message("s", "https://b.example").await;
+    send_tool_result(&house, "s", &second).await;
+    assert_eq!(message_text(&house.message("s", &second).await), "Done.");
+    house.kill();
+    assert_doctor_finds_nothing(&house);
+    let export = house.run(&["sessions", "export", "s"]);
+    assert!(export.status.success(), "{}", String::from_utf8_lossy(&export.stderr));
+    std::fs::write(house.folder.path().join("s.ndjson"), &export.stdout).unwrap();
+    let import = house.run(&["sessions", "import", "--replace", "s.ndjson"]);
+    assert!(import.status.success(), "{}", String::from_utf8_lossy(&import.stderr));
+    assert_doctor_finds_nothing(&house);
+    house.restart();
+    let third = house.send_message("s", "https://c.example").await;
+    send_tool_result(&house, "s", &third).await;
+    assert_eq!(message_text(&house.message("s", &third).await), "Done.");
+}
+
+/// Nothing is wrong with the store.
+fn assert_doctor_finds_nothing(house: &TestServer) {
+    let doctor = house.run(&["doctor"]);
+    assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
+}

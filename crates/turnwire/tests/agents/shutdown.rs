@@ -1,0 +1,101 @@
+//! SIGTERM while an answer is on its way.
+
+use crate::harness::{TestServer, friday_settings, message_text};
+use crate::fake_provider::{FakeProvider, FakeOutput};
+use serde_json::{Value, json};
+use std::time::Duration;
+use turnwire_testkit::net::{HttpResponse, send_http};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+fn request_body(path: &str, stream: bool) -> Value {
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    match path {
+        "/v1/responses" => json!({"model": "friday", "input": "hi", "stream": stream}),
+        "/v1/messages" => {
+            json!({"model": "friday", "messages": messages, "stream": stream, "max_tokens": 9})
+        }
+        _ => json!({"model": "friday", "messages": messages, "stream": stream}),
+    }
+}
+
+const PATHS: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
+
+async fn holding_provider() -> FakeProvider {
+    let parts = || vec![FakeOutput::Text("one ".into()), FakeOutput::Hold, FakeOutput::Text("two".into())];
+    FakeProvider::start(move |_| parts()).await
+}
+
+/// Asks, and sends SIGTERM when the model has begun to answer.
+async fn ask_and_stop(
+    house: &mut TestServer,
+    provider: &FakeProvider,
+    path: &'static str,
+    body: Value,
+) -> (tokio::task::JoinHandle<std::io::Result<HttpResponse>>, std::process::Child) {
+    let (to, body) = (house.address, body.to_string());
+    let asking = tokio::spawn(async move { send_http(to, "POST", path, &[], body.as_bytes()).await });
+    let asked = async {
+        while provider.requests().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, asked).await.expect("it asks");
+    let child = house.terminate();
+    let stops = async {
+        while !house.log().contains("stopping; no new connections are taken") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, stops).await.expect("it stops");
+    (asking, child)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_finishes_in_time_arrives_whole_after_sigterm() {
+    for path in PATHS {
+        for stream in [false, true] {
+            let provider = holding_provider().await;
+            let mut house = TestServer::start(&friday_settings(&provider, "[limits]\nstop_timeout = \"1h\""));
+            let body = request_body(path, stream);
+            let (asking, mut child) = ask_and_stop(&mut house, &provider, path, body).await;
+            provider.gate.add_permits(1);
+            let answer = tokio::time::timeout(TIMEOUT, asking).await.expect("it answers");
+            let answer = answer.unwrap().unwrap();
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+            assert!(answer.text().contains("two"), "{path}: {}", answer.text());
+            assert!(child.wait().unwrap().success());
+            assert_eq!(provider.requests().len(), 1, "{path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_takes_too_long_is_in_its_session_after_the_restart() {
+    for path in PATHS {
+        let provider = holding_provider().await;
+        let settings = friday_settings(&provider, "[limits]\nstop_timeout = \"100ms\"");
+        let mut house = TestServer::start(&settings);
+        let (asking, mut child) =
+            ask_and_stop(&mut house, &provider, path, request_body(path, false)).await;
+        let answer = tokio::time::timeout(TIMEOUT, asking).await.expect("it answers");
+        let answer = answer.unwrap().unwrap();
+        assert_eq!(answer.status, 503, "{path}: {}", answer.text());
+        assert_eq!(answer.header("x-should-retry"), Some("false"), "{path}");
+        assert!(child.wait().unwrap().success());
+        // The reply goes on with a model call of its own, and nobody has asked again.
+        provider.gate.add_permits(2);
+        house.restart();
+        let sessions = house.get("/v1/sessions").await;
+        let sessions = sessions["sessions"].as_array().unwrap();
+        assert_eq!(sessions.len(), 1, "{path}");
+        let id = sessions[0]["id"].as_str().unwrap();
+        assert!(answer.text().contains(id), "{path}: {}", answer.text());
+        house.until(id, "idle").await;
+        let page = house.get(&format!("/v1/sessions/{id}/messages")).await;
+        let messages = page["messages"].as_array().unwrap();
+        assert_eq!(messages.len(), 2, "{path}: {page}");
+        assert!(message_text(&messages[1]).ends_with("two"), "{path}: {page}");
+        assert_eq!(provider.requests().len(), 2, "{path}");
+    }
+}
